@@ -1,0 +1,57 @@
+# factmill: `make build` builds everything in the embedded world; `make test` runs the tests; `make check` the linters.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN     = $(VENV)/bin
+export PREFECT_SERVER_ANALYTICS_ENABLED = false
+export DO_NOT_TRACK = 1
+
+.DEFAULT_GOAL := help
+.PHONY: help build test test-llm check lock clean
+
+help:
+	@echo "make build     set up .venv, then build every benchmark in the embedded world"
+	@echo "make test      set up .venv, then run all tests"
+	@echo "make check     ruff, mypy, import-linter, locks match pyproject.toml"
+	@echo "make test-llm  the chat client and a build against a real chat server (compiles for minutes)"
+	@echo "make lock      resolve requirements*.lock anew from pyproject.toml"
+	@echo "make clean     remove .venv and everything built under data/"
+
+$(BIN)/pip:
+	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "factmill needs Python 3.11 or newer; try: make PYTHON=python3.11 ...")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.base: requirements.lock requirements-build.lock pyproject.toml | $(BIN)/pip
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-build.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $@
+
+$(VENV)/.dev: requirements-dev.lock $(VENV)/.base
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@touch $@
+
+$(VENV)/.llm: requirements-llm.lock $(VENV)/.base
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-llm.lock
+	@touch $@
+
+build: $(VENV)/.base
+	$(BIN)/factmill build all
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -m "not llm"
+
+test-llm: $(VENV)/.llm
+	$(BIN)/python -m pytest -m llm
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/locks.py check
+
+lock: $(VENV)/.dev
+	$(BIN)/python tools/locks.py write
+
+clean:
+	rm -rf $(VENV) data/factmill.duckdb* data/runs data/graphs data/world-cache data/prefect

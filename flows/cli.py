@@ -1,0 +1,275 @@
+"""The command `factmill`: thin; what it does is in running.py, explain.py, doctor.py and the tasks.
+
+Exit codes: 0 right, 1 a build or a check failed, 2 wrong usage, 130 stopped with Ctrl-C. Progress and messages go to
+standard error, results to standard output.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tasks import progress
+from tasks.errors import FactmillError, UsageError
+from tasks.options import BuildReport, RunOptions, warehouse_of
+
+app = typer.Typer(
+    help="Rebuild factuality benchmarks from Wikipedia and Wikidata. Try: factmill build granola",
+    no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False, rich_markup_mode=None,
+)  # fmt: skip
+graph_app = typer.Typer(help="Local graphs: Wikidata dumps on this machine.", no_args_is_help=True)
+world_app = typer.Typer(help="The embedded world.", no_args_is_help=True)
+app.add_typer(graph_app, name="graph")
+app.add_typer(world_app, name="world")
+
+Warehouse = Annotated[Path | None, typer.Option(help="The DuckDB file. Default: factmill.duckdb in factmill's home.", metavar="FILE")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+BuildName = Annotated[str, typer.Argument(help="A build's id, the beginning of one, or latest:BENCHMARK.", metavar="BUILD")]
+Benchmark = Annotated[str, typer.Argument(metavar="BENCHMARK")]
+
+
+def main() -> None:
+    """Run the command; errors are told in one line, without a traceback."""
+    try:
+        app()
+    except FactmillError as error:
+        sys.stderr.write(f"factmill: {error}\n")
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.stderr.write("\nfactmill: stopped; what was done is kept, the same command goes on from here\n")
+        sys.exit(130)
+
+
+@app.command()
+def build(
+    benchmark: Annotated[str, typer.Argument(help="A benchmark (granola), or all.", metavar="BENCHMARK")],
+    world: Annotated[str, typer.Option(help="embedded, live, or the path of a world's TOML file.")] = "embedded",
+    graph: Annotated[str | None, typer.Option(help="Use this local graph as the world's Wikidata.", metavar="NAME")] = None,
+    source: Annotated[
+        list[str] | None,
+        typer.Option(help="File or folder to read (repeatable); `wikidata`: the facts of the Wikidata itself.", metavar="PATH"),
+    ] = None,
+    relation: Annotated[list[str] | None, typer.Option(help="Only this relation (repeatable).", metavar="PID")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most so many source rows, spread over the relations.")] = None,
+    policy: Annotated[str, typer.Option(help="Which item of several with one name: smallest (the paper's) or linked.")] = "smallest",
+    samples: Annotated[int, typer.Option(min=1, help="Samples of the judge for each description.")] = 8,
+    min_levels: Annotated[int, typer.Option(min=1, help="Answers a row must have.")] = 2,
+    warehouse: Warehouse = None,
+    mode: Annotated[str, typer.Option(help="record: ask what is not recorded; replay: ask nothing; refresh: ask all anew.")] = "record",
+    concurrency: Annotated[int, typer.Option(min=1, max=64, help="Batches worked on at once.")] = 4,
+    batch_size: Annotated[int, typer.Option(min=1, help="Rows a batch.")] = 500,
+    force: Annotated[bool, typer.Option("--force", help="Build even when a build with the same inputs is there.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Build a benchmark into the warehouse.
+
+    Examples:
+
+      factmill build granola
+      factmill build granola --source P19.test.json --relation P19 --limit 500
+      factmill graph load dump.nt.gz --name mine && factmill build granola --graph mine
+    """
+    from flows.running import BENCHMARKS, make_build
+
+    _one_of("--policy", policy, ("smallest", "linked"))
+    _one_of("--mode", mode, ("record", "replay", "refresh"))
+    progress.show()
+    run = RunOptions(world=world, graph=graph, warehouse=warehouse, mode=mode, concurrency=concurrency, batch_size=batch_size)  # type: ignore[arg-type]
+    params: dict[str, Any] = {
+        "source": source or None, "relations": relation or None, "limit": limit, "policy": policy,
+        "samples": samples, "max_error_score": 0.5, "min_levels": min_levels,
+    }  # fmt: skip
+    for name in BENCHMARKS if benchmark == "all" else (benchmark,):
+        report = make_build(name, params, run, force)
+        _print_report(report, as_json)
+
+
+@app.command()
+def builds(warehouse: Warehouse = None, as_json: AsJson = False) -> None:
+    """List the builds of the warehouse, oldest first."""
+    from tasks.storage.builds import list_builds
+
+    found = list_builds(warehouse_of(RunOptions(warehouse=warehouse)))
+    if as_json:
+        _print_json([{**b.report, "published_at": b.published_at.isoformat(), "content_digest": b.content_digest} for b in found])
+        return
+    for b in found:
+        r = b.report
+        typer.echo(f"{b.build_id:28} {b.published_at:%Y-%m-%d %H:%M}  {r['rows']:>6} rows  {r['rejects']:>6} rejects  author {r['author']}  world {r['world']}")
+    if not found:
+        typer.echo("no builds yet; try: factmill build granola", err=True)
+
+
+@app.command()
+def show(
+    benchmark: Benchmark,
+    build_name: Annotated[str | None, typer.Option("--build", help="A build; default: the latest.", metavar="BUILD")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Rows to show.")] = 20,
+    relation: Annotated[str | None, typer.Option(help="Only rows of this relation.", metavar="PID")] = None,
+    rejects: Annotated[bool, typer.Option("--rejects", help="Show what was rejected, and why.")] = False,
+    columns: Annotated[bool, typer.Option("--columns", help="Show what each column means.")] = False,
+    warehouse: Warehouse = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show rows of a benchmark's latest build.
+
+    Examples:
+
+      factmill show granola --relation P19
+      factmill show granola --rejects
+    """
+    from flows.showing import show_columns, show_rejects, show_rows
+
+    path = warehouse_of(RunOptions(warehouse=warehouse))
+    if columns:
+        show_columns(benchmark, as_json)
+    elif rejects:
+        show_rejects(path, benchmark, build_name, limit, as_json)
+    else:
+        show_rows(path, benchmark, build_name, limit, relation, as_json)
+
+
+@app.command()
+def explain(
+    benchmark: Benchmark,
+    row: Annotated[str, typer.Argument(help="A row's id, or the beginning of one.", metavar="ROW")],
+    build_name: Annotated[str | None, typer.Option("--build", help="A build; default: the latest.", metavar="BUILD")] = None,
+    warehouse: Warehouse = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell where a row comes from: source, items, statements, calls, verdicts. Works for rejected rows too.
+
+    Example: factmill explain granola P19-3f2a
+    """
+    from flows.explain import tell_trace, trace_row
+    from flows.running import check_benchmark
+    from tasks.storage.builds import find_build
+    from tasks.storage.warehouse import open_warehouse
+
+    check_benchmark(benchmark)
+    path = warehouse_of(RunOptions(warehouse=warehouse))
+    found = find_build(path, build_name or f"latest:{benchmark}")
+    with open_warehouse(path) as db:
+        trace = trace_row(db, found, row)
+    _print_json(trace) if as_json else typer.echo("\n".join(tell_trace(trace)))
+
+
+@app.command()
+def verify(build_name: BuildName, warehouse: Warehouse = None, concurrency: int = 4, as_json: AsJson = False) -> None:
+    """Build again from recorded calls alone and compare the bytes of every published table.
+
+    Exit code 0 only when all agree. Example: factmill verify latest:granola
+    """
+    from flows.running import verify_build
+    from tasks.storage.builds import find_build
+
+    progress.show()
+    run = RunOptions(warehouse=warehouse, concurrency=concurrency)
+    record = find_build(warehouse_of(run), build_name)
+    tables = verify_build(record, run)
+    agrees = all(table["agrees"] for table in tables.values())
+    if as_json:
+        _print_json({"build_id": record.build_id, "agrees": agrees, "tables": tables})
+    else:
+        for name, table in tables.items():
+            typer.echo(f"{name:24} {'identical' if table['agrees'] else 'DIFFERS'}  {str(table['found'])[:16]}  {table['rows']} rows")
+        typer.echo(f"{record.build_id}: {'rebuilt byte for byte from recorded calls' if agrees else 'does NOT rebuild to the same bytes'}")
+    if not agrees:
+        raise typer.Exit(1)
+
+
+@app.command()
+def export(
+    build_name: BuildName,
+    to: Annotated[Path, typer.Option(help="Folder to write to.", metavar="DIR")],
+    warehouse: Warehouse = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a build's tables as Parquet, CSV and JSON Lines, and its rejects as Parquet.
+
+    Example: factmill export latest:granola --to out/
+    """
+    from tasks.storage.builds import find_build
+    from tasks.storage.export import export_build
+
+    path = warehouse_of(RunOptions(warehouse=warehouse))
+    record = find_build(path, build_name)
+    files = export_build(path, record, to)
+    if as_json:
+        _print_json({"build_id": record.build_id, "files": [str(file) for file in files]})
+    else:
+        typer.echo("\n".join(str(file) for file in files))
+
+
+@graph_app.command("load")
+def graph_load(
+    files: Annotated[list[str], typer.Argument(help="N-Triples, plain or .gz; - reads standard input.", metavar="FILE…")],
+    name: Annotated[str, typer.Option(help="Name of the graph.", metavar="NAME")],
+    language: Annotated[list[str] | None, typer.Option(help="Languages of labels to keep (repeatable). Default: en.")] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace a graph of that name.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Load a Wikidata dump as a local graph.
+
+    Example: factmill graph load truthy.nt.gz --name mine
+    """
+    from flows.graphs import load
+
+    progress.show()
+    manifest = load(files, name, tuple(language or ("en",)), replace)
+    _print_json(manifest) if as_json else typer.echo("\n".join(f"{key:16} {value}" for key, value in manifest.items()))
+
+
+@graph_app.command("list")
+def graph_list(as_json: AsJson = False) -> None:
+    """List the local graphs."""
+    from flows.graphs import listing
+
+    found = listing()
+    _print_json(found) if as_json else typer.echo("\n".join(f"{g['name']:20} {g['edges']:>10} edges  {g['digest'][:16]}" for g in found) or "no graphs yet")
+
+
+@world_app.command("serve")
+def world_serve(port: Annotated[int, typer.Option(min=0, max=65534, help="Port of the app; SPARQL is on the next one. 0: any.")] = 8123) -> None:
+    """Serve the embedded world on loopback until Ctrl-C: SPARQL, MediaWiki, Pageviews, Falcon."""
+    from tasks.settings import home
+    from tasks.world.serving import serve_forever
+
+    serve_forever(home(), port)
+
+
+@app.command()
+def doctor(
+    world: Annotated[str, typer.Option(help="World to look at.")] = "embedded", warehouse: Warehouse = None, as_json: AsJson = False
+) -> None:
+    """Say what is configured, reachable or missing, and what to do about it."""
+    from flows.doctor import examine
+
+    findings = examine(world, warehouse_of(RunOptions(warehouse=warehouse)))
+    if as_json:
+        _print_json({"ok": all(f["ok"] for f in findings), "findings": findings})
+    else:
+        for f in findings:
+            typer.echo(f"{'ok     ' if f['ok'] else 'MISSING'} {f['what']:22} {f['found']}" + ("" if f["ok"] else f"\n        → {f['advice']}"))
+    if not all(f["ok"] for f in findings):
+        raise typer.Exit(1)
+
+
+def _print_report(report: BuildReport, as_json: bool) -> None:
+    if as_json:
+        _print_json(report.model_dump(mode="json"))
+        return
+    from flows.showing import tell_report
+
+    typer.echo("\n".join(tell_report(report)))
+
+
+def _print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise UsageError(f"{option} {value!r}: expected one of {', '.join(allowed)}")

@@ -1,0 +1,100 @@
+"""`factmill explain`: where a published row comes from, step by step."""
+
+import json
+from typing import Any
+
+import duckdb
+
+from tasks.errors import UnknownBuild
+from tasks.storage.builds import BuildRecord
+
+
+def trace_row(db: duckdb.DuckDBPyConnection, build: BuildRecord, row_id: str) -> dict[str, Any]:
+    """Return everything that is known of a row: the row or its reject, its candidates, the calls it rests on.
+
+    `row_id` may be the beginning of an id when only one fits; UnknownBuild when none or several do.
+    """
+    row_id = _find_row(db, build, row_id)
+    published = _records(db, "SELECT * EXCLUDE (build_id) FROM granola_eq WHERE build_id = ? AND id = ?", build.build_id, row_id)
+    rejected = _records(db, "SELECT stage, reason, detail, row FROM rejects WHERE build_id = ? AND id = ?", build.build_id, row_id)
+    candidates = _records(
+        db,
+        "SELECT role, name, qid, via, chosen, linked FROM granola_candidates WHERE build_id = ? AND row_id = ? "
+        "ORDER BY role DESC, CAST(substr(qid, 2) AS BIGINT)",
+        build.build_id, row_id,
+    )  # fmt: skip
+    calls = _records(
+        db,
+        "SELECT b.stage, c.operation, c.service, c.parts, c.status, c.error, c.body, c.asked_at, c.latency_s, c.tokens_in, "
+        "c.tokens_out, c.cost_usd, c.key FROM build_calls b JOIN calls c USING (record_id) "
+        "JOIN build_stages s ON s.build_id = b.build_id AND s.stage = b.stage "
+        "WHERE b.build_id = ? AND b.id = ? ORDER BY s.position, c.record_id",
+        build.build_id, row_id,
+    )  # fmt: skip
+    for call in calls:
+        call["parts"], call["body"] = json.loads(call["parts"]), json.loads(call["body"])
+        call["asked_at"] = call["asked_at"].isoformat()
+    return {
+        "build": build.build_id,
+        "id": row_id,
+        "row": published[0] if published else None,
+        "reject": rejected[0] if rejected else None,
+        "candidates": candidates,
+        "wikidata": build.lock["services"]["wikidata"],
+        "calls": calls,
+    }
+
+
+def tell_trace(trace: dict[str, Any]) -> list[str]:
+    """Return a trace as lines to read."""
+    lines = [f"{trace['id']} in {trace['build']}"]
+    row, reject = trace["row"], trace["reject"]
+    if row:
+        lines += [
+            f"  source      {row['source_name']}, row {row['source_row']}, relation {row['relation']}",
+            f"  question    {row['question']}",
+            f"  about       {row['question_entity']} = {row['question_entity_qid']}: {row['question_entity_description']}",
+            f"  answer      {row['answer']} = {row['answer_entity_qid']}: {row['answer_entity_description']}",
+            f"  answers     {' → '.join(row['granola_answers'])}   (author {row['author']})",
+            f"  error score question entity {row['question_description_score']:.2f}, answer {row['answer_description_score']:.2f} (judge {row['judge']})",
+        ]
+    if reject:
+        lines += [f"  rejected at {reject['stage']}: {reject['reason']}", f"              {reject['detail']}", f"  row then    {reject['row']}"]
+    lines.append(f"  items of {trace['wikidata']} with these names:")
+    lines += [
+        f"    {c['role']:8} {c['name']!r}: {c['qid']} by {c['via']}{' (chosen)' if c['chosen'] else ''}{' (holds the relation)' if c['linked'] else ''}"
+        for c in trace["candidates"]
+    ] or ["    none"]
+    lines.append("  calls:")
+    for call in trace["calls"]:
+        lines += _tell_call(call)
+    return lines
+
+
+def _tell_call(call: dict[str, Any]) -> list[str]:
+    parts = call["parts"]
+    what = {k: v for k, v in parts.items() if k not in ("variables", "prompt_digest", "correction", "language")}
+    asked = parts.get("variables", {})
+    answer = call["error"] if call["status"] != "ok" else json.dumps(call["body"], ensure_ascii=False)
+    return [
+        f"    {call['stage']}: {call['operation']} of {call['service']} at {call['asked_at']} (call {call['key'][:12]})",
+        f"      asked   {json.dumps(what, ensure_ascii=False)}",
+        *(f"              {name}: {value}" for name, value in asked.items()),
+        f"      replied {answer[:400]}",
+    ]
+
+
+def _find_row(db: duckdb.DuckDBPyConnection, build: BuildRecord, row_id: str) -> str:
+    found = db.execute(
+        "SELECT DISTINCT id FROM (SELECT id FROM granola_eq WHERE build_id = $1 UNION ALL SELECT id FROM rejects WHERE build_id = $1) "
+        "WHERE id = $2 OR starts_with(id, $2) ORDER BY id = $2 DESC, id LIMIT 3",
+        [build.build_id, row_id],
+    ).fetchall()
+    if len(found) == 1 or (found and found[0][0] == row_id):
+        return str(found[0][0])
+    several = f"several rows begin with {row_id!r}: {', '.join(row[0] for row in found)} …" if found else f"no row {row_id!r}"
+    raise UnknownBuild(f"{several} in {build.build_id}; ids stand in the first column of `factmill show {build.benchmark}`")
+
+
+def _records(db: duckdb.DuckDBPyConnection, query: str, *values: str) -> list[dict[str, Any]]:
+    return list(db.sql(query, params=list(values)).to_arrow_table().to_pylist())

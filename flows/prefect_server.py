@@ -1,0 +1,93 @@
+"""The Prefect API that a run talks to: the one that PREFECT_API_URL names, or a server of its own for its duration.
+
+A server of our own starts while sources are still being read, keeps its history in factmill's home (open it later with
+`prefect server start`), runs none of the scheduling services that a single run does not need, and ends with the run,
+even a killed one.
+"""
+
+import os
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tasks.errors import ServiceUnreachable
+from tasks.processes import HOST, free_port, read_tail, start_child, stop_child
+
+_START_TIMEOUT_S = 90.0
+_UNNEEDED = (
+    "CANCELLATION_CLEANUP", "CLEANUP_RECONCILER", "DB_VACUUM", "FOREMAN", "LATE_RUNS", "PAUSE_EXPIRATIONS",
+    "REPOSSESSOR", "SCHEDULER", "TRIGGERS",
+)  # fmt: skip
+
+
+def prefect_settings(home: Path) -> dict[str, str]:
+    """Return the Prefect settings of a run, as environment variables; none of them overrides one that is set."""
+    wanted = {
+        "PREFECT_HOME": str(home / "prefect"),
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "DO_NOT_TRACK": "1",
+        "PREFECT_LOGGING_LEVEL": "CRITICAL",
+        "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
+        "PREFECT_LOCAL_STORAGE_PATH": str(home / "prefect" / "storage"),
+    }
+    return {name: value for name, value in wanted.items() if name not in os.environ}
+
+
+@contextmanager
+def prefect_server(home: Path) -> Iterator["ServerHandle"]:
+    """Give a handle on the API to use; a server of our own is started at once and stopped at the end."""
+    if os.environ.get("PREFECT_API_URL"):
+        yield ServerHandle(None, "", home)
+        return
+    (home / "prefect").mkdir(parents=True, exist_ok=True)
+    port, log = free_port(), home / "prefect" / f"server-{os.getpid()}.log"
+    command = [
+        sys.executable, "-m", "uvicorn", "--factory", "prefect.server.api.server:create_app",
+        "--host", HOST, "--port", str(port), "--log-level", "error", "--lifespan", "on",
+    ]  # fmt: skip
+    process = start_child(command, log, _server_environment(home))
+    os.environ["PREFECT_API_URL"] = f"http://{HOST}:{port}/api"
+    try:
+        yield ServerHandle(process, f"http://{HOST}:{port}/api/health", log)
+    finally:
+        del os.environ["PREFECT_API_URL"]
+        stop_child(process)
+        log.unlink(missing_ok=True)
+
+
+class ServerHandle:
+    """A Prefect server that may still be starting."""
+
+    def __init__(self, process: object, health_url: str, log: Path) -> None:
+        self._process = process
+        self._health_url = health_url
+        self._log = log
+
+    def wait_ready(self) -> None:
+        """Wait until the server answers; ServiceUnreachable with the end of its log when it does not."""
+        if not self._health_url:
+            return
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:  # type: ignore[attr-defined]
+                break
+            try:
+                with urllib.request.urlopen(self._health_url, timeout=2) as answer:
+                    if answer.status == 200:
+                        return
+            except (urllib.error.URLError, OSError):
+                time.sleep(0.05)
+        raise ServiceUnreachable(
+            f"the Prefect server did not start: {read_tail(self._log) or 'no output'}; "
+            "start one yourself (`prefect server start`) and set PREFECT_API_URL"
+        )
+
+
+def _server_environment(home: Path) -> Mapping[str, str]:
+    disabled = {f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in _UNNEEDED}
+    private = {"PREFECT_SERVER_UI_ENABLED": "false", "PREFECT__SERVER_EPHEMERAL": "1"}
+    return {**os.environ, **prefect_settings(home), **disabled, **private}

@@ -1,0 +1,92 @@
+"""Making and verifying builds from the command: lock first, then, if there is something to do, Prefect and the flow.
+
+A build whose lock is already published is left as it is, without starting anything. Prefect is imported only after its
+settings stand in the environment.
+"""
+
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from flows.prefect_server import prefect_server, prefect_settings
+from tasks.errors import UsageError
+from tasks.granola_inputs import lock_inputs
+from tasks.locks import make_lock
+from tasks.options import BuildReport, RunOptions, warehouse_of
+from tasks.progress import say
+from tasks.settings import home
+from tasks.storage.builds import BuildRecord, build_of_lock, published_names
+from tasks.storage.warehouse import open_warehouse
+
+BENCHMARKS = {"granola": "GRANOLA-EQ: entity questions with answers from fine to coarse"}
+"""Benchmarks that can be built, with a line each."""
+
+
+def make_build(benchmark: str, params: Mapping[str, Any], run: RunOptions, force: bool = False) -> BuildReport:
+    """Make a build, or return the one that is there with exactly the same lock (unless forced or refreshed)."""
+    started = time.perf_counter()
+    check_benchmark(benchmark)
+    lock = make_lock(benchmark, run.world, run.graph, lock_inputs(**params, run=run))
+    if run.mode == "record" and not force:
+        present = build_of_lock(warehouse_of(run), lock)
+        if present is not None and not present.report["unsettled"]:
+            return _report_present(present, run, time.perf_counter() - started)
+    return _run_flow(benchmark, params, run)
+
+
+def verify_build(record: BuildRecord, run: RunOptions) -> dict[str, dict[str, Any]]:
+    """Build again from the recorded calls alone and return table → expected and found SHA-256.
+
+    Nothing outside is asked: a call that was not recorded is a ReplayMiss. Nothing is published.
+    """
+    replay = run.model_copy(
+        update={
+            "world": record.origin["world"], "graph": record.origin["graph"],
+            "mode": "replay", "pinned_build": record.build_id,
+        }
+    )  # fmt: skip
+    report = _run_flow(record.benchmark, record.origin["flow"], replay)
+    with open_warehouse(warehouse_of(run)) as db:
+        expected = published_names(db, record.build_id)
+    return {
+        name: {
+            "expected": expected.get(name),
+            "found": report.tables.get(name, {}).get("sha256"),
+            "rows": report.tables.get(name, {}).get("rows"),
+            "agrees": expected.get(name) == report.tables.get(name, {}).get("sha256"),
+        }
+        for name in sorted({*expected, *report.tables})
+    }
+
+
+def check_benchmark(benchmark: str) -> None:
+    """Raise UsageError for a benchmark that cannot be built."""
+    if benchmark not in BENCHMARKS:
+        raise UsageError(f"no benchmark {benchmark!r}; there are: {', '.join(BENCHMARKS)}")
+
+
+def _run_flow(benchmark: str, params: Mapping[str, Any], run: RunOptions) -> BuildReport:
+    os.environ.update(prefect_settings(home()))
+    with prefect_server(home()) as server:
+        say("starting Prefect …")
+        from prefect.task_runners import ThreadPoolTaskRunner
+
+        from flows.granola import granola
+
+        server.wait_ready()
+        runner = ThreadPoolTaskRunner(max_workers=run.concurrency)
+        return granola.with_options(task_runner=runner)(**params, run=run)  # type: ignore[no-any-return]
+
+
+def _report_present(record: BuildRecord, run: RunOptions, seconds: float) -> BuildReport:
+    with open_warehouse(warehouse_of(run)) as db:
+        digests = published_names(db, record.build_id)
+        counts = dict(db.execute("SELECT table_name, rows FROM build_tables WHERE build_id = ?", [record.build_id]).fetchall())
+    report = BuildReport.model_validate({**record.report, "tables": {name: {"rows": counts[name], "sha256": digests[name]} for name in digests}})
+    return report.model_copy(
+        update={
+            "calls_sent": 0, "calls_replayed": report.calls_sent + report.calls_replayed, "up_to_date": True,
+            "seconds": round(seconds, 2),
+        }
+    )  # fmt: skip

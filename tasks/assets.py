@@ -1,0 +1,53 @@
+"""Where the files that belong to the code are: prompts/, sparql/ and data/, in a checkout or an installed wheel."""
+
+from functools import cache
+from pathlib import Path
+
+from tasks.core.fingerprints import digest_bytes
+from tasks.core.prompts import Prompt, read_prompt
+from tasks.core.relations import Relation, read_relations
+from tasks.errors import PromptError, SettingsError
+
+_PACKAGED = Path(__file__).parent / "_assets"
+ROOT = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parent.parent
+"""Folder that holds prompts/, sparql/ and data/."""
+
+
+@cache
+def load_prompt(prompt_id: str) -> Prompt:
+    """Return the prompt of `prompts/<prompt_id>.md`."""
+    path = ROOT / "prompts" / f"{prompt_id}.md"
+    if not path.is_file():
+        raise PromptError(f"no prompt file {path}")
+    return read_prompt(prompt_id, path.read_bytes())
+
+
+@cache
+def load_query(query_id: str) -> str:
+    """Return the text of `sparql/<query_id>.rq`."""
+    return _asset("sparql", f"{query_id}.rq").read_text("utf-8")
+
+
+@cache
+def load_list(name: str) -> tuple[str, ...]:
+    """Return the entries of `data/lists/<name>.txt`: one a line, blank lines and # comments left out."""
+    lines = _asset("data/lists", f"{name}.txt").read_text("utf-8").splitlines()
+    return tuple(line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#"))
+
+
+@cache
+def load_relations() -> dict[str, Relation]:
+    """Return PID → relation of EntityQuestions, from `data/lists/granola_relations.csv`."""
+    return read_relations(_asset("data/lists", "granola_relations.csv").read_text("utf-8"))
+
+
+def asset_digest(folder: str, name: str) -> str:
+    """Return the SHA-256 of one asset file."""
+    return digest_bytes(_asset(folder, name).read_bytes())
+
+
+def _asset(folder: str, name: str) -> Path:
+    path = ROOT / folder / name
+    if not path.is_file():
+        raise SettingsError(f"the file {folder}/{name} that belongs to factmill is missing below {ROOT}")
+    return path

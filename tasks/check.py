@@ -1,0 +1,40 @@
+"""Steps that check and clean by program (GRANOLA-EQ, paper Appendix B, "Data cleaning")."""
+
+from prefect import task
+
+from tasks.assets import load_list, load_relations
+from tasks.batches import batch_key, work_on
+from tasks.core.granola_rows import GranolaRow, ScoredQuestion
+from tasks.core.granularity import clean_levels, read_trivial_answers
+from tasks.core.receipts import Batch, Receipt
+from tasks.core.rows import Outcome, Reject
+from tasks.granola_inputs import TRIVIAL_LIST
+
+
+@task(name="remove_trivial_answers", cache_key_fn=batch_key, persist_result=True)
+def remove_trivial_answers(batch: Batch) -> Receipt:
+    """Remove trivial and repeated answers; drop rows with too few levels left (Appendix B)."""
+    work = work_on(batch)
+    trivial = read_trivial_answers(load_list(TRIVIAL_LIST))
+    relations = load_relations()
+    least = work.run.params["min_levels"]
+    outcomes: list[Outcome] = []
+    for row in work.rows(ScoredQuestion):
+        cleaned = clean_levels(row.levels, row.question, relations[row.relation], trivial)
+        removed = "; ".join(f"{text!r} {why}" for text, why in cleaned.removed) or "none"
+        if not cleaned.levels:
+            outcomes.append(Reject(row.id, "first_answer_missing", f"removed: {removed}"))
+        elif len(cleaned.levels) < least:
+            detail = f"left: {list(cleaned.levels)}; removed: {removed}; at least {least} are needed"
+            outcomes.append(Reject(row.id, "too_few_levels", detail))
+        else:
+            columns = {name: value for name, value in row.__dict__.items() if name in GranolaRow.model_fields}
+            outcomes.append(
+                GranolaRow(
+                    **columns,
+                    score_for_potential_error=max(row.question_description_score, row.answer_description_score),
+                    granola_answers=list(cleaned.levels),
+                    num_granola_answers=len(cleaned.levels),
+                )
+            )
+    return work.finish(outcomes, GranolaRow)

@@ -1,0 +1,65 @@
+"""Falcon 2.0, the entity and relation linker, over httpx; question and reply are those of core/falcon_calls.py.
+
+Falcon is slow and often down, and a request that it did not answer within half a minute is sometimes answered within a
+minute: the first try gets the shorter time-out.
+"""
+
+from collections.abc import Sequence
+
+import httpx
+
+from tasks.clients.answers import judge_status, read_json
+from tasks.clients.sending import Retry, Sender
+from tasks.core.calls import Call, Deliver, Reply
+from tasks.settings import Limits
+
+TIMEOUTS_S = (30.0, 60.0)
+
+
+class Falcon:
+    """Answers link."""
+
+    is_outside = True
+
+    def __init__(
+        self, url: str, identity: str, limits: Limits, user_agent: str, timeouts_s: Sequence[float] = TIMEOUTS_S
+    ) -> None:
+        """Keep what is needed; nothing is sent yet.
+
+        `url`: the base before /api; `timeouts_s`: that of the first try, the second, …, the last for all more.
+        """
+        self.identity = identity
+        self._name = f"Falcon at {url}"
+        self._address = f"{url.rstrip('/')}/api"
+        self._user_agent = user_agent
+        self._timeout_s = max(timeouts_s)
+        self._client: httpx.AsyncClient | None = None
+        self._sender = Sender(limits, self._name, timeouts_s)
+
+    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+        """Answer calls, one request each."""
+        self._sender.send([[call] for call in calls], self._ask, deliver)
+
+    async def _ask(self, group: Sequence[Call]) -> list[Reply]:
+        if self._client is None:
+            self._client = httpx.AsyncClient(headers={"User-Agent": self._user_agent}, timeout=self._timeout_s)
+        parts = group[0].parts
+        try:
+            response = await self._client.post(
+                self._address,
+                params={"mode": "long", "k": str(parts["k"]), "db": "1"},
+                json={"text": parts["text"]},
+            )
+        except httpx.TimeoutException as error:
+            raise Retry(f"timeout: {error!r}") from error
+        except httpx.ConnectError as error:
+            raise Retry(f"unreachable: {error}") from error
+        except httpx.TransportError as error:
+            raise Retry(f"connection_cut: {error!r}") from error
+        failure = judge_status(self._name, response.status_code, response.text, response.headers.get("Retry-After"))
+        if failure:
+            return [failure]
+        body = read_json(response.text)
+        if not isinstance(body, dict):
+            raise Retry(f"malformed_reply: expected a JSON object, got {type(body).__name__}")
+        return [Reply(body)]

@@ -1,0 +1,56 @@
+"""Page views of English articles from the Pageviews API, over requests; the question is that of core/knowledge.py.
+
+Views are those of people (agent `user`) from all platforms, day by day. Redirects are counted apart by the API, so a
+title must be the article's own. An article the API knows nothing of is an answer (null), not a failure.
+"""
+
+from collections.abc import Sequence
+from urllib.parse import quote
+
+from tasks.clients.answers import judge_status, read_json
+from tasks.clients.sending import Retry, Sender, run_in_thread
+from tasks.clients.web_sessions import open_session, raise_retry
+from tasks.core.calls import Call, Deliver, Reply
+from tasks.settings import Limits
+
+_SERIES = "metrics/pageviews/per-article/en.wikipedia/all-access/user"
+
+
+class Pageviews:
+    """Answers pageviews."""
+
+    is_outside = True
+
+    def __init__(self, url: str, identity: str, limits: Limits, user_agent: str) -> None:
+        """Keep what is needed; nothing is sent yet. `url`: the base before /metrics."""
+        self.identity = identity
+        self._url = url.rstrip("/")
+        self._name = f"Pageviews at {url}"
+        self._timeout_s = limits.timeout_s
+        self._session = open_session(user_agent, limits.parallel)
+        self._sender = Sender(limits, self._name)
+
+    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+        """Answer calls, one request each."""
+        self._sender.send([[call] for call in calls], self._ask, deliver)
+
+    async def _ask(self, group: Sequence[Call]) -> list[Reply]:
+        return [await run_in_thread(self._fetch, group[0])]
+
+    def _fetch(self, call: Call) -> Reply:
+        parts = call.parts
+        title = quote(str(parts["title"]).replace(" ", "_"), safe="")
+        with raise_retry():
+            response = self._session.get(
+                f"{self._url}/{_SERIES}/{title}/daily/{parts['start']}/{parts['end']}", timeout=self._timeout_s
+            )
+        if response.status_code == 404 and "json" in response.headers.get("Content-Type", ""):
+            return Reply(None)
+        failure = judge_status(self._name, response.status_code, response.text, response.headers.get("Retry-After"))
+        if failure:
+            return failure
+        try:
+            views = [int(day["views"]) for day in read_json(response.text)["items"]]
+        except (KeyError, TypeError, ValueError) as error:
+            raise Retry(f"malformed_reply: expected items with views: {error!r}") from error
+        return Reply({"views": sum(views), "days": len(views)})

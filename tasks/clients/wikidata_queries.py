@@ -1,0 +1,142 @@
+"""How Wikidata calls become SPARQL queries, and how the solutions become bodies of core/knowledge.py. Pure."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from tasks.core.calls import Call
+from tasks.core.fingerprints import Json, canonical_json
+from tasks.core.knowledge import id_number, is_pid, is_qid
+from tasks.core.sparql_terms import (
+    Term,
+    check_language,
+    direct_property_term,
+    fill_limit,
+    fill_values,
+    item_term,
+    literal_term,
+    number_term,
+)
+
+OPERATIONS = ("find_items", "describe_items", "neighbours", "list_facts")
+
+Row = Mapping[str, str]
+"""One solution: variable → value; a variable without a value is absent."""
+
+_ENTITY = "http://www.wikidata.org/entity/"
+_DIRECT = "http://www.wikidata.org/prop/direct/"
+_DESCRIPTION = ("label", "description", "title", "modified")
+
+
+def likeness(call: Call) -> str:
+    """Return what calls must share to go out in one query; list_facts shares nothing, its LIMIT is its own."""
+    if call.operation == "list_facts":
+        return call.key
+    shared = {name: value for name, value in call.parts.items() if name not in ("name", "qid")}
+    return f"{call.operation} {canonical_json(shared)}"
+
+
+def list_terms(calls: Sequence[Call]) -> dict[str, list[Term]]:
+    """Return variable → terms for the VALUES blocks of calls that are alike; ValueError for a value that is none."""
+    parts = calls[0].parts
+    language = str(parts["language"])
+    match calls[0].operation:
+        case "find_items":
+            names = dict.fromkeys(str(call.parts["name"]) for call in calls)
+            return {"name": [literal_term(name, tag) for name in names for tag in dict.fromkeys((language, "mul"))]}
+        case "list_facts":
+            after = number_term(id_number(_check_qid(parts["after"])) if parts["after"] else 0)
+            return {"property": [direct_property_term(str(parts["pid"]))], "after": [after]}
+        case operation:
+            items = [item_term(qid) for qid in dict.fromkeys(str(call.parts["qid"]) for call in calls)]
+            terms = {"language": [literal_term(check_language(language))], "item": items}
+            if operation == "neighbours":
+                terms["property"] = [direct_property_term(pid) for pid in parts["pids"]]  # type: ignore[union-attr]
+            return terms
+
+
+def fill_query(query: str, calls: Sequence[Call]) -> str:
+    """Return the query of an operation with the values of calls that are alike."""
+    for variable, terms in list_terms(calls).items():
+        query = fill_values(query, variable, terms)
+    if calls[0].operation == "list_facts":
+        query = fill_limit(query, int(calls[0].parts["limit"]))  # type: ignore[arg-type]
+    return query
+
+
+def read_rows(calls: Sequence[Call], rows: Sequence[Row]) -> list[Json]:
+    """Return the body of each call, whatever order the endpoint gave its solutions in."""
+    return _READERS[calls[0].operation](calls, rows)
+
+
+def _read_found(calls: Sequence[Call], rows: Sequence[Row]) -> list[Json]:
+    found: dict[str, dict[str, str]] = defaultdict(dict)
+    for row in rows:
+        qid = _id_of(row["item"], _ENTITY)
+        if is_qid(qid) and found[row["name"]].get(qid) != "label":
+            found[row["name"]][qid] = row["via"]
+    return [
+        [
+            {"qid": qid, "via": via}
+            for qid, via in sorted(
+                found[str(call.parts["name"])].items(), key=lambda pair: (pair[1] != "label", id_number(pair[0]))
+            )
+        ]
+        for call in calls
+    ]
+
+
+def _read_descriptions(calls: Sequence[Call], rows: Sequence[Row]) -> list[Json]:
+    by_qid = _by_item(rows)
+    return [
+        {name: _first(row.get(name) for row in by_qid[str(call.parts["qid"])]) for name in _DESCRIPTION}
+        for call in calls
+    ]
+
+
+def _read_neighbours(calls: Sequence[Call], rows: Sequence[Row]) -> list[Json]:
+    by_qid = _by_item(rows)
+    bodies: list[Json] = []
+    for call in calls:
+        labels: dict[tuple[str, str], list[str | None]] = defaultdict(list)
+        for row in by_qid[str(call.parts["qid"])]:
+            pid, qid = _id_of(row["property"], _DIRECT), _id_of(row["value"], _ENTITY)
+            if is_pid(pid) and is_qid(qid):
+                labels[pid, qid].append(row.get("label"))
+        ordered = sorted(labels.items(), key=lambda edge: (id_number(edge[0][0]), id_number(edge[0][1])))
+        bodies.append([{"pid": pid, "qid": qid, "label": _first(given)} for (pid, qid), given in ordered])
+    return bodies
+
+
+def _read_facts(calls: Sequence[Call], rows: Sequence[Row]) -> list[Json]:
+    facts = {(_id_of(row["subject"], _ENTITY), _id_of(row["object"], _ENTITY)) for row in rows}
+    kept = [fact for fact in facts if is_qid(fact[0]) and is_qid(fact[1])]
+    kept.sort(key=lambda fact: (id_number(fact[0]), id_number(fact[1])))
+    return [[{"subject": subject, "object": found} for subject, found in kept] for _ in calls]
+
+
+_READERS: dict[str, Callable[[Sequence[Call], Sequence[Row]], list[Json]]] = {
+    "find_items": _read_found,
+    "describe_items": _read_descriptions,
+    "neighbours": _read_neighbours,
+    "list_facts": _read_facts,
+}
+
+
+def _by_item(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    by_qid: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_qid[_id_of(row["item"], _ENTITY)].append(row)
+    return by_qid
+
+
+def _first(values: Iterable[str | None]) -> str | None:
+    """Return the smallest value there is: the same one however often and in whatever order an endpoint repeats it."""
+    return min((value for value in values if value is not None), default=None)
+
+
+def _id_of(uri: str, prefix: str) -> str:
+    return uri.removeprefix(prefix)
+
+
+def _check_qid(qid: object) -> str:
+    return item_term(str(qid)).removeprefix("wd:")

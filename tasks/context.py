@@ -1,0 +1,223 @@
+"""The services of a world, opened when they are first asked.
+
+Identities are known without opening anything, so that a build whose calls are all recorded starts no server and no
+client. The embedded world's services are named by the content of the world, never by the port they happen to have.
+"""
+
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tasks.assets import ROOT, load_query
+from tasks.core.calls import Call, Deliver, Service
+from tasks.core.fingerprints import combine_digests, digest_bytes
+from tasks.errors import SettingsError
+from tasks.settings import Model, World, api_key, graphs_folder, load_world
+
+if TYPE_CHECKING:
+    from tasks.graph.lookup import Graph
+
+WIKIDATA_OPERATIONS = ("find_items", "describe_items", "neighbours", "list_facts")
+
+
+class LazyService:
+    """A service that is opened at the first call."""
+
+    def __init__(self, identity: str, is_outside: bool, open_service: Callable[[], Service]) -> None:
+        self.identity = identity
+        self.is_outside = is_outside
+        self._open = open_service
+        self._service: Service | None = None
+        self._lock = threading.Lock()
+
+    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+        """Answer every call (see core.calls.Service)."""
+        with self._lock:
+            if self._service is None:
+                self._service = self._open()
+        self._service.send(calls, deliver)
+
+
+@dataclass(slots=True)
+class Services:
+    """All services of one run's world."""
+
+    world: World
+    home: Path
+    wikidata: Service
+    pageviews: Service
+    _endpoints: Callable[[], dict[str, str]]
+    _models: dict[str, Service] = field(default_factory=dict)
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @classmethod
+    def open(cls, world_name: str, graph: str | None, home: Path) -> "Services":
+        """Open the services of a world by name, with a local graph as its Wikidata if one is named."""
+        world = load_world(world_name)
+        if graph:
+            world = world.with_graph(graph)
+        stack = ExitStack()
+        endpoints = _endpoint_finder(world, home, stack)
+        services = cls(
+            world=world,
+            home=home,
+            wikidata=_open_wikidata(world, home, endpoints, stack),
+            pageviews=_open_pageviews(world, endpoints),
+            _endpoints=endpoints,
+        )
+        services._stack = stack
+        return services
+
+    def model(self, role: str) -> tuple[Service, Model]:
+        """Return the model of a role and its settings; SettingsError when the world names none."""
+        settings = self.world.models.get(role)  # type: ignore[call-overload]
+        if settings is None:
+            raise SettingsError(f"the world {self.world.name} names no model in the role {role}; add [models.{role}] to its file")
+        with self._lock:
+            if role not in self._models:
+                self._models[role] = _open_model(settings, self.world, self.home, self._stack)
+            return self._models[role], settings
+
+    def close(self) -> None:
+        """Stop what was started."""
+        self._stack.close()
+
+
+@cache
+def world_identity() -> str:
+    """Return the identity of the embedded world: named by the content of its files."""
+    from tasks.world.data import digest_world
+
+    return f"embedded-{digest_world()[:16]}"
+
+
+def wikidata_identity(world: World, home: Path) -> str:
+    """Return the identity of a world's Wikidata."""
+    if world.wikidata.engine == "graph":
+        from tasks.graph.lookup import open_graph
+
+        with open_graph(world.wikidata.graph, graphs_folder(home)) as graph:
+            return graph.identity
+    return f"{world_identity()}/wikidata" if world.wikidata.url == "embedded" else world.wikidata.url
+
+
+def service_identities(world: World, home: Path) -> dict[str, str]:
+    """Return the identity of each service, by which a lock names it."""
+    named = {"wikipedia": world.wikipedia.url, "pageviews": world.pageviews.url, "falcon": world.falcon.url}
+    others = {name: f"{world_identity()}/{name}" if url == "embedded" else url for name, url in named.items()}
+    return {"wikidata": wikidata_identity(world, home), **others}
+
+
+def embedded_graph(home: Path) -> "Graph":
+    """Return the embedded world's facts as a local graph, made on first use and kept under the world's digest."""
+    from tasks.graph.load import load_graph
+    from tasks.graph.lookup import open_graph
+    from tasks.world.rdf import write_world_triples
+
+    folder, name = home / "world-cache", f"graph-{world_identity()}"
+    if not (folder / name).is_dir():
+        with tempfile.TemporaryDirectory() as scratch:
+            triples = Path(scratch) / "world.nt"
+            write_world_triples(triples)
+            load_graph([triples], name, folder)
+    return open_graph(name, folder)
+
+
+def rules_identity(world: World, home: Path) -> str:
+    """Return the identity of the rules author: the rules' own code and lists, and the graph they read."""
+    files = sorted((Path(__file__).parent / "models").glob("rules*.py"))
+    files += sorted((ROOT / "data" / "lists").glob("*"))
+    code = combine_digests(digest_bytes(path.read_bytes()) for path in files)
+    return f"rules-1.{code[:8]}@{wikidata_identity(world, home)}"
+
+
+def _endpoint_finder(world: World, home: Path, stack: ExitStack) -> Callable[[], dict[str, str]]:
+    """Return a function that gives each service's URL, starting the embedded world when one of them is needed."""
+    given = {
+        "wikidata": world.wikidata.url,
+        "wikipedia": world.wikipedia.url,
+        "pageviews": world.pageviews.url,
+        "falcon": world.falcon.url,
+    }
+    lock = threading.Lock()
+    started: dict[str, str] = {}
+
+    def endpoints() -> dict[str, str]:
+        with lock:
+            if not started and world.is_embedded:
+                from tasks.world.serving import running_world
+
+                started.update(stack.enter_context(running_world(home)).endpoints)
+        return {name: started[name] if url == "embedded" else url for name, url in given.items() if url}
+
+    return endpoints
+
+
+def _open_wikidata(
+    world: World, home: Path, endpoints: Callable[[], dict[str, str]], stack: ExitStack
+) -> Service:
+    if world.wikidata.engine == "graph":
+        from tasks.graph.lookup import open_graph
+
+        return stack.enter_context(open_graph(world.wikidata.graph, graphs_folder(home)))
+    identity = wikidata_identity(world, home)
+
+    def connect() -> Service:
+        from tasks.clients.wikidata import Wikidata
+
+        queries = {operation: load_query(f"wikidata/{operation}") for operation in WIKIDATA_OPERATIONS}
+        return Wikidata(endpoints()["wikidata"], identity, world.wikidata.limits, world.user_agent, queries)
+
+    return LazyService(identity, True, connect)
+
+
+def _open_pageviews(world: World, endpoints: Callable[[], dict[str, str]]) -> Service:
+    url = world.pageviews.url
+    identity = f"{world_identity()}/pageviews" if url == "embedded" else url
+
+    def connect() -> Service:
+        from tasks.clients.pageviews import Pageviews
+
+        return Pageviews(endpoints()["pageviews"], identity, world.pageviews.limits, world.user_agent)
+
+    return LazyService(identity, True, connect)
+
+
+def _open_model(settings: Model, world: World, home: Path, stack: ExitStack) -> Service:
+    if settings.kind == "rules":
+
+        def think() -> Service:
+            from tasks.models.rules import RulesAuthor
+
+            return RulesAuthor(rules_identity(world, home), stack.enter_context(_rules_knowledge(world, home)))
+
+        return LazyService(rules_identity(world, home), True, think)
+
+    identity = settings.url
+
+    def connect() -> Service:
+        from tasks.clients.chat import Chat
+
+        return Chat(identity, settings, lambda: api_key(settings), world.user_agent)
+
+    return LazyService(identity, True, connect)
+
+
+def _rules_knowledge(world: World, home: Path) -> "Graph":
+    """Return the graph that the rules author reads: the world's local graph, or the embedded world's facts as one."""
+    from tasks.graph.lookup import open_graph
+
+    if world.wikidata.engine == "graph":
+        return open_graph(world.wikidata.graph, graphs_folder(home))
+    if world.wikidata.url != "embedded":
+        raise SettingsError(
+            f"the world {world.name} gives a role to the rules author, which reads a local graph or the embedded world, "
+            f"but its Wikidata is {world.wikidata.url}; name a model server for that role, or a graph with --graph"
+        )
+    return embedded_graph(home)

@@ -1,0 +1,33 @@
+"""Digests: what makes two inputs, calls or rows the same. All are SHA-256 over canonical JSON or raw bytes."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from typing import Any
+
+Json = None | bool | int | float | str | list[Any] | dict[str, Any]
+
+
+def canonical_json(value: Any) -> str:
+    """Return the one JSON text of a value: sorted keys, no spaces, UTF-8 characters as they are."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def digest_bytes(data: bytes) -> str:
+    """Return the SHA-256 of raw bytes in hex (64 characters)."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def digest_json(value: Any) -> str:
+    """Return the SHA-256 of a value's canonical JSON in hex (64 characters)."""
+    return digest_bytes(canonical_json(value).encode("utf-8", "surrogatepass"))
+
+
+def combine_digests(digests: Iterable[str]) -> str:
+    """Return one digest for an ordered series of digests."""
+    return digest_bytes("\n".join(digests).encode())
+
+
+def seed_from(*parts: str) -> int:
+    """Return a 64-bit seed for a random generator, derived from ids alone."""
+    return int.from_bytes(hashlib.sha256("\x1f".join(parts).encode()).digest()[:8], "big")

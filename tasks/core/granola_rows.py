@@ -1,0 +1,153 @@
+"""Rows of GRANOLA-EQ, one model a stage; the last is the published table (paper §3, Appendix B)."""
+
+from typing import Literal
+
+from tasks.core.rows import Row
+
+
+class EntityQuestion(Row):
+    """A question with one gold answer, its entity cut out by the relation's template."""
+
+    relation: str
+    """PID of the relation that the question asks for."""
+    question: str
+    question_entity: str
+    """Name that stands at [X] in the relation's template."""
+    answer: str
+    """The one gold answer."""
+    source_name: str
+    """Source file, or the identity of the Wikidata that the fact was drawn from."""
+    source_row: int
+    """Number of the row in the source, from 1."""
+
+
+class SourceQuestion(Row):
+    """A row of EntityQuestions as it was read."""
+
+    relation: str
+    question: str
+    answer: str
+    source_name: str
+    source_row: int
+
+
+class LinkedQuestion(EntityQuestion):
+    """With a QID for both entities."""
+
+    question_entity_qid: str
+    answer_entity_qid: str
+    question_entity_candidates: int
+    """Number of items that bear the name of the question entity."""
+    answer_entity_candidates: int
+    """Number of items that bear the name of the answer."""
+
+
+class DescribedQuestion(LinkedQuestion):
+    """With the English descriptions of both entities."""
+
+    question_entity_description: str
+    answer_entity_description: str
+    question_entity_title: str | None
+    answer_entity_title: str | None
+    question_entity_modified: str | None
+    """When the item was last changed, or the date of the dump; null when the source does not say."""
+    answer_entity_modified: str | None
+
+
+class PopularQuestion(DescribedQuestion):
+    """With the page views of both entities' English articles."""
+
+    question_entity_popularity: int | None
+    """Page views over the last 12 full months before the epoch; null when there is no article."""
+    answer_entity_popularity: int | None
+
+
+class AnsweredQuestion(PopularQuestion):
+    """With answers from fine to coarse, as the author gave them."""
+
+    levels: list[str]
+    author: str
+    """Model that wrote the answers; `rules-1` is the rules author and no language model."""
+    author_call: str
+    """Key of the recorded call."""
+
+
+class ScoredQuestion(AnsweredQuestion):
+    """With the share of samples that found a description inconsistent with the question."""
+
+    question_description_score: float
+    answer_description_score: float
+    judge: str
+
+
+class GranolaRow(Row):
+    """One row of the published table `granola_eq`."""
+
+    relation: str
+    """PID of the relation that the question asks for."""
+    question: str
+    """The question, made from the relation's template."""
+    question_entity: str
+    """Name of the entity that the question is about."""
+    question_entity_qid: str
+    """The item that was chosen for that name."""
+    question_entity_description: str
+    """English description of that item."""
+    question_entity_popularity: int | None
+    """Page views of the English article over the last 12 full months before the epoch; null when there is none."""
+    answer: str
+    """The gold answer of the source."""
+    answer_entity_qid: str
+    """The item that was chosen for the gold answer's name."""
+    answer_entity_description: str
+    """English description of that item."""
+    answer_entity_popularity: int | None
+    """Page views of the English article over the last 12 full months before the epoch; null when there is none."""
+    score_for_potential_error: float
+    """The larger of the two description scores (0: surely the right items, 1: surely not)."""
+    question_description_score: float
+    """Share of samples that call the question entity's description inconsistent with the question."""
+    answer_description_score: float
+    """Share of samples that call the answer entity's description inconsistent with the question."""
+    granola_answers: list[str]
+    """Answers from fine to coarse; the first is the gold answer."""
+    num_granola_answers: int
+    """Number of answers in granola_answers."""
+    author: str
+    """Model that wrote the answers; `rules-1` is the rules author and no language model."""
+    judge: str
+    """Model that scored the descriptions."""
+    question_entity_candidates: int
+    """Number of items that bear the name of the question entity."""
+    answer_entity_candidates: int
+    """Number of items that bear the name of the answer."""
+    question_entity_modified: str | None
+    """When the item was last changed, or the date of the dump; null when the source does not say."""
+    answer_entity_modified: str | None
+    """The same for the answer's item."""
+    source_name: str
+    """Source file, or the identity of the Wikidata that the fact was drawn from."""
+    source_row: int
+    """Number of the row in the source, from 1."""
+    author_call: str
+    """Key of the recorded call that gave the answers."""
+
+
+class CandidateRow(Row):
+    """One row of the published table `granola_candidates`: an item that bears a name."""
+
+    row_id: str
+    """Id of the question."""
+    role: Literal["question", "answer"]
+    """Whose name it is: the question entity's or the answer's."""
+    name: str
+    """The name that was looked up."""
+    qid: str
+    """An item that bears it."""
+    via: Literal["label", "alias"]
+    """Whether it is the item's label or one of its aliases."""
+    chosen: bool
+    """True for the item that the build went on with."""
+    linked: bool | None
+    """True when the graph holds the relation between this item and a candidate of the other side; null when the name is
+    not ambiguous, so that it was not asked."""

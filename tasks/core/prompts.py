@@ -1,0 +1,111 @@
+"""Prompt files: how they are read, filled in and turned into a call.
+
+A prompt is one Markdown file with a TOML head between `+++` lines (role, inputs, sampling, reply format) and a body of
+`# system`, `# user` and `# assistant` parts. Only `$name` is substituted, only declared inputs, and text that comes
+from outside is kept from closing the fence it stands in, so that a label cannot speak as an instruction.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from string import Template
+from typing import Any
+
+from tasks.core.fingerprints import Json, digest_bytes
+from tasks.errors import PromptError
+
+_PART = re.compile(r"^# (system|user|assistant)[ \t]*$", re.MULTILINE)
+_PLACEHOLDER = re.compile(r"\$(\w+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One prompt file, read."""
+
+    id: str
+    """Path below prompts/ without the ending, e.g. `granola/granular_answers`."""
+    digest: str
+    """SHA-256 of the file's bytes."""
+    role: str
+    """Which model of the world answers: author, judge or answerer."""
+    inputs: tuple[str, ...]
+    """Names that must be given, all of them used in the body."""
+    parts: tuple[tuple[str, str], ...]
+    """(speaker, text with $names) in order; demonstrations are user/assistant pairs."""
+    temperature: float
+    max_tokens: int
+    schema: Mapping[str, Any] | None
+    """JSON schema of the reply where the format is JSON; None for a line format."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A prompt filled in for one row: what a chat model, or the rules author, is asked."""
+
+    prompt: Prompt
+    variables: Mapping[str, str]
+    samples: int = 1
+    """How many replies are drawn for the same messages."""
+    correction: str = ""
+    """What was wrong with the reply before, said to the model on the second attempt."""
+
+    def messages(self) -> list[dict[str, str]]:
+        """Return the chat messages: role and content each."""
+        filled = [{"role": who, "content": _fill(self.prompt, text, self.variables)} for who, text in self.prompt.parts]
+        if self.correction:
+            filled.append({"role": "user", "content": self.correction})
+        return filled
+
+    def parts(self) -> dict[str, Json]:
+        """Return what a recorded call keeps of this ask, by name."""
+        return {
+            "prompt": self.prompt.id,
+            "prompt_digest": self.prompt.digest,
+            "variables": dict(self.variables),
+            "samples": self.samples,
+            "correction": self.correction,
+            "temperature": self.prompt.temperature,
+            "max_tokens": self.prompt.max_tokens,
+        }
+
+
+def read_prompt(prompt_id: str, data: bytes) -> Prompt:
+    """Parse a prompt file; PromptError when its head or body is wrong, or an input is unused or undeclared."""
+    match = re.fullmatch(r"\+\+\+\n(.*?)\n\+\+\+\n(.*)", data.decode("utf-8"), re.DOTALL)
+    if not match:
+        raise PromptError(f"prompts/{prompt_id}.md: expected a TOML head between two +++ lines")
+    try:
+        head = tomllib.loads(match[1])
+    except tomllib.TOMLDecodeError as error:
+        raise PromptError(f"prompts/{prompt_id}.md: head is not TOML: {error}") from error
+    pieces = _PART.split(match[2])
+    parts = tuple((who, text.strip()) for who, text in zip(pieces[1::2], pieces[2::2], strict=True))
+    inputs = tuple(head.get("inputs", ()))
+    used = {name for _, text in parts for name in _PLACEHOLDER.findall(text)}
+    if not parts or used != set(inputs):
+        raise PromptError(
+            f"prompts/{prompt_id}.md: declared inputs {sorted(inputs)} but the body uses {sorted(used)}; they must agree"
+        )
+    return Prompt(
+        id=prompt_id,
+        digest=digest_bytes(data),
+        role=head["role"],
+        inputs=inputs,
+        parts=parts,
+        temperature=float(head.get("temperature", 0.0)),
+        max_tokens=int(head.get("max_tokens", 512)),
+        schema=head.get("schema"),
+    )
+
+
+def fill_in(prompt: Prompt, samples: int = 1, correction: str = "", **variables: str) -> Ask:
+    """Return the prompt filled in; PromptError unless exactly the declared inputs are given."""
+    if set(variables) != set(prompt.inputs):
+        raise PromptError(f"prompt {prompt.id} needs {sorted(prompt.inputs)}, was given {sorted(variables)}")
+    return Ask(prompt, variables, samples, correction)
+
+
+def _fill(prompt: Prompt, text: str, variables: Mapping[str, str]) -> str:
+    safe = {name: value.replace("</", "< /") for name, value in variables.items()}
+    return Template(text).substitute(safe)

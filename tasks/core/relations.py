@@ -1,0 +1,83 @@
+"""The relations that questions are made from: their templates, and which entity a question asks about.
+
+The templates are part of the EntityQuestions format (paper Appendix B, Table 4): `[X]` stands for the subject. P131
+and P276 share one template, so a question alone does not tell the relation; it is given with the row.
+"""
+
+import csv
+import io
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+from tasks.core.knowledge import is_pid
+from tasks.errors import SettingsError
+
+_COLUMNS = ["pid", "label", "template", "kept", "subject_kinds", "answer_kinds"]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """One relation of EntityQuestions."""
+
+    pid: str
+    label: str
+    """English label of the property."""
+    template: str
+    """Question with `[X]` in the place of the subject."""
+    is_kept: bool
+    """True for the 16 relations that GRANOLA-EQ is built from by default."""
+    subject_kinds: frozenset[str]
+    """Kinds of things the question can sensibly be asked about."""
+    answer_kinds: frozenset[str]
+    """Kinds of things that can answer it."""
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """Regular expression that matches a question of this relation; group 1 is the subject."""
+        before, after = (_spaced(part) for part in self.template.removesuffix("?").split("[X]"))
+        return re.compile(rf"\s*{before}(\S|\S.*?\S){after}\s*\??\s*", re.DOTALL)
+
+
+def read_relations(text: str) -> dict[str, Relation]:
+    """Read the relations file (CSV) as PID → Relation, in file order; SettingsError names the line that is wrong."""
+    reader = csv.DictReader(io.StringIO(text))
+    if reader.fieldnames != _COLUMNS:
+        raise SettingsError(f"granola_relations.csv: expected the columns {_COLUMNS}, found {reader.fieldnames}")
+    found: dict[str, Relation] = {}
+    for line in reader:
+        place = f"granola_relations.csv, line {reader.line_num}"
+        if None in line.values() or not is_pid(line["pid"]) or line["pid"] in found:
+            raise SettingsError(f"{place}: expected six columns and a new PID, found {line}")
+        if line["template"].count("[X]") != 1 or not line["template"].endswith("?"):
+            raise SettingsError(f"{place}: expected a question with one [X] and a question mark at its end")
+        if line["kept"] not in ("yes", "no"):
+            raise SettingsError(f"{place}: expected yes or no in column kept, found {line['kept']!r}")
+        found[line["pid"]] = Relation(
+            pid=line["pid"],
+            label=line["label"],
+            template=line["template"],
+            is_kept=line["kept"] == "yes",
+            subject_kinds=frozenset(line["subject_kinds"].split()),
+            answer_kinds=frozenset(line["answer_kinds"].split()),
+        )
+    return found
+
+
+def cut_entity(question: str, relation: Relation) -> str | None:
+    """Return the name that stands in the template's [X]; None when the question does not fit the template.
+
+    Words must match letter for letter; spacing, and a missing or detached question mark, do not matter.
+    """
+    match = relation.pattern.fullmatch(question)
+    return " ".join(match[1].split()) if match else None
+
+
+def make_question(relation: Relation, subject: str) -> str:
+    """Return the relation's question about a subject."""
+    return relation.template.replace("[X]", subject)
+
+
+def _spaced(part: str) -> str:
+    """Return a template's part as an expression in which any white space stands for a space."""
+    return r"\s+".join(re.escape(word).replace("'", "['’]") for word in re.split(r"\s+", part))

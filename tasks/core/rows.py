@@ -1,0 +1,117 @@
+"""Typed rows, and what can become of one in a stage: a row, a Reject with a reason, or Merged into another.
+
+Columns are declared once, as attributes with docstrings; the Arrow schema of shards and the DuckDB columns of
+published tables follow from them (a test compares them).
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any, Self, TypeVar
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict
+
+
+R = TypeVar("R", bound="Row")
+M = TypeVar("M", bound=BaseModel)
+
+
+class Row(BaseModel):
+    """A frozen row with an id that is unique within its stage."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    id: str
+    """Stable id, derived from the content of the source row."""
+
+    def extend(self, model: type[R], **more: Any) -> R:
+        """Return this row as the next stage's model, with the columns that stage adds."""
+        return model.model_construct(**self.__dict__, **more)
+
+    def replace(self, **changed: Any) -> Self:
+        """Return a copy with some columns changed."""
+        return self.model_copy(update=changed)
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """A row that goes no further, and why."""
+
+    row_id: str
+    reason: str
+    """Short snake_case code, counted in the funnel."""
+    detail: str = ""
+    """One sentence with the particulars: what was found, what was expected."""
+    retryable: bool = False
+    """True when the cause was passing (a service was down): the next run of the same build tries again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """A row that says the same as another and is united with it."""
+
+    row_id: str
+    into: str
+
+
+Outcome = Row | Reject | Merged
+
+
+def arrow_schema(model: type[BaseModel]) -> pa.Schema:
+    """Return the Arrow schema of a row model: one field per attribute, in order, null allowed where None is."""
+    return pa.schema([_arrow_field(name, info.annotation) for name, info in model.model_fields.items()])
+
+
+def arrow_table(model: type[BaseModel], rows: Iterable[BaseModel]) -> pa.Table:
+    """Return rows as an Arrow table with the model's schema (shape: len(rows) × number of attributes)."""
+    return pa.Table.from_pylist([row.model_dump() for row in rows], schema=arrow_schema(model))
+
+
+def rows_from_arrow(model: type[M], table: pa.Table) -> list[M]:
+    """Return an Arrow table's rows, validated as the model."""
+    return [model.model_validate(record) for record in table.to_pylist()]
+
+
+def column_docs(model: type[BaseModel]) -> dict[str, str]:
+    """Return column → docstring, for cards and `factmill show --columns`."""
+    return {name: info.description or "" for name, info in model.model_fields.items()}
+
+
+_SCALARS: dict[Any, pa.DataType] = {
+    str: pa.string(),
+    int: pa.int64(),
+    float: pa.float64(),
+    bool: pa.bool_(),
+    date: pa.date32(),
+    datetime: pa.timestamp("us", tz="UTC"),
+}
+
+
+def _arrow_field(name: str, annotation: Any) -> pa.Field:
+    bare, nullable = _strip_none(annotation)
+    return pa.field(name, _arrow_type(bare), nullable=nullable)
+
+
+def _arrow_type(annotation: Any) -> pa.DataType:
+    if annotation in _SCALARS:
+        return _SCALARS[annotation]
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Literal:
+        return pa.string()
+    if origin in (list, tuple, Sequence):
+        return pa.list_(_arrow_type(args[0]))
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return pa.struct([_arrow_field(name, info.annotation) for name, info in annotation.model_fields.items()])
+    raise TypeError(f"no Arrow type for a column of type {annotation!r}; use str, int, float, bool, date, datetime, list or a model")
+
+
+def _strip_none(annotation: Any) -> tuple[Any, bool]:
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        args = [a for a in typing.get_args(annotation) if a is not type(None)]
+        return args[0], len(args) < len(typing.get_args(annotation))
+    return annotation, False

@@ -1,0 +1,177 @@
+"""From names to items (GRANOLA-EQ, paper §3.1 and Appendix B): QIDs with all candidates, descriptions, popularity."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from prefect import task
+
+from tasks.batches import Work, batch_key, work_on
+from tasks.core.calls import Reply
+from tasks.core.granola_rows import CandidateRow, DescribedQuestion, EntityQuestion, LinkedQuestion, PopularQuestion
+from tasks.core.knowledge import (
+    Candidate,
+    Description,
+    call_describe_item,
+    call_find_items,
+    call_neighbours,
+    call_pageviews,
+    choose_candidate,
+    id_number,
+    read_candidates,
+    read_description,
+    read_neighbours,
+)
+from tasks.core.receipts import Batch, Receipt
+from tasks.core.rows import Outcome, Reject, arrow_table
+
+T = TypeVar("T")
+
+
+@task(name="find_qids", cache_key_fn=batch_key, persist_result=True)
+def find_qids(batch: Batch) -> Receipt:
+    """Look up the QIDs of both entities by exact label, then alias; keep all candidates, choose one (Appendix B)."""
+    work = work_on(batch)
+    rows = work.rows(EntityQuestion)
+    wikidata = work.run.services.wikidata
+    asked = [(row.id, call_find_items(wikidata.identity, name)) for row in rows for name in (row.question_entity, row.answer)]
+    records = work.call(wikidata, asked)
+    found: dict[str, list[Candidate] | Reject] = {}
+    for _, call in asked:
+        found[str(call.parts["name"])] = _read(records[call.key].reply(), read_candidates, "wikidata_failed")
+    linked = _linked_pairs(work, rows, found)
+    candidates: list[CandidateRow] = []
+    outcomes = [_link(row, found, linked.get(row.id), work.run.params["policy"], candidates) for row in rows]
+    work.extras = arrow_table(CandidateRow, candidates)
+    return work.finish(outcomes, LinkedQuestion)
+
+
+@task(name="describe_entities", cache_key_fn=batch_key, persist_result=True)
+def describe_entities(batch: Batch) -> Receipt:
+    """Fetch the English descriptions of both entities (§3.1, Appendix B)."""
+    work = work_on(batch)
+    rows = work.rows(LinkedQuestion)
+    described = describe(work, ((row.id, qid) for row in rows for qid in (row.question_entity_qid, row.answer_entity_qid)))
+    outcomes: list[Outcome] = []
+    for row in rows:
+        question, answer = described[row.question_entity_qid], described[row.answer_entity_qid]
+        if isinstance(question, Reject) or isinstance(answer, Reject):
+            failed = question if isinstance(question, Reject) else answer
+            assert isinstance(failed, Reject)
+            outcomes.append(Reject(row.id, failed.reason, failed.detail, failed.retryable))
+        elif not question.description:
+            outcomes.append(Reject(row.id, "question_entity_not_described", f"{row.question_entity_qid} has no English description"))
+        elif not answer.description:
+            outcomes.append(Reject(row.id, "answer_entity_not_described", f"{row.answer_entity_qid} has no English description"))
+        else:
+            outcomes.append(
+                row.extend(
+                    DescribedQuestion,
+                    question_entity_description=question.description, answer_entity_description=answer.description,
+                    question_entity_title=question.title, answer_entity_title=answer.title,
+                    question_entity_modified=question.modified, answer_entity_modified=answer.modified,
+                )  # fmt: skip
+            )
+    return work.finish(outcomes, DescribedQuestion)
+
+
+@task(name="measure_popularity", cache_key_fn=batch_key, persist_result=True)
+def measure_popularity(batch: Batch) -> Receipt:
+    """Sum the page views of both entities' English articles over the last 12 full months before the epoch."""
+    work = work_on(batch)
+    rows = work.rows(DescribedQuestion)
+    service = work.run.services.pageviews
+    start, end = work.run.params["views_from"], work.run.params["views_to"]
+    titles = [(row.id, title) for row in rows for title in (row.question_entity_title, row.answer_entity_title) if title]
+    calls = {title: call_pageviews(service.identity, title, start, end) for _, title in titles}
+    records = work.call(service, ((row_id, calls[title]) for row_id, title in titles))
+    views = {title: _read(records[call.key].reply(), _read_views, "pageviews_failed") for title, call in calls.items()}
+    outcomes: list[Outcome] = []
+    for row in rows:
+        of_question, of_answer = views.get(row.question_entity_title or ""), views.get(row.answer_entity_title or "")
+        failed = [views_of for views_of in (of_question, of_answer) if isinstance(views_of, Reject)]
+        if failed:
+            outcomes.append(Reject(row.id, failed[0].reason, failed[0].detail, failed[0].retryable))
+        else:
+            outcomes.append(row.extend(PopularQuestion, question_entity_popularity=of_question, answer_entity_popularity=of_answer))
+    return work.finish(outcomes, PopularQuestion)
+
+
+def describe(work: Work, asked: Iterable[tuple[str, str]]) -> dict[str, Description | Reject]:
+    """Return QID → description for every (row id, QID), or a Reject without row id when the Wikidata failed."""
+    wikidata = work.run.services.wikidata
+    pairs = [(row_id, qid, call_describe_item(wikidata.identity, qid)) for row_id, qid in asked]
+    records = work.call(wikidata, ((row_id, call) for row_id, _, call in pairs))
+    return {qid: _read(records[call.key].reply(), read_description, "wikidata_failed") for _, qid, call in pairs}
+
+
+def _linked_pairs(work: Work, rows: Sequence[EntityQuestion], found: dict[str, Any]) -> dict[str, set[tuple[str, str]]]:
+    """Return row id → (question QID, answer QID) pairs that hold the relation, for rows with an ambiguous name."""
+    wikidata = work.run.services.wikidata
+    ambiguous = [
+        row for row in rows
+        if all(isinstance(found[name], list) and found[name] for name in (row.question_entity, row.answer))
+        and max(len(found[row.question_entity]), len(found[row.answer])) > 1
+    ]  # fmt: skip
+    pairs = [
+        (row, candidate.qid, call_neighbours(wikidata.identity, candidate.qid, [row.relation]))
+        for row in ambiguous for candidate in found[row.question_entity]
+    ]  # fmt: skip
+    records = work.call(wikidata, ((row.id, call) for row, _, call in pairs))
+    linked: dict[str, set[tuple[str, str]]] = {row.id: set() for row in ambiguous}
+    for row, qid, call in pairs:
+        values = _read(records[call.key].reply(), read_neighbours, "wikidata_failed")
+        answers = {candidate.qid for candidate in found[row.answer]}
+        if not isinstance(values, Reject):
+            linked[row.id].update((qid, value.qid) for value in values if value.qid in answers)
+    return linked
+
+
+def _link(
+    row: EntityQuestion,
+    found: dict[str, list[Candidate] | Reject],
+    linked: set[tuple[str, str]] | None,
+    policy: str,
+    candidates: list[CandidateRow],
+) -> Outcome:
+    """Choose a QID for both names of a row, and note all candidates."""
+    chosen: dict[str, Candidate] = {}
+    for role, name in (("question", row.question_entity), ("answer", row.answer)):
+        options = found[name]
+        if isinstance(options, Reject):
+            return Reject(row.id, options.reason, options.detail, options.retryable)
+        if not options:
+            return Reject(row.id, f"{role}_entity_not_found", f"no item has the label or alias {name!r}")
+        chosen[role] = choose_candidate(options)
+    if policy == "linked" and linked:
+        by_number = sorted(linked, key=lambda pair: (id_number(pair[0]), id_number(pair[1])))[0]
+        chosen = {
+            role: next(option for option in found[name] if option.qid == qid)  # type: ignore[union-attr]
+            for role, name, qid in (("question", row.question_entity, by_number[0]), ("answer", row.answer, by_number[1]))
+        }
+    for side, (role, name) in enumerate((("question", row.question_entity), ("answer", row.answer))):
+        candidates.extend(
+            CandidateRow(
+                id=f"{row.id}-{role}-{option.qid}", row_id=row.id, role=role, name=name, qid=option.qid, via=option.via,
+                chosen=option.qid == chosen[role].qid,
+                linked=None if linked is None else any(pair[side] == option.qid for pair in linked),
+            )  # fmt: skip
+            for option in found[name]  # type: ignore[union-attr]
+        )
+    return row.extend(
+        LinkedQuestion,
+        question_entity_qid=chosen["question"].qid,
+        answer_entity_qid=chosen["answer"].qid,
+        question_entity_candidates=len(found[row.question_entity]),  # type: ignore[arg-type]
+        answer_entity_candidates=len(found[row.answer]),  # type: ignore[arg-type]
+    )
+
+
+def _read(reply: Reply, read: Callable[[Any], T], failure: str) -> T | Reject:
+    """Read a reply's body, or return a Reject without row id that says why there is none."""
+    if reply.status != "ok":
+        return Reject("", failure, reply.error or "no reason given", reply.transient)
+    return read(reply.body)
+
+
+def _read_views(body: Any) -> int | None:
+    return None if body is None else int(body["views"])

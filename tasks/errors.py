@@ -1,0 +1,94 @@
+"""Every error that stops a run, by name. Trouble with one row is no error: it becomes a Reject (core/rows.py).
+
+    FactmillError
+    ├── UsageError                the command or a parameter is wrong          (exit code 2)
+    │   ├── SettingsError         a world file or setting is wrong
+    │   └── SourceError           a source file is missing, empty or malformed as a whole
+    ├── BuildError                a build cannot go on                         (exit code 1)
+    │   ├── FunnelError           a stage's rows do not add up
+    │   ├── ReplayMiss            replay needs a call that was never recorded
+    │   ├── ShardError            a batch's files cannot be written or read
+    │   └── PromptError           a prompt file and its variables do not fit
+    ├── WarehouseError            the DuckDB file cannot be used
+    │   ├── WarehouseBusy         another process holds it
+    │   ├── WarehouseTooNew       a newer factmill wrote it
+    │   └── UnknownBuild          no build of that name
+    ├── GraphError                a local graph is missing, damaged or half-loaded
+    └── ServiceError              an outside service cannot be used at all
+        ├── ServiceUnreachable    no answer after all attempts
+        └── WorldError            the embedded world does not start or its files are wrong
+"""
+
+
+class FactmillError(Exception):
+    """Base of all; its text is shown to the user as it stands."""
+
+    exit_code = 1
+
+
+class UsageError(FactmillError):
+    """The command or a parameter is wrong; the text says what was expected."""
+
+    exit_code = 2
+
+
+class SettingsError(UsageError):
+    """A world file or a setting is wrong."""
+
+
+class SourceError(UsageError):
+    """A source file is missing, empty or malformed as a whole."""
+
+
+class BuildError(FactmillError):
+    """A build cannot go on."""
+
+
+class FunnelError(BuildError):
+    """A stage's rows in do not equal its rows out, rejects and merged rows."""
+
+
+class ReplayMiss(BuildError):
+    """A replay needs a call that was never recorded."""
+
+
+class ShardError(BuildError):
+    """A batch's files cannot be written or read."""
+
+
+class PromptError(BuildError):
+    """A prompt file and its variables do not fit."""
+
+
+class WarehouseError(FactmillError):
+    """The DuckDB file cannot be used."""
+
+
+class WarehouseBusy(WarehouseError):
+    """Another process holds the warehouse and did not let go in time."""
+
+
+class WarehouseTooNew(WarehouseError):
+    """A newer factmill wrote the warehouse."""
+
+
+class UnknownBuild(WarehouseError):
+    """The warehouse holds no build of that name."""
+
+    exit_code = 2
+
+
+class GraphError(FactmillError):
+    """A local graph is missing, damaged or half-loaded."""
+
+
+class ServiceError(FactmillError):
+    """An outside service cannot be used at all."""
+
+
+class ServiceUnreachable(ServiceError):
+    """No answer from a service after all attempts."""
+
+
+class WorldError(ServiceError):
+    """The embedded world does not start, or its files are wrong."""

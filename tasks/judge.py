@@ -1,0 +1,62 @@
+"""Steps in which the judge model scores (GRANOLA-EQ, paper Appendix B, "Data cleaning")."""
+
+from collections.abc import Sequence
+
+from prefect import task
+
+from tasks.assets import load_prompt
+from tasks.batches import batch_key, work_on
+from tasks.core.granola_rows import AnsweredQuestion, ScoredQuestion
+from tasks.core.granularity import ask_consistency, read_verdict, score_error
+from tasks.core.receipts import Batch, Receipt
+from tasks.core.replies import Unreadable
+from tasks.core.rows import Outcome, Reject
+from tasks.granola_inputs import CONSISTENCY_PROMPT
+
+
+@task(name="score_description_consistency", cache_key_fn=batch_key, persist_result=True)
+def score_description_consistency(batch: Batch) -> Receipt:
+    """Score both descriptions by the share of samples that find them inconsistent with the question (Appendix B).
+
+    Each is asked once with n samples at temperature 1; rows with a score above the limit are rejected, scores kept.
+    """
+    work = work_on(batch)
+    prompt = load_prompt(CONSISTENCY_PROMPT)
+    samples, highest = work.run.params["samples"], work.run.params["max_error_score"]
+    rows = work.rows(AnsweredQuestion)
+    asked = []
+    for row in rows:
+        for entity, description in (
+            (row.question_entity, row.question_entity_description),
+            (row.answer, row.answer_entity_description),
+        ):
+            asked.append((row.id, row, ask_consistency(prompt, row.question, entity, description, samples)))
+    answers = [answer for _, answer in work.ask("judge", asked, _read_score)]
+    outcomes: list[Outcome] = []
+    for row, question, answer in zip(rows, answers[0::2], answers[1::2], strict=True):
+        failed = [side.read for side in (question, answer) if isinstance(side.read, Reject)]
+        scores = {"question": question.read, "answer": answer.read}
+        if failed:
+            outcomes.append(failed[0])
+        elif above := [role for role, score in scores.items() if score > highest]:
+            detail = f"scores: question entity {question.read:.3f}, answer {answer.read:.3f}; at most {highest} is kept"
+            outcomes.append(Reject(row.id, f"{above[0]}_description_inconsistent", detail))
+        else:
+            outcomes.append(
+                row.extend(
+                    ScoredQuestion,
+                    question_description_score=question.read,
+                    answer_description_score=answer.read,
+                    judge=question.model,
+                )
+            )
+    return work.finish(outcomes, ScoredQuestion)
+
+
+def _read_score(_: AnsweredQuestion, texts: Sequence[str]) -> float | Unreadable:
+    """Return the share of No among the samples that can be read; Unreadable when none can."""
+    verdicts = [read_verdict(text) for text in texts]
+    score = score_error(verdicts).score
+    if score is None:
+        return next(verdict for verdict in verdicts if isinstance(verdict, Unreadable))
+    return score

@@ -1,0 +1,319 @@
+"""From a place to the places around it, read out of its description: county, state, country.
+
+"town in Holmes County, Ohio, United States" is read as a chain that runs outwards. Only words that are plainly names
+count; what cannot be read ends the chain, so that no level is guessed. A region that the lists know leads on to its
+country when the description stops short of it.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from tasks.core.matching import normalise
+from tasks.models.rules_reading import is_of_the_past, read_head, tidy_description
+from tasks.models.rules_tables import load_tables
+
+CONTINENTS = frozenset({"Africa", "Asia", "Europe", "North America", "South America", "Oceania", "Antarctica"})
+_BEYOND_COUNTRIES = CONTINENTS | {"Caribbean", "Central America", "Middle East", "Balkan Peninsula"}
+
+OPENERS = ("in", "within", "of", "on")
+
+_UNIT = (
+    r"(?:states?|provinces?|regions?|county|counties|cantons?|departments?|districts?|commonwealth|city|town|island|"
+    r"metropolis|boroughs?|territor(?:y|ies)|prefectures?|municipality|governorates?|voivodeships?|oblast|republics?|"
+    r"kingdom|commune|comune|village|parish|raion|metropolitan area|country|township|federal subjects?|peninsula|"
+    r"parts?|portion|half|side|section|area|suburbs|outskirts|heart|cent(?:er|re)|counties|States|Canton|Commonwealth|"
+    r"Province|Free State|Union Territory|administrative district|local government area|capital|neighborhood|neighbourhood|mainland)"
+)
+_UNIT_IN_FRONT = re.compile(
+    rf"^(?:the )?(?P<words>(?:[\w.’'-]+ ){{0,4}}?){_UNIT}(?: and \w+)?(?: called| known as)?(?: of)? (?:the )?(?=[A-Z“À-Þ\u0100-\uFFFF])"
+)
+_UNIT_BEHIND = re.compile(rf" (?:federated |federal |metropolitan |autonomous |administrative )*{_UNIT}$")
+_UNIT_BETWEEN = re.compile(rf"^(?P<inner>[A-Z].*?) {_UNIT} (?:of|in) (?:the )?(?P<outer>[A-Z].*)$")
+_OPENER = re.compile(r"(?:\b(?P<before>[\w-]+) )?\b(?P<word>in|within|of|on)(?: (?:and|or) (?:the )?[a-z ]+? (?:of|in))? (?=\S)")
+_FALSE_OPENERS = frozenset(
+    "suburb suburbs mouth north south east west northeast northwest southeast southwest outskirts bank banks shore shores "
+    "coast kilometers kilometres km miles side because instead period one member part end foot edge home birthplace "
+    "site border confluence branch north-east north-west south-east south-west tributary kind type form "
+    "series system chain range group line number version name tip source length population".split()
+)
+_CUT = re.compile(
+    r"\s+(?:between|from|until|since|during|established|founded|sited|with|near|that|which|who|whose|where|along|"
+    r"known|also|containing|bordering|part|and (?!the [A-Z])(?:the |is |has |was |its |one )?(?:[a-z]+|[A-Z]\S* [^,;]*\b(?:state|capital|seat)\b)|"
+    r"located on|on (?:the )?[A-Z]\S*|just|about|approximately|administered|formerly|historically|former|built|situated|to the|on the|at the|"
+    r"north of|south of|east of|west of|as of|as well|(?:in )?\d{3,4})\b.*$|\s+[–—-]\s.*$|:.*$"
+)
+_NAMED_UNITS = frozenset("province county district region prefecture governorate oblast voivodeship municipality peninsula".split())
+_UNIT_NAME = re.compile(r" (?:Province|Region|Prefecture|Governorate|Voivodeship)$")
+_OVERSEAS = re.compile(r"\b(?:overseas|colony|dependency|dependent|protectorate|crown)\b", re.IGNORECASE)
+_SIDE = re.compile(r"^the (?:north|south|east|west|centre|center)(?:[- ]?(?:north|south|east|west|central))?(?: coast)? of (?:the )?")
+_RESET = re.compile(r"\b(?:counties|or|respectively|provinces|(?:cities|towns|districts|states|villages) of)\b|^and ")
+_WAY = re.compile(r"(?:(?:[Nn]orth|[Ss]outh|[Ee]ast|[Ww]est|[Cc]entral|[Mm]id|[Ii]nner|[Ff]ar)(?:ern)?-?)+")
+_NAME = re.compile(r"(?:[A-Z0-9“À-Þ\u0100-\uFFFF][^\s,;:()]*|of|the|de|la|le|les|du|des|del|della|dei|di|da|do|dos|das|den|der|"
+                   r"van|von|upon|on|sur|sous|en|am|an|im|zu|y|i|e|al|el|al-\S+|el-\S+|l'\S+|d'\S+|under|by|in|à|lès|"
+                   r"-(?!$))(?:\s|$)")
+_PAIR_ALLOWED = re.compile(r"(?:Borough|City|County|District|Province|Territory|Council|Canton|Diocese) of ")
+_FEATURE = re.compile(
+    r"^(?:River|Lake (?!County|District)|Mount|Mt\.?|Gulf|Bay|Strait)\b|\b(?:River|Mountains|Sea|Ocean|Coast|Bay|Strait|"
+    r"Railway|Line|Highway|Street|Avenue|Road|Hills|Creek|Rhine|Danube|Thames|Seine|Elbe|War|Century|century|Hemisphere|Earth)$"
+)
+_COUNTY = re.compile(r"\b(?:County|Parish|Township|Borough)$")
+_NEEDS_THE = re.compile(
+    r"^(?:Republic|Kingdom|Isle|City|State|Province|Commonwealth|Duchy|Grand Duchy|Canton|Free State|Union|University|"
+    r"City University|State University|People's Republic|Democratic Republic|London Borough|Royal Borough|District|"
+    r"Metropolitan Borough|Electorate|Region|Bay) of\b|^(?:Bronx|Caribbean|Middle East|Balkans|United Kingdom)$|"
+    r"\b(?:Empire|Islands|Republic|Union|Federation|Emirates|States|Midlands|Peninsula|Netherlands|Philippines|"
+    r"Bahamas|Gambia|Maldives|Comoros|Balkans|Territory|Territories|Highlands|Borders|Caucasus|Bay Area|Valley)$"
+)
+
+
+@lru_cache(maxsize=16384)
+def read_places_around(description: str, name: str, openers: tuple[str, ...] = OPENERS, by_adjective: bool = True) -> tuple[str, ...]:
+    """Return the places around the thing described, nearest first, each within the next; empty when none can be read.
+
+    Args:
+        description: Description as it stands in the catalogue.
+        name: Name of the thing itself; it is no place around itself.
+        openers: Prepositions that may open the chain; `of` only where the thing is itself a place.
+        by_adjective: True to take the country from an adjective as well: `Italian city`.
+    """
+    text = tidy_description(description)
+    chain: list[str] = []
+    for clause in _split_clauses(text):
+        more = _read_clause(clause, openers)
+        chain = [*more, *chain] if clause.startswith("part of") and more[:1] != chain[:1] else _merge(chain, more)
+    own = normalise(name)
+    chain = [place for place in chain if normalise(place) != own]
+    return _finish(_add_countries(chain, text if by_adjective else ""), own)
+
+
+def place_with_article(place: str) -> str:
+    """Return a place name as it stands within a phrase: `the United States`, but `Ohio`."""
+    return f"the {place}" if _NEEDS_THE.search(place) and not place.startswith(("The ", "the ")) else place
+
+
+def name_places(chain: Sequence[str]) -> list[str]:
+    """Return the chain as answers: a county takes its state with it, since many states have one of that name."""
+    named = []
+    for place, outer in zip(chain, (*chain[1:], None), strict=False):
+        is_american = "United States" in chain and outer is not None and outer != "United States"
+        named.append(f"{place}, {outer}" if is_american and _COUNTY.search(place) else place)
+    return named
+
+
+def known_place(name: str) -> str | None:
+    """Return the name under which the lists know a country or region; None when they do not."""
+    return load_tables().places.get(name.removeprefix("the "))
+
+
+def places_beyond(place: str) -> list[str]:
+    """Return what lies around a known region, up to its country; empty when the region is not known."""
+    within = load_tables().within
+    beyond: list[str] = []
+    while place := within.get(place) or within.get(_UNIT_NAME.sub("", place)) or _borough_of_london(place):
+        beyond.append(place)
+    return beyond
+
+
+def _borough_of_london(place: str) -> str:
+    return "London" if place.startswith("London Borough of ") else ""
+
+
+def is_country(place: str) -> bool:
+    """True for a state of today."""
+    return place in load_tables().countries
+
+
+def _split_clauses(text: str) -> list[str]:
+    clauses = []
+    for part in re.split(r"\s*;\s*|,\s+(?=(?:the )?(?:capital|county seat|seat|suburb|part of) )", text):
+        pieces = re.split(r",? and (?=(?:the |its |one )?(?:[a-z]+ )*(?:capital|seat|city|town|largest|district|suburb|borough)\b)", part)
+        clauses += [piece for piece in pieces if piece]
+    return clauses
+
+
+def _read_clause(clause: str, openers: tuple[str, ...]) -> list[str]:
+    text = re.sub(r"\bin and (?:the )?[a-z ]+ (?:of|in) ", "in ", clause)
+    text = re.sub(r"\b(?:in|of) in ", "in ", text)
+    for opener in _OPENER.finditer(text):
+        before = (opener["before"] or "").lower()
+        if opener["word"] in openers and not (opener["word"] in ("of", "on") and before in _FALSE_OPENERS):
+            if chain := _read_chain(text[opener.end() :]):
+                return chain
+    last = known_place(text.rsplit(", ", 1)[-1]) if ", " in text and " near " not in text else None
+    return [last] if last else []
+
+
+def _read_chain(text: str) -> list[str]:
+    chain: list[str] = []
+    for number, piece in enumerate(re.split(r"\s*,\s*", text)):
+        if number and re.match(r"(?:located|situated|within (?:the )?(?:City|London Borough))\b", piece):
+            break
+        piece = re.sub(r"^(?:in|within|of)\s+", "", piece)
+        if _RESET.search(piece) or _is_pair(piece):
+            if piece.startswith("and ") and any(map(known_place, chain)):
+                return []
+            chain = []
+            continue
+        found = _read_piece(piece)
+        if found is None:
+            if chain:
+                break
+            continue
+        chain += found
+        if _CUT.search(piece):
+            break
+    return _drop_repeats(chain)
+
+
+def _is_pair(piece: str) -> bool:
+    plain = _CUT.sub("", piece).removeprefix("the ")
+    if " and " not in plain or known_place(plain) or _PAIR_ALLOWED.search(plain):
+        return False
+    inner, outer = plain.split(" and ", 1)
+    return known_place(outer) not in places_beyond(known_place(inner) or inner)
+
+
+def _read_piece(piece: str) -> list[str] | None:
+    """Read one stretch between commas as a place, or a place and the one around it; None when it is no name."""
+    text = _CUT.sub("", _SIDE.sub("", piece)).strip()
+    if known := known_place(text):
+        return [known]
+    if " in " in text:
+        inner, outer = text.split(" in ", 1)
+        return _join(_read_piece(inner), _read_piece(outer))
+    possessive = re.fullmatch(r"(?:the )?([A-Z][\w ]+)['’]s ([A-Z].*)", text)
+    if possessive and known_place(possessive[1]):
+        return _join(_read_piece(possessive[2]), _read_piece(possessive[1]))
+    between = _UNIT_BETWEEN.match(text.removeprefix("the "))
+    if between and _is_name(between["inner"]) and between["inner"] not in load_tables().adjectives:
+        return _join(_read_piece(between["inner"]), _read_piece(between["outer"]))
+    if front := _UNIT_IN_FRONT.match(text):
+        return _read_after_unit(front["words"], text[front.end() :])
+    if direction := _read_direction(text.removeprefix("the ")):
+        return direction
+    if " and " in text and not _PAIR_ALLOWED.search(text):
+        inner, outer = text.split(" and ", 1)
+        return _join(_read_piece(inner), _read_piece(outer))
+    text = _name_unit(text.removeprefix("the "))
+    return [known_place(text) or _capital_first(text)] if _is_name(text) and not _FEATURE.search(text) else None
+
+
+def _read_direction(text: str) -> list[str] | None:
+    """Read `south east London` as South East London, London; an unknown place keeps only a direction of its own."""
+    words = text.split()
+    for taken in range(1, len(words)):
+        way, name = words[:taken], " ".join(words[taken:])
+        if not all(map(_WAY.fullmatch, way)):
+            break
+        if known := known_place(name.removeprefix("of ")) or (name if name in CONTINENTS else None):
+            return [f"{' '.join(map(_capital_first, way))} {known}", known]
+        if way[-1][0].islower() and name[0].isupper():
+            return _read_piece(name)
+    return None
+
+
+def _name_unit(text: str) -> str:
+    """Write `Santa Fe province` as `Santa Fe Province`, and `Salzburg federated state` as `Salzburg`."""
+    unit = _UNIT_BEHIND.search(text)
+    if not unit:
+        return text
+    name, own = text[: unit.start()], unit[0].split()[-1]
+    return f"{name} {own.capitalize()}" if own in _NAMED_UNITS else name
+
+
+def _read_after_unit(words: str, name: str) -> list[str] | None:
+    found = _read_piece(name)
+    country = next((load_tables().adjectives[w] for w in _adjectives(words) if load_tables().adjectives.get(w)), None)
+    if found and country and country not in found and not is_of_the_past(words):
+        return [*found, *([country] if country not in places_beyond(found[-1]) else [])]
+    return found
+
+
+def _adjectives(words: str) -> list[str]:
+    single = words.split()
+    return [" ".join(pair) for pair in zip(single, single[1:], strict=False)] + single
+
+
+def _join(inner: list[str] | None, outer: list[str] | None) -> list[str] | None:
+    if outer is None:
+        return inner
+    if inner and is_country(inner[-1]) and inner[-1] in places_beyond(outer[0]):
+        return [*outer, *inner]
+    return [*(inner or []), *outer]
+
+
+def _is_name(text: str) -> bool:
+    position = 0
+    while position < len(text):
+        word = _NAME.match(text, position)
+        if not word:
+            return False
+        position = word.end()
+    return bool(text) and not text[0].islower() and not text[0].isdigit() and len(text) > 1
+
+
+def _merge(chain: list[str], more: list[str]) -> list[str]:
+    """Unite what two clauses say: the second may lead into the first, or know more of the same."""
+    if not chain or not more:
+        return chain or more
+    for position, place in enumerate(more):
+        if place in chain and position:
+            return [*more[:position], *chain[chain.index(place) :]]
+    if len(more) == 1 and _COUNTY.search(more[0]) and not _COUNTY.search(chain[0]) and not is_country(chain[0]):
+        return [*more, *chain]
+    if more[0] in chain:
+        return chain
+    reach = [more[-1], *places_beyond(more[-1])]
+    if chain[0] in reach:
+        return [*more, *reach[1 : reach.index(chain[0])], *chain]
+    return chain
+
+
+def _add_countries(chain: list[str], text: str) -> list[str]:
+    if any(is_country(place) or place in _BEYOND_COUNTRIES for place in chain) or _OVERSEAS.search(text):
+        return chain
+    if chain and (beyond := places_beyond(chain[-1])):
+        return [*chain, *beyond]
+    head = read_head(text)
+    country = load_tables().adjectives.get(head.adjective) or _country_in_front(text)
+    if country and not is_of_the_past(text) and country not in chain:
+        return [*chain, country, *places_beyond(country)]
+    return chain
+
+
+def _country_in_front(text: str) -> str | None:
+    """Return the country that an adjective before the kind of place names: `south Indian city`."""
+    kinds = load_tables().kinds
+    for found in re.finditer(r"(?<![\w-])([A-Z]\w+(?: [A-Z]\w+)?) (?:[a-z]+ )?([a-z]+)", text):
+        country = load_tables().adjectives.get(found[1])
+        if country and "place" in kinds.get(found[2], ()):
+            return country
+    return None
+
+
+def _finish(chain: Iterable[str], own: str) -> tuple[str, ...]:
+    """Drop repeats, and what stands behind a country other than a continent."""
+    done: list[str] = []
+    for place in _drop_repeats(_fill_in_between(_drop_repeats(chain))):
+        if normalise(place) == own or (done and is_country(done[-1]) and place not in CONTINENTS):
+            continue
+        done.append(place)
+    return tuple(done)
+
+
+def _fill_in_between(chain: list[str]) -> Iterable[str]:
+    """Add known regions that a description jumps over: England between Kent and the United Kingdom."""
+    for place, outer in zip(chain, (*chain[1:], ""), strict=False):
+        yield place
+        beyond = places_beyond(place)
+        if outer in beyond:
+            yield from beyond[: beyond.index(outer)]
+
+
+def _drop_repeats(chain: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(chain))
+
+
+def _capital_first(text: str) -> str:
+    return text[:1].upper() + text[1:]

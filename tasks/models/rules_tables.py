@@ -1,0 +1,113 @@
+"""The word lists behind the rules author: which adjective belongs to which country, which region lies where, and so on.
+
+They are facts kept in data/lists/*.csv. A list is read once; everything here is a plain look-up.
+"""
+
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from tasks.assets import ROOT
+from tasks.core.relations import Relation, read_relations
+from tasks.errors import SettingsError
+
+_FOLDER = ROOT / "data" / "lists"
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """All lists, arranged for look-up."""
+
+    places: Mapping[str, str]
+    """Any known name of a country or region → the name used in answers."""
+    within: Mapping[str, str]
+    """Region → the region or country around it."""
+    countries: frozenset[str]
+    """States of today, by the name used in answers."""
+    adjectives: Mapping[str, str]
+    """Adjective → country or nation; empty text for peoples and states of the past."""
+    adjective_of: Mapping[str, str]
+    """Country or nation → the adjective used in answers."""
+    occupations: Mapping[str, str]
+    """Occupation in lower case → the wider occupation, or empty text."""
+    kinds: Mapping[str, frozenset[str]]
+    """Noun in lower case → kinds of things that it can name."""
+    classes: Mapping[str, str]
+    """Noun in lower case → the wider noun."""
+    common_words: frozenset[str]
+    """Every word that stands in a noun of the lists; such a word is no name."""
+    relations: Mapping[str, Relation]
+
+
+@cache
+def load_tables() -> Tables:
+    """Read the lists of data/lists/; SettingsError names the file that is missing or wrong."""
+    places: dict[str, str] = {}
+    countries, adjectives, adjective_of = _read_countries(places)
+    within = {}
+    for line in _lines("regions.csv", ["name", "within", "other_names"]):
+        within[line["name"]] = line["within"]
+        places.update(dict.fromkeys([line["name"], *_split(line["other_names"])], line["name"]))
+    jobs = {line["occupation"]: line["class"] for line in _lines("occupations.csv", ["occupation", "class"])}
+    occupations = {job.lower(): wider for job, wider in jobs.items()}
+    kinds = dict.fromkeys(occupations, frozenset({"person"}))
+    classes = {}
+    kinds_only = []
+    for line in _lines("kinds.csv", ["noun", "kinds", "class"]):
+        kinds[line["noun"]] = kinds.get(line["noun"], frozenset()) | frozenset(line["kinds"].split())
+        kinds_only.append(line["noun"])
+        if line["class"]:
+            classes[line["noun"]] = line["class"]
+    return Tables(
+        places=places,
+        within=within,
+        countries=countries,
+        adjectives=adjectives,
+        adjective_of=adjective_of,
+        occupations=occupations,
+        kinds=kinds,
+        classes=classes,
+        common_words=frozenset(word for noun in [*jobs, *kinds_only] for word in noun.split() if word.islower()),
+        relations=read_relations(_read("granola_relations.csv")),
+    )
+
+
+def _read_countries(places: dict[str, str]) -> tuple[frozenset[str], dict[str, str], dict[str, str]]:
+    countries: set[str] = set()
+    adjectives: dict[str, str] = {}
+    adjective_of: dict[str, str] = {}
+    for line in _lines("countries.csv", ["name", "kind", "adjectives", "other_names"]):
+        name, forms = line["name"], _split(line["adjectives"])
+        is_today = line["kind"] in ("country", "nation")
+        for form in forms:
+            adjectives.setdefault(form, name if is_today else "")
+        if forms and name:
+            adjective_of[name] = forms[0]
+        if line["kind"] == "country":
+            countries.add(name)
+        if name and line["kind"] != "ambiguous":
+            places.update(dict.fromkeys([name, *_split(line["other_names"])], name))
+    return frozenset(countries), adjectives, adjective_of
+
+
+def _lines(name: str, columns: list[str]) -> Iterator[dict[str, str]]:
+    reader = csv.DictReader(io.StringIO(_read(name)))
+    if reader.fieldnames != columns:
+        raise SettingsError(f"data/lists/{name}: expected the columns {columns}, found {reader.fieldnames}")
+    for line in reader:
+        if None in line or None in line.values():
+            raise SettingsError(f"data/lists/{name}, line {reader.line_num}: expected {len(columns)} columns")
+        yield line
+
+
+def _read(name: str) -> str:
+    path = _FOLDER / name
+    if not path.is_file():
+        raise SettingsError(f"the file data/lists/{name} that belongs to factmill is missing")
+    return path.read_text("utf-8")
+
+
+def _split(cell: str) -> list[str]:
+    return [part for part in cell.split(";") if part]

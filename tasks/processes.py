@@ -1,0 +1,86 @@
+"""Child processes that end with this one: the Oxigraph and Prefect servers that a run starts for itself.
+
+On Linux the kernel kills the child when its parent dies (PR_SET_PDEATHSIG), so that a killed run leaves no server
+behind; elsewhere children are stopped at a normal exit only. The signal is tied to the thread that started the child,
+so each child belongs to a thread that lives as long as it does.
+"""
+
+import atexit
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from queue import SimpleQueue
+
+HOST = "127.0.0.1"
+_STOP_TIMEOUT_S = 5.0
+# Asks the kernel for the signal, makes sure the parent is still there, and becomes the program.
+_DIE_WITH_PARENT = (
+    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); "
+    "os.getppid() == int(sys.argv[1]) or sys.exit(1); os.execv(sys.argv[2], sys.argv[2:])"
+)
+
+_children: list["subprocess.Popen[bytes]"] = []
+
+
+def start_child(command: list[str], log: Path, env: Mapping[str, str] | None = None) -> "subprocess.Popen[bytes]":
+    """Start a program that ends with this process; its output goes to `log`. Raises OSError when it cannot start.
+
+    It gets a session of its own, so that Ctrl-C reaches only this process, which stops it when it is done.
+    """
+    if sys.platform == "linux":
+        command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid()), *command]
+    started: SimpleQueue[subprocess.Popen[bytes] | OSError] = SimpleQueue()
+
+    def keep() -> None:
+        try:
+            with log.open("wb") as stream:
+                process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, start_new_session=True, env=env
+                )
+        except OSError as error:
+            started.put(error)
+            return
+        started.put(process)
+        process.wait()
+
+    threading.Thread(target=keep, name=f"keeper of {Path(command[0]).name}", daemon=True).start()
+    process = started.get()
+    if isinstance(process, OSError):
+        raise process
+    _children.append(process)
+    return process
+
+
+def stop_child(process: "subprocess.Popen[bytes]") -> None:
+    """Stop a child, gently first; a child that has ended is left alone."""
+    if process.poll() is not None:
+        return
+    process.terminate()
+    try:
+        process.wait(_STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+@atexit.register
+def stop_children() -> None:
+    """Stop every child that is still there, at exit."""
+    for process in _children:
+        stop_child(process)
+
+
+def free_port() -> int:
+    """Return a loopback port that nobody listens on just now."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def read_tail(log: Path, characters: int = 2000) -> str:
+    """Return the end of a log, for error messages."""
+    return log.read_text("utf-8", "replace")[-characters:].strip() if log.is_file() else ""

@@ -1,0 +1,167 @@
+"""Settings and worlds: the only reader of the environment and of settings files.
+
+A world is a TOML file that names every endpoint and model a run talks to. `embedded` and `live` are shipped in
+data/worlds/; any other name is a path. API keys are named by environment variable in the world and read when a model
+is first asked; they are in no settings object, so they cannot be stored, logged or keyed.
+"""
+
+import os
+import tomllib
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tasks.assets import ROOT
+from tasks.core.fingerprints import digest_json
+from tasks.errors import SettingsError
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Limits(_Part):
+    """How a service is treated."""
+
+    parallel: int = Field(default=4, ge=1, le=1024)
+    """Requests under way at once, at most; the limiter goes below it after 429s and time-outs."""
+    timeout_s: float = Field(default=60.0, gt=0)
+    """Seconds one request may take."""
+    attempts: int = Field(default=5, ge=1)
+    """Tries of one request in all."""
+    backoff_s: float = Field(default=1.0, ge=0)
+    """First pause before a retry; doubled each time, with jitter, never over 60 s unless Retry-After says so."""
+    batch: int = Field(default=100, ge=1)
+    """Logical calls bundled into one request, where the service can (VALUES, titles)."""
+
+
+class Endpoint(_Part):
+    """One web service."""
+
+    url: str
+    """Base URL, or `embedded` for the service that the embedded world starts on loopback."""
+    limits: Limits = Limits()
+
+
+class Wikidata(_Part):
+    """Where items are looked up: a SPARQL endpoint or a local graph."""
+
+    engine: Literal["sparql", "graph"] = "sparql"
+    url: str = ""
+    """SPARQL endpoint, or `embedded`; unused with engine `graph`."""
+    graph: str = ""
+    """Name of a graph loaded with `factmill graph load`, with engine `graph`."""
+    limits: Limits = Limits()
+
+
+class Model(_Part):
+    """One model in a role."""
+
+    kind: Literal["rules", "openai"]
+    """`rules`: the embedded world's author (no language model); `openai`: any server of the OpenAI chat protocol."""
+    name: str
+    """Model name as the server knows it, or `rules-1`."""
+    url: str = ""
+    """Base URL with /v1 for kind `openai`."""
+    key_env: str = ""
+    """Environment variable that holds the API key; empty when the server wants none."""
+    json_schema: bool = False
+    """True when the server can be held to a JSON schema."""
+    choices: bool = False
+    """True when the server honours `n` for several samples in one request."""
+    usd_per_million_in: float = 0.0
+    usd_per_million_out: float = 0.0
+    limits: Limits = Limits()
+
+
+class World(_Part):
+    """The endpoints and models a run talks to."""
+
+    name: str
+    user_agent: str
+    """Sent with every request; Wikimedia asks for a contact address in it."""
+    epoch: date | None = None
+    """Day the world is seen at (cut-off of page views); None: the first day of the current month."""
+    wikidata: Wikidata
+    wikipedia: Endpoint
+    pageviews: Endpoint
+    falcon: Endpoint
+    models: dict[Literal["author", "judge", "answerer", "embedder", "translator"], Model]
+
+    def with_graph(self, graph: str) -> "World":
+        """Return this world with a local graph as its Wikidata."""
+        return self.model_copy(update={"wikidata": Wikidata(engine="graph", graph=graph, limits=self.wikidata.limits)})
+
+    @property
+    def is_embedded(self) -> bool:
+        """True when any endpoint is the embedded world's own."""
+        return "embedded" in {self.wikidata.url, self.wikipedia.url, self.pageviews.url, self.falcon.url}
+
+    def epoch_day(self) -> date:
+        """Return the day the world is seen at."""
+        return self.epoch or datetime.now(UTC).date().replace(day=1)
+
+    def digest(self) -> str:
+        """Return the digest of what can change an answer: limits and the user agent are left out."""
+        return digest_json(_without_limits(self.model_dump(mode="json", exclude={"user_agent", "epoch"})))
+
+
+def load_world(name: str) -> World:
+    """Read a shipped world by name or any world by path; SettingsError names file, key and what was expected."""
+    path = ROOT / "data" / "worlds" / f"{name}.toml"
+    if not path.is_file():
+        path = Path(name)
+    if not path.is_file():
+        raise SettingsError(f"no world {name!r}: give `embedded`, `live` or the path of a TOML file")
+    try:
+        return World.model_validate(tomllib.loads(path.read_text("utf-8")))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: not a TOML file: {error}") from error
+    except ValidationError as error:
+        lines = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        raise SettingsError(f"{path}: {lines}") from error
+
+
+def home() -> Path:
+    """Return the folder of the warehouse, graphs and run files.
+
+    FACTMILL_HOME if set; else data/ of the checkout the code runs from; else ~/.local/share/factmill.
+    """
+    if given := os.environ.get("FACTMILL_HOME"):
+        return Path(given).expanduser().resolve()
+    if (ROOT / "pyproject.toml").is_file():
+        return ROOT / "data"
+    return Path(os.environ.get("XDG_DATA_HOME", "~/.local/share")).expanduser() / "factmill"
+
+
+def default_warehouse() -> Path:
+    """Return the DuckDB file used when none is named."""
+    return home() / "factmill.duckdb"
+
+
+def graphs_folder(home_folder: Path) -> Path:
+    """Return the folder of local graphs below a home."""
+    return home_folder / "graphs"
+
+
+def api_key(model: Model) -> str:
+    """Return a model's key from the environment; SettingsError when it is named but not set."""
+    if not model.key_env:
+        return "none"
+    key = os.environ.get(model.key_env, "")
+    if not key:
+        raise SettingsError(f"model {model.name}: set the environment variable {model.key_env} to its API key")
+    return key
+
+
+def environment(name: str) -> str | None:
+    """Return one environment variable, for the few places that pass settings on to other programs."""
+    return os.environ.get(name)
+
+
+def _without_limits(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _without_limits(v) for k, v in value.items() if k != "limits"}
+    return value

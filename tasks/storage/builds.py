@@ -1,0 +1,159 @@
+"""Builds in the warehouse: their locks, stages, rejects, the calls they rest on, and their published tables.
+
+Publishing is one transaction. The Parquet bytes of a published table are made from its rows sorted by id, without the
+build's own id, so that two builds with the same content have the same bytes.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from tasks.core.fingerprints import canonical_json, combine_digests, digest_bytes, digest_json
+from tasks.core.receipts import Receipt
+from tasks.errors import UnknownBuild
+from tasks.storage.shards import parquet_bytes, read_shard
+from tasks.storage.warehouse import open_warehouse
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRecord:
+    """One published build."""
+
+    build_id: str
+    benchmark: str
+    lock_digest: str
+    lock: dict[str, Any]
+    origin: dict[str, Any]
+    content_digest: str
+    report: dict[str, Any]
+    started_at: datetime
+    published_at: datetime
+
+
+def merge_stage(db: duckdb.DuckDBPyConnection, run_id: str, position: int, receipts: Sequence[Receipt], summary: Mapping[str, Any]) -> None:
+    """Write a finished stage's rejects, merged rows, call uses and counts under a run's id."""
+    stage = summary["stage"]
+    for table in ("build_stages", "rejects", "merged_rows", "build_calls"):
+        db.execute(f"DELETE FROM {table} WHERE build_id = ? AND stage = ?", [run_id, stage])
+    for kind, table, columns in (
+        ("rejects", "rejects", "id, reason, detail, row"),
+        ("merged", "merged_rows", "id, into_id"),
+        ("uses", "build_calls", "id, key, record_id"),
+    ):
+        parts = [read_shard(receipt.shard, kind) for receipt in receipts]
+        if parts:
+            db.register("part", pa.concat_tables(parts))
+            db.execute(f"INSERT INTO {table} (build_id, stage, {columns}) SELECT ?, ?, {columns} FROM part", [run_id, stage])
+            db.unregister("part")
+    names = [
+        "rows_in", "rows_out", "rejects", "merged", "calls_sent", "calls_replayed",
+        "tokens_in", "tokens_out", "cost_usd", "seconds",
+    ]  # fmt: skip
+    marks = ", ".join("?" for _ in range(len(names) + 3))
+    db.execute(
+        f"INSERT INTO build_stages (build_id, position, stage, {', '.join(names)}) VALUES ({marks})",
+        [run_id, position, stage, *(summary[name] for name in names)],
+    )
+
+
+def publish(
+    db: duckdb.DuckDBPyConnection,
+    run_id: str,
+    benchmark: str,
+    lock: Mapping[str, Any],
+    origin: Mapping[str, Any],
+    tables: Mapping[str, pa.Table],
+    report: Mapping[str, Any],
+    started_at: datetime,
+) -> BuildRecord:
+    """Publish a run's tables (name → rows with an `id` column) as a build, in the open transaction.
+
+    The build's id is the benchmark and the lock's digest; when the same lock gave other content before (calls were
+    refreshed), a number is added and the old build stays.
+    """
+    sorted_tables = {name: table.sort_by("id") for name, table in sorted(tables.items())}
+    digests = {name: digest_bytes(parquet_bytes(table)) for name, table in sorted_tables.items()}
+    content = combine_digests(f"{name} {digest}" for name, digest in digests.items())
+    lock_digest = digest_json(lock)
+    build_id = _build_id(db, benchmark, lock_digest, content)
+    record = BuildRecord(
+        build_id, benchmark, lock_digest, dict(lock), dict(origin), content,
+        {**report, "build_id": build_id}, started_at, datetime.now(UTC),
+    )  # fmt: skip
+    for table in ("build_stages", "rejects", "merged_rows", "build_calls", "build_tables", "builds", *sorted_tables):
+        db.execute(f"DELETE FROM {table} WHERE build_id = ?", [build_id])
+    for table in ("build_stages", "rejects", "merged_rows", "build_calls"):
+        db.execute(f"UPDATE {table} SET build_id = ? WHERE build_id = ?", [build_id, run_id])
+    for name, table in sorted_tables.items():
+        db.register("published", table)
+        columns = ", ".join(f'"{column}"' for column in table.column_names)
+        db.execute(f"INSERT INTO {name} (build_id, {columns}) SELECT ?, {columns} FROM published", [build_id])
+        db.unregister("published")
+        db.execute("INSERT INTO build_tables VALUES (?, ?, ?, ?)", [build_id, name, table.num_rows, digests[name]])
+    db.execute(
+        "INSERT INTO builds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            build_id, benchmark, lock_digest, canonical_json(record.lock), canonical_json(record.origin), content,
+            canonical_json(record.report), record.started_at, record.published_at,
+        ],
+    )  # fmt: skip
+    return record
+
+
+def find_build(warehouse: Path, name: str) -> BuildRecord:
+    """Return a build by id, by a unique beginning of its id, or as `latest:BENCHMARK`; UnknownBuild otherwise."""
+    builds = list_builds(warehouse)
+    if name.startswith("latest:"):
+        found = [build for build in builds if build.benchmark == name.removeprefix("latest:")][-1:]
+    else:
+        found = [b for b in builds if b.build_id == name] or [b for b in builds if b.build_id.startswith(name)]
+    if len(found) == 1:
+        return found[0]
+    known = ", ".join(build.build_id for build in (found or builds)[-5:]) or "none"
+    what = f"{len(found)} builds begin with {name!r}" if found else f"no build {name!r}"
+    raise UnknownBuild(f"{what} in {warehouse}; builds there: {known} (see `factmill builds`)")
+
+
+def list_builds(warehouse: Path) -> list[BuildRecord]:
+    """Return all published builds, oldest first."""
+    if not warehouse.exists():
+        return []
+    with open_warehouse(warehouse) as db:
+        rows = db.execute(
+            "SELECT build_id, benchmark, lock_digest, lock, origin, content_digest, report, started_at, published_at "
+            "FROM builds ORDER BY published_at, build_id"
+        ).fetchall()
+    return [BuildRecord(*row[:3], json.loads(row[3]), json.loads(row[4]), row[5], json.loads(row[6]), *row[7:]) for row in rows]
+
+
+def build_of_lock(warehouse: Path, lock: Mapping[str, Any]) -> BuildRecord | None:
+    """Return the newest build made from exactly this lock, if there is one."""
+    digest = digest_json(lock)
+    found = [build for build in list_builds(warehouse) if build.lock_digest == digest]
+    return found[-1] if found else None
+
+
+def published_table(db: duckdb.DuckDBPyConnection, build_id: str, name: str) -> pa.Table:
+    """Return a build's published table, sorted by id, without the build's id."""
+    return db.sql(f"SELECT * EXCLUDE (build_id) FROM {name} WHERE build_id = ? ORDER BY id", params=[build_id]).to_arrow_table()
+
+
+def published_names(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, str]:
+    """Return a build's published tables: name → SHA-256 of their Parquet bytes."""
+    return dict(db.execute("SELECT table_name, sha256 FROM build_tables WHERE build_id = ? ORDER BY 1", [build_id]).fetchall())
+
+
+def _build_id(db: duckdb.DuckDBPyConnection, benchmark: str, lock_digest: str, content: str) -> str:
+    """Return the id of the build with this lock and content, a new one with a number if the content is new."""
+    before = db.execute("SELECT build_id, content_digest FROM builds WHERE lock_digest = ? ORDER BY published_at", [lock_digest]).fetchall()
+    for build_id, digest in before:
+        if digest == content:
+            return str(build_id)
+    plain = f"{benchmark}-{lock_digest[:12]}"
+    return f"{plain}.{len(before) + 1}" if before else plain

@@ -1,0 +1,68 @@
+"""Exports: a build's published tables as Parquet, CSV and JSON Lines, and its rejects.
+
+The Parquet bytes are those the build was published with; the CSV spreads a list column into numbered columns.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from tasks.core.fingerprints import digest_bytes
+from tasks.errors import WarehouseError
+from tasks.storage.builds import BuildRecord, published_names, published_table
+from tasks.storage.shards import parquet_bytes
+from tasks.storage.warehouse import open_warehouse
+
+SPREAD = {"granola_answers": "granola_answer_"}
+"""List columns that the CSV spreads into numbered columns: column → beginning of their names."""
+SEPARATOR = "<SEP>"
+"""Between the entries of other list columns in a CSV."""
+
+
+def export_build(warehouse: Path, build: BuildRecord, folder: Path) -> list[Path]:
+    """Write all tables of a build and return the files; WarehouseError when a table is not what was published."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written: list[Path] = []
+    with open_warehouse(warehouse) as db:
+        tables = {name: (published_table(db, build.build_id, name), sha) for name, sha in published_names(db, build.build_id).items()}
+        rejects = db.sql(
+            "SELECT stage, id, reason, detail FROM rejects WHERE build_id = ? ORDER BY stage, id", params=[build.build_id]
+        ).to_arrow_table()
+    for name, (table, expected) in tables.items():
+        data = parquet_bytes(table)
+        if digest_bytes(data) != expected:
+            raise WarehouseError(f"{warehouse}: table {name} of {build.build_id} is not what was published; build again with --force")
+        written += [_write(folder / f"{name}.parquet", data), _write(folder / f"{name}.csv", csv_bytes(table))]
+        written.append(_write(folder / f"{name}.jsonl", jsonl_bytes(table)))
+    written.append(_write(folder / "rejects.parquet", parquet_bytes(rejects)))
+    return written
+
+
+def csv_bytes(table: pa.Table) -> bytes:
+    """Return a table as CSV: UTF-8, header, null as nothing, list columns spread or joined."""
+    columns: dict[str, Any] = {}
+    for name in table.column_names:
+        values = table[name].to_pylist()
+        if name in SPREAD:
+            widest = max((len(value) for value in values), default=0)
+            for position in range(widest):
+                columns[f"{SPREAD[name]}{position + 1}"] = [value[position] if position < len(value) else None for value in values]
+        elif pa.types.is_list(table.schema.field(name).type):
+            columns[name] = [None if value is None else SEPARATOR.join(map(str, value)) for value in values]
+        else:
+            columns[name] = values
+    frame = pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in columns.items()})
+    return frame.to_csv(index=False, lineterminator="\n").encode("utf-8")
+
+
+def jsonl_bytes(table: pa.Table) -> bytes:
+    """Return a table as JSON Lines, columns in the table's order."""
+    return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in table.to_pylist()).encode("utf-8")
+
+
+def _write(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path

@@ -1,0 +1,150 @@
+"""The journal: every reply is on disk the moment it arrives, so that a killed run asks nothing twice.
+
+One file a process, locked while it lives; one line a reply, `<crc32> <json>`, appended in one write. A line that is
+torn by a crash fails its checksum and is left out. Journals are merged into the warehouse at the end of a stage, and
+those of dead processes by whoever runs next.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tasks.core.calls import Call, Reply
+from tasks.core.fingerprints import canonical_json
+from tasks.errors import ShardError
+
+_SYNC_EVERY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A recorded call: one row of the warehouse's table `calls`."""
+
+    record_id: str
+    key: str
+    service: str
+    operation: str
+    parts: str
+    status: str
+    error: str | None
+    transient: bool
+    body: str
+    tokens_in: int
+    tokens_out: int
+    cost_usd: float
+    latency_s: float
+    asked_at: datetime
+
+    def reply(self) -> Reply:
+        """Return the reply as it came."""
+        return Reply(
+            body=json.loads(self.body),
+            status="ok" if self.status == "ok" else "failed",
+            error=self.error,
+            transient=self.transient,
+            tokens_in=self.tokens_in,
+            tokens_out=self.tokens_out,
+            cost_usd=self.cost_usd,
+            latency_s=self.latency_s,
+        )
+
+
+def make_record(call: Call, reply: Reply) -> Record:
+    """Return the record of a reply that came just now; its id sorts by time."""
+    now = time.time_ns()
+    return Record(
+        record_id=f"{now:016x}-{os.urandom(4).hex()}",
+        key=call.key,
+        service=call.service,
+        operation=call.operation,
+        parts=canonical_json(dict(call.parts)),
+        status=reply.status,
+        error=reply.error,
+        transient=reply.transient,
+        body=canonical_json(reply.body),
+        tokens_in=reply.tokens_in,
+        tokens_out=reply.tokens_out,
+        cost_usd=reply.cost_usd,
+        latency_s=reply.latency_s,
+        asked_at=datetime.fromtimestamp(now / 1e9, UTC),
+    )
+
+
+class Journal:
+    """The journal file of this process; safe to append to from several threads."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / f"{os.getpid()}-{os.urandom(4).hex()}.journal"
+        self._fd = os.open(self.path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
+        fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._lock = threading.Lock()
+        self._synced = time.monotonic()
+
+    def append(self, record: Record) -> None:
+        """Write one record; ShardError when the disk is full."""
+        line = encode_line(record)
+        with self._lock:
+            size = os.fstat(self._fd).st_size
+            try:
+                written = os.write(self._fd, line)
+                if written < len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            except OSError as error:
+                os.ftruncate(self._fd, size)
+                raise ShardError(f"cannot write the journal {self.path}: {error}; free some space and run the same command again") from error
+            if time.monotonic() - self._synced > _SYNC_EVERY_S:
+                os.fsync(self._fd)
+                self._synced = time.monotonic()
+
+    def clear(self) -> None:
+        """Empty the journal, once its records are in the warehouse."""
+        with self._lock:
+            os.ftruncate(self._fd, 0)
+
+    def close(self) -> None:
+        """Close and remove the file when it is empty."""
+        with self._lock:
+            if os.fstat(self._fd).st_size == 0:
+                self.path.unlink(missing_ok=True)
+            os.close(self._fd)
+
+
+def encode_line(record: Record) -> bytes:
+    """Return a record's line: checksum, space, JSON, newline."""
+    fields = {name: getattr(record, name) for name in Record.__slots__}
+    payload = canonical_json({**fields, "asked_at": record.asked_at.isoformat()}).encode("utf-8", "surrogatepass")
+    return b"%08x %s\n" % (zlib.crc32(payload), payload)
+
+
+def read_journal(path: Path) -> Iterator[Record]:
+    """Yield the whole records of a journal; torn lines are left out."""
+    with path.open("rb") as lines:
+        for line in lines:
+            checksum, _, payload = line.rstrip(b"\n").partition(b" ")
+            if line.endswith(b"\n") and checksum == b"%08x" % zlib.crc32(payload):
+                fields = json.loads(payload.decode("utf-8", "surrogatepass"))
+                yield Record(**{**fields, "asked_at": datetime.fromisoformat(fields["asked_at"])})
+
+
+def orphan_journals(folder: Path) -> Iterator[tuple[Path, int]]:
+    """Yield the journals of dead processes, each locked (path, descriptor) until the caller closes the descriptor."""
+    for path in sorted(folder.glob("*.journal")):
+        try:
+            fd = os.open(path, os.O_RDWR)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            continue
+        yield path, fd

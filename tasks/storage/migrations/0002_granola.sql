@@ -1,0 +1,40 @@
+-- Published tables of GRANOLA-EQ; columns are those of tasks/core/granola_rows.py (a test compares them).
+CREATE TABLE granola_eq (
+    build_id                        VARCHAR NOT NULL,
+    id                              VARCHAR NOT NULL,
+    relation                        VARCHAR NOT NULL,
+    question                        VARCHAR NOT NULL,
+    question_entity                 VARCHAR NOT NULL,
+    question_entity_qid             VARCHAR NOT NULL,
+    question_entity_description     VARCHAR NOT NULL,
+    question_entity_popularity      BIGINT,
+    answer                          VARCHAR NOT NULL,
+    answer_entity_qid               VARCHAR NOT NULL,
+    answer_entity_description       VARCHAR NOT NULL,
+    answer_entity_popularity        BIGINT,
+    score_for_potential_error       DOUBLE NOT NULL,
+    question_description_score      DOUBLE NOT NULL,
+    answer_description_score        DOUBLE NOT NULL,
+    granola_answers                 VARCHAR[] NOT NULL,
+    num_granola_answers             BIGINT NOT NULL,
+    author                          VARCHAR NOT NULL,
+    judge                           VARCHAR NOT NULL,
+    question_entity_candidates      BIGINT NOT NULL,
+    answer_entity_candidates        BIGINT NOT NULL,
+    question_entity_modified        VARCHAR,
+    answer_entity_modified          VARCHAR,
+    source_name                     VARCHAR NOT NULL,
+    source_row                      BIGINT NOT NULL,
+    author_call                     VARCHAR NOT NULL
+);
+CREATE TABLE granola_candidates (
+    build_id   VARCHAR NOT NULL,
+    id         VARCHAR NOT NULL,
+    row_id     VARCHAR NOT NULL,
+    role       VARCHAR NOT NULL,
+    name       VARCHAR NOT NULL,
+    qid        VARCHAR NOT NULL,
+    via        VARCHAR NOT NULL,
+    chosen     BOOLEAN NOT NULL,
+    linked     BOOLEAN
+);

@@ -1,0 +1,225 @@
+"""Recording and replay: every call to the outside is asked once, kept, and served again from then on.
+
+Modes: `record` (serve what is recorded, ask what is missing; failures that may pass are asked again by the next run),
+`replay` (ask nothing; a miss is an error that names what differs from the nearest recorded call), `refresh` (ask
+everything anew, once a run). The same call wanted by two batches at once is asked by one of them.
+"""
+
+import json
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from tasks.core.calls import Call, Mode, Reply, Service
+from tasks.core.fingerprints import canonical_json
+from tasks.errors import ReplayMiss
+from tasks.storage.journal import Journal, Record, make_record, orphan_journals, read_journal
+from tasks.storage.warehouse import open_warehouse
+
+_COLUMNS = ", ".join(f"c.{name}" for name in Record.__slots__)
+_SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("record_id", "key", "service", "operation", "parts", "status", "error")),
+        ("transient", pa.bool_()),
+        ("body", pa.string()),
+        ("tokens_in", pa.int64()),
+        ("tokens_out", pa.int64()),
+        ("cost_usd", pa.float64()),
+        ("latency_s", pa.float64()),
+        ("asked_at", pa.timestamp("us", tz="UTC")),
+    ]
+)
+
+
+@dataclass(slots=True)
+class Answers:
+    """The replies of one batch."""
+
+    records: dict[str, Record] = field(default_factory=dict)
+    """Call key → its record."""
+    sent: int = 0
+    replayed: int = 0
+
+
+class Recorder:
+    """The recorded calls of one warehouse, as one run sees them."""
+
+    def __init__(self, warehouse: Path, mode: Mode, floor: str = "", pinned_build: str | None = None) -> None:
+        """Open for a run.
+
+        `floor`: record id that records must be newer than to count in mode `refresh`. `pinned_build`: serve only the
+        very replies that this build rests on (for `verify`). Journals of dead processes are merged first.
+        """
+        self.mode: Mode = mode
+        self._warehouse = warehouse
+        self._pinned_build = pinned_build
+        self._journal_folder = work_folder(warehouse) / "journal"
+        self._journal = Journal(self._journal_folder) if mode != "replay" else None
+        self._fresh: dict[str, Record] = {}
+        self._claimed: dict[str, threading.Event] = {}
+        self._lock = threading.Lock()
+        if mode != "replay":
+            self._adopt_orphans()
+        self._floor = floor
+        self._failure_floor = newest_record(warehouse)
+
+    def answer(self, calls: Sequence[Call], service: Service) -> Answers:
+        """Return a reply for every call: from this run, from the warehouse, or from the service."""
+        wanted = {call.key: call for call in calls}
+        answers = Answers()
+        with self._lock:
+            answers.records.update({key: self._fresh[key] for key in wanted if key in self._fresh})
+        answers.records.update(self._recorded([key for key in wanted if key not in answers.records]))
+        answers.replayed = len(answers.records)
+        missing = [call for key, call in wanted.items() if key not in answers.records]
+        if missing and self.mode == "replay":
+            raise ReplayMiss(self._explain_miss(missing))
+        if missing:
+            self._ask(missing, service, answers)
+        return answers
+
+    def _ask(self, missing: Sequence[Call], service: Service, answers: Answers) -> None:
+        """Ask what nobody else is asking just now, then wait for what others ask."""
+        with self._lock:
+            mine = [call for call in missing if call.key not in self._claimed and call.key not in self._fresh]
+            theirs = {call.key: self._claimed.get(call.key) for call in missing if call not in mine}
+            self._claimed.update({call.key: threading.Event() for call in mine})
+        try:
+            if mine:
+                service.send(mine, self._keep)
+        finally:
+            with self._lock:
+                events = [self._claimed.pop(call.key) for call in mine]
+            for event in events:
+                event.set()
+        answers.sent += len(mine)
+        for event in theirs.values():
+            if event is not None:
+                event.wait()
+        with self._lock:
+            answers.records.update({call.key: self._fresh[call.key] for call in missing if call.key in self._fresh})
+        answers.replayed += len(theirs)
+        left = [call for call in missing if call.key not in answers.records]
+        if left:
+            raise ReplayMiss(f"{service.identity} left {len(left)} calls without a reply, the first: {_describe(left[0])}")
+
+    def _keep(self, call: Call, reply: Reply) -> None:
+        record = make_record(call, reply)
+        assert self._journal is not None
+        self._journal.append(record)
+        with self._lock:
+            self._fresh[call.key] = record
+
+    def _recorded(self, keys: Sequence[str]) -> dict[str, Record]:
+        """Return the newest usable record of each key that the warehouse holds."""
+        if not keys or (self.mode == "replay" and not self._warehouse.exists()):
+            return {}
+        with open_warehouse(self._warehouse) as db:
+            db.register("wanted", pa.table({"key": pa.array(keys, pa.string())}))
+            if self._pinned_build is not None:
+                found = db.execute(
+                    f"SELECT DISTINCT {_COLUMNS} FROM calls c JOIN wanted USING (key) "
+                    "JOIN (SELECT DISTINCT record_id FROM build_calls WHERE build_id = ?) USING (record_id)",
+                    [self._pinned_build],
+                ).fetchall()
+            else:
+                failure_floor = "" if self.mode == "replay" else self._failure_floor
+                found = db.execute(
+                    f"SELECT {_COLUMNS} FROM calls c JOIN wanted USING (key) "
+                    "WHERE c.record_id > ? AND (NOT c.transient OR c.record_id > ?) "
+                    "QUALIFY row_number() OVER (PARTITION BY key ORDER BY record_id DESC) = 1",
+                    [self._floor if self.mode == "refresh" else "", failure_floor],
+                ).fetchall()
+        return {row[1]: Record(*row) for row in found}
+
+    def merge(self) -> None:
+        """Move what this run has journalled into the warehouse, in one transaction."""
+        with self._lock:
+            records = list(self._fresh.values())
+        if not records or self._journal is None:
+            return
+        with open_warehouse(self._warehouse) as db:
+            insert_records(db, records)
+        with self._lock:
+            for record in records:
+                self._fresh.pop(record.key, None)
+            if not self._fresh:
+                self._journal.clear()
+
+    def close(self) -> None:
+        """Merge what is left and remove the journal."""
+        if self._journal is not None:
+            self.merge()
+            self._journal.close()
+
+    def _adopt_orphans(self) -> None:
+        for path, fd in orphan_journals(self._journal_folder):
+            try:
+                records = list(read_journal(path))
+                if records:
+                    with open_warehouse(self._warehouse) as db:
+                        insert_records(db, records)
+                path.unlink(missing_ok=True)
+            finally:
+                os.close(fd)
+
+    def _explain_miss(self, missing: Sequence[Call]) -> str:
+        """Say what is missing and in which parts it differs from the nearest recorded call."""
+        call = missing[0]
+        text = f"replay: {len(missing)} calls were never recorded, the first: {_describe(call)}"
+        near: list[tuple[str, str]] = []
+        if self._warehouse.exists():
+            with open_warehouse(self._warehouse) as db:
+                near = db.execute(
+                    "SELECT service, parts FROM calls WHERE operation = ? ORDER BY record_id DESC LIMIT 5000", [call.operation]
+                ).fetchall()
+        differences = [_differences(call, service, json.loads(parts)) for service, parts in near]
+        if not differences:
+            return f"{text}; no call of that operation is recorded. Build once with mode record, then replay"
+        nearest = min(differences, key=len)
+        if not nearest:
+            return f"{text}; the nearest recorded call differs only in the rendered messages or in its age"
+        return f"{text}; the nearest recorded call differs in {'; '.join(nearest)}"
+
+
+def work_folder(warehouse: Path) -> Path:
+    """Return the folder for journals and run files beside a warehouse."""
+    return warehouse.parent / "runs" if warehouse.name == "factmill.duckdb" else warehouse.with_name(warehouse.name + ".runs")
+
+
+def newest_record(warehouse: Path) -> str:
+    """Return the id of the newest record in a warehouse; empty when there is none."""
+    if not warehouse.exists():
+        return ""
+    with open_warehouse(warehouse) as db:
+        row = db.execute("SELECT max(record_id) FROM calls").fetchone()
+    return (row[0] if row else None) or ""
+
+
+def insert_records(db: duckdb.DuckDBPyConnection, records: Sequence[Record]) -> None:
+    """Insert records that are not in the warehouse yet."""
+    rows = [{name: getattr(record, name) for name in Record.__slots__} for record in records]
+    db.register("new_records", pa.Table.from_pylist(rows, schema=_SCHEMA))
+    names = ", ".join(Record.__slots__)
+    db.execute(f"INSERT INTO calls ({names}) SELECT {names} FROM new_records ANTI JOIN calls USING (record_id)")
+    db.unregister("new_records")
+
+
+def _differences(call: Call, service: str, parts: Mapping[str, object]) -> list[str]:
+    pairs = [("service", call.service, service)]
+    pairs += [(name, call.parts.get(name), parts.get(name)) for name in sorted({*call.parts, *parts})]
+    return [f"{name}: {_short(ours)} here, {_short(theirs)} recorded" for name, ours, theirs in pairs if ours != theirs]
+
+
+def _describe(call: Call) -> str:
+    return f"{call.operation} of {call.service} with {_short(dict(call.parts))}"
+
+
+def _short(value: object) -> str:
+    text = value if isinstance(value, str) else canonical_json(value)
+    return repr(text if len(text) <= 80 else text[:77] + "…")

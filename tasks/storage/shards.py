@@ -1,0 +1,101 @@
+"""Shards: the Parquet files a batch leaves behind. Each is written beside its place and renamed, the receipt last, so a
+shard with a receipt is whole."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tasks.core.fingerprints import digest_bytes
+from tasks.core.receipts import Receipt
+from tasks.errors import ShardError
+
+REJECTS = pa.schema([("id", pa.string()), ("reason", pa.string()), ("detail", pa.string()), ("row", pa.string())])
+MERGED = pa.schema([("id", pa.string()), ("into_id", pa.string())])
+USES = pa.schema([("id", pa.string()), ("key", pa.string()), ("record_id", pa.string())])
+KINDS = ("rows", "rejects", "merged", "uses", "extras")
+
+
+def write_shard(shard: Path, tables: dict[str, pa.Table]) -> str:
+    """Write a batch's tables (kind → table) and return the SHA-256 of the rows' file; ShardError when the disk is full."""
+    shard.parent.mkdir(parents=True, exist_ok=True)
+    digest = ""
+    for kind, table in tables.items():
+        data = parquet_bytes(table)
+        if kind == "rows":
+            digest = digest_bytes(data)
+        _write_whole(shard.with_name(f"{shard.name}.{kind}.parquet"), data)
+    return digest
+
+
+def write_receipt(receipt: Receipt) -> None:
+    """Write the receipt, which makes the shard whole."""
+    _write_whole(Path(f"{receipt.shard}.receipt.json"), receipt.model_dump_json().encode())
+
+
+def read_receipt(shard: Path) -> Receipt | None:
+    """Return a shard's receipt, or None when the shard is not whole or must be done again."""
+    path = shard.with_name(f"{shard.name}.receipt.json")
+    if not path.is_file():
+        return None
+    receipt = Receipt.model_validate_json(path.read_bytes())
+    return None if receipt.unsettled else receipt
+
+
+def read_range(files: Sequence[str], start: int, stop: int) -> pa.Table:
+    """Return rows `start` to `stop` of the shards' rows, counted over the files in order."""
+    tables, before = [], 0
+    for file in files:
+        table = read_shard(file, "rows")
+        low, high = max(start - before, 0), min(stop - before, table.num_rows)
+        if low < high:
+            tables.append(table.slice(low, high - low))
+        before += table.num_rows
+    if not tables:
+        return read_shard(files[0], "rows").slice(0, 0)
+    return pa.concat_tables(tables)
+
+
+def read_shard(shard: str, kind: str) -> pa.Table:
+    """Return one table of a shard; ShardError when it is damaged."""
+    try:
+        return pq.read_table(f"{shard}.{kind}.parquet", partitioning=None)
+    except (OSError, pa.ArrowException) as error:
+        raise ShardError(f"cannot read {shard}.{kind}.parquet: {error}; remove the folder and build again") from error
+
+
+def has_kind(shard: str, kind: str) -> bool:
+    """True when the shard has a table of that kind."""
+    return Path(f"{shard}.{kind}.parquet").is_file()
+
+
+def parquet_bytes(table: pa.Table) -> bytes:
+    """Return a table as ZSTD Parquet; equal tables give equal bytes (one row group a 64k rows, no thread in play)."""
+    sink = pa.BufferOutputStream()
+    plain = pa.schema([pa.field(field.name, _nullable(field.type)) for field in table.schema])
+    pq.write_table(table.cast(plain), sink, compression="zstd", row_group_size=65536, store_schema=False)
+    return sink.getvalue().to_pybytes()
+
+
+def _nullable(kind: pa.DataType) -> pa.DataType:
+    """Return the type with null allowed throughout, as DuckDB hands tables out, so that both ways give equal bytes."""
+    if pa.types.is_list(kind):
+        return pa.list_(_nullable(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _nullable(field.type)) for field in kind])
+    return kind
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
+    try:
+        with draft.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise ShardError(f"cannot write {path}: {error}; make room and run the same command again, it goes on from here") from error

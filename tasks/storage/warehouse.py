@@ -1,0 +1,97 @@
+"""The warehouse: one DuckDB file with recorded calls, builds, rejects and published tables.
+
+DuckDB admits one process at a time, even for reading. So a connection is opened, used for one short transaction and
+closed; several processes take turns, wait with a bound, and are told who holds the file when the bound is reached.
+"""
+
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+
+import duckdb
+
+from tasks.errors import WarehouseBusy, WarehouseError, WarehouseTooNew
+
+WAIT_S = 60.0
+"""How long to wait for another process to let go of the file."""
+
+_HOLDER = re.compile(r"lock is held in (?P<program>.*?) \(PID (?P<pid>\d+)\)")
+_in_process = threading.RLock()
+
+
+@contextmanager
+def open_warehouse(path: Path, wait_s: float = WAIT_S) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open the warehouse for one transaction: committed at the end, rolled back on an error, then closed.
+
+    Raises WarehouseBusy after `wait_s` seconds, WarehouseTooNew, or WarehouseError for a file that is no warehouse.
+    """
+    with _in_process:
+        connection = _connect(path, wait_s)
+        try:
+            _migrate(connection, path)
+            connection.execute("BEGIN")
+            try:
+                yield connection
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+        finally:
+            connection.close()
+
+
+def migrations() -> list[tuple[int, str, str]]:
+    """Return the numbered migrations: (version, name, SQL), in order."""
+    folder = resources.files("tasks.storage") / "migrations"
+    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
+    return [(int(name[:4]), name[5:-4], (folder / name).read_text("utf-8")) for name in names]
+
+
+def _connect(path: Path, wait_s: float) -> duckdb.DuckDBPyConnection:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WarehouseError(f"cannot make the folder of the warehouse {path}: {error}") from error
+    deadline = time.monotonic() + wait_s
+    pause_s = 0.02
+    while True:
+        try:
+            return duckdb.connect(str(path), config={"memory_limit": "400MB", "threads": 2})
+        except duckdb.IOException as error:
+            holder = _HOLDER.search(str(error))
+            if holder is None:
+                raise WarehouseError(f"cannot open the warehouse {path}: {error}") from error
+            if time.monotonic() >= deadline:
+                raise WarehouseBusy(
+                    f"the warehouse {path} is held by process {holder['pid']} ({holder['program']}) for more than "
+                    f"{wait_s:.0f} s; wait until it ends or stop it, or name another file with --warehouse"
+                ) from error
+        except duckdb.Error as error:
+            raise WarehouseError(f"{path} is not a DuckDB warehouse of factmill: {error}") from error
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 1.5, 0.5)
+
+
+def _migrate(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    known = migrations()
+    connection.execute("CREATE TABLE IF NOT EXISTS schema_migrations (version INTEGER PRIMARY KEY, name VARCHAR, applied_at TIMESTAMPTZ)")
+    (done,) = connection.execute("SELECT coalesce(max(version), 0) FROM schema_migrations").fetchone() or (0,)
+    if done > known[-1][0]:
+        raise WarehouseTooNew(
+            f"the warehouse {path} has schema version {done}, this factmill knows {known[-1][0]}; "
+            "update factmill, or name another file with --warehouse"
+        )
+    for version, name, sql in known:
+        if version > done:
+            connection.execute("BEGIN")
+            try:
+                connection.execute(sql)
+                connection.execute("INSERT INTO schema_migrations VALUES (?, ?, now())", [version, name])
+            except duckdb.Error as error:
+                connection.execute("ROLLBACK")
+                raise WarehouseError(f"{path}: migration {version:04d}_{name} failed: {error}") from error
+            connection.execute("COMMIT")

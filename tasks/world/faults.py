@@ -1,0 +1,157 @@
+"""Faults on order: what a test wants the embedded world to do wrong with its next requests.
+
+    POST   /faults   {"path": "/w/api.php", "kind": "status", "status": 429, "retry_after": 2, "times": 3}
+    GET    /faults   what is still waiting
+    DELETE /faults   forget all
+
+A fault waits for the next `times` requests whose path begins with `path`; the oldest that fits is used first.
+"""
+
+import asyncio
+from typing import Any, Literal
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+_TRANSPORT, _LAG = "factmill.transport", "factmill.lag_s"
+_PAGE = (
+    "<!DOCTYPE html>\n<html><head><title>Error</title></head><body><h1>Service error</h1><p>On order.</p></body></html>"
+)
+
+
+class Fault(BaseModel):
+    """One fault on order."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+    path: str = "/"
+    """Beginning of the paths it is for."""
+    kind: Literal["status", "delay", "cut", "html", "truncate", "maxlag"]
+    """status: answer with `status` and plain text; delay: answer rightly after `seconds`; cut: drop the connection
+    after `seconds` without an answer; html: a web page, with `status` (200 unless given), in place of JSON; truncate:
+    the right answer without the second half of its body; maxlag: MediaWiki's servers lag `seconds` behind."""
+    status: int | None = Field(default=None, ge=200, le=599)
+    retry_after: int | None = Field(default=None, ge=0)
+    """Seconds put into the Retry-After header of kind status or html."""
+    seconds: float = Field(default=0.0, ge=0)
+    times: int = Field(default=1, ge=1)
+    """For how many requests."""
+
+
+class FaultQueue:
+    """The faults that wait; used from the server's event loop alone."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Fault] = []
+
+    def take(self, path: str) -> Fault | None:
+        """Return the oldest fault for a path and count it down; None when there is none."""
+        fault = next((fault for fault in self.waiting if path.startswith(fault.path)), None)
+        if fault:
+            fault.times -= 1
+            self.waiting = [f for f in self.waiting if f.times]
+        return fault
+
+
+class FaultMiddleware:
+    """Puts waiting faults on requests; everything else passes through untouched."""
+
+    def __init__(self, app: ASGIApp, queue: FaultQueue) -> None:
+        self.app = app
+        self.queue = queue
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, wrongly if a fault waits for it."""
+        fault = self.queue.take(scope["path"]) if scope["type"] == "http" and scope["path"] != "/faults" else None
+        if fault and fault.kind in {"delay", "cut"}:
+            await asyncio.sleep(fault.seconds)
+        if fault is None or fault.kind == "delay":
+            await self.app(scope, receive, send)
+        elif fault.kind == "cut":
+            scope["extensions"][_TRANSPORT].abort()
+            await _receive_until_gone(receive)
+        elif fault.kind == "truncate":
+            await self.app(scope, receive, _TruncatingSend(send))
+        elif fault.kind == "maxlag":
+            await self.app({**scope, _LAG: fault.seconds}, receive, send)
+        else:
+            await _false_answer(fault)(scope, receive, send)
+
+
+class CuttableProtocol(H11Protocol):
+    """uvicorn's HTTP protocol, with the connection handed to the app so that a fault can drop it."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Remember the connection in the scope of every request on it."""
+        super().connection_made(transport)
+        answer = self.app
+
+        async def with_transport(scope: Scope, receive: Receive, send: Send) -> None:
+            await answer({**scope, "extensions": {**scope.get("extensions", {}), _TRANSPORT: transport}}, receive, send)
+
+        self.app = with_transport
+
+
+class _TruncatingSend:
+    """Passes an answer on with the second half of its body left out and its length made to fit."""
+
+    def __init__(self, send: Send) -> None:
+        self.send = send
+        self.start: Message = {}
+        self.body = b""
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.start = message
+            return
+        self.body += message.get("body", b"")
+        if message.get("more_body", False):
+            return
+        kept = self.body[: len(self.body) // 2]
+        headers = [(name, value) for name, value in self.start["headers"] if name.lower() != b"content-length"]
+        await self.send({**self.start, "headers": [*headers, (b"content-length", str(len(kept)).encode())]})
+        await self.send({"type": "http.response.body", "body": kept})
+
+
+def make_fault_routes(queue: FaultQueue) -> APIRouter:
+    """Return the routes by which faults are ordered, listed and forgotten."""
+    router = APIRouter()
+
+    @router.post("/faults")
+    async def order_fault(fault: Fault) -> list[Fault]:
+        queue.waiting.append(fault)
+        return queue.waiting
+
+    @router.get("/faults")
+    async def list_faults() -> list[Fault]:
+        return queue.waiting
+
+    @router.delete("/faults")
+    async def forget_faults() -> list[Fault]:
+        queue.waiting = []
+        return queue.waiting
+
+    return router
+
+
+def lag_s(request: Request) -> float:
+    """Return how many seconds MediaWiki's servers lag behind for this request: 0 without a fault."""
+    return float(request.scope.get(_LAG, 0.0))
+
+
+async def _receive_until_gone(receive: Receive) -> None:
+    """Wait until the server has noticed that the connection is gone."""
+    message: dict[str, Any] = {}
+    while message.get("type") != "http.disconnect":
+        message = dict(await receive())
+
+
+def _false_answer(fault: Fault) -> Response:
+    headers = {} if fault.retry_after is None else {"Retry-After": str(fault.retry_after)}
+    if fault.kind == "html":
+        return HTMLResponse(_PAGE, status_code=fault.status or 200, headers=headers)
+    return PlainTextResponse("A fault on order.\n", status_code=fault.status or 503, headers=headers)

@@ -1,0 +1,172 @@
+"""The Pageviews API of the embedded world. Every number it gives is made up.
+
+An article's file states a made-up mean of views a day; the daily series swings around it with the week, the year and
+a random factor drawn from the title, so that the same day has the same views in every run. An item whose English
+article is not among ours gets a mean drawn from its id. As in the real service, a redirect counts for itself, days
+without views are left out of the reply, nothing is known before July 2015, and an unknown title is a 404.
+"""
+
+import calendar
+import hashlib
+import math
+from collections.abc import Iterator
+from datetime import date, timedelta
+from functools import lru_cache
+from typing import Any
+from urllib.parse import unquote
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from tasks.core.fingerprints import seed_from
+from tasks.world.data import WorldData
+
+FIRST_DAY = date(2015, 7, 1)
+_PREFIX = "/api/rest_v1/metrics/pageviews/per-article/"
+_PROJECTS = {"en.wikipedia", "en.wikipedia.org"}
+# Parts of a day's views of people (agent `user`) by way of access, in hundredths; made up, like everything here.
+_ACCESS = {"desktop": 38, "mobile-app": 3, "mobile-web": 59}
+# Views by programs, in hundredths of those by people.
+_AGENTS = {"spider": 12, "automated": 6}
+_WEEK = (1.06, 1.07, 1.06, 1.04, 0.98, 0.87, 0.92)
+
+
+class PageviewsError(Exception):
+    """A request that the Pageviews API turns down."""
+
+    def __init__(self, status: int, title: str, detail: str) -> None:
+        super().__init__(detail)
+        self.status, self.title, self.detail = status, title, detail
+
+
+def make_pageviews_routes(data: WorldData) -> APIRouter:
+    """Return the per-article route."""
+    router = APIRouter()
+
+    @router.get(_PREFIX + "{rest:path}")
+    async def per_article(request: Request) -> JSONResponse:
+        # the undecoded path, since a title may hold %2F
+        path = request.scope["raw_path"].decode("ascii").partition("?")[0]
+        try:
+            parts = [unquote(part) for part in path.removeprefix(_PREFIX).split("/")]
+            return JSONResponse({"items": list(read_views(data, parts))})
+        except PageviewsError as error:
+            body = {"detail": error.detail, "method": "get", "status": error.status, "title": error.title}
+            body |= {"type": "about:blank", "uri": path.removeprefix("/api/rest_v1")}
+            return JSONResponse(body, status_code=error.status, media_type="application/problem+json")
+
+    return router
+
+
+def read_views(data: WorldData, parts: list[str]) -> Iterator[dict[str, Any]]:
+    """Yield a reply's items for [project, access, agent, article, granularity, start, end]; PageviewsError if none."""
+    if len(parts) != 7:
+        raise PageviewsError(404, "Not Found", "expected project/access/agent/article/granularity/start/end")
+    project, access, agent, article, granularity, start_text, end_text = parts
+    if access not in {"all-access", *_ACCESS} or agent not in {"all-agents", "user", *_AGENTS}:
+        raise PageviewsError(400, "Bad Request", f"unknown access {access!r} or agent {agent!r}")
+    if granularity not in {"daily", "monthly"}:
+        raise PageviewsError(400, "Bad Request", f"granularity is {granularity!r}; expected daily or monthly")
+    start, end = _read_day(start_text, "start"), _read_day(end_text, "end")
+    if start > end:
+        raise PageviewsError(400, "Bad Request", "start is after end")
+    title = article.replace("_", " ")
+    mean = mean_daily_views(data, title) if project in _PROJECTS else None
+    days = _daily(title, mean, start, end) if mean else iter(())
+    series = [(day, _share(views, access, agent)) for day, views in days]
+    if granularity == "monthly":
+        series = _monthly(series, start, end)
+    series = [(day, views) for day, views in series if views]
+    if not series:
+        raise PageviewsError(404, "Not Found", "no views are known for this article in these days")
+    head = {"project": "en.wikipedia", "article": title.replace(" ", "_"), "granularity": granularity}
+    for day, views in series:
+        yield {**head, "timestamp": f"{day:%Y%m%d}00", "access": access, "agent": agent, "views": views}
+
+
+def mean_daily_views(data: WorldData, title: str) -> float | None:
+    """Return the made-up mean of views a day of a title; None when it is the title of nothing."""
+    if title in data.articles:
+        return float(data.articles[title].daily_views)
+    if title in data.redirects:
+        target = mean_daily_views(data, data.redirects[title].partition("#")[0])
+        return None if target is None else target * (1 + seed_from("redirect", title) % 40) / 1000
+    if title in data.items_by_title:
+        # between 3 and 3,000, as many below 100 as above
+        return float(3 * 1000 ** (seed_from("item", data.items_by_title[title].qid) % 10_000 / 10_000))
+    return None
+
+
+def _daily(title: str, mean: float, start: date, end: date) -> Iterator[tuple[date, int]]:
+    """Yield (day, views of people) from start to end, both included."""
+    day = max(start, FIRST_DAY)
+    while day <= end:
+        views = _views_of_year(title, mean, day.year)
+        last = min(end, date(day.year, 12, 31))
+        first = day.timetuple().tm_yday - 1
+        for number in range(first, first + (last - day).days + 1):
+            yield day, views[number]
+            day += timedelta(days=1)
+
+
+@lru_cache(maxsize=4096)
+def _views_of_year(title: str, mean: float, year: int) -> tuple[int, ...]:
+    """Return a year's daily views of people, 0 for the days that are left out."""
+    seed = seed_from("pageviews", title)
+    count = 366 if calendar.isleap(year) else 365
+    noise = hashlib.shake_256(f"{title}\x1f{year}".encode()).digest(4 * count)
+    weekday = date(year, 1, 1).weekday()
+    peak, swing = seed % count, (seed >> 16) % 25 / 100
+    trend = (1.02 + (seed >> 24) % 9 / 100) ** (year - 2020) if seed % 2 else 1.0
+    # in one title of five some days have no count, a few in a row
+    gap = range((seed >> 8) % 300, (seed >> 8) % 300 + 1 + seed % 7) if seed % 5 == 0 else range(0)
+    return tuple(
+        0
+        if number in gap
+        else _round_by_chance(
+            mean
+            * trend
+            * _WEEK[(weekday + number) % 7]
+            * (1 + swing * math.cos(2 * math.pi * (number - peak) / count))
+            # three bytes added up are close to a bell curve
+            * (0.6 + sum(noise[4 * number : 4 * number + 3]) / (3 * 255) * 0.8),
+            noise[4 * number + 3],
+        )
+        for number in range(count)
+    )
+
+
+def _round_by_chance(views: float, byte: int) -> int:
+    """Round up or down by chance, so that articles with few views have days without any."""
+    whole = int(views)
+    return whole + (byte / 256 < views - whole)
+
+
+def _share(views: int, access: str, agent: str) -> int:
+    """Return the part of a day's views that one way of access and one kind of agent have; parts add up to the whole."""
+    if agent == "all-agents":
+        return sum(_share(views, access, each) for each in ("user", *_AGENTS))
+    whole = views if agent == "user" else views * _AGENTS[agent] // 100
+    parts = {way: whole * hundredths // 100 for way, hundredths in _ACCESS.items()}
+    parts["mobile-web"] = whole - parts["desktop"] - parts["mobile-app"]
+    return whole if access == "all-access" else parts[access]
+
+
+def _monthly(series: list[tuple[date, int]], start: date, end: date) -> list[tuple[date, int]]:
+    """Add up whole months that lie between start and end."""
+    sums: dict[date, int] = {}
+    for day, views in series:
+        month = day.replace(day=1)
+        last = day.replace(day=calendar.monthrange(day.year, day.month)[1])
+        if start <= month and last <= end:
+            sums[month] = sums.get(month, 0) + views
+    return list(sums.items())
+
+
+def _read_day(text: str, name: str) -> date:
+    digits = text[:8] if len(text) in {8, 10} and text.isascii() and text.isdigit() else ""
+    try:
+        return date(int(digits[:4]), int(digits[4:6]), int(digits[6:]))
+    except ValueError:
+        raise PageviewsError(400, "Bad Request", f"{name} is {text!r}; expected a day as YYYYMMDD") from None

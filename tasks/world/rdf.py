@@ -1,0 +1,229 @@
+"""The embedded world as RDF, in the form Wikidata's own query service holds it, as N-Triples.
+
+Followed are the real dumps (statement, value and sitelink nodes, ranks, best ranks, value nodes shared by equal
+values) with the query service's two changes: version and modification date stand on the item itself, and labels are
+rdfs:label alone. Versions and modification dates are made up, derived from the item's number, since no item of ours
+was ever edited. Dates stand as written in the files; those before 15 October 1582 name the Julian calendar.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import IO
+from urllib.parse import quote
+
+from tasks.core.fingerprints import digest_json
+from tasks.world.data import Item, Property, Qualifier, Statement, WorldData
+from tasks.world.files.values import ItemValue, QuantityValue, TextValue, TimeValue, UnknownValue, Value
+
+WD = "http://www.wikidata.org/entity/"
+WDT = "http://www.wikidata.org/prop/direct/"
+P = "http://www.wikidata.org/prop/"
+WDS = "http://www.wikidata.org/entity/statement/"
+WDV = "http://www.wikidata.org/value/"
+PS = "http://www.wikidata.org/prop/statement/"
+PSV = "http://www.wikidata.org/prop/statement/value/"
+PQ = "http://www.wikidata.org/prop/qualifier/"
+PQV = "http://www.wikidata.org/prop/qualifier/value/"
+WIKIBASE = "http://wikiba.se/ontology#"
+SCHEMA = "http://schema.org/"
+RDF_TYPE = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>"
+RDFS_LABEL = "<http://www.w3.org/2000/01/rdf-schema#label>"
+SKOS_ALT_LABEL = "<http://www.w3.org/2004/02/skos/core#altLabel>"
+OWL_SAME_AS = "<http://www.w3.org/2002/07/owl#sameAs>"
+XSD = "http://www.w3.org/2001/XMLSchema#"
+ENGLISH_WIKIPEDIA = "https://en.wikipedia.org/"
+DBPEDIA = "http://dbpedia.org/resource/"
+GREGORIAN, JULIAN = "Q1985727", "Q1985786"
+UNITLESS = "Q199"
+
+_PRECISIONS = {"day": 11, "month": 10, "year": 9, "decade": 8, "century": 7}
+_RANKS = {"preferred": "PreferredRank", "normal": "NormalRank", "deprecated": "DeprecatedRank"}
+_TYPES = {"item": "WikibaseItem", "time": "Time", "quantity": "Quantity", "string": "String", "external": "ExternalId"}
+# Our one type `external` holds what Wikidata tells apart.
+_EXTERNAL_TYPES = {"P18": "CommonsMedia", "P373": "String", "P856": "Url", "P973": "Url"}
+_URL_CHARACTERS = ":/?#[]@!$&'()*+,;=%~"
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"})
+
+
+def write_rdf(data: WorldData, stream: IO[str]) -> int:
+    """Write the world to a text stream as N-Triples, one a line; return the number of triples."""
+    count = 0
+    for triple in iterate_triples(data):
+        stream.write(triple)
+        count += 1
+    return count
+
+
+def iterate_triples(data: WorldData) -> Iterator[str]:
+    """Yield the world's triples as N-Triples lines, in a fixed order, each once."""
+    seen_values: set[str] = set()
+    for prop in data.properties.values():
+        yield from _property_triples(prop)
+    for item in data.items.values():
+        yield from _item_triples(item)
+        yield from _sitelink_triples(item)
+        best = {id(statement) for statement in item.best_statements()}
+        truthy: set[str] = set()
+        for statement in item.statements:
+            yield from _statement_triples(item.qid, statement, id(statement) in best, truthy, seen_values)
+    yield _line(f"<{ENGLISH_WIKIPEDIA}>", _iri(WIKIBASE, "wikiGroup"), _text("wikipedia"))
+
+
+def statement_id(qid: str, statement: Statement) -> str:
+    """Return the id of a statement, like Q42-D8404CDA-25E4-4334-AF13-A3290BCD9C0F; the same words give the same id."""
+    digest = digest_json(
+        [qid, statement.pid, repr(statement.value), repr(statement.qualifiers), statement.rank]
+    ).upper()
+    return f"{qid}-{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"
+
+
+def article_url(title: str) -> str:
+    """Return the address of an English article, escaped as Wikidata's sitelinks are."""
+    return f"{ENGLISH_WIKIPEDIA}wiki/{quote(title.replace(' ', '_'), safe=';@$!*(),/:~')}"
+
+
+def dbpedia_iri(title: str) -> str:
+    """Return the DBpedia resource of an English article; DBpedia keeps letters beyond ASCII as they are."""
+    return DBPEDIA + "".join(f"%{ord(c):02X}" if c in '<>"{}|^`\\%' else c for c in title.replace(" ", "_"))
+
+
+def date_time(time: TimeValue) -> str:
+    """Return a time as xsd:dateTime text: astronomical years of four digits, January and day 1 where none is given."""
+    sign = "-" if time.year < 0 else ""
+    return f"{sign}{abs(time.year):04d}-{time.month:02d}-{time.day:02d}T00:00:00Z"
+
+
+def modified_at(qid: str) -> str:
+    """Return the made-up modification date of an item: a day in 2025 that depends on its number."""
+    day = datetime(2025, 1, 1, tzinfo=UTC) + timedelta(minutes=int(qid[1:]) * 7919 % (360 * 24 * 60))
+    return day.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _property_triples(prop: Property) -> Iterator[str]:
+    subject = _iri(WD, prop.pid)
+    kind = (
+        _EXTERNAL_TYPES.get(prop.pid, _TYPES[prop.data_type])
+        if prop.data_type == "external"
+        else _TYPES[prop.data_type]
+    )
+    yield _line(subject, RDF_TYPE, _iri(WIKIBASE, "Property"))
+    yield _line(subject, _iri(WIKIBASE, "propertyType"), _iri(WIKIBASE, kind))
+    yield from (_line(subject, RDFS_LABEL, _text(label, language)) for language, label in prop.labels.items())
+    roles = {"directClaim": WDT, "claim": P, "statementProperty": PS, "statementValue": PSV, "qualifier": PQ}
+    for role, prefix in (*roles.items(), ("qualifierValue", PQV)):
+        yield _line(subject, _iri(WIKIBASE, role), _iri(prefix, prop.pid))
+
+
+def _item_triples(item: Item) -> Iterator[str]:
+    subject = _iri(WD, item.qid)
+    yield _line(subject, RDF_TYPE, _iri(WIKIBASE, "Item"))
+    yield from (_line(subject, RDFS_LABEL, _text(label, language)) for language, label in item.labels.items())
+    yield from (_line(subject, SKOS_ALT_LABEL, _text(alias, "en")) for alias in dict.fromkeys(item.aliases))
+    if item.description:
+        yield _line(subject, _iri(SCHEMA, "description"), _text(item.description, "en"))
+    version = 2_000_000_000 + int(item.qid[1:]) % 100_000_000
+    yield _line(subject, _iri(SCHEMA, "version"), _typed(str(version), "integer"))
+    yield _line(subject, _iri(SCHEMA, "dateModified"), _typed(modified_at(item.qid), "dateTime"))
+    yield _line(subject, _iri(WIKIBASE, "statements"), _typed(str(len(item.statements)), "integer"))
+    yield _line(subject, _iri(WIKIBASE, "sitelinks"), _typed("1" if item.title else "0", "integer"))
+
+
+def _sitelink_triples(item: Item) -> Iterator[str]:
+    if not item.title:
+        return
+    article = f"<{article_url(item.title)}>"
+    yield _line(article, RDF_TYPE, _iri(SCHEMA, "Article"))
+    yield _line(article, _iri(SCHEMA, "about"), _iri(WD, item.qid))
+    yield _line(article, _iri(SCHEMA, "inLanguage"), _text("en"))
+    yield _line(article, _iri(SCHEMA, "isPartOf"), f"<{ENGLISH_WIKIPEDIA}>")
+    yield _line(article, _iri(SCHEMA, "name"), _text(item.title, "en"))
+    yield _line(f"<{dbpedia_iri(item.title)}>", OWL_SAME_AS, _iri(WD, item.qid))
+
+
+def _statement_triples(
+    qid: str, statement: Statement, is_best: bool, truthy: set[str], seen_values: set[str]
+) -> Iterator[str]:
+    name = statement_id(qid, statement)
+    node, pid = _iri(WDS, name), statement.pid
+    simple = _simple_value(statement.value, pid, name)
+    if is_best:
+        # two statements that differ in qualifiers only have one direct claim
+        direct = _line(_iri(WD, qid), _iri(WDT, pid), simple)
+        if direct not in truthy:
+            truthy.add(direct)
+            yield direct
+        yield _line(node, RDF_TYPE, _iri(WIKIBASE, "BestRank"))
+    yield _line(_iri(WD, qid), _iri(P, pid), node)
+    yield _line(node, RDF_TYPE, _iri(WIKIBASE, "Statement"))
+    yield _line(node, _iri(WIKIBASE, "rank"), _iri(WIKIBASE, _RANKS[statement.rank]))
+    yield _line(node, _iri(PS, pid), simple)
+    yield from _value_node(node, _iri(PSV, pid), statement.value, seen_values)
+    for qualifier in dict.fromkeys(statement.qualifiers):
+        yield from _qualifier_triples(node, name, qualifier, seen_values)
+
+
+def _qualifier_triples(node: str, name: str, qualifier: Qualifier, seen_values: set[str]) -> Iterator[str]:
+    yield _line(node, _iri(PQ, qualifier.pid), _simple_value(qualifier.value, qualifier.pid, f"{name} {qualifier.pid}"))
+    yield from _value_node(node, _iri(PQV, qualifier.pid), qualifier.value, seen_values)
+
+
+def _simple_value(value: Value, pid: str, owner: str) -> str:
+    """Return the value as one RDF term; `owner` keeps blank nodes of unknown values apart."""
+    if isinstance(value, ItemValue):
+        return _iri(WD, value.qid)
+    if isinstance(value, TimeValue):
+        return _typed(date_time(value), "dateTime")
+    if isinstance(value, QuantityValue):
+        return _typed(_signed(value.amount), "decimal")
+    if isinstance(value, UnknownValue):
+        return f"_:genid{digest_json([owner])[:32]}"
+    return _text_value(value.text, pid)
+
+
+def _text_value(text: str, pid: str) -> str:
+    if _EXTERNAL_TYPES.get(pid) == "CommonsMedia":
+        return f"<http://commons.wikimedia.org/wiki/Special:FilePath/{quote(text, safe='')}>"
+    if text.startswith(("http://", "https://")):
+        return f"<{quote(text, safe=_URL_CHARACTERS)}>"
+    return _text(text)
+
+
+def _value_node(node: str, predicate: str, value: Value, seen_values: set[str]) -> Iterator[str]:
+    """Yield the link to the full value of a time or quantity, and the value itself the first time it occurs."""
+    if isinstance(value, ItemValue | TextValue | UnknownValue):
+        return
+    full = _iri(WDV, digest_json([repr(value)])[:32])
+    yield _line(node, predicate, full)
+    if full in seen_values:
+        return
+    seen_values.add(full)
+    if isinstance(value, TimeValue):
+        yield _line(full, RDF_TYPE, _iri(WIKIBASE, "TimeValue"))
+        yield _line(full, _iri(WIKIBASE, "timeValue"), _typed(date_time(value), "dateTime"))
+        yield _line(full, _iri(WIKIBASE, "timePrecision"), _typed(str(_PRECISIONS[value.precision]), "integer"))
+        yield _line(full, _iri(WIKIBASE, "timeTimezone"), _typed("0", "integer"))
+        yield _line(full, _iri(WIKIBASE, "timeCalendarModel"), _iri(WD, JULIAN if value.is_julian else GREGORIAN))
+    else:
+        yield _line(full, RDF_TYPE, _iri(WIKIBASE, "QuantityValue"))
+        yield _line(full, _iri(WIKIBASE, "quantityAmount"), _typed(_signed(value.amount), "decimal"))
+        yield _line(full, _iri(WIKIBASE, "quantityUnit"), _iri(WD, value.unit or UNITLESS))
+
+
+def _signed(amount: str) -> str:
+    return amount if amount.startswith("-") else f"+{amount}"
+
+
+def _iri(prefix: str, name: str) -> str:
+    return f"<{prefix}{name}>"
+
+
+def _text(text: str, language: str = "") -> str:
+    return f'"{text.translate(_ESCAPES)}"' + (f"@{language}" if language else "")
+
+
+def _typed(text: str, kind: str) -> str:
+    return f'"{text}"^^<{XSD}{kind}>'
+
+
+def _line(subject: str, predicate: str, obj: str) -> str:
+    return f"{subject} {predicate} {obj} .\n"

@@ -1,0 +1,255 @@
+"""The properties of pages in action=query: info, revisions, pageprops, categories, links and the counts of a category.
+
+Each takes the pages of the request and adds its part to their entries in the reply.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.world.data import Revision
+from tasks.world.files.articles import categories_of
+from tasks.world.wiki.inline import page_path
+from tasks.world.wiki.pages import CATEGORY, Page, Title, Wiki
+from tasks.world.wiki.rendering import render_revision
+from tasks.world.wiki.request import MANY, ApiError, Parameters, Shape
+
+SITE = "https://en.wikipedia.org"
+_USER = "Embedded world"
+
+More = dict[str, str]
+"""Parameters by which the rest is asked for; empty when there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The pages of a request, and what the reply says of them so far."""
+
+    wiki: Wiki
+    params: Parameters
+    shape: Shape
+    pages: Mapping[int, Page | Title]
+    """Key in the reply → the page, or the title of a page that does not exist; keys of missing pages are negative."""
+    entries: dict[int, dict[str, Any]]
+    """Key in the reply → the page's entry, which the properties add to."""
+
+
+def add_info(asked: Asked) -> More:
+    """Add what is known of a page beside its text."""
+    wanted = set(asked.params.values("inprop"))
+    for key, page in asked.pages.items():
+        entry = asked.entries[key]
+        entry |= {
+            "contentmodel": "wikitext",
+            "pagelanguage": "en",
+            "pagelanguagehtmlcode": "en",
+            "pagelanguagedir": "ltr",
+        }
+        title = page.title if isinstance(page, Page) else page.full
+        if isinstance(page, Page):
+            newest = page.revisions[-1]
+            entry |= {"touched": newest.at, "lastrevid": newest.revid, "length": len(newest.text.encode())}
+            entry |= asked.shape.flags(redirect=page.redirect_to is not None, new=len(page.revisions) == 1)
+        if "protection" in wanted:
+            entry |= {"protection": [], "restrictiontypes": ["edit", "move"] if isinstance(page, Page) else ["create"]}
+        if "url" in wanted:
+            entry["fullurl"] = entry["canonicalurl"] = f"{SITE}/wiki/{page_path(title)}"
+            entry["editurl"] = f"{SITE}/w/index.php?title={page_path(title)}&action=edit"
+        if "displaytitle" in wanted:
+            entry["displaytitle"] = title
+    return {}
+
+
+def add_pageprops(asked: Asked) -> More:
+    """Add a page's properties: its item, whether it is a disambiguation page, its short description."""
+    wanted = set(asked.params.values("ppprop"))
+    for key, page in asked.pages.items():
+        if isinstance(page, Page):
+            props = {"disambiguation": ""} if page.is_disambiguation else {}
+            props |= {"wikibase-shortdesc": page.short_description} if page.short_description else {}
+            props |= {"wikibase_item": page.qid} if page.qid else {}
+            props = {name: value for name, value in props.items() if not wanted or name in wanted}
+            asked.entries[key] |= {"pageprops": props} if props else {}
+    return {}
+
+
+def add_categories(asked: Asked) -> More:
+    """Add the categories of pages, by title."""
+    only = {title.replace("_", " ") for title in asked.params.values("clcategories")}
+    shown = set(asked.params.values("clprop"))
+    asked.params.text("clshow")
+    rows: list[tuple[int, str, dict[str, Any]]] = []
+    for key, page in asked.pages.items():
+        if isinstance(page, Page) and not page.redirect_to:
+            for name, sort_key in sorted(categories_of(page.text).items()):
+                entry: dict[str, Any] = {"ns": CATEGORY, "title": f"Category:{name}"}
+                entry |= {"sortkey": (sort_key or page.title).upper().encode().hex()} if "sortkey" in shown else {}
+                if not only or entry["title"] in only:
+                    rows.append((key, name, entry))
+    return _add_rows("categories", "cl", rows, asked)
+
+
+def add_links(asked: Asked) -> More:
+    """Add the pages that pages link to, by namespace and title."""
+    namespaces = set(asked.params.integers("plnamespace"))
+    only = {title.replace("_", " ") for title in asked.params.values("pltitles")}
+    rows: list[tuple[int, str, dict[str, Any]]] = []
+    for key, page in asked.pages.items():
+        if isinstance(page, Page):
+            links = render_revision(asked.wiki, page, page.revisions[-1]).found.links.values()
+            for title in sorted(links, key=lambda link: (link.namespace, link.name)):
+                if (not namespaces or title.namespace in namespaces) and (not only or title.full in only):
+                    rows.append((key, f"{title.namespace}|{title.name}", {"ns": title.namespace, "title": title.full}))
+    return _add_rows("links", "pl", rows, asked)
+
+
+def add_category_info(asked: Asked) -> More:
+    """Add how many members categories have."""
+    for key, page in asked.pages.items():
+        title = page.title if isinstance(page, Page) else page.full
+        if page.namespace == CATEGORY and (isinstance(page, Page) or title in asked.wiki.members):
+            kinds = [member.kind for member in asked.wiki.members.get(title, [])]
+            counts = {"size": len(kinds), "pages": kinds.count("page"), "files": 0, "subcats": kinds.count("subcat")}
+            asked.entries[key]["categoryinfo"] = counts
+    return {}
+
+
+def add_nothing(asked: Asked) -> More:
+    """Add nothing: imageinfo, which mwclient asks for with every generator; the embedded wiki has no files."""
+    for name in ("iiprop", "iilimit"):
+        asked.params.text(name)
+    return {}
+
+
+def add_revisions(asked: Asked) -> More:
+    """Add revisions: the newest of each page, those asked for by id, or a run of one page's history."""
+    wanted = asked.params.values("rvprop", "ids|timestamp|flags|comment|user")
+    slots = asked.params.values("rvslots")
+    asked.params.text("uselang")
+    if "content" in wanted and not slots:
+        asked.params.warn(
+            "revisions",
+            'Because "rvslots" was not specified, a legacy format has been used for the output. '
+            "This format is deprecated, and in the future the new format will always be used.",
+        )
+    revids = asked.params.integers("revids")
+    listing = {
+        name for name in ("rvlimit", "rvstart", "rvend", "rvstartid", "rvendid", "rvuser") if asked.params.flag(name)
+    }
+    is_run = bool(listing) or asked.params.one_of("rvdir", ("older", "newer"), "older") == "newer"
+    _refuse_wrong_mix(is_run, bool(revids), sum(isinstance(page, Page) for page in asked.pages.values()))
+    more: More = {}
+    for key, page in asked.pages.items():
+        if not isinstance(page, Page):
+            continue
+        chosen = [page.revisions[-1]]
+        if revids:
+            chosen = [revision for revision in page.revisions if revision.revid in revids]
+        elif is_run:
+            chosen, more = _run_of_history(page, asked.params)
+        if chosen:
+            asked.entries[key]["revisions"] = [
+                _revision_entry(revision, wanted, bool(slots), asked.shape) for revision in chosen
+            ]
+    return more
+
+
+PROPS: Mapping[str, Callable[[Asked], More]] = {
+    "info": add_info,
+    "revisions": add_revisions,
+    "pageprops": add_pageprops,
+    "categories": add_categories,
+    "links": add_links,
+    "categoryinfo": add_category_info,
+    "imageinfo": add_nothing,
+}
+"""Property → its function."""
+
+
+def _refuse_wrong_mix(is_run: bool, by_id: bool, pages: int) -> None:
+    if is_run and by_id:
+        raise ApiError("invalidparammix", 'The "revids" parameter may not be used with the list options of "rv".')
+    if is_run and pages > 1:
+        raise ApiError(
+            "invalidparammix",
+            'Several pages were given by "titles", "pageids" or a generator, but "rvlimit", "rvstartid", "rvendid", '
+            '"rvdir=newer", "rvuser", "rvexcludeuser", "rvstart" and "rvend" may only be used on a single page.',
+        )
+
+
+def _run_of_history(page: Page, params: Parameters) -> tuple[list[Revision], More]:
+    """Return a piece of a page's history between start and end, newest first unless rvdir=newer."""
+    start, end = params.timestamp("rvstart"), params.timestamp("rvend")
+    start_id, end_id = params.integer("rvstartid"), params.integer("rvendid")
+    is_newer = params.one_of("rvdir", ("older", "newer"), "older") == "newer"
+    limit = min(params.limit("rvlimit", 10, "revisions"), MANY)
+    chosen = list(page.revisions if is_newer else page.revisions[::-1])
+    early, late = (start, end) if is_newer else (end, start)
+    low, high = (start_id, end_id) if is_newer else (end_id, start_id)
+    chosen = [r for r in chosen if (early is None or r.at >= early) and (late is None or r.at <= late)]
+    chosen = [r for r in chosen if (low is None or r.revid >= low) and (high is None or r.revid <= high)]
+    if (user := params.text("rvuser")) is not None and user != _USER:
+        chosen = []
+    if given := params.text("rvcontinue"):
+        revid = given.partition("|")[2]
+        place = next((number for number, revision in enumerate(chosen) if str(revision.revid) == revid), None)
+        if place is None:
+            raise ApiError(
+                "badcontinue", "Invalid continue param. You should pass the original value returned by the API."
+            )
+        chosen = chosen[place:]
+    more = {}
+    if len(chosen) > limit:
+        following = chosen[limit]
+        more = {"rvcontinue": f"{following.at.translate(str.maketrans('', '', '-:TZ'))}|{following.revid}"}
+    return chosen[:limit], more
+
+
+def _revision_entry(revision: Revision, wanted: list[str], has_slots: bool, shape: Shape) -> dict[str, Any]:
+    data = revision.text.encode()
+    entry: dict[str, Any] = {}
+    parts: dict[str, dict[str, Any]] = {
+        "ids": {"revid": revision.revid, "parentid": revision.parent_revid},
+        "flags": {} if shape.is_old else {"minor": False},
+        "user": {"user": _USER},
+        "userid": {"userid": 1},
+        "timestamp": {"timestamp": revision.at},
+        "size": {"size": len(data)},
+        "sha1": {"sha1": hashlib.sha1(data, usedforsecurity=False).hexdigest()},
+        "contentmodel": {} if has_slots else {"contentmodel": "wikitext"},
+        "comment": {"comment": revision.comment},
+        "parsedcomment": {"parsedcomment": revision.comment},
+        "tags": {"tags": []},
+    }
+    for name, part in parts.items():
+        if name in wanted:
+            entry |= part
+    if "content" in wanted:
+        content = {"contentmodel": "wikitext", "contentformat": "text/x-wiki", shape.text_key: revision.text}
+        entry |= {"slots": {"main": content}} if has_slots else content
+    return entry
+
+
+def _add_rows(name: str, prefix: str, rows: list[tuple[int, str, dict[str, Any]]], asked: Asked) -> More:
+    """Add rows to their pages, as many as the limit allows over all pages; return where to go on."""
+    params = asked.params
+    limit = params.limit(f"{prefix}limit", 10, name)
+    direction = params.one_of(f"{prefix}dir", ("ascending", "descending"), "ascending")
+    if direction == "descending":
+        rows = rows[::-1]
+    start = 0
+    if given := params.text(f"{prefix}continue"):
+        places = [_place(key, mark) for key, mark, _ in rows]
+        if given not in places:
+            raise ApiError(
+                "badcontinue", "Invalid continue param. You should pass the original value returned by the API."
+            )
+        start = places.index(given)
+    for key, _, entry in rows[start : start + limit]:
+        asked.entries[key].setdefault(name, []).append(entry)
+    return {f"{prefix}continue": _place(key, mark) for key, mark, _ in rows[start + limit : start + limit + 1]}
+
+
+def _place(key: int, mark: str) -> str:
+    return f"{key}|{mark.replace(' ', '_')}"

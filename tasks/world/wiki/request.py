@@ -1,0 +1,165 @@
+"""One request to the Action API: its parameters as MediaWiki reads them, its warnings, and how replies are worded.
+
+Replies differ between format versions 1 and 2 in small ways (flags, pages, the key of a text); Shape knows them, so
+that the modules build one reply for both.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+MANY, LIST_MAX = 50, 500
+# Read by every request, or about matters that an embedded wiki has no part in.
+_COMMON = {
+    "action", "format", "formatversion", "maxlag", "smaxage", "maxage", "assert", "assertuser", "requestid", "origin",
+    "servedby", "curtimestamp", "responselanginfo", "uselang", "variant", "errorformat", "errorlang", "errorsuselocal",
+    "utf8", "ascii", "callback", "continue", "rawcontinue", "wrappedhtml",
+}  # fmt: skip
+
+
+class ApiError(Exception):
+    """A request that MediaWiki turns down: its code, its words, and more keys of the error object."""
+
+    def __init__(self, code: str, info: str, **more: Any) -> None:
+        super().__init__(info)
+        self.code, self.info, self.more = code, info, more
+
+
+def bad_continue() -> ApiError:
+    """Return the error for a continuation that no reply of ours can have held."""
+    return ApiError("badcontinue", "Invalid continue param. You should pass the original value returned by the API.")
+
+
+class Parameters:
+    """The parameters of one request, and the warnings that come of reading them."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self.given = given
+        self.read: set[str] = set()
+        self.warnings: dict[str, list[str]] = {}
+
+    def text(self, name: str) -> str | None:
+        """Return a parameter, None when it is not given."""
+        self.read.add(name)
+        return self.given.get(name)
+
+    def flag(self, name: str) -> bool:
+        """True when a parameter is given at all, even empty."""
+        return self.text(name) is not None
+
+    def values(self, name: str, default: str = "") -> list[str]:
+        """Return the values of a parameter, split at bars, each once; ApiError when there are too many."""
+        text = self.text(name)
+        text = default if text is None else text
+        parts = text[1:].split("\x1f") if text.startswith("\x1f") else text.split("|")
+        found = list(dict.fromkeys(part for part in parts if part))
+        if len(found) > MANY:
+            raise ApiError(
+                "toomanyvalues",
+                f'Too many values supplied for parameter "{name}". The limit is {MANY}.',
+                limit=MANY,
+                lowlimit=MANY,
+                highlimit=LIST_MAX,
+            )
+        return found
+
+    def known_values(self, name: str, known: Iterable[str], module: str, default: str = "") -> list[str]:
+        """Return those values of a parameter that are known, and warn of the others."""
+        found = self.values(name, default)
+        unknown = [value for value in found if value not in set(known)]
+        if unknown:
+            word = "value" if len(unknown) == 1 else "values"
+            self.warn(module, f'Unrecognized {word} for parameter "{name}": {", ".join(unknown)}.')
+        return [value for value in found if value not in unknown]
+
+    def one_of(self, name: str, known: Iterable[str], default: str) -> str:
+        """Return a parameter with a closed set of values; ApiError for another value."""
+        value = self.text(name)
+        if value is None:
+            return default
+        if value not in set(known):
+            raise ApiError("badvalue", f'Unrecognized value for parameter "{name}": {value}.')
+        return value
+
+    def integer(self, name: str) -> int | None:
+        """Return a whole number, None when it is not given; ApiError when it is none."""
+        text = self.text(name)
+        return None if text is None else _integer(name, text)
+
+    def integers(self, name: str) -> list[int]:
+        """Return the whole numbers of a parameter."""
+        return [_integer(name, text) for text in self.values(name)]
+
+    def limit(self, name: str, default: int, module: str) -> int:
+        """Return how many entries are wanted, at most 500, with a warning when more were asked for."""
+        text = self.text(name)
+        if text is None:
+            return default
+        if text == "max":
+            return LIST_MAX
+        number = _integer(name, text)
+        if number < 1:
+            raise ApiError("badinteger", f'The value "{number}" for parameter "{name}" must be no less than 1.')
+        if number > LIST_MAX:
+            self.warn(module, f'The value "{number}" for parameter "{name}" must be no more than {LIST_MAX}.')
+        return min(number, LIST_MAX)
+
+    def timestamp(self, name: str) -> str | None:
+        """Return a point in time as 2021-04-03T10:15:00Z, None when it is not given; ApiError when it is none."""
+        text = self.text(name)
+        if text is None:
+            return None
+        if text == "now":
+            return "9999-12-31T23:59:59Z"
+        for form in ("%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S%z", "%Y%m%d%H%M%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d"):
+            try:
+                moment = datetime.strptime(text, form)
+            except ValueError:
+                continue
+            moment = moment.astimezone(UTC) if moment.tzinfo else moment
+            return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+        raise ApiError("badtimestamp", f'Invalid value "{text}" for timestamp parameter "{name}".')
+
+    def warn(self, module: str, text: str) -> None:
+        """Note a warning for the reply."""
+        self.warnings.setdefault(module, []).append(text)
+
+    def warn_of_unread(self) -> None:
+        """Warn of parameters that nothing has read."""
+        unread = [name for name in self.given if name not in self.read | _COMMON]
+        if unread:
+            word = "parameter" if len(unread) == 1 else "parameters"
+            self.warn("main", f"Unrecognized {word}: {', '.join(unread)}.")
+
+
+class Shape:
+    """How a reply is worded in a format version."""
+
+    def __init__(self, version: int) -> None:
+        self.is_old = version == 1
+        self.text_key = "*" if self.is_old else "content"
+        self.flag: Any = "" if self.is_old else True
+
+    def flags(self, **which: bool) -> dict[str, Any]:
+        """Return the flags that hold."""
+        return {name: self.flag for name, holds in which.items() if holds}
+
+    def keyed(self, entries: Mapping[Any, dict[str, Any]]) -> Any:
+        """Return entries under their ids: an object in version 1, a plain list in version 2."""
+        return {str(key): entry for key, entry in entries.items()} if self.is_old else list(entries.values())
+
+    def wrapped(self, text: str) -> Any:
+        """Return a text that version 1 wraps into an object."""
+        return {"*": text} if self.is_old else text
+
+    def warnings(self, warnings: Mapping[str, list[str]]) -> dict[str, Any]:
+        """Return warnings by module."""
+        key = "*" if self.is_old else "warnings"
+        return {module: {key: "\n".join(lines)} for module, lines in warnings.items()}
+
+
+def _integer(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ApiError("badinteger", f'Invalid value "{text}" for integer parameter "{name}".') from None

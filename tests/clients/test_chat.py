@@ -1,0 +1,291 @@
+"""The chat client: what is sent, how samples are joined, what each failure is."""
+
+import logging
+from collections import Counter
+
+import pytest
+
+from tasks.clients.chat import Chat
+from tasks.core.chat_calls import call_chat, read_chat
+from tasks.core.prompts import fill_in, read_prompt
+from tasks.errors import ServiceUnreachable, SettingsError
+from tasks.settings import Limits, Model
+
+HERE = "test-model"
+KEY = "sk-secret-0123456789"
+PROMPT = b"""+++
+role = "author"
+inputs = ["name"]
+temperature = 0.7
+max_tokens = 99
+[schema]
+type = "object"
+properties = { level = { type = "string" } }
++++
+# system
+Answer.
+# user
+Who is $name?
+"""
+
+
+def model(server, **changed) -> Model:
+    given = {
+        "kind": "openai",
+        "name": "m-1",
+        "url": f"{server.url}/v1",
+        "usd_per_million_in": 2.0,
+        "usd_per_million_out": 10.0,
+        "limits": Limits(parallel=4, timeout_s=5, attempts=3, backoff_s=0.01),
+    }
+    return Model.model_validate({**given, **changed})
+
+
+def open_chat(server, read_key=lambda: KEY, **changed) -> Chat:
+    return Chat(HERE, model(server, **changed), read_key, "factmill-tests")
+
+
+def ask(name="Ada", samples=1, data=PROMPT):
+    return call_chat(HERE, "m-1", fill_in(read_prompt("test/p", data), samples=samples, name=name))
+
+
+def says(*texts, finish="stop"):
+    choices = [
+        {"index": number, "finish_reason": finish, "message": {"role": "assistant", "content": text}}
+        for number, text in enumerate(texts)
+    ]
+    return {
+        "json": {
+            "choices": choices[::-1],
+            "usage": {"prompt_tokens": 100, "completion_tokens": 20},
+            "system_fingerprint": "fp",
+        }
+    }
+
+
+def test_a_prompt_is_sent_as_messages_and_the_reply_is_counted_and_priced(server, inbox):
+    server.script(says("a mathematician"))
+    open_chat(server).send([ask()], inbox)
+    reply = inbox[ask()]
+    assert reply.body == {"texts": ["a mathematician"], "finish": ["stop"], "fingerprint": "fp"}
+    assert read_chat(reply.body).texts == ("a mathematician",)
+    assert (reply.tokens_in, reply.tokens_out) == (100, 20)
+    assert reply.cost_usd == pytest.approx(100 * 2e-6 + 20 * 10e-6)
+    assert reply.latency_s > 0
+    sent = server.seen[0]
+    assert (sent.method, sent.path) == ("POST", "/v1/chat/completions")
+    assert sent.headers["authorization"] == f"Bearer {KEY}"
+    assert sent.headers["user-agent"] == "factmill-tests"
+    assert sent.json() == {
+        "model": "m-1",
+        "messages": [{"role": "system", "content": "Answer."}, {"role": "user", "content": "Who is Ada?"}],
+        "temperature": 0.7,
+        "max_tokens": 99,
+        "stream": False,
+    }
+
+
+def test_the_call_keeps_the_variables_and_sends_the_messages():
+    call = ask()
+    assert call.parts["variables"] == {"name": "Ada"} and call.parts["model"] == "m-1"
+    assert set(call.wire) == {"messages", "schema"}
+    assert ask("Ada").key == call.key != ask("Bob").key
+
+
+def test_a_server_that_gives_choices_is_asked_once_for_all_samples(server, inbox):
+    server.script(says("one", "two", "three"))
+    open_chat(server, choices=True).send([ask(samples=3)], inbox)
+    assert inbox[ask(samples=3)].body["texts"] == ["one", "two", "three"]
+    assert len(server.seen) == 1
+    assert server.seen[0].json()["n"] == 3 and "seed" not in server.seen[0].json()
+
+
+def test_other_servers_are_asked_sample_by_sample_with_seeds(server, inbox):
+    server.handle = lambda seen: says(f"sample {seen.json()['seed']}")
+    calls = [ask("Ada", samples=3), ask("Bob", samples=2)]
+    open_chat(server).send(calls, inbox)
+    assert inbox[calls[0]].body["texts"] == ["sample 0", "sample 1", "sample 2"]
+    assert inbox[calls[1]].body["texts"] == ["sample 0", "sample 1"]
+    assert (inbox[calls[0]].tokens_in, inbox[calls[0]].tokens_out) == (300, 60)
+    assert inbox[calls[0]].cost_usd == pytest.approx(3 * 4e-4)
+    assert all("n" not in seen.json() for seen in server.seen)
+
+
+def test_a_sample_that_fails_is_tried_again_alone_and_fails_the_call_in_the_end(server, inbox):
+    server.handle = lambda seen: {"status": 503, "text": "x"} if seen.json()["seed"] == 1 else says("fine")
+    call = ask(samples=3)
+    open_chat(server).send([call], inbox)
+    assert (inbox[call].status, inbox[call].error, inbox[call].transient) == ("failed", "http_503: x", True)
+    assert Counter(seen.json()["seed"] for seen in server.seen) == {0: 1, 1: 3, 2: 1}
+    assert inbox[call].tokens_in == 200, "what was spent is counted all the same"
+
+
+def test_a_schema_is_sent_to_servers_that_can_hold_to_it(server, inbox):
+    server.script(says("{}"))
+    open_chat(server, json_schema=True).send([ask()], inbox)
+    assert server.seen[0].json()["response_format"] == {
+        "type": "json_schema",
+        "json_schema": {
+            "name": "reply",
+            "strict": True,
+            "schema": {"type": "object", "properties": {"level": {"type": "string"}}},
+        },
+    }
+    plain = ask(data=PROMPT.replace(b"[schema]", b"[nothing]"))
+    open_chat(server, json_schema=True).send([plain], inbox)
+    assert "response_format" not in server.seen[1].json()
+
+
+def test_a_server_with_the_older_form_of_schema_gets_that(server, inbox):
+    def answer(seen):
+        if seen.json()["response_format"]["type"] == "json_schema":
+            return {"status": 422, "json": {"detail": [{"loc": ["body", "response_format", "type"]}]}}
+        return says("{}")
+
+    server.handle = answer
+    chat = open_chat(server, json_schema=True, limits=Limits(parallel=1))
+    chat.send([ask("Ada"), ask("Bob")], inbox)
+    assert {reply.status for reply in inbox.replies.values()} == {"ok"}
+    forms = [seen.json()["response_format"]["type"] for seen in server.seen]
+    assert forms == ["json_schema", "json_object", "json_object"]
+    assert server.seen[1].json()["response_format"]["schema"]["type"] == "object"
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (400, {"code": "context_length_exceeded", "message": "too long"}),
+        (400, {"message": "This model's maximum context length is 512 tokens. However, you requested 900."}),
+        (400, {"type": "exceed_context_size_error", "message": "request exceeds the available context size"}),
+        (413, {"message": "prompt is too long"}),
+    ],
+)
+def test_a_prompt_that_is_too_long_is_final(server, inbox, status, error):
+    server.script({"status": status, "json": {"error": error}})
+    open_chat(server).send([ask()], inbox)
+    assert inbox[ask()].error.startswith("prompt_too_long: ")
+    assert (inbox[ask()].transient, len(server.seen)) == (False, 1)
+
+
+def test_another_bad_request_is_final_too(server, inbox):
+    server.script({"status": 400, "json": {"error": {"message": "temperature must be 1"}}})
+    open_chat(server).send([ask()], inbox)
+    assert inbox[ask()].error.startswith("http_400: ") and "temperature must be 1" in inbox[ask()].error
+    assert (inbox[ask()].transient, len(server.seen)) == (False, 1)
+
+
+@pytest.mark.parametrize("text", ["", "  \n", None])
+def test_an_empty_reply_is_a_failure_that_may_pass_and_is_paid_for(server, inbox, text):
+    server.script(says(text, finish="length"))
+    open_chat(server).send([ask()], inbox)
+    assert inbox[ask()].error == "empty_reply: 1 samples without text, finish ['length']"
+    assert (inbox[ask()].transient, inbox[ask()].tokens_in, len(server.seen)) == (True, 100, 1)
+
+
+def test_one_empty_sample_among_others_is_kept(server, inbox):
+    server.script(says("one", ""))
+    open_chat(server, choices=True).send([ask(samples=2)], inbox)
+    assert inbox[ask(samples=2)].body["texts"] == ["one", ""]
+
+
+def test_a_refusal_is_the_text(server, inbox):
+    answer = says(None)
+    answer["json"]["choices"][0]["message"]["refusal"] = "I will not."
+    server.script(answer)
+    open_chat(server).send([ask()], inbox)
+    assert inbox[ask()].body["texts"] == ["I will not."]
+
+
+def test_a_reply_without_usage_costs_nothing(server, inbox):
+    server.script({"json": {"choices": [{"message": {"content": "hi"}}], "usage": None}})
+    open_chat(server).send([ask()], inbox)
+    assert (inbox[ask()].status, inbox[ask()].tokens_in, inbox[ask()].cost_usd) == ("ok", 0, 0)
+    assert inbox[ask()].body["fingerprint"] is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        ({"status": 429, "json": {"error": "slow"}, "headers": {"Retry-After": "0.05"}}, "http_429"),
+        ({"status": 500, "text": "oops"}, "http_500"),
+        ({"text": "<html>gateway"}, "html_instead_of_json"),
+        ({"json": {"hello": 1}}, "malformed_reply"),
+        ({"json": {"choices": [{"message": None}]}}, "malformed_reply"),
+        ({"cut": True}, "connection_cut"),
+        ({**says("hello"), "truncate": True}, "connection_cut"),
+        ({"text": '{"choices": [', "type": "application/json"}, "broken_json"),
+    ],
+)
+def test_trouble_is_tried_again_then_fails_and_may_be_asked_later(server, inbox, answer, code):
+    chat = open_chat(server)
+    server.script(answer)
+    chat.send([ask("Ada")], inbox)
+    assert (inbox[ask("Ada")].error.partition(":")[0], inbox[ask("Ada")].transient) == (code, True)
+    assert len(server.seen) == 3
+    server.script(answer, says("fine"))
+    chat.send([ask("Bob")], inbox)
+    assert inbox[ask("Bob")].body["texts"] == ["fine"]
+
+
+def test_a_reply_that_takes_too_long_times_out(server, inbox):
+    server.script({**says("late"), "delay_s": 0.5})
+    open_chat(server, limits=Limits(parallel=4, timeout_s=0.1, attempts=2, backoff_s=0.01)).send([ask()], inbox)
+    assert inbox[ask()].error.startswith("timeout") and len(server.seen) == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "match"),
+    [
+        ({"status": 401, "json": {"error": {"message": f"Incorrect API key {KEY}"}}}, "HTTP 401.*Incorrect API key"),
+        ({"status": 404, "json": {"error": {"message": "no model m-1"}}}, "HTTP 404.*no model m-1"),
+        ({"status": 429, "json": {"error": {"code": "insufficient_quota"}}}, "insufficient_quota"),
+    ],
+)
+def test_a_server_that_will_answer_nothing_stops_the_run(server, inbox, answer, match):
+    server.script(answer)
+    with pytest.raises(ServiceUnreachable, match=match) as caught:
+        open_chat(server).send([ask(str(number)) for number in range(50)], inbox)
+    assert KEY not in str(caught.value)
+    assert len(server.seen) < 10
+
+
+def test_a_server_that_is_not_there_stops_the_run(server, inbox):
+    with pytest.raises(ServiceUnreachable, match="model m-1 at http://127.0.0.1:9/v1: cannot be reached"):
+        open_chat(server, url="http://127.0.0.1:9/v1").send([ask()], inbox)
+
+
+def test_the_key_is_read_once_and_not_before_it_is_needed(server, inbox):
+    reads = []
+
+    def read_key():
+        reads.append(1)
+        return KEY
+
+    server.script(says("fine"))
+    chat = open_chat(server, read_key)
+    assert reads == []
+    chat.send([ask(str(number)) for number in range(10)], inbox)
+    assert reads == [1]
+
+
+def test_a_missing_key_stops_the_run_with_the_settings_own_words(server, inbox):
+    def read_key():
+        raise SettingsError("set the environment variable X")
+
+    with pytest.raises(SettingsError, match="set the environment variable X"):
+        open_chat(server, read_key).send([ask()], inbox)
+
+
+@pytest.mark.parametrize("key", [f"{KEY}\n", f"{KEY}…"])
+def test_a_key_that_no_header_can_carry_is_not_shown(server, inbox, key):
+    with pytest.raises(ServiceUnreachable, match="the API key holds characters") as caught:
+        open_chat(server, lambda: key).send([ask()], inbox)
+    assert KEY not in str(caught.value)
+
+
+def test_the_key_is_in_no_error_and_no_log(server, inbox, caplog):
+    caplog.set_level(logging.DEBUG)
+    server.script({"status": 400, "text": f"you sent Bearer {KEY}"})
+    open_chat(server).send([ask()], inbox)
+    assert inbox[ask()].error == "http_400: you sent Bearer ***"
+    assert KEY not in caplog.text

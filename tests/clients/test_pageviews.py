@@ -1,0 +1,92 @@
+"""Page views: summed over the days the API lists, null where it lists none."""
+
+import pytest
+
+from tasks.clients.pageviews import Pageviews
+from tasks.core.knowledge import call_pageviews
+from tasks.errors import ServiceUnreachable
+
+HERE = "test-pageviews"
+DAYS = {"json": {"items": [{"timestamp": "2025010100", "views": 7}, {"timestamp": "2025010300", "views": 35}]}}
+
+
+def ask(title):
+    return call_pageviews(HERE, title, "20250101", "20250103")
+
+
+@pytest.fixture
+def client(server, limits):
+    return Pageviews(f"{server.url}/api/rest_v1/", HERE, limits, "factmill-tests (someone@example.org)")
+
+
+def test_views_are_summed_over_the_listed_days(client, server, inbox):
+    server.script(DAYS)
+    client.send([ask("Berlin")], inbox)
+    assert inbox[ask("Berlin")].body == {"views": 42, "days": 2}
+    assert server.seen[0].headers["user-agent"] == "factmill-tests (someone@example.org)"
+
+
+def test_an_article_the_api_does_not_know_has_no_views(client, server, inbox):
+    server.script({"status": 404, "json": {"title": "Not found."}, "type": "application/problem+json"})
+    client.send([ask("Nope")], inbox)
+    assert (inbox[ask("Nope")].status, inbox[ask("Nope")].body) == ("ok", None)
+
+
+def test_a_404_that_is_not_the_apis_own_is_a_failure(client, server, inbox):
+    server.script({"status": 404, "text": "<html>wrong address"})
+    client.send([ask("Berlin")], inbox)
+    assert inbox[ask("Berlin")].error.startswith("http_404")
+
+
+@pytest.mark.parametrize(
+    ("title", "quoted"),
+    [
+        ("New York City", "New_York_City"),
+        ("AC/DC", "AC%2FDC"),
+        ("Who's Afraid?", "Who%27s_Afraid%3F"),
+        ("100% & more", "100%25_%26_more"),
+        ("%2F", "%252F"),
+        ("Ōsaka", "%C5%8Csaka"),
+        ("C#", "C%23"),
+        ("a+b;c", "a%2Bb%3Bc"),
+    ],
+)
+def test_titles_are_quoted(client, server, inbox, title, quoted):
+    server.script(DAYS)
+    client.send([ask(title)], inbox)
+    assert server.seen[0].path == (
+        f"/api/rest_v1/metrics/pageviews/per-article/en.wikipedia/all-access/user/{quoted}/daily/20250101/20250103"
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        ({"text": "<html>busy"}, "html_instead_of_json"),
+        ({**DAYS, "truncate": True}, "truncated"),
+        ({"cut": True}, "connection_cut"),
+        ({"json": {"items": [{"day": 1}]}}, "malformed_reply"),
+        ({"status": 500, "text": "oops"}, "http_500"),
+        ({"status": 429, "text": "slow", "headers": {"Retry-After": "0.05"}}, "http_429"),
+    ],
+)
+def test_trouble_is_tried_again_then_fails_and_may_be_asked_later(client, server, inbox, answer, code):
+    server.script(answer)
+    client.send([ask("A")], inbox)
+    assert (inbox[ask("A")].error.partition(":")[0], inbox[ask("A")].transient) == (code, True)
+    assert len(server.seen) == 3
+    server.script(answer, DAYS)
+    client.send([ask("B")], inbox)
+    assert inbox[ask("B")].body == {"views": 42, "days": 2}
+
+
+def test_requests_run_side_by_side_up_to_the_limit(client, server, inbox):
+    server.script({**DAYS, "delay_s": 0.05})
+    client.send([ask(f"T{number}") for number in range(20)], inbox)
+    assert len(inbox.replies) == 20
+    assert 2 <= server.most_at_once <= 4
+
+
+def test_an_api_that_is_not_there_stops_the_run(limits, inbox):
+    with pytest.raises(ServiceUnreachable, match="cannot be reached"):
+        Pageviews("http://127.0.0.1:9", HERE, limits, "tests").send([ask("A")], inbox)

@@ -1,0 +1,332 @@
+"""The engine: everything is done once, trouble is waited out, and what is final comes back as a failed reply."""
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from tasks.clients.limiter import LONGEST_PAUSE_S, Limiter
+from tasks.clients.sending import Retry, Sender, interrupt_sending, run_in_thread
+from tasks.core.calls import Reply
+from tasks.errors import ServiceError, ServiceUnreachable
+from tasks.settings import Limits
+
+QUICK = Limits(parallel=8, timeout_s=5, attempts=4, backoff_s=0.01)
+
+
+def send(groups: Sequence[Sequence[int]], request: Callable, limits: Limits = QUICK, **more) -> dict[int, Reply]:
+    got: dict[int, Reply] = {}
+
+    def deliver(item: int, reply: Reply) -> None:
+        assert item not in got, "delivered twice"
+        got[item] = reply
+
+    Sender(limits, "test service", **more).send(groups, request, deliver)
+    return got
+
+
+async def answer(group: Sequence[int]) -> list[Reply]:
+    return [Reply(item * 10) for item in group]
+
+
+def test_every_item_of_every_group_gets_its_own_reply():
+    got = send([[1, 2], [3], []], answer)
+    assert {item: reply.body for item, reply in got.items()} == {1: 10, 2: 20, 3: 30}
+    assert all(reply.latency_s > 0 for reply in got.values())
+
+
+def test_nothing_to_send_sends_nothing():
+    assert send([], answer) == {}
+
+
+def test_trouble_that_passes_is_tried_again():
+    tries = Counter()
+
+    async def request(group):
+        tries[group[0]] += 1
+        if tries[group[0]] < 3:
+            raise Retry("connection_cut: gone")
+        return await answer(group)
+
+    got = send([[item] for item in range(20)], request)
+    assert {reply.body for reply in got.values()} == {item * 10 for item in range(20)}
+    assert set(tries.values()) == {3}
+
+
+def test_attempts_are_bounded_and_the_failure_says_why():
+    tries = Counter()
+
+    async def request(group):
+        tries[group[0]] += 1
+        if group[0] == 1:
+            raise Retry("http_503: closed for today")
+        return await answer(group)
+
+    got = send([[1], [2]], request)
+    assert got[1] == Reply(None, "failed", error="http_503: closed for today", transient=True)
+    assert got[2].body == 20
+    assert tries[1] == QUICK.attempts
+
+
+def test_a_final_failure_is_not_tried_again():
+    tries = Counter()
+
+    async def request(group):
+        tries[group[0]] += 1
+        return [Reply(None, "failed", error="http_400: bad")]
+
+    assert send([[1]], request)[1].transient is False
+    assert tries[1] == 1
+
+
+def test_groups_are_halved_down_to_the_call_that_is_to_blame():
+    sizes = []
+
+    async def request(group):
+        sizes.append(len(group))
+        if 13 in group:
+            raise Retry("timeout: too much", split=True)
+        return await answer(group)
+
+    got = send([list(range(16))], request)
+    assert sorted(got) == list(range(16))
+    assert [item for item, reply in got.items() if reply.status == "failed"] == [13]
+    assert sizes[:3] == [16, 8, 8] and sizes.count(1) >= QUICK.attempts
+
+
+def test_a_request_that_never_ends_is_cut_off_and_halved():
+    async def request(group):
+        if len(group) > 1:
+            await asyncio.sleep(60)
+        return await answer(group)
+
+    started = time.monotonic()
+    got = send([[1, 2]], request, Limits(parallel=2, timeout_s=0.1, attempts=2, backoff_s=0.01))
+    assert {reply.body for reply in got.values()} == {10, 20}
+    assert time.monotonic() - started < 2
+
+
+def test_each_try_has_its_own_time_out():
+    lengths = []
+
+    async def request(group):
+        started = time.monotonic()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            lengths.append(round(time.monotonic() - started, 1))
+
+    got = send([[1]], request, Limits(attempts=3, backoff_s=0.0), timeouts_s=(0.1, 0.3))
+    assert lengths == [0.1, 0.3, 0.3]
+    assert got[1].error.startswith("timeout: no answer within 0.3 s")
+
+
+def test_no_more_requests_run_at_once_than_permitted_whatever_the_number_of_threads():
+    now = most = 0
+
+    async def request(group):
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.002)
+        now -= 1
+        return await answer(group)
+
+    sender = Sender(Limits(parallel=5, timeout_s=5), "test service")
+    got = []
+    threads = [
+        threading.Thread(
+            target=sender.send, args=([[i] for i in range(40)], request, lambda item, reply: got.append(item))
+        )
+        for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 5
+    assert Counter(got) == {item: 3 for item in range(40)}
+
+
+def test_a_task_exists_only_for_what_is_under_way():
+    tasks = []
+
+    async def request(group):
+        tasks.append(len(asyncio.all_tasks()))
+        return await answer(group)
+
+    assert len(send([[item] for item in range(5000)], request)) == 5000
+    assert max(tasks) < 50
+
+
+def test_a_long_retry_after_holds_back_the_whole_service():
+    at = []
+
+    async def request(group):
+        at.append(time.monotonic())
+        if len(at) == 1:
+            raise Retry("http_429: slow down", retry_after_s=1.2)
+        await asyncio.sleep(0.05)
+        return await answer(group)
+
+    send([[item] for item in range(6)], request, Limits(parallel=1, timeout_s=5, attempts=3))
+    assert at[1] - at[0] >= 1.2
+
+
+def test_a_short_retry_after_amid_successes_holds_back_its_own_call_only():
+    at = {}
+
+    async def request(group):
+        await asyncio.sleep(0.01)
+        first = group[0] not in at
+        at.setdefault(group[0], []).append(time.monotonic())
+        if first and group[0] == 20:
+            raise Retry("http_429: slow down", retry_after_s=0.5)
+        return await answer(group)
+
+    got = send([[item] for item in range(100)], request)
+    assert len(got) == 100 and got[20].status == "ok"
+    assert at[20][1] - at[20][0] >= 0.5
+    assert at[99][0] - at[20][0] < 0.4, "the others did not wait"
+
+
+def test_a_pause_too_long_to_wait_for_fails_what_is_left():
+    async def request(group):
+        raise Retry("http_429: come back tomorrow", retry_after_s=86_400)
+
+    got = send([[1], [2]], request, Limits(parallel=1, attempts=1))
+    assert got[1].error.startswith("http_429") and got[1].transient
+    assert got[2].error.startswith("asked_to_wait") and got[2].transient
+
+
+def test_a_service_that_cannot_be_reached_stops_the_run():
+    async def request(group):
+        raise Retry("unreachable: connection refused")
+
+    with pytest.raises(ServiceUnreachable, match="test service: cannot be reached; unreachable: connection refused"):
+        send([[item] for item in range(100)], request)
+
+
+def test_a_service_that_goes_down_midway_stops_the_run_and_keeps_what_came():
+    got = {}
+
+    async def request(group):
+        if group[0] < 30:
+            return await answer(group)
+        raise Retry("http_503: down")
+
+    with pytest.raises(ServiceUnreachable, match="16 requests in a row"):
+        Sender(QUICK, "test service").send([[item] for item in range(500)], request, got.__setitem__)
+    assert {item for item, reply in got.items() if reply.status == "ok"} == set(range(30))
+    assert len(got) < 60
+
+
+@pytest.mark.parametrize("error", [ServiceUnreachable("key refused"), ZeroDivisionError("a mistake of ours")])
+def test_other_errors_of_a_request_reach_the_caller(error):
+    async def request(group):
+        if group[0] == 3:
+            raise error
+        return await answer(group)
+
+    with pytest.raises(type(error), match=str(error)):
+        send([[item] for item in range(50)], request)
+
+
+def test_an_error_while_delivering_reaches_the_caller_and_ends_the_sending():
+    sent = []
+
+    async def request(group):
+        sent.append(group)
+        await asyncio.sleep(0.01)
+        return await answer(group)
+
+    def deliver(item, reply):
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        Sender(QUICK, "test service").send([[item] for item in range(1000)], request, deliver)
+    time.sleep(0.05)
+    assert len(sent) < 50
+
+
+def test_ctrl_c_ends_the_sending_at_once():
+    async def request(group):
+        return await run_in_thread(time.sleep, 30) or []
+
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        send([[item] for item in range(100)], request)
+    assert time.monotonic() - started < 2
+
+
+def test_sending_in_other_threads_can_be_interrupted():
+    raised = []
+
+    async def request(group):
+        await asyncio.sleep(30)
+
+    def work():
+        try:
+            send([[1]], request)
+        except ServiceError as error:
+            raised.append(str(error))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    time.sleep(0.1)
+    interrupt_sending()
+    thread.join(2)
+    assert raised == ["test service: sending was interrupted"]
+
+
+def test_what_a_thread_raises_is_raised_where_it_was_awaited():
+    async def request(group):
+        return [Reply(await run_in_thread(int, "no number"))]
+
+    with pytest.raises(ValueError, match="no number"):
+        send([[1]], request)
+
+
+def drive(limiter: Limiter, *outcomes: str) -> float:
+    async def run() -> float:
+        for outcome in outcomes:
+            limiter.note_success() if outcome == "ok" else limiter.note_trouble(None)
+        return limiter.allowed
+
+    return asyncio.run(run())
+
+
+def test_a_round_of_nothing_but_trouble_halves_what_is_permitted():
+    assert drive(Limiter(64), *["trouble"] * 64) == 32
+
+
+def test_permission_never_falls_below_one_nor_rises_above_the_limit():
+    assert drive(Limiter(4), *["trouble"] * 100) == 1
+    assert drive(Limiter(4), *["ok"] * 100) == 4
+
+
+def test_success_wins_places_back_step_by_step():
+    limiter = Limiter(64)
+    low = drive(limiter, *["trouble"] * 64)
+    assert low < drive(limiter, *["ok"] * 32) < 40
+    assert drive(limiter, *["ok"] * 2000) == 64
+
+
+def test_one_refusal_in_ten_by_chance_costs_hardly_any_places():
+    assert drive(Limiter(64), *(["trouble"] + ["ok"] * 9) * 100) > 60
+
+
+def test_a_pause_beyond_the_longest_is_refused_rather_than_waited_for():
+    async def run() -> None:
+        limiter = Limiter(1)
+        limiter.note_trouble(LONGEST_PAUSE_S + 10)
+        await limiter.enter()
+
+    with pytest.raises(Exception, match="asked for a pause of 610 s"):
+        asyncio.run(run())

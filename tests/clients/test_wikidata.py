@@ -1,0 +1,227 @@
+"""The SPARQL client against a small Turtle graph, and against an endpoint that misbehaves."""
+
+from pathlib import Path
+
+import pyoxigraph
+import pytest
+
+from tasks.assets import ROOT, load_query
+from tasks.clients.wikidata import WikidataSparql
+from tasks.clients.wikidata_queries import OPERATIONS
+from tasks.core.knowledge import call_describe_item, call_find_items, call_list_facts, call_neighbours
+from tasks.errors import ServiceUnreachable
+
+HERE = "test-wikidata"
+QUERIES = {operation: load_query(f"wikidata/{operation}") for operation in OPERATIONS}
+EMPTY = {"json": {"head": {"vars": []}, "results": {"bindings": []}}}
+
+
+@pytest.fixture(scope="module")
+def store():
+    store = pyoxigraph.Store()
+    store.load(path=str(Path(__file__).parent / "world.ttl"), format=pyoxigraph.RdfFormat.TURTLE)
+    return store
+
+
+@pytest.fixture
+def client(server, limits):
+    return WikidataSparql(f"{server.url}/sparql", HERE, limits, "factmill-tests (someone@example.org)", QUERIES)
+
+
+@pytest.fixture
+def ask(store, server, client, inbox):
+    """Answer calls from the graph; return the body of each."""
+
+    def answer(seen):
+        query = seen.query.get("query") or seen.form()["query"]
+        found = store.query(query).serialize(format=pyoxigraph.QueryResultsFormat.JSON).decode()
+        return {"text": found, "type": "application/sparql-results+json"}
+
+    def bodies(*calls):
+        server.handle = answer
+        client.send(calls, inbox)
+        for call in calls:
+            assert inbox[call].status == "ok", inbox[call].error
+        return [inbox[call].body for call in calls]
+
+    return bodies
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "sparql" / "wikidata").glob("*.rq")), ids=lambda path: path.stem)
+def test_every_query_runs_as_it_stands(store, path):
+    assert list(store.query(path.read_text("utf-8"))), "the example values should find something"
+
+
+def test_every_query_file_belongs_to_an_operation():
+    assert sorted(path.stem for path in (ROOT / "sparql" / "wikidata").glob("*.rq")) == sorted(OPERATIONS)
+
+
+def test_names_are_found_by_label_then_alias_then_number(ask, server):
+    found = ask(call_find_items(HERE, "Berlin"), call_find_items(HERE, "Spree-Athens"), call_find_items(HERE, "berlin"))
+    assert found == [
+        [
+            {"qid": "Q64", "via": "label"},
+            {"qid": "Q142659", "via": "label"},
+            {"qid": "Q821244", "via": "alias"},
+        ],
+        [{"qid": "Q64", "via": "alias"}],
+        [],
+    ]
+    assert len(server.seen) == 1, "one query for all names"
+
+
+def test_names_are_looked_up_in_their_language_and_in_the_one_for_all(ask, server):
+    assert ask(
+        call_find_items(HERE, "Berlino", "it"), call_find_items(HERE, "Berlino", "en"), call_find_items(HERE, "Paris")
+    ) == [[{"qid": "Q64", "via": "label"}], [], [{"qid": "Q90", "via": "label"}]]
+    assert len(server.seen) == 2, "one query a language"
+
+
+def test_a_name_with_quotes_braces_and_breaks_is_found(ask):
+    awkward = 'say "hi" {or}\\\nnot'
+    assert ask(call_find_items(HERE, awkward), call_find_items(HERE, '" } #')) == [[{"qid": "Q99", "via": "label"}], []]
+
+
+def test_items_are_described(ask):
+    assert ask(
+        call_describe_item(HERE, "Q64"),
+        call_describe_item(HERE, "Q64", "it"),
+        call_describe_item(HERE, "Q1208"),
+        call_describe_item(HERE, "Q12345"),
+    ) == [
+        {
+            "label": "Berlin",
+            "description": "capital of Germany",
+            "title": "Berlin",
+            "modified": "2024-05-06T07:08:09Z",
+        },
+        {
+            "label": "Berlino",
+            "description": "capitale della Germania",
+            "title": "Berlin",
+            "modified": "2024-05-06T07:08:09Z",
+        },
+        {"label": "Brandenburg", "description": None, "title": None, "modified": None},
+        {"label": None, "description": None, "title": None, "modified": None},
+    ]
+
+
+def test_neighbours_are_items_in_the_order_of_their_numbers(ask):
+    assert ask(
+        call_neighbours(HERE, "Q64", ["P131", "P17", "P47", "P1082"]),
+        call_neighbours(HERE, "Q142659", ["P131", "P17", "P47", "P1082"]),
+        call_neighbours(HERE, "Q64", []),
+        call_neighbours(HERE, "Q64", ["P47"], "it"),
+    ) == [
+        [
+            {"pid": "P17", "qid": "Q183", "label": "Germany"},
+            {"pid": "P47", "qid": "Q90", "label": "Paris"},
+            {"pid": "P47", "qid": "Q1208", "label": "Brandenburg"},
+            {"pid": "P131", "qid": "Q183", "label": "Germany"},
+        ],
+        [{"pid": "P17", "qid": "Q30", "label": None}],
+        [],
+        [
+            {"pid": "P47", "qid": "Q90", "label": "Parigi"},
+            {"pid": "P47", "qid": "Q1208", "label": "Brandenburg"},
+        ],
+    ]
+
+
+def test_facts_come_page_by_page_and_no_subject_is_cut_in_two(ask):
+    first, second, third = ask(
+        call_list_facts(HERE, "P36", None, 2),
+        call_list_facts(HERE, "P36", "Q142", 2),
+        call_list_facts(HERE, "P36", "Q183", 2),
+    )
+    assert first == [
+        {"subject": "Q30", "object": "Q61"},
+        {"subject": "Q142", "object": "Q64"},
+        {"subject": "Q142", "object": "Q90"},
+    ]
+    assert second == [{"subject": "Q183", "object": "Q64"}]
+    assert third == []
+
+
+def test_values_that_are_none_fail_alone_and_are_never_sent(ask, client, inbox, server):
+    server.handle = lambda _: EMPTY
+    bad = [
+        call_describe_item(HERE, "Q64 } #"),
+        call_neighbours(HERE, "Q64", ["P19"], "en fr"),
+        call_find_items(HERE, "half \ud83d"),
+    ]
+    good = call_describe_item(HERE, "Q64")
+    client.send([*bad, good], inbox)
+    assert [inbox[call].error.partition(":")[0] for call in bad] == ["bad_value"] * 3
+    assert inbox[good].status == "ok"
+    assert len(server.seen) == 1
+
+
+def test_calls_go_out_in_batches_and_long_queries_by_post(client, server, inbox):
+    server.handle = lambda _: EMPTY
+    client.send([call_find_items(HERE, f"name {number} {'x' * 90}") for number in range(25)], inbox)
+    assert [seen.method for seen in server.seen] == ["POST"] * 3
+    assert all(reply.body == [] for reply in inbox.replies.values())
+    assert server.seen[0].headers["user-agent"] == "factmill-tests (someone@example.org)"
+    assert "sparql-results+json" in server.seen[0].headers["accept"]
+
+
+def test_a_query_that_times_out_is_halved_until_it_does_not(client, server, inbox):
+    def answer(seen):
+        query = seen.query.get("query") or seen.form()["query"]
+        heavy = query.count("wd:Q") > 3
+        return {"status": 500, "text": "java.util.concurrent.TimeoutException"} if heavy else EMPTY
+
+    server.handle = answer
+    client.send([call_describe_item(HERE, f"Q{number}") for number in range(1, 9)], inbox)
+    assert {reply.status for reply in inbox.replies.values()} == {"ok"}
+    assert len(server.seen) == 1 + 2 + 4
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        ({"text": "<html><body>busy"}, "html_instead_of_json"),
+        ({"text": '{"head": {}, "results": {"bindi', "type": "application/sparql-results+json"}, "broken_json"),
+        ({**EMPTY, "truncate": True}, "truncated"),
+        ({"cut": True}, "connection_cut"),
+        ({"json": {"hello": 1}}, "malformed_reply"),
+        ({"status": 503, "text": "down"}, "http_503"),
+        ({"status": 429, "text": "slow", "headers": {"Retry-After": "0"}}, "http_429"),
+    ],
+)
+def test_trouble_is_tried_again_then_fails_and_may_be_asked_later(client, server, inbox, answer, code):
+    call = call_find_items(HERE, "Berlin")
+    server.script(answer)
+    client.send([call], inbox)
+    assert (inbox[call].error.partition(":")[0], inbox[call].transient) == (code, True)
+    assert len(server.seen) == 3
+    server.script(answer, EMPTY)
+    other = call_find_items(HERE, "Paris")
+    client.send([other], inbox)
+    assert inbox[other].body == []
+
+
+def test_a_bad_query_is_final(client, server, inbox):
+    server.script({"status": 400, "text": "parse error"})
+    call = call_find_items(HERE, "Berlin")
+    client.send([call], inbox)
+    assert inbox[call].error.startswith("http_400")
+    assert (inbox[call].transient, len(server.seen)) == (False, 1)
+
+
+def test_an_endpoint_that_refuses_us_stops_the_run(client, server, inbox):
+    server.script({"status": 403, "text": "set a user agent"})
+    with pytest.raises(ServiceUnreachable, match="403: set a user agent"):
+        client.send([call_find_items(HERE, "Berlin")], inbox)
+
+
+def test_an_endpoint_that_is_not_there_stops_the_run(limits, inbox):
+    client = WikidataSparql("http://127.0.0.1:9/sparql", HERE, limits, "tests", QUERIES)
+    with pytest.raises(ServiceUnreachable, match="cannot be reached; unreachable"):
+        client.send([call_find_items(HERE, "Berlin")], inbox)
+
+
+def test_a_client_wants_all_its_queries(limits):
+    with pytest.raises(ValueError, match="no query text for"):
+        WikidataSparql("http://127.0.0.1:9", HERE, limits, "tests", {})

@@ -1,0 +1,275 @@
+"""The Wikipedia client against scripted MediaWiki answers, in both JSON forms that wikis give."""
+
+import pytest
+
+from tasks.clients.wikipedia import Wikipedia
+from tasks.core.wikipedia_calls import (
+    Page,
+    ResolvedTitle,
+    Revision,
+    call_category_members,
+    call_page_revision_at,
+    call_page_text,
+    call_resolve_title,
+    call_search,
+    read_members,
+    read_page_text,
+    read_pages,
+    read_resolved_title,
+    read_revision,
+)
+from tasks.errors import ServiceUnreachable
+
+HERE = "test-wikipedia"
+AT = "2023-11-20T00:00:00Z"
+
+
+@pytest.fixture
+def client(server, limits):
+    return Wikipedia(server.url, HERE, limits, "factmill-tests (someone@example.org)")
+
+
+@pytest.fixture
+def ask(client, server, inbox):
+    """Answer one call with one scripted JSON."""
+
+    def body(call, *answers):
+        server.script(*[{"json": answer} for answer in answers])
+        client.send([call], inbox)
+        assert inbox[call].status == "ok", inbox[call].error
+        return inbox[call].body
+
+    return body
+
+
+def pages(form, *entries):
+    """Pages in formatversion 1 (an object by id, flags empty texts) or 2 (a list, flags true)."""
+    if form == 2:
+        return list(entries)
+    as_text = [{name: "" if value is True else value for name, value in page.items()} for page in entries]
+    return {str(page.get("pageid", -number)): page for number, page in enumerate(as_text, 1)}
+
+
+@pytest.mark.parametrize("form", [1, 2])
+def test_the_revision_at_a_moment_is_found_behind_normalisation_and_redirect(ask, server, form):
+    page = {"pageid": 5, "ns": 0, "title": "Algebra", "revisions": [{"revid": 77, "timestamp": "2021-04-03T10:15:00Z"}]}
+    answer = {
+        "query": {
+            "normalized": [{"from": "algebraic theory", "to": "Algebraic theory"}],
+            "redirects": [{"from": "Algebraic theory", "to": "Algebra"}],
+            "pages": pages(form, page),
+        }
+    }
+    assert read_revision(ask(call_page_revision_at(HERE, "algebraic_theory", AT), answer)) == Revision(
+        "Algebra", 5, 77, "2021-04-03T10:15:00Z", "Algebraic theory", False
+    )
+    sent = server.seen[0]
+    assert sent.path == "/w/api.php"
+    assert sent.query["titles"] == "algebraic theory"
+    assert {name: sent.query[name] for name in ("rvstart", "rvdir", "rvlimit", "maxlag")} == {
+        "rvstart": AT,
+        "rvdir": "older",
+        "rvlimit": "1",
+        "maxlag": "5",
+    }
+    assert sent.headers["user-agent"] == "factmill-tests (someone@example.org)"
+    assert sent.headers["accept-encoding"] == "gzip"
+
+
+@pytest.mark.parametrize("form", [1, 2])
+def test_a_missing_page_and_a_page_younger_than_the_moment_are_told_apart(ask, form):
+    missing = {"query": {"pages": pages(form, {"ns": 0, "title": "Nope", "missing": True})}}
+    young = {"query": {"pages": pages(form, {"pageid": 8, "ns": 0, "title": "Young"})}}
+    assert read_revision(ask(call_page_revision_at(HERE, "Nope", AT), missing)).missing
+    assert read_revision(ask(call_page_revision_at(HERE, "Young", AT), young)) == Revision(
+        "Young", 8, None, None, None, False
+    )
+
+
+@pytest.mark.parametrize(
+    ("form", "wikitext"), [("wikitext", {"*": "'''Algebra''' is"}), ("wikitext", "'''Algebra''' is")]
+)
+def test_text_is_fetched_by_revision(ask, server, form, wikitext):
+    answer = {"parse": {"title": "Algebra", "pageid": 5, "revid": 77, "wikitext": wikitext}}
+    text = read_page_text(ask(call_page_text(HERE, 77), answer))
+    assert (text.revid, text.pageid, text.title, text.text) == (77, 5, "Algebra", "'''Algebra''' is")
+    assert (server.seen[0].query["oldid"], server.seen[0].query["prop"]) == ("77", "wikitext")
+
+
+def test_html_is_fetched_when_it_is_asked_for(ask, server):
+    answer = {"parse": {"title": "Algebra", "pageid": 5, "text": {"*": "<p>Algebra"}}}
+    assert ask(call_page_text(HERE, 77, "html"), answer)["text"] == "<p>Algebra"
+    assert server.seen[0].query["prop"] == "text"
+
+
+def test_an_error_of_the_wiki_is_final_and_keeps_its_code(client, server, inbox):
+    call = call_page_text(HERE, 1)
+    server.script({"json": {"error": {"code": "nosuchrevid", "info": "There is no revision with ID 1."}}})
+    client.send([call], inbox)
+    assert inbox[call].error == "nosuchrevid: There is no revision with ID 1."
+    assert (inbox[call].transient, len(server.seen)) == (False, 1)
+
+
+def test_category_members_come_in_pages(ask, server):
+    first = {
+        "continue": {"cmcontinue": "page|41|7", "continue": "-||"},
+        "query": {"categorymembers": [{"pageid": 1, "ns": 0, "title": "Algebra"}]},
+    }
+    members = read_members(ask(call_category_members(HERE, "Mathematics", limit=1), first))
+    assert (members.members, members.after) == ((Page(1, "Algebra"),), "page|41|7")
+    last = {"batchcomplete": "", "query": {"categorymembers": []}}
+    call = call_category_members(HERE, "Mathematics", limit=1, after=members.after)
+    assert read_members(ask(call, last)).after is None
+    assert [seen.query.get("cmcontinue") for seen in server.seen] == [None, "page|41|7"]
+    assert server.seen[0].query["cmtitle"] == "Category:Mathematics"
+    assert server.seen[0].query["cmnamespace"] == "0"
+
+
+def test_subcategories_lose_their_prefix(ask, server):
+    answer = {"query": {"categorymembers": [{"pageid": 9, "ns": 14, "title": "Category:Number theory"}]}}
+    members = read_members(ask(call_category_members(HERE, "Mathematics", "subcat"), answer))
+    assert members.members == (Page(9, "Number theory"),)
+    assert "cmnamespace" not in server.seen[0].query
+
+
+@pytest.mark.parametrize("form", [1, 2])
+def test_titles_are_resolved_many_a_request(client, server, inbox, form):
+    server.script(
+        {
+            "json": {
+                "query": {
+                    "normalized": [{"from": "mercury", "to": "Mercury"}],
+                    "redirects": [{"from": "NYC", "to": "New York City"}, {"from": "Big Apple", "to": "NYC"}],
+                    "pages": pages(
+                        form,
+                        {"pageid": 1, "title": "Mercury", "pageprops": {"disambiguation": "", "wikibase_item": "Q48"}},
+                        {"pageid": 2, "title": "New York City", "pageprops": {"wikibase_item": "Q60"}},
+                        {"title": "Nope", "missing": True},
+                        {"pageid": 4, "title": "Plain"},
+                    ),
+                }
+            }
+        }
+    )
+    wanted = {
+        "mercury": ResolvedTitle("Mercury", 1, "Q48", True, None, False),
+        "Mercury": ResolvedTitle("Mercury", 1, "Q48", True, None, False),
+        "Big_Apple": ResolvedTitle("New York City", 2, "Q60", False, "Big Apple", False),
+        "New York City": ResolvedTitle("New York City", 2, "Q60", False, None, False),
+        "Nope": ResolvedTitle("Nope", None, None, False, None, True),
+        "Plain": ResolvedTitle("Plain", 4, None, False, None, False),
+    }
+    calls = {title: call_resolve_title(HERE, title) for title in wanted}
+    client.send(list(calls.values()), inbox)
+    assert {title: read_resolved_title(inbox[call].body) for title, call in calls.items()} == wanted
+    assert len(server.seen) == 1
+    assert server.seen[0].query["titles"] == "mercury|Mercury|Big Apple|New York City|Nope|Plain"
+
+
+def test_page_properties_that_come_in_parts_are_put_together(ask):
+    first = {
+        "continue": {"ppcontinue": "1", "continue": "||"},
+        "query": {"pages": pages(1, {"pageid": 1, "title": "A", "pageprops": {"wikibase_item": "Q1"}})},
+    }
+    second = {"query": {"pages": pages(1, {"pageid": 1, "title": "A", "pageprops": {"disambiguation": ""}})}}
+    resolved = read_resolved_title(ask(call_resolve_title(HERE, "A"), first, second))
+    assert (resolved.qid, resolved.is_disambiguation) == ("Q1", True)
+
+
+def test_titles_are_bundled_up_to_the_limit_and_to_the_length_of_an_address(server, limits, inbox):
+    def answer(seen):
+        titles = seen.query["titles"].split("|")
+        return {"json": {"query": {"pages": pages(1, *[{"title": title, "missing": True} for title in titles])}}}
+
+    server.handle = answer
+    client = Wikipedia(server.url, HERE, limits.model_copy(update={"batch": 500}), "tests")
+    client.send([call_resolve_title(HERE, f"T{number}") for number in range(120)], inbox)
+    assert sorted(len(seen.query["titles"].split("|")) for seen in server.seen) == [20, 50, 50]
+    client.send([call_resolve_title(HERE, f"{number} {'ö' * 200}") for number in range(10)], inbox)
+    assert max(len(seen.query["titles"].encode()) for seen in server.seen) < 5000
+    assert {reply.status for reply in inbox.replies.values()} == {"ok"}
+
+
+def test_titles_that_no_page_can_have_fail_alone(client, server, inbox):
+    server.script({"json": {"query": {"pages": pages(1, {"pageid": 1, "title": "A"})}}})
+    bad = [call_resolve_title(HERE, title) for title in ("a|b", "", " _ ", "<x>", "A#b")]
+    bad.append(call_category_members(HERE, "a|b"))
+    good = call_resolve_title(HERE, "A")
+    client.send([*bad, good], inbox)
+    assert {inbox[call].error.partition(":")[0] for call in bad} == {"invalid_title"}
+    assert inbox[good].status == "ok"
+
+
+def test_a_title_of_another_wiki_is_no_page_of_this_one(client, server, inbox):
+    server.script({"json": {"query": {"interwiki": [{"title": "fr:Paris", "iw": "fr"}]}}})
+    calls = [call_resolve_title(HERE, "fr:Paris"), call_page_revision_at(HERE, "fr:Paris", AT)]
+    client.send(calls, inbox)
+    assert {inbox[call].error.partition(":")[0] for call in calls} == {"invalid_title"}
+
+
+def test_search_gives_pages(ask, server):
+    answer = {"query": {"search": [{"ns": 0, "title": "Algebra", "pageid": 5}]}}
+    assert read_pages(ask(call_search(HERE, "algebra theory", 3), answer)) == [Page(5, "Algebra")]
+    assert (server.seen[0].query["srsearch"], server.seen[0].query["srlimit"]) == ("algebra theory", "3")
+
+
+LAGGED = {"error": {"code": "maxlag", "info": "Waiting for db: 7 seconds lagged.", "lag": 7}}
+FOUND = {"json": {"query": {"search": []}}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        ({"json": LAGGED}, "maxlag"),
+        ({"json": LAGGED, "headers": {"Retry-After": "0.1", "X-Database-Lag": "7"}}, "maxlag"),
+        ({"json": {"error": {"code": "ratelimited", "info": "slow"}}}, "ratelimited"),
+        ({"json": {"error": {"code": "internal_api_error_DBQueryError", "info": "x"}}}, "internal_api_error_DBQueryError"),
+        ({"status": 429, "text": "slow", "headers": {"Retry-After": "0.1"}}, "http_429"),
+        ({"status": 503, "text": "<html>down"}, "http_503"),
+        ({"text": "<html>login"}, "html_instead_of_json"),
+        ({**FOUND, "truncate": True}, "truncated"),
+        ({"text": '{"query": {', "type": "application/json"}, "broken_json"),
+        ({"cut": True}, "connection_cut"),
+        ({"json": {"query": {}}}, "malformed_reply"),
+        ({"json": []}, "malformed_reply"),
+    ],
+)
+def test_trouble_is_tried_again_then_fails_and_may_be_asked_later(client, server, inbox, answer, code):
+    server.script(answer)
+    call = call_search(HERE, "x")
+    client.send([call], inbox)
+    assert (inbox[call].error.partition(":")[0], inbox[call].transient) == (code, True)
+    assert len(server.seen) == 3
+    server.script(answer, FOUND)
+    other = call_search(HERE, "y")
+    client.send([other], inbox)
+    assert inbox[other].body == []
+
+
+def test_retry_after_of_maxlag_is_obeyed(client, server, inbox):
+    lagged = {"json": LAGGED, "headers": {"Retry-After": "0.4", "X-Database-Lag": "7"}}
+    server.script(lagged, FOUND)
+    client.send([call_search(HERE, "x")], inbox)
+    assert server.seen[1].at - server.seen[0].at >= 0.4
+
+
+def test_a_slow_answer_times_out(server, limits, inbox):
+    client = Wikipedia(server.url, HERE, limits.model_copy(update={"timeout_s": 0.1, "attempts": 1}), "tests")
+    server.script({**FOUND, "delay_s": 0.5})
+    call = call_search(HERE, "x")
+    client.send([call], inbox)
+    assert inbox[call].error.startswith("timeout")
+
+
+def test_a_wiki_that_is_not_there_stops_the_run(limits, inbox):
+    with pytest.raises(ServiceUnreachable, match="cannot be reached; unreachable"):
+        Wikipedia("http://127.0.0.1:9", HERE, limits, "tests").send([call_search(HERE, "x")], inbox)
+
+
+@pytest.mark.parametrize(
+    ("path", "script"), [("", "/w/api.php"), ("/", "/w/api.php"), ("/wiki", "/wiki/api.php"), ("/a/b/", "/a/b/api.php")]
+)
+def test_the_script_path_follows_from_the_address(server, limits, inbox, path, script):
+    server.script(FOUND)
+    Wikipedia(server.url + path, HERE, limits, "tests").send([call_search(HERE, "x")], inbox)
+    assert server.seen[0].path == script

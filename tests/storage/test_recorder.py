@@ -1,0 +1,171 @@
+"""Recording and replay: asked once, served ever after, misses explained."""
+
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tasks.core.calls import Call, Deliver, Mode, Reply
+from tasks.errors import ReplayMiss
+from tasks.storage.recorder import Recorder, newest_record
+from tasks.storage.warehouse import open_warehouse
+
+
+class Echo:
+    """A service that counts what it is asked, fails names that begin with `bad`, and may be slow."""
+
+    identity = "echo"
+    is_outside = True
+
+    def __init__(self, delay_s: float = 0.0) -> None:
+        self.asked: list[str] = []
+        self.delay_s = delay_s
+        self.recovered = False
+
+    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+        for call in calls:
+            time.sleep(self.delay_s)
+            name = str(call.parts["name"])
+            self.asked.append(name)
+            if name.startswith("bad") and not self.recovered:
+                deliver(call, Reply(None, "failed", "http_503: down", transient=True))
+            elif name.startswith("gone"):
+                deliver(call, Reply(None, "failed", "http_404: no such thing"))
+            else:
+                deliver(call, Reply({"echo": name}))
+
+
+def calls(*names: str) -> list[Call]:
+    return [Call("echo", "say", {"name": name}) for name in names]
+
+
+def recorder(path: Path, mode: Mode = "record", **more: str) -> Recorder:
+    return Recorder(path / "w.duckdb", mode, **more)
+
+
+def bodies(answers) -> list:
+    return [record.reply().body for record in answers.records.values()]
+
+
+def test_a_call_is_asked_once_within_a_run_and_across_runs(tmp_path: Path) -> None:
+    service = Echo()
+    first = recorder(tmp_path)
+    assert first.answer(calls("a", "b", "a"), service).sent == 2
+    again = first.answer(calls("b", "c"), service)
+    assert (again.sent, again.replayed) == (1, 1)
+    first.close()
+    second = recorder(tmp_path)
+    later = second.answer(calls("a", "b", "c"), service)
+    second.close()
+    assert (later.sent, later.replayed, service.asked) == (0, 3, ["a", "b", "c"])
+
+
+def test_a_killed_runs_journal_is_adopted_by_the_next_run(tmp_path: Path) -> None:
+    service = Echo()
+    first = recorder(tmp_path)
+    first.answer(calls("a", "b"), service)
+    assert first._journal is not None
+    import os
+
+    os.close(first._journal._fd)  # what the kernel does when the process dies
+    second = recorder(tmp_path)
+    assert second.answer(calls("a", "b"), service).replayed == 2
+    second.close()
+    assert service.asked == ["a", "b"]
+
+
+def test_adopting_twice_stores_once(tmp_path: Path) -> None:
+    service = Echo()
+    first = recorder(tmp_path)
+    first.answer(calls("a"), service)
+    first.merge()
+    first.answer(calls("b"), service)
+    first.close()
+    with open_warehouse(tmp_path / "w.duckdb") as db:
+        assert db.execute("SELECT count(*), count(DISTINCT record_id) FROM calls").fetchone() == (2, 2)
+
+
+def test_passing_failures_are_asked_again_by_the_next_run_and_final_ones_are_not(tmp_path: Path) -> None:
+    service = Echo()
+    first = recorder(tmp_path)
+    statuses = [r.reply().status for r in first.answer(calls("bad", "gone"), service).records.values()]
+    first.answer(calls("bad", "gone"), service)
+    first.merge()
+    first.answer(calls("bad"), service)
+    first.close()
+    assert statuses == ["failed", "failed"]
+    assert service.asked == ["bad", "gone"]
+    service.recovered = True
+    second = recorder(tmp_path)
+    assert [r.reply().status for r in second.answer(calls("bad", "gone"), service).records.values()].count("ok") == 1
+    second.close()
+    assert service.asked == ["bad", "gone", "bad"]
+
+
+def test_replay_asks_nothing_and_serves_failures_as_they_were(tmp_path: Path) -> None:
+    service = Echo()
+    first = recorder(tmp_path)
+    first.answer(calls("a", "bad"), service)
+    first.close()
+    replay = recorder(tmp_path, "replay")
+    statuses = {r.parts: r.reply().status for r in replay.answer(calls("a", "bad"), service).records.values()}
+    assert statuses == {'{"name":"a"}': "ok", '{"name":"bad"}': "failed"}
+    assert len(service.asked) == 2
+
+
+def test_a_replay_miss_names_the_parts_that_differ_from_the_nearest_call(tmp_path: Path) -> None:
+    first = recorder(tmp_path)
+    first.answer([Call("echo", "say", {"name": "a", "mood": "glad"})], Echo())
+    first.close()
+    with pytest.raises(ReplayMiss, match=r"say of echo.*mood: 'sad' here, 'glad' recorded$"):
+        recorder(tmp_path, "replay").answer([Call("echo", "say", {"name": "a", "mood": "sad"})], Echo())
+
+
+def test_a_replay_miss_without_any_record_says_to_build_first(tmp_path: Path) -> None:
+    with pytest.raises(ReplayMiss, match="no call of that operation is recorded"):
+        recorder(tmp_path, "replay").answer(calls("a"), Echo())
+
+
+def test_refresh_asks_anew_once_and_a_later_run_gets_the_newest(tmp_path: Path) -> None:
+    service = Echo()
+    first = recorder(tmp_path)
+    first.answer(calls("a"), service)
+    first.close()
+    fresh = recorder(tmp_path, "refresh", floor=newest_record(tmp_path / "w.duckdb"))
+    assert fresh.answer(calls("a"), service).sent == 1
+    fresh.merge()
+    assert fresh.answer(calls("a"), service).sent == 0
+    fresh.close()
+    assert service.asked == ["a", "a"]
+
+
+def test_two_batches_that_want_one_call_ask_it_once(tmp_path: Path) -> None:
+    service = Echo(delay_s=0.05)
+    shared = recorder(tmp_path)
+    results: list = []
+    threads = [threading.Thread(target=lambda: results.append(bodies(shared.answer(calls("a", "b"), service)))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    shared.close()
+    assert sorted(service.asked) == ["a", "b"]
+    assert len(results) == 4
+    assert all(sorted(body["echo"] for body in found) == ["a", "b"] for found in results)
+
+
+def test_a_service_that_breaks_leaves_what_it_delivered(tmp_path: Path) -> None:
+    class Breaking(Echo):
+        def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+            super().send(calls[:1], deliver)
+            raise ConnectionError("cable cut")
+
+    shared = recorder(tmp_path)
+    with pytest.raises(ConnectionError):
+        shared.answer(calls("a", "b"), Breaking())
+    service = Echo()
+    assert shared.answer(calls("a", "b"), service).sent == 1
+    shared.close()
+    assert service.asked == ["b"]

@@ -1,0 +1,69 @@
+"""Shards: whole or not there, and the same bytes for the same rows."""
+
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from tasks.core.receipts import Receipt
+from tasks.errors import ShardError
+from tasks.storage.shards import parquet_bytes, read_range, read_receipt, write_receipt, write_shard
+
+
+def numbers(first: int, count: int) -> pa.Table:
+    return pa.table({"id": [f"r{n}" for n in range(first, first + count)], "n": list(range(first, first + count))})
+
+
+def receipt(shard: Path, **more: int) -> Receipt:
+    return Receipt(stage="s", index=0, key="k", shard=str(shard), rows_in=1, rows=1, rejects=0, merged=0, digest="d", **more)
+
+
+def test_a_range_spans_shards(tmp_path: Path) -> None:
+    files = []
+    for index, (first, count) in enumerate([(0, 3), (3, 0), (3, 4), (7, 2)]):
+        write_shard(tmp_path / str(index), {"rows": numbers(first, count)})
+        files.append(str(tmp_path / str(index)))
+    for start, stop in [(0, 9), (2, 4), (3, 7), (8, 9), (4, 4), (0, 0)]:
+        assert read_range(files, start, stop)["n"].to_pylist() == list(range(start, stop))
+
+
+def test_a_shard_without_receipt_is_not_done(tmp_path: Path) -> None:
+    shard = tmp_path / "0"
+    write_shard(shard, {"rows": numbers(0, 1)})
+    assert read_receipt(shard) is None
+    write_receipt(receipt(shard))
+    assert read_receipt(shard) == receipt(shard)
+
+
+def test_a_shard_that_lost_rows_to_a_passing_failure_is_done_again(tmp_path: Path) -> None:
+    shard = tmp_path / "0"
+    write_shard(shard, {"rows": numbers(0, 1)})
+    write_receipt(receipt(shard, unsettled=1))
+    assert read_receipt(shard) is None
+
+
+def test_a_full_disk_is_told_and_leaves_no_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tasks.storage.shards.os.fsync", full)
+    with pytest.raises(ShardError, match=r"cannot write .*rows\.parquet: .*No space left on device; make room"):
+        write_shard(tmp_path / "0", {"rows": numbers(0, 1)})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_shard_is_named(tmp_path: Path) -> None:
+    (tmp_path / "0.rows.parquet").write_bytes(b"PAR1 nonsense")
+    with pytest.raises(ShardError, match=r"0\.rows\.parquet"):
+        read_range([str(tmp_path / "0")], 0, 1)
+
+
+def test_bytes_are_the_same_before_and_after_a_stay_in_duckdb() -> None:
+    schema = pa.schema([pa.field("id", pa.string(), nullable=False), ("tags", pa.list_(pa.string())), ("n", pa.int64()), ("x", pa.float64())])
+    table = pa.Table.from_pylist([{"id": "a", "tags": ["p", "q"], "n": None, "x": 0.5}, {"id": "b", "tags": [], "n": 2, "x": None}], schema)
+    db = duckdb.connect()
+    db.register("t", table)
+    db.execute("CREATE TABLE kept AS SELECT * FROM t")
+    assert parquet_bytes(db.sql("SELECT * FROM kept ORDER BY id").to_arrow_table()) == parquet_bytes(table)
+    db.close()

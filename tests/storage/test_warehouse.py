@@ -1,0 +1,86 @@
+"""The warehouse: migrations, one process at a time, errors that say what to do."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from tasks.core.granola_rows import CandidateRow, GranolaRow
+from tasks.core.rows import arrow_schema
+from tasks.errors import WarehouseBusy, WarehouseError, WarehouseTooNew
+from tasks.storage.warehouse import migrations, open_warehouse
+
+HOLD = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
+
+
+def test_a_new_warehouse_gets_all_migrations_once(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "a.duckdb"
+    for _ in range(2):
+        with open_warehouse(path) as db:
+            applied = db.execute("SELECT version, name FROM schema_migrations ORDER BY version").fetchall()
+    assert applied == [(version, name) for version, name, _ in migrations()]
+
+
+def test_an_error_inside_rolls_the_transaction_back(tmp_path: Path) -> None:
+    path = tmp_path / "a.duckdb"
+    with pytest.raises(ZeroDivisionError), open_warehouse(path) as db:
+        db.execute("INSERT INTO merged_rows VALUES ('b', 's', 'i', 'j')")
+        raise ZeroDivisionError
+    with open_warehouse(path) as db:
+        assert db.execute("SELECT count(*) FROM merged_rows").fetchone() == (0,)
+
+
+def test_a_warehouse_held_by_another_process_names_the_holder(tmp_path: Path) -> None:
+    path = tmp_path / "a.duckdb"
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(WarehouseBusy, match=rf"held by process {holder.pid} .*--warehouse"), open_warehouse(path, wait_s=0.2):
+            pass
+    finally:
+        holder.communicate(b"")
+    with open_warehouse(path, wait_s=5) as db:
+        assert db.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_warehouse_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.duckdb"
+    with open_warehouse(path) as db:
+        db.execute("INSERT INTO schema_migrations VALUES (9999, 'from_the_future', now())")
+    with pytest.raises(WarehouseTooNew, match="schema version 9999.*update factmill"), open_warehouse(path):
+        pass
+
+
+def test_a_file_that_is_no_warehouse_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("these are notes\n" * 1000)
+    with pytest.raises(WarehouseError, match=r"notes\.txt"), open_warehouse(path):
+        pass
+
+
+def test_a_migration_that_fails_leaves_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bad = [*migrations(), (9000, "broken", "CREATE TABLE half (a INTEGER); SELECT nonsense FROM nowhere;")]
+    monkeypatch.setattr("tasks.storage.warehouse.migrations", lambda: bad)
+    path = tmp_path / "a.duckdb"
+    with pytest.raises(WarehouseError, match="9000_broken failed"), open_warehouse(path):
+        pass
+    connection = duckdb.connect(str(path))
+    tables = {row[0] for row in connection.execute("SHOW TABLES").fetchall()}
+    connection.close()
+    assert "calls" in tables
+    assert "half" not in tables
+
+
+@pytest.mark.parametrize(("table", "model"), [("granola_eq", GranolaRow), ("granola_candidates", CandidateRow)])
+def test_published_columns_are_those_of_the_row_model(tmp_path: Path, table: str, model: type) -> None:
+    with open_warehouse(tmp_path / "a.duckdb") as db:
+        found = db.sql(f"SELECT * EXCLUDE (build_id) FROM {table}").to_arrow_table().schema
+        nullable = {row[0]: row[2] == "YES" for row in db.execute(f"DESCRIBE {table}").fetchall()}
+    expected = arrow_schema(model)
+    assert [(field.name, str(field.type.value_type) if "list" in str(field.type) else str(field.type)) for field in found] == [
+        (field.name, str(field.type.value_type) if "list" in str(field.type) else str(field.type)) for field in expected
+    ]
+    assert {field.name: nullable[field.name] for field in expected} == {field.name: field.nullable for field in expected}

@@ -1,0 +1,34 @@
+"""N-Triples written short: prefixed names instead of whole IRIs."""
+
+PREFIXES = {
+    "wd:": "http://www.wikidata.org/entity/",
+    "wdt:": "http://www.wikidata.org/prop/direct/",
+    "p:": "http://www.wikidata.org/prop/",
+    "ps:": "http://www.wikidata.org/prop/statement/",
+    "wds:": "http://www.wikidata.org/entity/statement/",
+    "wikibase:": "http://wikiba.se/ontology#",
+    "rdfs:": "http://www.w3.org/2000/01/rdf-schema#",
+    "skos:": "http://www.w3.org/2004/02/skos/core#",
+    "schema:": "http://schema.org/",
+    "xsd:": "http://www.w3.org/2001/XMLSchema#",
+    "enwiki:": "https://en.wikipedia.org/wiki/",
+    "data:": "https://www.wikidata.org/wiki/Special:EntityData/",
+}
+
+
+def spell_out(text: str) -> str:
+    """Return N-Triples from lines with prefixed names: `wd:Q1 wdt:P31 wd:Q5`, one triple a line, no full stop."""
+    return "".join(f"{_spell_line(line.strip())} .\n" for line in text.strip().split("\n"))
+
+
+def _spell_line(line: str) -> str:
+    subject, predicate, thing = line.split(" ", 2)
+    value, mark, datatype = thing.partition("^^")
+    return " ".join([_spell_term(subject), _spell_term(predicate), _spell_term(value) + mark + _spell_term(datatype)])
+
+
+def _spell_term(term: str) -> str:
+    for prefix, full in PREFIXES.items():
+        if term.startswith(prefix):
+            return f"<{full}{term.removeprefix(prefix)}>"
+    return term

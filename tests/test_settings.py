@@ -1,0 +1,90 @@
+"""Worlds and settings."""
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from tasks import settings
+from tasks.errors import SettingsError
+from tasks.settings import Model, api_key, load_world
+
+WORLD = """
+name = "mine"
+user_agent = "me"
+wikidata = { url = "http://a/sparql" }
+wikipedia = { url = "http://b" }
+pageviews = { url = "http://c" }
+falcon = { url = "http://d" }
+[models.author]
+kind = "openai"
+name = "m"
+key_env = "MY_KEY"
+"""
+
+
+def write(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_shipped_worlds_load() -> None:
+    assert load_world("embedded").is_embedded
+    live = load_world("live")
+    assert not live.is_embedded
+    assert all(model.key_env for model in live.models.values())
+
+
+def test_a_world_of_ones_own_is_read_from_its_path(tmp_path: Path) -> None:
+    assert load_world(write(tmp_path, WORLD)).name == "mine"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (WORLD.replace("name =", "name ", 1), "not a TOML file"),
+        (WORLD.replace('user_agent = "me"', ""), "user_agent: Field required"),
+        (WORLD + "colour = 3\n", "models.author.colour: Extra inputs"),
+        (WORLD.replace("openai", "oracle"), "models.author.kind"),
+        (WORLD + "[models.critic]\nkind='rules'\nname='x'\n", "models.critic"),
+        (WORLD.replace('"http://a/sparql"', '"http://a/sparql", limits = { parallel = 0 }'), "wikidata.limits.parallel"),
+    ],
+)
+def test_a_wrong_world_names_file_and_key(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(SettingsError, match=rf"mine\.toml: .*{message}"):
+        load_world(write(tmp_path, text))
+
+
+def test_an_unknown_world_says_what_to_give() -> None:
+    with pytest.raises(SettingsError, match="no world 'marble': give `embedded`, `live` or the path"):
+        load_world("marble")
+
+
+def test_the_digest_of_a_world_leaves_limits_and_user_agent_out(tmp_path: Path) -> None:
+    plain = load_world(write(tmp_path, WORLD)).digest()
+    gentler = WORLD.replace('"http://a/sparql"', '"http://a/sparql", limits = { parallel = 1 }').replace('"me"', '"you"')
+    assert load_world(write(tmp_path, gentler)).digest() == plain
+    assert load_world(write(tmp_path, WORLD.replace('name = "m"', 'name = "n"'))).digest() != plain
+
+
+def test_keys_come_from_the_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Model(kind="openai", name="m", key_env="MY_KEY")
+    with pytest.raises(SettingsError, match="set the environment variable MY_KEY"):
+        api_key(model)
+    monkeypatch.setenv("MY_KEY", "secret-value")
+    assert api_key(model) == "secret-value"
+    assert "secret-value" not in repr(model) + model.model_dump_json()
+    assert api_key(Model(kind="openai", name="m")) == "none"
+
+
+def test_the_epoch_of_a_world_without_one_is_the_first_of_the_month(tmp_path: Path) -> None:
+    world = load_world(write(tmp_path, WORLD))
+    assert world.epoch_day().day == 1
+    assert load_world("embedded").epoch_day() == date(2026, 1, 1)
+
+
+def test_home_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("FACTMILL_HOME", str(tmp_path / "h"))
+    assert settings.default_warehouse() == tmp_path / "h" / "factmill.duckdb"
+    assert settings.graphs_folder(settings.home()) == tmp_path / "h" / "graphs"

@@ -1,0 +1,224 @@
+"""The embedded MediaWiki, asked through mwclient and as the Action API documents."""
+
+from typing import Any
+
+import mwclient
+import pytest
+from mwclient.errors import APIError, InvalidPageTitle
+
+MEMBERS = ["Berlin", "Category:Capitals in Europe"]
+
+
+def test_mwclient_starts_up_and_reads_a_page(site: mwclient.Site) -> None:
+    assert site.version >= (1, 45)
+    page = site.pages["Berlin"]
+    assert (page.exists, page.pageid, page.redirect, page.revision) == (True, 7000001, False, 8000103)
+    assert "Kai Wegner" in page.text()
+    assert not site.pages["No such page"].exists
+    assert site.pages["BER"].resolve_redirect().name == "Berlin"
+
+
+def test_mwclient_walks_categories_with_continuation(site: mwclient.Site) -> None:
+    assert [page.name for page in site.categories["Cities"]] == MEMBERS
+    by_one = mwclient.listing.List(site, "categorymembers", "cm", cmtitle="Category:Cities", api_chunk_size=1)
+    assert [member["title"] for member in by_one] == MEMBERS
+    assert [page.name for page in site.pages["Berlin"].categories()] == [
+        "Category:Capitals in Europe",
+        "Category:Cities",
+    ]
+
+
+def test_mwclient_reads_a_history_in_pieces(site: mwclient.Site) -> None:
+    revisions = site.pages["Berlin"].revisions(prop="ids|timestamp", api_chunk_size=1)
+    assert [revision["revid"] for revision in revisions] == [8000103, 8000102, 8000101]
+
+
+def test_mwclient_searches_and_lists_all_pages(site: mwclient.Site) -> None:
+    assert [hit["title"] for hit in site.search("capital europe")] == ["Germany"]
+    assert [page.name for page in site.allpages(prefix="Berlin", filterredir="nonredirects")] == [
+        "Berlin",
+        "Berlin (disambiguation)",
+    ]
+
+
+def test_mwclient_sees_errors_as_it_expects_them(site: mwclient.Site) -> None:
+    with pytest.raises(APIError) as caught:
+        site.get("parse", oldid=1)
+    assert caught.value.code == "nosuchrevid"
+    with pytest.raises(InvalidPageTitle):
+        site.pages["A[b"]
+
+
+@pytest.mark.parametrize(
+    ("at", "revid"),
+    [
+        ("2021-04-03T10:14:59Z", None),
+        ("2021-04-03T10:15:00Z", 8000101),
+        ("20231231235959", 8000102),
+        ("2030-01-01T00:00:00Z", 8000103),
+    ],
+)
+def test_the_newest_revision_at_a_date_is_found(ask: Any, at: str, revid: int | None) -> None:
+    reply = ask.api(
+        action="query", prop="revisions", titles="Berlin", rvstart=at, rvdir="older", rvlimit=1, rvprop="ids|timestamp"
+    )
+    [page] = reply["query"]["pages"].values()
+    assert [revision["revid"] for revision in page.get("revisions", [])] == ([revid] if revid else [])
+
+
+def test_revisions_by_id_come_with_their_pages_and_unknown_ids_apart(ask: Any) -> None:
+    reply = ask.api(
+        action="query", prop="revisions", revids="8000101|8000202|5", rvprop="ids|content|size", rvslots="main"
+    )["query"]
+    assert list(reply["pages"]) == ["7000001", "7000002"]
+    [revision] = reply["pages"]["7000001"]["revisions"]
+    text = revision["slots"]["main"]["*"]
+    assert "Michael Müller" in text
+    assert revision["size"] == len(text.encode())
+    assert reply["badrevids"] == {"5": {"revid": 5, "missing": ""}}
+
+
+def test_titles_are_normalised_and_redirects_followed(ask: Any) -> None:
+    reply = ask.api(action="query", prop="pageprops", titles="bER|spree_Athens|Capital airport|Nope|x|a[b", redirects=1)
+    query = reply["query"]
+    assert {"from": "spree_Athens", "to": "Spree Athens"} in query["normalized"]
+    assert query["redirects"] == [
+        {"from": "BER", "to": "Berlin"},
+        {"from": "Spree Athens", "to": "Berlin (old name)"},
+        {"from": "Berlin (old name)", "to": "Berlin"},
+        {"from": "Capital airport", "to": "Berlin", "tofragment": "Transport"},
+    ]
+    assert query["pages"]["7000001"]["pageprops"]["wikibase_item"] == "Q64"
+    missing = [page for page in query["pages"].values() if "missing" in page]
+    assert [page["title"] for page in missing] == ["Nope", "X"]
+    [invalid] = [page for page in query["pages"].values() if "invalid" in page]
+    assert 'invalid characters: "["' in invalid["invalidreason"]
+
+
+def test_a_disambiguation_page_says_so(ask: Any) -> None:
+    reply = ask.api(2, action="query", prop="pageprops", titles="Berlin (disambiguation)|Berlin")
+    props = {page["title"]: page["pageprops"] for page in reply["query"]["pages"]}
+    assert "disambiguation" in props["Berlin (disambiguation)"]
+    assert "disambiguation" not in props["Berlin"]
+
+
+def test_format_version_2_has_lists_booleans_and_content(ask: Any) -> None:
+    reply = ask.api(
+        2, action="query", prop="revisions|info", titles="BER|Nope", rvprop="content", rvslots="main", inprop="url"
+    )
+    assert reply["batchcomplete"] is True
+    redirect, missing = reply["query"]["pages"]
+    assert redirect["redirect"] is True
+    assert redirect["revisions"][0]["slots"]["main"]["content"] == "#REDIRECT [[Berlin]]"
+    assert redirect["fullurl"] == "https://en.wikipedia.org/wiki/BER"
+    assert missing["missing"] is True
+
+
+def test_categories_tell_their_members_kinds_and_counts(ask: Any) -> None:
+    listed = ask.api(
+        action="query", list="categorymembers", cmtitle="Category:Cities", cmtype="subcat", cmprop="title|type"
+    )
+    assert listed["query"]["categorymembers"] == [{"ns": 14, "title": "Category:Capitals in Europe", "type": "subcat"}]
+    counted = ask.api(2, action="query", prop="categoryinfo", titles="Category:Cities")
+    assert counted["query"]["pages"][0]["categoryinfo"] == {"size": 2, "pages": 1, "files": 0, "subcats": 1}
+    pieces = [ask.api(action="query", prop="categories", titles="Berlin|Germany", cllimit=2)]
+    assert "batchcomplete" not in pieces[0]
+    pieces.append(
+        ask.api(action="query", prop="categories", titles="Berlin|Germany", cllimit=2, **pieces[0]["continue"])
+    )
+    titles = [c["title"] for piece in pieces for p in piece["query"]["pages"].values() for c in p.get("categories", [])]
+    assert titles == ["Category:Capitals in Europe", "Category:Cities", "Category:Places"]
+
+
+def test_links_are_a_generator_of_pages_too(ask: Any) -> None:
+    reply = ask.api(2, action="query", generator="links", titles="Germany", prop="pageprops", redirects=1)
+    assert [page["pageprops"]["wikibase_item"] for page in reply["query"]["pages"]] == ["Q64"]
+
+
+def test_search_continues_and_marks_what_it_found(ask: Any) -> None:
+    first = ask.api(action="query", list="search", srsearch="Berlin", srlimit=1)
+    assert first["query"]["searchinfo"] == {"totalhits": 3}
+    assert first["query"]["search"][0]["title"] == "Berlin"
+    assert '<span class="searchmatch">Berlin</span>' in first["query"]["search"][0]["snippet"]
+    second = ask.api(action="query", list="search", srsearch="Berlin", srlimit=1, **first["continue"])
+    assert second["query"]["search"][0]["title"] == "Berlin (disambiguation)"
+    assert ask.api(action="query", list="search", srsearch="city of berlin")["query"]["search"][0]["title"] == "Berlin"
+
+
+@pytest.mark.parametrize(
+    ("params", "code"),
+    [
+        ({"action": "dance"}, "badvalue"),
+        ({"action": "query", "list": "categorymembers"}, "missingparam"),
+        ({"action": "query", "list": "categorymembers", "cmtitle": "Berlin"}, "invalidcategory"),
+        (
+            {"action": "query", "list": "categorymembers", "cmtitle": "Category:Cities", "cmcontinue": "x"},
+            "badcontinue",
+        ),
+        ({"action": "query", "list": "categorymembers", "cmtitle": "Category:Cities", "cmlimit": "x"}, "badinteger"),
+        ({"action": "query", "titles": "|".join(f"T{n}" for n in range(51))}, "toomanyvalues"),
+        ({"action": "query", "titles": "Berlin", "pageids": "7000001"}, "invalidparammix"),
+        ({"action": "query", "prop": "revisions", "titles": "Berlin|Germany", "rvlimit": 1}, "invalidparammix"),
+        ({"action": "query", "prop": "revisions", "titles": "Berlin", "rvlimit": 1, "rvstart": "x"}, "badtimestamp"),
+        ({"action": "query", "list": "search"}, "missingparam"),
+        ({"action": "parse"}, "missingparam"),
+        ({"action": "parse", "page": "Nope"}, "missingtitle"),
+        ({"action": "parse", "page": "a[b"}, "invalidtitle"),
+        ({"action": "parse", "pageid": 1}, "nosuchpageid"),
+        ({"action": "parse", "oldid": 1}, "nosuchrevid"),
+        ({"action": "parse", "oldid": 8000101, "page": "Berlin"}, "invalidparammix"),
+    ],
+)
+def test_errors_carry_mediawikis_codes_in_body_and_header(ask: Any, params: dict[str, Any], code: str) -> None:
+    url = f"{ask.world.app_url}/w/api.php"
+    reply = ask.session.get(url, params={"format": "json", **params}, timeout=10)
+    assert reply.status_code == 200
+    assert reply.headers["MediaWiki-API-Error"] == code
+    assert reply.json()["error"]["code"] == code
+    assert reply.json()["error"]["info"]
+
+
+def test_parameters_may_be_posted(ask: Any) -> None:
+    data = {"format": "json", "action": "parse", "page": "Germany", "prop": "wikitext"}
+    reply = ask.session.post(f"{ask.world.app_url}/w/api.php", data=data, timeout=10).json()
+    assert reply["parse"]["wikitext"]["*"].startswith("'''Germany''' is a country")
+
+
+def test_unread_parameters_and_unknown_values_are_warned_of(ask: Any) -> None:
+    warnings = ask.api(2, action="query", titles="Berlin", prop="info|smell", colour="red")["warnings"]
+    assert warnings["main"]["warnings"] == "Unrecognized parameter: colour."
+    assert warnings["query"]["warnings"] == 'Unrecognized value for parameter "prop": smell.'
+
+
+def test_maxlag_is_honoured(ask: Any) -> None:
+    assert "parse" in ask.api(action="parse", page="Berlin", maxlag=5)
+    assert ask.api(action="parse", page="Berlin", maxlag=-1)["error"]["code"] == "maxlag"
+    ask.order_fault(kind="maxlag", path="/w/api.php", seconds=7)
+    reply = ask.get("/w/api.php?action=parse&page=Berlin&format=json&maxlag=5")
+    assert reply.json()["error"]["info"] == "Waiting for 10.64.16.27: 7 seconds lagged."
+    assert (reply.headers["Retry-After"], reply.headers["X-Database-Lag"]) == ("5", "7")
+    assert "parse" in ask.api(action="parse", page="Berlin", maxlag=5)
+
+
+def test_parse_gives_a_revision_with_all_it_refers_to(ask: Any) -> None:
+    parsed = ask.api(2, action="parse", oldid=8000101)["parse"]
+    assert (parsed["title"], parsed["pageid"], parsed["revid"]) == ("Berlin", 7000001, 8000101)
+    assert "Michael Müller" in parsed["text"]
+    assert [(s["number"], s["anchor"]) for s in parsed["sections"]] == [
+        ("1", "History"),
+        ("2", "Numbers"),
+        ("3", "Transport"),
+        ("4", "Notes"),
+    ]
+    assert [category["category"] for category in parsed["categories"]] == ["Capitals_in_Europe", "Cities"]
+    assert {"ns": 0, "title": "Germany", "exists": True} in parsed["links"]
+    assert parsed["images"] == ["Tram.jpg"]
+    assert parsed["externallinks"] == ["https://example.org/x"]
+    assert parsed["properties"]["wikibase_item"] == "Q64"
+
+
+def test_parse_follows_redirects_only_when_asked(ask: Any) -> None:
+    assert "redirectMsg" in ask.api(2, action="parse", page="BER")["parse"]["text"]
+    followed = ask.api(2, action="parse", page="BER", redirects=1)["parse"]
+    assert followed["title"] == "Berlin"
+    assert followed["redirects"] == [{"from": "BER", "to": "Berlin"}]
