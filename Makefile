@@ -54,4 +54,4 @@ lock: $(VENV)/.dev
 	$(BIN)/python tools/locks.py write
 
 clean:
-	rm -rf $(VENV) data/factmill.duckdb* data/runs data/graphs data/world-cache data/prefect
+	rm -rf $(VENV) data/factmill.duckdb* data/runs data/graphs data/world-cache data/world-graphs data/prefect

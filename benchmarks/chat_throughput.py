@@ -43,7 +43,9 @@ async def serve(refuse: float, cut: float) -> None:
                 if head.startswith("GET"):
                     _write(writer, 200, {"requests": requests, "answered": answered})
                     continue
-                length = next(int(line[15:]) for line in head.split("\r\n") if line.lower().startswith("content-length"))
+                length = next(
+                    int(line[15:]) for line in head.split("\r\n") if line.lower().startswith("content-length")
+                )
                 asked = json.loads(await reader.readexactly(length))["messages"][-1]["content"]
                 requests += 1
                 draw = chance.random()
@@ -167,7 +169,9 @@ def main() -> None:
         return
     ideal = given.asks / given.parallel * LATENCY_S
     print(f"{given.asks} asks, {given.parallel} in parallel, {LATENCY_S * 1000:.0f} ms a reply: ideal {ideal:.2f} s")
-    print(f"{'server':20}{'client':20}{'seconds':>9}{'of ideal':>10}{'requests':>10}{'right':>7}{'lost':>6}{'doubled':>9}")
+    print(
+        f"{'server':20}{'client':20}{'seconds':>9}{'of ideal':>10}{'requests':>10}{'right':>7}{'lost':>6}{'doubled':>9}"
+    )
     for manner in MANNERS:
         for _ in range(given.rounds):
             for contender in CONTENDERS:

@@ -36,7 +36,9 @@ def start(arguments: list[str], home: Path, warehouse: Path) -> "subprocess.Pope
     """Start a build."""
     environment = {**os.environ, "FACTMILL_HOME": str(home), "PYTHONPATH": str(ROOT)}
     command = [*COMMAND, "build", "granola", *arguments, "--warehouse", str(warehouse), "--json"]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    )
 
 
 def finish(process: "subprocess.Popen[str]") -> dict[str, Any]:

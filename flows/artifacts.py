@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
-from tasks.building import BuildReport
+from tasks.options import BuildReport
 
 SAMPLE_ROWS = 20
 
@@ -13,16 +13,28 @@ SAMPLE_ROWS = 20
 def leave_artifacts(report: BuildReport, rows: pa.Table) -> None:
     """Create the artifacts of one build."""
     key = report.benchmark.replace("_", "-")
-    create_table_artifact(table=[_plain(stage) for stage in report.stages], key=f"{key}-funnel", description=f"Funnel of {report.build_id}")
     create_table_artifact(
-        table=[_plain(row) for row in rows.slice(0, SAMPLE_ROWS).to_pylist()], key=f"{key}-sample", description=f"First rows of {report.build_id}"
+        table=[_plain(stage) for stage in report.stages],
+        key=f"{key}-funnel",
+        description=f"Funnel of {report.build_id}",
     )
-    create_markdown_artifact(markdown=describe_cost(report), key=f"{key}-cost", description=f"Cost of {report.build_id}")
+    create_table_artifact(
+        table=[_plain(row) for row in rows.slice(0, SAMPLE_ROWS).to_pylist()],
+        key=f"{key}-sample",
+        description=f"First rows of {report.build_id}",
+    )
+    create_markdown_artifact(
+        markdown=describe_cost(report), key=f"{key}-cost", description=f"Cost of {report.build_id}"
+    )
 
 
 def describe_cost(report: BuildReport) -> str:
     """Return calls, tokens, cost and time of a build as Markdown."""
-    note = "\n\nThe author is the rules author of the embedded world, no language model." if report.author.startswith("rules") else ""
+    note = (
+        "\n\nThe author is the rules author of the embedded world, no language model."
+        if report.author.startswith("rules")
+        else ""
+    )
     return (
         f"**{report.build_id}** in world `{report.world}`, author `{report.author}`{note}\n\n"
         f"| calls sent | calls replayed | tokens in | tokens out | US dollars | seconds |\n|---|---|---|---|---|---|\n"
@@ -31,4 +43,6 @@ def describe_cost(report: BuildReport) -> str:
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: value if isinstance(value, str | int | float | bool | None) else str(value) for name, value in row.items()}
+    return {
+        name: value if isinstance(value, str | int | float | bool | None) else str(value) for name, value in row.items()
+    }

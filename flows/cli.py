@@ -4,63 +4,105 @@ Exit codes: 0 right, 1 a build or a check failed, 2 wrong usage, 130 stopped wit
 standard error, results to standard output.
 """
 
+import atexit
 import json
+import os
 import sys
+import traceback
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 
 from tasks import progress
-from tasks.errors import FactmillError, UsageError
+from tasks.core.calls import Mode
+from tasks.errors import FactmillError
 from tasks.options import BuildReport, RunOptions, warehouse_of
 
 app = typer.Typer(
     help="Rebuild factuality benchmarks from Wikipedia and Wikidata. Try: factmill build granola",
-    no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False, rich_markup_mode=None,
-)  # fmt: skip
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode=None,
+)
 graph_app = typer.Typer(help="Local graphs: Wikidata dumps on this machine.", no_args_is_help=True)
 world_app = typer.Typer(help="The embedded world.", no_args_is_help=True)
 app.add_typer(graph_app, name="graph")
 app.add_typer(world_app, name="world")
 
-Warehouse = Annotated[Path | None, typer.Option(help="The DuckDB file. Default: factmill.duckdb in factmill's home.", metavar="FILE")]
+Warehouse = Annotated[
+    Path | None, typer.Option(help="The DuckDB file. Default: factmill.duckdb in factmill's home.", metavar="FILE")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
-BuildName = Annotated[str, typer.Argument(help="A build's id, the beginning of one, or latest:BENCHMARK.", metavar="BUILD")]
+BuildName = Annotated[
+    str, typer.Argument(help="A build's id, the beginning of one, or latest:BENCHMARK.", metavar="BUILD")
+]
 Benchmark = Annotated[str, typer.Argument(metavar="BENCHMARK")]
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Run the command; errors are told in one line, without a traceback."""
+    code = _run_command()
+    # Prefect's daemon threads outlive the flow, and DuckDB's bindings then complain of leaks for pages while the
+    # interpreter is taken down; everything is closed by now, so exit handlers run and the process ends at once.
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _run_command() -> int:
     try:
-        app()
+        app(standalone_mode=True)
     except FactmillError as error:
         sys.stderr.write(f"factmill: {error}\n")
-        sys.exit(error.exit_code)
+        return error.exit_code
     except KeyboardInterrupt:
         sys.stderr.write("\nfactmill: stopped; what was done is kept, the same command goes on from here\n")
-        sys.exit(130)
+        return 130
+    except BrokenPipeError:
+        return 1
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except Exception:  # noqa: BLE001 - a fault of ours: the whole traceback, and the exit code of a failure
+        traceback.print_exc()
+        return 1
+    return 0
 
 
 @app.command()
 def build(
     benchmark: Annotated[str, typer.Argument(help="A benchmark (granola), or all.", metavar="BENCHMARK")],
     world: Annotated[str, typer.Option(help="embedded, live, or the path of a world's TOML file.")] = "embedded",
-    graph: Annotated[str | None, typer.Option(help="Use this local graph as the world's Wikidata.", metavar="NAME")] = None,
+    graph: Annotated[
+        str | None, typer.Option(help="Use this local graph as the world's Wikidata.", metavar="NAME")
+    ] = None,
     source: Annotated[
         list[str] | None,
-        typer.Option(help="File or folder to read (repeatable); `wikidata`: the facts of the Wikidata itself.", metavar="PATH"),
+        typer.Option(
+            help="File or folder to read (repeatable); `wikidata`: the facts of the Wikidata itself.", metavar="PATH"
+        ),
     ] = None,
     relation: Annotated[list[str] | None, typer.Option(help="Only this relation (repeatable).", metavar="PID")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most so many source rows, spread over the relations.")] = None,
-    policy: Annotated[str, typer.Option(help="Which item of several with one name: smallest (the paper's) or linked.")] = "smallest",
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="At most so many source rows, spread over the relations.")
+    ] = None,
+    policy: Annotated[
+        Literal["smallest", "linked"],
+        typer.Option(help="Which item of several with one name: smallest (the paper's) or linked."),
+    ] = "smallest",
     samples: Annotated[int, typer.Option(min=1, help="Samples of the judge for each description.")] = 8,
     min_levels: Annotated[int, typer.Option(min=1, help="Answers a row must have.")] = 2,
     warehouse: Warehouse = None,
-    mode: Annotated[str, typer.Option(help="record: ask what is not recorded; replay: ask nothing; refresh: ask all anew.")] = "record",
+    mode: Annotated[
+        Mode, typer.Option(help="record: ask what is not recorded; replay: ask nothing; refresh: ask all anew.")
+    ] = "record",
     concurrency: Annotated[int, typer.Option(min=1, max=64, help="Batches worked on at once.")] = 4,
     batch_size: Annotated[int, typer.Option(min=1, help="Rows a batch.")] = 500,
-    force: Annotated[bool, typer.Option("--force", help="Build even when a build with the same inputs is there.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Build even when a build with the same inputs is there.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Build a benchmark into the warehouse.
@@ -73,14 +115,19 @@ def build(
     """
     from flows.running import BENCHMARKS, make_build
 
-    _one_of("--policy", policy, ("smallest", "linked"))
-    _one_of("--mode", mode, ("record", "replay", "refresh"))
     progress.show()
-    run = RunOptions(world=world, graph=graph, warehouse=warehouse, mode=mode, concurrency=concurrency, batch_size=batch_size)  # type: ignore[arg-type]
+    run = RunOptions(
+        world=world, graph=graph, warehouse=warehouse, mode=mode, concurrency=concurrency, batch_size=batch_size
+    )
     params: dict[str, Any] = {
-        "source": source or None, "relations": relation or None, "limit": limit, "policy": policy,
-        "samples": samples, "max_error_score": 0.5, "min_levels": min_levels,
-    }  # fmt: skip
+        "source": source or None,
+        "relations": relation or None,
+        "limit": limit,
+        "policy": policy,
+        "samples": samples,
+        "max_error_score": 0.5,
+        "min_levels": min_levels,
+    }
     for name in BENCHMARKS if benchmark == "all" else (benchmark,):
         report = make_build(name, params, run, force)
         _print_report(report, as_json)
@@ -93,11 +140,18 @@ def builds(warehouse: Warehouse = None, as_json: AsJson = False) -> None:
 
     found = list_builds(warehouse_of(RunOptions(warehouse=warehouse)))
     if as_json:
-        _print_json([{**b.report, "published_at": b.published_at.isoformat(), "content_digest": b.content_digest} for b in found])
+        _print_json(
+            [
+                {**b.report, "published_at": b.published_at.isoformat(), "content_digest": b.content_digest}
+                for b in found
+            ]
+        )
         return
     for b in found:
         r = b.report
-        typer.echo(f"{b.build_id:28} {b.published_at:%Y-%m-%d %H:%M}  {r['rows']:>6} rows  {r['rejects']:>6} rejects  author {r['author']}  world {r['world']}")
+        typer.echo(
+            f"{b.build_id:28} {b.published_at:%Y-%m-%d %H:%M}  {r['rows']:>6} rows  {r['rejects']:>6} rejects  author {r['author']}  world {r['world']}"
+        )
     if not found:
         typer.echo("no builds yet; try: factmill build granola", err=True)
 
@@ -105,7 +159,9 @@ def builds(warehouse: Warehouse = None, as_json: AsJson = False) -> None:
 @app.command()
 def show(
     benchmark: Benchmark,
-    build_name: Annotated[str | None, typer.Option("--build", help="A build; default: the latest.", metavar="BUILD")] = None,
+    build_name: Annotated[
+        str | None, typer.Option("--build", help="A build; default: the latest.", metavar="BUILD")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Rows to show.")] = 20,
     relation: Annotated[str | None, typer.Option(help="Only rows of this relation.", metavar="PID")] = None,
     rejects: Annotated[bool, typer.Option("--rejects", help="Show what was rejected, and why.")] = False,
@@ -135,7 +191,9 @@ def show(
 def explain(
     benchmark: Benchmark,
     row: Annotated[str, typer.Argument(help="A row's id, or the beginning of one.", metavar="ROW")],
-    build_name: Annotated[str | None, typer.Option("--build", help="A build; default: the latest.", metavar="BUILD")] = None,
+    build_name: Annotated[
+        str | None, typer.Option("--build", help="A build; default: the latest.", metavar="BUILD")
+    ] = None,
     warehouse: Warehouse = None,
     as_json: AsJson = False,
 ) -> None:
@@ -174,8 +232,12 @@ def verify(build_name: BuildName, warehouse: Warehouse = None, concurrency: int 
         _print_json({"build_id": record.build_id, "agrees": agrees, "tables": tables})
     else:
         for name, table in tables.items():
-            typer.echo(f"{name:24} {'identical' if table['agrees'] else 'DIFFERS'}  {str(table['found'])[:16]}  {table['rows']} rows")
-        typer.echo(f"{record.build_id}: {'rebuilt byte for byte from recorded calls' if agrees else 'does NOT rebuild to the same bytes'}")
+            typer.echo(
+                f"{name:24} {'identical' if table['agrees'] else 'DIFFERS'}  {str(table['found'])[:16]}  {table['rows']} rows"
+            )
+        typer.echo(
+            f"{record.build_id}: {'rebuilt byte for byte from recorded calls' if agrees else 'does NOT rebuild to the same bytes'}"
+        )
     if not agrees:
         raise typer.Exit(1)
 
@@ -205,9 +267,13 @@ def export(
 
 @graph_app.command("load")
 def graph_load(
-    files: Annotated[list[str], typer.Argument(help="N-Triples, plain or .gz; - reads standard input.", metavar="FILE…")],
+    files: Annotated[
+        list[str], typer.Argument(help="N-Triples, plain or .gz; - reads standard input.", metavar="FILE…")
+    ],
     name: Annotated[str, typer.Option(help="Name of the graph.", metavar="NAME")],
-    language: Annotated[list[str] | None, typer.Option(help="Languages of labels to keep (repeatable). Default: en.")] = None,
+    language: Annotated[
+        list[str] | None, typer.Option(help="Languages of labels to keep (repeatable). Default: en.")
+    ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace a graph of that name.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -228,11 +294,17 @@ def graph_list(as_json: AsJson = False) -> None:
     from flows.graphs import listing
 
     found = listing()
-    _print_json(found) if as_json else typer.echo("\n".join(f"{g['name']:20} {g['edges']:>10} edges  {g['digest'][:16]}" for g in found) or "no graphs yet")
+    _print_json(found) if as_json else typer.echo(
+        "\n".join(f"{g['name']:20} {g['edges']:>10} edges  {g['digest'][:16]}" for g in found) or "no graphs yet"
+    )
 
 
 @world_app.command("serve")
-def world_serve(port: Annotated[int, typer.Option(min=0, max=65534, help="Port of the app; SPARQL is on the next one. 0: any.")] = 8123) -> None:
+def world_serve(
+    port: Annotated[
+        int, typer.Option(min=0, max=65534, help="Port of the app; SPARQL is on the next one. 0: any.")
+    ] = 8123,
+) -> None:
     """Serve the embedded world on loopback until Ctrl-C: SPARQL, MediaWiki, Pageviews, Falcon."""
     from tasks.settings import home
     from tasks.world.serving import serve_forever
@@ -242,7 +314,9 @@ def world_serve(port: Annotated[int, typer.Option(min=0, max=65534, help="Port o
 
 @app.command()
 def doctor(
-    world: Annotated[str, typer.Option(help="World to look at.")] = "embedded", warehouse: Warehouse = None, as_json: AsJson = False
+    world: Annotated[str, typer.Option(help="World to look at.")] = "embedded",
+    warehouse: Warehouse = None,
+    as_json: AsJson = False,
 ) -> None:
     """Say what is configured, reachable or missing, and what to do about it."""
     from flows.doctor import examine
@@ -252,7 +326,10 @@ def doctor(
         _print_json({"ok": all(f["ok"] for f in findings), "findings": findings})
     else:
         for f in findings:
-            typer.echo(f"{'ok     ' if f['ok'] else 'MISSING'} {f['what']:22} {f['found']}" + ("" if f["ok"] else f"\n        → {f['advice']}"))
+            typer.echo(
+                f"{'ok     ' if f['ok'] else 'MISSING'} {f['what']:22} {f['found']}"
+                + ("" if f["ok"] else f"\n        → {f['advice']}")
+            )
     if not all(f["ok"] for f in findings):
         raise typer.Exit(1)
 
@@ -268,8 +345,3 @@ def _print_report(report: BuildReport, as_json: bool) -> None:
 
 def _print_json(value: Any) -> None:
     typer.echo(json.dumps(value, ensure_ascii=False, default=str))
-
-
-def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise UsageError(f"{option} {value!r}: expected one of {', '.join(allowed)}")

@@ -6,11 +6,12 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tasks.errors import FactmillError
-from tasks.settings import World, api_key, environment, graphs_folder, home, load_world
+from tasks.settings import Model, World, api_key, environment, graphs_folder, home, load_world
 from tasks.storage.warehouse import open_warehouse
 
 _LEAST_FREE_GB = 1.0
@@ -38,10 +39,16 @@ def _examine_machine(warehouse: Path) -> Iterator[Finding]:
         yield _finding(package, True, found, "")
     yield _finding("home", True, str(home()), "")
     free_gb = shutil.disk_usage(home() if home().exists() else Path.cwd()).free / 1e9
-    yield _finding("disk", free_gb >= _LEAST_FREE_GB, f"{free_gb:.1f} GB free", "make room, or point FACTMILL_HOME elsewhere")
-    yield _try("warehouse", lambda: _count_builds(warehouse), "see the message; another file can be named with --warehouse")
+    yield _finding(
+        "disk", free_gb >= _LEAST_FREE_GB, f"{free_gb:.1f} GB free", "make room, or point FACTMILL_HOME elsewhere"
+    )
+    yield _try(
+        "warehouse", lambda: _count_builds(warehouse), "see the message; another file can be named with --warehouse"
+    )
     api = environment("PREFECT_API_URL")
-    yield _finding("prefect api", True, api or "a server of our own for each run (set PREFECT_API_URL to use a running one)", "")
+    yield _finding(
+        "prefect api", True, api or "a server of our own for each run (set PREFECT_API_URL to use a running one)", ""
+    )
 
 
 def _examine_graphs(world: World) -> Iterator[Finding]:
@@ -51,8 +58,16 @@ def _examine_graphs(world: World) -> Iterator[Finding]:
         from tasks.graph.lookup import open_graph
 
         name = world.wikidata.graph
-        yield _try(f"graph {name}", lambda: open_graph(name, graphs_folder(home())).identity, f"factmill graph load FILE --name {name}")
-    yield _try("local graphs", lambda: ", ".join(graph["name"] for graph in listing()) or "none loaded", "reload the damaged graph")
+        yield _try(
+            f"graph {name}",
+            lambda: open_graph(name, graphs_folder(home())).identity,
+            f"factmill graph load FILE --name {name}",
+        )
+    yield _try(
+        "local graphs",
+        lambda: ", ".join(graph["name"] for graph in listing()) or "none loaded",
+        "reload the damaged graph",
+    )
 
 
 def _examine_embedded() -> Iterator[Finding]:
@@ -67,9 +82,23 @@ def _examine_embedded() -> Iterator[Finding]:
 
 def _examine_endpoints(world: World) -> Iterator[Finding]:
     contact = "@" in world.user_agent and "example.org" not in world.user_agent
-    yield _finding("user agent", contact, world.user_agent, "copy the world's file and put a contact address of your own into user_agent")
-    for name, url in (("wikidata", world.wikidata.url), ("wikipedia", world.wikipedia.url), ("pageviews", world.pageviews.url), ("falcon", world.falcon.url)):
-        yield _try(name, lambda url=url: _reach(url, world.user_agent), f"check the network and the address of [{name}] in the world's file")  # type: ignore[misc]
+    yield _finding(
+        "user agent",
+        contact,
+        world.user_agent,
+        "copy the world's file and put a contact address of your own into user_agent",
+    )
+    for name, url in (
+        ("wikidata", world.wikidata.url),
+        ("wikipedia", world.wikipedia.url),
+        ("pageviews", world.pageviews.url),
+        ("falcon", world.falcon.url),
+    ):
+        yield _try(
+            name,
+            partial(_reach, url, world.user_agent),
+            f"check the network and the address of [{name}] in the world's file",
+        )
 
 
 def _examine_models(world: World) -> Iterator[Finding]:
@@ -78,7 +107,16 @@ def _examine_models(world: World) -> Iterator[Finding]:
         if model.kind == "rules":
             yield _finding(what, True, f"{model.name} (rules, no language model)", "")
         else:
-            yield _try(what, lambda model=model: f"{model.name} at {model.url}, key {'set' if api_key(model) else ''}", f"export {model.key_env}=…")  # type: ignore[misc]
+            yield _try(
+                what,
+                partial(_describe_model, model),
+                f"export {model.key_env}=…",
+            )
+
+
+def _describe_model(model: Model) -> str:
+    api_key(model)
+    return f"{model.name} at {model.url}, key {'is set' if model.key_env else 'not needed'}"
 
 
 def _count_builds(warehouse: Path) -> str:

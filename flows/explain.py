@@ -15,22 +15,28 @@ def trace_row(db: duckdb.DuckDBPyConnection, build: BuildRecord, row_id: str) ->
     `row_id` may be the beginning of an id when only one fits; UnknownBuild when none or several do.
     """
     row_id = _find_row(db, build, row_id)
-    published = _records(db, "SELECT * EXCLUDE (build_id) FROM granola_eq WHERE build_id = ? AND id = ?", build.build_id, row_id)
-    rejected = _records(db, "SELECT stage, reason, detail, row FROM rejects WHERE build_id = ? AND id = ?", build.build_id, row_id)
+    published = _records(
+        db, "SELECT * EXCLUDE (build_id) FROM granola_eq WHERE build_id = ? AND id = ?", build.build_id, row_id
+    )
+    rejected = _records(
+        db, "SELECT stage, reason, detail, row FROM rejects WHERE build_id = ? AND id = ?", build.build_id, row_id
+    )
     candidates = _records(
         db,
         "SELECT role, name, qid, via, chosen, linked FROM granola_candidates WHERE build_id = ? AND row_id = ? "
         "ORDER BY role DESC, CAST(substr(qid, 2) AS BIGINT)",
-        build.build_id, row_id,
-    )  # fmt: skip
+        build.build_id,
+        row_id,
+    )
     calls = _records(
         db,
         "SELECT b.stage, c.operation, c.service, c.parts, c.status, c.error, c.body, c.asked_at, c.latency_s, c.tokens_in, "
         "c.tokens_out, c.cost_usd, c.key FROM build_calls b JOIN calls c USING (record_id) "
         "JOIN build_stages s ON s.build_id = b.build_id AND s.stage = b.stage "
         "WHERE b.build_id = ? AND b.id = ? ORDER BY s.position, c.record_id",
-        build.build_id, row_id,
-    )  # fmt: skip
+        build.build_id,
+        row_id,
+    )
     for call in calls:
         call["parts"], call["body"] = json.loads(call["parts"]), json.loads(call["body"])
         call["asked_at"] = call["asked_at"].isoformat()
@@ -59,7 +65,11 @@ def tell_trace(trace: dict[str, Any]) -> list[str]:
             f"  error score question entity {row['question_description_score']:.2f}, answer {row['answer_description_score']:.2f} (judge {row['judge']})",
         ]
     if reject:
-        lines += [f"  rejected at {reject['stage']}: {reject['reason']}", f"              {reject['detail']}", f"  row then    {reject['row']}"]
+        lines += [
+            f"  rejected at {reject['stage']}: {reject['reason']}",
+            f"              {reject['detail']}",
+            f"  row then    {reject['row']}",
+        ]
     lines.append(f"  items of {trace['wikidata']} with these names:")
     lines += [
         f"    {c['role']:8} {c['name']!r}: {c['qid']} by {c['via']}{' (chosen)' if c['chosen'] else ''}{' (holds the relation)' if c['linked'] else ''}"
@@ -92,8 +102,12 @@ def _find_row(db: duckdb.DuckDBPyConnection, build: BuildRecord, row_id: str) ->
     ).fetchall()
     if len(found) == 1 or (found and found[0][0] == row_id):
         return str(found[0][0])
-    several = f"several rows begin with {row_id!r}: {', '.join(row[0] for row in found)} …" if found else f"no row {row_id!r}"
-    raise UnknownBuild(f"{several} in {build.build_id}; ids stand in the first column of `factmill show {build.benchmark}`")
+    several = (
+        f"several rows begin with {row_id!r}: {', '.join(row[0] for row in found)} …" if found else f"no row {row_id!r}"
+    )
+    raise UnknownBuild(
+        f"{several} in {build.build_id}; ids stand in the first column of `factmill show {build.benchmark}`"
+    )
 
 
 def _records(db: duckdb.DuckDBPyConnection, query: str, *values: str) -> list[dict[str, Any]]:

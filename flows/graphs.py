@@ -18,7 +18,12 @@ def load(files: list[str], name: str, languages: tuple[str, ...], replace: bool)
     with Progress(*columns, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task("load", name=name, note="")
         manifest = load_graph(
-            files, name, graphs_folder(home()), languages, lambda news: bar.update(task, note=_note(news)), replace=replace
+            files,
+            name,
+            graphs_folder(home()),
+            languages,
+            lambda news: bar.update(task, note=_note(news)),
+            replace=replace,
         )
     return {**manifest.model_dump(mode="json"), "seconds": round(time.perf_counter() - started, 2)}
 
@@ -26,7 +31,12 @@ def load(files: list[str], name: str, languages: tuple[str, ...], replace: bool)
 def listing() -> list[dict[str, Any]]:
     """Return name, edges and digest of every local graph."""
     return [
-        {"name": manifest.name, "edges": manifest.stored["edges"], "digest": manifest.digest, "dump_date": manifest.dump_date}
+        {
+            "name": manifest.name,
+            "edges": manifest.stored["edges"],
+            "digest": manifest.digest,
+            "dump_date": manifest.dump_date,
+        }
         for manifest in list_graphs(graphs_folder(home()))
     ]
 

@@ -19,9 +19,16 @@ from tasks.processes import HOST, free_port, read_tail, start_child, stop_child
 
 _START_TIMEOUT_S = 90.0
 _UNNEEDED = (
-    "CANCELLATION_CLEANUP", "CLEANUP_RECONCILER", "DB_VACUUM", "FOREMAN", "LATE_RUNS", "PAUSE_EXPIRATIONS",
-    "REPOSSESSOR", "SCHEDULER", "TRIGGERS",
-)  # fmt: skip
+    "CANCELLATION_CLEANUP",
+    "CLEANUP_RECONCILER",
+    "DB_VACUUM",
+    "FOREMAN",
+    "LATE_RUNS",
+    "PAUSE_EXPIRATIONS",
+    "REPOSSESSOR",
+    "SCHEDULER",
+    "TRIGGERS",
+)
 
 
 def prefect_settings(home: Path) -> dict[str, str]:
@@ -46,9 +53,20 @@ def prefect_server(home: Path) -> Iterator["ServerHandle"]:
     (home / "prefect").mkdir(parents=True, exist_ok=True)
     port, log = free_port(), home / "prefect" / f"server-{os.getpid()}.log"
     command = [
-        sys.executable, "-m", "uvicorn", "--factory", "prefect.server.api.server:create_app",
-        "--host", HOST, "--port", str(port), "--log-level", "error", "--lifespan", "on",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "uvicorn",
+        "--factory",
+        "prefect.server.api.server:create_app",
+        "--host",
+        HOST,
+        "--port",
+        str(port),
+        "--log-level",
+        "error",
+        "--lifespan",
+        "on",
+    ]
     process = start_child(command, log, _server_environment(home))
     os.environ["PREFECT_API_URL"] = f"http://{HOST}:{port}/api"
     try:

@@ -32,7 +32,7 @@ def make_build(benchmark: str, params: Mapping[str, Any], run: RunOptions, force
         present = build_of_lock(warehouse_of(run), lock)
         if present is not None and not present.report["unsettled"]:
             return _report_present(present, run, time.perf_counter() - started)
-    return _run_flow(benchmark, params, run)
+    return _run_flow(params, run)
 
 
 def verify_build(record: BuildRecord, run: RunOptions) -> dict[str, dict[str, Any]]:
@@ -42,11 +42,13 @@ def verify_build(record: BuildRecord, run: RunOptions) -> dict[str, dict[str, An
     """
     replay = run.model_copy(
         update={
-            "world": record.origin["world"], "graph": record.origin["graph"],
-            "mode": "replay", "pinned_build": record.build_id,
+            "world": record.origin["world"],
+            "graph": record.origin["graph"],
+            "mode": "replay",
+            "pinned_build": record.build_id,
         }
-    )  # fmt: skip
-    report = _run_flow(record.benchmark, record.origin["flow"], replay)
+    )
+    report = _run_flow(record.origin["flow"], replay)
     with open_warehouse(warehouse_of(run)) as db:
         expected = published_names(db, record.build_id)
     return {
@@ -66,27 +68,33 @@ def check_benchmark(benchmark: str) -> None:
         raise UsageError(f"no benchmark {benchmark!r}; there are: {', '.join(BENCHMARKS)}")
 
 
-def _run_flow(benchmark: str, params: Mapping[str, Any], run: RunOptions) -> BuildReport:
+def _run_flow(params: Mapping[str, Any], run: RunOptions) -> BuildReport:
     os.environ.update(prefect_settings(home()))
     with prefect_server(home()) as server:
         say("starting Prefect …")
-        from prefect.task_runners import ThreadPoolTaskRunner
+        from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
         from flows.granola import granola
 
         server.wait_ready()
-        runner = ThreadPoolTaskRunner(max_workers=run.concurrency)
-        return granola.with_options(task_runner=runner)(**params, run=run)  # type: ignore[no-any-return]
+        runner: TaskRunner[Any] = ThreadPoolTaskRunner(max_workers=run.concurrency)
+        return granola.with_options(task_runner=runner)(**params, run=run)
 
 
 def _report_present(record: BuildRecord, run: RunOptions, seconds: float) -> BuildReport:
     with open_warehouse(warehouse_of(run)) as db:
         digests = published_names(db, record.build_id)
-        counts = dict(db.execute("SELECT table_name, rows FROM build_tables WHERE build_id = ?", [record.build_id]).fetchall())
-    report = BuildReport.model_validate({**record.report, "tables": {name: {"rows": counts[name], "sha256": digests[name]} for name in digests}})
+        counts = dict(
+            db.execute("SELECT table_name, rows FROM build_tables WHERE build_id = ?", [record.build_id]).fetchall()
+        )
+    report = BuildReport.model_validate(
+        {**record.report, "tables": {name: {"rows": counts[name], "sha256": digests[name]} for name in digests}}
+    )
     return report.model_copy(
         update={
-            "calls_sent": 0, "calls_replayed": report.calls_sent + report.calls_replayed, "up_to_date": True,
+            "calls_sent": 0,
+            "calls_replayed": report.calls_sent + report.calls_replayed,
+            "up_to_date": True,
             "seconds": round(seconds, 2),
         }
-    )  # fmt: skip
+    )

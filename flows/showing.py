@@ -16,18 +16,31 @@ from tasks.storage.warehouse import open_warehouse
 
 MAIN_TABLE = {"granola": "granola_eq"}
 """Benchmark → its main published table."""
-_SHOWN = {"granola": ("id", "question", "granola_answers", "question_entity_qid", "answer_entity_qid", "score_for_potential_error")}
+_SHOWN = {
+    "granola": (
+        "id",
+        "question",
+        "granola_answers",
+        "question_entity_qid",
+        "answer_entity_qid",
+        "score_for_potential_error",
+    )
+}
 
 
 def tell_report(report: BuildReport) -> list[str]:
     """Return a build's report as lines to read."""
-    lines = [f"{report.build_id}: {'already built from the same inputs' if report.up_to_date else 'published'} in {report.warehouse}"]
+    lines = [
+        f"{report.build_id}: {'already built from the same inputs' if report.up_to_date else 'published'} in {report.warehouse}"
+    ]
     lines.append(
         f"  {report.inputs} source rows = {report.rows} published + {report.rejects} rejected + {report.merged} merged"
         f"   (world {report.world}, author {report.author})"
     )
     for stage in report.stages:
-        lines.append(f"  {stage['stage']:32} {stage['rows_in']:>7} in {stage['rows_out']:>7} out {stage['rejects']:>7} rejected")
+        lines.append(
+            f"  {stage['stage']:32} {stage['rows_in']:>7} in {stage['rows_out']:>7} out {stage['rejects']:>7} rejected"
+        )
         lines += [f"      {count:>7} {reason}" for reason, count in report.reasons.get(stage["stage"], {}).items()]
     lines += [f"  {name}: {json.dumps(value)}" for name, value in report.facts.items()]
     lines.append(
@@ -35,28 +48,44 @@ def tell_report(report: BuildReport) -> list[str]:
         f"US$ {report.cost_usd:.4f}; {report.seconds:.1f} s"
     )
     if report.author.startswith("rules"):
-        lines.append(f"  note: answers and scores are by {report.author}, plain rules over the graph, no language model")
+        lines.append(
+            f"  note: answers and scores are by {report.author}, plain rules over the graph, no language model"
+        )
     if report.unsettled:
-        lines.append(f"  note: {report.unsettled} rows were lost to passing failures; the same command tries them again")
-    lines.append(f"  next: factmill show {report.benchmark}, factmill verify {report.build_id}, factmill export {report.build_id} --to DIR")
+        lines.append(
+            f"  note: {report.unsettled} rows were lost to passing failures; the same command tries them again"
+        )
+    lines.append(
+        f"  next: factmill show {report.benchmark}, factmill verify {report.build_id}, factmill export {report.build_id} --to DIR"
+    )
     return lines
 
 
-def show_rows(warehouse: Path, benchmark: str, build: str | None, limit: int, relation: str | None, as_json: bool) -> None:
+def show_rows(
+    warehouse: Path, benchmark: str, build: str | None, limit: int, relation: str | None, as_json: bool
+) -> None:
     """Print rows of the published table, spread over the relations when none is named."""
     check_benchmark(benchmark)
     record = find_build(warehouse, build or f"latest:{benchmark}")
     order = "id" if relation else "row_number() OVER (PARTITION BY relation ORDER BY id), id"
     with open_warehouse(warehouse) as db:
-        rows = db.sql(
-            f"SELECT * EXCLUDE (build_id) FROM {MAIN_TABLE[benchmark]} WHERE build_id = $1 AND ($2 IS NULL OR relation = $2) "
-            f"ORDER BY {order} LIMIT $3",
-            params=[record.build_id, relation, limit],
-        ).to_arrow_table().to_pylist()  # fmt: skip
+        rows = (
+            db.sql(
+                f"SELECT * EXCLUDE (build_id) FROM {MAIN_TABLE[benchmark]} WHERE build_id = $1 AND ($2 IS NULL OR relation = $2) "
+                f"ORDER BY {order} LIMIT $3",
+                params=[record.build_id, relation, limit],
+            )
+            .to_arrow_table()
+            .to_pylist()
+        )
     if as_json:
         _print_json({"build_id": record.build_id, "rows": rows})
         return
-    print_rows(f"{record.build_id}, {len(rows)} of {record.report['rows']} rows (author {record.report['author']})", _SHOWN[benchmark], rows)
+    print_rows(
+        f"{record.build_id}, {len(rows)} of {record.report['rows']} rows (author {record.report['author']})",
+        _SHOWN[benchmark],
+        rows,
+    )
 
 
 def show_rejects(warehouse: Path, benchmark: str, build: str | None, limit: int, as_json: bool) -> None:
@@ -64,15 +93,23 @@ def show_rejects(warehouse: Path, benchmark: str, build: str | None, limit: int,
     check_benchmark(benchmark)
     record = find_build(warehouse, build or f"latest:{benchmark}")
     with open_warehouse(warehouse) as db:
-        rows = db.sql(
-            "SELECT stage, id, reason, detail FROM rejects WHERE build_id = ? "
-            "ORDER BY row_number() OVER (PARTITION BY stage, reason ORDER BY id), stage, reason LIMIT ?",
-            params=[record.build_id, limit],
-        ).to_arrow_table().to_pylist()  # fmt: skip
+        rows = (
+            db.sql(
+                "SELECT stage, id, reason, detail FROM rejects WHERE build_id = ? "
+                "ORDER BY row_number() OVER (PARTITION BY stage, reason ORDER BY id), stage, reason LIMIT ?",
+                params=[record.build_id, limit],
+            )
+            .to_arrow_table()
+            .to_pylist()
+        )
     if as_json:
         _print_json({"build_id": record.build_id, "rejects": rows})
         return
-    print_rows(f"{record.build_id}, {len(rows)} of {record.report['rejects']} rejects", ("stage", "id", "reason", "detail"), rows)
+    print_rows(
+        f"{record.build_id}, {len(rows)} of {record.report['rejects']} rejects",
+        ("stage", "id", "reason", "detail"),
+        rows,
+    )
 
 
 def show_columns(benchmark: str, as_json: bool) -> None:
@@ -82,7 +119,9 @@ def show_columns(benchmark: str, as_json: bool) -> None:
     if as_json:
         _print_json(docs)
         return
-    print_rows(MAIN_TABLE[benchmark], ("column", "meaning"), [{"column": name, "meaning": text} for name, text in docs.items()])
+    print_rows(
+        MAIN_TABLE[benchmark], ("column", "meaning"), [{"column": name, "meaning": text} for name, text in docs.items()]
+    )
 
 
 def print_rows(title: str, columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:

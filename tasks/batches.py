@@ -96,7 +96,9 @@ class Work:
                     asks[index] = replace(asks[index], correction=result.correction())
                     continue
                 if isinstance(result, Unreadable):
-                    result = Reject(row_id, "reply_not_in_format", f"{result.reason}; the reply was: {str(reply.body)[:2000]}")
+                    result = Reject(
+                        row_id, "reply_not_in_format", f"{result.reason}; the reply was: {str(reply.body)[:2000]}"
+                    )
                 answers[index] = Answered(result, model.name, calls[index].key)
         for index, (_, row, _) in enumerate(pending):
             yield row, answers[index]
@@ -107,17 +109,28 @@ class Work:
         rejects: list[Reject] = []
         merged: list[Merged] = []
         for outcome in outcomes:
-            (rejects if isinstance(outcome, Reject) else merged if isinstance(outcome, Merged) else rows).append(outcome)  # type: ignore[attr-defined]
+            if isinstance(outcome, Reject):
+                rejects.append(outcome)
+            elif isinstance(outcome, Merged):
+                merged.append(outcome)
+            else:
+                rows.append(outcome)
         self._check_balance(rows, rejects, merged)
         batch = self.batch
         shard = shard_path(batch)
         tables = {
             "rows": arrow_table(model, rows),
             "rejects": pa.Table.from_pylist(
-                [{"id": r.row_id, "reason": r.reason, "detail": r.detail, "row": self.originals.get(r.row_id)} for r in rejects], REJECTS
+                [
+                    {"id": r.row_id, "reason": r.reason, "detail": r.detail, "row": self.originals.get(r.row_id)}
+                    for r in rejects
+                ],
+                REJECTS,
             ),
             "merged": pa.Table.from_pylist([{"id": m.row_id, "into_id": m.into} for m in merged], MERGED),
-            "uses": pa.Table.from_pylist([{"id": i, "key": k, "record_id": r} for i, k, r in dict.fromkeys(self.uses)], USES),
+            "uses": pa.Table.from_pylist(
+                [{"id": i, "key": k, "record_id": r} for i, k, r in dict.fromkeys(self.uses)], USES
+            ),
         }
         if self.extras is not None:
             tables["extras"] = self.extras
@@ -163,7 +176,7 @@ def shard_path(batch: Batch) -> Path:
     return Path(batch.run) / batch.stage / f"{batch.index:05d}-{batch.key[:16]}"
 
 
-def batch_key(context: Any, arguments: dict[str, Any]) -> str:
+def batch_key(_context: Any, arguments: dict[str, Any]) -> str:
     """Return the explicit cache key of a batch task (Prefect's own does not notice edited prompts or helpers)."""
     batch: Batch = arguments["batch"]
     return f"{Path(batch.run).name}-{batch.stage}-{batch.index:05d}-{batch.key[:32]}"

@@ -57,7 +57,9 @@ class Dataset:
         return self._all("extras", schema)
 
     def _all(self, kind: str, schema: pa.Schema) -> pa.Table:
-        parts = [read_shard(receipt.shard, kind).cast(schema) for receipt in self.receipts if has_kind(receipt.shard, kind)]
+        parts = [
+            read_shard(receipt.shard, kind).cast(schema) for receipt in self.receipts if has_kind(receipt.shard, kind)
+        ]
         return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
@@ -94,11 +96,16 @@ class Build:
         content = [(receipt.digest, receipt.rows) for receipt in rows.receipts]
         batches = [
             Batch(
-                run=str(self.run.folder), stage=step.name, index=index, files=files, start=start,
-                stop=min(start + size, total), key=self._key(step.name, content, start, min(start + size, total)),
+                run=str(self.run.folder),
+                stage=step.name,
+                index=index,
+                files=files,
+                start=start,
+                stop=min(start + size, total),
+                key=self._key(step.name, content, start, min(start + size, total)),
             )
             for index, start in enumerate(range(0, max(total, 1), size))
-        ]  # fmt: skip
+        ]
         return self._map(step, batches, total)
 
     def publish(self, tables: Mapping[str, pa.Table], main: str, facts: Mapping[str, Any] | None = None) -> BuildReport:
@@ -108,7 +115,9 @@ class Build:
         rejects = sum(summary["rejects"] for summary in self.summaries)
         merged = sum(summary["merged"] for summary in self.summaries)
         if inputs != rows + rejects + merged:
-            raise FunnelError(f"{inputs} rows came in, but {rows} are published, {rejects} rejected and {merged} merged")
+            raise FunnelError(
+                f"{inputs} rows came in, but {rows} are published, {rejects} rejected and {merged} merged"
+            )
         report = self._report(inputs, rows, rejects, merged, facts or {})
         if self.options.pinned_build is not None:
             return report.model_copy(update={"tables": digest_tables(tables)})
@@ -116,9 +125,15 @@ class Build:
         self.run.recorder.merge()
         with open_warehouse(warehouse) as db:
             record = publish(
-                db, self.run_id, self.benchmark, self.run.lock, self.run.origin, tables,
-                report.model_dump(mode="json", exclude={"build_id", "tables"}), self.started_at,
-            )  # fmt: skip
+                db,
+                self.run_id,
+                self.benchmark,
+                self.run.lock,
+                self.run.origin,
+                tables,
+                report.model_dump(mode="json", exclude={"build_id", "tables"}),
+                self.started_at,
+            )
         published = report.model_copy(update={"build_id": record.build_id, "tables": digest_tables(tables)})
         return published.model_copy(update={"seconds": round(time.perf_counter() - self._started, 2)})
 
@@ -178,7 +193,17 @@ class Build:
         return digest_json([digest_json(self.run.lock), self.run.options["floor"], *parts])
 
 
-_SUMMED = ("rows_in", "rows", "rejects", "merged", "calls_sent", "calls_replayed", "tokens_in", "tokens_out", "cost_usd")
+_SUMMED = (
+    "rows_in",
+    "rows",
+    "rejects",
+    "merged",
+    "calls_sent",
+    "calls_replayed",
+    "tokens_in",
+    "tokens_out",
+    "cost_usd",
+)
 
 
 @contextmanager

@@ -4,10 +4,12 @@ Identities are known without opening anything, so that a build whose calls are a
 client. The embedded world's services are named by the content of the world, never by the port they happen to have.
 """
 
+import fcntl
+import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -78,7 +80,9 @@ class Services:
         """Return the model of a role and its settings; SettingsError when the world names none."""
         settings = self.world.models.get(role)  # type: ignore[call-overload]
         if settings is None:
-            raise SettingsError(f"the world {self.world.name} names no model in the role {role}; add [models.{role}] to its file")
+            raise SettingsError(
+                f"the world {self.world.name} names no model in the role {role}; add [models.{role}] to its file"
+            )
         with self._lock:
             if role not in self._models:
                 self._models[role] = _open_model(settings, self.world, self.home, self._stack)
@@ -116,17 +120,37 @@ def service_identities(world: World, home: Path) -> dict[str, str]:
 
 def embedded_graph(home: Path) -> "Graph":
     """Return the embedded world's facts as a local graph, made on first use and kept under the world's digest."""
-    from tasks.graph.load import load_graph
     from tasks.graph.lookup import open_graph
-    from tasks.world.rdf import write_world_triples
+    from tasks.world.data import WORLD_FOLDER
+    from tasks.world.store import digest_store
 
-    folder, name = home / "world-cache", f"graph-{world_identity()}"
-    if not (folder / name).is_dir():
-        with tempfile.TemporaryDirectory() as scratch:
-            triples = Path(scratch) / "world.nt"
-            write_world_triples(triples)
-            load_graph([triples], name, folder)
+    folder, name = home / "world-graphs", digest_store(WORLD_FOLDER)
+    with _one_at_a_time(folder.with_suffix(".lock")):
+        if not (folder / name).is_dir():
+            shutil.rmtree(folder, ignore_errors=True)
+            _load_world_graph(folder, name)
     return open_graph(name, folder)
+
+
+def _load_world_graph(folder: Path, name: str) -> None:
+    from tasks.graph.load import load_graph
+    from tasks.world.data import WORLD_FOLDER
+    from tasks.world.files.reading import load_world_data
+    from tasks.world.rdf import write_rdf
+
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".nt") as triples:
+        write_rdf(load_world_data(WORLD_FOLDER), triples)
+        triples.flush()
+        load_graph([triples.name], name, folder)
+
+
+@contextmanager
+def _one_at_a_time(lock: Path) -> Iterator[None]:
+    """Let one process in at a time; the others wait."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
 
 
 def rules_identity(world: World, home: Path) -> str:
@@ -159,9 +183,7 @@ def _endpoint_finder(world: World, home: Path, stack: ExitStack) -> Callable[[],
     return endpoints
 
 
-def _open_wikidata(
-    world: World, home: Path, endpoints: Callable[[], dict[str, str]], stack: ExitStack
-) -> Service:
+def _open_wikidata(world: World, home: Path, endpoints: Callable[[], dict[str, str]], stack: ExitStack) -> Service:
     if world.wikidata.engine == "graph":
         from tasks.graph.lookup import open_graph
 
@@ -169,10 +191,10 @@ def _open_wikidata(
     identity = wikidata_identity(world, home)
 
     def connect() -> Service:
-        from tasks.clients.wikidata import Wikidata
+        from tasks.clients.wikidata import WikidataSparql
 
         queries = {operation: load_query(f"wikidata/{operation}") for operation in WIKIDATA_OPERATIONS}
-        return Wikidata(endpoints()["wikidata"], identity, world.wikidata.limits, world.user_agent, queries)
+        return WikidataSparql(endpoints()["wikidata"], identity, world.wikidata.limits, world.user_agent, queries)
 
     return LazyService(identity, True, connect)
 

@@ -1,7 +1,7 @@
 """From names to items (GRANOLA-EQ, paper §3.1 and Appendix B): QIDs with all candidates, descriptions, popularity."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from prefect import task
 
@@ -25,6 +25,7 @@ from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject, arrow_table
 
 T = TypeVar("T")
+Role = Literal["question", "answer"]
 
 
 @task(name="find_qids", cache_key_fn=batch_key, persist_result=True)
@@ -33,7 +34,9 @@ def find_qids(batch: Batch) -> Receipt:
     work = work_on(batch)
     rows = work.rows(EntityQuestion)
     wikidata = work.run.services.wikidata
-    asked = [(row.id, call_find_items(wikidata.identity, name)) for row in rows for name in (row.question_entity, row.answer)]
+    asked = [
+        (row.id, call_find_items(wikidata.identity, name)) for row in rows for name in (row.question_entity, row.answer)
+    ]
     records = work.call(wikidata, asked)
     found: dict[str, list[Candidate] | Reject] = {}
     for _, call in asked:
@@ -50,7 +53,9 @@ def describe_entities(batch: Batch) -> Receipt:
     """Fetch the English descriptions of both entities (§3.1, Appendix B)."""
     work = work_on(batch)
     rows = work.rows(LinkedQuestion)
-    described = describe(work, ((row.id, qid) for row in rows for qid in (row.question_entity_qid, row.answer_entity_qid)))
+    described = describe(
+        work, ((row.id, qid) for row in rows for qid in (row.question_entity_qid, row.answer_entity_qid))
+    )
     outcomes: list[Outcome] = []
     for row in rows:
         question, answer = described[row.question_entity_qid], described[row.answer_entity_qid]
@@ -59,17 +64,24 @@ def describe_entities(batch: Batch) -> Receipt:
             assert isinstance(failed, Reject)
             outcomes.append(Reject(row.id, failed.reason, failed.detail, failed.retryable))
         elif not question.description:
-            outcomes.append(Reject(row.id, "question_entity_not_described", f"{row.question_entity_qid} has no English description"))
+            outcomes.append(
+                Reject(row.id, "question_entity_not_described", f"{row.question_entity_qid} has no English description")
+            )
         elif not answer.description:
-            outcomes.append(Reject(row.id, "answer_entity_not_described", f"{row.answer_entity_qid} has no English description"))
+            outcomes.append(
+                Reject(row.id, "answer_entity_not_described", f"{row.answer_entity_qid} has no English description")
+            )
         else:
             outcomes.append(
                 row.extend(
                     DescribedQuestion,
-                    question_entity_description=question.description, answer_entity_description=answer.description,
-                    question_entity_title=question.title, answer_entity_title=answer.title,
-                    question_entity_modified=question.modified, answer_entity_modified=answer.modified,
-                )  # fmt: skip
+                    question_entity_description=question.description,
+                    answer_entity_description=answer.description,
+                    question_entity_title=question.title,
+                    answer_entity_title=answer.title,
+                    question_entity_modified=question.modified,
+                    answer_entity_modified=answer.modified,
+                )
             )
     return work.finish(outcomes, DescribedQuestion)
 
@@ -81,7 +93,9 @@ def measure_popularity(batch: Batch) -> Receipt:
     rows = work.rows(DescribedQuestion)
     service = work.run.services.pageviews
     start, end = work.run.params["views_from"], work.run.params["views_to"]
-    titles = [(row.id, title) for row in rows for title in (row.question_entity_title, row.answer_entity_title) if title]
+    titles = [
+        (row.id, title) for row in rows for title in (row.question_entity_title, row.answer_entity_title) if title
+    ]
     calls = {title: call_pageviews(service.identity, title, start, end) for _, title in titles}
     records = work.call(service, ((row_id, calls[title]) for row_id, title in titles))
     views = {title: _read(records[call.key].reply(), _read_views, "pageviews_failed") for title, call in calls.items()}
@@ -92,7 +106,9 @@ def measure_popularity(batch: Batch) -> Receipt:
         if failed:
             outcomes.append(Reject(row.id, failed[0].reason, failed[0].detail, failed[0].retryable))
         else:
-            outcomes.append(row.extend(PopularQuestion, question_entity_popularity=of_question, answer_entity_popularity=of_answer))
+            outcomes.append(
+                row.extend(PopularQuestion, question_entity_popularity=of_question, answer_entity_popularity=of_answer)
+            )
     return work.finish(outcomes, PopularQuestion)
 
 
@@ -104,36 +120,49 @@ def describe(work: Work, asked: Iterable[tuple[str, str]]) -> dict[str, Descript
     return {qid: _read(records[call.key].reply(), read_description, "wikidata_failed") for _, qid, call in pairs}
 
 
-def _linked_pairs(work: Work, rows: Sequence[EntityQuestion], found: dict[str, Any]) -> dict[str, set[tuple[str, str]]]:
+def _linked_pairs(
+    work: Work, rows: Sequence[EntityQuestion], found: dict[str, Any]
+) -> dict[str, set[tuple[str, str]] | Reject]:
     """Return row id → (question QID, answer QID) pairs that hold the relation, for rows with an ambiguous name."""
     wikidata = work.run.services.wikidata
     ambiguous = [
-        row for row in rows
+        row
+        for row in rows
         if all(isinstance(found[name], list) and found[name] for name in (row.question_entity, row.answer))
         and max(len(found[row.question_entity]), len(found[row.answer])) > 1
-    ]  # fmt: skip
+    ]
     pairs = [
         (row, candidate.qid, call_neighbours(wikidata.identity, candidate.qid, [row.relation]))
-        for row in ambiguous for candidate in found[row.question_entity]
-    ]  # fmt: skip
+        for row in ambiguous
+        for candidate in found[row.question_entity]
+    ]
     records = work.call(wikidata, ((row.id, call) for row, _, call in pairs))
     linked: dict[str, set[tuple[str, str]]] = {row.id: set() for row in ambiguous}
+    failed: dict[str, Reject] = {}
     for row, qid, call in pairs:
         values = _read(records[call.key].reply(), read_neighbours, "wikidata_failed")
         answers = {candidate.qid for candidate in found[row.answer]}
-        if not isinstance(values, Reject):
+        if isinstance(values, Reject):
+            failed[row.id] = values
+        else:
             linked[row.id].update((qid, value.qid) for value in values if value.qid in answers)
-    return linked
+    return {**linked, **failed}
 
 
 def _link(
     row: EntityQuestion,
     found: dict[str, list[Candidate] | Reject],
-    linked: set[tuple[str, str]] | None,
+    linked: set[tuple[str, str]] | Reject | None,
     policy: str,
     candidates: list[CandidateRow],
 ) -> Outcome:
-    """Choose a QID for both names of a row, and note all candidates."""
+    """Choose a QID for both names of a row, and note all candidates.
+
+    The paper keeps the smallest numbers even where they are wrong; here a row is dropped when the Wikidata shows that
+    other items of the same names hold the relation and the chosen ones do not.
+    """
+    if isinstance(linked, Reject):
+        return Reject(row.id, linked.reason, linked.detail, linked.retryable)
     chosen: dict[str, Candidate] = {}
     for role, name in (("question", row.question_entity), ("answer", row.answer)):
         options = found[name]
@@ -146,17 +175,31 @@ def _link(
         by_number = sorted(linked, key=lambda pair: (id_number(pair[0]), id_number(pair[1])))[0]
         chosen = {
             role: next(option for option in found[name] if option.qid == qid)  # type: ignore[union-attr]
-            for role, name, qid in (("question", row.question_entity, by_number[0]), ("answer", row.answer, by_number[1]))
+            for role, name, qid in (
+                ("question", row.question_entity, by_number[0]),
+                ("answer", row.answer, by_number[1]),
+            )
         }
-    for side, (role, name) in enumerate((("question", row.question_entity), ("answer", row.answer))):
+    roles: tuple[Role, Role] = ("question", "answer")
+    for side, (role, name) in enumerate(zip(roles, (row.question_entity, row.answer), strict=True)):
         candidates.extend(
             CandidateRow(
-                id=f"{row.id}-{role}-{option.qid}", row_id=row.id, role=role, name=name, qid=option.qid, via=option.via,
+                id=f"{row.id}-{role}-{option.qid}",
+                row_id=row.id,
+                role=role,
+                name=name,
+                qid=option.qid,
+                via=option.via,
                 chosen=option.qid == chosen[role].qid,
                 linked=None if linked is None else any(pair[side] == option.qid for pair in linked),
-            )  # fmt: skip
+            )
             for option in found[name]  # type: ignore[union-attr]
         )
+    pair = (chosen["question"].qid, chosen["answer"].qid)
+    if linked and pair not in linked:
+        others = ", ".join(" and ".join(found_pair) for found_pair in sorted(linked))
+        detail = f"the smallest numbers are {' and '.join(pair)}, but {row.relation} holds between {others}; --policy linked takes those"
+        return Reject(row.id, "other_items_hold_the_relation", detail)
     return row.extend(
         LinkedQuestion,
         question_entity_qid=chosen["question"].qid,

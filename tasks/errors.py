@@ -1,22 +1,22 @@
 """Every error that stops a run, by name. Trouble with one row is no error: it becomes a Reject (core/rows.py).
 
-    FactmillError
-    ├── UsageError                the command or a parameter is wrong          (exit code 2)
-    │   ├── SettingsError         a world file or setting is wrong
-    │   └── SourceError           a source file is missing, empty or malformed as a whole
-    ├── BuildError                a build cannot go on                         (exit code 1)
-    │   ├── FunnelError           a stage's rows do not add up
-    │   ├── ReplayMiss            replay needs a call that was never recorded
-    │   ├── ShardError            a batch's files cannot be written or read
-    │   └── PromptError           a prompt file and its variables do not fit
-    ├── WarehouseError            the DuckDB file cannot be used
-    │   ├── WarehouseBusy         another process holds it
-    │   ├── WarehouseTooNew       a newer factmill wrote it
-    │   └── UnknownBuild          no build of that name
-    ├── GraphError                a local graph is missing, damaged or half-loaded
-    └── ServiceError              an outside service cannot be used at all
-        ├── ServiceUnreachable    no answer after all attempts
-        └── WorldError            the embedded world does not start or its files are wrong
+FactmillError
+├── UsageError                the command or a parameter is wrong          (exit code 2)
+│   ├── SettingsError         a world file or setting is wrong
+│   └── SourceError           a source file is missing, empty or malformed as a whole
+├── BuildError                a build cannot go on                         (exit code 1)
+│   ├── FunnelError           a stage's rows do not add up
+│   ├── ReplayMiss            replay needs a call that was never recorded
+│   ├── ShardError            a batch's files cannot be written or read
+│   └── PromptError           a prompt file and its variables do not fit
+├── WarehouseError            the DuckDB file cannot be used
+│   ├── WarehouseBusy         another process holds it
+│   ├── WarehouseTooNew       a newer factmill wrote it
+│   └── UnknownBuild          no build of that name
+├── GraphError                a local graph is missing, damaged or half-loaded
+└── ServiceError              an outside service cannot be used at all
+    ├── ServiceUnreachable    no answer after all attempts
+    └── WorldError            the embedded world does not start or its files are wrong
 """
 
 

@@ -20,7 +20,9 @@ def generate_granular_answers(batch: Batch) -> Receipt:
         (
             row.id,
             row,
-            ask_levels(prompt, row.question, row.answer, row.question_entity_description, row.answer_entity_description),
+            ask_levels(
+                prompt, row.question, row.answer, row.question_entity_description, row.answer_entity_description
+            ),
         )
         for row in work.rows(PopularQuestion)
     ]

@@ -44,11 +44,16 @@ def lock_inputs(
         "world": run.world,
         "graph": run.graph,
         "flow": {
-            "source": source, "relations": relations, "limit": limit, "policy": policy, "samples": samples,
-            "max_error_score": max_error_score, "min_levels": min_levels,
+            "source": source,
+            "relations": relations,
+            "limit": limit,
+            "policy": policy,
+            "samples": samples,
+            "max_error_score": max_error_score,
+            "min_levels": min_levels,
         },
         "files": {},
-    }  # fmt: skip
+    }
     if source == [WIKIDATA_SOURCE] or (source is None and (run.graph or not world.is_embedded)):
         kind, sources = WIKIDATA_SOURCE, {WIKIDATA_SOURCE: wikidata_identity(world, home())}
     else:

@@ -65,8 +65,12 @@ def stage(name: str, batches: int) -> Iterator[StageBar]:
         say(f"{name}: {bar.note()}")
         return
     columns = (
-        TextColumn("{task.description:<32}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(),
-        TimeRemainingColumn(), TextColumn("{task.fields[note]}"),
-    )  # fmt: skip
+        TextColumn("{task.description:<32}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
     with Progress(*columns, console=_console) as progress:
         yield StageBar(name, batches, progress)

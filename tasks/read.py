@@ -42,9 +42,13 @@ def read_entity_questions(batch: Batch) -> Receipt:
             else:
                 rows.append(
                     SourceQuestion(
-                        id=row_id, relation=batch.unit, question=raw.question, answer=raw.answers[0],
-                        source_name=name, source_row=raw.row,
-                    )  # fmt: skip
+                        id=row_id,
+                        relation=batch.unit,
+                        question=raw.question,
+                        answer=raw.answers[0],
+                        source_name=name,
+                        source_row=raw.row,
+                    )
                 )
     return work.finish([*outcomes, *unite_questions(rows)], SourceQuestion)
 
@@ -75,14 +79,20 @@ def draw_questions(batch: Batch) -> Receipt:
             missing = value if subject_name.label else subject
             outcomes.append(Reject(fact_id, "item_without_label", f"{missing} has no English label"))
         elif len(values[subject]) > 1:
-            outcomes.append(Reject(fact_id, "several_gold_answers", f"{subject} has {len(values[subject])} values of {batch.unit}"))
+            outcomes.append(
+                Reject(fact_id, "several_gold_answers", f"{subject} has {len(values[subject])} values of {batch.unit}")
+            )
         else:
             question = make_question(load_relations()[batch.unit], subject_name.label)
             rows.append(
                 SourceQuestion(
-                    id=fact_id, relation=batch.unit, question=question, answer=value_name.label,
-                    source_name=f"{work.run.services.wikidata.identity} {subject} {batch.unit} {value}", source_row=number,
-                )  # fmt: skip
+                    id=fact_id,
+                    relation=batch.unit,
+                    question=question,
+                    answer=value_name.label,
+                    source_name=f"{work.run.services.wikidata.identity} {subject} {batch.unit} {value}",
+                    source_row=number,
+                )
             )
     return work.finish([*outcomes, *unite_questions(rows)], SourceQuestion)
 
@@ -95,7 +105,9 @@ def cut_question_entities(batch: Batch) -> Receipt:
     for row in work.rows(SourceQuestion):
         entity = cut_entity(row.question, load_relations()[row.relation])
         if entity is None:
-            outcomes.append(Reject(row.id, "no_template_match", f"{row.question!r} does not fit the template of {row.relation}"))
+            outcomes.append(
+                Reject(row.id, "no_template_match", f"{row.question!r} does not fit the template of {row.relation}")
+            )
         else:
             outcomes.append(row.extend(EntityQuestion, question_entity=entity))
     return work.finish(outcomes, EntityQuestion)
@@ -139,8 +151,10 @@ def _draw_facts(work: Work, relation: str) -> list[tuple[str, str]]:
         call = call_list_facts(wikidata.identity, relation, after, page_size)
         reply = work.call(wikidata, [(relation, call)])[call.key].reply()
         if reply.status != "ok":
-            raise ServiceUnreachable(f"{wikidata.identity} does not list the facts of {relation}: {reply.error}; try again later")
-        page = [(fact["subject"], fact["object"]) for fact in reply.body]  # type: ignore[union-attr,index,call-overload]
+            raise ServiceUnreachable(
+                f"{wikidata.identity} does not list the facts of {relation}: {reply.error}; try again later"
+            )
+        page = [(fact["subject"], fact["object"]) for fact in reply.body]  # type: ignore[union-attr,index]
         if not page:
             return facts
         facts.extend(page)

@@ -141,6 +141,15 @@ def default_warehouse() -> Path:
     return home() / "factmill.duckdb"
 
 
+def warehouse_wait_s() -> float:
+    """Return how many seconds to wait for another process to let go of the warehouse (FACTMILL_WAIT_S, default 30)."""
+    given = os.environ.get("FACTMILL_WAIT_S", "30")
+    try:
+        return float(given)
+    except ValueError:
+        raise SettingsError(f"FACTMILL_WAIT_S is {given!r}; expected a number of seconds") from None
+
+
 def graphs_folder(home_folder: Path) -> Path:
     """Return the folder of local graphs below a home."""
     return home_folder / "graphs"

@@ -73,7 +73,9 @@ def ask_all(work: Work, names: Sequence[str]) -> dict[str, Any]:
     return {row.name: answer.read for row, answer in work.ask("author", asked, read_number)}
 
 
-def test_a_reply_that_cannot_be_read_is_asked_for_once_more_with_the_reason(open_work: Callable[[Scripted], Work]) -> None:
+def test_a_reply_that_cannot_be_read_is_asked_for_once_more_with_the_reason(
+    open_work: Callable[[Scripted], Work],
+) -> None:
     model = Scripted({"a": [said("1")], "b": [said("two"), said("2")]})
     assert ask_all(open_work(model), ["a", "b"]) == {"a": 1, "b": 2}
     assert [name for name, _ in model.asked] == ["a", "b", "b"]
@@ -117,10 +119,17 @@ def test_a_passing_failure_leaves_the_batch_unsettled(open_work: Callable[[Scrip
 
 @pytest.mark.parametrize(
     "outcomes",
-    [[], [Named(id="a", name="a")] * 2, [Named(id="a", name="a"), Reject("a", "odd")], [Named(id="a", name="a"), Named(id="b", name="b"), Reject("c", "odd")]],
+    [
+        [],
+        [Named(id="a", name="a")] * 2,
+        [Named(id="a", name="a"), Reject("a", "odd")],
+        [Named(id="a", name="a"), Named(id="b", name="b"), Reject("c", "odd")],
+    ],
     ids=["lost", "doubled", "row and reject", "one too many"],
 )
-def test_rows_that_are_lost_or_doubled_stop_the_build(open_work: Callable[[Scripted], Work], outcomes: list[Any]) -> None:
+def test_rows_that_are_lost_or_doubled_stop_the_build(
+    open_work: Callable[[Scripted], Work], outcomes: list[Any]
+) -> None:
     work = open_work(Scripted({}))
     for name in "ab":
         work.take(name, "{}")

@@ -48,7 +48,10 @@ def test_a_world_of_ones_own_is_read_from_its_path(tmp_path: Path) -> None:
         (WORLD + "colour = 3\n", "models.author.colour: Extra inputs"),
         (WORLD.replace("openai", "oracle"), "models.author.kind"),
         (WORLD + "[models.critic]\nkind='rules'\nname='x'\n", "models.critic"),
-        (WORLD.replace('"http://a/sparql"', '"http://a/sparql", limits = { parallel = 0 }'), "wikidata.limits.parallel"),
+        (
+            WORLD.replace('"http://a/sparql"', '"http://a/sparql", limits = { parallel = 0 }'),
+            "wikidata.limits.parallel",
+        ),
     ],
 )
 def test_a_wrong_world_names_file_and_key(tmp_path: Path, text: str, message: str) -> None:
@@ -63,7 +66,9 @@ def test_an_unknown_world_says_what_to_give() -> None:
 
 def test_the_digest_of_a_world_leaves_limits_and_user_agent_out(tmp_path: Path) -> None:
     plain = load_world(write(tmp_path, WORLD)).digest()
-    gentler = WORLD.replace('"http://a/sparql"', '"http://a/sparql", limits = { parallel = 1 }').replace('"me"', '"you"')
+    gentler = WORLD.replace('"http://a/sparql"', '"http://a/sparql", limits = { parallel = 1 }').replace(
+        '"me"', '"you"'
+    )
     assert load_world(write(tmp_path, gentler)).digest() == plain
     assert load_world(write(tmp_path, WORLD.replace('name = "m"', 'name = "n"'))).digest() != plain
 

@@ -28,7 +28,11 @@ def digest_inputs(name: str) -> str:
     inputs = (
         pyproject["build-system"]["requires"]
         if name == "requirements-build.lock"
-        else [project["requires-python"], project["dependencies"], project["optional-dependencies"].get(extra or "", [])]
+        else [
+            project["requires-python"],
+            project["dependencies"],
+            project["optional-dependencies"].get(extra or "", []),
+        ]
     )
     return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()[:16]
 
@@ -44,7 +48,9 @@ def write_lock(name: str) -> None:
     command += ["--python-version", "3.11", "--generate-hashes", "--no-header", "--no-annotate"]
     command += ["--no-emit-index-url", "--no-emit-find-links"]
     body = subprocess.run(command, input=stdin, capture_output=True, text=True, check=True, cwd=ROOT).stdout
-    (ROOT / name).write_text(f"# resolved from pyproject.toml, inputs {digest_inputs(name)}; made by `make lock`\n{body}")
+    (ROOT / name).write_text(
+        f"# resolved from pyproject.toml, inputs {digest_inputs(name)}; made by `make lock`\n{body}"
+    )
 
 
 def check_lock(name: str) -> str | None:

@@ -100,7 +100,9 @@ class Chat:
     async def _post(self, draw: _Draw) -> tuple[int, str, str | None]:
         """Return status, body without the key, and Retry-After of one request; Retry when the connection fails."""
         try:
-            response = await self._client.post("/chat/completions", body=self._request_body(draw), cast_to=httpx2.Response)
+            response = await self._client.post(
+                "/chat/completions", body=self._request_body(draw), cast_to=httpx2.Response
+            )
         except openai.APIStatusError as error:
             response = error.response
         except openai.APITimeoutError:

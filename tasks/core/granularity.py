@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from tasks.core.matching import normal_words, normalise, singular_form
 from tasks.core.prompts import Ask, Prompt, fill_in
 from tasks.core.relations import Relation, cut_entity
+from tasks.core.replies import Unreadable
 from tasks.errors import SettingsError
 
 MAX_LEVELS = 8
@@ -20,15 +21,7 @@ MAX_LEVELS = 8
 _LEVEL = re.compile(r"([0-9]{1,3})\s*::\s*(.*)")
 _VERDICT = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
 _TRIVIAL_LINE = re.compile(r"(?:(P[1-9][0-9]*):\s*)?(.*\S)\s*")
-_FILLER = frozenset("in of at on from by for to and or near with within is was are were who what which where".split())
-
-
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """A reply that is not in the agreed form."""
-
-    reason: str
-    """One sentence: what was found, what was expected."""
+_FILLER = frozenset({"in", "of", "at", "on", "from", "by", "for", "to", "and", "or", "near", "with", "within", "is"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +76,7 @@ def ask_levels(
     answer: str,
     question_description: str | None,
     answer_description: str | None,
+    *,
     correction: str = "",
 ) -> Ask:
     """Ask for a row's answers from fine to coarse (paper §3.1); a missing description is given as an empty text."""
@@ -105,20 +99,24 @@ def read_levels(text: str, answer: str) -> tuple[str, ...] | Unreadable:
     levels: list[str] = []
     for line in filter(None, map(str.strip, text.splitlines())):
         match = _LEVEL.fullmatch(line)
-        if not match:
-            return Unreadable(f"expected a line like `1:: answer`, found {_shorten(line)}")
-        if int(match[1]) != len(levels) + 1:
-            return Unreadable(f"expected line {len(levels) + 1}, found number {match[1]}")
-        if not normalise(match[2]):
-            return Unreadable(f"line {match[1]} holds no answer")
+        reason = _misfit(line, match, len(levels) + 1)
+        if reason or not match:
+            return Unreadable(reason)
         levels.append(" ".join(match[2].split()))
-    if not levels:
-        return Unreadable("the reply is empty")
-    if len(levels) > MAX_LEVELS:
-        return Unreadable(f"expected at most {MAX_LEVELS} levels, found {len(levels)}")
+    if not levels or len(levels) > MAX_LEVELS:
+        return Unreadable(f"expected 1 to {MAX_LEVELS} levels, found {len(levels)}")
     if normalise(levels[0]) != normalise(answer):
         return Unreadable(f"expected the given answer {_shorten(answer)} on line 1, found {_shorten(levels[0])}")
     return (answer, *levels[1:])
+
+
+def _misfit(line: str, match: re.Match[str] | None, number: int) -> str:
+    """Return what is wrong with one line of a reply; empty when it is the level with this number."""
+    if not match:
+        return f"expected a line like `{number}:: answer`, found {_shorten(line)}"
+    if int(match[1]) != number:
+        return f"expected line {number}, found number {match[1]}"
+    return "" if normalise(match[2]) else f"line {number} holds no answer"
 
 
 def ask_consistency(prompt: Prompt, question: str, entity: str, description: str, samples: int) -> Ask:
@@ -141,9 +139,7 @@ def score_error(verdicts: Sequence[bool | Unreadable]) -> ErrorScore:
     return ErrorScore(score, len(counted), len(verdicts) - len(counted))
 
 
-def clean_levels(
-    levels: Sequence[str], question: str, relation: Relation, trivial: TrivialAnswers
-) -> CleanedLevels:
+def clean_levels(levels: Sequence[str], question: str, relation: Relation, trivial: TrivialAnswers) -> CleanedLevels:
     """Remove levels that say nothing, say the same as one before, or merely echo the question (paper Appendix B).
 
     The given answer stays unless it is trivial; then nothing is left.

@@ -15,7 +15,7 @@ them to it. All lists are in a fixed order, so that answers can be compared and 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NewType, Protocol
+from typing import Any, Literal, NewType, Protocol
 
 from tasks.core.calls import Call
 
@@ -31,8 +31,8 @@ class Candidate:
     """One item that bears a name."""
 
     qid: Qid
-    via: str
-    """`label` or `alias`."""
+    via: Literal["label", "alias"]
+    """What of the item the name is."""
 
 
 @dataclass(frozen=True, slots=True)

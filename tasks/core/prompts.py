@@ -52,7 +52,7 @@ class Ask:
 
     def messages(self) -> list[dict[str, str]]:
         """Return the chat messages: role and content each."""
-        filled = [{"role": who, "content": _fill(self.prompt, text, self.variables)} for who, text in self.prompt.parts]
+        filled = [{"role": who, "content": _fill(text, self.variables)} for who, text in self.prompt.parts]
         if self.correction:
             filled.append({"role": "user", "content": self.correction})
         return filled
@@ -106,6 +106,6 @@ def fill_in(prompt: Prompt, samples: int = 1, correction: str = "", **variables:
     return Ask(prompt, variables, samples, correction)
 
 
-def _fill(prompt: Prompt, text: str, variables: Mapping[str, str]) -> str:
+def _fill(text: str, variables: Mapping[str, str]) -> str:
     safe = {name: value.replace("</", "< /") for name, value in variables.items()}
     return Template(text).substitute(safe)

@@ -16,7 +16,6 @@ from typing import Any, Self, TypeVar
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
-
 R = TypeVar("R", bound="Row")
 M = TypeVar("M", bound=BaseModel)
 
@@ -107,7 +106,9 @@ def _arrow_type(annotation: Any) -> pa.DataType:
         return pa.list_(_arrow_type(args[0]))
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return pa.struct([_arrow_field(name, info.annotation) for name, info in annotation.model_fields.items()])
-    raise TypeError(f"no Arrow type for a column of type {annotation!r}; use str, int, float, bool, date, datetime, list or a model")
+    raise TypeError(
+        f"no Arrow type for a column of type {annotation!r}; use str, int, float, bool, date, datetime, list or a model"
+    )
 
 
 def _strip_none(annotation: Any) -> tuple[Any, bool]:

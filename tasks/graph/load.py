@@ -39,7 +39,7 @@ from tasks.graph.tables import digest_tables, find_dump_date, open_staging, stag
 _LANGUAGE = re.compile(r"[a-z]{2,12}(-[a-z0-9]{1,12})*")
 _SORTERS = 2
 _BLOCKS_UNDER_WAY = 4
-_ROWS_STAGED_AT_ONCE = 300_000
+_BYTES_STAGED_AT_ONCE = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +73,10 @@ def load_graph(
 ) -> GraphManifest:
     """Load files of N-Triples (plain or gzip, `-` for standard input) as the graph `name` in `folder`.
 
-    `languages` are the tags of the texts to keep, exactly (`en` leaves `en-gb` out; names in `mul`, which
-    stand in all languages, are kept with any). `dump_date` (ISO 8601) stands in
-    for the date the dump gives. Raises SourceError for a file that is missing, empty, damaged or no N-Triples,
-    GraphError when a graph of that name exists and `replace` is not set, when it is being loaded, or when it cannot
-    be written.
+    `languages` are the tags of the texts to keep, exactly (`en` leaves `en-gb` out; names in `mul`, which stand in all
+    languages, are kept with any). `dump_date` (ISO 8601) stands in for the date the dump gives. Raises SourceError for
+    a file that is missing, empty, damaged or no N-Triples; GraphError when a graph of that name exists and `replace`
+    is not set, when it is being loaded, or when it cannot be written.
     """
     target = graph_path(name, folder)
     tags = _check_request(files, languages)
@@ -85,7 +84,7 @@ def load_graph(
         raise GraphError(f"graph {name} exists already in {folder}: choose another name, or replace it with --replace")
     try:
         with _claim_folder(name, folder) as beside:
-            sources = [Source(file) for file in files]
+            sources = [Source(file) for file in dict.fromkeys(map(str, files))]
             manifest = _build(name, sources, beside, tags, progress or _ignore, dump_date=dump_date)
             write_manifest(manifest, beside)
             _put_in_place(beside, target, replace=replace)
@@ -125,10 +124,10 @@ class _Tally:
             self.read[name] += found.count_rows(name)
             self.waiting.setdefault(name, []).extend(tables)
 
-    def stage(self, connection: duckdb.DuckDBPyConnection, at_least: int = 1) -> None:
-        """Append the waiting rows of each table that has so many."""
+    def stage(self, connection: duckdb.DuckDBPyConnection, bytes_at_least: int = 1) -> None:
+        """Append the waiting rows of each table that has so many bytes of them."""
         for name, tables in self.waiting.items():
-            if sum(table.num_rows for table in tables) >= at_least:
+            if sum(table.nbytes for table in tables) >= bytes_at_least:
                 stage_rows(connection, name, pa.concat_tables(tables))
                 tables.clear()
 
@@ -177,7 +176,7 @@ def _stage_sources(
     tally = _Tally()
     for block, found in _sort_blocks(sources, languages, progress):
         tally.add(block, found)
-        tally.stage(connection, _ROWS_STAGED_AT_ONCE)
+        tally.stage(connection, _BYTES_STAGED_AT_ONCE)
     tally.stage(connection)
     for source in sources:
         if not tally.triples[source.path]:
@@ -216,8 +215,6 @@ def _check_request(files: Sequence[str | Path], languages: Sequence[str]) -> tup
     """Check that every file is there before any is read; return the languages in order."""
     if not files:
         raise UsageError("no file to load: give N-Triples, plain or gzip, or `-` for standard input")
-    if [str(file) for file in files].count(STDIN) > 1:
-        raise UsageError("standard input (`-`) can be loaded once only")
     for file in files:
         if str(file) != STDIN and not Path(file).is_file():
             raise SourceError(f"{file}: no such file; give N-Triples, plain or gzip, or `-` for standard input")

@@ -83,12 +83,12 @@ def write_manifest(manifest: GraphManifest, path: Path) -> None:
 def read_manifest(name: str, folder: Path) -> GraphManifest:
     """Read a graph's manifest and check its files against it; GraphError says what is wrong and what to do."""
     path = graph_path(name, folder)
-    again = f"load it again: factmill graph load {name} FILE... --replace"
+    again = f"load it again: factmill graph load FILE... --name {name} --replace"
     if not path.is_dir():
         if loading_path(name, folder).exists():
             raise GraphError(f"graph {name} in {folder}: half loaded; wait for its load, or {again}")
         known = ", ".join(_graph_names(folder)) or "none"
-        raise GraphError(f"no graph {name} in {folder} (there: {known}): factmill graph load {name} FILE...")
+        raise GraphError(f"no graph {name} in {folder} (there: {known}): factmill graph load FILE... --name {name}")
     if not (path / MANIFEST).is_file():
         raise GraphError(f"{path}: no {MANIFEST}: it was never finished; {again}")
     try:

@@ -55,12 +55,16 @@ def _write_levels(batch: Sequence[Variables], knowledge: Knowledge) -> list[str]
     written = []
     for asked, answer in zip(batch, answers, strict=True):
         levels = list_levels(asked["question"], *answer, facts[answer])
-        written.append("\n".join(f"{number}:: {' '.join(level.split())}" for number, level in enumerate(levels, start=1)))
+        written.append(
+            "\n".join(f"{number}:: {' '.join(level.split())}" for number, level in enumerate(levels, start=1))
+        )
     return written
 
 
-def _judge_consistency(batch: Sequence[Variables], knowledge: Knowledge) -> list[str]:
-    return ["Yes" if fits_question(asked["question"], asked["entity"], asked["description"]) else "No" for asked in batch]
+def _judge_consistency(batch: Sequence[Variables], _knowledge: Knowledge) -> list[str]:
+    return [
+        "Yes" if fits_question(asked["question"], asked["entity"], asked["description"]) else "No" for asked in batch
+    ]
 
 
 _RULES: Mapping[str, Callable[[Sequence[Variables], Knowledge], list[str]]] = {

@@ -14,8 +14,9 @@ from tasks.models.rules_places import CONTINENTS, is_country, known_place
 _PIDS = ("P17", "P27", "P30", "P31", "P106", "P131", "P159")
 _MAX_HOPS = 4
 _PAST_STATE = re.compile(
-    r"\b(?:Empire|Soviet|Kingdom of|Electorate|Reich|Duchy|Principality|Confederation|Republic of (?:Venice|Genoa|Florence)|"
-    r"Yugoslavia|Czechoslovakia|Prussia|East Germany|West Germany)\b|\b\d{4}\b|\b(?:former|historic|historical|ancient)\b"
+    r"\b(?:Empire|Soviet|Kingdom of|Electorate|Reich|Duchy|Principality|Confederation|"
+    r"Republic of (?:Venice|Genoa|Florence)|Yugoslavia|Czechoslovakia|Prussia|East Germany|West Germany)\b|\b\d{4}\b|"
+    r"\b(?:former|historic|historical|ancient)\b"
 )
 
 
@@ -67,11 +68,15 @@ def _resolve(knowledge: Knowledge, wanted: Collection[tuple[str, str]]) -> dict[
         fitting = [
             candidate.qid
             for candidate in candidates.get(name, ())
-            if ((entry := described.get(candidate.qid)) and entry.description or "") == description
+            if _description_of(described.get(candidate.qid)) == description
         ]
         if fitting and (description or len(candidates[name]) == 1):
             items[name, description] = min(fitting, key=id_number)
     return items
+
+
+def _description_of(entry: Description | None) -> str:
+    return (entry.description or "") if entry else ""
 
 
 def _targets(edges: Iterable[list[Neighbour]], pids: set[str]) -> set[Qid]:
@@ -90,7 +95,7 @@ def _facts(item: Qid | None, found: _Found) -> Facts:
         country=country,
         continent=continent.label if continent and continent.label in CONTINENTS else None,
         seat=seat.label if seat else None,
-        seat_description=(seat_entry.description or "") if seat_entry else "",
+        seat_description=_description_of(seat_entry),
         classes=_labels(item, "P31", found.edges),
         citizenships=_labels(item, "P27", found.edges),
         occupations=_labels(item, "P106", found.edges),
@@ -106,7 +111,7 @@ def _climb(item: Qid, found: _Found, country: str | None) -> Iterable[str]:
         if unit is None or unit.label is None or unit.qid in passed:
             break
         label = known_place(unit.label) or unit.label
-        if _PAST_STATE.search(f"{unit.label} {(entry.description or '') if entry else ''}") or is_country(label):
+        if _PAST_STATE.search(f"{unit.label} {_description_of(entry)}") or is_country(label):
             break
         yield label
         passed.add(unit.qid)

@@ -10,13 +10,22 @@ from tasks.core.matching import normalise
 from tasks.models.rules_consistency import find_relations
 from tasks.models.rules_graph import Facts
 from tasks.models.rules_people import describe_person, widen_person
-from tasks.models.rules_places import OPENERS, is_country, name_places, places_beyond, read_places_around
+from tasks.models.rules_places import (
+    BEYOND_COUNTRIES,
+    OPENERS,
+    is_country,
+    name_places,
+    places_beyond,
+    read_places_around,
+)
 from tasks.models.rules_reading import kinds_described, known_noun
 from tasks.models.rules_tables import load_tables
 from tasks.models.rules_things import adjective_for, widen_school, widen_thing
 
 _PLACE_QUESTIONS = ("where ", "which country ", "which continent ", "what is the capital ")
-_THINGS = frozenset({"label", "company", "organization", "group", "team", "school", "site", "periodical", "website", "faith"})
+_THINGS = frozenset(
+    {"label", "company", "organization", "group", "team", "school", "site", "periodical", "website", "faith"}
+)
 
 
 def list_levels(question: str, answer: str, description: str, facts: Facts) -> list[str]:
@@ -42,10 +51,12 @@ def _places(answer: str, description: str, kinds: frozenset[str], facts: Facts) 
     read = read_places_around(description, answer, OPENERS if "place" in kinds else ("in", "within"))
     known = tuple(place for place in facts.places if normalise(place) != normalise(answer))
     if not read:
-        return known or ((facts.continent,) if facts.continent and normalise(answer) != normalise(facts.continent) else ())
+        return known or (
+            (facts.continent,) if facts.continent and normalise(answer) != normalise(facts.continent) else ()
+        )
     if set(read) <= set(known):
         return known
-    is_open = not any(is_country(place) or places_beyond(place) for place in read)
+    is_open = not any(is_country(place) or place in BEYOND_COUNTRIES or places_beyond(place) for place in read)
     if is_open and facts.country and not is_country(answer) and facts.country != answer:
         return (*read, facts.country)
     return read

@@ -8,31 +8,30 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tasks.models.rules_reading import find_nationality, lower_first, split_nationality, tidy_description, with_article
 from tasks.models.rules_places import known_place, place_with_article
-from tasks.models.rules_tables import load_tables
+from tasks.models.rules_reading import (
+    find_nationality,
+    is_modifier,
+    lower_first,
+    split_nationality,
+    tidy_description,
+    with_article,
+)
+from tasks.models.rules_tables import load_tables, load_words, one_of
 
 _TAIL = re.compile(
-    r"\s+(?:who|whose|that|which|known|best known|most known|famous|noted|born|died|from|of|in|for|at|with|by|to|on|during|"
-    r"as|based|active|since|was|is|and the|and an?|and one|and former|and leading|and founder|and co-founder|and winner|"
-    r"and member)\b.*$|[;:].*$|\s[–—-]\s.*$|\(.*$"
+    rf"\s+(?:{one_of('person_ends')}|and (?:the|an?|one|former|leading|founder|co-founder|winner|member))\b.*$|"
+    r"[;:].*$|\s[–—-]\s.*$|\(.*$"
 )
 _LIST = re.compile(r"\s*(?:,\s*(?:and\s+)?|\s+and\s+|\s*&\s+|/)\s*")
 _ORIGIN = re.compile(r"\bfrom (?:the )?([A-Z][\w.]*(?: [A-Z][\w.]*)*)")
 _OFFICE = re.compile(
-    r"(?:^|,\s|\band\s|;\s)(?:the\s)?(?:(?:\d+(?:st|nd|rd|th)|[Ff]irst|[Ss]econd|[Cc]urrent|[Ff]ormer)\s)*"
-    r"(?P<office>President|Prime Minister|King|Queen|Emperor|Empress|Chancellor|Tsar|Sultan|Vice President|"
-    r"president|prime minister|king|queen|emperor|empress|chancellor|tsar|sultan|vice president)"
+    r"(?:^|,\s|\band\s|;\s)(?:the\s)?(?:(?:\w+(?:st|nd|rd|th)|[Ss]econd|[Cc]urrent|[Ff]ormer)\s)*"
+    rf"(?P<office>(?i:{one_of('offices')}))"
     r"\sof\s(?:the\s)?(?P<place>[A-Z][\w.’'-]*(?: (?:of(?: the)? )?[A-Z][\w.’'-]*)*)"
 )
 _DATED = re.compile(r"\b(?:former|formerly|retired|occasional|late|current|sometime|noted|famous|renowned|acclaimed) ")
 _RULERS = frozenset({"king", "queen", "emperor", "empress", "tsar", "sultan"})
-_SHIFTING = frozenset({"judge", "director", "officer", "host", "editor", "pilot", "model", "coach", "critic", "trainer", "agent"})
-"""Nouns that mean something else without the words before them: a talent show judge is no judge."""
-_PLAIN_MODIFIERS = frozenset(
-    "stage film television tv theatre theater radio voice screen musical motion picture comic dramatic video game "
-    "opera jazz rock pop folk soul blues country hip hop r&b classical gospel reggae punk metal funk new age short story".split()
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ def describe_person(description: str, citizenships: Sequence[str] = (), occupati
     text = tidy_description(description)
     nationality, found = "", list[str]()
     for clause in text.split("; "):
-        adjective, listed = find_nationality(_TAIL.sub("", clause))
+        adjective, listed = find_nationality(_cut_tail(clause))
         nationality, found = nationality or adjective, found or _read_occupations(listed)
     nationality = nationality or _origin(text) or _only_citizenship(citizenships)
     if not found and len(set(occupations)) == 1 and occupations[0].lower() in load_tables().occupations:
@@ -85,7 +84,7 @@ def wider_occupation(occupation: str) -> str:
         ending = " ".join(words[start:])
         wider = known.get(ending.lower())
         if wider is not None:
-            return wider or (ending if start and ending not in _SHIFTING else "")
+            return wider or (ending if start and ending not in load_words("shifting_nouns") else "")
     return ""
 
 
@@ -97,6 +96,16 @@ def _phrases(*phrases: str) -> list[str]:
     return [with_article(phrase) for phrase in dict.fromkeys(filter(None, phrases))]
 
 
+def _cut_tail(clause: str) -> str:
+    """Cut off what follows the list of occupations; `…, author of War and Peace` is a work, not an occupation."""
+    tail = _TAIL.search(clause)
+    listed = clause[: tail.start()] if tail else clause
+    pieces = _LIST.split(listed)
+    if tail and tail[0].lstrip().startswith("of ") and len(pieces) > 1:
+        listed = listed[: listed.rfind(pieces[-1])].rstrip(" ,&/").removesuffix(" and")
+    return listed
+
+
 def _read_occupations(listed: str) -> list[str]:
     """Return the occupations of a list; once one is found, the first words that are none end it."""
     found: list[str] = []
@@ -106,7 +115,7 @@ def _read_occupations(listed: str) -> list[str]:
         if _ends_in_occupation(bare):
             found.append(" and ".join([*pending, bare]))
             pending = []
-        elif bare and all(word.lower() in _PLAIN_MODIFIERS for word in bare.split()):
+        elif is_modifier(bare):
             pending.append(bare)
         elif found:
             break

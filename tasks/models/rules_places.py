@@ -8,67 +8,57 @@ country when the description stops short of it.
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 from tasks.core.matching import normalise
 from tasks.models.rules_reading import is_of_the_past, read_head, tidy_description
-from tasks.models.rules_tables import load_tables
+from tasks.models.rules_tables import load_tables, load_words, one_of
 
 CONTINENTS = frozenset({"Africa", "Asia", "Europe", "North America", "South America", "Oceania", "Antarctica"})
-_BEYOND_COUNTRIES = CONTINENTS | {"Caribbean", "Central America", "Middle East", "Balkan Peninsula"}
+BEYOND_COUNTRIES = CONTINENTS | {"Caribbean", "Central America", "Middle East", "Balkan Peninsula"}
 
 OPENERS = ("in", "within", "of", "on")
 
-_UNIT = (
-    r"(?:states?|provinces?|regions?|county|counties|cantons?|departments?|districts?|commonwealth|city|town|island|"
-    r"metropolis|boroughs?|territor(?:y|ies)|prefectures?|municipality|governorates?|voivodeships?|oblast|republics?|"
-    r"kingdom|commune|comune|village|parish|raion|metropolitan area|country|township|federal subjects?|peninsula|"
-    r"parts?|portion|half|side|section|area|suburbs|outskirts|heart|cent(?:er|re)|counties|States|Canton|Commonwealth|"
-    r"Province|Free State|Union Territory|administrative district|local government area|capital|neighborhood|neighbourhood|mainland)"
-)
+_UNIT = one_of("units")
+_CAPITAL = r"[A-Z“À-Þ\u0100-\uFFFF]"
 _UNIT_IN_FRONT = re.compile(
-    rf"^(?:the )?(?P<words>(?:[\w.’'-]+ ){{0,4}}?){_UNIT}(?: and \w+)?(?: called| known as)?(?: of)? (?:the )?(?=[A-Z“À-Þ\u0100-\uFFFF])"
+    rf"^(?:the )?(?P<words>(?:[\w.’'-]+ ){{0,4}}?){_UNIT}(?: and \w+)?(?: called| known as)?(?: of)? (?:the )?"
+    rf"(?={_CAPITAL})"
 )
 _UNIT_BEHIND = re.compile(rf" (?:federated |federal |metropolitan |autonomous |administrative )*{_UNIT}$")
 _UNIT_BETWEEN = re.compile(rf"^(?P<inner>[A-Z].*?) {_UNIT} (?:of|in) (?:the )?(?P<outer>[A-Z].*)$")
-_OPENER = re.compile(r"(?:\b(?P<before>[\w-]+) )?\b(?P<word>in|within|of|on)(?: (?:and|or) (?:the )?[a-z ]+? (?:of|in))? (?=\S)")
-_FALSE_OPENERS = frozenset(
-    "suburb suburbs mouth north south east west northeast northwest southeast southwest outskirts bank banks shore shores "
-    "coast kilometers kilometres km miles side because instead period one member part end foot edge home birthplace "
-    "site border confluence branch north-east north-west south-east south-west tributary kind type form "
-    "series system chain range group line number version name tip source length population".split()
-)
-_CUT = re.compile(
-    r"\s+(?:between|from|until|since|during|established|founded|sited|with|near|that|which|who|whose|where|along|"
-    r"known|also|containing|bordering|part|and (?!the [A-Z])(?:the |is |has |was |its |one )?(?:[a-z]+|[A-Z]\S* [^,;]*\b(?:state|capital|seat)\b)|"
-    r"located on|on (?:the )?[A-Z]\S*|just|about|approximately|administered|formerly|historically|former|built|situated|to the|on the|at the|"
-    r"north of|south of|east of|west of|as of|as well|(?:in )?\d{3,4})\b.*$|\s+[–—-]\s.*$|:.*$"
-)
-_NAMED_UNITS = frozenset("province county district region prefecture governorate oblast voivodeship municipality peninsula".split())
 _UNIT_NAME = re.compile(r" (?:Province|Region|Prefecture|Governorate|Voivodeship)$")
+_OPENER = re.compile(
+    r"(?:\b(?P<before>[\w-]+) )?\b(?P<word>in|within|of|on|from)(?: (?:and|or) (?:the )?[a-z ]+? (?:of|in))? (?=\S)"
+)
+_AND_MORE = (
+    r"and (?!the [A-Z])(?:the |is |has |was |its |one )?(?:[a-z]+|[A-Z]\S* [^,;]*\b(?:state|capital|seat)\b)|"
+    r"on (?:the )?[A-Z]\S*|(?:in )?\d{3,4}"
+)
+_CUT = re.compile(rf"\s+(?:{one_of('chain_ends')}|{_AND_MORE})\b.*$|\s+[–—-]\s.*$|:.*$")
 _OVERSEAS = re.compile(r"\b(?:overseas|colony|dependency|dependent|protectorate|crown)\b", re.IGNORECASE)
-_SIDE = re.compile(r"^the (?:north|south|east|west|centre|center)(?:[- ]?(?:north|south|east|west|central))?(?: coast)? of (?:the )?")
-_RESET = re.compile(r"\b(?:counties|or|respectively|provinces|(?:cities|towns|districts|states|villages) of)\b|^and ")
+_SIDE = re.compile(
+    r"^the (?:north|south|east|west|centre|center)(?:[- ]?(?:north|south|east|west|central))?(?: coast)? of (?:the )?"
+)
+_RESET = re.compile(
+    r"\b(?:counties|or|respectively|provinces|(?:cities|towns|districts|states|villages) of)\b|^and |"
+    r"\band (?:north|south|east|west|central)\w* [A-Z]"
+)
 _WAY = re.compile(r"(?:(?:[Nn]orth|[Ss]outh|[Ee]ast|[Ww]est|[Cc]entral|[Mm]id|[Ii]nner|[Ff]ar)(?:ern)?-?)+")
-_NAME = re.compile(r"(?:[A-Z0-9“À-Þ\u0100-\uFFFF][^\s,;:()]*|of|the|de|la|le|les|du|des|del|della|dei|di|da|do|dos|das|den|der|"
-                   r"van|von|upon|on|sur|sous|en|am|an|im|zu|y|i|e|al|el|al-\S+|el-\S+|l'\S+|d'\S+|under|by|in|à|lès|"
-                   r"-(?!$))(?:\s|$)")
+_NAME_WORD = re.compile(
+    rf"(?:[A-Z0-9“À-Þ\u0100-\uFFFF][^\s,;:()]*|{one_of('name_links')}|(?:al|el)-\S+|[ld]'\S+|-(?!$))(?:\s|$)"
+)
 _PAIR_ALLOWED = re.compile(r"(?:Borough|City|County|District|Province|Territory|Council|Canton|Diocese) of ")
-_FEATURE = re.compile(
-    r"^(?:River|Lake (?!County|District)|Mount|Mt\.?|Gulf|Bay|Strait)\b|\b(?:River|Mountains|Sea|Ocean|Coast|Bay|Strait|"
-    r"Railway|Line|Highway|Street|Avenue|Road|Hills|Creek|Rhine|Danube|Thames|Seine|Elbe|War|Century|century|Hemisphere|Earth)$"
-)
+_FEATURE = re.compile(rf"^(?!Lake (?:County|District)){one_of('features_first')}(?:\b|\s)|\b{one_of('features_last')}$")
+_ISLAND = re.compile(r"\b(?:Islands?|Peninsula|Cape .*)$")
 _COUNTY = re.compile(r"\b(?:County|Parish|Township|Borough)$")
-_NEEDS_THE = re.compile(
-    r"^(?:Republic|Kingdom|Isle|City|State|Province|Commonwealth|Duchy|Grand Duchy|Canton|Free State|Union|University|"
-    r"City University|State University|People's Republic|Democratic Republic|London Borough|Royal Borough|District|"
-    r"Metropolitan Borough|Electorate|Region|Bay) of\b|^(?:Bronx|Caribbean|Middle East|Balkans|United Kingdom)$|"
-    r"\b(?:Empire|Islands|Republic|Union|Federation|Emirates|States|Midlands|Peninsula|Netherlands|Philippines|"
-    r"Bahamas|Gambia|Maldives|Comoros|Balkans|Territory|Territories|Highlands|Borders|Caucasus|Bay Area|Valley)$"
-)
+_NEEDS_THE = re.compile(rf"^{one_of('article_before_of')} of\b|^{one_of('article_alone')}$|\b{one_of('article_last')}$")
 
 
 @lru_cache(maxsize=16384)
-def read_places_around(description: str, name: str, openers: tuple[str, ...] = OPENERS, by_adjective: bool = True) -> tuple[str, ...]:
+def read_places_around(
+    description: str, name: str, openers: tuple[str, ...] = OPENERS, by_adjective: bool = True
+) -> tuple[str, ...]:
     """Return the places around the thing described, nearest first, each within the next; empty when none can be read.
 
     Args:
@@ -127,7 +117,10 @@ def is_country(place: str) -> bool:
 def _split_clauses(text: str) -> list[str]:
     clauses = []
     for part in re.split(r"\s*;\s*|,\s+(?=(?:the )?(?:capital|county seat|seat|suburb|part of) )", text):
-        pieces = re.split(r",? and (?=(?:the |its |one )?(?:[a-z]+ )*(?:capital|seat|city|town|largest|district|suburb|borough)\b)", part)
+        pieces = re.split(
+            r",? and (?=(?:the |its |one )?(?:[a-z]+ )*(?:capital|seat|city|town|largest|district|suburb|borough)\b)",
+            part,
+        )
         clauses += [piece for piece in pieces if piece]
     return clauses
 
@@ -137,19 +130,22 @@ def _read_clause(clause: str, openers: tuple[str, ...]) -> list[str]:
     text = re.sub(r"\b(?:in|of) in ", "in ", text)
     for opener in _OPENER.finditer(text):
         before = (opener["before"] or "").lower()
-        if opener["word"] in openers and not (opener["word"] in ("of", "on") and before in _FALSE_OPENERS):
-            if chain := _read_chain(text[opener.end() :]):
+        if opener["word"] in openers and not (
+            opener["word"] in ("of", "on") and before in load_words("no_place_before_of")
+        ):
+            chain = _read_chain(text[opener.end() :])
+            if chain and (opener["word"] != "on" or known_place(chain[0]) or _ISLAND.search(chain[0])):
                 return chain
-    last = known_place(text.rsplit(", ", 1)[-1]) if ", " in text and " near " not in text else None
+    last = known_place(text.rsplit(", ", 1)[-1]) if ", " in text and not re.search(r" near |, and ", text) else None
     return [last] if last else []
 
 
 def _read_chain(text: str) -> list[str]:
     chain: list[str] = []
-    for number, piece in enumerate(re.split(r"\s*,\s*", text)):
-        if number and re.match(r"(?:located|situated|within (?:the )?(?:City|London Borough))\b", piece):
+    for number, stretch in enumerate(re.split(r"\s*,\s*", text)):
+        if number and re.match(r"(?:located|situated|within (?:the )?(?:City|London Borough))\b", stretch):
             break
-        piece = re.sub(r"^(?:in|within|of)\s+", "", piece)
+        piece = re.sub(r"^(?:in|within|of)\s+", "", stretch)
         if _RESET.search(piece) or _is_pair(piece):
             if piece.startswith("and ") and any(map(known_place, chain)):
                 return []
@@ -167,7 +163,7 @@ def _read_chain(text: str) -> list[str]:
 
 
 def _is_pair(piece: str) -> bool:
-    plain = _CUT.sub("", piece).removeprefix("the ")
+    plain = _UNIT_IN_FRONT.sub("", _CUT.sub("", piece)).removeprefix("the ")
     if " and " not in plain or known_place(plain) or _PAIR_ALLOWED.search(plain):
         return False
     inner, outer = plain.split(" and ", 1)
@@ -179,24 +175,39 @@ def _read_piece(piece: str) -> list[str] | None:
     text = _CUT.sub("", _SIDE.sub("", piece)).strip()
     if known := known_place(text):
         return [known]
-    if " in " in text:
-        inner, outer = text.split(" in ", 1)
-        return _join(_read_piece(inner), _read_piece(outer))
-    possessive = re.fullmatch(r"(?:the )?([A-Z][\w ]+)['’]s ([A-Z].*)", text)
-    if possessive and known_place(possessive[1]):
-        return _join(_read_piece(possessive[2]), _read_piece(possessive[1]))
-    between = _UNIT_BETWEEN.match(text.removeprefix("the "))
-    if between and _is_name(between["inner"]) and between["inner"] not in load_tables().adjectives:
-        return _join(_read_piece(between["inner"]), _read_piece(between["outer"]))
+    if parts := _split_piece(text):
+        return _join(_read_piece(parts[0]), _read_piece(parts[1]))
     if front := _UNIT_IN_FRONT.match(text):
         return _read_after_unit(front["words"], text[front.end() :])
     if direction := _read_direction(text.removeprefix("the ")):
         return direction
-    if " and " in text and not _PAIR_ALLOWED.search(text):
-        inner, outer = text.split(" and ", 1)
-        return _join(_read_piece(inner), _read_piece(outer))
-    text = _name_unit(text.removeprefix("the "))
-    return [known_place(text) or _capital_first(text)] if _is_name(text) and not _FEATURE.search(text) else None
+    name = _name_unit(text.removeprefix("the "))
+    return [known_place(name) or _capital_first(name)] if _is_name(name) and not _FEATURE.search(name) else None
+
+
+def _split_piece(text: str) -> tuple[str, str] | None:
+    """Split words that name two places, one within the other: `X in Y`, `Y's X`, `X county of Y`, `X and Y`."""
+    if " in " in text:
+        inner, outer = text.split(" in ", 1)
+        return inner, outer
+    possessive = re.fullmatch(r"(?:the )?([A-Z][\w ]+)['’]s ([A-Z].*)", text)
+    if possessive and known_place(possessive[1]):
+        return possessive[2], possessive[1]
+    between = _UNIT_BETWEEN.match(text.removeprefix("the "))
+    if between and _is_name(between["inner"]) and between["inner"] not in load_tables().adjectives:
+        return between["inner"], between["outer"]
+    part = re.fullmatch(r"(?:the )?([A-Z].*?) of (.*)", text)
+    if part and known_place(part[2]) and not _names_a_unit(part[1]) and _is_name(part[1]):
+        return part[1], part[2]
+    inner, link, outer = text.partition(" and ")
+    is_chain = bool(link) and known_place(outer) in places_beyond(known_place(inner) or inner)
+    return (inner, outer) if is_chain else None
+
+
+def _names_a_unit(text: str) -> bool:
+    """True for the first half of `Republic of Ireland` or `Canton of Vaud`: it is a part of the name."""
+    last = text.rsplit(" ", 1)[-1]
+    return bool({text, last} & load_words("article_before_of")) or last in load_words("units")
 
 
 def _read_direction(text: str) -> list[str] | None:
@@ -207,7 +218,8 @@ def _read_direction(text: str) -> list[str] | None:
         if not all(map(_WAY.fullmatch, way)):
             break
         if known := known_place(name.removeprefix("of ")) or (name if name in CONTINENTS else None):
-            return [f"{' '.join(map(_capital_first, way))} {known}", known]
+            part = f"{' '.join(map(_capital_first, way))} {known}"
+            return [known] if _COUNTY.search(known) else [part, known]
         if way[-1][0].islower() and name[0].isupper():
             return _read_piece(name)
     return None
@@ -219,7 +231,9 @@ def _name_unit(text: str) -> str:
     if not unit:
         return text
     name, own = text[: unit.start()], unit[0].split()[-1]
-    return f"{name} {own.capitalize()}" if own in _NAMED_UNITS else name
+    if own[0].isupper():
+        return text
+    return f"{name} {own.capitalize()}" if own in load_words("named_units") else name
 
 
 def _read_after_unit(words: str, name: str) -> list[str] | None:
@@ -232,7 +246,7 @@ def _read_after_unit(words: str, name: str) -> list[str] | None:
 
 def _adjectives(words: str) -> list[str]:
     single = words.split()
-    return [" ".join(pair) for pair in zip(single, single[1:], strict=False)] + single
+    return [" ".join(pair) for pair in pairwise(single)] + single
 
 
 def _join(inner: list[str] | None, outer: list[str] | None) -> list[str] | None:
@@ -246,7 +260,7 @@ def _join(inner: list[str] | None, outer: list[str] | None) -> list[str] | None:
 def _is_name(text: str) -> bool:
     position = 0
     while position < len(text):
-        word = _NAME.match(text, position)
+        word = _NAME_WORD.match(text, position)
         if not word:
             return False
         position = word.end()
@@ -271,7 +285,7 @@ def _merge(chain: list[str], more: list[str]) -> list[str]:
 
 
 def _add_countries(chain: list[str], text: str) -> list[str]:
-    if any(is_country(place) or place in _BEYOND_COUNTRIES for place in chain) or _OVERSEAS.search(text):
+    if any(is_country(place) or place in BEYOND_COUNTRIES for place in chain) or _OVERSEAS.search(text):
         return chain
     if chain and (beyond := places_beyond(chain[-1])):
         return [*chain, *beyond]

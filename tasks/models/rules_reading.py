@@ -9,20 +9,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tasks.core.matching import singular_form
-from tasks.models.rules_tables import load_tables
+from tasks.models.rules_tables import load_tables, load_words, one_of
 
-_HEAD_END = re.compile(
-    r"\s+(?:in|of|at|on|by|from|for|to|with|within|between|near|who|that|which|whose|where|since|until|during|under|as|"
-    r"is|was|were|has|had|are|born|died|active|located|based|headquartered|situated|founded|established|formed|"
-    r"created|released|published|recorded|written|directed|starring|produced|owned|operated|set|made|known|also|"
-    r"held|awarded|given|presented|spoken|representing|affiliated|managed|involved|involving|specializing|specialising|"
-    r"native|organized|organised|annually|responsible|consisting|originating|caused|led|focusing|associated|belonging|broadcast|"
-    r"and|or|about|using|featuring|serving|used|built|designed|developed|performed|composed|played)\b|[,;:(–—]|\s-\s|\s/\s"
-)
+_HEAD_END = re.compile(rf"\s+{one_of('head_ends')}\b|[,;:(–—]|\s-\s|\s/\s")
 _BRACKET = re.compile(r"\s*\(([^()]*)\)")
-_SUPERLATIVE = r"(?:second|third|fourth)?[- ]?(?:old|larg|bigg|high|long|small|tall|young|fin|great)(?:est|gest)|most \w+|leading|only|main|major"
+_SUPERLATIVE = (
+    r"(?:second|third|fourth)?[- ]?(?:old|larg|bigg|high|long|small|tall|young|fin|great)(?:est|gest)|"
+    r"most \w+|leading|only|main|major"
+)
 _OPENING = re.compile(
-    rf"^(?:(?:the|a|an|one|first|last|second|third|fourth|former|and|now-defunct|defunct|\d+(?:st|nd|rd|th)?|{_SUPERLATIVE})\s+)+",
+    r"^(?:(?:the|a|an|one|first|last|second|third|fourth|former|and|now-defunct|defunct|\d+(?:st|nd|rd|th)?|"
+    rf"{_SUPERLATIVE})\s+)+",
     re.IGNORECASE,
 )
 _SENTENCE_END = re.compile(r"(?<=[a-z]{3})\.\s+(?=[A-Z])")
@@ -32,10 +29,18 @@ _OF_GROUP = re.compile(
     re.IGNORECASE,
 )
 _ADJECTIVE_LINKS = re.compile(r"[-–/]")
-_ADJECTIVE_OF_SUBJECT = frozenset("football language literature mythology history cuisine studies law rules horn jiu-jitsu".split())
-_PAST = re.compile(r"\b(?:former|formerly|ancient|historic|historical|medieval|defunct|extinct|lost|ruined|old)\b", re.IGNORECASE)
+_FOOTBALL_CODES = frozenset({"American", "Canadian", "Gaelic", "Australian"})
+_PAST = re.compile(
+    r"\b(?:former|formerly|ancient|historic|historical|medieval|defunct|extinct|lost|ruined|old)\b", re.IGNORECASE
+)
+_LIST_END = re.compile(
+    r"(?<=\w)\s+(?:by|of|in|from|for|about|who|which|that|with|at|on|to|based|located|created|directed)\b.*$|;.*$"
+)
+_ENUMERATION = re.compile(r"[,;/]| and | or ")
 _LETTER_SOUNDS_VOWEL = frozenset("AEFHILMNORSX")
-_VOWEL_BUT_A = re.compile(r"(?:uni(?!n|m)|eu|u[sk]\b|u\.[sk]\.|uk[er]|uru|ugand|uzb|ut[ai]|one\b|once\b|use)", re.IGNORECASE)
+_VOWEL_BUT_A = re.compile(
+    r"(?:uni(?!n|m)|eu|u[sk]\b|u\.[sk]\.|uk[er]|uru|ugand|uzb|ut[ai]|one\b|once\b|use)", re.IGNORECASE
+)
 _SILENT_H = re.compile(r"(?:hour|honest|heir|honou?r)", re.IGNORECASE)
 
 
@@ -89,7 +94,7 @@ def read_head(description: str) -> Head:
 
 
 def split_nationality(phrase: str) -> tuple[str, str]:
-    """Cut the nationality off the front of a phrase: `British-American film actor` → (`British-American`, `film actor`).
+    """Cut the nationality off the front: `British-American film actor` gives `British-American`, `film actor`.
 
     `French-born` and the like are passed over: they say where someone came from, not what they are.
     """
@@ -127,7 +132,11 @@ def find_nationality(phrase: str) -> tuple[str, str]:
 def _is_no_nationality(words: list[str]) -> bool:
     """True for American football and French literature: the adjective belongs to the thing, not to the person."""
     kinds = load_tables().kinds
-    return words[1] in _ADJECTIVE_OF_SUBJECT or any(" ".join(words[:end]).lower() in kinds for end in range(2, len(words) + 1))
+    if words[1].lower() == "football" and words[0] in _FOOTBALL_CODES:
+        return True
+    return words[1] in load_words("subject_words") or any(
+        " ".join(words[:end]).lower() in kinds for end in range(2, len(words) + 1)
+    )
 
 
 def _adjective(text: str) -> str:
@@ -147,34 +156,43 @@ def known_noun(phrase: str, rest: str = "") -> str:
     """Return the longest noun of the lists that the phrase ends with, in lower case; empty when there is none."""
     kinds = load_tables().kinds
     words = phrase.lower().split()
-    if rest.startswith("of "):
-        for start in range(max(0, len(words) - 3), len(words)):
-            if (linked := " ".join([*words[start:], "of"])) in kinds:
-                return linked
     for start in range(max(0, len(words) - 4), len(words)):
         noun = " ".join(words[start:])
+        if rest.startswith("of ") and f"{noun} of" in kinds:
+            return f"{noun} of"
         if noun in kinds:
             return noun
-        if (singular := singular_form(noun)) in kinds and start == len(words) - 1:
-            return singular
-    return ""
+    last = singular_form(words[-1]) if words else ""
+    return last if last in kinds else ""
 
 
 @lru_cache(maxsize=16384)
 def kinds_described(description: str) -> frozenset[str]:
     """Return the kinds of things a description can stand for; empty when it is not understood.
 
-    The first phrase decides; when it is unknown, the next ones are tried in turn.
+    Among the first phrases of an enumeration a person comes first ("film and television actor" is no film); otherwise
+    the first phrase that is understood decides.
     """
     tables = load_tables()
-    text = tidy_description(description)
+    text = _OF_GROUP.sub("", tidy_description(description))
     if text.lower().startswith("fictional "):
         return frozenset({"character"})
-    for piece in re.split(r"[,;]| and | or |/", text):
-        head = read_head(piece.strip())
-        if head.noun:
-            return tables.kinds[head.noun]
-    return frozenset()
+    whole = read_head(text)
+    if whole.noun.endswith(" of"):
+        return tables.kinds[whole.noun]
+    heads = [read_head(piece.strip()) for piece in _ENUMERATION.split(_LIST_END.sub("", text))]
+    known = [head for head in heads if head.noun]
+    found = [tables.kinds[head.noun] for head in known if not is_modifier(head.phrase)]
+    found = found or [tables.kinds[head.noun] for head in known]
+    if found:
+        return next((kinds for kinds in found if "person" in kinds), found[0])
+    others = (tables.kinds.get(read_head(piece.strip()).noun, frozenset()) for piece in _ENUMERATION.split(text))
+    return next((kinds for kinds in others if "person" in kinds), frozenset())
+
+
+def is_modifier(phrase: str) -> bool:
+    """True for words like `film` and `stage` that may stand for the noun to come: film and television company."""
+    return bool(phrase) and all(word in load_words("modifiers") for word in phrase.lower().split())
 
 
 def with_article(phrase: str) -> str:
@@ -192,6 +210,6 @@ def lower_first(phrase: str) -> str:
     tables = load_tables()
     if phrase.istitle() and phrase.lower() in tables.kinds:
         return phrase.lower()
-    first = phrase.split(" ", 1)[0]
-    is_common = first.lower() in tables.common_words and not first[1:2].isupper() and first[1:2].isalpha()
+    first, _, rest = phrase.partition(" ")
+    is_common = first.lower() in tables.common_words and first[1:2].islower() and not rest[:1].isupper()
     return phrase[:1].lower() + phrase[1:] if is_common else phrase

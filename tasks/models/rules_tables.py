@@ -5,12 +5,13 @@ They are facts kept in data/lists/*.csv. A list is read once; everything here is
 
 import csv
 import io
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from tasks.assets import ROOT
-from tasks.core.relations import Relation, read_relations
+from tasks.assets import ROOT, load_relations
+from tasks.core.relations import Relation
 from tasks.errors import SettingsError
 
 _FOLDER = ROOT / "data" / "lists"
@@ -69,9 +70,42 @@ def load_tables() -> Tables:
         occupations=occupations,
         kinds=kinds,
         classes=classes,
-        common_words=frozenset(word for noun in [*jobs, *kinds_only] for word in noun.split() if word.islower()),
-        relations=read_relations(_read("granola_relations.csv")),
+        common_words=frozenset(
+            word
+            for noun in [*jobs, *kinds_only]
+            for word in noun.split()
+            if word.islower() and word.capitalize() not in adjectives
+        ),
+        relations=load_relations(),
     )
+
+
+@cache
+def load_words(group: str) -> frozenset[str]:
+    """Return one group of data/lists/rule_words.csv, words that steer the reading of descriptions.
+
+    | group | words |
+    |---|---|
+    | units | kinds of administrative units and parts, as in `province of`, `southern part of` |
+    | named_units | units that stay part of the name: `Santa Fe Province` |
+    | no_place_before_of | `suburb of X` does not lie in X |
+    | chain_ends | after these a list of places is over |
+    | name_links | small words within names |
+    | features_first, features_last | mark rivers, streets, leagues: no places that hold others |
+    | article_before_of, article_alone, article_last | names that take `the` |
+    | head_ends, person_ends | after these a noun phrase, or a list of occupations, is over |
+    | modifiers | may stand for a noun to come: `film and television actor` |
+    | subject_words | an adjective before them is no nationality: `French literature` |
+    | shifting_nouns | mean something else without the word before: a talent show judge is no judge |
+    | offices | offices that outrank an occupation |
+    """
+    groups = {line["group"]: line["words"] for line in _lines("rule_words.csv", ["group", "words"])}
+    return frozenset(_split(groups[group]))
+
+
+def one_of(group: str) -> str:
+    """Return a group of words as a regular expression that matches any of them, the longest first."""
+    return "(?:" + "|".join(re.escape(word) for word in sorted(load_words(group), key=lambda w: (-len(w), w))) + ")"
 
 
 def _read_countries(places: dict[str, str]) -> tuple[frozenset[str], dict[str, str], dict[str, str]]:

@@ -13,18 +13,23 @@ from tasks.models.rules_reading import Head, lower_first, read_head, tidy_descri
 from tasks.models.rules_tables import load_tables
 
 _LOCATED_IN = ("in", "within")
+_THING_IN = ("in", "within", "from")
 _SCHOOL_IN = ("in", "within", "of")
 _PARENT = re.compile(
     r"(?:of|at) (?:the )?((?:[A-Z][\w.’'&-]*|of|the|for|at|and)(?: (?:[A-Z][\w.’'&-]*|of|the|for|at|and))*)"
 )
-_PARENT_SCHOOL = re.compile(r"^(?:University|City University|State University|National University)\b|\bUniversity$|\bUniversity of\b")
+_PARENT_SCHOOL = re.compile(r"\bUniversity$|\bUniversity of\b")
 _OWNER = re.compile(
-    r"(?:owned by|(?:a |as a )?(?:division|subsidiary|imprint|sublabel|unit|arm|brand|part) of|of) (?:the )?"
-    r"([A-Z][\w.’'&-]*(?: (?:[A-Z][\w.’'&-]*|of|and|the|&))*)"
+    r"(?:owned by|(?:a |as a )?(?:division|subsidiary|imprint|sublabel|unit|arm|brand|part) of|^of) "
+    r"((?:the )?[A-Z][\w.’'&-]*(?: (?:[A-Z][\w.’'&-]*|of|and|the|&))*)"
 )
 _FOUNDED_IN = re.compile(r"\b(?:founded|formed|established|started|created) in ([A-Z][\w .’'-]*?)(?: in \d{4}|,|$)")
 _FROM = re.compile(r"\bfrom (?:the )?([A-Z][\w.]*(?: [A-Z][\w.]*)*)$")
 _PAST_WORDS = re.compile(r"\b(?:historical|historic|former|defunct|now-defunct) ")
+_MADE = re.compile(
+    r"of [a-z-]+(?: (?!in\b|based\b|from\b|and\b|or\b|for\b)[a-z-]+)*(?: and [a-z-]+)?(?=$|\s(?:in|based|from|for)\b)"
+)
+_BASED = re.compile(r"\b(?:based|headquartered)\b")
 _SECTOR = ("private", "public")
 
 
@@ -34,7 +39,7 @@ def widen_school(description: str, name: str, places: Sequence[str] = ()) -> lis
     if parent := _parent_school(text, name):
         noun = read_head(text).noun
         region = [place for place in read_places_around(description, name, _LOCATED_IN) if _is_wide(place)]
-        own = [with_article(f"{noun} of {place_with_article(parent)}")] if noun in ("college", "constituent college") else []
+        own = [with_article(f"{noun} of {place_with_article(parent)}")] if noun.endswith(("college", "campus")) else []
         return [*own, parent, *_located("university", region)[:2]]
     head = _school_head(text)
     if not head.noun:
@@ -52,18 +57,21 @@ def widen_thing(description: str, name: str, nationality: str = "", places: Sequ
     """Return wider descriptions of a company, label, band or the like; nationality and places come from the graph."""
     text = tidy_description(description)
     head = read_head(text)
-    noun = head.noun.removesuffix(" of")
-    if not noun or head.noun.endswith(" of"):
+    noun = head.noun
+    if not noun or (noun.endswith(" of") and noun not in load_tables().classes):
         return []
-    phrase = _PAST_WORDS.sub("", lower_first(head.phrase))
     wider = load_tables().classes.get(noun, noun)
-    adjective = head.adjective or _origin(text) or nationality
-    if not _is_plain(phrase):
-        phrase = noun
+    phrase = _PAST_WORDS.sub("", lower_first(head.phrase))
+    if noun.endswith(" of"):
+        made = _MADE.match(head.rest)
+        phrase = noun = f"{phrase} {made[0]}" if made else wider
+    around = [] if _origin(text) else list(read_places_around(_based(text), name, _THING_IN, by_adjective=False))
+    adjective = head.adjective or _origin(text) or ("" if around else nationality)
+    phrase = phrase[: -len(noun)] + noun if _is_plain(phrase) and phrase.lower().endswith(noun) else noun
     levels = _by_nationality(phrase, wider, adjective)
-    around = [*read_places_around(_based(text), name, _LOCATED_IN, by_adjective=False)] or ([] if adjective else list(places))
+    around = around or ([] if adjective else list(places))
     if around:
-        link = "from" if re.match(r"from\b", head.rest) else "in" if re.match(r"in\b", head.rest) else "based in"
+        link = "from" if head.rest.startswith("from ") else "based in" if _BASED.search(text) else "in"
         near = with_article(f"{phrase} {link} {_nearest(around)}")
         if adjective:
             return list(dict.fromkeys([near.replace(with_article(phrase), levels[0], 1), *levels]))
@@ -118,14 +126,14 @@ def _sector_phrase(text: str, head: Head) -> str:
     phrase = lower_first(head.phrase)
     if not _is_plain(phrase):
         phrase = head.noun
-    opening = text.split()[0].strip(",").lower()
+    opening = text.split(maxsplit=1)[0].strip(",").lower()
     return f"{opening} {phrase}" if opening in _SECTOR and not phrase.startswith(_SECTOR) else phrase
 
 
 def _is_plain(phrase: str) -> bool:
     """True for a noun phrase of few ordinary words, which can stand in an answer as it is."""
     words = phrase.split()
-    return 0 < len(words) <= 6 and not re.search(r"\d|[\"“”]", phrase)
+    return 0 < len(words) <= 6 and not re.search(r"\d|[\"“”]|[A-Z]\w*['’]s ", phrase)
 
 
 def _parent_school(text: str, name: str) -> str | None:
@@ -144,10 +152,10 @@ def _based(text: str) -> str:
 
 
 def _owner_or_origin(text: str, head: Head) -> str:
-    behind = text[text.find(head.phrase) + len(head.phrase) :]
+    behind = text[text.find(head.phrase) + len(head.phrase) :].strip()
     owner = _OWNER.search(behind)
     if owner and owner[1] not in load_tables().adjectives:
-        return f"owned by {place_with_article(owner[1])}" if "owned by" in owner[0] else f"of {place_with_article(owner[1])}"
+        return f"{'owned by' if 'owned by' in owner[0] else 'of'} {owner[1]}"
     if origin := _FOUNDED_IN.search(behind):
         return f"founded in {place_with_article(origin[1])}"
     return ""

@@ -53,7 +53,9 @@ def find_files(paths: Sequence[Path], relations: Sequence[str]) -> dict[str, lis
         else:
             raise SourceError(f"{path}: no such file or folder")
     if not found:
-        raise SourceError(f"no file of the relations {', '.join(relations)} in {', '.join(map(str, paths))}; expected names like P19.test.json")
+        raise SourceError(
+            f"no file of the relations {', '.join(relations)} in {', '.join(map(str, paths))}; expected names like P19.test.json"
+        )
     return {relation: found[relation] for relation in relations if relation in found}
 
 
@@ -71,7 +73,9 @@ def read_questions(path: Path, expected_sha256: str | None = None) -> list[RawQu
         raise SourceError(f"{path}: the file is empty; expected rows with the columns question and answers")
     rows = [_read_row(number, value) for number, value in enumerate(_values(path, text), start=1)]
     if rows and all(row.problem for row in rows):
-        raise SourceError(f"{path}: {rows[0].problem} in row 1, and no other row is better; expected the columns question and answers")
+        raise SourceError(
+            f"{path}: {rows[0].problem} in row 1, and no other row is better; expected the columns question and answers"
+        )
     return rows
 
 
@@ -96,7 +100,9 @@ def _values(path: Path, text: str) -> Iterator[Any]:
         try:
             value, position = decoder.raw_decode(text, position)
         except json.JSONDecodeError as error:
-            raise SourceError(f"{path}: broken JSON in row {number} (line {error.lineno}, column {error.colno}): {error.msg}") from error
+            raise SourceError(
+                f"{path}: broken JSON in row {number} (line {error.lineno}, column {error.colno}): {error.msg}"
+            ) from error
         yield value
 
 

@@ -36,7 +36,9 @@ class BuildRecord:
     published_at: datetime
 
 
-def merge_stage(db: duckdb.DuckDBPyConnection, run_id: str, position: int, receipts: Sequence[Receipt], summary: Mapping[str, Any]) -> None:
+def merge_stage(
+    db: duckdb.DuckDBPyConnection, run_id: str, position: int, receipts: Sequence[Receipt], summary: Mapping[str, Any]
+) -> None:
     """Write a finished stage's rejects, merged rows, call uses and counts under a run's id."""
     stage = summary["stage"]
     for table in ("build_stages", "rejects", "merged_rows", "build_calls"):
@@ -49,12 +51,22 @@ def merge_stage(db: duckdb.DuckDBPyConnection, run_id: str, position: int, recei
         parts = [read_shard(receipt.shard, kind) for receipt in receipts]
         if parts:
             db.register("part", pa.concat_tables(parts))
-            db.execute(f"INSERT INTO {table} (build_id, stage, {columns}) SELECT ?, ?, {columns} FROM part", [run_id, stage])
+            db.execute(
+                f"INSERT INTO {table} (build_id, stage, {columns}) SELECT ?, ?, {columns} FROM part", [run_id, stage]
+            )
             db.unregister("part")
     names = [
-        "rows_in", "rows_out", "rejects", "merged", "calls_sent", "calls_replayed",
-        "tokens_in", "tokens_out", "cost_usd", "seconds",
-    ]  # fmt: skip
+        "rows_in",
+        "rows_out",
+        "rejects",
+        "merged",
+        "calls_sent",
+        "calls_replayed",
+        "tokens_in",
+        "tokens_out",
+        "cost_usd",
+        "seconds",
+    ]
     marks = ", ".join("?" for _ in range(len(names) + 3))
     db.execute(
         f"INSERT INTO build_stages (build_id, position, stage, {', '.join(names)}) VALUES ({marks})",
@@ -83,9 +95,16 @@ def publish(
     lock_digest = digest_json(lock)
     build_id = _build_id(db, benchmark, lock_digest, content)
     record = BuildRecord(
-        build_id, benchmark, lock_digest, dict(lock), dict(origin), content,
-        {**report, "build_id": build_id}, started_at, datetime.now(UTC),
-    )  # fmt: skip
+        build_id,
+        benchmark,
+        lock_digest,
+        dict(lock),
+        dict(origin),
+        content,
+        {**report, "build_id": build_id},
+        started_at,
+        datetime.now(UTC),
+    )
     for table in ("build_stages", "rejects", "merged_rows", "build_calls", "build_tables", "builds", *sorted_tables):
         db.execute(f"DELETE FROM {table} WHERE build_id = ?", [build_id])
     for table in ("build_stages", "rejects", "merged_rows", "build_calls"):
@@ -99,10 +118,17 @@ def publish(
     db.execute(
         "INSERT INTO builds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
-            build_id, benchmark, lock_digest, canonical_json(record.lock), canonical_json(record.origin), content,
-            canonical_json(record.report), record.started_at, record.published_at,
+            build_id,
+            benchmark,
+            lock_digest,
+            canonical_json(record.lock),
+            canonical_json(record.origin),
+            content,
+            canonical_json(record.report),
+            record.started_at,
+            record.published_at,
         ],
-    )  # fmt: skip
+    )
     return record
 
 
@@ -129,7 +155,12 @@ def list_builds(warehouse: Path) -> list[BuildRecord]:
             "SELECT build_id, benchmark, lock_digest, lock, origin, content_digest, report, started_at, published_at "
             "FROM builds ORDER BY published_at, build_id"
         ).fetchall()
-    return [BuildRecord(*row[:3], json.loads(row[3]), json.loads(row[4]), row[5], json.loads(row[6]), *row[7:]) for row in rows]
+    return [
+        BuildRecord(
+            build_id, benchmark, digest, json.loads(lock), json.loads(origin), content, json.loads(report), begun, done
+        )
+        for build_id, benchmark, digest, lock, origin, content, report, begun, done in rows
+    ]
 
 
 def build_of_lock(warehouse: Path, lock: Mapping[str, Any]) -> BuildRecord | None:
@@ -141,17 +172,23 @@ def build_of_lock(warehouse: Path, lock: Mapping[str, Any]) -> BuildRecord | Non
 
 def published_table(db: duckdb.DuckDBPyConnection, build_id: str, name: str) -> pa.Table:
     """Return a build's published table, sorted by id, without the build's id."""
-    return db.sql(f"SELECT * EXCLUDE (build_id) FROM {name} WHERE build_id = ? ORDER BY id", params=[build_id]).to_arrow_table()
+    return db.sql(
+        f"SELECT * EXCLUDE (build_id) FROM {name} WHERE build_id = ? ORDER BY id", params=[build_id]
+    ).to_arrow_table()
 
 
 def published_names(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, str]:
     """Return a build's published tables: name → SHA-256 of their Parquet bytes."""
-    return dict(db.execute("SELECT table_name, sha256 FROM build_tables WHERE build_id = ? ORDER BY 1", [build_id]).fetchall())
+    return dict(
+        db.execute("SELECT table_name, sha256 FROM build_tables WHERE build_id = ? ORDER BY 1", [build_id]).fetchall()
+    )
 
 
 def _build_id(db: duckdb.DuckDBPyConnection, benchmark: str, lock_digest: str, content: str) -> str:
     """Return the id of the build with this lock and content, a new one with a number if the content is new."""
-    before = db.execute("SELECT build_id, content_digest FROM builds WHERE lock_digest = ? ORDER BY published_at", [lock_digest]).fetchall()
+    before = db.execute(
+        "SELECT build_id, content_digest FROM builds WHERE lock_digest = ? ORDER BY published_at", [lock_digest]
+    ).fetchall()
     for build_id, digest in before:
         if digest == content:
             return str(build_id)

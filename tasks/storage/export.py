@@ -27,14 +27,20 @@ def export_build(warehouse: Path, build: BuildRecord, folder: Path) -> list[Path
     folder.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
     with open_warehouse(warehouse) as db:
-        tables = {name: (published_table(db, build.build_id, name), sha) for name, sha in published_names(db, build.build_id).items()}
+        tables = {
+            name: (published_table(db, build.build_id, name), sha)
+            for name, sha in published_names(db, build.build_id).items()
+        }
         rejects = db.sql(
-            "SELECT stage, id, reason, detail FROM rejects WHERE build_id = ? ORDER BY stage, id", params=[build.build_id]
+            "SELECT stage, id, reason, detail FROM rejects WHERE build_id = ? ORDER BY stage, id",
+            params=[build.build_id],
         ).to_arrow_table()
     for name, (table, expected) in tables.items():
         data = parquet_bytes(table)
         if digest_bytes(data) != expected:
-            raise WarehouseError(f"{warehouse}: table {name} of {build.build_id} is not what was published; build again with --force")
+            raise WarehouseError(
+                f"{warehouse}: table {name} of {build.build_id} is not what was published; build again with --force"
+            )
         written += [_write(folder / f"{name}.parquet", data), _write(folder / f"{name}.csv", csv_bytes(table))]
         written.append(_write(folder / f"{name}.jsonl", jsonl_bytes(table)))
     written.append(_write(folder / "rejects.parquet", parquet_bytes(rejects)))
@@ -49,7 +55,9 @@ def csv_bytes(table: pa.Table) -> bytes:
         if name in SPREAD:
             widest = max((len(value) for value in values), default=0)
             for position in range(widest):
-                columns[f"{SPREAD[name]}{position + 1}"] = [value[position] if position < len(value) else None for value in values]
+                columns[f"{SPREAD[name]}{position + 1}"] = [
+                    value[position] if position < len(value) else None for value in values
+                ]
         elif pa.types.is_list(table.schema.field(name).type):
             columns[name] = [None if value is None else SEPARATOR.join(map(str, value)) for value in values]
         else:

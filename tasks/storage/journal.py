@@ -100,7 +100,9 @@ class Journal:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             except OSError as error:
                 os.ftruncate(self._fd, size)
-                raise ShardError(f"cannot write the journal {self.path}: {error}; free some space and run the same command again") from error
+                raise ShardError(
+                    f"cannot write the journal {self.path}: {error}; free some space and run the same command again"
+                ) from error
             if time.monotonic() - self._synced > _SYNC_EVERY_S:
                 os.fsync(self._fd)
                 self._synced = time.monotonic()

@@ -98,15 +98,17 @@ class Recorder:
             for event in events:
                 event.set()
         answers.sent += len(mine)
-        for event in theirs.values():
-            if event is not None:
-                event.wait()
+        for theirs_done in theirs.values():
+            if theirs_done is not None:
+                theirs_done.wait()
         with self._lock:
             answers.records.update({call.key: self._fresh[call.key] for call in missing if call.key in self._fresh})
         answers.replayed += len(theirs)
         left = [call for call in missing if call.key not in answers.records]
         if left:
-            raise ReplayMiss(f"{service.identity} left {len(left)} calls without a reply, the first: {_describe(left[0])}")
+            raise ReplayMiss(
+                f"{service.identity} left {len(left)} calls without a reply, the first: {_describe(left[0])}"
+            )
 
     def _keep(self, call: Call, reply: Reply) -> None:
         record = make_record(call, reply)
@@ -176,7 +178,8 @@ class Recorder:
         if self._warehouse.exists():
             with open_warehouse(self._warehouse) as db:
                 near = db.execute(
-                    "SELECT service, parts FROM calls WHERE operation = ? ORDER BY record_id DESC LIMIT 5000", [call.operation]
+                    "SELECT service, parts FROM calls WHERE operation = ? ORDER BY record_id DESC LIMIT 5000",
+                    [call.operation],
                 ).fetchall()
         differences = [_differences(call, service, json.loads(parts)) for service, parts in near]
         if not differences:
@@ -189,7 +192,11 @@ class Recorder:
 
 def work_folder(warehouse: Path) -> Path:
     """Return the folder for journals and run files beside a warehouse."""
-    return warehouse.parent / "runs" if warehouse.name == "factmill.duckdb" else warehouse.with_name(warehouse.name + ".runs")
+    return (
+        warehouse.parent / "runs"
+        if warehouse.name == "factmill.duckdb"
+        else warehouse.with_name(warehouse.name + ".runs")
+    )
 
 
 def newest_record(warehouse: Path) -> str:
@@ -211,7 +218,7 @@ def insert_records(db: duckdb.DuckDBPyConnection, records: Sequence[Record]) -> 
 
 
 def _differences(call: Call, service: str, parts: Mapping[str, object]) -> list[str]:
-    pairs = [("service", call.service, service)]
+    pairs: list[tuple[str, object, object]] = [("service", call.service, service)]
     pairs += [(name, call.parts.get(name), parts.get(name)) for name in sorted({*call.parts, *parts})]
     return [f"{name}: {_short(ours)} here, {_short(theirs)} recorded" for name, ours, theirs in pairs if ours != theirs]
 

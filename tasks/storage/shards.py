@@ -98,4 +98,6 @@ def _write_whole(path: Path, data: bytes) -> None:
         draft.replace(path)
     except OSError as error:
         draft.unlink(missing_ok=True)
-        raise ShardError(f"cannot write {path}: {error}; make room and run the same command again, it goes on from here") from error
+        raise ShardError(
+            f"cannot write {path}: {error}; make room and run the same command again, it goes on from here"
+        ) from error

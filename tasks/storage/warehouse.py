@@ -15,22 +15,20 @@ from pathlib import Path
 import duckdb
 
 from tasks.errors import WarehouseBusy, WarehouseError, WarehouseTooNew
-
-WAIT_S = 60.0
-"""How long to wait for another process to let go of the file."""
+from tasks.settings import warehouse_wait_s
 
 _HOLDER = re.compile(r"lock is held in (?P<program>.*?) \(PID (?P<pid>\d+)\)")
 _in_process = threading.RLock()
 
 
 @contextmanager
-def open_warehouse(path: Path, wait_s: float = WAIT_S) -> Iterator[duckdb.DuckDBPyConnection]:
+def open_warehouse(path: Path, wait_s: float | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open the warehouse for one transaction: committed at the end, rolled back on an error, then closed.
 
-    Raises WarehouseBusy after `wait_s` seconds, WarehouseTooNew, or WarehouseError for a file that is no warehouse.
+    Raises WarehouseBusy after `wait_s` seconds (None: as settings say), WarehouseTooNew, or WarehouseError for a file that is no warehouse.
     """
     with _in_process:
-        connection = _connect(path, wait_s)
+        connection = _connect(path, warehouse_wait_s() if wait_s is None else wait_s)
         try:
             _migrate(connection, path)
             connection.execute("BEGIN")
@@ -40,6 +38,7 @@ def open_warehouse(path: Path, wait_s: float = WAIT_S) -> Iterator[duckdb.DuckDB
                 connection.execute("ROLLBACK")
                 raise
             connection.execute("COMMIT")
+            _write_through(connection, path)
         finally:
             connection.close()
 
@@ -76,9 +75,21 @@ def _connect(path: Path, wait_s: float) -> duckdb.DuckDBPyConnection:
         pause_s = min(pause_s * 1.5, 0.5)
 
 
+def _write_through(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Checkpoint before closing: closing does it too, but hides it when the disk is full."""
+    try:
+        connection.execute("CHECKPOINT")
+    except duckdb.Error as error:
+        raise WarehouseError(
+            f"cannot write the warehouse {path}: {error}; make room and run the same command again"
+        ) from error
+
+
 def _migrate(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     known = migrations()
-    connection.execute("CREATE TABLE IF NOT EXISTS schema_migrations (version INTEGER PRIMARY KEY, name VARCHAR, applied_at TIMESTAMPTZ)")
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS schema_migrations (version INTEGER PRIMARY KEY, name VARCHAR, applied_at TIMESTAMPTZ)"
+    )
     (done,) = connection.execute("SELECT coalesce(max(version), 0) FROM schema_migrations").fetchone() or (0,)
     if done > known[-1][0]:
         raise WarehouseTooNew(

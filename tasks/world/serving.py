@@ -1,13 +1,8 @@
 """Starting and stopping the embedded world: a real Oxigraph server and one FastAPI app, both on loopback.
 
-Oxigraph is a process of its own that the kernel kills when this one dies (PR_SET_PDEATHSIG, Linux); elsewhere it is
-stopped at a normal exit only. That signal is tied to the thread that started the child, so the child belongs to a
-thread that lives as long as it does. The app runs in a thread of this process.
+Oxigraph is a process of its own that ends with this one (tasks/processes.py); the app runs in a thread of this process.
 """
 
-import atexit
-import os
-import platform
 import socket
 import subprocess
 import sys
@@ -17,12 +12,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache as remember
-from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from tasks.errors import WorldError
+from tasks.processes import HOST, free_port, read_tail, start_child, stop_child
 from tasks.world.data import WORLD_FOLDER, WorldData, digest_world
 from tasks.world.files.reading import load_world_data
 from tasks.world.store import digest_store, find_oxigraph, opened_store
@@ -30,15 +24,9 @@ from tasks.world.store import digest_store, find_oxigraph, opened_store
 if TYPE_CHECKING:
     import uvicorn
 
-HOST = "127.0.0.1"
 _START_TIMEOUT_S = 30.0
 _STOP_TIMEOUT_S = 5.0
 _PORT_TRIES = 5
-# Asks the kernel for the signal, makes sure the parent is still there, and becomes the server.
-_DIE_WITH_PARENT = (
-    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); "
-    "os.getppid() == int(sys.argv[1]) or sys.exit(1); os.execv(sys.argv[2], sys.argv[2:])"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +65,13 @@ def running_world(home: Path, folder: Path = WORLD_FOLDER, port: int = 0) -> Ite
 
 def serve_forever(home: Path, port: int, folder: Path = WORLD_FOLDER) -> None:
     """Serve the world until Ctrl-C, saying where it is: `factmill world serve`."""
-    with running_world(home, folder, port) as world:
-        sys.stdout.write("\n".join(describe_endpoints(world)) + "\n")
-        sys.stdout.flush()
-        try:
+    try:
+        with running_world(home, folder, port) as world:
+            sys.stdout.write("\n".join(describe_endpoints(world)) + "\n")
+            sys.stdout.flush()
             threading.Event().wait()
-        except KeyboardInterrupt:
-            sys.stdout.write("stopped\n")
+    except KeyboardInterrupt:
+        sys.stdout.write("stopped\n")
 
 
 def describe_endpoints(world: RunningWorld) -> list[str]:
@@ -116,62 +104,22 @@ def _describe_world(digest: str, sparql_url: str, app_url: str) -> RunningWorld:
 def _running_oxigraph(store: Path, port: int) -> Iterator[int]:
     """Run the SPARQL server; give its port once it listens, trying other free ports when one was taken meanwhile."""
     for _ in range(1 if port else _PORT_TRIES):
-        chosen = port or _free_port()
+        chosen = port or free_port()
         log = store.parent / f"{store.name}-{chosen}.log"
-        process = _start_process(_oxigraph_command(store, chosen), log)
+        command = [str(find_oxigraph()), "serve-read-only", "--location", str(store), "--bind", f"{HOST}:{chosen}"]
+        try:
+            process = start_child(command, log)
+        except OSError as error:
+            raise WorldError(f"oxigraph does not start: {error}") from error
         if _wait_until_listening(process, log):
             break
     else:
-        raise WorldError(f"oxigraph did not start on port {chosen}: {_tail(log)}")
-    stop = partial(_stop_process, process)
-    atexit.register(stop)
+        raise WorldError(f"oxigraph did not start on port {chosen}: {read_tail(log)}")
     try:
         yield chosen
     finally:
-        atexit.unregister(stop)
-        stop()
+        stop_child(process)
         log.unlink(missing_ok=True)
-
-
-def _oxigraph_command(store: Path, port: int) -> list[str]:
-    binary = str(find_oxigraph())
-    command = [binary, "serve-read-only", "--location", str(store), "--bind", f"{HOST}:{port}"]
-    if platform.system() == "Linux":
-        return [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid()), *command]
-    return command
-
-
-def _start_process(command: list[str], log: Path) -> "subprocess.Popen[bytes]":
-    """Start a child from a thread that waits for it, so that the thread outlives the child."""
-    started: SimpleQueue[subprocess.Popen[bytes] | OSError] = SimpleQueue()
-
-    def keep() -> None:
-        try:
-            with log.open("wb") as stream:
-                # a session of its own: Ctrl-C is ours to handle, the server must answer until we are done
-                process = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, start_new_session=True
-                )
-        except OSError as error:
-            started.put(error)
-            return
-        started.put(process)
-        process.wait()
-
-    threading.Thread(target=keep, name="oxigraph-keeper", daemon=True).start()
-    process = started.get()
-    if isinstance(process, OSError):
-        raise WorldError(f"oxigraph does not start: {process}") from process
-    return process
-
-
-def _stop_process(process: "subprocess.Popen[bytes]") -> None:
-    process.terminate()
-    try:
-        process.wait(_STOP_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 def _wait_until_listening(process: "subprocess.Popen[bytes]", log: Path) -> bool:
@@ -182,7 +130,7 @@ def _wait_until_listening(process: "subprocess.Popen[bytes]", log: Path) -> bool
             return True
         time.sleep(0.005)
     if process.poll() is None:
-        _stop_process(process)
+        stop_child(process)
     return False
 
 
@@ -226,13 +174,3 @@ def _wait_until_started(server: "uvicorn.Server", thread: threading.Thread) -> N
         if not thread.is_alive() or time.monotonic() > deadline:
             raise WorldError("the embedded world's app did not start; the lines above on standard error say why")
         time.sleep(0.005)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
-
-
-def _tail(log: Path) -> str:
-    return log.read_text("utf-8", errors="replace")[-2000:].strip() or "it said nothing"

@@ -223,7 +223,10 @@ FOUND = {"json": {"query": {"search": []}}}
         ({"json": LAGGED}, "maxlag"),
         ({"json": LAGGED, "headers": {"Retry-After": "0.1", "X-Database-Lag": "7"}}, "maxlag"),
         ({"json": {"error": {"code": "ratelimited", "info": "slow"}}}, "ratelimited"),
-        ({"json": {"error": {"code": "internal_api_error_DBQueryError", "info": "x"}}}, "internal_api_error_DBQueryError"),
+        (
+            {"json": {"error": {"code": "internal_api_error_DBQueryError", "info": "x"}}},
+            "internal_api_error_DBQueryError",
+        ),
         ({"status": 429, "text": "slow", "headers": {"Retry-After": "0.1"}}, "http_429"),
         ({"status": 503, "text": "<html>down"}, "http_503"),
         ({"text": "<html>login"}, "html_instead_of_json"),

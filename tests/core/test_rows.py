@@ -29,7 +29,13 @@ class Whole(Row):
 
 
 WHOLE = Whole(
-    id="w1", kind="a", day=date(2020, 2, 29), at=datetime(2020, 1, 1, tzinfo=UTC), share=None, tags=["x"], parts=[Part(name="p", size=None)]
+    id="w1",
+    kind="a",
+    day=date(2020, 2, 29),
+    at=datetime(2020, 1, 1, tzinfo=UTC),
+    share=None,
+    tags=["x"],
+    parts=[Part(name="p", size=None)],
 )
 
 
@@ -42,7 +48,9 @@ def test_schema_follows_the_annotations() -> None:
     schema = arrow_schema(Whole)
     assert schema.field("share").nullable
     assert not schema.field("id").nullable
-    assert schema.field("parts").type == pa.list_(pa.struct([pa.field("name", pa.string(), nullable=False), pa.field("size", pa.int64())]))
+    assert schema.field("parts").type == pa.list_(
+        pa.struct([pa.field("name", pa.string(), nullable=False), pa.field("size", pa.int64())])
+    )
 
 
 def test_an_annotation_without_arrow_type_is_refused() -> None:
@@ -77,7 +85,12 @@ def test_seeds_keep_parts_apart() -> None:
 
 @pytest.mark.parametrize(
     "other",
-    [Call("t", "o", {"n": 1}), Call("s", "p", {"n": 1}), Call("s", "o", {"n": 2}), Call("s", "o", {"n": 1}, {"messages": ["x"]})],
+    [
+        Call("t", "o", {"n": 1}),
+        Call("s", "p", {"n": 1}),
+        Call("s", "o", {"n": 2}),
+        Call("s", "o", {"n": 1}, {"messages": ["x"]}),
+    ],
 )
 def test_each_part_of_a_call_and_what_goes_on_the_wire_changes_its_key(other: Call) -> None:
     call = Call("s", "o", {"n": 1})

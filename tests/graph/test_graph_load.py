@@ -3,9 +3,11 @@
 import gzip
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,14 @@ def load(tmp_path: Path, text: str = SMALL, name: str = "small", **options: obje
     return load_graph([source], name, tmp_path / "graphs", **options)  # type: ignore[arg-type]
 
 
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Load a graph named `small`; return the folder it is in."""
+    folder = tmp_path_factory.mktemp("loaded")
+    load(folder)
+    return folder / "graphs"
+
+
 def names_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
@@ -78,6 +88,13 @@ def test_every_line_is_accounted_for(tmp_path: Path) -> None:
     assert list_graphs(tmp_path / "graphs") == [made]
     assert names_in(tmp_path / "graphs" / "small") == ["graph.duckdb", "manifest.json"]
     assert names_in(tmp_path / "graphs") == ["small"]
+
+
+def test_a_file_given_twice_is_read_once(tmp_path: Path) -> None:
+    source = write(tmp_path / "a.nt", SMALL)
+    made = load_graph([source, str(source)], "small", tmp_path / "graphs")
+    assert [(each.path, each.lines) for each in made.sources] == [(str(source), 13)]
+    assert made.lines == 13
 
 
 def test_malformed_lines_are_kept_aside_in_the_graph(tmp_path: Path) -> None:
@@ -278,21 +295,28 @@ def test_a_graph_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path
     ],
     ids=["no manifest", "cut manifest", "not text", "no database", "cut database", "newer", "older"],
 )
-def test_a_damaged_graph_is_refused_with_how_to_load_it_again(tmp_path: Path, damage, what: str) -> None:  # type: ignore[no-untyped-def]
-    load(tmp_path)
+def test_a_damaged_graph_is_refused_with_how_to_load_it_again(
+    loaded: Path, tmp_path: Path, damage: Callable[[Path], None], what: str
+) -> None:
+    shutil.copytree(loaded, tmp_path / "graphs")
     damage(tmp_path / "graphs" / "small")
     with pytest.raises(GraphError, match=what) as raised:
         open_graph("small", tmp_path / "graphs")
     assert "factmill graph load small" in str(raised.value)
     with pytest.raises(GraphError, match=what):
         list_graphs(tmp_path / "graphs")
+
+
+def test_a_damaged_graph_can_be_replaced(tmp_path: Path) -> None:
+    load(tmp_path)
+    (tmp_path / "graphs" / "small" / "manifest.json").unlink()
     load(tmp_path, replace=True)
     open_graph("small", tmp_path / "graphs").close()
 
 
 @pytest.mark.parametrize("start", [0, 12_288], ids=["whole file", "behind the headers"])
-def test_damage_inside_the_database_is_a_named_error(tmp_path: Path, start: int) -> None:
-    load(tmp_path)
+def test_damage_inside_the_database_is_a_named_error(loaded: Path, tmp_path: Path, start: int) -> None:
+    shutil.copytree(loaded, tmp_path / "graphs")
     path = tmp_path / "graphs" / "small" / "graph.duckdb"
     content = path.read_bytes()
     path.write_bytes(content[:start] + b"\x5a" * (len(content) - start))

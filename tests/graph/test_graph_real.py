@@ -16,12 +16,9 @@ from tasks.core.knowledge import Candidate
 from tasks.graph.load import load_graph
 from tasks.graph.lookup import Graph, open_graph
 
-DUMP = Path(__file__).parents[3] / "shared" / "data" / "wikidata" / "truthy_labelled.nt.gz"
 WD = "http://www.wikidata.org/entity/"
 WDT = "http://www.wikidata.org/prop/direct/"
 LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
-
-pytestmark = pytest.mark.skipif(not DUMP.is_file(), reason=f"{DUMP} is not here")
 
 
 @dataclass
@@ -34,9 +31,14 @@ class Plain:
 
 
 @pytest.fixture(scope="module")
-def plain() -> Plain:
+def dump(shared_data: Path) -> Path:
+    return shared_data / "wikidata" / "truthy_labelled.nt.gz"
+
+
+@pytest.fixture(scope="module")
+def plain(dump: Path) -> Plain:
     read = Plain()
-    with gzip.open(DUMP, "rt", encoding="utf-8") as lines:
+    with gzip.open(dump, "rt", encoding="utf-8") as lines:
         for line in lines:
             subject, predicate, thing = line.rstrip("\n").removesuffix(" .").split(" ", 2)
             entity, name = subject[1:-1].rsplit("/", 1)[1], re.split("[/#]", predicate[1:-1])[-1]
@@ -49,20 +51,20 @@ def plain() -> Plain:
 
 
 @pytest.fixture(scope="module")
-def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
+def graph(dump: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
     folder = tmp_path_factory.mktemp("real")
     started = time.perf_counter()
-    made = load_graph([DUMP], "real", folder)
+    made = load_graph([dump], "real", folder)
     print(f"\n{made.lines:,} lines loaded in {time.perf_counter() - started:.2f} s")
     with open_graph("real", folder) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def store() -> pyoxigraph.Store:
+def store(dump: Path) -> pyoxigraph.Store:
     store = pyoxigraph.Store()
-    with gzip.open(DUMP) as dump:
-        store.bulk_load(dump, pyoxigraph.RdfFormat.N_TRIPLES)
+    with gzip.open(dump) as lines:
+        store.bulk_load(lines, pyoxigraph.RdfFormat.N_TRIPLES)
     return store
 
 

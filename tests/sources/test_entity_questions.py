@@ -19,11 +19,19 @@ def file(tmp_path: Path, text: str | bytes, name: str = "P19.test.json") -> Path
 
 @pytest.mark.parametrize(
     "text",
-    [json.dumps([GOOD, GOOD]), json.dumps([GOOD, GOOD], indent=4), "\ufeff" + json.dumps([GOOD, GOOD]), f"{json.dumps(GOOD)}\n{json.dumps(GOOD)}\n"],
+    [
+        json.dumps([GOOD, GOOD]),
+        json.dumps([GOOD, GOOD], indent=4),
+        "\ufeff" + json.dumps([GOOD, GOOD]),
+        f"{json.dumps(GOOD)}\n{json.dumps(GOOD)}\n",
+    ],
     ids=["array", "indented", "byte order mark", "lines"],
 )
 def test_arrays_and_lines_are_read(tmp_path: Path, text: str) -> None:
-    assert read_questions(file(tmp_path, text)) == [RawQuestion(1, "Where was Ada born?", ("London",)), RawQuestion(2, "Where was Ada born?", ("London",))]
+    assert read_questions(file(tmp_path, text)) == [
+        RawQuestion(1, "Where was Ada born?", ("London",)),
+        RawQuestion(2, "Where was Ada born?", ("London",)),
+    ]
 
 
 BROKEN = [json.dumps(GOOD)] * 6 + ['{"question": "x", "answers": ["y"'] + [json.dumps(GOOD)]
@@ -38,7 +46,10 @@ BROKEN = [json.dumps(GOOD)] * 6 + ['{"question": "x", "answers": ["y"'] + [json.
         ("[" + ",\n".join(BROKEN) + "]", r"broken JSON in row 7 \(line \d+, column \d+\)"),
         ('[{"question": "a", "answers": ["b"]}', "not closed after row 1"),
         (json.dumps([GOOD]) + " and more", "unexpected text behind the array: 'and more'"),
-        (json.dumps([{"frage": "a", "answers": []}] * 3), r"the column question is missing \(found: frage, answers\).*expected the columns question and answers"),
+        (
+            json.dumps([{"frage": "a", "answers": []}] * 3),
+            r"the column question is missing \(found: frage, answers\).*expected the columns question and answers",
+        ),
         ('"just text"', "no object"),
     ],
 )
@@ -75,7 +86,10 @@ def test_files_are_placed_by_the_relation_in_their_names(tmp_path: Path) -> None
     for name in ("P19.test.json", "P19.dev.json", "P20.dev.json", "P17.dev.json", "P190.dev.json", "notes.txt"):
         file(tmp_path, "[]", name)
     found = find_files([tmp_path], ["P20", "P19"])
-    assert {pid: [path.name for path in paths] for pid, paths in found.items()} == {"P20": ["P20.dev.json"], "P19": ["P19.dev.json", "P19.test.json"]}
+    assert {pid: [path.name for path in paths] for pid, paths in found.items()} == {
+        "P20": ["P20.dev.json"],
+        "P19": ["P19.dev.json", "P19.test.json"],
+    }
 
 
 def test_a_file_of_any_name_serves_the_one_relation_asked_for(tmp_path: Path) -> None:
@@ -94,7 +108,24 @@ def test_a_missing_path_and_an_empty_folder_are_told(tmp_path: Path) -> None:
 
 def test_the_real_files_are_read_whole(shared_data: Path) -> None:
     folder = shared_data / "entityquestions" / "dev"
-    relations = "P19 P20 P26 P40 P50 P69 P112 P127 P131 P159 P170 P175 P176 P264 P276 P740".split()
+    relations = [
+        "P19",
+        "P20",
+        "P26",
+        "P40",
+        "P50",
+        "P69",
+        "P112",
+        "P127",
+        "P131",
+        "P159",
+        "P170",
+        "P175",
+        "P176",
+        "P264",
+        "P276",
+        "P740",
+    ]
     files = find_files([folder], relations)
     rows = [row for paths in files.values() for path in paths for row in read_questions(path)]
     assert len(rows) == 15318

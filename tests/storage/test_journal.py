@@ -55,7 +55,7 @@ def test_a_full_disk_is_an_error_that_leaves_the_journal_whole(tmp_path: Path, m
     journal.append(record("kept"))
     real_write = os.write
     monkeypatch.setattr(os, "write", lambda fd, data: real_write(fd, data[:10]))
-    with pytest.raises(ShardError, match="No space left.*run the same command again"):
+    with pytest.raises(ShardError, match=r"No space left.*run the same command again"):
         journal.append(record("lost"))
     monkeypatch.undo()
     journal.append(record("after"))
@@ -69,7 +69,9 @@ def test_only_journals_of_dead_processes_are_orphans(tmp_path: Path) -> None:
         "import sys, os; from pathlib import Path; from tasks.storage.journal import *; from tasks.core.calls import *\n"
         "j = Journal(Path(sys.argv[1])); j.append(make_record(Call('s', 'o', {'n': 'dead'}), Reply(body=1))); os.kill(os.getpid(), 9)"
     )
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False, env={**os.environ, "PYTHONPATH": str(Path.cwd())})
+    subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], check=False, env={**os.environ, "PYTHONPATH": str(Path.cwd())}
+    )
     orphans = list(orphan_journals(tmp_path))
     assert [[one.parts for one in read_journal(path)] for path, _ in orphans] == [['{"n":"dead"}']]
     for _, fd in orphans:

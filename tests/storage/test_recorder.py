@@ -145,7 +145,10 @@ def test_two_batches_that_want_one_call_ask_it_once(tmp_path: Path) -> None:
     service = Echo(delay_s=0.05)
     shared = recorder(tmp_path)
     results: list = []
-    threads = [threading.Thread(target=lambda: results.append(bodies(shared.answer(calls("a", "b"), service)))) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: results.append(bodies(shared.answer(calls("a", "b"), service))))
+        for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -16,7 +16,9 @@ def numbers(first: int, count: int) -> pa.Table:
 
 
 def receipt(shard: Path, **more: int) -> Receipt:
-    return Receipt(stage="s", index=0, key="k", shard=str(shard), rows_in=1, rows=1, rejects=0, merged=0, digest="d", **more)
+    return Receipt(
+        stage="s", index=0, key="k", shard=str(shard), rows_in=1, rows=1, rejects=0, merged=0, digest="d", **more
+    )
 
 
 def test_a_range_spans_shards(tmp_path: Path) -> None:
@@ -60,8 +62,17 @@ def test_a_damaged_shard_is_named(tmp_path: Path) -> None:
 
 
 def test_bytes_are_the_same_before_and_after_a_stay_in_duckdb() -> None:
-    schema = pa.schema([pa.field("id", pa.string(), nullable=False), ("tags", pa.list_(pa.string())), ("n", pa.int64()), ("x", pa.float64())])
-    table = pa.Table.from_pylist([{"id": "a", "tags": ["p", "q"], "n": None, "x": 0.5}, {"id": "b", "tags": [], "n": 2, "x": None}], schema)
+    schema = pa.schema(
+        [
+            pa.field("id", pa.string(), nullable=False),
+            ("tags", pa.list_(pa.string())),
+            ("n", pa.int64()),
+            ("x", pa.float64()),
+        ]
+    )
+    table = pa.Table.from_pylist(
+        [{"id": "a", "tags": ["p", "q"], "n": None, "x": 0.5}, {"id": "b", "tags": [], "n": 2, "x": None}], schema
+    )
     db = duckdb.connect()
     db.register("t", table)
     db.execute("CREATE TABLE kept AS SELECT * FROM t")

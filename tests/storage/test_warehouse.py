@@ -38,7 +38,10 @@ def test_a_warehouse_held_by_another_process_names_the_holder(tmp_path: Path) ->
     try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(WarehouseBusy, match=rf"held by process {holder.pid} .*--warehouse"), open_warehouse(path, wait_s=0.2):
+        with (
+            pytest.raises(WarehouseBusy, match=rf"held by process {holder.pid} .*--warehouse"),
+            open_warehouse(path, wait_s=0.2),
+        ):
             pass
     finally:
         holder.communicate(b"")
@@ -50,7 +53,7 @@ def test_a_warehouse_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.duckdb"
     with open_warehouse(path) as db:
         db.execute("INSERT INTO schema_migrations VALUES (9999, 'from_the_future', now())")
-    with pytest.raises(WarehouseTooNew, match="schema version 9999.*update factmill"), open_warehouse(path):
+    with pytest.raises(WarehouseTooNew, match=r"schema version 9999.*update factmill"), open_warehouse(path):
         pass
 
 
@@ -80,7 +83,11 @@ def test_published_columns_are_those_of_the_row_model(tmp_path: Path, table: str
         found = db.sql(f"SELECT * EXCLUDE (build_id) FROM {table}").to_arrow_table().schema
         nullable = {row[0]: row[2] == "YES" for row in db.execute(f"DESCRIBE {table}").fetchall()}
     expected = arrow_schema(model)
-    assert [(field.name, str(field.type.value_type) if "list" in str(field.type) else str(field.type)) for field in found] == [
+    assert [
+        (field.name, str(field.type.value_type) if "list" in str(field.type) else str(field.type)) for field in found
+    ] == [
         (field.name, str(field.type.value_type) if "list" in str(field.type) else str(field.type)) for field in expected
     ]
-    assert {field.name: nullable[field.name] for field in expected} == {field.name: field.nullable for field in expected}
+    assert {field.name: nullable[field.name] for field in expected} == {
+        field.name: field.nullable for field in expected
+    }

@@ -33,13 +33,16 @@ CASES = [
         'title="No page (page does not exist)">No page</a>\n</p>',
     ),
     ("[[:Category:Cities]]", '<p><a href="/wiki/Category:Cities" title="Category:Cities">Category:Cities</a>\n</p>'),
-    ("a [[Category:Cities]]", "<p>a \n</p>"),
+    ("a [[Category:Cities]]", "<p>a\n</p>"),
     ("[https://x.org/a b]", '<p><a rel="nofollow" class="external text" href="https://x.org/a">b</a>\n</p>'),
-    ("see https://x.org/a.", '<p>see <a rel="nofollow" class="external free" href="https://x.org/a">https://x.org/a</a>.\n</p>'),
+    ("at http://x.y/a.", '<p>at <a rel="nofollow" class="external free" href="http://x.y/a">http://x.y/a</a>.\n</p>'),
     ("== A b ==\ntext", '<div class="mw-heading mw-heading2"><h2 id="A_b">A b</h2></div>\n<p>text\n</p>'),
     ("* a\n** b\n* c\n# d", "<ul><li>a\n<ul><li>b</li></ul></li>\n<li>c</li></ul>\n<ol><li>d</li></ol>"),
     ("; t : d\n: e", "<dl><dt>t</dt>\n<dd>d</dd>\n<dd>e</dd></dl>"),
-    ("{|\n! a\n|-\n| b || c\n|}", "<table>\n<tbody><tr>\n<th>a\n</th></tr>\n<tr>\n<td>b\n</td>\n<td>c\n</td></tr></tbody></table>"),
+    (
+        "{|\n! a\n|-\n| b || c\n|}",
+        "<table>\n<tbody><tr>\n<th>a\n</th></tr>\n<tr>\n<td>b\n</td>\n<td>c\n</td></tr></tbody></table>",
+    ),
     ("{{Use dmy dates|date=May}}a", "<p>a\n</p>"),
     ("{{nowrap|a b}}", '<p><span class="nowrap">a b</span>\n</p>'),
 ]  # fmt: skip
@@ -57,11 +60,11 @@ def test_each_construct_has_mediawikis_html(wiki: Wiki, text: str, html: str) ->
 @pytest.mark.parametrize(
     ("text", "piece"),
     [
-        ("{{Short description|A b}}", '<div class="shortdescription nomobile noexcerpt noprint searchaux" style="display:none">A b</div>'),
+        ("{{Short description|A b}}", 'noprint searchaux" style="display:none">A b</div>'),
         ("{{Main|Berlin}}", 'Main article: <a href="/wiki/Berlin"'),
         ("{{About|x|y|Germany}}", 'This article is about x. For y, see <a href="/wiki/Germany"'),
         ("{{For|y|Germany}}", '<div role="note" class="hatnote navigation-not-searchable">For y, see <a'),
-        ("{{Infobox city\n| name = X\n| mayor = [[Berlin|B]]\n}}", '<th scope="row" class="infobox-label">Mayor</th><td'),
+        ("{{Infobox city\n| name = X\n| mayor = [[Berlin|B]]\n}}", 'class="infobox-label">Mayor</th><td'),
         ("{{Navbox|title=T|list1=a}}", '<div role="navigation" class="navbox">'),
         ("{{Disambiguation}}", "dmbox-disambig"),
         ("{{Unheard of}}", 'title="Template:Unheard of (page does not exist)">Template:Unheard of</a>'),

@@ -83,4 +83,3 @@ def _items_in(value: Value) -> Iterable[str]:
         yield value.qid
     elif isinstance(value, QuantityValue) and value.unit:
         yield value.unit
-

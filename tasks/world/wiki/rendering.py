@@ -174,7 +174,7 @@ class _PageRenderer:
         while place < len(lines):
             outer, inner = _LIST_TAGS[lines[place][depth - 1]]
             if outer != tag:
-                html += (f"</{tag}>\n" if tag else "") + f"<{outer}>"
+                html = (html.rstrip("\n") + f"</{tag}>\n" if tag else "") + f"<{outer}>"
                 tag = outer
             below = place + 1
             while below < len(lines) and lines[below][depth : depth + 1] in _LIST_TAGS and lines[below][depth:]:

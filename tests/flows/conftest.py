@@ -1,0 +1,62 @@
+"""One warehouse with an embedded build, made once a session by the command itself, and a way to run the command."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out.strip().splitlines()[-1])
+
+
+Command = Callable[..., Ran]
+
+
+@pytest.fixture(scope="session")
+def session_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="session")
+def factmill(session_home: Path) -> Command:
+    """Run `factmill` as a process of its own."""
+
+    def run(*arguments: str | Path, **environment: str) -> Ran:
+        env = {
+            **os.environ,
+            "FACTMILL_HOME": str(session_home),
+            "PYTHONPATH": str(ROOT),
+            "COLUMNS": "200",
+            **environment,
+        }
+        command = [sys.executable, "-c", "from flows.cli import main; main()", *map(str, arguments)]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, cwd=ROOT, timeout=240, check=False)
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def embedded_build(factmill: Command) -> Any:
+    """Build GRANOLA-EQ in the embedded world and return the report."""
+    ran = factmill("build", "granola", "--json")
+    assert ran.code == 0, ran.err
+    return ran.json

@@ -1,0 +1,253 @@
+"""The command from outside: the build, what is told of it, and wrong usage."""
+
+import csv
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+REPORT_KEYS = {
+    "build_id",
+    "benchmark",
+    "inputs",
+    "rows",
+    "rejects",
+    "merged",
+    "calls_sent",
+    "calls_replayed",
+    "seconds",
+}
+
+
+def test_the_embedded_build_balances_and_says_who_wrote_it(embedded_build: Any) -> None:
+    assert embedded_build.keys() >= REPORT_KEYS
+    assert embedded_build["rows"] >= 60
+    assert embedded_build["inputs"] == embedded_build["rows"] + embedded_build["rejects"] + embedded_build["merged"]
+    assert embedded_build["author"] == "rules-1"
+    assert embedded_build["calls_sent"] > 0
+    for stage in embedded_build["stages"]:
+        assert stage["rows_in"] == stage["rows_out"] + stage["rejects"] + stage["merged"], stage
+        assert sum(embedded_build["reasons"].get(stage["stage"], {}).values()) == stage["rejects"]
+
+
+def test_a_second_build_finds_the_first_and_asks_nothing(factmill: Any, embedded_build: Any) -> None:
+    again = factmill("build", "granola", "--json").json
+    assert (again["build_id"], again["calls_sent"], again["up_to_date"]) == (embedded_build["build_id"], 0, True)
+    assert again["tables"] == embedded_build["tables"]
+
+
+def test_a_forced_build_with_other_batches_and_concurrency_has_the_same_bytes(
+    factmill: Any, embedded_build: Any
+) -> None:
+    again = factmill("build", "granola", "--force", "--concurrency", "1", "--batch-size", "7", "--json").json
+    assert again["calls_sent"] == 0
+    assert (again["build_id"], again["tables"]) == (embedded_build["build_id"], embedded_build["tables"])
+
+
+def test_verify_rebuilds_the_same_bytes_and_says_so(factmill: Any, embedded_build: Any) -> None:
+    ran = factmill("verify", embedded_build["build_id"], "--json")
+    assert ran.code == 0, ran.err
+    assert ran.json["agrees"]
+    assert {name: table["found"] for name, table in ran.json["tables"].items()} == {
+        name: table["sha256"] for name, table in embedded_build["tables"].items()
+    }
+
+
+def test_verify_fails_when_a_published_table_is_not_what_the_calls_give(
+    factmill: Any, embedded_build: Any, session_home: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy.duckdb"
+    copy.write_bytes((session_home / "factmill.duckdb").read_bytes())
+    db = duckdb.connect(str(copy))
+    db.execute("UPDATE calls SET body = replace(body, '1:: ', '1::  ') WHERE operation = 'chat'")
+    db.execute("UPDATE build_tables SET sha256 = repeat('0', 64) WHERE table_name = 'granola_eq'")
+    db.close()
+    ran = factmill("verify", "latest:granola", "--warehouse", copy)
+    assert ran.code == 1
+    assert "DIFFERS" in ran.out
+    exported = factmill("export", "latest:granola", "--to", tmp_path / "out", "--warehouse", copy)
+    assert exported.code == 1
+    assert "is not what was published" in exported.err
+
+
+def test_verify_without_a_recorded_call_names_the_miss(
+    factmill: Any, embedded_build: Any, session_home: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy.duckdb"
+    copy.write_bytes((session_home / "factmill.duckdb").read_bytes())
+    db = duckdb.connect(str(copy))
+    db.execute("DELETE FROM calls WHERE operation = 'pageviews'")
+    db.close()
+    ran = factmill("verify", "latest:granola", "--warehouse", copy)
+    assert ran.code == 1
+    assert "never recorded" in ran.err
+    assert "pageviews" in ran.err
+
+
+def test_export_writes_all_forms_with_the_published_bytes(factmill: Any, embedded_build: Any, tmp_path: Path) -> None:
+    ran = factmill("export", "latest:granola", "--to", tmp_path)
+    assert ran.code == 0, ran.err
+    for name, table in embedded_build["tables"].items():
+        assert hashlib.sha256((tmp_path / f"{name}.parquet").read_bytes()).hexdigest() == table["sha256"]
+    frame = pd.read_parquet(tmp_path / "granola_eq.parquet")
+    lines = [json.loads(line) for line in (tmp_path / "granola_eq.jsonl").read_text().splitlines()]
+    with (tmp_path / "granola_eq.csv").open(newline="") as file:
+        spread = list(csv.DictReader(file))
+    assert len(frame) == len(lines) == len(spread) == embedded_build["rows"]
+    assert list(frame["id"]) == sorted(frame["id"])
+    for line, flat in zip(lines, spread, strict=True):
+        assert [flat[key] for key in flat if key.startswith("granola_answer_") and flat[key]] == line["granola_answers"]
+        assert line["granola_answers"][0] == line["answer"]
+        assert line["num_granola_answers"] == len(line["granola_answers"]) >= 2
+    rejects = pd.read_parquet(tmp_path / "rejects.parquet")
+    assert list(rejects.columns) == ["stage", "id", "reason", "detail"]
+    assert len(rejects) == embedded_build["rejects"]
+    assert rejects["reason"].str.len().min() > 0
+
+
+def test_every_row_can_be_followed_back(factmill: Any, embedded_build: Any) -> None:
+    rows = factmill("show", "granola", "--limit", "3", "--json").json["rows"]
+    for row in rows:
+        trace = factmill("explain", "granola", row["id"], "--json").json
+        assert trace["row"]["answer"] == row["answer"]
+        operations = {call["operation"] for call in trace["calls"]}
+        assert {"find_items", "describe_items", "chat"} <= operations
+        chosen = {c["qid"] for c in trace["candidates"] if c["chosen"]}
+        assert chosen == {row["question_entity_qid"], row["answer_entity_qid"]}
+        assert row["author_call"] in {call["key"] for call in trace["calls"]}
+
+
+def test_a_rejected_row_can_be_explained_too(factmill: Any, embedded_build: Any) -> None:
+    reject = factmill("show", "granola", "--rejects", "--limit", "1", "--json").json["rejects"][0]
+    ran = factmill("explain", "granola", reject["id"])
+    assert ran.code == 0, ran.err
+    assert reject["reason"] in ran.out
+
+
+def test_lists_and_tables_are_printed(factmill: Any, embedded_build: Any) -> None:
+    assert embedded_build["build_id"] in factmill("builds").out
+    assert factmill("builds", "--json").json[0]["build_id"] == embedded_build["build_id"]
+    assert "granola_answers" in factmill("show", "granola", "--columns").out
+    assert "P19-" in factmill("show", "granola", "--relation", "P19").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["build"], 2, "Missing argument"),
+        (["build", "granita"], 2, "no benchmark 'granita'; there are: granola"),
+        (["build", "granola", "--world", "marble"], 2, "no world 'marble'"),
+        (["build", "granola", "--relation", "P9999"], 2, "unknown relation P9999"),
+        (["build", "granola", "--source", "/absent.json"], 2, "no such file or folder"),
+        (["build", "granola", "--limit", "0"], 2, "0 is not in the range"),
+        (["build", "granola", "--policy", "largest"], 2, "is not one of 'smallest', 'linked'"),
+        (["build", "granola", "--graph", "nowhere"], 1, "no graph nowhere"),
+        (["build", "granola", "--colour", "red"], 2, "No such option"),
+        (["verify", "granola-000000"], 2, "no build 'granola-000000'"),
+        (["verify", "latest:fanoutqa"], 2, "no build 'latest:fanoutqa'"),
+        (["explain", "granola", "P19-zzz"], 2, "no row 'P19-zzz'"),
+        (["export", "latest:granola"], 2, "Missing option"),
+        (["show", "slaq"], 2, "no benchmark 'slaq'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_usage_is_told_in_words(
+    factmill: Any, embedded_build: Any, arguments: list[str], code: int, message: str
+) -> None:
+    ran = factmill(*arguments)
+    assert (ran.code, message in ran.err) == (code, True), ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_bad_rows_and_names_are_rejects_with_reasons_and_nothing_is_lost(factmill: Any, tmp_path: Path) -> None:
+    odd = 'Ada "the {first}"\n\\ SELECT * } #'
+    rows = [
+        {"question": "Where was Albert Einstein born?", "answers": ["Ulm"]},
+        {"question": "Where was Albert Einstein born?", "answers": ["Ulm"]},
+        {"question": f"Where was {odd} born?", "answers": ["Ulm"]},
+        {"question": "Where was Albert Einstein born?", "answers": [odd]},
+        {"question": "When was Albert Einstein born?", "answers": ["1879"]},
+        {"question": "Where was Marie Curie born?", "answers": ["Warsaw", "Vienna"]},
+        {"question": "Where was Marie Curie born?", "answers": []},
+        {"question": "Where was Marie Curie born?"},
+    ]
+    path = tmp_path / "P19.odd.json"
+    path.write_text(json.dumps(rows))
+    ran = factmill("build", "granola", "--source", path, "--warehouse", tmp_path / "odd.duckdb", "--json")
+    assert ran.code == 0, ran.err
+    report = ran.json
+    assert report["inputs"] == len(rows) == report["rows"] + report["rejects"] + report["merged"]
+    reasons = {reason: count for stage in report["reasons"].values() for reason, count in stage.items()}
+    assert reasons == {
+        "malformed_row": 1,
+        "no_gold_answer": 1,
+        "several_gold_answers": 4,
+        "no_template_match": 1,
+        "question_entity_not_found": 1,
+    }
+
+
+def test_a_warehouse_held_by_another_process_is_waited_for_and_named(
+    factmill: Any, embedded_build: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "held.duckdb"
+    code = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
+    holder = subprocess.Popen([sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    try:
+        ran = factmill("builds", "--warehouse", path, FACTMILL_WAIT_S="0.3")
+    finally:
+        holder.communicate(b"")
+    assert ran.code == 1
+    assert f"held by process {holder.pid}" in ran.err
+
+
+def start_build(home: Path, warehouse: Path) -> "subprocess.Popen[str]":
+    env = {**os.environ, "FACTMILL_HOME": str(home), "PYTHONPATH": str(ROOT)}
+    command = [
+        sys.executable,
+        "-c",
+        "from flows.cli import main; main()",
+        "build",
+        "granola",
+        "--warehouse",
+        str(warehouse),
+    ]
+    return subprocess.Popen(command, env=env, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, cwd=ROOT)
+
+
+@pytest.mark.parametrize(
+    ("marker", "how"), [("describe_entities", signal.SIGKILL), ("find_qids", signal.SIGINT)], ids=["kill -9", "Ctrl-C"]
+)
+def test_a_stopped_build_goes_on_and_asks_nothing_twice(
+    factmill: Any, embedded_build: Any, session_home: Path, tmp_path: Path, marker: str, how: signal.Signals
+) -> None:
+    warehouse = tmp_path / "stopped.duckdb"
+    process = start_build(session_home, warehouse)
+    assert process.stderr is not None
+    while not (line := process.stderr.readline()).startswith(marker):
+        assert line, "the build ended before it could be stopped"
+    time.sleep(0.1)
+    process.send_signal(how)
+    rest = process.stderr.read()
+    code = process.wait(30)
+    if how is signal.SIGINT:
+        assert code == 130
+        assert "the same command goes on from here" in rest
+    again = factmill("build", "granola", "--warehouse", warehouse, "--json").json
+    assert again["tables"] == embedded_build["tables"]
+    assert again["calls_sent"] < embedded_build["calls_sent"]
+    db = duckdb.connect(str(warehouse), read_only=True)
+    assert db.execute("SELECT count(*) - count(DISTINCT key) FROM calls").fetchone() == (0,)
+    db.close()

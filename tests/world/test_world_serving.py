@@ -1,0 +1,172 @@
+"""Starting and stopping the world."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import requests
+
+from tasks.errors import WorldError
+from tasks.world import store
+from tasks.world.data import WorldData, digest_world
+from tasks.world.files.reading import load_world_data
+from tasks.world.serving import running_world
+from tasks.world.store import digest_store, find_oxigraph, opened_store
+
+ROOT = Path(__file__).parents[2]
+
+
+def answers(url: str) -> bool:
+    """True when a SPARQL server answers there."""
+    try:
+        return requests.get(url, params={"query": "ASK {}"}, timeout=5).status_code == 200
+    except requests.ConnectionError:
+        return False
+
+
+def test_the_second_start_finds_the_store_and_two_worlds_run_at_once(tmp_path: Path, sample_folder: Path) -> None:
+    with running_world(tmp_path, sample_folder) as first:
+        built = (tmp_path / "world-cache" / digest_store(sample_folder)).stat().st_mtime_ns
+        with running_world(tmp_path, sample_folder) as second:
+            assert first.digest == second.digest == digest_world(sample_folder)
+            assert first.endpoints != second.endpoints
+            assert answers(first.endpoints["wikidata"]) and answers(second.endpoints["wikidata"])
+            assert (tmp_path / "world-cache" / digest_store(sample_folder)).stat().st_mtime_ns == built
+        assert not answers(second.endpoints["wikidata"])
+        assert answers(first.endpoints["wikidata"])
+    assert not answers(first.endpoints["wikidata"])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="PR_SET_PDEATHSIG is Linux's")
+def test_oxigraph_dies_with_a_killed_parent_even_when_its_thread_ended(tmp_path: Path, sample_folder: Path) -> None:
+    code = (
+        "import sys, threading, time\n"
+        "from contextlib import ExitStack\n"
+        "from pathlib import Path\n"
+        "from tasks.world.serving import running_world\n"
+        "held = ExitStack()\n"
+        "def start():\n"
+        "    world = held.enter_context(running_world(Path(sys.argv[1]), Path(sys.argv[2])))\n"
+        "    print(world.endpoints['wikidata'], flush=True)\n"
+        "thread = threading.Thread(target=start)\n"
+        "thread.start()\n"
+        "thread.join()\n"
+        "time.sleep(60)\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path), str(sample_folder)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout
+        url = parent.stdout.readline().strip()
+        time.sleep(0.1)
+        assert answers(url)
+        os.kill(parent.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 5
+    while answers(url) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not answers(url)
+
+
+def test_ctrl_c_ends_serving_cleanly(tmp_path: Path, sample_folder: Path) -> None:
+    code = "import sys; from pathlib import Path; from tasks.world.serving import serve_forever; "
+    code += "serve_forever(Path(sys.argv[1]), 0, Path(sys.argv[2]))"
+    command = [sys.executable, "-c", code, str(tmp_path), str(sample_folder)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout
+        lines = [server.stdout.readline() for _ in range(5)]
+        url = next(line.split()[1] for line in lines if line.split()[0] == "wikidata")
+        assert answers(url)
+        server.send_signal(signal.SIGINT)
+        assert server.stdout.read().endswith("stopped\n")
+    assert server.returncode == 0
+    assert not answers(url)
+
+
+def test_starters_at_the_same_time_build_one_store(tmp_path: Path, sample_folder: Path) -> None:
+    reads: list[int] = []
+    found: list[Path] = []
+
+    def read_data() -> WorldData:
+        reads.append(1)
+        return load_world_data(sample_folder)
+
+    def open_one() -> None:
+        with opened_store(tmp_path, "abc", read_data) as folder:
+            found.append(folder)
+
+    threads = [threading.Thread(target=open_one) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    assert len(reads) == 1
+    assert not list(tmp_path.glob("building-*"))
+
+
+def test_half_built_and_unused_stores_are_removed_and_used_ones_kept(tmp_path: Path, sample_folder: Path) -> None:
+    (tmp_path / "building-killed").mkdir()
+
+    def read_data() -> WorldData:
+        return load_world_data(sample_folder)
+
+    def folders() -> set[str]:
+        return {path.name for path in tmp_path.iterdir() if path.is_dir()}
+
+    with opened_store(tmp_path, "old", read_data), opened_store(tmp_path, "new", read_data):
+        assert folders() == {"old", "new"}
+    with opened_store(tmp_path, "newest", read_data):
+        assert folders() == {"newest"}
+
+
+def test_an_error_of_the_user_passes_through(tmp_path: Path, sample_folder: Path) -> None:
+    opening = opened_store(tmp_path, "abc", lambda: load_world_data(sample_folder))
+    with pytest.raises(FileNotFoundError, match="mine"), opening:
+        raise FileNotFoundError("mine")
+
+
+def test_a_store_that_does_not_open_is_a_world_error_with_the_servers_words(
+    tmp_path: Path, sample_folder: Path
+) -> None:
+    broken = tmp_path / "world-cache" / digest_store(sample_folder)
+    broken.mkdir(parents=True)
+    (broken / "CURRENT").write_text("nonsense")
+    with pytest.raises(WorldError, match="oxigraph did not start on port"), running_world(tmp_path, sample_folder):
+        pass
+
+
+def test_a_port_in_use_is_named(tmp_path: Path, sample_folder: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(WorldError, match=str(port)), running_world(tmp_path, sample_folder, port=port):
+            pass
+
+
+def test_a_home_that_cannot_be_written_is_a_world_error(tmp_path: Path, sample_folder: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(WorldError, match=r"make .* writable"), running_world(tmp_path / "file", sample_folder):
+        pass
+
+
+def test_wrong_files_stop_the_start(tmp_path: Path, sample_folder: Path) -> None:
+    shutil.copytree(sample_folder, tmp_path / "world")
+    (tmp_path / "world" / "categories.yaml").write_text("tree: {}\nredirects: {}\n")
+    with pytest.raises(WorldError, match="is not in the tree"), running_world(tmp_path, tmp_path / "world"):
+        pass
+
+
+def test_the_binary_is_the_packages_own() -> None:
+    assert subprocess.run([str(find_oxigraph()), "--version"], capture_output=True, check=True).stdout.startswith(
+        b"oxigraph"
+    )
+    assert set(store._MODULES) <= {
+        p.relative_to(ROOT / "tasks/world").as_posix() for p in (ROOT / "tasks/world").rglob("*.py")
+    }
