@@ -13,7 +13,8 @@ answers were trouble. A short one amid successes concerns its own request only.
 
 Requests start one after the other with a small gap between them, not all at once: a burst of 64 comes back as a burst,
 and while its replies are worked off no new request leaves. With the gap, replies and new requests interleave (measured
-with 64 in parallel and 200 ms a reply: 94 % of the ideal throughput instead of 89 %).
+with 64 in parallel and 200 ms a reply: 93 % of the ideal throughput instead of 89 %). The gap spreads a round over half
+of a reply's time, so that it never stands in the way of a quick service.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ import asyncio
 SHORT_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 600.0
 _MEMORY = 16
-_GAP_S = 0.0015
+_LONGEST_GAP_S = 0.0015
 _TOLERANCE_S = 0.002
 
 
@@ -39,6 +40,7 @@ class Limiter:
         self.under_way = 0
         self._paused_until = 0.0
         self._next_start = 0.0
+        self._gap_s = _LONGEST_GAP_S
         self._share = 0.0
         self._changed = asyncio.Event()
 
@@ -55,7 +57,7 @@ class Limiter:
             elif self._next_start - now > _TOLERANCE_S:
                 await asyncio.sleep(self._next_start - now)
             else:
-                self._next_start = max(now, self._next_start) + _GAP_S
+                self._next_start = max(now, self._next_start) + self._gap_s
                 self.under_way += 1
                 return
 
@@ -64,9 +66,10 @@ class Limiter:
         self.under_way -= 1
         self._changed.set()
 
-    def note_success(self) -> None:
-        """Count an answer that shows the service at ease."""
+    def note_success(self, latency_s: float) -> None:
+        """Count an answer that shows the service at ease, and how long it took."""
         self._remember(0.0)
+        self._gap_s += (min(_LONGEST_GAP_S, latency_s / self.most / 2) - self._gap_s) / _MEMORY
         self.allowed = min(self.most, self.allowed + max(1.0, self.most / 16) / self.allowed)
 
     def note_trouble(self, retry_after_s: float | None) -> None:

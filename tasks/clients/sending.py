@@ -38,7 +38,7 @@ _OVERLOAD = frozenset({"http_429", "http_503", "http_504", "timeout", "maxlag", 
 _log = logging.getLogger(__name__)
 
 
-class Retry(Exception):  # noqa: N818 (an instruction to the Sender, no error of the run)
+class Retry(Exception):
     """A request failed in a way that may pass.
 
     `reason` is a short code, a colon and the particulars (`http_503: …`); `retry_after_s` is what the service asked
@@ -172,8 +172,8 @@ class Sender:
             self._try_again(job, piece, trouble)
         else:
             self._was_answered, self._lost_in_a_row = True, 0
-            self._limiter.note_success()
             latency_s = time.perf_counter() - started
+            self._limiter.note_success(latency_s)
             job.finish(piece, [replace(reply, latency_s=latency_s) for reply in replies])
         finally:
             self._limiter.leave()

@@ -18,7 +18,8 @@ def normalise(text: str) -> str:
     """Return text case-folded, without punctuation, symbols and English articles, words one space apart."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     bare = "".join(char for char in folded if unicodedata.category(char)[0] not in "PSC" or char.isspace())
-    return " ".join(word for word in bare.split() if word not in _ARTICLES)
+    plain = unicodedata.normalize("NFKC", bare)
+    return " ".join(word for word in plain.split() if word not in _ARTICLES)
 
 
 def normal_words(text: str) -> list[str]:

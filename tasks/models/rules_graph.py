@@ -31,6 +31,8 @@ class Facts:
     seat: str | None = None
     """Where its headquarters are."""
     seat_description: str = ""
+    seat_places: tuple[str, ...] = ()
+    """Administrative units around the seat."""
     classes: tuple[str, ...] = ()
     citizenships: tuple[str, ...] = ()
     occupations: tuple[str, ...] = ()
@@ -96,6 +98,7 @@ def _facts(item: Qid | None, found: _Found) -> Facts:
         continent=continent.label if continent and continent.label in CONTINENTS else None,
         seat=seat.label if seat else None,
         seat_description=_description_of(seat_entry),
+        seat_places=tuple(_climb(seat.qid, found, _country(seat.qid, found))) if seat else (),
         classes=_labels(item, "P31", found.edges),
         citizenships=_labels(item, "P27", found.edges),
         occupations=_labels(item, "P106", found.edges),

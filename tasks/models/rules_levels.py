@@ -66,7 +66,7 @@ def _seat_places(facts: Facts) -> list[str]:
     if not facts.seat:
         return list(facts.places)
     around = [place for place in read_places_around(facts.seat_description, facts.seat) if place != facts.seat]
-    return [facts.seat, *(around or places_beyond(facts.seat))]
+    return [facts.seat, *(around or facts.seat_places or places_beyond(facts.seat))]
 
 
 def _kinds_of_classes(classes: tuple[str, ...]) -> frozenset[str]:

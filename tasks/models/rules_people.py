@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tasks.models.rules_places import known_place, place_with_article
 from tasks.models.rules_reading import (
+    drop_opening,
     find_nationality,
     is_modifier,
     lower_first,
@@ -30,7 +31,9 @@ _OFFICE = re.compile(
     rf"(?P<office>(?i:{one_of('offices')}))"
     r"\sof\s(?:the\s)?(?P<place>[A-Z][\w.’'-]*(?: (?:of(?: the)? )?[A-Z][\w.’'-]*)*)"
 )
-_DATED = re.compile(r"\b(?:former|formerly|retired|occasional|late|current|sometime|noted|famous|renowned|acclaimed) ")
+_DATED = re.compile(
+    r"\b(?:\w+-language|former|formerly|retired|occasional|late|current|sometime|noted|famous|renowned|acclaimed) "
+)
 _RULERS = frozenset({"king", "queen", "emperor", "empress", "tsar", "sultan"})
 
 
@@ -84,7 +87,8 @@ def wider_occupation(occupation: str) -> str:
         ending = " ".join(words[start:])
         wider = known.get(ending.lower())
         if wider is not None:
-            return wider or (ending if start and ending not in load_words("shifting_nouns") else "")
+            is_other = start > 0 and ending.lower() in load_words("shifting_nouns")
+            return "" if is_other else wider or (ending if start else "")
     return ""
 
 
@@ -111,7 +115,7 @@ def _read_occupations(listed: str) -> list[str]:
     found: list[str] = []
     pending: list[str] = []
     for piece in _LIST.split(listed):
-        bare = lower_first(_DATED.sub("", split_nationality(piece)[1]))
+        bare = lower_first(_DATED.sub("", drop_opening(split_nationality(piece)[1])))
         if _ends_in_occupation(bare):
             found.append(" and ".join([*pending, bare]))
             pending = []

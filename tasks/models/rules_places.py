@@ -8,14 +8,14 @@ country when the description stops short of it.
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from tasks.core.matching import normalise
-from tasks.models.rules_reading import is_of_the_past, read_head, tidy_description
+from tasks.models.rules_reading import is_of_the_past, known_noun, read_head, tidy_description
 from tasks.models.rules_tables import load_tables, load_words, one_of
 
 CONTINENTS = frozenset({"Africa", "Asia", "Europe", "North America", "South America", "Oceania", "Antarctica"})
-BEYOND_COUNTRIES = CONTINENTS | {"Caribbean", "Central America", "Middle East", "Balkan Peninsula"}
+BEYOND_COUNTRIES = CONTINENTS | load_words("macro_regions")
 
 OPENERS = ("in", "within", "of", "on")
 
@@ -38,7 +38,7 @@ _AND_MORE = (
 _CUT = re.compile(rf"\s+(?:{one_of('chain_ends')}|{_AND_MORE})\b.*$|\s+[–—-]\s.*$|:.*$")
 _OVERSEAS = re.compile(r"\b(?:overseas|colony|dependency|dependent|protectorate|crown)\b", re.IGNORECASE)
 _SIDE = re.compile(
-    r"^the (?:north|south|east|west|centre|center)(?:[- ]?(?:north|south|east|west|central))?(?: coast)? of (?:the )?"
+    r"^the (?:(?:north|south|east|west|centre|center)(?:[- ]?(?:north|south|east|west|central))?(?: coast)?|coast) of (?:the )?"
 )
 _RESET = re.compile(
     r"\b(?:counties|or|respectively|provinces|(?:cities|towns|districts|states|villages) of)\b|^and |"
@@ -51,6 +51,10 @@ _NAME_WORD = re.compile(
 _PAIR_ALLOWED = re.compile(r"(?:Borough|City|County|District|Province|Territory|Council|Canton|Diocese) of ")
 _FEATURE = re.compile(rf"^(?!Lake (?:County|District)){one_of('features_first')}(?:\b|\s)|\b{one_of('features_last')}$")
 _ISLAND = re.compile(r"\b(?:Islands?|Peninsula|Cape .*)$")
+_BEHIND_COMMA = re.compile(r"(?:,|\b(?:located|situated|lying))$")
+_ELSEWHERE = re.compile(
+    r"(?:located|situated|within (?:the )?(?:City|London Borough)|and [a-z]+|\w*(?:north|south|east|west)\S* of)\b"
+)
 _COUNTY = re.compile(r"\b(?:County|Parish|Township|Borough)$")
 _NEEDS_THE = re.compile(rf"^{one_of('article_before_of')} of\b|^{one_of('article_alone')}$|\b{one_of('article_last')}$")
 
@@ -73,8 +77,15 @@ def read_places_around(
         more = _read_clause(clause, openers)
         chain = [*more, *chain] if clause.startswith("part of") and more[:1] != chain[:1] else _merge(chain, more)
     own = normalise(name)
-    chain = [place for place in chain if normalise(place) != own]
+    chain = [
+        place for place in chain if normalise(place) != own and (not is_country(name) or _is_above_countries(place))
+    ]
     return _finish(_add_countries(chain, text if by_adjective else ""), own)
+
+
+def _is_above_countries(place: str) -> bool:
+    """True for what can hold a whole state: a continent, a part of one, a large peninsula, or a state it belongs to."""
+    return place in BEYOND_COUNTRIES or is_country(place) or place.split(" ", 1)[-1] in CONTINENTS
 
 
 def place_with_article(place: str) -> str:
@@ -129,21 +140,46 @@ def _read_clause(clause: str, openers: tuple[str, ...]) -> list[str]:
     text = re.sub(r"\bin and (?:the )?[a-z ]+ (?:of|in) ", "in ", clause)
     text = re.sub(r"\b(?:in|of) in ", "in ", text)
     for opener in _OPENER.finditer(text):
-        before = (opener["before"] or "").lower()
-        if opener["word"] in openers and not (
-            opener["word"] in ("of", "on") and before in load_words("no_place_before_of")
-        ):
-            chain = _read_chain(text[opener.end() :])
-            if chain and (opener["word"] != "on" or known_place(chain[0]) or _ISLAND.search(chain[0])):
-                return chain
-    last = known_place(text.rsplit(", ", 1)[-1]) if ", " in text and not re.search(r" near |, and ", text) else None
-    return [last] if last else []
+        chain = _read_chain(text[opener.end() :]) if _opens_chain(opener, text, openers) else []
+        if chain and (opener["word"] != "on" or _lies_on(text[opener.end() :], chain[0])):
+            return chain
+    return [] if re.search(r" near |, and ", text) else _known_ending(text)
+
+
+def _known_ending(text: str) -> list[str]:
+    """Return the known places that a description ends with, behind commas: `port at the mouth of …, Kent, England`."""
+    known = takewhile(bool, map(known_place, reversed(re.split(r"\s*,\s*", text)[1:])))
+    return [place for place in known if place][::-1]
+
+
+def _opens_chain(opener: re.Match[str], text: str, openers: tuple[str, ...]) -> bool:
+    """True when a preposition says where the thing itself is, not something named along with it."""
+    before = text[: opener.start("word")].rstrip()
+    if opener["word"] not in openers or not _names_a_kind(before):
+        return False
+    return opener["word"] not in ("of", "on") or (opener["before"] or "").lower() not in load_words(
+        "no_place_before_of"
+    )
+
+
+def _names_a_kind(before: str) -> bool:
+    """True when the words behind the last comma still name the thing: `private, coeducational college`."""
+    words = before.rpartition(",")[2].split()
+    if "," not in before or not words or _BEHIND_COMMA.search(before):
+        return True
+    return words[0] not in load_words("head_ends") and known_noun(" ".join(words)) != ""
+
+
+def _lies_on(text: str, place: str) -> bool:
+    """True for `on South Island`, `on the coast of Fife`; a river or a lake holds no town."""
+    is_known = known_place(place) is not None and not text.startswith("the ")
+    return is_known or _ISLAND.search(place) is not None or _SIDE.match(text) is not None
 
 
 def _read_chain(text: str) -> list[str]:
     chain: list[str] = []
     for number, stretch in enumerate(re.split(r"\s*,\s*", text)):
-        if number and re.match(r"(?:located|situated|within (?:the )?(?:City|London Borough))\b", stretch):
+        if number and _ELSEWHERE.match(stretch):
             break
         piece = re.sub(r"^(?:in|within|of)\s+", "", stretch)
         if _RESET.search(piece) or _is_pair(piece):
@@ -179,7 +215,7 @@ def _read_piece(piece: str) -> list[str] | None:
         return _join(_read_piece(parts[0]), _read_piece(parts[1]))
     if front := _UNIT_IN_FRONT.match(text):
         return _read_after_unit(front["words"], text[front.end() :])
-    if direction := _read_direction(text.removeprefix("the ")):
+    if direction := _read_direction(text):
         return direction
     name = _name_unit(text.removeprefix("the "))
     return [known_place(name) or _capital_first(name)] if _is_name(name) and not _FEATURE.search(name) else None
@@ -212,12 +248,14 @@ def _names_a_unit(text: str) -> bool:
 
 def _read_direction(text: str) -> list[str] | None:
     """Read `south east London` as South East London, London; an unknown place keeps only a direction of its own."""
-    words = text.split()
+    words = text.removeprefix("the ").split()
     for taken in range(1, len(words)):
         way, name = words[:taken], " ".join(words[taken:])
         if not all(map(_WAY.fullmatch, way)):
             break
-        if known := known_place(name.removeprefix("of ")) or (name if name in CONTINENTS else None):
+        name = name.removeprefix("of ") if text.startswith("the ") else name
+        known = known_place(name) or name
+        if known in CONTINENTS or is_country(known) or places_beyond(known):
             part = f"{' '.join(map(_capital_first, way))} {known}"
             return [known] if _COUNTY.search(known) else [part, known]
         if way[-1][0].islower() and name[0].isupper():

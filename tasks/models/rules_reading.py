@@ -18,14 +18,14 @@ _SUPERLATIVE = (
     r"most \w+|leading|only|main|major"
 )
 _OPENING = re.compile(
-    r"^(?:(?:the|a|an|one|first|last|second|third|fourth|former|and|now-defunct|defunct|\d+(?:st|nd|rd|th)?|"
+    r"^(?:(?:the|a|an|one|first|last|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|former|and|now-defunct|defunct|\d+(?:st|nd|rd|th)?|"
     rf"{_SUPERLATIVE})\s+)+",
     re.IGNORECASE,
 )
 _SENTENCE_END = re.compile(r"(?<=[a-z]{3})\.\s+(?=[A-Z])")
 _SELF_NAMING = re.compile(r"^(?:The )?[A-Z][^,;]{0,60}? (?:is|was) (?:a|an|the|one of the) ")
 _OF_GROUP = re.compile(
-    r"^(?:\S+\s+)??(?:one|group|groups|pair|set|any|some|each|several|two|three|four|most|many) of (?:the |several )?",
+    r"^(?:one|group|groups|pair|set|any|some|each|several|two|three|four|most|many) of (?:the |several )?",
     re.IGNORECASE,
 )
 _ADJECTIVE_LINKS = re.compile(r"[-–/]")
@@ -111,10 +111,18 @@ def split_nationality(phrase: str) -> tuple[str, str]:
             break
         found.append(pair or single)
         taken += 2 if pair else 1
+        if words[taken : taken + 1] == ["and"] and taken + 2 < len(words) and _adjective(words[taken + 1]):
+            found.append("and")
+            taken += 1
     if taken == len(words) and len(found) > 1:
         found.pop()
         taken -= 1
     return " ".join(found), " ".join(words[taken:])
+
+
+def drop_opening(phrase: str) -> str:
+    """Return a phrase without articles, ordinals and superlatives at its front."""
+    return _OPENING.sub("", phrase)
 
 
 def find_nationality(phrase: str) -> tuple[str, str]:

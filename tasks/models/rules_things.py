@@ -23,11 +23,11 @@ _OWNER = re.compile(
     r"(?:owned by|(?:a |as a )?(?:division|subsidiary|imprint|sublabel|unit|arm|brand|part) of|^of) "
     r"((?:the )?[A-Z][\w.’'&-]*(?: (?:[A-Z][\w.’'&-]*|of|and|the|&))*)"
 )
-_FOUNDED_IN = re.compile(r"\b(?:founded|formed|established|started|created) in ([A-Z][\w .’'-]*?)(?: in \d{4}|,|$)")
+_FOUNDED_IN = re.compile(r"\b(?:founded|formed|established|started|created) in ([A-Z][\w.’'-]*(?: [A-Z][\w.’'-]*)*)")
 _FROM = re.compile(r"\bfrom (?:the )?([A-Z][\w.]*(?: [A-Z][\w.]*)*)$")
 _PAST_WORDS = re.compile(r"\b(?:historical|historic|former|defunct|now-defunct) ")
 _MADE = re.compile(
-    r"of [a-z-]+(?: (?!in\b|based\b|from\b|and\b|or\b|for\b)[a-z-]+)*(?: and [a-z-]+)?(?=$|\s(?:in|based|from|for)\b)"
+    r"of [a-z-]+(?: (?!in\b|based\b|from\b|and\b|or\b|for\b)[a-z-]+)*(?: and [a-z-]+)?(?=$|,(?! \w+(?:,| and\b))|\s(?:in|based|from|for)\b)"
 )
 _BASED = re.compile(r"\b(?:based|headquartered)\b")
 _SECTOR = ("private", "public")
@@ -67,11 +67,13 @@ def widen_thing(description: str, name: str, nationality: str = "", places: Sequ
         phrase = noun = f"{phrase} {made[0]}" if made else wider
     around = [] if _origin(text) else list(read_places_around(_based(text), name, _THING_IN, by_adjective=False))
     adjective = head.adjective or _origin(text) or ("" if around else nationality)
-    phrase = phrase[: -len(noun)] + noun if _is_plain(phrase) and phrase.lower().endswith(noun) else noun
+    if not phrase.lower().endswith(noun):
+        phrase = noun = wider
+    phrase = phrase[: -len(noun)] + noun if _is_plain(phrase) else noun
     levels = _by_nationality(phrase, wider, adjective)
     around = around or ([] if adjective else list(places))
     if around:
-        link = "from" if head.rest.startswith("from ") else "based in" if _BASED.search(text) else "in"
+        link = "from" if f"from {around[0]}" in text else "based in" if _BASED.search(text) else "in"
         near = with_article(f"{phrase} {link} {_nearest(around)}")
         if adjective:
             return list(dict.fromkeys([near.replace(with_article(phrase), levels[0], 1), *levels]))

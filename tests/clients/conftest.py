@@ -63,6 +63,7 @@ class Loopback:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
 
             def do_GET(self) -> None:
                 parts = urlsplit(self.path)
@@ -84,7 +85,7 @@ class Loopback:
                     return
                 self._write(answer)
 
-            do_POST = do_GET
+            do_POST = do_GET  # noqa: N815 (the name that http.server looks for)
 
             def _write(self, answer: dict[str, Any]) -> None:
                 text = json.dumps(answer["json"]) if "json" in answer else answer.get("text", "")

@@ -250,7 +250,7 @@ def test_a_server_that_will_answer_nothing_stops_the_run(server, inbox, answer, 
 
 
 def test_a_server_that_is_not_there_stops_the_run(server, inbox):
-    with pytest.raises(ServiceUnreachable, match="model m-1 at http://127.0.0.1:9/v1: cannot be reached"):
+    with pytest.raises(ServiceUnreachable, match=r"model m-1 at http://127\.0\.0\.1:9/v1: cannot be reached"):
         open_chat(server, url="http://127.0.0.1:9/v1").send([ask()], inbox)
 
 

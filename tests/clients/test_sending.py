@@ -133,7 +133,7 @@ def test_no_more_requests_run_at_once_than_permitted_whatever_the_number_of_thre
         nonlocal now, most
         now += 1
         most = max(most, now)
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(0.02)
         now -= 1
         return await answer(group)
 
@@ -150,7 +150,7 @@ def test_no_more_requests_run_at_once_than_permitted_whatever_the_number_of_thre
     for thread in threads:
         thread.join()
     assert most == 5
-    assert Counter(got) == {item: 3 for item in range(40)}
+    assert Counter(got) == dict.fromkeys(range(40), 3)
 
 
 def test_a_task_exists_only_for_what_is_under_way():
@@ -296,7 +296,7 @@ def test_what_a_thread_raises_is_raised_where_it_was_awaited():
 def drive(limiter: Limiter, *outcomes: str) -> float:
     async def run() -> float:
         for outcome in outcomes:
-            limiter.note_success() if outcome == "ok" else limiter.note_trouble(None)
+            limiter.note_success(0.1) if outcome == "ok" else limiter.note_trouble(None)
         return limiter.allowed
 
     return asyncio.run(run())
@@ -320,6 +320,31 @@ def test_success_wins_places_back_step_by_step():
 
 def test_one_refusal_in_ten_by_chance_costs_hardly_any_places():
     assert drive(Limiter(64), *(["trouble"] + ["ok"] * 9) * 100) > 60
+
+
+def start_times(latency_s: float) -> list[float]:
+    async def run() -> list[float]:
+        limiter = Limiter(32)
+        for _ in range(100):
+            limiter.note_success(latency_s)
+        started = time.monotonic()
+        times = []
+        for _ in range(32):
+            await limiter.enter()
+            times.append(time.monotonic() - started)
+        return times
+
+    return asyncio.run(run())
+
+
+def test_the_requests_of_a_slow_service_start_one_after_the_other_and_not_in_a_burst():
+    times = start_times(latency_s=10.0)
+    assert times[-1] >= 31 * 0.0015 - 0.003
+    assert times[16] >= 16 * 0.0015 - 0.003
+
+
+def test_the_requests_of_a_quick_service_are_not_held_up():
+    assert start_times(latency_s=0.001)[-1] < 0.02
 
 
 def test_a_pause_beyond_the_longest_is_refused_rather_than_waited_for():

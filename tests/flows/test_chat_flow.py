@@ -1,0 +1,123 @@
+"""The flow with models behind a real HTTP server that misbehaves: wrong formats, errors for a while, plain nonsense."""
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.assets import ROOT
+
+QUESTIONS = {
+    "Albert Einstein": "Ulm",
+    "Marie Curie": "Warsaw",
+    "Ada Lovelace": "London",
+    "Ludwig van Beethoven": "Bonn",
+    "Wolfgang Amadeus Mozart": "Salzburg",
+}
+
+
+class ChatServer:
+    """Answers by the person in the question: in form, out of form once, out of form always, with errors, or No."""
+
+    def __init__(self) -> None:
+        self.asked: Counter[str] = Counter()
+        self.broken = True
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                status, text = outer.answer(body["messages"])
+                choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+                reply = {"id": "x", "object": "chat.completion", "created": 0, "model": body["model"], "choices": [choice],
+                         "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}}  # fmt: skip
+                data = json.dumps(reply if status == 200 else {"error": {"message": text}}).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_: Any) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def answer(self, messages: list[dict[str, str]]) -> tuple[int, str]:
+        said = messages[-1]["content"] + messages[-2]["content"] if len(messages) > 1 else messages[-1]["content"]
+        person = next(name for name in QUESTIONS if f"Where was {name} born?" in said)
+        self.asked[person] += 1
+        if "<description>" in said:
+            return 200, "I am not sure. No" if person == "Ludwig van Beethoven" and QUESTIONS[person] not in said.split("<name>")[-1] else "Yes."
+        levels = f"1:: {QUESTIONS[person]}\n2:: somewhere in Europe"
+        if person == "Marie Curie" and len(messages) < 3:
+            return 200, f"Here you are:\n{levels}"
+        if person == "Ada Lovelace":
+            return 200, "London, of course!"
+        if person == "Wolfgang Amadeus Mozart" and self.broken:
+            return 503, "overloaded"
+        return 200, levels
+
+
+@pytest.fixture
+def chat() -> Iterator[ChatServer]:
+    server = ChatServer()
+    yield server
+    server.server.shutdown()
+
+
+def write_world(folder: Path, chat: ChatServer) -> Path:
+    url = f"http://127.0.0.1:{chat.server.server_port}/v1"
+    head = (ROOT / "data" / "worlds" / "embedded.toml").read_text().partition("[models.author]")[0].replace('"embedded"\nuser', '"chatty"\nuser')
+    limits = "limits = { parallel = 4, timeout_s = 10, attempts = 2, backoff_s = 0.05 }"
+    models = "".join(
+        f'[models.{role}]\nkind = "openai"\nname = "tester"\nurl = "{url}"\nkey_env = "TEST_KEY"\nusd_per_million_in = 1.0\n{limits}\n'
+        for role in ("author", "judge")
+    )
+    path = folder / "chatty.toml"
+    path.write_text(head + models)
+    return path
+
+
+def test_every_way_a_model_can_fail_has_its_reason_and_a_later_run_mends_what_passed(
+    factmill: Any, chat: ChatServer, tmp_path: Path
+) -> None:
+    source = tmp_path / "P19.people.json"
+    source.write_text(json.dumps([{"question": f"Where was {name} born?", "answers": [place]} for name, place in QUESTIONS.items()]))
+    arguments = ["build", "granola", "--world", write_world(tmp_path, chat), "--source", source, "--samples", "2", "--warehouse", tmp_path / "w.duckdb", "--json"]
+
+    refused = factmill(*arguments, TEST_KEY="")
+    assert refused.code == 2
+    assert "set the environment variable TEST_KEY" in refused.err
+
+    first = factmill(*arguments, TEST_KEY="secret-key-1")
+    assert first.code == 0, first.err
+    report = first.json
+    assert report["author"] == "tester"
+    assert report["reasons"]["generate_granular_answers"] == {"model_failed": 1, "reply_not_in_format": 1}
+    assert report["reasons"]["score_description_consistency"] == {"question_description_inconsistent": 1}
+    assert (report["inputs"], report["rows"], report["unsettled"]) == (5, 2, 1)
+    assert report["cost_usd"] > 0
+    assert chat.asked["Ada Lovelace"] == 2
+
+    chat.broken = False
+    before = chat.asked.total()
+    second = factmill(*arguments, TEST_KEY="secret-key-2").json
+    assert (second["rows"], second["unsettled"]) == (3, 0)
+    assert second["build_id"] != report["build_id"]
+    assert chat.asked.total() - before == 1 + 2 * 2
+
+    third = factmill(*arguments, TEST_KEY="secret-key-3").json
+    assert (third["calls_sent"], third["tables"]) == (0, second["tables"])
+    for build in (report, second):
+        assert factmill("verify", build["build_id"], "--warehouse", tmp_path / "w.duckdb").code == 0
+    assert b"secret-key" not in (tmp_path / "w.duckdb").read_bytes()
+    kept = factmill("show", "granola", "--rejects", "--warehouse", tmp_path / "w.duckdb", "--json").json["rejects"]
+    assert any("London, of course!" in reject["detail"] for reject in kept)
