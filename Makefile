@@ -24,6 +24,7 @@ $(VENV)/.base: requirements.lock requirements-build.lock pyproject.toml | $(BIN)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-build.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	$(BIN)/factmill prepare
 	@touch $@
 
 $(VENV)/.dev: requirements-dev.lock $(VENV)/.base
@@ -41,7 +42,7 @@ test: $(VENV)/.dev
 	$(BIN)/python -m pytest -m "not llm"
 
 test-llm: $(VENV)/.llm
-	$(BIN)/python -m pytest -m llm
+	$(BIN)/python -m pytest -m llm tests/llm
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

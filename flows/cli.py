@@ -31,6 +31,9 @@ world_app = typer.Typer(help="The embedded world.", no_args_is_help=True)
 app.add_typer(graph_app, name="graph")
 app.add_typer(world_app, name="world")
 
+INTERRUPTED = 130
+"""What the command ends with after Ctrl-C (Typer's own choice, and the shell's)."""
+
 Warehouse = Annotated[
     Path | None, typer.Option(help="The DuckDB file. Default: factmill.duckdb in factmill's home.", metavar="FILE")
 ]
@@ -58,12 +61,11 @@ def _run_command() -> int:
     except FactmillError as error:
         sys.stderr.write(f"factmill: {error}\n")
         return error.exit_code
-    except KeyboardInterrupt:
-        sys.stderr.write("\nfactmill: stopped; what was done is kept, the same command goes on from here\n")
-        return 130
     except BrokenPipeError:
         return 1
     except SystemExit as stop:
+        if stop.code == INTERRUPTED:
+            sys.stderr.write("\nfactmill: stopped; what was done is kept, the same command goes on from here\n")
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except Exception:  # noqa: BLE001 - a fault of ours: the whole traceback, and the exit code of a failure
         traceback.print_exc()
@@ -297,6 +299,15 @@ def graph_list(as_json: AsJson = False) -> None:
     _print_json(found) if as_json else typer.echo(
         "\n".join(f"{g['name']:20} {g['edges']:>10} edges  {g['digest'][:16]}" for g in found) or "no graphs yet"
     )
+
+
+@app.command()
+def prepare() -> None:
+    """Make once what every build needs (Prefect's database, the embedded world's store), so that the first is quick."""
+    from flows.running import prepare as make_ready
+
+    progress.show()
+    make_ready()
 
 
 @world_app.command("serve")

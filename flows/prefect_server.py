@@ -107,5 +107,9 @@ class ServerHandle:
 
 def _server_environment(home: Path) -> Mapping[str, str]:
     disabled = {f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in _UNNEEDED}
-    private = {"PREFECT_SERVER_UI_ENABLED": "false", "PREFECT__SERVER_EPHEMERAL": "1"}
+    private = {
+        "PREFECT_SERVER_UI_ENABLED": "false",
+        "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
+        "PREFECT__SERVER_EPHEMERAL": "1",
+    }
     return {**os.environ, **prefect_settings(home), **disabled, **private}

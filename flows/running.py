@@ -5,6 +5,7 @@ settings stand in the environment.
 """
 
 import os
+import signal
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +16,7 @@ from tasks.granola_inputs import lock_inputs
 from tasks.locks import make_lock
 from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.progress import say
-from tasks.settings import home
+from tasks.settings import home, load_world
 from tasks.storage.builds import BuildRecord, build_of_lock, published_names
 from tasks.storage.warehouse import open_warehouse
 
@@ -76,9 +77,44 @@ def _run_flow(params: Mapping[str, Any], run: RunOptions) -> BuildReport:
 
         from flows.granola import granola
 
+        _import_services(run)
         server.wait_ready()
+        signal.signal(signal.SIGINT, _stop_at_once)
         runner: TaskRunner[Any] = ThreadPoolTaskRunner(max_workers=run.concurrency)
         return granola.with_options(task_runner=runner)(**params, run=run)
+
+
+def prepare() -> None:
+    """Make once what every build needs: Prefect's database, the embedded world's store and its graph."""
+    folder = home()
+    os.environ.update(prefect_settings(folder))
+    with prefect_server(folder) as server:
+        say("preparing the embedded world …")
+        from tasks.context import embedded_graph
+        from tasks.world.serving import running_world
+
+        with running_world(folder), embedded_graph(folder):
+            say("preparing Prefect's database …")
+            server.wait_ready()
+
+
+def _stop_at_once(_signal: int, _frame: object) -> None:
+    """On Ctrl-C, break off what is being sent: Prefect's worker threads never see the signal and would be waited for."""
+    from tasks.clients.sending import interrupt_sending
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    interrupt_sending()
+    raise KeyboardInterrupt
+
+
+def _import_services(run: RunOptions) -> None:
+    """Import what the stages will need while the Prefect server is still starting on the other core."""
+    import tasks.clients.pageviews
+    import tasks.clients.wikidata
+    import tasks.models.rules
+
+    if load_world(run.world).is_embedded:
+        import tasks.world.app  # noqa: F401
 
 
 def _report_present(record: BuildRecord, run: RunOptions, seconds: float) -> BuildReport:

@@ -1,9 +1,11 @@
 """What the command prints of builds: reports, rows, rejects, columns."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -17,15 +19,14 @@ from tasks.storage.warehouse import open_warehouse
 MAIN_TABLE = {"granola": "granola_eq"}
 """Benchmark → its main published table."""
 _SHOWN = {
-    "granola": (
-        "id",
-        "question",
-        "granola_answers",
-        "question_entity_qid",
-        "answer_entity_qid",
-        "score_for_potential_error",
-    )
+    "granola": {
+        "id": "id",
+        "question": "question",
+        "granola_answers": "answers, fine to coarse",
+        "score_for_potential_error": "error score",
+    }
 }
+"""Benchmark → columns that `show` prints, with their headings."""
 
 
 def tell_report(report: BuildReport) -> list[str]:
@@ -107,7 +108,7 @@ def show_rejects(warehouse: Path, benchmark: str, build: str | None, limit: int,
         return
     print_rows(
         f"{record.build_id}, {len(rows)} of {record.report['rejects']} rejects",
-        ("stage", "id", "reason", "detail"),
+        dict.fromkeys(("stage", "id", "reason", "detail")),
         rows,
     )
 
@@ -120,15 +121,17 @@ def show_columns(benchmark: str, as_json: bool) -> None:
         _print_json(docs)
         return
     print_rows(
-        MAIN_TABLE[benchmark], ("column", "meaning"), [{"column": name, "meaning": text} for name, text in docs.items()]
+        MAIN_TABLE[benchmark],
+        dict.fromkeys(("column", "meaning")),
+        [{"column": name, "meaning": text} for name, text in docs.items()],
     )
 
 
-def print_rows(title: str, columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
-    """Print rows as a table as wide as the terminal."""
-    table = Table(title=title, show_lines=False, header_style="bold", title_justify="left")
-    for column in columns:
-        table.add_column(column, overflow="fold")
+def print_rows(title: str, columns: Mapping[str, str | None], rows: list[dict[str, Any]]) -> None:
+    """Print rows as a table as wide as the terminal; `columns`: name → heading (None: the name)."""
+    table = Table(title=title, box=box.SIMPLE_HEAD, header_style="bold", title_justify="left", pad_edge=False)
+    for column, heading in columns.items():
+        table.add_column(heading or column, no_wrap=column == "id", overflow="fold")
     for row in rows:
         table.add_row(*(_cell(row[column]) for column in columns))
     Console(highlight=False, markup=False).print(table)

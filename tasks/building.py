@@ -78,8 +78,8 @@ class Build:
 
     @property
     def run_id(self) -> str:
-        """Name of the run's folder, under which unfinished stages stand in the warehouse."""
-        return self.run.folder.name
+        """Name under which the stages stand in the warehouse until the build is published; no build has it."""
+        return f"{self.run.folder.name} (unfinished)"
 
     def load(self, step: Task[..., Receipt], units: Sequence[str]) -> Dataset:
         """Read a source: one batch a unit (a relation)."""
@@ -140,13 +140,14 @@ class Build:
     def _map(self, step: Task[..., Receipt], batches: Sequence[Batch], rows_in: int | None) -> Dataset:
         started = time.perf_counter()
         with progress.stage(step.name, len(batches)) as bar:
-            futures = []
-            for batch in batches:
-                done = finished(batch)
-                futures.append(step.with_options(refresh_cache=done is None).submit(batch))
+            done = [finished(batch) for batch in batches]
+            futures = [
+                step.with_options(refresh_cache=receipt is None).submit(batch)
+                for batch, receipt in zip(batches, done, strict=True)
+            ]
             receipts = []
-            for future in futures:
-                receipts.append(future.result())
+            for future, before in zip(futures, done, strict=True):
+                receipts.append(future.result() if before is None else found_again(future.result()))
                 bar.advance(receipts[-1])
         self._close_stage(step.name, receipts, rows_in, time.perf_counter() - started)
         return Dataset(tuple(receipts))
@@ -238,6 +239,13 @@ def digest_tables(tables: Mapping[str, pa.Table]) -> dict[str, dict[str, Any]]:
         name: {"rows": table.num_rows, "sha256": digest_bytes(parquet_bytes(table.sort_by("id")))}
         for name, table in sorted(tables.items())
     }
+
+
+def found_again(receipt: Receipt) -> Receipt:
+    """Return the receipt of a batch that an earlier run finished: this run sent none of its calls."""
+    return receipt.model_copy(
+        update={"calls_sent": 0, "calls_replayed": receipt.calls_sent + receipt.calls_replayed, "seconds": 0.0}
+    )
 
 
 def count_reasons(receipts: Sequence[Receipt]) -> dict[str, int]:

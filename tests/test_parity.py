@@ -46,7 +46,11 @@ def questions(kind: str) -> list[Call]:
         return [call_describe_item("s", qid) for qid in qids]
     if kind == "neighbours":
         return [call_neighbours("s", qid, SOME_PIDS) for qid in qids]
-    return [call_list_facts("s", pid, after, limit) for pid in load_relations() for after, limit in ((None, 5000), (None, 3), ("Q100", 4))]
+    return [
+        call_list_facts("s", pid, after, limit)
+        for pid in load_relations()
+        for after, limit in ((None, 5000), (None, 3), ("Q100", 4))
+    ]
 
 
 @pytest.mark.parametrize("kind", ["candidates", "descriptions", "neighbours", "facts"])

@@ -95,7 +95,7 @@ class Chat:
         if status == 404 or (status == 429 and "insufficient_quota" in text):
             raise ServiceUnreachable(f"{self._name}: HTTP {status}: {shorten(text)}. Check url, name and account")
         failure = judge_status(self._name, status, text, retry_after)
-        return [failure or self._read_reply(read_json(text))]
+        return [failure or self._read_reply(read_json(text), group[0].samples)]
 
     async def _post(self, draw: _Draw) -> tuple[int, str, str | None]:
         """Return status, body without the key, and Retry-After of one request; Retry when the connection fails."""
@@ -141,7 +141,7 @@ class Chat:
             )
         return body
 
-    def _read_reply(self, answer: Any) -> Reply:
+    def _read_reply(self, answer: Any, samples: int) -> Reply:
         try:
             choices = sorted(answer["choices"], key=lambda choice: choice.get("index") or 0)
             texts = [_read_text(choice["message"]) for choice in choices]
@@ -149,6 +149,9 @@ class Chat:
             usage: Mapping[str, Any] = answer.get("usage") or {}
         except (KeyError, TypeError, AttributeError) as error:
             raise Retry(f"malformed_reply: no choices in {shorten(str(answer))}") from error
+        if len(texts) < samples:
+            advice = "the server ignores n; set choices = false for this model in the world's file"
+            return fail("too_few_choices", f"asked for {samples} samples, got {len(texts)}: {advice}")
         tokens_in, tokens_out = int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
         cost_usd = tokens_in * self._model.usd_per_million_in + tokens_out * self._model.usd_per_million_out
         return Reply(
@@ -214,5 +217,8 @@ def _samples(call: Call) -> int:
 
 
 def _is_schema_refused(status: int, text: str) -> bool:
-    """True when a server does not know the json_schema form; llama-cpp-python's, for one, has an older form."""
-    return status in (400, 422) and ("response_format" in text or "json_schema" in text)
+    """True when a server does not know the json_schema form; llama-cpp-python's, for one, has an older form.
+
+    That server tells a request it cannot read with status 500, hence the look at the text.
+    """
+    return status in (400, 422, 500) and ("response_format" in text or "json_schema" in text)

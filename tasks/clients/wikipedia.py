@@ -51,8 +51,9 @@ class Wikipedia:
         return await run_in_thread(self._answer, group)
 
     def _answer(self, group: Sequence[Call]) -> list[Reply]:
+        answer = _ANSWERS[group[0].operation]
         try:
-            return _ANSWERS[group[0].operation](self._wiki, group)
+            return answer(self._wiki, group)
         except RefusedError as refused:
             return [refused.reply] * len(group)
         except (KeyError, TypeError, AttributeError, IndexError) as error:

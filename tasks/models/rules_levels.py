@@ -49,7 +49,8 @@ def list_levels(question: str, answer: str, description: str, facts: Facts) -> l
 def _places(answer: str, description: str, kinds: frozenset[str], facts: Facts) -> tuple[str, ...]:
     """Return the places around a place: the description's, made complete by the graph where the two agree."""
     read = read_places_around(description, answer, OPENERS if "place" in kinds else ("in", "within"))
-    known = tuple(place for place in facts.places if normalise(place) != normalise(answer))
+    climbed = [*facts.places, *(places_beyond(facts.places[-1]) if facts.places else [])]
+    known = tuple(place for place in climbed if normalise(place) != normalise(answer))
     if not read:
         return known or (
             (facts.continent,) if facts.continent and normalise(answer) != normalise(facts.continent) else ()

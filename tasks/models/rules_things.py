@@ -27,7 +27,8 @@ _FOUNDED_IN = re.compile(r"\b(?:founded|formed|established|started|created) in (
 _FROM = re.compile(r"\bfrom (?:the )?([A-Z][\w.]*(?: [A-Z][\w.]*)*)$")
 _PAST_WORDS = re.compile(r"\b(?:historical|historic|former|defunct|now-defunct) ")
 _MADE = re.compile(
-    r"of [a-z-]+(?: (?!in\b|based\b|from\b|and\b|or\b|for\b)[a-z-]+)*(?: and [a-z-]+)?(?=$|,(?! \w+(?:,| and\b))|\s(?:in|based|from|for)\b)"
+    r"of [a-z-]+(?: (?!in\b|based\b|from\b|and\b|or\b|for\b)[a-z-]+)*(?: and [a-z-]+)?"
+    r"(?=$|,(?! \w+(?:,| and\b))|\s(?:in|based|from|for)\b)"
 )
 _BASED = re.compile(r"\b(?:based|headquartered)\b")
 _SECTOR = ("private", "public")

@@ -221,13 +221,13 @@ FOUND = {"json": {"query": {"search": []}}}
     ("answer", "code"),
     [
         ({"json": LAGGED}, "maxlag"),
-        ({"json": LAGGED, "headers": {"Retry-After": "0.1", "X-Database-Lag": "7"}}, "maxlag"),
+        ({"json": LAGGED, "headers": {"Retry-After": "0.02", "X-Database-Lag": "7"}}, "maxlag"),
         ({"json": {"error": {"code": "ratelimited", "info": "slow"}}}, "ratelimited"),
         (
             {"json": {"error": {"code": "internal_api_error_DBQueryError", "info": "x"}}},
             "internal_api_error_DBQueryError",
         ),
-        ({"status": 429, "text": "slow", "headers": {"Retry-After": "0.1"}}, "http_429"),
+        ({"status": 429, "text": "slow", "headers": {"Retry-After": "0.02"}}, "http_429"),
         ({"status": 503, "text": "<html>down"}, "http_503"),
         ({"text": "<html>login"}, "html_instead_of_json"),
         ({**FOUND, "truncate": True}, "truncated"),
@@ -250,15 +250,15 @@ def test_trouble_is_tried_again_then_fails_and_may_be_asked_later(client, server
 
 
 def test_retry_after_of_maxlag_is_obeyed(client, server, inbox):
-    lagged = {"json": LAGGED, "headers": {"Retry-After": "0.4", "X-Database-Lag": "7"}}
+    lagged = {"json": LAGGED, "headers": {"Retry-After": "0.2", "X-Database-Lag": "7"}}
     server.script(lagged, FOUND)
     client.send([call_search(HERE, "x")], inbox)
-    assert server.seen[1].at - server.seen[0].at >= 0.4
+    assert server.seen[1].at - server.seen[0].at >= 0.2
 
 
 def test_a_slow_answer_times_out(server, limits, inbox):
     client = Wikipedia(server.url, HERE, limits.model_copy(update={"timeout_s": 0.1, "attempts": 1}), "tests")
-    server.script({**FOUND, "delay_s": 0.5})
+    server.script({**FOUND, "delay_s": 0.3})
     call = call_search(HERE, "x")
     client.send([call], inbox)
     assert inbox[call].error.startswith("timeout")

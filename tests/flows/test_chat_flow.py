@@ -55,7 +55,9 @@ class ChatServer:
         person = next(name for name in QUESTIONS if f"Where was {name} born?" in said)
         self.asked[person] += 1
         if "<description>" in said:
-            return 200, "I am not sure. No" if person == "Ludwig van Beethoven" and QUESTIONS[person] not in said.split("<name>")[-1] else "Yes."
+            return 200, "I am not sure. No" if person == "Ludwig van Beethoven" and QUESTIONS[person] not in said.split(
+                "<name>"
+            )[-1] else "Yes."
         levels = f"1:: {QUESTIONS[person]}\n2:: somewhere in Europe"
         if person == "Marie Curie" and len(messages) < 3:
             return 200, f"Here you are:\n{levels}"
@@ -75,7 +77,12 @@ def chat() -> Iterator[ChatServer]:
 
 def write_world(folder: Path, chat: ChatServer) -> Path:
     url = f"http://127.0.0.1:{chat.server.server_port}/v1"
-    head = (ROOT / "data" / "worlds" / "embedded.toml").read_text().partition("[models.author]")[0].replace('"embedded"\nuser', '"chatty"\nuser')
+    head = (
+        (ROOT / "data" / "worlds" / "embedded.toml")
+        .read_text()
+        .partition("[models.author]")[0]
+        .replace('"embedded"\nuser', '"chatty"\nuser')
+    )
     limits = "limits = { parallel = 4, timeout_s = 10, attempts = 2, backoff_s = 0.05 }"
     models = "".join(
         f'[models.{role}]\nkind = "openai"\nname = "tester"\nurl = "{url}"\nkey_env = "TEST_KEY"\nusd_per_million_in = 1.0\n{limits}\n'
@@ -90,8 +97,22 @@ def test_every_way_a_model_can_fail_has_its_reason_and_a_later_run_mends_what_pa
     factmill: Any, chat: ChatServer, tmp_path: Path
 ) -> None:
     source = tmp_path / "P19.people.json"
-    source.write_text(json.dumps([{"question": f"Where was {name} born?", "answers": [place]} for name, place in QUESTIONS.items()]))
-    arguments = ["build", "granola", "--world", write_world(tmp_path, chat), "--source", source, "--samples", "2", "--warehouse", tmp_path / "w.duckdb", "--json"]
+    source.write_text(
+        json.dumps([{"question": f"Where was {name} born?", "answers": [place]} for name, place in QUESTIONS.items()])
+    )
+    arguments = [
+        "build",
+        "granola",
+        "--world",
+        write_world(tmp_path, chat),
+        "--source",
+        source,
+        "--samples",
+        "2",
+        "--warehouse",
+        tmp_path / "w.duckdb",
+        "--json",
+    ]
 
     refused = factmill(*arguments, TEST_KEY="")
     assert refused.code == 2

@@ -149,7 +149,7 @@ def test_lists_and_tables_are_printed(factmill: Any, embedded_build: Any) -> Non
         (["build", "granola", "--world", "marble"], 2, "no world 'marble'"),
         (["build", "granola", "--relation", "P9999"], 2, "unknown relation P9999"),
         (["build", "granola", "--source", "/absent.json"], 2, "no such file or folder"),
-        (["build", "granola", "--limit", "0"], 2, "0 is not in the range"),
+        (["build", "granola", "--limit", "0"], 2, "greater than or equal to 1"),
         (["build", "granola", "--policy", "largest"], 2, "is not one of 'smallest', 'linked'"),
         (["build", "granola", "--graph", "nowhere"], 1, "no graph nowhere"),
         (["build", "granola", "--colour", "red"], 2, "No such option"),

@@ -254,7 +254,7 @@ def test_a_killed_load_is_refused_by_name_and_can_be_repeated(tmp_path: Path) ->
         "load_graph([sys.argv[1]], 'small', Path(sys.argv[2]), progress=lambda _: os.kill(os.getpid(), signal.SIGKILL))"
     )
     assert run_python(program, source, folder).returncode == -signal.SIGKILL
-    with pytest.raises(GraphError, match=r"graph small .*half loaded.*factmill graph load small"):
+    with pytest.raises(GraphError, match=r"graph small .*half loaded.*factmill graph load FILE... --name small"):
         open_graph("small", folder)
     assert list_graphs(folder) == []
     load(tmp_path)
@@ -277,7 +277,7 @@ def test_a_graph_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path
     with pytest.raises(GraphError, match=r"no graph small .*\(there: none\)"):
         open_graph("small", tmp_path / "graphs")
     load(tmp_path)
-    with pytest.raises(GraphError, match=r"no graph big .*\(there: small\): factmill graph load big"):
+    with pytest.raises(GraphError, match=r"no graph big .*\(there: small\): factmill graph load FILE... --name big"):
         open_graph("big", tmp_path / "graphs")
     assert list_graphs(tmp_path / "nowhere") == []
 
@@ -302,7 +302,7 @@ def test_a_damaged_graph_is_refused_with_how_to_load_it_again(
     damage(tmp_path / "graphs" / "small")
     with pytest.raises(GraphError, match=what) as raised:
         open_graph("small", tmp_path / "graphs")
-    assert "factmill graph load small" in str(raised.value)
+    assert "--name small --replace" in str(raised.value)
     with pytest.raises(GraphError, match=what):
         list_graphs(tmp_path / "graphs")
 

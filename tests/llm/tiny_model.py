@@ -44,7 +44,9 @@ def draw_weights(tokens: list[tuple[str, gguf.TokenType]], seed: int) -> dict[st
 
     embedding, output = draw(len(tokens), _WIDTH, 1.0), draw(len(tokens), _WIDTH, 0.3)
     embedding[:, 0] = _CONSTANT
-    output[:, 0] = [0.0 if kind is gguf.TokenType.NORMAL and text not in "aeiouAEIOU" else _UNLIKELY for text, kind in tokens]
+    output[:, 0] = [
+        0.0 if kind is gguf.TokenType.NORMAL and text not in "aeiouAEIOU" else _UNLIKELY for text, kind in tokens
+    ]
     ones = np.ones(_WIDTH, dtype=np.float32)
     weights = {"token_embd.weight": embedding, "output.weight": output, "output_norm.weight": ones}
     for layer in range(_LAYERS):

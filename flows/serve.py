@@ -1,0 +1,40 @@
+"""Scheduled rebuilds: serves the flows as Prefect deployments, `python -m flows.serve --cron "0 3 1 * *"`.
+
+Needs a standing Prefect server (PREFECT_API_URL); runs are started by its schedule or from its UI, with the flow's
+parameters, and are carried out by this process until it is stopped.
+"""
+
+import argparse
+import os
+import sys
+
+from flows.prefect_server import prefect_settings
+from tasks.settings import environment, home
+
+
+def main() -> int:
+    """Serve every flow that can be built."""
+    parser = argparse.ArgumentParser(
+        prog="python -m flows.serve", description="Serve scheduled rebuilds of GRANOLA-EQ."
+    )
+    parser.add_argument(
+        "--cron",
+        help='schedule, e.g. "0 3 1 * *" for the first of each month at three; without it only runs from the UI',
+    )
+    parser.add_argument("--world", default="embedded", help="embedded, live or the path of a world's TOML file")
+    options = parser.parse_args()
+    if not environment("PREFECT_API_URL"):
+        sys.stderr.write(
+            "set PREFECT_API_URL to a standing Prefect server, e.g. http://127.0.0.1:4200/api "
+            "(start one with `docker compose up -d` or `prefect server start`)\n"
+        )
+        return 2
+    os.environ.update(prefect_settings(home()))
+    from flows.granola import granola
+
+    granola.serve(name="rebuild", cron=options.cron, parameters={"run": {"world": options.world}})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

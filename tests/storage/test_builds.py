@@ -1,0 +1,133 @@
+"""Builds in the warehouse: published whole, named by lock and content, found again, exported with the same bytes."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tasks.core.granola_rows import CandidateRow
+from tasks.core.receipts import Receipt
+from tasks.core.rows import arrow_schema, arrow_table
+from tasks.errors import UnknownBuild, WarehouseError
+from tasks.storage.builds import BuildRecord, build_of_lock, find_build, list_builds, merge_stage, publish
+from tasks.storage.export import csv_bytes, export_build
+from tasks.storage.shards import MERGED, REJECTS, USES, write_shard
+from tasks.storage.warehouse import open_warehouse
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SUMMARY = {"stage": "s", "rows_in": 2, "rows_out": 1, "rejects": 1, "merged": 0, "calls_sent": 0, "calls_replayed": 0,
+           "tokens_in": 0, "tokens_out": 0, "cost_usd": 0.0, "seconds": 0.1}  # fmt: skip
+
+
+def candidates(*names: str) -> pa.Table:
+    rows = [
+        CandidateRow(id=n, row_id="r", role="answer", name=n, qid="Q1", via="label", chosen=True, linked=None)
+        for n in names
+    ]
+    return arrow_table(CandidateRow, rows)
+
+
+def make(warehouse: Path, lock: str = "a", *names: str) -> BuildRecord:
+    """Merge one stage and publish one table, as a run does."""
+    shard = warehouse.parent / f"shard-{lock}"
+    reject = [{"id": "x", "reason": "odd", "detail": "it is odd", "row": "{}"}]
+    use = [{"id": "x", "key": "k", "record_id": "1"}]
+    write_shard(
+        shard,
+        {
+            "rows": candidates(),
+            "rejects": pa.Table.from_pylist(reject, REJECTS),
+            "merged": MERGED.empty_table(),
+            "uses": pa.Table.from_pylist(use, USES),
+        },
+    )
+    receipt = Receipt(stage="s", index=0, key="k", shard=str(shard), rows_in=2, rows=1, rejects=1, merged=0, digest="d")
+    with open_warehouse(warehouse) as db:
+        merge_stage(db, "run", 1, [receipt], SUMMARY)
+        tables = {"granola_candidates": candidates(*names)}
+        return publish(db, "run", "granola", {"lock": lock}, {"from": "here"}, tables, {"rows": len(names)}, NOW)
+
+
+def counts(warehouse: Path) -> dict[tuple[str, str], int]:
+    with open_warehouse(warehouse) as db:
+        return {
+            (table, build): n
+            for table in ("build_stages", "rejects", "build_calls", "granola_candidates")
+            for build, n in db.execute(f"SELECT build_id, count(*) FROM {table} GROUP BY 1").fetchall()
+        }
+
+
+def test_a_published_build_has_its_rows_rejects_and_calls(tmp_path: Path) -> None:
+    record = make(tmp_path / "w.duckdb", "a", "p", "q")
+    assert counts(tmp_path / "w.duckdb") == {
+        ("build_stages", record.build_id): 1,
+        ("rejects", record.build_id): 1,
+        ("build_calls", record.build_id): 1,
+        ("granola_candidates", record.build_id): 2,
+    }
+
+
+def test_the_same_lock_and_content_is_the_same_build(tmp_path: Path) -> None:
+    path = tmp_path / "w.duckdb"
+    first, second = make(path, "a", "p", "q"), make(path, "a", "q", "p")
+    assert first.build_id == second.build_id
+    assert len(list_builds(path)) == 1
+    assert counts(path)["granola_candidates", first.build_id] == 2
+
+
+def test_the_same_lock_with_other_content_is_a_new_build_and_the_old_one_stays(tmp_path: Path) -> None:
+    path = tmp_path / "w.duckdb"
+    first, second = make(path, "a", "p"), make(path, "a", "p", "z")
+    assert second.build_id == f"{first.build_id}.2"
+    assert [build.build_id for build in list_builds(path)] == [first.build_id, second.build_id]
+    assert build_of_lock(path, {"lock": "a"}) == find_build(path, second.build_id)
+    assert build_of_lock(path, {"lock": "other"}) is None
+
+
+def test_builds_are_found_by_id_by_beginning_and_as_latest(tmp_path: Path) -> None:
+    path = tmp_path / "w.duckdb"
+    first, second = make(path, "a", "p"), make(path, "b", "p")
+    assert find_build(path, first.build_id).build_id == first.build_id
+    assert find_build(path, second.build_id[:-2]).build_id == second.build_id
+    assert find_build(path, "latest:granola").build_id == second.build_id
+    with pytest.raises(UnknownBuild, match="2 builds begin with 'granola-'"):
+        find_build(path, "granola-")
+    with pytest.raises(UnknownBuild, match="no build 'latest:slaq'"):
+        find_build(path, "latest:slaq")
+
+
+def test_a_warehouse_that_is_not_there_has_no_builds(tmp_path: Path) -> None:
+    assert list_builds(tmp_path / "none.duckdb") == []
+    assert not (tmp_path / "none.duckdb").exists()
+
+
+def test_an_export_of_a_changed_table_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "w.duckdb"
+    record = make(path, "a", "p")
+    assert {file.name for file in export_build(path, record, tmp_path / "out")} == {
+        "granola_candidates.parquet", "granola_candidates.csv", "granola_candidates.jsonl", "rejects.parquet",
+    }  # fmt: skip
+    with open_warehouse(path) as db:
+        db.execute("UPDATE granola_candidates SET name = 'forged'")
+    with pytest.raises(WarehouseError, match="is not what was published"):
+        export_build(path, record, tmp_path / "again")
+
+
+def test_csv_spreads_granola_answers_and_joins_other_lists() -> None:
+    table = pa.table(
+        {
+            "id": ["a", "b"],
+            "granola_answers": [["x, y", 'z "q"'], ["x"]],
+            "tags": [["1", "2"], None],
+            "n": pa.array([None, 3], pa.int64()),
+        }
+    )
+    assert csv_bytes(table).decode() == (
+        'id,granola_answer_1,granola_answer_2,tags,n\na,"x, y","z ""q""",1<SEP>2,\nb,x,,,3\n'
+    )
+
+
+def test_an_empty_table_exports_with_its_header() -> None:
+    header = csv_bytes(arrow_schema(CandidateRow).empty_table()).decode()
+    assert header == "id,row_id,role,name,qid,via,chosen,linked\n"

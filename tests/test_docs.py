@@ -1,0 +1,53 @@
+"""What the documents say exists."""
+
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+from flows.cli import app
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "data/world/README.md")
+
+
+def commands() -> dict[str, set[str]]:
+    """Return command → its options, sub-commands as `graph load`."""
+    group = typer.main.get_command(app)
+    found: dict[str, set[str]] = {}
+    for name, command in group.commands.items():  # type: ignore[attr-defined]
+        subs = getattr(command, "commands", None)
+        for path, leaf in {f"{name} {sub}": c for sub, c in subs.items()}.items() if subs else [(name, command)]:
+            found[path] = {option for parameter in leaf.params for option in parameter.opts}
+    return found
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_documents_name_only_commands_and_options_that_exist(document: str) -> None:
+    known = commands()
+    text = (ROOT / document).read_text()
+    for line in re.findall(r"factmill ((?:graph |world )?[a-z]+[^`\n#&|]*)", text):
+        name = next((command for command in known if line == command or line.startswith(f"{command} ")), None)
+        if name is None and re.match(
+            r"(graph |world )?(build|show|explain|verify|export|load|serve|doctor|prepare|list)", line
+        ):
+            pytest.fail(f"{document} names an unknown command: factmill {line}")
+        if name:
+            unknown = set(re.findall(r"(?<!\S)--[a-z-]+", line)) - known[name]
+            assert not unknown, f"factmill {line}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_and_paths_in_documents_lead_somewhere(document: str) -> None:
+    text = (ROOT / document).read_text()
+    for target in re.findall(r"\]\(([^)#:]+)\)", text):
+        assert (ROOT / document).parent.joinpath(target).exists(), target
+
+
+def test_every_command_has_help_and_the_main_ones_an_example() -> None:
+    group = typer.main.get_command(app)
+    for name, command in group.commands.items():  # type: ignore[attr-defined]
+        assert command.help, name
+    for name in ("build", "show", "explain", "verify", "export"):
+        assert "Example" in group.commands[name].help, name  # type: ignore[attr-defined]
