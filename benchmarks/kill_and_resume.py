@@ -22,14 +22,17 @@ import duckdb
 ROOT = Path(__file__).resolve().parent.parent
 COMMAND = [sys.executable, "-c", "from flows.cli import main; main()"]
 MOMENTS = [
-    ("before the first stage", "starting Prefect", 0.05),
-    ("while names are looked up", "cut_question_entities", 0.15),
-    ("while items are described", "find_qids", 0.1),
-    ("while the author answers", "measure_popularity", 0.3),
-    ("while the judge scores", "generate_granular_answers", 0.3),
-    ("at publishing", "remove_trivial_answers", 0.02),
+    ("before the first stage", "starting Prefect", 0),
+    ("while names are looked up", "cut_question_entities", 150),
+    ("while items are described", "find_qids", 1),
+    ("while views are counted", "describe_entities", 150),
+    ("while the author answers", "measure_popularity", 50),
+    ("while the judge scores", "generate_granular_answers", 50),
+    ("at publishing", "remove_trivial_answers", 0),
 ]
-"""(name, progress line after which to wait, seconds to wait)"""
+"""(name, progress line to wait for, replies that must stand in the journal then); a local graph is asked nothing, so with
+--graph-from the first moments come before any reply"""
+PATIENCE_S = 5.0
 
 
 def start(arguments: list[str], home: Path, warehouse: Path) -> "subprocess.Popen[str]":
@@ -81,14 +84,16 @@ def main() -> int:
             subprocess.run(load, env=environment, check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
             arguments += ["--graph", "real"]
         undisturbed = finish(start(arguments, home, Path(scratch) / "undisturbed.duckdb"))
-        for number, (name, marker, wait_s) in enumerate(MOMENTS):
+        for number, (name, marker, least) in enumerate(MOMENTS):
             warehouse = Path(scratch) / f"{number}.duckdb"
             process = start(arguments, home, warehouse)
             assert process.stderr is not None
             while not (line := process.stderr.readline()).startswith(marker):
                 if not line:
                     sys.exit(f"{name}: the build ended before {marker!r}")
-            time.sleep(wait_s)
+            deadline = time.monotonic() + (0.0 if options.graph_from and least > 50 else PATIENCE_S)
+            while count_journalled(warehouse) < least and time.monotonic() < deadline:
+                time.sleep(0.005)
             process.send_signal(signal.SIGKILL)
             process.wait()
             journalled, (merged, _) = count_journalled(warehouse), count_calls(warehouse)
