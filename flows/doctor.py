@@ -26,7 +26,8 @@ def examine(world_name: str, warehouse: Path) -> list[Finding]:
     return [
         *_examine_machine(warehouse),
         *_examine_graphs(world),
-        *(_examine_embedded() if world.is_embedded else _examine_endpoints(world)),
+        *(_examine_embedded() if world.is_embedded else ()),
+        *_examine_endpoints(world),
         *_examine_models(world),
     ]
 
@@ -81,19 +82,18 @@ def _examine_embedded() -> Iterator[Finding]:
 
 
 def _examine_endpoints(world: World) -> Iterator[Finding]:
-    contact = "@" in world.user_agent and "example.org" not in world.user_agent
-    yield _finding(
-        "user agent",
-        contact,
-        world.user_agent,
-        "copy the world's file and put a contact address of your own into user_agent",
-    )
-    for name, url in (
-        ("wikidata", world.wikidata.url),
-        ("wikipedia", world.wikipedia.url),
-        ("pageviews", world.pageviews.url),
-        ("falcon", world.falcon.url),
-    ):
+    named = {
+        "wikidata": world.wikidata.url,
+        "wikipedia": world.wikipedia.url,
+        "pageviews": world.pageviews.url,
+        "falcon": world.falcon.url,
+    }
+    outside = {name: url for name, url in named.items() if url and url != "embedded"}
+    if outside:
+        contact = "@" in world.user_agent and "example.org" not in world.user_agent
+        advice = "copy the world's file and put a contact address of your own into user_agent"
+        yield _finding("user agent", contact, world.user_agent, advice)
+    for name, url in outside.items():
         yield _try(
             name,
             partial(_reach, url, world.user_agent),

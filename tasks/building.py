@@ -24,9 +24,9 @@ from prefect import Task
 from tasks import progress
 from tasks.batches import finished
 from tasks.core.fingerprints import digest_bytes, digest_json
-from tasks.core.receipts import Batch, Receipt
+from tasks.core.receipts import SUMMED, Batch, Receipt
 from tasks.core.rows import Row, arrow_schema
-from tasks.errors import BuildError, FunnelError
+from tasks.errors import BuildError, FunnelError, ServiceUnreachable
 from tasks.locks import Inputs, make_lock
 from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.runs import Run, close_run, open_run
@@ -153,10 +153,16 @@ class Build:
         return Dataset(tuple(receipts))
 
     def _close_stage(self, stage: str, receipts: Sequence[Receipt], rows_in: int | None, seconds: float) -> None:
-        totals = {name: sum(getattr(receipt, name) for receipt in receipts) for name in _SUMMED}
+        totals = {name: sum(getattr(receipt, name) for receipt in receipts) for name in ("rows", *SUMMED)}
         came_in = totals["rows_in"]
         if rows_in not in (None, came_in) or came_in != totals["rows"] + totals["rejects"] + totals["merged"]:
             raise FunnelError(f"stage {stage}: {rows_in} rows were handed over, {came_in} read, {totals} left")
+        lost = sum(receipt.unsettled for receipt in receipts)
+        if lost and lost == came_in:
+            raise ServiceUnreachable(
+                f"stage {stage}: all {lost} rows were lost to passing failures, the first: {first_detail(receipts)}; "
+                "see `factmill doctor`, then run the same command again"
+            )
         summary = {"stage": stage, **totals, "rows_out": totals.pop("rows"), "seconds": round(seconds, 3)}
         self.summaries.append(summary)
         self.reasons[stage] = count_reasons(receipts)
@@ -192,19 +198,6 @@ class Build:
 
     def _key(self, *parts: Any) -> str:
         return digest_json([digest_json(self.run.lock), self.run.options["floor"], *parts])
-
-
-_SUMMED = (
-    "rows_in",
-    "rows",
-    "rejects",
-    "merged",
-    "calls_sent",
-    "calls_replayed",
-    "tokens_in",
-    "tokens_out",
-    "cost_usd",
-)
 
 
 @contextmanager
@@ -246,6 +239,12 @@ def found_again(receipt: Receipt) -> Receipt:
     return receipt.model_copy(
         update={"calls_sent": 0, "calls_replayed": receipt.calls_sent + receipt.calls_replayed, "seconds": 0.0}
     )
+
+
+def first_detail(receipts: Sequence[Receipt]) -> str:
+    """Return the particulars of the first reject, or nothing when there is none."""
+    details = (read_shard(receipt.shard, "rejects")["detail"].to_pylist() for receipt in receipts if receipt.rejects)
+    return next((detail for found in details for detail in found), "")
 
 
 def count_reasons(receipts: Sequence[Receipt]) -> dict[str, int]:

@@ -196,7 +196,9 @@ class Sender:
         job.finish(piece, [Reply(None, "failed", error=str(trouble), transient=True)] * len(piece.items))
         self._lost_in_a_row += 1
         if not self._was_answered:
-            raise ServiceUnreachable(f"{self._name}: cannot be reached; {trouble}")
+            raise ServiceUnreachable(
+                f"{self._name}: cannot be reached; {trouble}. Check network and address, see `factmill doctor`"
+            )
         if self._lost_in_a_row >= max(10, 2 * self._limits.parallel):
             raise ServiceUnreachable(
                 f"{self._name}: gave no useful answer to {self._lost_in_a_row} requests in a row, each tried up to"

@@ -2,6 +2,18 @@
 
 from pydantic import BaseModel, ConfigDict
 
+SUMMED = (
+    "rows_in",
+    "rejects",
+    "merged",
+    "calls_sent",
+    "calls_replayed",
+    "tokens_in",
+    "tokens_out",
+    "cost_usd",
+)
+"""Counts of a receipt that a stage adds up, beside its rows."""
+
 
 class Batch(BaseModel):
     """A range of a stage's input rows, or one unit of a source (a relation) for the first stage."""

@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from tasks.core.fingerprints import canonical_json, combine_digests, digest_bytes, digest_json
-from tasks.core.receipts import Receipt
+from tasks.core.receipts import SUMMED, Receipt
 from tasks.errors import UnknownBuild
 from tasks.storage.shards import parquet_bytes, read_shard
 from tasks.storage.warehouse import open_warehouse
@@ -55,18 +55,7 @@ def merge_stage(
                 f"INSERT INTO {table} (build_id, stage, {columns}) SELECT ?, ?, {columns} FROM part", [run_id, stage]
             )
             db.unregister("part")
-    names = [
-        "rows_in",
-        "rows_out",
-        "rejects",
-        "merged",
-        "calls_sent",
-        "calls_replayed",
-        "tokens_in",
-        "tokens_out",
-        "cost_usd",
-        "seconds",
-    ]
+    names = [*SUMMED, "rows_out", "seconds"]
     marks = ", ".join("?" for _ in range(len(names) + 3))
     db.execute(
         f"INSERT INTO build_stages (build_id, position, stage, {', '.join(names)}) VALUES ({marks})",

@@ -34,8 +34,11 @@ def open_warehouse(path: Path, wait_s: float | None = None) -> Iterator[duckdb.D
             connection.execute("BEGIN")
             try:
                 yield connection
-            except BaseException:
-                connection.execute("ROLLBACK")
+            except (duckdb.IOException, duckdb.FatalException) as error:
+                _roll_back(connection)
+                raise WarehouseError(_cannot_write(path, error)) from error
+            except BaseException:  # whatever it was, nothing half-done stays; it is raised on as it is
+                _roll_back(connection)
                 raise
             connection.execute("COMMIT")
             _write_through(connection, path)
@@ -75,14 +78,23 @@ def _connect(path: Path, wait_s: float) -> duckdb.DuckDBPyConnection:
         pause_s = min(pause_s * 1.5, 0.5)
 
 
+def _roll_back(connection: duckdb.DuckDBPyConnection) -> None:
+    try:
+        connection.execute("ROLLBACK")
+    except duckdb.Error:
+        return  # a connection that failed fatally has no transaction left
+
+
 def _write_through(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Checkpoint before closing: closing does it too, but hides it when the disk is full."""
     try:
         connection.execute("CHECKPOINT")
     except duckdb.Error as error:
-        raise WarehouseError(
-            f"cannot write the warehouse {path}: {error}; make room and run the same command again"
-        ) from error
+        raise WarehouseError(_cannot_write(path, error)) from error
+
+
+def _cannot_write(path: Path, error: Exception) -> str:
+    return f"cannot write the warehouse {path}: {error}; make room and run the same command again"
 
 
 def _migrate(connection: duckdb.DuckDBPyConnection, path: Path) -> None:

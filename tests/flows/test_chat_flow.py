@@ -1,7 +1,12 @@
 """The flow with models behind a real HTTP server that misbehaves: wrong formats, errors for a while, plain nonsense."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,6 +32,7 @@ class ChatServer:
     def __init__(self) -> None:
         self.asked: Counter[str] = Counter()
         self.broken = True
+        self.delay_s = 0.0
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -35,6 +41,7 @@ class ChatServer:
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 status, text = outer.answer(body["messages"])
+                time.sleep(outer.delay_s)
                 choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
                 reply = {"id": "x", "object": "chat.completion", "created": 0, "model": body["model"], "choices": [choice],
                          "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}}  # fmt: skip
@@ -142,3 +149,67 @@ def test_every_way_a_model_can_fail_has_its_reason_and_a_later_run_mends_what_pa
     assert b"secret-key" not in (tmp_path / "w.duckdb").read_bytes()
     kept = factmill("show", "granola", "--rejects", "--warehouse", tmp_path / "w.duckdb", "--json").json["rejects"]
     assert any("London, of course!" in reject["detail"] for reject in kept)
+
+
+class HtmlServer:
+    """Answers everything with a page for people, as a proxy or a service under maintenance does."""
+
+    def __init__(self) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                page = b"<html><body>Down for maintenance</body></html>"
+                self.send_response(200)
+                self.send_header("Content-Type", "text/html")
+                self.send_header("Content-Length", str(len(page)))
+                self.end_headers()
+                self.wfile.write(page)
+
+            do_POST = do_GET  # noqa: N815 - the name http.server looks for
+
+            def log_message(self, *_: Any) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+def test_an_endpoint_that_answers_html_ends_the_build_with_a_named_error(factmill: Any, tmp_path: Path) -> None:
+    html = HtmlServer()
+    world = tmp_path / "html.toml"
+    text = (ROOT / "data" / "worlds" / "embedded.toml").read_text()
+    address = f"http://127.0.0.1:{html.server.server_port}/sparql"
+    world.write_text(text.replace('engine = "sparql"\nurl = "embedded"', f'engine = "sparql"\nurl = "{address}"'))
+    source = tmp_path / "P19.people.json"
+    source.write_text(json.dumps([{"question": "Where was Albert Einstein born?", "answers": ["Ulm"]}]))
+    ran = factmill("build", "granola", "--world", world, "--source", source, "--warehouse", tmp_path / "w.duckdb")
+    html.server.shutdown()
+    assert ran.code == 1
+    assert "html_instead_of_json" in ran.err
+    assert "run the same command again" in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_ctrl_c_breaks_off_a_slow_model_at_once(chat: ChatServer, session_home: Path, tmp_path: Path) -> None:
+    chat.delay_s = 20.0
+    source = tmp_path / "P19.people.json"
+    source.write_text(json.dumps([{"question": "Where was Albert Einstein born?", "answers": ["Ulm"]}]))
+    env = {**os.environ, "FACTMILL_HOME": str(session_home), "PYTHONPATH": str(ROOT), "TEST_KEY": "x"}
+    arguments = [
+        "build",
+        "granola",
+        "--world",
+        str(write_world(tmp_path, chat)),
+        "--source",
+        str(source),
+        "--warehouse",
+        str(tmp_path / "w.duckdb"),
+    ]
+    command = [sys.executable, "-c", "from flows.cli import main; main()", *arguments]
+    process = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    while not chat.asked:
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=12)
+    assert process.returncode == 130
+    assert "the same command goes on from here" in err

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tasks.assets import load_relations
 from tasks.errors import SourceError
 from tasks.sources.entity_questions import RawQuestion, find_files, read_questions
 
@@ -108,24 +109,7 @@ def test_a_missing_path_and_an_empty_folder_are_told(tmp_path: Path) -> None:
 
 def test_the_real_files_are_read_whole(shared_data: Path) -> None:
     folder = shared_data / "entityquestions" / "dev"
-    relations = [
-        "P19",
-        "P20",
-        "P26",
-        "P40",
-        "P50",
-        "P69",
-        "P112",
-        "P127",
-        "P131",
-        "P159",
-        "P170",
-        "P175",
-        "P176",
-        "P264",
-        "P276",
-        "P740",
-    ]
+    relations = [pid for pid, relation in load_relations().items() if relation.is_kept]
     files = find_files([folder], relations)
     rows = [row for paths in files.values() for path in paths for row in read_questions(path)]
     assert len(rows) == 15318

@@ -7,10 +7,22 @@ import pytest
 from tasks.world.check import WorldReport, check_world
 
 TOPICS = (
-    "Aesthetics", "Algebra", "Anthropology", "Applied sciences", "Artificial intelligence", "Astronomy",
-    "Cultural studies", "Sociology", "Software engineering", "Spirituality", "Statistics", "Technology",
-    "Telecommunications", "Theology", "Virtual reality",
-)  # fmt: skip
+    "Algebra",
+    "Artificial intelligence",
+    "Software engineering",
+    "Aesthetics",
+    "Statistics",
+    "Applied sciences",
+    "Cultural studies",
+    "Telecommunications",
+    "Theology",
+    "Sociology",
+    "Technology",
+    "Anthropology",
+    "Astronomy",
+    "Virtual reality",
+    "Spirituality",
+)
 
 
 @pytest.fixture(scope="module")
