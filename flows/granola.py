@@ -19,7 +19,7 @@ from tasks.options import BuildReport, RunOptions
 from tasks.read import cut_question_entities, draw_questions, read_entity_questions
 
 
-@flow(name="granola", validate_parameters=True)
+@flow(name="granola", validate_parameters=True, persist_result=False)
 def granola(
     source: list[str] | None = None,
     relations: list[str] | None = None,

@@ -20,6 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 from prefect import Task
+from prefect.settings import get_current_settings
 
 from tasks import progress
 from tasks.batches import finished
@@ -223,7 +224,14 @@ def open_build(benchmark: str, options: RunOptions, inputs: Inputs) -> Iterator[
         close_run(str(folder))
         os.close(holder)
         if finished_well or scratch:
-            shutil.rmtree(folder, ignore_errors=True)
+            _forget_run(folder)
+
+
+def _forget_run(folder: Path) -> None:
+    """Remove a run's files, and what Prefect has cached of its batches."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for cached in get_current_settings().results.local_storage_path.glob(f"{folder.name}-*"):
+        cached.unlink(missing_ok=True)
 
 
 def digest_tables(tables: Mapping[str, pa.Table]) -> dict[str, dict[str, Any]]:
@@ -266,7 +274,7 @@ def _describe_run(folder: Path, lock: Mapping[str, Any], origin: Mapping[str, An
         "lock": lock,
         "origin": origin,
         "options": {
-            "world": options.world if options.world in ("embedded", "live") else str(Path(options.world).resolve()),
+            "world": options.absolute_world(),
             "graph": options.graph,
             "warehouse": str(warehouse),
             "home": str(home()),

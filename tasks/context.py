@@ -125,7 +125,7 @@ def embedded_graph(home: Path) -> "Graph":
     from tasks.world.store import digest_store
 
     folder, name = home / "world-graphs", digest_store(WORLD_FOLDER)
-    with _one_at_a_time(folder.with_suffix(".lock")):
+    with _one_at_a_time(home / "world-cache" / "graph.lock"):
         if not (folder / name).is_dir():
             shutil.rmtree(folder, ignore_errors=True)
             _load_world_graph(folder, name)

@@ -41,10 +41,10 @@ def lock_inputs(
         world = world.with_graph(run.graph)
     views_from, views_to = last_twelve_months(world.epoch_day())
     origin: dict[str, Any] = {
-        "world": run.world,
+        "world": run.absolute_world(),
         "graph": run.graph,
         "flow": {
-            "source": source,
+            "source": _absolute(source),
             "relations": relations,
             "limit": limit,
             "policy": policy,
@@ -80,6 +80,13 @@ def lock_inputs(
         queries=tuple(f"wikidata/{operation}" for operation in WIKIDATA_OPERATIONS),
         origin=origin,
     )
+
+
+def _absolute(source: list[str] | None) -> list[str] | None:
+    """Return the sources as paths that hold from any working directory."""
+    if source is None or source == [WIKIDATA_SOURCE]:
+        return source
+    return [str(Path(path).resolve()) for path in source]
 
 
 def name_files(files: Mapping[str, Sequence[Path]]) -> dict[str, list[tuple[str, Path]]]:

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from tasks.core.calls import Mode
-from tasks.settings import default_warehouse
+from tasks.settings import SHIPPED_WORLDS, default_warehouse
 
 
 class RunOptions(BaseModel):
@@ -27,6 +27,10 @@ class RunOptions(BaseModel):
     """Rows a batch."""
     pinned_build: str | None = None
     """With mode replay: serve the very replies of this build, and publish nothing."""
+
+    def absolute_world(self) -> str:
+        """Return the world's name, or its path as it holds from any working directory."""
+        return self.world if self.world in SHIPPED_WORLDS else str(Path(self.world).resolve())
 
 
 class BuildReport(BaseModel):

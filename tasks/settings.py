@@ -17,6 +17,9 @@ from tasks.assets import ROOT
 from tasks.core.fingerprints import digest_json
 from tasks.errors import SettingsError
 
+SHIPPED_WORLDS = ("embedded", "live")
+"""Worlds that go by name; any other is the path of a file."""
+
 
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -110,9 +113,7 @@ class World(_Part):
 
 def load_world(name: str) -> World:
     """Read a shipped world by name or any world by path; SettingsError names file, key and what was expected."""
-    path = ROOT / "data" / "worlds" / f"{name}.toml"
-    if not path.is_file():
-        path = Path(name)
+    path = ROOT / "data" / "worlds" / f"{name}.toml" if name in SHIPPED_WORLDS else Path(name)
     if not path.is_file():
         raise SettingsError(f"no world {name!r}: give `embedded`, `live` or the path of a TOML file")
     try:

@@ -87,7 +87,8 @@ class Recorder:
         """Ask what nobody else is asking just now, then wait for what others ask."""
         with self._lock:
             mine = [call for call in missing if call.key not in self._claimed and call.key not in self._fresh]
-            theirs = {call.key: self._claimed.get(call.key) for call in missing if call not in mine}
+            own_keys = {call.key for call in mine}
+            theirs = {call.key: self._claimed.get(call.key) for call in missing if call.key not in own_keys}
             self._claimed.update({call.key: threading.Event() for call in mine})
         try:
             if mine:

@@ -1,0 +1,121 @@
+"""The clients against the embedded world as it is served, and with faults that the app is told to put in their way."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+import requests
+
+from tasks.assets import load_query
+from tasks.clients.falcon import Falcon
+from tasks.clients.pageviews import Pageviews
+from tasks.clients.wikidata import WikidataSparql
+from tasks.clients.wikipedia import Wikipedia
+from tasks.context import WIKIDATA_OPERATIONS
+from tasks.core.calls import Call, Reply, Service
+from tasks.core.falcon_calls import call_link, read_links
+from tasks.core.knowledge import call_find_items, call_pageviews
+from tasks.core.wikipedia_calls import (
+    call_page_revision_at,
+    call_page_text,
+    call_resolve_title,
+    read_resolved_title,
+    read_revision,
+)
+from tasks.settings import Limits
+from tasks.world.serving import RunningWorld, running_world
+
+LIMITS = Limits(parallel=2, timeout_s=5, attempts=4, backoff_s=0.02, batch=50)
+AGENT = "factmill tests"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningWorld]:
+    with running_world(tmp_path_factory.mktemp("home")) as running:
+        yield running
+
+
+@pytest.fixture
+def clients(world: RunningWorld) -> Iterator[dict[str, Service]]:
+    queries = {operation: load_query(f"wikidata/{operation}") for operation in WIKIDATA_OPERATIONS}
+    yield {
+        "wikidata": WikidataSparql(world.sparql_proxy, "w", LIMITS, AGENT, queries),
+        "wikipedia": Wikipedia(world.endpoints["wikipedia"], "p", LIMITS, AGENT),
+        "pageviews": Pageviews(world.endpoints["pageviews"], "v", LIMITS, AGENT),
+        "falcon": Falcon(world.endpoints["falcon"], "f", LIMITS, AGENT),
+    }
+    requests.delete(f"{world.app_url}/faults", timeout=5)
+
+
+def ask(service: Service, calls: Sequence[Call]) -> list[Reply]:
+    replies: dict[str, Reply] = {}
+    service.send(calls, lambda call, reply: replies.__setitem__(call.key, reply))
+    return [replies[call.key] for call in calls]
+
+
+def test_an_article_is_read_as_it_was_at_a_day(clients: dict[str, Service]) -> None:
+    early, late = ask(
+        clients["wikipedia"],
+        [
+            call_page_revision_at("p", "Saturn", "2023-01-01T00:00:00Z"),
+            call_page_revision_at("p", "Saturn", "2026-01-01T00:00:00Z"),
+        ],
+    )
+    first, last = read_revision(early.body), read_revision(late.body)
+    assert first is not None
+    assert last is not None
+    assert first.revid < last.revid
+    old, new = ask(clients["wikipedia"], [call_page_text("p", first.revid), call_page_text("p", last.revid)])
+    assert "82" in str(old.body)
+    assert "274" in str(new.body)
+
+
+def test_a_redirect_leads_to_its_article_and_item(clients: dict[str, Service]) -> None:
+    (reply,) = ask(clients["wikipedia"], [call_resolve_title("p", "Red Planet")])
+    resolved = read_resolved_title(reply.body)
+    assert (resolved.title, resolved.qid) == ("Mars", "Q111")
+
+
+def test_falcon_links_names_in_a_question(clients: dict[str, Service]) -> None:
+    (reply,) = ask(clients["falcon"], [call_link("f", "Who painted the Mona Lisa?", 3)])
+    assert "Q12418" in str(read_links(reply.body))
+
+
+CALLS: dict[str, Call] = {
+    "wikidata": call_find_items("w", "Berlin"),
+    "wikipedia": call_resolve_title("p", "Berlin"),
+    "pageviews": call_pageviews("v", "Berlin", "20250101", "20250131"),
+    "falcon": call_link("f", "Where is Berlin?", 3),
+}
+PATHS = {"wikidata": "/sparql", "wikipedia": "/w/api.php", "pageviews": "/api/rest_v1", "falcon": "/falcon2"}
+FAULTS: list[dict[str, Any]] = [
+    {"kind": "status", "status": 429, "retry_after": 1},
+    {"kind": "status", "status": 503},
+    {"kind": "cut"},
+    {"kind": "html"},
+    {"kind": "truncate"},
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: str(fault.get("status", fault["kind"])))
+@pytest.mark.parametrize("name", CALLS)
+def test_one_fault_is_got_over_and_gives_the_same_answer(
+    world: RunningWorld, clients: dict[str, Service], name: str, fault: dict[str, Any]
+) -> None:
+    (calm,) = ask(clients[name], [CALLS[name]])
+    assert calm.status == "ok"
+    put = requests.post(f"{world.app_url}/faults", json={"path": PATHS[name], "times": 1, **fault}, timeout=5)
+    assert put.ok, put.text
+    (after,) = ask(clients[name], [CALLS[name]])
+    assert (after.status, after.body) == ("ok", calm.body)
+    assert requests.get(f"{world.app_url}/faults", timeout=5).json() in ([], {"faults": []})
+
+
+def test_maxlag_is_waited_for(world: RunningWorld, clients: dict[str, Service]) -> None:
+    requests.post(
+        f"{world.app_url}/faults",
+        json={"path": "/w/api.php", "kind": "maxlag", "times": 1, "retry_after": 1},
+        timeout=5,
+    )
+    (reply,) = ask(clients["wikipedia"], [CALLS["wikipedia"]])
+    assert reply.status == "ok"
