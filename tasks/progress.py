@@ -4,12 +4,13 @@ The command chooses with `show`; a flow that is run by a scheduler shows nothing
 """
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tasks.core.receipts import Receipt
 
@@ -32,12 +33,13 @@ def say(text: str) -> None:
 
 
 class StageBar:
-    """Counts of one stage while its batches finish."""
+    """Counts of one stage while its batches finish and replies come in."""
 
     def __init__(self, name: str, batches: int, progress: Progress | None) -> None:
-        self.rows = self.rejects = self.merged = self.sent = self.replayed = 0
+        self.rows = self.rejects = self.merged = self.sent = self.replayed = self.replies = 0
         self._progress = progress
         self._task = progress.add_task(name, total=batches, note="") if progress else None
+        self._shown = 0.0
 
     def advance(self, receipt: Receipt) -> None:
         """Count one finished batch."""
@@ -46,8 +48,13 @@ class StageBar:
         self.merged += receipt.merged
         self.sent += receipt.calls_sent
         self.replayed += receipt.calls_replayed
-        if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, advance=1, note=self.note())
+        self._show(1)
+
+    def count_reply(self) -> None:
+        """Count one reply of a service, before its batch is done."""
+        self.replies += 1
+        if time.monotonic() - self._shown > _REPLY_NEWS_EVERY_S:
+            self._show(0)
 
     def note(self) -> str:
         """Return the counts in words."""
@@ -55,22 +62,40 @@ class StageBar:
         merged = f", {self.merged} merged" if self.merged else ""
         return f"{self.rows} rows, {self.rejects} rejected{merged}{calls}"
 
+    def _show(self, batches: int) -> None:
+        self._shown = time.monotonic()
+        under_way = self.replies - self.sent
+        note = f"{self.note()}, {under_way} replies so far" if under_way > 0 else self.note()
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, advance=batches, note=note)
+
 
 @contextmanager
 def stage(name: str, batches: int) -> Iterator[StageBar]:
     """Show one stage."""
+    global _bar  # noqa: PLW0603 - stages of one process run one after the other
     if _style != "live":
-        bar = StageBar(name, batches, None)
-        yield bar
-        say(f"{name}: {bar.note()}")
+        _bar = StageBar(name, batches, None)
+        yield _bar
+        say(f"{name}: {_bar.note()}")
         return
     columns = (
-        TextColumn("{task.description:<32}"),
-        BarColumn(bar_width=24),
+        TextColumn("{task.description:<30}"),
+        BarColumn(bar_width=16),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
     with Progress(*columns, console=_console) as progress:
-        yield StageBar(name, batches, progress)
+        _bar = StageBar(name, batches, progress)
+        yield _bar
+
+
+def count_reply() -> None:
+    """Count one reply of a service for the stage that is under way."""
+    if _bar is not None:
+        _bar.count_reply()
+
+
+_REPLY_NEWS_EVERY_S = 0.2
+_bar: StageBar | None = None

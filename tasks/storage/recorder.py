@@ -15,6 +15,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+from tasks import progress
 from tasks.core.calls import Call, Mode, Reply, Service
 from tasks.core.fingerprints import canonical_json
 from tasks.errors import ReplayMiss
@@ -117,6 +118,7 @@ class Recorder:
         self._journal.append(record)
         with self._lock:
             self._fresh[call.key] = record
+        progress.count_reply()
 
     def _recorded(self, keys: Sequence[str]) -> dict[str, Record]:
         """Return the newest usable record of each key that the warehouse holds."""
