@@ -6,11 +6,12 @@ export PREFECT_SERVER_ANALYTICS_ENABLED = false
 export DO_NOT_TRACK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-llm check lock clean
+.PHONY: help build test test-quick test-llm check lock clean
 
 help:
 	@echo "make build     set up .venv, then build every benchmark in the embedded world"
 	@echo "make test      set up .venv, then run all tests"
+	@echo "make test-quick  the tests that need no server and no whole build"
 	@echo "make check     ruff, mypy, import-linter, locks match pyproject.toml"
 	@echo "make test-llm  the chat client and a build against a real chat server (compiles for minutes)"
 	@echo "make lock      resolve requirements*.lock anew from pyproject.toml"
@@ -40,6 +41,9 @@ build: $(VENV)/.base
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -m "not llm"
+
+test-quick: $(VENV)/.dev
+	$(BIN)/python -m pytest -m "not llm and not slow"
 
 test-llm: $(VENV)/.llm
 	$(BIN)/python -m pytest -m llm tests/llm

@@ -43,7 +43,8 @@ def tell_report(report: BuildReport) -> list[str]:
             f"  {stage['stage']:32} {stage['rows_in']:>7} in {stage['rows_out']:>7} out {stage['rejects']:>7} rejected"
         )
         lines += [f"      {count:>7} {reason}" for reason, count in report.reasons.get(stage["stage"], {}).items()]
-    lines += [f"  {name}: {json.dumps(value)}" for name, value in report.facts.items()]
+    for name, value in report.facts.items():
+        lines += _tell_shape(value) if name == "shape" else [f"  {name}: {json.dumps(value)}"]
     lines.append(
         f"  calls: {report.calls_sent} sent, {report.calls_replayed} replayed; tokens {report.tokens_in} in, {report.tokens_out} out; "
         f"US$ {report.cost_usd:.4f}; {report.seconds:.1f} s"
@@ -60,6 +61,14 @@ def tell_report(report: BuildReport) -> list[str]:
         f"  next: factmill show {report.benchmark}, factmill verify {report.build_id}, factmill export {report.build_id} --to DIR"
     )
     return lines
+
+
+def _tell_shape(shape: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the build's shape beside the paper's, a line a figure."""
+    return [
+        f"  {name}: {'no data' if figure['here'] is None else figure['here']} (n = {figure['n']}; paper {figure['paper']})"
+        for name, figure in shape.items()
+    ]
 
 
 def show_rows(

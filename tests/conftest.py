@@ -21,3 +21,15 @@ def shared_data() -> Path:
     if not SHARED_DATA.is_dir():
         pytest.skip(f"real inputs are not at hand: {SHARED_DATA} is missing")
     return SHARED_DATA
+
+
+SLOW = ("tests/flows", "tests/world", "tests/test_parity.py", "tests/test_clients_on_world.py")
+"""Tests that start servers or make whole builds; `make test-quick` leaves them out."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the slow tests by their place."""
+    root = Path(__file__).resolve().parent.parent
+    for item in items:
+        if item.path.relative_to(root).as_posix().startswith(SLOW):
+            item.add_marker(pytest.mark.slow)

@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from flows.prefect_server import prefect_server
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -36,7 +38,15 @@ def session_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def factmill(session_home: Path) -> Command:
+def prefect_api(session_home: Path) -> Iterator[str]:
+    """Start one Prefect server for all tests of the session, as a standing one is."""
+    with prefect_server(session_home) as server:
+        server.wait_ready()
+        yield os.environ["PREFECT_API_URL"]
+
+
+@pytest.fixture(scope="session")
+def factmill(session_home: Path, prefect_api: str) -> Command:
     """Run `factmill` as a process of its own."""
 
     def run(*arguments: str | Path, **environment: str) -> Ran:
@@ -56,7 +66,7 @@ def factmill(session_home: Path) -> Command:
 
 @pytest.fixture(scope="session")
 def embedded_build(factmill: Command) -> Any:
-    """Build GRANOLA-EQ in the embedded world and return the report."""
-    ran = factmill("build", "granola", "--json")
+    """Build GRANOLA-EQ in the embedded world, with a Prefect server of its own, and return the report."""
+    ran = factmill("build", "granola", "--json", PREFECT_API_URL="")
     assert ran.code == 0, ran.err
     return ran.json

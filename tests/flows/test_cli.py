@@ -14,6 +14,7 @@ from typing import Any
 import duckdb
 import pandas as pd
 import pytest
+import requests
 
 ROOT = Path(__file__).resolve().parents[2]
 REPORT_KEYS = {
@@ -251,3 +252,17 @@ def test_a_stopped_build_goes_on_and_asks_nothing_twice(
     db = duckdb.connect(str(warehouse), read_only=True)
     assert db.execute("SELECT count(*) - count(DISTINCT key) FROM calls").fetchone() == (0,)
     db.close()
+
+
+def test_a_run_leaves_funnel_sample_and_cost_in_prefect(factmill: Any, embedded_build: Any, prefect_api: str) -> None:
+    assert factmill("build", "granola", "--force", "--json").code == 0
+    artifacts = {
+        found["key"]: found["data"]
+        for found in requests.post(f"{prefect_api}/artifacts/filter", json={}, timeout=10).json()
+        if found["key"]
+    }
+    assert artifacts.keys() == {"granola-funnel", "granola-sample", "granola-cost"}
+    funnel = json.loads(artifacts["granola-funnel"])
+    assert [stage["stage"] for stage in funnel] == [stage["stage"] for stage in embedded_build["stages"]]
+    assert len(json.loads(artifacts["granola-sample"])) == 20
+    assert "no language model" in artifacts["granola-cost"]
