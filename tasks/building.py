@@ -121,7 +121,7 @@ class Build:
             )
         report = self._report(inputs, rows, rejects, merged, facts or {})
         if self.options.pinned_build is not None:
-            return report.model_copy(update={"tables": digest_tables(tables)})
+            return report.model_copy(update={"build_id": self.options.pinned_build, "tables": digest_tables(tables)})
         warehouse = warehouse_of(self.options)
         self.run.recorder.merge()
         with open_warehouse(warehouse) as db:

@@ -256,13 +256,14 @@ def test_a_stopped_build_goes_on_and_asks_nothing_twice(
 
 def test_a_run_leaves_funnel_sample_and_cost_in_prefect(factmill: Any, embedded_build: Any, prefect_api: str) -> None:
     assert factmill("build", "granola", "--force", "--json").code == 0
-    artifacts = {
-        found["key"]: found["data"]
-        for found in requests.post(f"{prefect_api}/artifacts/filter", json={}, timeout=10).json()
-        if found["key"]
+    found = requests.post(f"{prefect_api}/artifacts/filter", json={}, timeout=10).json()
+    ours = {
+        artifact["key"]: artifact["data"]
+        for artifact in found
+        if str(artifact["description"]).endswith(embedded_build["build_id"])
     }
-    assert artifacts.keys() == {"granola-funnel", "granola-sample", "granola-cost"}
-    funnel = json.loads(artifacts["granola-funnel"])
+    assert ours.keys() == {"granola-funnel", "granola-sample", "granola-cost"}
+    funnel = json.loads(ours["granola-funnel"])
     assert [stage["stage"] for stage in funnel] == [stage["stage"] for stage in embedded_build["stages"]]
-    assert len(json.loads(artifacts["granola-sample"])) == 20
-    assert "no language model" in artifacts["granola-cost"]
+    assert len(json.loads(ours["granola-sample"])) == 20
+    assert "no language model" in ours["granola-cost"]
