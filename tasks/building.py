@@ -49,6 +49,17 @@ class Dataset:
         """Number of rows."""
         return sum(receipt.rows for receipt in self.receipts)
 
+    def shards_of(self, start: int, stop: int) -> tuple[tuple[str, ...], int]:
+        """Return the shards that hold rows `start` to `stop` (the first one when there are none), and the rows before them."""
+        kept: list[str] = []
+        before = skipped = 0
+        for receipt in self.receipts:
+            if receipt.rows and before < stop and start < before + receipt.rows:
+                skipped = skipped if kept else before
+                kept.append(receipt.shard)
+            before += receipt.rows
+        return tuple(kept or [self.receipts[0].shard]), skipped
+
     def table(self, model: type[Row]) -> pa.Table:
         """Return all rows (shape: rows × columns of the model)."""
         return self._all("rows", arrow_schema(model))
@@ -93,20 +104,22 @@ class Build:
     def stage(self, step: Task[..., Receipt], rows: Dataset) -> Dataset:
         """Pass rows through a step, in batches."""
         size, total = self.options.batch_size, rows.rows
-        files = tuple(receipt.shard for receipt in rows.receipts)
         content = [(receipt.digest, receipt.rows) for receipt in rows.receipts]
-        batches = [
-            Batch(
-                run=str(self.run.folder),
-                stage=step.name,
-                index=index,
-                files=files,
-                start=start,
-                stop=min(start + size, total),
-                key=self._key(step.name, content, start, min(start + size, total)),
+        batches = []
+        for index, start in enumerate(range(0, max(total, 1), size)):
+            stop = min(start + size, total)
+            files, skipped = rows.shards_of(start, stop)
+            batches.append(
+                Batch(
+                    run=str(self.run.folder),
+                    stage=step.name,
+                    index=index,
+                    files=files,
+                    start=start - skipped,
+                    stop=stop - skipped,
+                    key=self._key(step.name, content, start, stop),
+                )
             )
-            for index, start in enumerate(range(0, max(total, 1), size))
-        ]
         return self._map(step, batches, total)
 
     def publish(self, tables: Mapping[str, pa.Table], main: str, facts: Mapping[str, Any] | None = None) -> BuildReport:
