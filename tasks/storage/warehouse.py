@@ -40,8 +40,7 @@ def open_warehouse(path: Path, wait_s: float | None = None) -> Iterator[duckdb.D
             except BaseException:  # whatever it was, nothing half-done stays; it is raised on as it is
                 _roll_back(connection)
                 raise
-            connection.execute("COMMIT")
-            _write_through(connection, path)
+            _commit(connection, path)
         finally:
             connection.close()
 
@@ -85,9 +84,10 @@ def _roll_back(connection: duckdb.DuckDBPyConnection) -> None:
         return  # a connection that failed fatally has no transaction left
 
 
-def _write_through(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Checkpoint before closing: closing does it too, but hides it when the disk is full."""
+def _commit(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Commit, and checkpoint before closing: closing does that too, but hides it when the disk is full."""
     try:
+        connection.execute("COMMIT")
         connection.execute("CHECKPOINT")
     except duckdb.Error as error:
         raise WarehouseError(_cannot_write(path, error)) from error

@@ -64,31 +64,41 @@ def test_verify_rebuilds_the_same_bytes_and_says_so(factmill: Any, embedded_buil
     }
 
 
-def test_verify_fails_when_a_published_table_is_not_what_the_calls_give(
-    factmill: Any, embedded_build: Any, session_home: Path, tmp_path: Path
-) -> None:
+def change_copy(session_home: Path, tmp_path: Path, statement: str) -> Path:
+    """Return a copy of the session's warehouse in which one SQL statement has been carried out on some rows."""
     copy = tmp_path / "copy.duckdb"
     copy.write_bytes((session_home / "factmill.duckdb").read_bytes())
     db = duckdb.connect(str(copy))
-    db.execute("UPDATE calls SET body = replace(body, '1:: ', '1::  ') WHERE operation = 'chat'")
-    db.execute("UPDATE build_tables SET sha256 = repeat('0', 64) WHERE table_name = 'granola_eq'")
+    changed = db.execute(statement).fetchone()
     db.close()
-    ran = factmill("verify", "latest:granola", "--warehouse", copy)
+    assert changed is not None
+    assert changed[0] > 0
+    return copy
+
+
+def test_verify_fails_when_the_recorded_calls_give_other_rows(
+    factmill: Any, embedded_build: Any, session_home: Path, tmp_path: Path
+) -> None:
+    forged = "UPDATE calls SET body = replace(body, 'United States', 'Atlantis') WHERE body LIKE '%:: United States%'"
+    ran = factmill("verify", "latest:granola", "--warehouse", change_copy(session_home, tmp_path, forged))
     assert ran.code == 1
     assert "DIFFERS" in ran.out
-    exported = factmill("export", "latest:granola", "--to", tmp_path / "out", "--warehouse", copy)
-    assert exported.code == 1
-    assert "is not what was published" in exported.err
+    assert "does NOT rebuild to the same bytes" in ran.out
+
+
+def test_a_published_table_that_was_changed_is_not_exported(
+    factmill: Any, embedded_build: Any, session_home: Path, tmp_path: Path
+) -> None:
+    copy = change_copy(session_home, tmp_path, "UPDATE granola_eq SET answer = 'Atlantis' WHERE relation = 'P19'")
+    ran = factmill("export", "latest:granola", "--to", tmp_path / "out", "--warehouse", copy)
+    assert ran.code == 1
+    assert "is not what was published" in ran.err
 
 
 def test_verify_without_a_recorded_call_names_the_miss(
     factmill: Any, embedded_build: Any, session_home: Path, tmp_path: Path
 ) -> None:
-    copy = tmp_path / "copy.duckdb"
-    copy.write_bytes((session_home / "factmill.duckdb").read_bytes())
-    db = duckdb.connect(str(copy))
-    db.execute("DELETE FROM calls WHERE operation = 'pageviews'")
-    db.close()
+    copy = change_copy(session_home, tmp_path, "DELETE FROM calls WHERE operation = 'pageviews'")
     ran = factmill("verify", "latest:granola", "--warehouse", copy)
     assert ran.code == 1
     assert "never recorded" in ran.err

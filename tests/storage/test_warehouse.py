@@ -10,7 +10,7 @@ import pytest
 from tasks.core.granola_rows import CandidateRow, GranolaRow
 from tasks.core.rows import arrow_schema
 from tasks.errors import WarehouseBusy, WarehouseError, WarehouseTooNew
-from tasks.storage.warehouse import migrations, open_warehouse
+from tasks.storage.warehouse import _commit, migrations, open_warehouse
 
 HOLD = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
 
@@ -91,3 +91,15 @@ def test_published_columns_are_those_of_the_row_model(tmp_path: Path, table: str
     assert {field.name: nullable[field.name] for field in expected} == {
         field.name: field.nullable for field in expected
     }
+
+
+def test_a_commit_that_cannot_be_written_is_told_by_name(tmp_path: Path) -> None:
+    class Full:
+        """A connection whose disk is full when it commits."""
+
+        def execute(self, statement: str) -> None:
+            if statement == "COMMIT":
+                raise duckdb.TransactionException("Failed to commit: No space left on device")
+
+    with pytest.raises(WarehouseError, match=r"cannot write the warehouse .*No space left.*run the same command again"):
+        _commit(Full(), tmp_path / "a.duckdb")  # type: ignore[arg-type]
