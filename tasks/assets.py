@@ -4,8 +4,10 @@ from functools import cache
 from pathlib import Path
 
 from tasks.core.fingerprints import digest_bytes
+from tasks.core.knowledge import id_number, is_pid
 from tasks.core.prompts import Prompt, read_prompt
 from tasks.core.relations import Relation, read_relations
+from tasks.core.written_values import read_units
 from tasks.errors import PromptError, SettingsError
 
 _PACKAGED = Path(__file__).parent / "_assets"
@@ -36,9 +38,26 @@ def load_list(name: str) -> tuple[str, ...]:
 
 
 @cache
+def load_properties(name: str) -> frozenset[int]:
+    """Return the numbers of the properties in `data/lists/<name>.txt`: a PID first on each line, then its label."""
+    found = [line.split(maxsplit=1)[0] for line in load_list(name)]
+    if wrong := [pid for pid in found if not is_pid(pid)]:
+        raise SettingsError(
+            f"data/lists/{name}.txt: expected the id of a property first on each line, found {wrong[0]!r}"
+        )
+    return frozenset(map(id_number, found))
+
+
+@cache
 def load_relations() -> dict[str, Relation]:
     """Return PID → relation of EntityQuestions, from `data/lists/granola_relations.csv`."""
     return read_relations(_asset("data/lists", "granola_relations.csv").read_text("utf-8"))
+
+
+@cache
+def load_units() -> dict[str, int]:
+    """Return name → QID number of the units that answers are written in, from `data/lists/units.csv`."""
+    return read_units(_asset("data/lists", "units.csv").read_text("utf-8"))
 
 
 def asset_digest(folder: str, name: str) -> str:

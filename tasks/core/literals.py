@@ -1,0 +1,103 @@
+"""Dates and numbers of Wikidata: how they are written in RDF, and when a value is the one that is looked for.
+
+A date is known to a precision (day, month or year), and so is what is looked for: "1952" is found in 11 March 1952,
+but 11 March 1952 is not found in a value that only knows the year (MultiHal reads every year as its 1 January; see
+the paper, §2.2 and Appendix C, Listing 3). Numbers are compared as exact decimals, never as floats, in the unit they
+are stated in. Years are those of the RDF: astronomical, so that 44 BC is -43, and beyond what Python's dates can hold.
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Literal
+
+YEAR, MONTH, DAY = 9, 10, 11
+"""Wikidata's numbers for the precision of a time (wikibase:timePrecision); coarser ones are smaller, to 0."""
+UNITLESS = 199
+"""Q199, the number 1: the unit of quantities that have none."""
+
+_HIGHEST_YEAR = 10**14
+_DATE_TIME = re.compile(
+    r"([+-]?)([0-9]{4,})-([0-9]{2})-([0-9]{2})T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?(?:Z|[+-][0-9]{2}:[0-9]{2})?"
+)
+_DECIMAL = re.compile(r"([+-]?)0*([0-9]*)(?:\.([0-9]*?)0*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Date:
+    """A date that is looked for, to the day, month or year."""
+
+    year: int
+    """Astronomical: 1 BC is 0."""
+    month: int | None = None
+    day: int | None = None
+
+    @property
+    def precision(self) -> int:
+        """Wikidata's number of the precision: 11 day, 10 month, 9 year."""
+        if self.month is None:
+            return YEAR
+        return MONTH if self.day is None else DAY
+
+    @property
+    def key(self) -> int:
+        """The date as one number, `date_key` with 0 for what is not known."""
+        return self.year * 10_000 + (self.month or 0) * 100 + (self.day or 0)
+
+    def fits(self, key: int, precision: int) -> bool:
+        """True when a value of this key and precision says this date, at least as precisely."""
+        step = {YEAR: 10_000, MONTH: 100, DAY: 1}[self.precision]
+        return precision >= self.precision and key // step == self.key // step
+
+    def __str__(self) -> str:
+        """ISO 8601, cut at the precision: 1952, 1952-03, -0043-03-15."""
+        sign = "-" if self.year < 0 else ""
+        parts = [f"{sign}{abs(self.year):04d}", *(f"{part:02d}" for part in (self.month, self.day) if part is not None)]
+        return "-".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number that is looked for."""
+
+    number: str
+    """In canonical form (`canonical_number`)."""
+    unit: int | None = None
+    """Number of the unit's QID; None takes a value in any unit."""
+
+    def fits(self, number: str, unit: int | None) -> bool:
+        """True when a value (canonical, with its unit, None for none) is this number."""
+        return self.number == number and self.unit in (None, unit)
+
+
+LiteralKind = Literal["date", "number"]
+
+
+def date_key(text: str) -> int | None:
+    """Return an xsd:dateTime as year · 10,000 + month · 100 + day; None when the text is no date.
+
+    A month or day of 00, as old dumps have for what is not known, stays 0.
+    """
+    found = _DATE_TIME.fullmatch(text)
+    if not found:
+        return None
+    sign, year, month, day = found[1], int(found[2]), int(found[3]), int(found[4])
+    if year > _HIGHEST_YEAR or month > 12 or day > 31:
+        return None
+    return (-year if sign == "-" else year) * 10_000 + month * 100 + day
+
+
+def canonical_number(text: str) -> str | None:
+    """Return an xsd:decimal without plus sign, leading and trailing zeros ("+1.50" is "1.5"); None when it is none."""
+    found = _DECIMAL.fullmatch(text)
+    if not found or not any(character.isdigit() for character in text):
+        return None
+    whole, rest = found[2] or "0", found[3] or ""
+    number = f"{whole}.{rest}" if rest else whole
+    return f"-{number}" if found[1] == "-" and Decimal(number) else number
+
+
+def number_key(number: str) -> int:
+    """Return the key under which a canonical number is filed, 63 bits of its MD5; numbers of equal keys are compared."""
+    return int.from_bytes(hashlib.md5(number.encode(), usedforsecurity=False).digest()[8:], "little") & (2**63 - 1)

@@ -1,0 +1,149 @@
+"""Paths between a subject and an object in Wikidata: what they are, in which order they come, and how they are told.
+
+MultiHal mines paths of one and two hops between what a question and what its answer name (paper, §2.2 and Appendix C).
+Both engines, the local graph and SPARQL, answer in these forms:
+
+- A path to an **item** goes along direct claims (wdt:), from subject to object or, told as backward, from object to
+  subject. It may pass through an item again, as in SPARQL.
+- A path to a **date or number** ends in the value of a statement or of one of its qualifiers; a hop before it is a
+  direct claim to an item. Deprecated statements do not count. Where a subject has no statements of a property, as in a
+  truthy dump, its direct claims stand in for them.
+
+Ids are numbers here (64 is Q64 or P64, as the column says), since millions of them pass through.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks.core.literals import Date, Number
+
+ITEM_PATHS = pa.schema(
+    {
+        "pair": pa.int32(),  # position of the pair in the batch
+        "hops": pa.int8(),
+        "backward": pa.bool_(),  # from object to subject
+        "middle": pa.int64(),  # QID number of the item between two hops; null at one hop
+        "property_1": pa.int32(),
+        "property_2": pa.int32(),  # null at one hop
+    }
+)
+"""Paths to items, sorted by these columns, null first."""
+
+LITERAL_PATHS = pa.schema(
+    {
+        "pair": pa.int32(),
+        "hops": pa.int8(),
+        "middle": pa.int64(),  # item that holds the statement; null at one hop, where it is the subject
+        "property_1": pa.int32(),
+        "property_2": pa.int32(),  # property of the statement at two hops, null at one, where property_1 is it
+        "qualifier": pa.int32(),  # property of the qualifier that holds the value; null when it is the statement's own
+        "statement": pa.string(),  # its id as in the RDF (Q42-…); null for a direct claim
+        "value": pa.string(),  # as written in the RDF
+        "precision": pa.int8(),  # of a date, where the data say it
+        "unit": pa.int64(),  # QID number of a number's unit; null for none
+        "main": pa.string(),  # value of the statement whose qualifier holds the value: a QID or text; null if unknown
+    }
+)
+"""Paths to dates and numbers, sorted by these columns (property_2, qualifier, statement… with null first)."""
+
+PAIRS = pa.schema({"pair": pa.int32(), "status": pa.string(), "total": pa.int64(), "kept": pa.int64()})
+"""What came of each pair of a batch: its Status, how many paths there are, and how many of them were handed out."""
+
+Status = Literal["found", "none", "capped", "identical", "unknown_subject", "unknown_object", "failed"]
+"""`capped`: more paths than the cap, the first in order were kept; `identical`: subject and object are one item;
+`unknown_*`: an item that a local graph does not know; `failed`: the endpoint gave no answer (SPARQL only)."""
+
+MOST_PATHS = 1_000
+"""Cap of paths for one pair unless another is given; the judge is shown ten."""
+
+UNKNOWN_VALUE = "unknown value"
+"""Stands in a path for the value of a statement that has none, or one nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class PathOptions:
+    """Which paths are wanted."""
+
+    all_hops: bool = False
+    """Look for two hops even where one hop, in either direction, has found a path."""
+    ignored: frozenset[int] = field(default_factory=frozenset)
+    """Numbers of properties that no path may use."""
+    most_paths: int | None = MOST_PATHS
+    """Keep so many paths of a pair, the first in order; None keeps all."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPaths:
+    """What was found for a batch of pairs."""
+
+    paths: pa.Table
+    """ITEM_PATHS or LITERAL_PATHS."""
+    pairs: pa.Table
+    """PAIRS, one row a pair, in order."""
+    problems: dict[int, str] = field(default_factory=dict)
+    """Pair → why it failed."""
+
+
+class PathFinder(Protocol):
+    """An engine that finds paths: a local graph, or a SPARQL endpoint."""
+
+    def find_item_paths(
+        self, subjects: npt.NDArray[np.int64], objects: npt.NDArray[np.int64], options: PathOptions
+    ) -> FoundPaths:
+        """Find the paths between items, given by number: one pair for each position of two arrays of one length."""
+        ...
+
+    def find_literal_paths(
+        self,
+        subjects: npt.NDArray[np.int64],
+        objects: Sequence[Date] | Sequence[Number],
+        properties: frozenset[int],
+        options: PathOptions,
+    ) -> FoundPaths:
+        """Find the paths from items to dates, or to numbers, in values of some properties; all of one kind.
+
+        `properties`: those whose values count, as statement or as qualifier (time properties for dates; number
+        properties, or P1352 alone for ranks).
+        """
+        ...
+
+
+def tell_paths(
+    paths: pa.Table, subjects: npt.NDArray[np.int64], objects: npt.NDArray[np.int64] | None = None
+) -> pa.ListArray:
+    """Return each path as the list of its ids from start to end (Q42, P69, Q691283, …), values as they are written.
+
+    `subjects` and, for ITEM_PATHS, `objects` are those of the batch. Before a qualifier stands the value of its
+    statement, "unknown value" where the statement has none (the paper leaves statement nodes out as well, Table 6).
+    """
+    pairs = paths["pair"].to_numpy()
+    start, first, last = subjects[pairs], _ids("P", paths["property_1"]), _ids("P", paths["property_2"])
+    middle = _ids("Q", paths["middle"])
+    if objects is not None:
+        backward = paths["backward"].to_numpy(zero_copy_only=False)
+        start, end = np.where(backward, objects[pairs], start), np.where(backward, start, objects[pairs])
+        return _interleave([_ids("Q", start), first, middle, last, _ids("Q", end)])
+    qualifier = _ids("P", paths["qualifier"])
+    main = pc.if_else(pc.is_valid(qualifier), pc.fill_null(paths["main"], UNKNOWN_VALUE), pa.scalar(None, pa.string()))
+    return _interleave([_ids("Q", start), first, middle, last, main, qualifier, paths["value"]])
+
+
+def _ids(letter: str, numbers: pa.ChunkedArray | npt.NDArray[np.int64]) -> pa.Array:
+    return pc.binary_join_element_wise(letter, pc.cast(pa.array(numbers), pa.string()), "")
+
+
+def _interleave(parts: Sequence[pa.Array | pa.ChunkedArray]) -> pa.ListArray:
+    """Return for each row the list of what the columns hold there, without nulls."""
+    columns = [part.combine_chunks() if isinstance(part, pa.ChunkedArray) else part for part in parts]
+    rows = len(columns[0])
+    by_row = np.arange(rows * len(columns)).reshape(len(columns), rows).T.ravel()
+    values = pa.concat_arrays(columns).take(pa.array(by_row))
+    held = np.asarray(values.is_valid()).reshape(rows, len(columns)).sum(axis=1)
+    offsets = np.concatenate([[0], np.cumsum(held)]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), values.drop_null())
