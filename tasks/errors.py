@@ -14,6 +14,7 @@ FactmillError
 │   ├── WarehouseTooNew       a newer factmill wrote it
 │   └── UnknownBuild          no build of that name
 ├── GraphError                a local graph is missing, damaged or half-loaded
+├── OutputError               a file of results cannot be written
 └── ServiceError              an outside service cannot be used at all
     ├── ServiceUnreachable    no answer after all attempts
     └── WorldError            the embedded world does not start or its files are wrong
@@ -80,6 +81,10 @@ class UnknownBuild(WarehouseError):
 
 class GraphError(FactmillError):
     """A local graph is missing, damaged or half-loaded."""
+
+
+class OutputError(FactmillError):
+    """A file of results cannot be written."""
 
 
 class ServiceError(FactmillError):

@@ -101,3 +101,44 @@ def canonical_number(text: str) -> str | None:
 def number_key(number: str) -> int:
     """Return the key under which a canonical number is filed, 63 bits of its MD5; numbers of equal keys are compared."""
     return int.from_bytes(hashlib.md5(number.encode(), usedforsecurity=False).digest()[8:], "little") & (2**63 - 1)
+
+
+def tell_date(text: str, precision: int | None) -> str:
+    """Return an xsd:dateTime as a reader would write it, cut at its precision (Wikidata's number; None: to the day).
+
+    Day and month are ISO 8601, which needs no translation: 1952-03-11, 1952-03, 1952, 1950s, 20th century, 44 BC,
+    0044-03-15 BC; coarser ones give the year with "about". A text that is no date is returned as it is.
+    """
+    found = _DATE_TIME.fullmatch(text)
+    if not found:
+        return text
+    year = -int(found[2]) if found[1] == "-" else int(found[2])
+    shown, era = (1 - year, " BC") if year <= 0 else (year, "")
+    told = str(shown)
+    match DAY if precision is None else precision:
+        case 10:
+            told = f"{shown:04d}-{found[3]}" if found[3] != "00" else told
+        case 9:
+            pass
+        case 8:
+            told = f"{shown // 10 * 10}s"
+        case 7:
+            told = f"{_ordinal((shown + 99) // 100)} century"
+        case coarse if coarse < 7:
+            told = f"about {shown}"
+        case _:
+            told = f"{shown:04d}-{found[3]}-{found[4]}" if found[3] != "00" and found[4] != "00" else told
+    return told + era
+
+
+def tell_value(text: str, precision: int | None, unit: str | None = None) -> str:
+    """Return the value at the end of a path as a reader would write it: a date by `tell_date`, a number with its unit."""
+    number = canonical_number(text)
+    if number is None:
+        return tell_date(text, precision)
+    return f"{number} {unit}" if unit else number
+
+
+def _ordinal(number: int) -> str:
+    ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.core.literals import Date, Number, canonical_number, date_key, number_key
+from tasks.core.literals import Date, Number, canonical_number, date_key, number_key, tell_date
 
 
 @pytest.mark.parametrize(
@@ -102,3 +102,25 @@ def test_a_number_fits_in_its_own_unit_or_in_any() -> None:
 def test_the_key_of_a_number_is_that_of_the_tables(number: str) -> None:
     [(key,)] = duckdb.execute("SELECT (md5_number_lower($1) & 9223372036854775807)::BIGINT", [number]).fetchall()
     assert number_key(number) == key
+
+
+@pytest.mark.parametrize(
+    ("text", "precision", "told"),
+    [
+        ("1952-03-11T00:00:00Z", 11, "1952-03-11"),
+        ("1952-03-11T00:00:00Z", None, "1952-03-11"),
+        ("1952-03-01T00:00:00Z", 10, "1952-03"),
+        ("1952-01-01T00:00:00Z", 9, "1952"),
+        ("1952-00-00T00:00:00Z", 11, "1952"),
+        ("1955-01-01T00:00:00Z", 8, "1950s"),
+        ("2000-01-01T00:00:00Z", 7, "20th century"),
+        ("2001-01-01T00:00:00Z", 7, "21st century"),
+        ("0079-08-24T00:00:00Z", 11, "0079-08-24"),
+        ("-0043-03-15T00:00:00Z", 9, "44 BC"),
+        ("-0043-03-15T00:00:00Z", 11, "0044-03-15 BC"),
+        ("-13798000000-01-01T00:00:00Z", 3, "about 13798000001 BC"),
+        ("some day", 11, "some day"),
+    ],
+)
+def test_a_date_is_told_at_its_precision(text: str, precision: int | None, told: str) -> None:
+    assert tell_date(text, precision) == told

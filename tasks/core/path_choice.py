@@ -1,0 +1,114 @@
+"""How a judge chooses among a question's paths and scores each (MultiHal, paper §2.3, Appendix E).
+
+More than ten paths are shown twice, each time in another order, since judges favour what stands at certain places; what
+both passes pick is chosen. A pick counts only when it is one of the given paths, letter for letter. After three such
+rounds what is still missing to ten is drawn at random from the rest, and each path says how it was chosen. Orders and
+draws come from the question's id, so a rebuild makes the same ones.
+"""
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tasks.core.fingerprints import digest_json
+from tasks.core.prompts import Ask, Prompt, fill_in
+from tasks.core.replies import Unreadable
+
+PATHS_WANTED = 10
+"""So many paths of a question are scored (§2.3)."""
+ROUNDS = 3
+"""So often a judge is asked to choose, two passes each (§2.3)."""
+LOWEST_KEPT = 4
+"""Paths with this score or a higher one are published (§2.3)."""
+
+ChosenBy = Literal["all", "judge", "chance"]
+"""`all`: ten or fewer, none was left out; `judge`: both passes of a round picked it; `chance`: drawn to fill up."""
+
+_PICK = re.compile(r"^[\s>*\-0-9.)]*Path:[ \t]*(.*?)[ \t]*$", re.IGNORECASE | re.MULTILINE)
+_SCORE = re.compile(r"\bScore\W{0,4}?[:=]\W{0,4}?(-?[0-9]+(?:\.[0-9]+)?)", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class Choice:
+    """Choosing among the paths of one question, round by round."""
+
+    question_id: str
+    given: tuple[str, ...]
+    """All paths as labels; of equal ones the first stands for all."""
+    picked: dict[str, None] = field(default_factory=dict)
+    """What both passes of a round picked, in order."""
+    invented: int = 0
+    """Picks that are none of the given paths."""
+    rounds: int = 0
+
+    @property
+    def is_open(self) -> bool:
+        """True while another round may find more."""
+        wanted = min(PATHS_WANTED, len(self.given))
+        return len(self.given) > PATHS_WANTED and self.rounds < ROUNDS and len(self.picked) < wanted
+
+    def order(self, turn: Literal[1, 2]) -> list[str]:
+        """Return the paths in the order of a pass of the coming round."""
+        shuffled = list(self.given)
+        _chance(self.question_id, self.rounds, turn).shuffle(shuffled)
+        return shuffled
+
+    def take(self, first: Sequence[str], second: Sequence[str]) -> None:
+        """Take in what the two passes of a round picked."""
+        known, again = set(self.given), set(second)
+        self.invented += sum(pick not in known for pick in (*first, *second))
+        for pick in first:
+            if pick in again and pick in known:
+                self.picked.setdefault(pick)
+        self.rounds += 1
+
+    def finish(self) -> dict[str, ChosenBy]:
+        """Return the chosen paths in their given order, at most ten, with how each was chosen."""
+        if len(self.given) <= PATHS_WANTED:
+            return dict.fromkeys(self.given, "all")
+        by_judge = list(self.picked)[:PATHS_WANTED]
+        rest = [path for path in self.given if path not in self.picked]
+        drawn = _chance(self.question_id, "fill").sample(rest, min(PATHS_WANTED - len(by_judge), len(rest)))
+        chosen: dict[str, ChosenBy] = {**dict.fromkeys(by_judge, "judge"), **dict.fromkeys(drawn, "chance")}
+        return {path: chosen[path] for path in self.given if path in chosen}
+
+
+def open_choice(question_id: str, paths: Sequence[str]) -> Choice:
+    """Return a choice among paths given as labels."""
+    return Choice(question_id, tuple(dict.fromkeys(paths)))
+
+
+def ask_selection(prompt: Prompt, question: str, answers: Sequence[str], paths: Sequence[str]) -> Ask:
+    """Ask for the best of the paths, in this order."""
+    return fill_in(
+        prompt, question=question, answer="; ".join(answers), paths="\n".join(paths), number=str(PATHS_WANTED)
+    )
+
+
+def ask_score(prompt: Prompt, question: str, answers: Sequence[str], path: str) -> Ask:
+    """Ask for the score of one path."""
+    return fill_in(prompt, question=question, answer="; ".join(answers), path=path)
+
+
+def read_selection(text: str) -> list[str] | Unreadable:
+    """Return the picks in a reply, each once, at most ten; Unreadable when no line has the agreed form."""
+    picks = list(dict.fromkeys(pick for pick in _PICK.findall(text) if pick))
+    if not picks:
+        return Unreadable('no line of the form "Path: …"')
+    return picks[:PATHS_WANTED]
+
+
+def read_score(text: str) -> int | Unreadable:
+    """Return the score in a reply, the last one where there are several; Unreadable when it is none from 1 to 5."""
+    found = _SCORE.findall(text)
+    if not found:
+        return Unreadable('no line of the form "Score: n"')
+    if found[-1] not in {"1", "2", "3", "4", "5"}:
+        return Unreadable(f"the score {found[-1]} is no whole number from 1 to 5")
+    return int(found[-1])
+
+
+def _chance(*parts: object) -> random.Random:
+    return random.Random(digest_json([str(part) for part in parts]))
