@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from pydantic import BaseModel, ConfigDict
+
 from tasks.core.rows import Row
 
 AnswerType = Literal["date", "rank", "numerical", "other"]
@@ -32,3 +34,150 @@ class FoundationQuestion(Row):
     """File that the row stands in."""
     source_row: int
     """Number of the row in its file, from 1."""
+
+
+class TypedQuestion(FoundationQuestion):
+    """With the kind of its answer, and the value to look for where it is one."""
+
+    looked_for: str | None
+    """The answer as a value in canonical form (1952-03-11, 1952, 1234.5); null when it is looked for as an item."""
+    looked_for_unit: str | None
+    """QID of the unit of a number; null for any."""
+
+
+class Link(BaseModel):
+    """An item that a name in a question, an answer or a context may mean."""
+
+    model_config = ConfigDict(frozen=True)
+
+    qid: str
+    surface: str
+    """The name or address as it stands in the text."""
+    via: str
+    """Linker that found it: labels, falcon, dbpedia or wikipedia."""
+    rank: int
+    """Place among the candidates of the surface, from 1."""
+
+
+class LinkedQuestion(TypedQuestion):
+    """With the items that the question and the answer name (§2.2)."""
+
+    subject_links: list[Link]
+    """Items named in the question or by the addresses of its context."""
+    object_links: list[Link]
+    """Items named in the answers; none is needed where the answer is a value."""
+    missed: list[str]
+    """Names and addresses that no item was found for, with the cause."""
+
+
+class Path(BaseModel):
+    """A path of one or two hops between a subject and an object (core/paths.py)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    subject: str
+    """QID."""
+    object: str
+    """QID, or the value that was looked for."""
+    hops: int
+    backward: bool
+    """True when it runs from object to subject."""
+    ids: list[str]
+    """Items and properties from start to end, a value as it stands in the RDF."""
+    labels: list[str]
+    """The same in words; empty until labels are looked up."""
+    statement: str | None
+    """Id of the statement that holds the value; null for direct claims."""
+    precision: int | None
+    unit: str | None
+
+
+class MinedQuestion(LinkedQuestion):
+    """With its paths."""
+
+    pairs: int
+    """Number of subject-object pairs that were searched."""
+    paths_in_all: int
+    """Number of paths there are, before any cap."""
+    paths: list[Path]
+
+
+class ChosenPath(Path):
+    """A path that goes to the judge for a score."""
+
+    chosen_by: Literal["all", "judge", "chance"]
+
+
+class SelectedQuestion(LinkedQuestion):
+    """With at most ten paths (§2.3)."""
+
+    pairs: int
+    paths_in_all: int
+    paths: list[ChosenPath]
+
+
+class ScoredPath(TypedQuestion):
+    """One path of a question, with the judge's score; the id is the question's with the path's number behind it."""
+
+    question_id: str
+    subjects: list[str]
+    objects: list[str]
+    responses: list[str]
+    responses_formatted: list[str]
+    path_statement: str | None
+    """Id of the statement that holds the value at the end of the path; null for direct claims."""
+    path_labels: list[str]
+    chosen_by: Literal["all", "judge", "chance"]
+    judged_by: str
+    judged_score: int
+    judge_call: str
+
+
+class MultiHalRow(Row):
+    """One path of one question in one language, as published (Appendix A, Table 6)."""
+
+    path_id: str
+    """Question and path, as the paper's ids are (tqa_gen_3_7); `id` is this with the language behind it."""
+    question_id: str
+    source_dataset: str
+    domain: str
+    licence: str
+    """Licence of the foundation's row."""
+    input: str
+    output: str
+    optional_output: list[str]
+    incorrect_answers: list[str]
+    """In the foundation's own language, English."""
+    context: list[str]
+    """In the foundation's own language, English."""
+    answer_type: AnswerType
+    subjects: list[str]
+    """QIDs found in the question."""
+    objects: list[str]
+    """QIDs found in the answer, or the value that was looked for."""
+    responses: list[str]
+    """All the ids of the path, with the statement that holds a value."""
+    responses_formatted: list[str]
+    """The ids of the path's items and properties, values as they are."""
+    trip_labels: list[str]
+    """The path in words."""
+    part_sources: list[str]
+    """Where each part of the path's words comes from: wikidata, translated, value or kept."""
+    chosen_by: Literal["all", "judge", "chance"]
+    judged_by: str
+    judged_score: int
+    language: str
+    """eng, deu, fra, ita, spa or por."""
+    translated_by: str | None
+    """Model that translated question and answers; null for English."""
+    source_name: str
+    source_row: int
+
+
+class DroppedPath(Row):
+    """A path that was left out before scoring, and why."""
+
+    question_id: str
+    path_ids: list[str]
+    reason: Literal["part_without_label", "not_selected", "same_words"]
+    detail: str
