@@ -34,8 +34,9 @@ def tell_report(report: BuildReport) -> list[str]:
     lines = [
         f"{report.build_id}: {'already built from the same inputs' if report.up_to_date else 'published'} in {report.warehouse}"
     ]
+    opened = f" + {report.opened} opened from them" if report.opened else ""
     lines.append(
-        f"  {report.inputs} source rows = {report.rows} published + {report.rejects} rejected + {report.merged} merged"
+        f"  {report.inputs} source rows{opened} = {report.rows} published + {report.rejects} rejected + {report.merged} merged"
         f"   (world {report.world}, author {report.author})"
     )
     for stage in report.stages:

@@ -50,10 +50,14 @@ class Work:
 
     def rows(self, model: type[R]) -> list[R]:
         """Return the batch's rows."""
-        rows = rows_from_arrow(model, read_range(self.batch.files, self.batch.start, self.batch.stop))
+        rows = self.rows_to_open(model)
         for row in rows:
             self.take(row.id, row.model_dump_json())
         return rows
+
+    def rows_to_open(self, model: type[R]) -> list[R]:
+        """Return the batch's rows for a step that makes several rows of each, and takes those instead."""
+        return rows_from_arrow(model, read_range(self.batch.files, self.batch.start, self.batch.stop))
 
     def take(self, row_id: str, as_it_came: str) -> None:
         """Note a row that came in, for the funnel and for the reject it may become."""

@@ -99,11 +99,16 @@ class Build:
             Batch(run=str(self.run.folder), stage=step.name, index=index, unit=unit, key=self._key(step.name, unit))
             for index, unit in enumerate(units)
         ]
-        return self._map(step, batches, None)
+        return self._map(step, batches, 0, opens=True)
 
-    def stage(self, step: Task[..., Receipt], rows: Dataset) -> Dataset:
-        """Pass rows through a step, in batches."""
-        size, total = self.options.batch_size, rows.rows
+    def stage(self, step: Task[..., Receipt], rows: Dataset, *, whole: bool = False, opens: bool = False) -> Dataset:
+        """Pass rows through a step, in batches.
+
+        `whole`: all rows are one batch, for a step that compares them with each other. `opens`: the step makes several
+        rows of one (a question's paths); its rows in are those it opened.
+        """
+        total = rows.rows
+        size = max(total, 1) if whole else self.options.batch_size
         content = [(receipt.digest, receipt.rows) for receipt in rows.receipts]
         batches = []
         for index, start in enumerate(range(0, max(total, 1), size)):
@@ -120,19 +125,20 @@ class Build:
                     key=self._key(step.name, content, start, stop),
                 )
             )
-        return self._map(step, batches, total)
+        return self._map(step, batches, total, opens=opens)
 
     def publish(self, tables: Mapping[str, pa.Table], main: str, facts: Mapping[str, Any] | None = None) -> BuildReport:
         """Publish tables atomically and return the report; FunnelError when rows do not add up over the whole build."""
         inputs = self.summaries[0]["rows_in"]
+        opened = sum(summary["opened"] for summary in self.summaries[1:])
         rows = tables[main].num_rows
         rejects = sum(summary["rejects"] for summary in self.summaries)
         merged = sum(summary["merged"] for summary in self.summaries)
-        if inputs != rows + rejects + merged:
+        if inputs + opened != rows + rejects + merged:
             raise FunnelError(
-                f"{inputs} rows came in, but {rows} are published, {rejects} rejected and {merged} merged"
+                f"{inputs} rows came in and {opened} were opened, but {rows} are published, {rejects} rejected and {merged} merged"
             )
-        report = self._report(inputs, rows, rejects, merged, facts or {})
+        report = self._report(inputs, rows, rejects, merged, facts or {}).model_copy(update={"opened": opened})
         if self.options.pinned_build is not None:
             return report.model_copy(update={"build_id": self.options.pinned_build, "tables": digest_tables(tables)})
         warehouse = warehouse_of(self.options)
@@ -151,7 +157,7 @@ class Build:
         published = report.model_copy(update={"build_id": record.build_id, "tables": digest_tables(tables)})
         return published.model_copy(update={"seconds": round(time.perf_counter() - self._started, 2)})
 
-    def _map(self, step: Task[..., Receipt], batches: Sequence[Batch], rows_in: int | None) -> Dataset:
+    def _map(self, step: Task[..., Receipt], batches: Sequence[Batch], rows_in: int, *, opens: bool) -> Dataset:
         started = time.perf_counter()
         with progress.stage(step.name, len(batches)) as bar:
             done = [finished(batch) for batch in batches]
@@ -163,13 +169,15 @@ class Build:
             for future, before in zip(futures, done, strict=True):
                 receipts.append(future.result() if before is None else found_again(future.result()))
                 bar.advance(receipts[-1])
-        self._close_stage(step.name, receipts, rows_in, time.perf_counter() - started)
+        self._close_stage(step.name, receipts, rows_in, time.perf_counter() - started, opens=opens)
         return Dataset(tuple(receipts))
 
-    def _close_stage(self, stage: str, receipts: Sequence[Receipt], rows_in: int | None, seconds: float) -> None:
+    def _close_stage(
+        self, stage: str, receipts: Sequence[Receipt], rows_in: int, seconds: float, *, opens: bool
+    ) -> None:
         totals = {name: sum(getattr(receipt, name) for receipt in receipts) for name in ("rows", *SUMMED)}
         came_in = totals["rows_in"]
-        if rows_in not in (None, came_in) or came_in != totals["rows"] + totals["rejects"] + totals["merged"]:
+        if (not opens and rows_in != came_in) or came_in != totals["rows"] + totals["rejects"] + totals["merged"]:
             raise FunnelError(f"stage {stage}: {rows_in} rows were handed over, {came_in} read, {totals} left")
         lost = sum(receipt.unsettled for receipt in receipts)
         if lost and lost == came_in:
@@ -178,6 +186,7 @@ class Build:
                 "see `factmill doctor`, then run the same command again"
             )
         summary = {"stage": stage, **totals, "rows_out": totals.pop("rows"), "seconds": round(seconds, 3)}
+        summary["opened"] = came_in - rows_in
         self.summaries.append(summary)
         self.reasons[stage] = count_reasons(receipts)
         self.receipts.extend(receipts)

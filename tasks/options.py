@@ -41,6 +41,8 @@ class BuildReport(BaseModel):
     world: str
     author: str
     inputs: int
+    opened: int = 0
+    """Rows that stages made beyond those handed to them: a question's paths, a path's translations."""
     rows: int
     rejects: int
     merged: int

@@ -10,7 +10,6 @@ import hashlib
 import re
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Literal
 
 YEAR, MONTH, DAY = 9, 10, 11
 """Wikidata's numbers for the precision of a time (wikibase:timePrecision); coarser ones are smaller, to 0."""
@@ -21,6 +20,7 @@ _HIGHEST_YEAR = 10**14
 _DATE_TIME = re.compile(
     r"([+-]?)([0-9]{4,})-([0-9]{2})-([0-9]{2})T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?(?:Z|[+-][0-9]{2}:[0-9]{2})?"
 )
+_PLAIN_DATE = re.compile(r"(-?[0-9]{4,})(?:-([0-9]{2})(?:-([0-9]{2}))?)?")
 _DECIMAL = re.compile(r"([+-]?)0*([0-9]*)(?:\.([0-9]*?)0*)?")
 
 
@@ -71,7 +71,12 @@ class Number:
         return self.number == number and self.unit in (None, unit)
 
 
-LiteralKind = Literal["date", "number"]
+def read_plain_date(text: str) -> Date:
+    """Return the date that `str(date)` gave; ValueError for anything else."""
+    found = _PLAIN_DATE.fullmatch(text)
+    if not found:
+        raise ValueError(f"{text!r} is no date of the form 1952, 1952-03 or 1952-03-11")
+    return Date(int(found[1]), *(int(part) for part in found.groups()[1:] if part is not None))
 
 
 def date_key(text: str) -> int | None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.core.literals import Date, Number, canonical_number, date_key, number_key, tell_date
+from tasks.core.literals import Date, Number, canonical_number, date_key, number_key, read_plain_date, tell_date
 
 
 @pytest.mark.parametrize(
@@ -59,6 +59,12 @@ def test_a_date_fits_a_value_that_says_it_at_least_as_precisely(
 )
 def test_a_date_is_told_in_iso_8601(date: Date, text: str) -> None:
     assert str(date) == text
+    assert read_plain_date(text) == date
+
+
+def test_another_form_of_a_date_is_refused() -> None:
+    with pytest.raises(ValueError, match="no date of the form"):
+        read_plain_date("11 March 1952")
 
 
 @pytest.mark.parametrize(
