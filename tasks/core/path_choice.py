@@ -23,6 +23,9 @@ ROUNDS = 3
 LOWEST_KEPT = 4
 """Paths with this score or a higher one are published (§2.3)."""
 
+NO_PATH = "none"
+"""What a judge picks when no path is of any help."""
+
 ChosenBy = Literal["all", "judge", "chance"]
 """`all`: ten or fewer, none was left out; `judge`: both passes of a round picked it; `chance`: drawn to fill up."""
 
@@ -93,11 +96,11 @@ def ask_score(prompt: Prompt, question: str, answers: Sequence[str], path: str) 
 
 
 def read_selection(text: str) -> list[str] | Unreadable:
-    """Return the picks in a reply, each once, at most ten; Unreadable when no line has the agreed form."""
+    """Return the picks in a reply, each once, at most ten, none for "Path: none"; Unreadable when no line has the agreed form."""
     picks = list(dict.fromkeys(pick for pick in _PICK.findall(text) if pick))
     if not picks:
         return Unreadable('no line of the form "Path: …"')
-    return picks[:PATHS_WANTED]
+    return [pick for pick in picks if pick != NO_PATH][:PATHS_WANTED]
 
 
 def read_score(text: str) -> int | Unreadable:

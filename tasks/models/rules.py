@@ -12,6 +12,7 @@ from tasks.core.knowledge import Knowledge
 from tasks.models.rules_consistency import fits_question
 from tasks.models.rules_graph import look_up_facts
 from tasks.models.rules_levels import list_levels
+from tasks.models.rules_paths import choose_paths, score_path
 
 NAME = "rules-1"
 """Stands in reports and rows as the model's name; changes whenever the rules can answer differently."""
@@ -67,9 +68,24 @@ def _judge_consistency(batch: Sequence[Variables], _knowledge: Knowledge) -> lis
     ]
 
 
+def _select_paths(batch: Sequence[Variables], _knowledge: Knowledge) -> list[str]:
+    chosen = [
+        choose_paths(asked["question"], asked["answer"].split("; "), asked["paths"].splitlines(), int(asked["number"]))
+        for asked in batch
+    ]
+    # a judge that finds none of use still has to answer in the agreed form, which a lone mark is
+    return ["\n".join(f"Path: {path}" for path in paths) or "Path: none" for paths in chosen]
+
+
+def _score_paths(batch: Sequence[Variables], _knowledge: Knowledge) -> list[str]:
+    return [f"Score: {score_path(asked['question'], asked['answer'].split('; '), asked['path'])}" for asked in batch]
+
+
 _RULES: Mapping[str, Callable[[Sequence[Variables], Knowledge], list[str]]] = {
     "granola/granular_answers": _write_levels,
     "granola/description_consistency": _judge_consistency,
+    "multihal/select_paths": _select_paths,
+    "multihal/score_path": _score_paths,
 }
 
 

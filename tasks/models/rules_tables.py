@@ -126,6 +126,12 @@ def _read_countries(places: dict[str, str]) -> tuple[frozenset[str], dict[str, s
     return frozenset(countries), adjectives, adjective_of
 
 
+@cache
+def load_cues() -> Mapping[str, frozenset[str]]:
+    """Return label of a property → words by which questions ask for it (data/lists/relation_cues.csv)."""
+    return {line["label"]: frozenset(line["cues"].split()) for line in _lines("relation_cues.csv", ["label", "cues"])}
+
+
 def _lines(name: str, columns: list[str]) -> Iterator[dict[str, str]]:
     reader = csv.DictReader(io.StringIO(_read(name)))
     if reader.fieldnames != columns:

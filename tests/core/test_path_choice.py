@@ -80,6 +80,7 @@ def test_paths_that_read_alike_count_once() -> None:
     [
         ("Path: A; r1; B", ["A; r1; B"]),
         ("```yml\nPath: A; r1; B\nPath: A; r2; B \n```", ["A; r1; B", "A; r2; B"]),
+        ("Path: none", []),
         ("- Path: A; r1; B\n2. path:  A; r1; B", ["A; r1; B"]),
         ("\n".join(f"Path: A; r{n}; B" for n in range(30)), [f"A; r{n}; B" for n in range(10)]),
     ],
