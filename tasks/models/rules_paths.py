@@ -50,14 +50,18 @@ def choose_paths(question: str, answers: Sequence[str], paths: Sequence[str], nu
 
 def _read_path(question: str, answers: Sequence[str], parts: Sequence[str]) -> _Reading:
     first, last, relations = parts[0], parts[-1], parts[1::2]
-    runs_to_answer = _is_answer(last, answers)
-    ends_in_answer = runs_to_answer or _is_answer(first, answers)
-    starts = (first, last) if not ends_in_answer else (first,) if runs_to_answer else (last,)
     asked = f" {normalise(question)} "
+    is_asked = {end: f" {normalise(end)} " in asked for end in (first, last)}
+    is_answer = {end: _is_answer(end, answers) for end in (first, last)}
+    # an answer that is a sentence may name the question's thing too: then the end that is not asked about is the answer
+    runs_back = is_answer[first] and is_asked[last]
+    runs_to_answer = is_answer[last] and (is_asked[first] or not runs_back)
+    ends_in_answer = runs_to_answer or is_answer[first]
+    starts = (first, last) if not ends_in_answer else (first,) if runs_to_answer else (last,)
     asked_words = {*normal_words(question), *singular_form(question).split()}
     return _Reading(
         ends_in_answer,
-        any(f" {normalise(start)} " in asked for start in starts),
+        any(is_asked[start] for start in starts),
         runs_to_answer,
         sum(_speaks_of(relation, asked_words.difference(*map(normal_words, starts))) for relation in relations),
         len(relations),

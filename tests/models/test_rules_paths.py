@@ -16,6 +16,15 @@ from tasks.models.rules_tables import load_cues
         ("Where was Albert Einstein born?", "Ulm", "Ulm; country; Germany", 2),
         ("Where was Albert Einstein born?", "Ulm", "Berlin; country; Germany", 1),
         ("Who wrote Emma?", "Jane Austen", "Jane Austen; notable work; Emma", 4),
+        ("Who wrote Emma?", "Jane Austen wrote Emma.", "Jane Austen; notable work; Emma", 4),
+        ("Who wrote Emma?", "Jane Austen wrote Emma.", "Emma; author; Jane Austen", 5),
+        (
+            "What is the capital of Australia?",
+            "Canberra is the capital of Australia.",
+            "Canberra; capital of; Australia",
+            4,
+        ),
+        ("Where was Ada Lovelace born?", "London", "Ada Lovelace; place of death; London", 3),
         ("Who wrote Emma?", "Jane Austen", "Emma; author; Jane Austen", 5),
         ("Where was the author of Emma born?", "Steventon", "Emma; author; Jane Austen; place of birth; Steventon", 5),
         (
