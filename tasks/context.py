@@ -18,13 +18,22 @@ from typing import TYPE_CHECKING
 from tasks.assets import ROOT, load_query
 from tasks.core.calls import Call, Deliver, Service
 from tasks.core.fingerprints import combine_digests, digest_bytes
+from tasks.core.path_calls import Ask, PathsByCalls
+from tasks.core.paths import PathFinder
 from tasks.errors import SettingsError
 from tasks.settings import Model, World, api_key, graphs_folder, load_world
 
 if TYPE_CHECKING:
     from tasks.graph.lookup import Graph
+    from tasks.models.embed import Embedder
 
-WIKIDATA_OPERATIONS = ("find_items", "describe_items", "neighbours", "list_facts")
+WIKIDATA_QUERIES = tuple(
+    f"wikidata/{name}" for name in ("find_items", "describe_items", "label", "neighbours", "list_facts")
+)
+"""Queries that every benchmark may ask of a Wikidata."""
+
+WORLD_LANGUAGES = ("en", "de", "fr", "it", "es", "pt")
+"""Languages of the embedded world's labels."""
 
 
 class LazyService:
@@ -52,10 +61,16 @@ class Services:
     world: World
     home: Path
     wikidata: Service
+    wikipedia: Service
     pageviews: Service
+    falcon: Service
+    dbpedia: Service
     _endpoints: Callable[[], dict[str, str]]
     _models: dict[str, Service] = field(default_factory=dict)
     _stack: ExitStack = field(default_factory=ExitStack)
+    _graph: "Graph | None" = None
+    _embedder: "Embedder | None" = None
+    _translator: Service | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
@@ -70,7 +85,10 @@ class Services:
             world=world,
             home=home,
             wikidata=_open_wikidata(world, home, endpoints, stack),
+            wikipedia=_open_wikipedia(world, endpoints),
             pageviews=_open_pageviews(world, endpoints),
+            falcon=_open_falcon(world, endpoints),
+            dbpedia=_open_dbpedia(world, endpoints),
             _endpoints=endpoints,
         )
         services._stack = stack
@@ -88,9 +106,49 @@ class Services:
                 self._models[role] = _open_model(settings, self.world, self.home, self._stack)
             return self._models[role], settings
 
+    def graph(self) -> "Graph":
+        """Return the local graph of this world, for what needs all labels at hand; SettingsError when there is none."""
+        from tasks.graph.lookup import Graph
+
+        if isinstance(self.wikidata, Graph):
+            return self.wikidata
+        with self._lock:
+            if self._graph is None:
+                self._graph = self._stack.enter_context(_local_graph(self.world, self.home))
+            return self._graph
+
+    def embedder(self) -> "Embedder":
+        """Return the sentence encoder of this world, opened once."""
+        from tasks.models.embed import open_embedder
+
+        with self._lock:
+            if self._embedder is None:
+                self._embedder = open_embedder(embedder_name(self.world, self.home), self.home)
+            return self._embedder
+
+    def translator(self) -> Service:
+        """Return the translator of this world."""
+        from tasks.models.translate import open_translator
+        from tasks.models.translation_service import TranslationService
+
+        name, home = translator_name(self.world), self.home
+        with self._lock:
+            if self._translator is None:
+                self._translator = TranslationService(
+                    translator_identity(self.world, home), lambda: open_translator(name, home)
+                )
+            return self._translator
+
     def close(self) -> None:
         """Stop what was started."""
         self._stack.close()
+
+
+def choose_finder(service: Service, ask: Ask) -> PathFinder:
+    """Return the engine behind a world's Wikidata: the local graph itself, or calls to the endpoint through `ask`."""
+    from tasks.graph.lookup import Graph
+
+    return service if isinstance(service, Graph) else PathsByCalls(ask, service.identity)
 
 
 @cache
@@ -111,20 +169,72 @@ def wikidata_identity(world: World, home: Path) -> str:
     return f"{world_identity()}/wikidata" if world.wikidata.url == "embedded" else world.wikidata.url
 
 
+def embedder_name(world: World, home: Path) -> str:
+    """Return the name of a world's sentence encoder: the one it names, or the paper's where it is at hand."""
+    from tasks.models.embed import choose_embedder
+
+    settings = world.models.get("embedder")
+    return settings.name if settings else choose_embedder(home)
+
+
+def embedder_identity(world: World, home: Path) -> dict[str, str]:
+    """Return name and digest of a world's sentence encoder."""
+    from tasks.models.embed import identify_embedder
+
+    name = embedder_name(world, home)
+    return {"name": name, "digest": identify_embedder(name, home)}
+
+
+def translator_name(world: World) -> str:
+    """Return the name of a world's translator; SettingsError when it has none."""
+    from tasks.models.translate import EMBEDDED
+
+    settings = world.models.get("translator")
+    if settings:
+        return settings.name
+    if world.is_embedded:
+        return EMBEDDED
+    raise SettingsError(
+        f'the world {world.name} names no translator; add [models.translator] with kind = "local" and the name of a model '
+        "from `factmill models list`, or build in English alone with --language eng"
+    )
+
+
+def translator_identity(world: World, home: Path) -> str:
+    """Return the identity of a world's translator."""
+    from tasks.models.translate import identify_translator
+
+    return identify_translator(translator_name(world), home)
+
+
 def service_identities(world: World, home: Path) -> dict[str, str]:
     """Return the identity of each service, by which a lock names it."""
-    named = {"wikipedia": world.wikipedia.url, "pageviews": world.pageviews.url, "falcon": world.falcon.url}
-    others = {name: f"{world_identity()}/{name}" if url == "embedded" else url for name, url in named.items()}
+    others = {name: _identify(name, url) for name, url in _urls(world).items() if name != "wikidata"}
     return {"wikidata": wikidata_identity(world, home), **others}
+
+
+def _urls(world: World) -> dict[str, str]:
+    return {
+        "wikidata": world.wikidata.url,
+        "wikipedia": world.wikipedia.url,
+        "pageviews": world.pageviews.url,
+        "falcon": world.falcon.url,
+        "dbpedia": world.dbpedia.url,
+    }
+
+
+def _identify(name: str, url: str) -> str:
+    return f"{world_identity()}/{name}" if url == "embedded" else url
 
 
 def embedded_graph(home: Path) -> "Graph":
     """Return the embedded world's facts as a local graph, made on first use and kept under the world's digest."""
     from tasks.graph.lookup import open_graph
+    from tasks.graph.manifest import FORMAT_VERSION
     from tasks.world.data import WORLD_FOLDER
     from tasks.world.store import digest_store
 
-    folder, name = home / "world-graphs", digest_store(WORLD_FOLDER)
+    folder, name = home / "world-graphs", f"{digest_store(WORLD_FOLDER)}-{FORMAT_VERSION}"
     with _one_at_a_time(home / "world-cache" / "graph.lock"):
         if not (folder / name).is_dir():
             shutil.rmtree(folder, ignore_errors=True)
@@ -141,7 +251,7 @@ def _load_world_graph(folder: Path, name: str) -> None:
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".nt") as triples:
         write_rdf(load_world_data(WORLD_FOLDER), triples)
         triples.flush()
-        load_graph([triples.name], name, folder)
+        load_graph([triples.name], name, folder, WORLD_LANGUAGES)
 
 
 @contextmanager
@@ -165,12 +275,7 @@ def rules_identity(world: World, home: Path) -> str:
 
 def _endpoint_finder(world: World, home: Path, stack: ExitStack) -> Callable[[], dict[str, str]]:
     """Return a function that gives each service's URL, starting the embedded world when one of them is needed."""
-    given = {
-        "wikidata": world.wikidata.url,
-        "wikipedia": world.wikipedia.url,
-        "pageviews": world.pageviews.url,
-        "falcon": world.falcon.url,
-    }
+    given = _urls(world)
     lock = threading.Lock()
     started: dict[str, str] = {}
 
@@ -180,6 +285,8 @@ def _endpoint_finder(world: World, home: Path, stack: ExitStack) -> Callable[[],
                 from tasks.world.serving import running_world
 
                 started.update(stack.enter_context(running_world(home)).endpoints)
+                # the embedded store holds DBpedia's links to its items too
+                started["dbpedia"] = started["wikidata"]
         return {name: started[name] if url == "embedded" else url for name, url in given.items() if url}
 
     return endpoints
@@ -194,21 +301,55 @@ def _open_wikidata(world: World, home: Path, endpoints: Callable[[], dict[str, s
 
     def connect() -> Service:
         from tasks.clients.wikidata import WikidataSparql
+        from tasks.clients.wikidata_queries import QUERY_IDS
 
-        queries = {operation: load_query(f"wikidata/{operation}") for operation in WIKIDATA_OPERATIONS}
+        queries = {name: load_query(query_id) for name, query_id in QUERY_IDS.items()}
         return WikidataSparql(endpoints()["wikidata"], identity, world.wikidata.limits, world.user_agent, queries)
 
     return LazyService(identity, True, connect)
 
 
+def _open_wikipedia(world: World, endpoints: Callable[[], dict[str, str]]) -> Service:
+    identity = _identify("wikipedia", world.wikipedia.url)
+
+    def connect() -> Service:
+        from tasks.clients.wikipedia import Wikipedia
+
+        return Wikipedia(endpoints()["wikipedia"], identity, world.wikipedia.limits, world.user_agent)
+
+    return LazyService(identity, True, connect)
+
+
 def _open_pageviews(world: World, endpoints: Callable[[], dict[str, str]]) -> Service:
-    url = world.pageviews.url
-    identity = f"{world_identity()}/pageviews" if url == "embedded" else url
+    identity = _identify("pageviews", world.pageviews.url)
 
     def connect() -> Service:
         from tasks.clients.pageviews import Pageviews
 
         return Pageviews(endpoints()["pageviews"], identity, world.pageviews.limits, world.user_agent)
+
+    return LazyService(identity, True, connect)
+
+
+def _open_falcon(world: World, endpoints: Callable[[], dict[str, str]]) -> Service:
+    identity = _identify("falcon", world.falcon.url)
+
+    def connect() -> Service:
+        from tasks.clients.falcon import Falcon
+
+        return Falcon(endpoints()["falcon"], identity, world.falcon.limits, world.user_agent)
+
+    return LazyService(identity, True, connect)
+
+
+def _open_dbpedia(world: World, endpoints: Callable[[], dict[str, str]]) -> Service:
+    identity = _identify("dbpedia", world.dbpedia.url)
+
+    def connect() -> Service:
+        from tasks.clients.dbpedia import Dbpedia
+
+        query = load_query("dbpedia/same_as")
+        return Dbpedia(endpoints()["dbpedia"], identity, world.dbpedia.limits, world.user_agent, query)
 
     return LazyService(identity, True, connect)
 
@@ -219,7 +360,7 @@ def _open_model(settings: Model, world: World, home: Path, stack: ExitStack) -> 
         def think() -> Service:
             from tasks.models.rules import RulesAuthor
 
-            return RulesAuthor(rules_identity(world, home), stack.enter_context(_rules_knowledge(world, home)))
+            return RulesAuthor(rules_identity(world, home), stack.enter_context(_local_graph(world, home)))
 
         return LazyService(rules_identity(world, home), True, think)
 
@@ -233,15 +374,15 @@ def _open_model(settings: Model, world: World, home: Path, stack: ExitStack) -> 
     return LazyService(identity, True, connect)
 
 
-def _rules_knowledge(world: World, home: Path) -> "Graph":
-    """Return the graph that the rules author reads: the world's local graph, or the embedded world's facts as one."""
+def _local_graph(world: World, home: Path) -> "Graph":
+    """Return the world's local graph, or the embedded world's facts as one; SettingsError when it has neither."""
     from tasks.graph.lookup import open_graph
 
     if world.wikidata.engine == "graph":
         return open_graph(world.wikidata.graph, graphs_folder(home))
     if world.wikidata.url != "embedded":
         raise SettingsError(
-            f"the world {world.name} gives a role to the rules author, which reads a local graph or the embedded world, "
-            f"but its Wikidata is {world.wikidata.url}; name a model server for that role, or a graph with --graph"
+            f"the rules author and the labels linker read a local graph or the embedded world, but the Wikidata of the "
+            f"world {world.name} is {world.wikidata.url}; name a graph with --graph, or a model server and --linker falcon"
         )
     return embedded_graph(home)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.assets import ROOT, load_relations
-from tasks.context import WIKIDATA_OPERATIONS, wikidata_identity
+from tasks.context import WIKIDATA_QUERIES, wikidata_identity
 from tasks.core.fingerprints import digest_bytes
 from tasks.errors import UsageError
 from tasks.locks import Inputs
@@ -77,7 +77,7 @@ def lock_inputs(
         sources=sources,
         prompts=(LEVELS_PROMPT, CONSISTENCY_PROMPT),
         lists=(f"{TRIVIAL_LIST}.txt", "granola_relations.csv"),
-        queries=tuple(f"wikidata/{operation}" for operation in WIKIDATA_OPERATIONS),
+        queries=WIKIDATA_QUERIES,
         origin=origin,
     )
 

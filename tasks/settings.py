@@ -62,8 +62,9 @@ class Wikidata(_Part):
 class Model(_Part):
     """One model in a role."""
 
-    kind: Literal["rules", "openai"]
-    """`rules`: the embedded world's author (no language model); `openai`: any server of the OpenAI chat protocol."""
+    kind: Literal["rules", "openai", "local"]
+    """`rules`: the embedded world's author (no language model); `openai`: any server of the OpenAI chat protocol;
+    `local`: a model on this machine (`factmill models list`), for the roles embedder and translator."""
     name: str
     """Model name as the server knows it, or `rules-1`."""
     url: str = ""
@@ -91,6 +92,8 @@ class World(_Part):
     wikipedia: Endpoint
     pageviews: Endpoint
     falcon: Endpoint
+    dbpedia: Endpoint = Endpoint(url="https://dbpedia.org/sparql")
+    """SPARQL endpoint that knows which Wikidata item a DBpedia resource is."""
     models: dict[Literal["author", "judge", "answerer", "embedder", "translator"], Model]
 
     def with_graph(self, graph: str) -> "World":
@@ -100,7 +103,9 @@ class World(_Part):
     @property
     def is_embedded(self) -> bool:
         """True when any endpoint is the embedded world's own."""
-        return "embedded" in {self.wikidata.url, self.wikipedia.url, self.pageviews.url, self.falcon.url}
+        return "embedded" in {
+            endpoint.url for endpoint in (self.wikidata, self.wikipedia, self.pageviews, self.falcon, self.dbpedia)
+        }
 
     def epoch_day(self) -> date:
         """Return the day the world is seen at."""

@@ -23,7 +23,13 @@ def shared_data() -> Path:
     return SHARED_DATA
 
 
-SLOW = ("tests/flows", "tests/world", "tests/test_parity.py", "tests/test_clients_on_world.py")
+SLOW = (
+    "tests/flows",
+    "tests/world",
+    "tests/test_parity.py",
+    "tests/test_path_parity.py",
+    "tests/test_clients_on_world.py",
+)
 """Tests that start servers or make whole builds; `make test-quick` leaves them out."""
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 import requests
 
@@ -10,11 +11,14 @@ from tasks.assets import load_query
 from tasks.clients.falcon import Falcon
 from tasks.clients.pageviews import Pageviews
 from tasks.clients.wikidata import WikidataSparql
+from tasks.clients.wikidata_queries import QUERY_IDS
 from tasks.clients.wikipedia import Wikipedia
-from tasks.context import WIKIDATA_OPERATIONS
 from tasks.core.calls import Call, Reply, Service
 from tasks.core.falcon_calls import call_link, read_links
 from tasks.core.knowledge import call_find_items, call_pageviews
+from tasks.core.literals import Date
+from tasks.core.path_calls import PathsByCalls, ask_service, call_item_paths
+from tasks.core.paths import FoundPaths, PathOptions, tell_paths
 from tasks.core.wikipedia_calls import (
     call_page_revision_at,
     call_page_text,
@@ -37,7 +41,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningWorld]:
 
 @pytest.fixture
 def clients(world: RunningWorld) -> Iterator[dict[str, Service]]:
-    queries = {operation: load_query(f"wikidata/{operation}") for operation in WIKIDATA_OPERATIONS}
+    queries = {name: load_query(query_id) for name, query_id in QUERY_IDS.items()}
     yield {
         "wikidata": WikidataSparql(world.sparql_proxy, "w", LIMITS, AGENT, queries),
         "wikipedia": Wikipedia(world.endpoints["wikipedia"], "p", LIMITS, AGENT),
@@ -119,3 +123,61 @@ def test_maxlag_is_waited_for(world: RunningWorld, clients: dict[str, Service]) 
     )
     (reply,) = ask(clients["wikipedia"], [CALLS["wikipedia"]])
     assert reply.status == "ok"
+
+
+SUBJECTS, OBJECTS = np.array([42, *range(60, 119)]), np.full(60, 145)
+
+
+def find_paths(service: Service) -> FoundPaths:
+    """Find the paths of one and of two hops between sixty items and a country."""
+    return PathsByCalls(ask_service(service), "w").find_item_paths(SUBJECTS, OBJECTS, PathOptions(all_hops=True))
+
+
+def test_paths_are_found_in_the_world(clients: dict[str, Service]) -> None:
+    found = find_paths(clients["wikidata"])
+    ids = tell_paths(found.paths, SUBJECTS, OBJECTS).to_pylist()
+    assert ["Q42", "P27", "Q145"] in ids
+    assert ["Q42", "P69", "Q691283", "P17", "Q145"] in ids
+    assert found.problems == {}
+    school = PathsByCalls(ask_service(clients["wikidata"]), "w").find_literal_paths(
+        np.array([42]), [Date(1974)], frozenset({582}), PathOptions()
+    )
+    assert tell_paths(school.paths, np.array([42])).to_pylist() == [
+        ["Q42", "P69", "Q691283", "P582", "1974-01-01T00:00:00Z"]
+    ]
+
+
+EXCESSES: list[dict[str, Any]] = [
+    {"kind": "status", "status": 413},
+    {"kind": "status", "status": 504},
+    {"kind": "status", "status": 429, "retry_after": 1},
+    {"kind": "truncate"},
+    {"kind": "delay", "seconds": 1.5},
+]
+
+
+@pytest.mark.parametrize("fault", EXCESSES, ids=lambda fault: str(fault.get("status", fault["kind"])))
+def test_paths_are_the_same_when_queries_are_refused_for_their_size(
+    world: RunningWorld, clients: dict[str, Service], fault: dict[str, Any]
+) -> None:
+    calm = find_paths(clients["wikidata"])
+    queries = {name: load_query(query_id) for name, query_id in QUERY_IDS.items()}
+    limits = LIMITS.model_copy(update={"timeout_s": 1.0})
+    put = requests.post(f"{world.app_url}/faults", json={"path": PATHS["wikidata"], "times": 3, **fault}, timeout=5)
+    assert put.ok, put.text
+    after = find_paths(WikidataSparql(world.sparql_proxy, "w", limits, AGENT, queries))
+    assert after == calm
+    assert requests.get(f"{world.app_url}/faults", timeout=5).json() in ([], {"faults": []})
+
+
+def test_a_path_call_that_is_refused_for_good_fails_with_its_code(
+    world: RunningWorld, clients: dict[str, Service]
+) -> None:
+    ask(clients["wikidata"], [CALLS["wikidata"]])
+    requests.post(
+        f"{world.app_url}/faults",
+        json={"path": PATHS["wikidata"], "kind": "status", "status": 413, "times": LIMITS.attempts},
+        timeout=5,
+    )
+    (reply,) = ask(clients["wikidata"], [call_item_paths("w", 42, 145, 1)])
+    assert (reply.status, str(reply.error).partition(":")[0], reply.transient) == ("failed", "http_413", True)

@@ -7,10 +7,11 @@ import pytest
 
 from tasks.assets import load_query, load_relations
 from tasks.clients.wikidata import WikidataSparql
-from tasks.context import WIKIDATA_OPERATIONS, embedded_graph
+from tasks.clients.wikidata_queries import QUERY_IDS
+from tasks.context import embedded_graph
 from tasks.core.calls import Call, Reply, Service
 from tasks.core.fingerprints import Json
-from tasks.core.knowledge import call_describe_item, call_find_items, call_list_facts, call_neighbours
+from tasks.core.knowledge import call_describe_item, call_find_items, call_label, call_list_facts, call_neighbours
 from tasks.settings import load_world
 from tasks.world.files.reading import load_world_data
 from tasks.world.serving import running_world
@@ -23,7 +24,7 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service
     """Return the SPARQL client on a running Oxigraph, and the local graph of the same triples."""
     home = tmp_path_factory.mktemp("home")
     settings = load_world("embedded")
-    queries = {operation: load_query(f"wikidata/{operation}") for operation in WIKIDATA_OPERATIONS}
+    queries = {name: load_query(query_id) for name, query_id in QUERY_IDS.items()}
     with running_world(home) as world, embedded_graph(home) as graph:
         url = world.endpoints["wikidata"]
         yield WikidataSparql(url, "sparql", settings.wikidata.limits, settings.user_agent, queries), graph
@@ -44,6 +45,9 @@ def questions(kind: str) -> list[Call]:
         return [call_find_items("s", name) for name in sorted(names | {"no such name", 'a "b" {c} \\ d\n'})]
     if kind == "descriptions":
         return [call_describe_item("s", qid) for qid in qids]
+    if kind in ("labels in en", "labels in pt"):
+        ids = [*qids, *load_world_data().properties, "P999999"]
+        return [call_label("s", each, kind.removeprefix("labels in ")) for each in ids]
     if kind == "neighbours":
         return [call_neighbours("s", qid, SOME_PIDS) for qid in qids]
     return [
@@ -53,7 +57,7 @@ def questions(kind: str) -> list[Call]:
     ]
 
 
-@pytest.mark.parametrize("kind", ["candidates", "descriptions", "neighbours", "facts"])
+@pytest.mark.parametrize("kind", ["candidates", "descriptions", "labels in en", "labels in pt", "neighbours", "facts"])
 def test_both_give_the_same_bodies(services: tuple[Service, Service], kind: str) -> None:
     sparql, graph = services
     calls = questions(kind)

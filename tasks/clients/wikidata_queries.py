@@ -1,15 +1,24 @@
-"""How Wikidata calls become SPARQL queries, and how the solutions become bodies of core/knowledge.py. Pure."""
+"""How Wikidata calls become SPARQL queries, and how the solutions become bodies of core/knowledge.py. Pure.
+
+Calls for paths are the matter of wikidata_paths.py.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from tasks.clients import wikidata_paths as paths
+from tasks.clients.solutions import DIRECT as _DIRECT
+from tasks.clients.solutions import ENTITY as _ENTITY
+from tasks.clients.solutions import Solution
 from tasks.core.calls import Call
 from tasks.core.fingerprints import Json, canonical_json
 from tasks.core.knowledge import id_number, is_pid, is_qid
+from tasks.core.path_calls import OPERATIONS as PATH_OPERATIONS
 from tasks.core.sparql_terms import (
     Term,
     check_language,
     direct_property_term,
+    entity_term,
     fill_limit,
     fill_values,
     item_term,
@@ -17,21 +26,35 @@ from tasks.core.sparql_terms import (
     number_term,
 )
 
-OPERATIONS = ("find_items", "describe_items", "neighbours", "list_facts")
+OPERATIONS = ("find_items", "describe_items", "label", "neighbours", "list_facts")
+QUERY_IDS = {
+    **{operation: f"wikidata/{operation}" for operation in OPERATIONS},
+    **{name: f"multihal/{name}" for name in paths.QUERIES},
+}
+"""Name of each query → its file below sparql/. A query is named like its operation, one for paths with its hops as well."""
 
 Row = Mapping[str, str]
 """One solution: variable → value; a variable without a value is absent."""
 
-_ENTITY = "http://www.wikidata.org/entity/"
-_DIRECT = "http://www.wikidata.org/prop/direct/"
+_OWN_PARTS = frozenset({"name", "qid", "id", "subject", "object", "date", "number", "unit"})
 _DESCRIPTION = ("label", "description", "title", "modified")
+
+
+def name_query(call: Call) -> str:
+    """Return the name of the query that answers a call."""
+    return paths.name_query(call) if call.operation in PATH_OPERATIONS else call.operation
+
+
+def can_be_answered(call: Call) -> bool:
+    """Return False when the answer is empty whatever the endpoint holds; ValueError for a value that is none."""
+    return paths.is_askable(call) if call.operation in PATH_OPERATIONS else all(list_terms([call]).values())
 
 
 def likeness(call: Call) -> str:
     """Return what calls must share to go out in one query; list_facts shares nothing, its LIMIT is its own."""
     if call.operation == "list_facts":
         return call.key
-    shared = {name: value for name, value in call.parts.items() if name not in ("name", "qid")}
+    shared = {name: value for name, value in call.parts.items() if name not in _OWN_PARTS}
     return f"{call.operation} {canonical_json(shared)}"
 
 
@@ -43,6 +66,9 @@ def list_terms(calls: Sequence[Call]) -> dict[str, list[Term]]:
         case "find_items":
             names = dict.fromkeys(str(call.parts["name"]) for call in calls)
             return {"name": [literal_term(name, tag) for name in names for tag in dict.fromkeys((language, "mul"))]}
+        case "label":
+            tags = [literal_term(check_language(tag)) for tag in dict.fromkeys((language, "mul"))]
+            return {"language": tags, "entity": [entity_term(str(call.parts["id"])) for call in calls]}
         case "list_facts":
             after = number_term(id_number(_check_qid(parts["after"])) if parts["after"] else 0)
             return {"property": [direct_property_term(str(parts["pid"]))], "after": [after]}
@@ -56,6 +82,8 @@ def list_terms(calls: Sequence[Call]) -> dict[str, list[Term]]:
 
 def fill_query(query: str, calls: Sequence[Call]) -> str:
     """Return the query of an operation with the values of calls that are alike."""
+    if calls[0].operation in PATH_OPERATIONS:
+        return paths.fill_query(query, calls)
     for variable, terms in list_terms(calls).items():
         query = fill_values(query, variable, terms)
     if calls[0].operation == "list_facts":
@@ -63,8 +91,15 @@ def fill_query(query: str, calls: Sequence[Call]) -> str:
     return query
 
 
-def read_rows(calls: Sequence[Call], rows: Sequence[Row]) -> list[Json]:
+def read_solutions(calls: Sequence[Call], solutions: Sequence[Solution]) -> list[Json]:
     """Return the body of each call, whatever order the endpoint gave its solutions in."""
+    if calls[0].operation in PATH_OPERATIONS:
+        return paths.read_solutions(calls, solutions)
+    return read_rows(calls, [{name: cell["value"] for name, cell in solution.items()} for solution in solutions])
+
+
+def read_rows(calls: Sequence[Call], rows: Sequence[Row]) -> list[Json]:
+    """Return the body of each call of OPERATIONS from the texts of the solutions."""
     return _READERS[calls[0].operation](calls, rows)
 
 
@@ -93,6 +128,14 @@ def _read_descriptions(calls: Sequence[Call], rows: Sequence[Row]) -> list[Json]
     ]
 
 
+def _read_labels(calls: Sequence[Call], rows: Sequence[Row]) -> list[Json]:
+    found: dict[tuple[str, bool], list[str]] = defaultdict(list)
+    language = str(calls[0].parts["language"])
+    for row in rows:
+        found[_id_of(row["entity"], _ENTITY), row["language"] == language].append(row["label"])
+    return [_first(found[str(call.parts["id"]), True] or found[str(call.parts["id"]), False]) for call in calls]
+
+
 def _read_neighbours(calls: Sequence[Call], rows: Sequence[Row]) -> list[Json]:
     by_qid = _by_item(rows)
     bodies: list[Json] = []
@@ -117,6 +160,7 @@ def _read_facts(calls: Sequence[Call], rows: Sequence[Row]) -> list[Json]:
 _READERS: dict[str, Callable[[Sequence[Call], Sequence[Row]], list[Json]]] = {
     "find_items": _read_found,
     "describe_items": _read_descriptions,
+    "label": _read_labels,
     "neighbours": _read_neighbours,
     "list_facts": _read_facts,
 }

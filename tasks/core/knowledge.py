@@ -8,6 +8,7 @@ them to it. All lists are in a fixed order, so that answers can be compared and 
 | find_items | name, language | `[{"qid", "via": "label" or "alias"}]`, labels first, then by number of the QID; one entry a QID |
 | describe_items | qid, language | `{"label", "description", "title", "modified"}`, each null when unknown; a QID nobody knows gives nulls |
 | neighbours | qid, pids (sorted), language | `[{"pid", "qid", "label"}]`: direct claims with an item as value, by number of pid and qid; label null when unknown |
+| label | id (of an item or property), language | the label as text, or null when it has none in the language nor one for all languages |
 | list_facts | pid, after (a subject's QID or null), limit, language | `[{"subject", "object"}]`: direct item claims of the property by number of subject, then object; only subjects behind `after`; a subject is never cut in two, so up to `limit` subjects |
 | pageviews | title, start, end (YYYYMMDD, inclusive) | `{"views": int, "days": int}`: sum over the days that the API lists; null when it knows none (404) |
 """
@@ -84,6 +85,11 @@ def call_describe_item(service: str, qid: str, language: str = "en") -> Call:
 def call_neighbours(service: str, qid: str, pids: Sequence[str], language: str = "en") -> Call:
     """Ask for an item's direct claims of some properties."""
     return Call(service, "neighbours", {"qid": qid, "pids": sorted(pids, key=id_number), "language": language})
+
+
+def call_label(service: str, entity_id: str, language: str = "en") -> Call:
+    """Ask for the label of an item or property."""
+    return Call(service, "label", {"id": entity_id, "language": language})
 
 
 def call_list_facts(service: str, pid: str, after: str | None, limit: int, language: str = "en") -> Call:

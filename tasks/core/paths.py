@@ -44,7 +44,7 @@ LITERAL_PATHS = pa.schema(
         "property_2": pa.int32(),  # property of the statement at two hops, null at one, where property_1 is it
         "qualifier": pa.int32(),  # property of the qualifier that holds the value; null when it is the statement's own
         "statement": pa.string(),  # its id as in the RDF (Q42-…); null for a direct claim
-        "value": pa.string(),  # as written in the RDF
+        "value": pa.string(),  # a date as written in the RDF, a number in canonical spelling
         "precision": pa.int8(),  # of a date, where the data say it
         "unit": pa.int64(),  # QID number of a number's unit; null for none
         "main": pa.string(),  # value of the statement whose qualifier holds the value: a QID or text; null if unknown

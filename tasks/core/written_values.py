@@ -149,8 +149,9 @@ def _make_date(parts: Mapping[str, str | None]) -> Date | None:
     month = parts.get("month")
     if month is None:
         return Date(year) if year <= _LATEST_YEAR else None
+    day = parts.get("day")
     number = int(month) if month.isdigit() else _month_number(month)
-    return _check_date(year, number, int(parts["day"]) if parts.get("day") else None)
+    return _check_date(year, number, int(day) if day else None)
 
 
 def _month_number(name: str) -> int:

@@ -28,6 +28,8 @@ TRIPLE = (
     + rb" (?:" + IRI + rb"|" + BLANK + rb"|" + QUOTED + rb"(?:@" + LANGUAGE + rb"|\^\^" + IRI + rb")?)"
 )  # fmt: skip
 """A triple in canonical form, without the full stop."""
+DATE_TIME = b"http://www.w3.org/2001/XMLSchema#dateTime"
+DECIMAL = b"http://www.w3.org/2001/XMLSchema#decimal"
 
 _LOOSE_IRI = rb"<(?:" + _IRI_CHARACTER + rb"|" + _UCHAR + rb")*>"
 _LOOSE_LINE = re.compile(
@@ -41,7 +43,10 @@ _SHORT_ESCAPES = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f", '"': '"
 
 
 def canonical_line(line: bytes) -> bytes | None:
-    """Return a line (with its newline) in canonical form; empty for a blank line or comment, None if malformed."""
+    """Return a line (with its newline) in canonical form; empty for a blank line or comment, None if malformed.
+
+    Escapes in literals stay as they are, except in dates and decimal numbers, which are read by their characters.
+    """
     if _NOTHING.fullmatch(line):
         return b""
     found = _LOOSE_LINE.fullmatch(line)
@@ -53,7 +58,7 @@ def canonical_line(line: bytes) -> bytes | None:
     elif language is not None:
         terms = [subject, predicate, quoted + b"@" + language.lower()]
     else:
-        terms = [subject, predicate, quoted + (b"^^" + _plain_iri(datatype) if datatype else b"")]
+        terms = [subject, predicate, _spell_typed(quoted, _plain_iri(datatype)) if datatype else quoted]
     spelled = [_plain_iri(term) if term.startswith(b"<") else term for term in terms]
     if datatype and not _WHOLE_IRI.fullmatch(_plain_iri(datatype)):
         return None
@@ -65,6 +70,13 @@ def canonical_line(line: bytes) -> bytes | None:
 def unescape(text: str) -> str:
     """Return the text of a quoted literal with its escapes resolved; the literal must be well-formed."""
     return _ESCAPE.sub(_resolve, text)
+
+
+def _spell_typed(quoted: bytes, datatype: bytes) -> bytes:
+    plain = unescape(quoted[1:-1].decode()) if datatype[1:-1] in (DATE_TIME, DECIMAL) else ""
+    # what would need an escape is no date or number
+    spelled = f'"{plain}"'.encode() if plain and not re.search(r'["\\\n\r]', plain) else quoted
+    return spelled + b"^^" + datatype
 
 
 def _resolve(escape: re.Match[str]) -> str:

@@ -1,35 +1,65 @@
-"""Sources of N-Triples as blocks of whole lines, in bounded memory.
+"""Sources of RDF as blocks of whole lines of N-Triples, in bounded memory.
 
-A source is a file or standard input (`-`), plain or gzip; which of the two is read from its first bytes, not from its
-name, so that a renamed file and a pipe work alike. Size and SHA-256 are those of the bytes as they lie on disk and
-come from the same single pass, because a dump may be read from a pipe that cannot be read twice.
+A source is a file, a pipe or standard input (`-`), plain or packed with gzip, bzip2 or zstd; several members, streams
+or frames one after the other are one text. How it is packed is read from its first bytes, not from its name, so that a
+renamed file and a pipe work alike. Turtle is told by the name or by how the text begins, and is written as N-Triples
+(tasks/graph/turtle.py), so that there is one path behind it. Size and SHA-256 are those of the bytes as they lie on
+disk and come from the same single pass, because a dump may be read from a pipe that cannot be read twice.
+
+A source that was half read before is gone on with by reading it again: what was read is unpacked and digested, but not
+parsed, and must be what it was. That works for pipes too, and a file that was fetched again may be packed otherwise.
 """
 
-import gzip
 import hashlib
 import io
+import os
+import re
+import stat
 import sys
-import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, Protocol
+
+import pyarrow as pa
 
 from tasks.errors import SourceError
+from tasks.graph.turtle import read_turtle
+
+Form = Literal["ntriples", "turtle"]
 
 STDIN = "-"
 BLOCK_BYTES = 8 << 20
 LINE_BYTES_AT_MOST = 32 << 20
 
-_GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 _OTHER_FORMS = {
-    b"BZh": "compressed with bzip2; unpack it into a pipe and read `-`",
-    b"\x28\xb5\x2f\xfd": "compressed with zstd; unpack it into a pipe and read `-`",
     b"\xfd7zXZ": "compressed with xz; unpack it into a pipe and read `-`",
     b"PK\x03\x04": "a zip archive; unpack it first",
-    b"\xff\xfe": "UTF-16 text; N-Triples are UTF-8",
-    b"\xfe\xff": "UTF-16 text; N-Triples are UTF-8",
+    b"\xff\xfe": "UTF-16 text; RDF is UTF-8",
+    b"\xfe\xff": "UTF-16 text; RDF is UTF-8",
 }
+_START_BYTES = 8
+_GUESS_BYTES = 1 << 16
+_CHUNK_BYTES = 1 << 20
+_DIRECTIVE = re.compile(rb"(?:[ \t\r]*(?:#[^\n]*)?\n)*[ \t]*(?:@(?:prefix|base)\b|(?i:prefix|base)[ \t])")
+_NAMED = re.compile(r"\.(?:(?P<turtle>ttl|turtle)|(?P<ntriples>nt|ntriples))(?:\.(?:gz|bz2|zst|zstd))?$", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in a source, behind some whole lines."""
+
+    text_bytes: int = 0
+    """Bytes before it, unpacked."""
+    lines: int = 0
+    """Lines before it; of Turtle, triples."""
+    sha256: str = ""
+    """Of the bytes before it, unpacked."""
+
+
+START = Position()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,97 +69,281 @@ class Block:
     source: str
     """Path as given, or `-`."""
     first_line: int
-    """Number of the first line, counted from 1."""
+    """Number of the first line, counted from 1; of Turtle, of the first triple."""
     data: bytes
     """Lines, each ended by one newline; carriage returns before newlines and a byte order mark are taken off."""
+    end: Position = START
+    """Where the source goes on behind it."""
+
+
+class SourceChanged(SourceError):
+    """A source does not hold what was read from it before."""
 
 
 class Source:
     """One source while it is read; `size_bytes` and `sha256` are complete when `read_blocks` has ended."""
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, form: Form | None = None, on_read: Callable[[], None] | None = None) -> None:
+        """Name a source; `form` is what it is where its name does not tell, `on_read` is called as bytes come in."""
         self.path = str(path)
         self.size_bytes = 0
         """Bytes read so far, as they lie on disk."""
-        self._digest = hashlib.sha256()
+        self.end = START
+        """Where what was read so far ends."""
+        named = _NAMED.search(self.path)
+        self._form: Form | None = "turtle" if named and named["turtle"] else "ntriples" if named else form
+        self._on_read = on_read
+        self._packing: str | None = None
+        self._is_turtle = False
+        self._digests_disk = False
+        self._digest_on_disk = hashlib.sha256()
+        self._digest_of_text = hashlib.sha256()
 
     @property
     def sha256(self) -> str:
         """SHA-256 of the bytes read so far, as they lie on disk."""
-        return self._digest.hexdigest()
+        # of a plain file these are the same bytes, and digesting costs as much as reading
+        return (self._digest_on_disk if self._digests_disk else self._digest_of_text).hexdigest()
 
-    def read_blocks(self, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
-        """Yield the lines in blocks of about `block_bytes`; SourceError for what is missing, empty or damaged."""
-        line_no, carry = 1, b""
+    @property
+    def can_be_read_again(self) -> bool:
+        """False for standard input and pipes."""
+        return self.path != STDIN and Path(self.path).is_file()
+
+    def find_size(self) -> int | None:
+        """Return its bytes as they lie on disk; None for standard input and pipes."""
+        return Path(self.path).stat().st_size if self.can_be_read_again else None
+
+    def read_blocks(self, block_bytes: int | None = None, after: Position = START) -> Iterator[Block]:
+        """Yield the lines behind `after` in blocks of about `block_bytes` (of Turtle, of some ten thousand triples).
+
+        Raises SourceError for what is missing, empty, damaged or no Turtle, naming the line; SourceChanged when what
+        comes before `after` is not what it was.
+        """
         try:
-            with self._open() as stream:
-                while chunk := stream.read(block_bytes):
-                    cut = chunk.rfind(b"\n") + 1
-                    if not cut:
-                        carry += chunk
-                        self._check_length(carry, line_no)
-                        continue
-                    block = self._block(line_no, carry + chunk[:cut])
-                    carry = chunk[cut:]
-                    line_no += block.data.count(b"\n")
-                    yield block
-        except EOFError as error:
-            raise SourceError(f"{self.path}: ends in the middle of its gzip data: fetch it again") from error
-        except (gzip.BadGzipFile, zlib.error) as error:
-            raise SourceError(f"{self.path}: damaged gzip data behind line {line_no}: {error}") from error
-        except OSError as error:
-            raise SourceError(f"{self.path}: cannot be read: {error.strerror or error}") from error
-        if carry:
-            yield self._block(line_no, carry + b"\n")
+            with self._open() as text:
+                if self._is_turtle:
+                    yield from self._read_turtle(text, after)
+                else:
+                    yield from self._read_lines(text, after, block_bytes or BLOCK_BYTES)
+        except (OSError, pa.ArrowException) as error:
+            raise SourceError(f"{self.path}: {self._tell_trouble(error)}") from error
 
-    def _open(self) -> io.BufferedIOBase:
-        raw = io.BufferedReader(_Counted(self._open_raw(), self), 1 << 18)
-        start = raw.peek(8)[:8]
-        if not start:
-            raise SourceError(f"{self.path}: is empty; expected N-Triples")
-        for magic, what in _OTHER_FORMS.items():
-            if start.startswith(magic):
-                raise SourceError(f"{self.path}: is {what}")
-        return gzip.GzipFile(fileobj=raw) if start.startswith(_GZIP) else raw
+    def read_again(self) -> None:
+        """Read and digest all bytes as they lie on disk, without looking at them."""
+        self._digests_disk = True
+        try:
+            with io.BufferedReader(_OnDisk(self._open_raw(), self.count), _CHUNK_BYTES) as raw:
+                while raw.read(_CHUNK_BYTES):
+                    pass
+        except OSError as error:
+            raise SourceError(f"{self.path}: {self._tell_trouble(error)}") from error
+
+    def count(self, data: memoryview) -> None:
+        """Take note of bytes as they are read from disk."""
+        self.size_bytes += len(data)
+        if self._digests_disk:
+            self._digest_on_disk.update(data)
+        if self._on_read:
+            self._on_read()
+
+    @contextmanager
+    def _open(self) -> Iterator["_Text"]:
+        """Yield the unpacked text, having found out what it is."""
+        on_disk = _OnDisk(self._open_raw(), self.count)
+        with io.BufferedReader(on_disk, _CHUNK_BYTES >> 2) as raw:
+            self._packing = _find_packing(on_disk.start)
+            self._digests_disk = self._packing is not None
+            for magic, what in _OTHER_FORMS.items():
+                if on_disk.start.startswith(magic):
+                    raise SourceError(f"{self.path}: is {what}")
+            # Arrow tells an end in the middle, which readers of zstd in Python take for the end of the text
+            stream = pa.CompressedInputStream(raw, self._packing) if self._packing else raw
+            text = _Text(stream)
+            start = text.peek(_GUESS_BYTES)
+            if not start:
+                raise SourceError(f"{self.path}: is empty; expected N-Triples or Turtle")
+            self._is_turtle = self._form == "turtle" or bool(_DIRECTIVE.match(start.removeprefix(_BOM)))
+            yield text
 
     def _open_raw(self) -> io.RawIOBase:
         if self.path == STDIN:
             return open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)
-        if not Path(self.path).is_file():
-            raise SourceError(f"{self.path}: no such file; give N-Triples, plain or gzip, or `-` for standard input")
+        check_readable(self.path)
         return Path(self.path).open("rb", buffering=0)
 
-    def _block(self, first_line: int, data: bytes) -> Block:
-        if first_line == 1:
-            data = data.removeprefix(_BOM)
-        if b"\r\n" in data:
-            data = data.replace(b"\r\n", b"\n")
-        return Block(self.path, first_line, data)
+    def _read_lines(self, text: "_Text", after: Position, block_bytes: int) -> Iterator[Block]:
+        self._pass_over(text, after)
+        # one buffer is used again and again: fresh memory for every block costs as much as reading it
+        work, filled = bytearray(block_bytes), 0
+        while True:
+            if len(work) < filled + block_bytes:
+                work.extend(bytes(filled + block_bytes - len(work)))
+            with memoryview(work) as view:
+                got = text.readinto(view[filled : filled + block_bytes])
+                end = filled + got
+                cut = work.rfind(b"\n", filled, end) + 1 if got else end
+                data = bytes(view[:cut])
+                work[: end - cut] = bytes(view[cut:end])
+            filled = end - cut
+            if data:
+                yield self._make_block(data)
+            self._check_length(filled)
+            if not got:
+                return
 
-    def _check_length(self, line: bytes, line_no: int) -> None:
-        if len(line) > LINE_BYTES_AT_MOST:
+    def _make_block(self, data: bytes) -> Block:
+        """Return the next lines as a block; the last one of a source may lack its newline."""
+        self._digest_of_text.update(data)
+        before, text_bytes = self.end, self.end.text_bytes + len(data)
+        if not before.text_bytes:
+            data = data.removeprefix(_BOM)
+        if b"\r" in data:
+            data = data.replace(b"\r\n", b"\n")
+        if not data.endswith(b"\n"):
+            data += b"\n"
+        lines = before.lines + data.count(b"\n")
+        self.end = Position(text_bytes, lines, self._digest_of_text.hexdigest())
+        return Block(self.path, before.lines + 1, data, self.end)
+
+    def _pass_over(self, text: "_Text", after: Position) -> None:
+        """Read what comes before a position, and check that it is what it was."""
+        left, work = after.text_bytes, memoryview(bytearray(_CHUNK_BYTES))
+        while left:
+            got = text.readinto(work[:left])
+            if not got:
+                raise self._changed()
+            self._digest_of_text.update(work[:got])
+            left -= got
+        self._check_passed(after)
+        self.end = after
+
+    def _check_passed(self, after: Position) -> None:
+        if after.text_bytes and self._digest_of_text.hexdigest() != after.sha256:
+            raise self._changed()
+
+    def _changed(self) -> SourceChanged:
+        return SourceChanged(f"{self.path}: does not hold what was read from it before")
+
+    def _read_turtle(self, text: "_Text", after: Position) -> Iterator[Block]:
+        handed_out = 0
+
+        def hand_out(size: int) -> bytes:
+            nonlocal handed_out
+            # a stop at the position to pass over, where its digest is due
+            data = text.read(min(size, after.text_bytes - handed_out) if handed_out < after.text_bytes else size)
+            self._digest_of_text.update(data)
+            is_start, handed_out = not handed_out, handed_out + len(data)
+            if handed_out == after.text_bytes:
+                self._check_passed(after)
+            if not data and handed_out < after.text_bytes:
+                raise self._changed()
+            return data.removeprefix(_BOM) if is_start else data
+
+        for data, triples in read_turtle(hand_out, self.path, after.lines):
+            lines = max(self.end.lines, after.lines)
+            self.end = Position(handed_out, lines + triples, self._digest_of_text.hexdigest())
+            yield Block(self.path, lines + 1, data, self.end)
+
+    def _check_length(self, line_bytes: int) -> None:
+        if line_bytes > LINE_BYTES_AT_MOST:
             raise SourceError(
-                f"{self.path}: line {line_no} is longer than {LINE_BYTES_AT_MOST >> 20} MiB; expected N-Triples"
+                f"{self.path}: line {self.end.lines + 1} is longer than {LINE_BYTES_AT_MOST >> 20} MiB;"
+                " expected N-Triples"
             )
 
-    def count(self, data: memoryview) -> None:
-        """Take note of bytes as they are read."""
-        self.size_bytes += len(data)
-        self._digest.update(data)
+    def _tell_trouble(self, error: OSError | pa.ArrowException) -> str:
+        # what the system refuses has a number, what Arrow cannot unpack has none
+        if isinstance(error, OSError) and error.errno is not None:
+            return f"cannot be read: {error.strerror}"
+        packing = {"bz2": "bzip2"}.get(self._packing or "", self._packing)
+        behind = f"behind {'triple' if self._is_turtle else 'line'} {self.end.lines:,}"
+        if "Truncated" in str(error):
+            return f"ends in the middle of its {packing} data, {behind}: fetch it again"
+        return f"damaged {packing} data {behind} ({error}): fetch it again"
 
 
-class _Counted(io.RawIOBase):
-    """Raw bytes that are counted and digested on their way."""
+def check_readable(path: str) -> None:
+    """Raise SourceError unless the path is a file or pipe that may be read."""
+    try:
+        is_folder = stat.S_ISDIR(Path(path).stat().st_mode)
+    except OSError as error:
+        raise SourceError(
+            f"{path}: no such file ({error.strerror}); give N-Triples or Turtle, plain or packed, or `-` for standard"
+            " input"
+        ) from error
+    if is_folder:
+        raise SourceError(f"{path}: is a folder; give the files in it")
+    # opening it would take the first bytes of a pipe
+    if not os.access(path, os.R_OK):
+        raise SourceError(f"{path}: cannot be read: permission denied")
 
-    def __init__(self, raw: io.RawIOBase, source: Source) -> None:
-        self._raw, self._source = raw, source
+
+def _find_packing(start: bytes) -> str | None:
+    """Return Arrow's name for how data are packed that begin like this; None for plain ones."""
+    if start.startswith(b"\x1f\x8b"):
+        return "gzip"
+    if start.startswith(b"BZh"):
+        return "bz2"
+    # zstd, or a frame to skip, which pzstd writes first
+    is_skipped = len(start) > 3 and start[0] >> 4 == 5 and start[1:4] == b"\x2a\x4d\x18"
+    return "zstd" if is_skipped or start.startswith(b"\x28\xb5\x2f\xfd") else None
+
+
+class _Stream(Protocol):
+    def readinto(self, buffer: memoryview, /) -> int: ...
+
+
+class _Text:
+    """The unpacked text of a source, with a look ahead."""
+
+    def __init__(self, stream: _Stream) -> None:
+        self._stream = stream
+        self._ahead = b""
+
+    def peek(self, size: int) -> bytes:
+        """Return the first bytes without taking them."""
+        work = bytearray(size)
+        self._ahead = bytes(work[: self._stream.readinto(memoryview(work))])
+        return self._ahead
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Fill a buffer; return how many bytes, 0 at the end."""
+        if not self._ahead:
+            return self._stream.readinto(buffer)
+        got = min(len(buffer), len(self._ahead))
+        buffer[:got], self._ahead = self._ahead[:got], self._ahead[got:]
+        return got
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes, at most so many; none at the end."""
+        if not self._ahead:
+            self.peek(_CHUNK_BYTES)
+        data, self._ahead = self._ahead[:size], self._ahead[size:]
+        return data
+
+
+class _OnDisk(io.RawIOBase):
+    """Raw bytes that are told to `count` on their way."""
+
+    def __init__(self, raw: io.RawIOBase, count: Callable[[memoryview], None]) -> None:
+        self._raw, self._count = raw, count
+        self.start = b""
+        """The first bytes, fewer only if there are no more."""
+        while len(self.start) < _START_BYTES and (more := raw.read(_START_BYTES - len(self.start))):
+            self.start += more
+        self._ahead = self.start
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        size = self._raw.readinto(buffer) or 0
-        self._source.count(memoryview(buffer)[:size])
+        if self._ahead:
+            size = min(len(buffer), len(self._ahead))
+            buffer[:size], self._ahead = self._ahead[:size], self._ahead[size:]
+        else:
+            size = self._raw.readinto(buffer) or 0
+        self._count(memoryview(buffer)[:size])
         return size
 
     def close(self) -> None:

@@ -6,8 +6,7 @@ alone, not on their order or their files.
 """
 
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.core.fingerprints import digest_json
-from tasks.graph.shapes import DUMP, TABLES
+from tasks.graph.literal_tables import store_literals
+from tasks.graph.rows import DUMP
 
 _MEMORY_LIMIT = "512MB"
 _THREADS = 2
 _ROWS_AT_ONCE = 1 << 17
-_STAGED_TYPES = {pa.int64(): "BIGINT", pa.int32(): "INTEGER", pa.string(): "VARCHAR"}
 
-STORED = {
+_TOLD = {
     # by property first: lists of facts read one stretch, and look-ups name their properties
     "edges": "SELECT DISTINCT subject, property, object FROM staging.edges ORDER BY property, subject, object",
     # of two labels in one language the smaller one stays, whatever came first
@@ -43,7 +42,9 @@ STORED = {
     "modified": f"SELECT item, max(modified) AS modified FROM staging.changes WHERE item <> {DUMP}"
     " GROUP BY item ORDER BY item",
 }
-"""What is said in the dump, and goes into the digest."""
+"""What is said in the dump."""
+_DIGESTED = (*_TOLD, "literals")
+"""Tables that go into the digest."""
 
 _DERIVED = {
     "names": (
@@ -57,7 +58,8 @@ _DERIVED = {
         " SELECT subject AS item, 1 AS o, 0 AS i FROM edges UNION ALL SELECT object, 0, 1 FROM edges"
         " UNION ALL SELECT item, 0, 0 FROM labels UNION ALL SELECT item, 0, 0 FROM aliases"
         " UNION ALL SELECT item, 0, 0 FROM descriptions UNION ALL SELECT item, 0, 0 FROM titles"
-        " UNION ALL SELECT item, 0, 0 FROM modified) GROUP BY item ORDER BY item"
+        " UNION ALL SELECT item, 0, 0 FROM modified UNION ALL SELECT item, 0, 0 FROM literals"
+        ") GROUP BY item ORDER BY item"
     ),
 }
 """The same again, sorted for other look-ups."""
@@ -65,7 +67,7 @@ _DERIVED = {
 
 def connect_memory(spill: Path) -> duckdb.DuckDBPyConnection:
     """Return a connection to an empty database in memory that may use the folder `spill` when memory is short."""
-    return duckdb.connect(
+    connection = duckdb.connect(
         config={
             "memory_limit": _MEMORY_LIMIT,
             "threads": _THREADS,
@@ -76,6 +78,9 @@ def connect_memory(spill: Path) -> duckdb.DuckDBPyConnection:
             "autoload_known_extensions": False,
         }
     )
+    # it is drawn on standard output, which belongs to results
+    connection.execute("SET enable_progress_bar = false")
+    return connection
 
 
 def attach_database(connection: duckdb.DuckDBPyConnection, path: Path, name: str, *, read_only: bool = False) -> None:
@@ -84,34 +89,28 @@ def attach_database(connection: duckdb.DuckDBPyConnection, path: Path, name: str
     connection.execute(f"ATTACH '{quoted}' AS {name}{' (READ_ONLY)' if read_only else ''}")
 
 
-@contextmanager
-def open_staging(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield a connection with an empty table in `staging` for each kind of row; its file lies in the folder `path`."""
-    with connect_memory(path / "spill") as connection:
-        attach_database(connection, path / "staging.duckdb", "staging")
-        for name, schema in TABLES.items():
-            columns = ", ".join(f"{field.name} {_STAGED_TYPES[field.type]}" for field in schema)
-            connection.execute(f"CREATE TABLE staging.{name} ({columns})")
-        yield connection
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What came of the rows that were read."""
+
+    rows: dict[str, int]
+    """Rows by table."""
+    left_out: dict[str, int]
+    """Dates and numbers that are not in the table `literals`, by reason (`store_literals`)."""
 
 
-def stage_rows(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:
-    """Append rows to a table in `staging`."""
-    connection.register("staged_rows", rows)
-    connection.execute(f"INSERT INTO staging.{name} SELECT * FROM staged_rows")
-    connection.unregister("staged_rows")
-
-
-def store_tables(connection: duckdb.DuckDBPyConnection, database: Path) -> dict[str, int]:
-    """Write the tables of a graph into a new database from `staging`, and use it; return the rows of each."""
+def store_tables(connection: duckdb.DuckDBPyConnection, database: Path) -> Stored:
+    """Write the tables of a graph into a new database from `staging`, and use it."""
     attach_database(connection, database, "graph")
     connection.execute("USE graph")
-    for name, query in {**STORED, **_DERIVED}.items():
+    left_out = store_literals(connection)
+    for name, query in {**_TOLD, **_DERIVED}.items():
         connection.execute(f"CREATE TABLE {name} AS {query}")
     connection.execute("CREATE TABLE malformed AS FROM staging.malformed ORDER BY file, line_no")
     # closing writes out what is left too, but keeps to itself that the disk is full
     connection.execute("CHECKPOINT graph")
-    return {name: _read_value(connection, f"SELECT count(*) FROM {name}") for name in STORED}
+    rows = {name: _read_value(connection, f"SELECT count(*) FROM {name}") for name in _DIGESTED}
+    return Stored(rows, left_out)
 
 
 def find_dump_date(connection: duckdb.DuckDBPyConnection) -> str | None:
@@ -123,25 +122,26 @@ def find_dump_date(connection: duckdb.DuckDBPyConnection) -> str | None:
 
 def digest_tables(connection: duckdb.DuckDBPyConnection, **beside: Any) -> str:
     """Return the SHA-256 over all stored rows in their order and over what else shapes the answers."""
-    tables = {name: _digest_table(connection, name) for name in STORED}
+    tables = {name: _digest_table(connection, name) for name in _DIGESTED}
     return digest_json({"tables": tables, **beside})
 
 
 def _digest_table(connection: duckdb.DuckDBPyConnection, name: str) -> dict[str, str]:
     """Return a digest for each column, so that it does not depend on how rows are cut into batches."""
     reader = connection.sql(f"FROM {name}").to_arrow_reader(_ROWS_AT_ONCE)
-    digests = {column: hashlib.sha256() for column in reader.schema.names}
-    lengths = {column: hashlib.sha256() for column in reader.schema.names}
+    digests = {column: [hashlib.sha256() for _ in range(3)] for column in reader.schema.names}
     for batch in reader:
         for column, values in zip(batch.schema.names, batch.columns, strict=True):
+            contents, lengths, presence = digests[column]
+            presence.update(values.is_valid().to_numpy(zero_copy_only=False).data)
             if pa.types.is_integer(values.type):
-                digests[column].update(values.to_numpy().astype("<i8").data)
+                contents.update(values.fill_null(0).to_numpy().astype("<i8").data)
             else:
-                packed = values.cast(pa.large_binary())
+                packed = values.fill_null("").cast(pa.large_binary())
                 ends = np.frombuffer(packed.buffers()[1], np.int64)[packed.offset :][: len(packed) + 1]
-                digests[column].update(memoryview(packed.buffers()[2])[ends[0] : ends[-1]])
-                lengths[column].update(np.diff(ends).astype("<i8").data)
-    return {column: digests[column].hexdigest() + lengths[column].hexdigest() for column in digests}
+                contents.update(memoryview(packed.buffers()[2] or b"")[ends[0] : ends[-1]])
+                lengths.update(np.diff(ends).astype("<i8").data)
+    return {column: "".join(digest.hexdigest() for digest in each) for column, each in digests.items()}
 
 
 def _read_value(connection: duckdb.DuckDBPyConnection, query: str) -> Any:

@@ -2,11 +2,13 @@
 
 import json
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -14,6 +16,8 @@ import pytest
 
 from tasks.core.calls import Call, Reply
 from tasks.settings import Limits
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 
 @dataclass(frozen=True)

@@ -52,10 +52,6 @@ def test_every_query_runs_as_it_stands(store, path):
     assert list(store.query(path.read_text("utf-8"))), "the example values should find something"
 
 
-def test_every_query_file_belongs_to_an_operation():
-    assert sorted(path.stem for path in (ROOT / "sparql" / "wikidata").glob("*.rq")) == sorted(OPERATIONS)
-
-
 def test_names_are_found_by_label_then_alias_then_number(ask, server):
     found = ask(call_find_items(HERE, "Berlin"), call_find_items(HERE, "Spree-Athens"), call_find_items(HERE, "berlin"))
     assert found == [
@@ -166,16 +162,86 @@ def test_calls_go_out_in_batches_and_long_queries_by_post(client, server, inbox)
     assert "sparql-results+json" in server.seen[0].headers["accept"]
 
 
-def test_a_query_that_times_out_is_halved_until_it_does_not(client, server, inbox):
+WHOLE = '{"head": {"vars": ["item"]}, "results": {"bindings": [ ]}}'
+EXCESSES = {
+    "Blazegraph's time-out": {
+        "status": 500,
+        "text": "java.util.concurrent.TimeoutException: Query deadline is expired",
+    },
+    "Blazegraph's time-out while it writes": {"text": f"{WHOLE[:40]}\njava.util.concurrent.TimeoutException"},
+    "QLever's time-out": {"status": 429, "json": {"exception": "Operation timed out.", "status": "ERROR"}},
+    "QLever's memory": {
+        "status": 500,
+        "json": {"exception": "Tried to allocate 166.7 GB, but only 40 GB were available"},
+    },
+    "memory, told as our mistake": {"status": 400, "json": {"exception": "Tried to allocate 2 GB"}},
+    "a proxy's time-out": {"status": 504, "text": "Gateway Time-out"},
+    "too long a body": {"status": 413, "text": "Payload Too Large"},
+    "too long an address": {"status": 414, "text": "URI Too Long"},
+    "half a body": {"text": WHOLE, "truncate": True},
+    "half a body that looks whole": {"text": WHOLE[:30]},
+}
+
+
+@pytest.mark.parametrize("excess", EXCESSES.values(), ids=EXCESSES.keys())
+def test_a_query_that_is_too_much_is_halved_until_it_is_not(limits, server, inbox, excess):
+    client = WikidataSparql(server.url, HERE, limits.model_copy(update={"batch": 8}), "tests", QUERIES)
+
     def answer(seen):
         query = seen.query.get("query") or seen.form()["query"]
-        heavy = query.count("wd:Q") > 3
-        return {"status": 500, "text": "java.util.concurrent.TimeoutException"} if heavy else EMPTY
+        return excess if query.count("wd:Q") > 3 else EMPTY
 
     server.handle = answer
     client.send([call_describe_item(HERE, f"Q{number}") for number in range(1, 9)], inbox)
     assert {reply.status for reply in inbox.replies.values()} == {"ok"}
     assert len(server.seen) == 1 + 2 + 4
+    client.send([call_describe_item(HERE, f"Q{number}") for number in range(11, 15)], inbox)
+    assert len(server.seen) == 1 + 2 + 4 + 2, "the size that worked is kept"
+
+
+@pytest.mark.parametrize(
+    ("excess", "code"),
+    [
+        ("Blazegraph's time-out", "timeout"),
+        ("QLever's time-out", "timeout"),
+        ("QLever's memory", "too_big"),
+        ("too long a body", "http_413"),
+        ("half a body", "truncated"),
+        ("half a body that looks whole", "broken_json"),
+    ],
+)
+def test_a_single_call_that_is_too_much_fails_with_its_code_and_the_others_do_not(client, server, inbox, excess, code):
+    def answer(seen):
+        query = seen.query.get("query") or seen.form()["query"]
+        return EXCESSES[excess] if "wd:Q3 " in query else EMPTY
+
+    server.handle = answer
+    calls = [call_describe_item(HERE, f"Q{number}") for number in range(1, 9)]
+    client.send(calls, inbox)
+    assert [call.parts["qid"] for call in calls if inbox[call].status == "failed"] == ["Q3"]
+    reply = inbox[calls[2]]
+    assert (reply.error.partition(":")[0], reply.transient) == (code, True)
+
+
+def test_each_query_has_a_size_of_its_own(client, server, inbox):
+    def answer(seen):
+        query = seen.query.get("query") or seen.form()["query"]
+        is_too_much = "?description" in query and query.count("wd:Q") > 3
+        return EXCESSES["too long a body"] if is_too_much else EMPTY
+
+    server.handle = answer
+    client.send([call_describe_item(HERE, f"Q{number}") for number in range(1, 11)], inbox)
+    sent = len(server.seen)
+    client.send([call_neighbours(HERE, f"Q{number}", ["P31"]) for number in range(1, 11)], inbox)
+    assert len(server.seen) == sent + 1
+
+
+def test_retry_after_is_waited_for_when_a_time_out_names_it(client, server, inbox):
+    server.script({**EXCESSES["QLever's time-out"], "headers": {"Retry-After": "0.3"}}, EMPTY)
+    call = call_describe_item(HERE, "Q1")
+    client.send([call], inbox)
+    assert inbox[call].status == "ok"
+    assert server.seen[1].at - server.seen[0].at >= 0.3
 
 
 @pytest.mark.parametrize(
@@ -220,8 +286,3 @@ def test_an_endpoint_that_is_not_there_stops_the_run(limits, inbox):
     client = WikidataSparql("http://127.0.0.1:9/sparql", HERE, limits, "tests", QUERIES)
     with pytest.raises(ServiceUnreachable, match="cannot be reached; unreachable"):
         client.send([call_find_items(HERE, "Berlin")], inbox)
-
-
-def test_a_client_wants_all_its_queries(limits):
-    with pytest.raises(ValueError, match="no query text for"):
-        WikidataSparql("http://127.0.0.1:9", HERE, limits, "tests", {})

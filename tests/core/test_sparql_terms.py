@@ -6,9 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.core.sparql_terms import (
+    decimal_term,
     direct_property_term,
     escape_literal,
     fill_limit,
+    fill_tuples,
     fill_values,
     item_term,
     literal_term,
@@ -90,6 +92,39 @@ def test_every_block_of_the_variable_is_filled_and_nothing_else_is_touched():
     assert fill_values(query, "a", [number_term(8), number_term(9)]) == (
         "SELECT * { { VALUES ?a { 8 9 } } UNION { values ?a{ 8 9 }VALUES ?b { 4 } } } # VALUES ?a { 5 }"
     )
+
+
+def test_a_number_is_a_decimal_of_the_same_value_however_long():
+    number = "-0.000000000000000000000000000000000662607015"
+    (row,) = pyoxigraph.Store().query(
+        f"PREFIX xsd: <http://www.w3.org/2001/XMLSchema#> SELECT (STR({decimal_term(number)}) AS ?text) {{}}"
+    )
+    assert row["text"].value == number
+
+
+@pytest.mark.parametrize("number", ["", "+1", "1.50", "01", "1e3", "NaN", '1" } #', "1.", "-0", "١"])
+def test_what_is_no_canonical_number_is_refused(number):
+    with pytest.raises(ValueError, match="not a number in canonical form"):
+        decimal_term(number)
+
+
+def test_every_block_of_several_variables_is_filled():
+    query = (
+        'SELECT * { VALUES ?a { 1 } { VALUES (?a ?b) { (1 "}") (2 2) } } UNION { values(?a ?b){} } '
+        "VALUES (?b ?a) { (3 3) } } # VALUES (?a ?b) { (5 5) }"
+    )
+    rows = [(number_term(7), literal_term("x } y")), (number_term(8), literal_term(")"))]
+    assert fill_tuples(query, ("a", "b"), rows) == (
+        'SELECT * { VALUES ?a { 1 } { VALUES (?a ?b) { (7 "x } y") (8 ")") } } UNION '
+        '{ values(?a ?b){ (7 "x } y") (8 ")") } } VALUES (?b ?a) { (3 3) } } # VALUES (?a ?b) { (5 5) }'
+    )
+
+
+def test_a_tuple_needs_a_term_for_each_variable():
+    with pytest.raises(ValueError, match="a term for each of a, b, found 1: 7"):
+        fill_tuples("SELECT * { VALUES (?a ?b) { } }", ("a", "b"), [(number_term(7),)])
+    with pytest.raises(ValueError, match="no block `VALUES \\( \\?b \\?a \\)"):
+        fill_tuples("SELECT * { VALUES (?a ?b) { } }", ("b", "a"), [])
 
 
 def test_a_query_without_the_block_is_refused():

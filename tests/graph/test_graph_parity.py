@@ -12,7 +12,7 @@ from rdf_lines import spell_out
 from tasks.assets import load_query
 from tasks.clients.wikidata_queries import OPERATIONS, fill_query, read_rows
 from tasks.core.calls import Call
-from tasks.core.knowledge import call_describe_item, call_find_items, call_list_facts, call_neighbours
+from tasks.core.knowledge import call_describe_item, call_find_items, call_label, call_list_facts, call_neighbours
 from tasks.graph.load import load_graph
 from tasks.graph.lookup import Graph, open_graph
 
@@ -84,6 +84,7 @@ def list_calls(names: Sequence[str], qids: Sequence[str], pids: Sequence[str], l
     for language in languages:
         calls += [call_find_items(HERE, name, language) for name in names]
         calls += [call_describe_item(HERE, qid, language) for qid in qids]
+        calls += [call_label(HERE, each, language) for each in (*qids, *pids)]
         calls += [call_neighbours(HERE, qid, pids, language) for qid in qids]
         calls += [
             call_list_facts(HERE, pid, after, limit, language)

@@ -5,7 +5,15 @@ PREFIXES = {
     "wdt:": "http://www.wikidata.org/prop/direct/",
     "p:": "http://www.wikidata.org/prop/",
     "ps:": "http://www.wikidata.org/prop/statement/",
+    "psv:": "http://www.wikidata.org/prop/statement/value/",
+    "pq:": "http://www.wikidata.org/prop/qualifier/",
+    "pqv:": "http://www.wikidata.org/prop/qualifier/value/",
+    "pr:": "http://www.wikidata.org/prop/reference/",
+    "v:": "http://www.wikidata.org/value/",
+    "ref:": "http://www.wikidata.org/reference/",
     "wds:": "http://www.wikidata.org/entity/statement/",
+    "prov:": "http://www.w3.org/ns/prov#",
+    "rdf:": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
     "wikibase:": "http://wikiba.se/ontology#",
     "rdfs:": "http://www.w3.org/2000/01/rdf-schema#",
     "skos:": "http://www.w3.org/2004/02/skos/core#",
@@ -17,8 +25,11 @@ PREFIXES = {
 
 
 def spell_out(text: str) -> str:
-    """Return N-Triples from lines with prefixed names: `wd:Q1 wdt:P31 wd:Q5`, one triple a line, no full stop."""
-    return "".join(f"{_spell_line(line.strip())} .\n" for line in text.strip().split("\n"))
+    """Return N-Triples from lines with prefixed names: `wd:Q1 wdt:P31 wd:Q5`, one triple a line, no full stop.
+
+    Blank lines are passed over.
+    """
+    return "".join(f"{_spell_line(line.strip())} .\n" for line in text.split("\n") if line.strip())
 
 
 def _spell_line(line: str) -> str:

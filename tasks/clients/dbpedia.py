@@ -1,0 +1,59 @@
+"""DBpedia behind a SPARQL endpoint; the question and its body are those of core/dbpedia_calls.py."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from tasks.clients.answers import fail
+from tasks.clients.sending import Retry, Sender, run_in_thread
+from tasks.clients.solutions import ENTITY
+from tasks.clients.sparql import SparqlEndpoint
+from tasks.core.calls import Call, Deliver, Reply
+from tasks.core.knowledge import id_number, is_qid
+from tasks.core.sparql_terms import fill_values, iri_term
+from tasks.settings import Limits
+
+
+class Dbpedia:
+    """Answers same_as."""
+
+    is_outside = True
+
+    def __init__(self, url: str, identity: str, limits: Limits, user_agent: str, query: str) -> None:
+        """Keep what is needed; nothing is sent yet. `query`: the text of sparql/dbpedia/same_as.rq."""
+        self.identity = identity
+        self._query = query
+        self._batch = limits.batch
+        name = f"DBpedia at {url}"
+        self._endpoint = SparqlEndpoint(url, name, limits.timeout_s, user_agent)
+        self._sender = Sender(limits, name)
+
+    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+        """Answer calls; a resource that no IRI can be fails alone, with `bad_value`."""
+        fit: list[Call] = []
+        for call in calls:
+            try:
+                iri_term(str(call.parts["resource"]))
+            except ValueError as error:
+                deliver(call, fail("bad_value", str(error)))
+            else:
+                fit.append(call)
+        groups = [fit[at : at + self._batch] for at in range(0, len(fit), self._batch)]
+        self._sender.send(groups, self._ask, deliver)
+
+    async def _ask(self, group: Sequence[Call]) -> list[Reply]:
+        return await run_in_thread(self._answer, group)
+
+    def _answer(self, group: Sequence[Call]) -> list[Reply]:
+        resources = dict.fromkeys(str(call.parts["resource"]) for call in group)
+        solutions = self._endpoint.select(fill_values(self._query, "resource", map(iri_term, resources)))
+        if isinstance(solutions, Reply):
+            return [solutions] * len(group)
+        found: dict[str, set[str]] = defaultdict(set)
+        try:
+            for solution in solutions:
+                qid = solution["item"]["value"].removeprefix(ENTITY)
+                if is_qid(qid):
+                    found[solution["resource"]["value"]].add(qid)
+        except KeyError as error:
+            raise Retry(f"malformed_reply: a solution without a value for {error}") from error
+        return [Reply(sorted(found[str(call.parts["resource"])], key=id_number)) for call in group]

@@ -1,0 +1,299 @@
+"""The arrays of a graph: its edges as compressed sparse rows in both directions, and its literals by item.
+
+Paths are walked in these arrays and nowhere else: DuckDB sorts, once, when a graph is loaded; afterwards every file is
+mapped into memory, so that opening reads next to nothing and processes share one copy. An item is known by its
+**place** in the sorted numbers of all items, a property likewise: places take half the room of ids and sort as they do.
+
+items int64[n]                 numbers of the QIDs, ascending; properties int32[k] those of the PIDs
+item_bits uint64[w]            bit b of word i says that Q(64 i + b) is an item; see `find_places`
+item_ranks uint32[w]           how many items come before those of each word
+out_offsets int64[n + 1]       where the direct claims of each item begin in
+out_items uint32[m]            place of the claim's object, ascending within a subject, and in
+out_properties uint16[m]       place of its property, ascending within an object
+in_offsets, in_items, in_properties   the same of the claims that lead to an item
+literal_offsets int64[n + 1]   where the literals of each item begin; their position is their id in table `literals`
+literal_properties uint16[l]   place of the property that holds the value: the qualifier's, else the statement's
+literal_claims uint16[l]       place of the statement's property
+literal_keys int64[l]          date_key or number_key (core/literals.py)
+literal_precisions uint8[l]    of a date, DAY where the data do not say it; 0 for numbers
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+from numpy.lib import format as npy_format
+
+from tasks.core.literals import DAY
+from tasks.errors import GraphError
+from tasks.graph.manifest import tell_how_to_load
+
+Ints = npt.NDArray[np.int64]
+Array = npt.NDArray[Any]
+
+MOST_PROPERTIES = 65_535
+_ROWS_AT_ONCE = 1 << 20
+_WORDS_AT_ONCE = 1 << 14
+# a bitmap of all numbers would be huge where a few items have huge ones: those beyond it are searched for
+_WORDS_AN_ITEM = 4
+
+_TYPES: dict[str, type[np.integer[Any]]] = {
+    "items": np.int64,
+    "properties": np.int32,
+    "item_bits": np.uint64,
+    "item_ranks": np.uint32,
+    "out_offsets": np.int64,
+    "out_items": np.uint32,
+    "out_properties": np.uint16,
+    "in_offsets": np.int64,
+    "in_items": np.uint32,
+    "in_properties": np.uint16,
+    "literal_offsets": np.int64,
+    "literal_properties": np.uint16,
+    "literal_claims": np.uint16,
+    "literal_keys": np.int64,
+    "literal_precisions": np.uint8,
+}
+ARRAY_FILES = tuple(f"{name}.npy" for name in _TYPES)
+
+_PROPERTY_PLACES = """
+    CREATE OR REPLACE TEMP TABLE property_places AS
+    SELECT property, (row_number() OVER (ORDER BY property) - 1)::UINTEGER AS place FROM (
+        SELECT property FROM edges UNION SELECT property FROM literals
+        UNION SELECT qualifier FROM literals WHERE qualifier IS NOT NULL
+    )
+"""
+_EDGES = """
+    SELECT {row} AS item, {neighbour} AS items, place::USMALLINT AS properties
+    FROM edges JOIN property_places USING (property) ORDER BY ALL
+"""
+_LITERALS = f"""
+    SELECT item, holder.place::USMALLINT AS properties, claim.place::USMALLINT AS claims, key AS keys,
+        coalesce(precision, CASE WHEN number IS NULL THEN {DAY} ELSE 0 END)::UTINYINT AS precisions
+    FROM literals JOIN property_places claim ON claim.property = literals.property
+    JOIN property_places holder ON holder.property = coalesce(qualifier, literals.property) ORDER BY id
+"""
+
+
+class Rows(NamedTuple):
+    """Edges in one direction: those of item i are offsets[i] to offsets[i + 1] of the other two."""
+
+    offsets: Ints
+    items: npt.NDArray[np.uint32]
+    properties: npt.NDArray[np.uint16]
+
+
+class Literals(NamedTuple):
+    """Literals by item, as Rows are."""
+
+    offsets: Ints
+    properties: npt.NDArray[np.uint16]
+    claims: npt.NDArray[np.uint16]
+    keys: Ints
+    precisions: npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class ItemIndex:
+    """All items of a graph, by number and by place."""
+
+    numbers: Ints
+    bits: npt.NDArray[np.uint64]
+    ranks: npt.NDArray[np.uint32]
+
+    def find_places(self, numbers: Ints) -> Ints:
+        """Return the place of each QID's number, -1 for one that the graph does not know.
+
+        The place is how many items come before: those before the number's word, and in it the bits below its own.
+        """
+        words = numbers >> 6
+        inside = (words >= 0) & (words < len(self.bits))
+        words = np.where(inside, words, 0)
+        word, bit = self.bits[words], np.uint64(1) << (numbers & 63).astype(np.uint64)
+        found = (self.ranks[words] + np.bitwise_count(word & (bit - np.uint64(1)))).astype(np.int64)
+        places = np.where(inside & ((word & bit) != 0), found, -1)
+        beyond = np.flatnonzero(numbers >= 64 * len(self.bits))
+        if len(beyond):
+            places[beyond] = search_places(self.numbers, numbers[beyond])
+        return places
+
+
+@dataclass(frozen=True, slots=True)
+class Arrays:
+    """The arrays of an open graph."""
+
+    items: ItemIndex
+    properties: npt.NDArray[np.int32]
+    out: Rows
+    into: Rows
+    literals: Literals
+
+
+def search_places(known: npt.NDArray[np.integer[Any]], numbers: Ints) -> Ints:
+    """Return the position of each number among the known ones, which ascend; -1 where it is not among them."""
+    if not len(known):
+        return np.full(len(numbers), -1, np.int64)
+    places = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
+    return np.where(known[places] == numbers, places, -1)
+
+
+def open_arrays(path: Path) -> Arrays:
+    """Map the arrays in a graph's folder; GraphError names the file that is missing, damaged or does not fit."""
+    found = {name: _open_array(path / f"{name}.npy") for name in _TYPES}
+    _check_lengths(path, found)
+    return _put_together(found)
+
+
+def make_empty_arrays() -> Arrays:
+    """Return the arrays of a graph without items, in memory."""
+    found = {name: np.zeros(int(name.endswith(("offsets", "bits", "ranks"))), dtype) for name, dtype in _TYPES.items()}
+    for array in found.values():
+        # as mapped ones are
+        array.flags.writeable = False
+    return _put_together(found)
+
+
+def _put_together(found: dict[str, Array]) -> Arrays:
+    return Arrays(
+        ItemIndex(found["items"], found["item_bits"], found["item_ranks"]),
+        found["properties"],
+        Rows(*(found[f"out_{name}"] for name in Rows._fields)),
+        Rows(*(found[f"in_{name}"] for name in Rows._fields)),
+        Literals(*(found[f"literal_{name}"] for name in Literals._fields)),
+    )
+
+
+def _open_array(file: Path) -> Array:
+    try:
+        array = np.load(file, mmap_mode="r")
+    except (OSError, ValueError, EOFError) as error:
+        raise GraphError(f"{file}: cannot be opened ({error}); {tell_how_to_load(file.parent.name)}") from error
+    dtype = np.dtype(_TYPES[file.stem])
+    if array.ndim != 1 or array.dtype != dtype:
+        raise GraphError(
+            f"{file}: holds {array.dtype} of shape {array.shape}, expected one row of {dtype};"
+            f" {tell_how_to_load(file.parent.name)}"
+        )
+    # what walks the arrays is compiled for plain ones
+    return array.view(np.ndarray)
+
+
+def _check_lengths(path: Path, found: dict[str, Array]) -> None:
+    """Check that what offsets and bits point to is there, without reading it."""
+    expected = {"item_ranks": len(found["item_bits"]), "in_items": len(found["out_items"])}
+    for rows, columns in (("out", Rows._fields), ("in", Rows._fields), ("literal", Literals._fields)):
+        expected[f"{rows}_offsets"] = len(found["items"]) + 1
+        end = int(found[f"{rows}_offsets"][-1]) if len(found[f"{rows}_offsets"]) else 0
+        expected |= {f"{rows}_{name}": end for name in columns if name != "offsets"}
+    for name, length in expected.items():
+        if len(found[name]) != length:
+            raise GraphError(
+                f"{path / name}.npy: has {len(found[name]):,} entries, expected {length:,} as other files say:"
+                f" damaged; {tell_how_to_load(path.name)}"
+            )
+
+
+def write_arrays(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    """Write all arrays into a folder from the tables `items`, `edges` and `literals` of the database in use.
+
+    The same tables give the same bytes. Memory does not grow with the graph. Raises GraphError when the tables do not
+    fit together or use too many properties.
+    """
+    items = _write_items(connection, folder)
+    _write_properties(connection, folder)
+    _write_rows(connection, folder, items, "out", "edges", _EDGES.format(row="subject", neighbour="object"))
+    _write_rows(connection, folder, items, "in", "edges", _EDGES.format(row="object", neighbour="subject"))
+    _write_rows(connection, folder, items, "literal", "literals", _LITERALS)
+
+
+def _write_items(connection: duckdb.DuckDBPyConnection, folder: Path) -> ItemIndex:
+    count = _count_rows(connection, "items")
+    with _create(folder, "items", count) as file:
+        for batch in _read_batches(connection, "SELECT item FROM items ORDER BY item"):
+            file.write(batch["item"].data)
+    items = _open_array(folder / "items.npy")
+    words = min(int(items[-1]) // 64 + 1, _WORDS_AN_ITEM * count) if count else 1
+    with _create(folder, "item_bits", words) as bits_file, _create(folder, "item_ranks", words) as ranks_file:
+        for first in range(0, words, _WORDS_AT_ONCE):
+            last = min(first + _WORDS_AT_ONCE, words)
+            begin, end = np.searchsorted(items, [64 * first, 64 * last])
+            flags = np.zeros(64 * (last - first), np.uint8)
+            flags[items[begin:end] - 64 * first] = 1
+            bits = np.packbits(flags, bitorder="little").view(np.uint64)
+            counts = np.bitwise_count(bits).astype(np.int64)
+            bits_file.write(bits.data)
+            ranks_file.write((begin + np.cumsum(counts) - counts).astype(np.uint32).data)
+    return ItemIndex(items, _open_array(folder / "item_bits.npy"), _open_array(folder / "item_ranks.npy"))
+
+
+def _write_properties(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    connection.execute(_PROPERTY_PLACES)
+    count = _count_rows(connection, "property_places")
+    if count > MOST_PROPERTIES:
+        raise GraphError(f"{folder}: the triples use {count:,} properties; a graph holds {MOST_PROPERTIES:,} at most")
+    with _create(folder, "properties", count) as file:
+        for batch in _read_batches(connection, "SELECT property FROM property_places ORDER BY place"):
+            file.write(batch["property"].data)
+
+
+def _write_rows(
+    connection: duckdb.DuckDBPyConnection, folder: Path, items: ItemIndex, rows: str, table: str, query: str
+) -> None:
+    """Write the offsets of the column `item`, and each other column of a query into the file of its name."""
+    fields = (Literals if rows == "literal" else Rows)._fields[1:]
+    count, known = _count_rows(connection, table), len(items.numbers)
+    with ExitStack() as stack:
+        offsets = stack.enter_context(_create(folder, f"{rows}_offsets", known + 1))
+        files = {name: stack.enter_context(_create(folder, f"{rows}_{name}", count)) for name in fields}
+        read = following = 0
+        for batch in _read_batches(connection, query):
+            places = _place_all(items, batch["item"], table, folder)
+            _write_offsets(offsets, following, int(places[-1]) + 1, places, read)
+            read, following = read + len(places), int(places[-1]) + 1
+            if "items" in batch:
+                batch["items"] = _place_all(items, batch["items"], table, folder).astype(np.uint32)
+            for name, file in files.items():
+                file.write(batch[name].data)
+        _write_offsets(offsets, following, known + 1, np.empty(0, np.int64), read)
+
+
+def _write_offsets(file: BinaryIO, first: int, last: int, places: Ints, read: int) -> None:
+    """Write where the rows of the items `first` to `last` begin; `places` are those of the rows from `read` on."""
+    for begin in range(first, last, _ROWS_AT_ONCE):
+        block = np.arange(begin, min(begin + _ROWS_AT_ONCE, last))
+        file.write((read + np.searchsorted(places, block)).astype(np.int64).data)
+
+
+def _place_all(items: ItemIndex, numbers: Ints, table: str, folder: Path) -> Ints:
+    places = items.find_places(numbers)
+    if len(places) and places.min() < 0:
+        raise GraphError(f"{folder}: Q{numbers[places.argmin()]} is in table {table}, but not in table items")
+    return places
+
+
+@contextmanager
+def _create(folder: Path, name: str, length: int) -> Iterator[BinaryIO]:
+    """Open a file for an array that is written piece by piece.
+
+    Not mapped: a full disk raises an error where a mapped file would end the process.
+    """
+    header = {"descr": npy_format.dtype_to_descr(np.dtype(_TYPES[name])), "fortran_order": False, "shape": (length,)}
+    with (folder / f"{name}.npy").open("wb") as file:
+        npy_format.write_array_header_1_0(file, header)
+        yield file
+
+
+def _read_batches(connection: duckdb.DuckDBPyConnection, query: str) -> Iterator[dict[str, Array]]:
+    for batch in connection.sql(query).to_arrow_reader(_ROWS_AT_ONCE):
+        if batch.num_rows:
+            yield {name: values.to_numpy() for name, values in zip(batch.schema.names, batch.columns, strict=True)}
+
+
+def _count_rows(connection: duckdb.DuckDBPyConnection, table: str) -> int:
+    [(count,)] = connection.execute(f"SELECT count(*) FROM {table}").fetchall()
+    return int(count)

@@ -1,0 +1,266 @@
+"""Finding paths in a local graph, for batches of pairs: MultiHal's path mining (paper, §2.2) without an endpoint.
+
+A batch is cut into chunks, which all cores walk at once (tasks/graph/walking.py); what they find is put together as
+Arrow tables in the forms of core/paths.py. The arrays alone decide on dates; of a number they hold a digest, so each
+hit is compared with what table `literals` says before it counts.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks.core.literals import DAY, MONTH, YEAR, Date, Number, number_key
+from tasks.core.paths import ITEM_PATHS, LITERAL_PATHS, PAIRS, FoundPaths, PathOptions
+from tasks.graph.arrays import Arrays, Ints, make_empty_arrays
+from tasks.graph.walking import ITEM_COLUMNS, LITERAL_COLUMNS, Ground, Sought, Table, walk_items, walk_literals
+
+ReadLiterals = Callable[[Ints], pa.Table]
+"""Ids of literals, ascending → their rows of table `literals`, in that order."""
+
+_PAIRS_A_CHUNK = 1024
+_ROWS_A_CHUNK = 4096
+_NO_CAP = int(np.iinfo(np.int64).max)
+_STEPS = {YEAR: 10_000, MONTH: 100, DAY: 1}
+_HIGHEST_YEAR = 10**14
+_STATUSES = pa.array(["found", "none", "capped", "identical", "unknown_subject", "unknown_object"])
+_FOUND, _NONE, _CAPPED, _IDENTICAL, _UNKNOWN_SUBJECT, _UNKNOWN_OBJECT = range(6)
+
+
+def find_item_paths(arrays: Arrays, subjects: Ints, objects: Ints, options: PathOptions) -> FoundPaths:
+    """Find the paths between items, as core.paths.PathFinder says; about half a microsecond a pair and core."""
+    _check_lengths(subjects, objects)
+    ground, cap = _make_ground(arrays, options.ignored), _cap(options)
+    starts, ends = arrays.items.find_places(subjects), arrays.items.find_places(objects)
+    totals = np.zeros(len(starts), np.int64)
+
+    def walk(first: int, last: int, found: Table) -> tuple[int, int]:
+        stopped, written, _ = walk_items(ground, starts, ends, first, last, options.all_hops, cap, found, totals)
+        return stopped, written
+
+    pairs, backward, middles, first, second = _walk_chunks(walk, ITEM_COLUMNS, totals, cap).T
+    is_direct = middles < 0
+    columns = [
+        pa.array(pairs.astype(np.int32)),
+        pa.array(np.where(is_direct, 1, 2).astype(np.int8)),
+        pa.array(backward.astype(np.bool_)),
+        pa.array(arrays.items.numbers[middles], mask=is_direct),
+        pa.array(arrays.properties[first]),
+        pa.array(arrays.properties[second], mask=is_direct),
+    ]
+    outcomes = [(subjects == objects, _IDENTICAL), (starts < 0, _UNKNOWN_SUBJECT), (ends < 0, _UNKNOWN_OBJECT)]
+    return FoundPaths(pa.table(columns, ITEM_PATHS), _tell_pairs(totals, cap, outcomes))
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """A batch of literals that are looked for."""
+
+    arrays: Arrays
+    read_literals: ReadLiterals
+    ground: Ground
+    starts: Ints
+    """Place of each pair's subject."""
+    sought: Sought
+    numbers: pa.Table | None
+    """`number` and `unit` of each pair; None when dates are looked for."""
+    cap: int
+
+
+def find_literal_paths(
+    arrays: Arrays,
+    read_literals: ReadLiterals,
+    subjects: Ints,
+    objects: Sequence[Date] | Sequence[Number],
+    properties: frozenset[int],
+    options: PathOptions,
+) -> FoundPaths:
+    """Find the paths from items to dates, or to numbers, as core.paths.PathFinder says."""
+    _check_lengths(subjects, objects)
+    counted = _flag(arrays, properties) & ~_flag(arrays, options.ignored)
+    search = _Search(
+        arrays,
+        read_literals,
+        _make_ground(arrays, options.ignored),
+        arrays.items.find_places(subjects),
+        _seek(objects, counted),
+        _tell_numbers(objects),
+        _cap(options),
+    )
+    one_hop, totals = _find_at(search, 1, np.arange(len(subjects)))
+    # decided only now: a hit may have turned out to be another number, or one in another unit
+    left = np.arange(len(subjects)) if options.all_hops else np.flatnonzero(totals == 0)
+    two_hops, further = _find_at(search, 2, left)
+    totals[left] += further
+    found = pa.concat_tables([one_hop, two_hops])
+    order = np.argsort(found["pair"].to_numpy(), kind="stable")
+    pairs = found["pair"].to_numpy()[order]
+    rank = np.arange(len(pairs)) - np.searchsorted(pairs, pairs)
+    paths = found.take(pa.array(order[rank < search.cap]))
+    return FoundPaths(paths, _tell_pairs(totals, search.cap, [(search.starts < 0, _UNKNOWN_SUBJECT)]))
+
+
+def prepare_kernels() -> None:
+    """Compile what walks a graph, some ten seconds the first time, so that no user has to wait for it.
+
+    The result is kept beside the code or, where that cannot be written, in the user's cache; until the code changes,
+    later calls take half a second, once a process.
+    """
+    arrays, unknown = make_empty_arrays(), np.ones(1, np.int64)
+    find_item_paths(arrays, unknown, unknown, PathOptions())
+    find_literal_paths(arrays, _read_nothing, unknown, [Date(1)], frozenset(), PathOptions())
+
+
+def _find_at(search: _Search, hops: int, pairs: Ints) -> tuple[pa.Table, Ints]:
+    """Return the paths of some pairs at one number of hops, of each at most the cap, and how many each has."""
+    totals, starts = np.zeros(len(pairs), np.int64), search.starts[pairs]
+    cap = search.cap if search.numbers is None else _NO_CAP
+    lowest, highest, precisions, properties = search.sought
+    sought = Sought(lowest[pairs], highest[pairs], precisions[pairs], properties)
+
+    def walk(first: int, last: int, found: Table) -> tuple[int, int]:
+        stopped, written = walk_literals(
+            search.ground, search.arrays.literals, sought, starts, hops, first, last, cap, found, totals
+        )
+        return stopped, written
+
+    found = _walk_chunks(walk, LITERAL_COLUMNS, totals, cap)
+    if not len(found):
+        return LITERAL_PATHS.empty_table(), totals
+    ids, rows = np.unique(found[:, 3], return_inverse=True)
+    literals = search.read_literals(ids).take(pa.array(rows))
+    if search.numbers is not None:
+        fits = _fit_numbers(literals, search.numbers.take(pa.array(pairs[found[:, 0]])))
+        literals, found = literals.filter(pa.array(fits)), found[fits]
+        totals = np.bincount(found[:, 0], minlength=len(pairs))
+    return _tell_literals(search.arrays, hops, pairs[found[:, 0]], found, literals), totals
+
+
+def _tell_literals(arrays: Arrays, hops: int, pairs: Ints, found: Table, literals: pa.Table) -> pa.Table:
+    """Return rows of LITERAL_PATHS."""
+    own = literals["property"]
+    if hops == 1:
+        middle, first, second = pa.nulls(len(pairs), pa.int64()), own, pa.nulls(len(pairs), pa.int32())
+    else:
+        middle, first, second = arrays.items.numbers[found[:, 1]], arrays.properties[found[:, 2]], own
+    columns = {
+        "pair": pairs.astype(np.int32),
+        "hops": np.full(len(pairs), hops, np.int8),
+        "middle": middle,
+        "property_1": first,
+        "property_2": second,
+        **{name: literals[name].cast(LITERAL_PATHS.field(name).type) for name in LITERAL_PATHS.names[5:]},
+    }
+    return pa.table(columns, LITERAL_PATHS)
+
+
+def _fit_numbers(literals: pa.Table, wanted: pa.Table) -> npt.NDArray[np.bool_]:
+    """Return where a literal is the number that is wanted, row by row; see core.literals.Number.fits."""
+    same_number = pc.equal(literals["number"], wanted["number"])
+    same_unit = pc.or_kleene(pc.is_null(wanted["unit"]), pc.equal(literals["unit"], wanted["unit"]))
+    return pc.fill_null(pc.and_kleene(same_number, same_unit), False).to_numpy(zero_copy_only=False)
+
+
+def _walk_chunks(walk: Callable[[int, int, Table], tuple[int, int]], width: int, totals: Ints, cap: int) -> Table:
+    """Return the rows that `walk` writes for all pairs, in order.
+
+    `walk` takes the first and last of some pairs and a table to write into; it returns the first pair that did not fit
+    into it, whose number of paths stands in `totals`, and how many rows it wrote.
+    """
+
+    def walk_chunk(first: int) -> list[Table]:
+        last, room, pieces = min(first + _PAIRS_A_CHUNK, len(totals)), _ROWS_A_CHUNK, []
+        while first < last:
+            table = np.empty((room, width), np.int64)
+            first, written = walk(first, last, table)
+            pieces.append(table[:written])
+            if first < last:
+                room = max(2 * room, min(int(totals[first]), cap))
+        return pieces
+
+    chunks = range(0, len(totals), _PAIRS_A_CHUNK)
+    pieces = [np.empty((0, width), np.int64)]
+    if len(chunks) > 1:
+        with ThreadPoolExecutor(min(_count_cores(), len(chunks))) as pool:
+            for found in pool.map(walk_chunk, chunks):
+                pieces += found
+    else:
+        for first in chunks:
+            pieces += walk_chunk(first)
+    return np.concatenate(pieces)
+
+
+def _count_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _make_ground(arrays: Arrays, ignored: frozenset[int]) -> Ground:
+    return Ground(arrays.out, arrays.into, _flag(arrays, ignored))
+
+
+def _flag(arrays: Arrays, properties: frozenset[int]) -> npt.NDArray[np.bool_]:
+    """Return by place whether a property is one of these numbers."""
+    return np.isin(arrays.properties, np.array(sorted(properties), np.int64))
+
+
+def _cap(options: PathOptions) -> int:
+    return _NO_CAP if options.most_paths is None else options.most_paths
+
+
+def _seek(objects: Sequence[Date] | Sequence[Number], properties: npt.NDArray[np.bool_]) -> Sought:
+    """Return which keys and precisions are those of the dates, or numbers."""
+    ranges = [_find_keys(each) for each in objects]
+    lowest, highest, precisions = zip(*ranges, strict=True) if ranges else ((), (), ())
+    return Sought(np.array(lowest, np.int64), np.array(highest, np.int64), np.array(precisions, np.uint8), properties)
+
+
+def _find_keys(wanted: Date | Number) -> tuple[int, int, int]:
+    """Return the lowest and highest key of what fits (see Date.fits, Number.fits), and the least precision."""
+    if isinstance(wanted, Number):
+        key = number_key(wanted.number)
+        return key, key, 0
+    if abs(wanted.year) > _HIGHEST_YEAR:
+        # no value is so far away, and no key could be
+        return 1, 0, wanted.precision
+    step = _STEPS[wanted.precision]
+    lowest = wanted.key // step * step
+    return lowest, lowest + step - 1, wanted.precision
+
+
+def _tell_numbers(objects: Sequence[Date] | Sequence[Number]) -> pa.Table | None:
+    numbers = [each for each in objects if isinstance(each, Number)]
+    if len(numbers) not in (0, len(objects)):
+        raise ValueError("expected dates or numbers, got both in one batch")
+    if not numbers:
+        return None
+    return pa.table(
+        {
+            "number": pa.array([each.number for each in numbers], pa.string()),
+            "unit": pa.array([each.unit for each in numbers], pa.int64()),
+        }
+    )
+
+
+def _tell_pairs(totals: Ints, cap: int, outcomes: Sequence[tuple[npt.NDArray[np.bool_], int]]) -> pa.Table:
+    """Return rows of PAIRS; the first outcome that a pair has is its status, else what the totals say."""
+    kept = np.minimum(totals, cap)
+    conditions = [*(condition for condition, _ in outcomes), totals > cap, totals > 0]
+    statuses = np.select(conditions, [*(status for _, status in outcomes), _CAPPED, _FOUND], _NONE)
+    return pa.table(
+        [pa.array(np.arange(len(totals), dtype=np.int32)), _STATUSES.take(pa.array(statuses)), totals, kept], PAIRS
+    )
+
+
+def _check_lengths(subjects: Ints, objects: Sequence[object] | Ints) -> None:
+    if len(subjects) != len(objects):
+        raise ValueError(f"expected as many objects as subjects, got {len(objects):,} and {len(subjects):,}")
+
+
+def _read_nothing(ids: Ints) -> pa.Table:
+    raise AssertionError(f"a graph without literals has none with the ids {ids}")

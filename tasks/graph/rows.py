@@ -1,0 +1,64 @@
+"""The rows that lines of a dump are sorted into: table by table, and the counts of everything else."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+DUMP = 0
+"""Stands in `changes` for the dump itself (wikibase:Dump); no item has this number."""
+
+_TEXTS = pa.schema({"item": pa.int64(), "language": pa.string(), "text": pa.string()})
+_SAID = pa.schema({"statement": pa.string(), "property": pa.int32(), "value": pa.string()})
+_POINTED = pa.schema({"statement": pa.string(), "property": pa.int32(), "node": pa.string()})
+
+TABLES = {
+    "edges": pa.schema({"subject": pa.int64(), "property": pa.int32(), "object": pa.int64()}),
+    "labels": _TEXTS,
+    "aliases": _TEXTS,
+    "descriptions": _TEXTS,
+    "property_labels": pa.schema({"property": pa.int64(), "language": pa.string(), "text": pa.string()}),
+    "articles": pa.schema({"page": pa.string(), "item": pa.int64()}),
+    "article_names": pa.schema({"page": pa.string(), "name": pa.string()}),
+    "changes": pa.schema({"item": pa.int64(), "modified": pa.string()}),
+    # dates and numbers of direct claims
+    "direct_values": pa.schema({"item": pa.int64(), "property": pa.int32(), "value": pa.string()}),
+    # which statements an item has, and which of them are deprecated
+    "statements": pa.schema({"item": pa.int64(), "property": pa.int32(), "statement": pa.string()}),
+    "deprecated": pa.schema({"statement": pa.string()}),
+    # dates and numbers that a statement and its qualifiers say, and what else a statement says
+    "statement_values": _SAID,
+    "qualifier_values": _SAID,
+    "other_values": _SAID,
+    # value nodes of statements and qualifiers, and what nodes say
+    "statement_nodes": _POINTED,
+    "qualifier_nodes": _POINTED,
+    "times": pa.schema({"node": pa.string(), "value": pa.string()}),
+    "precisions": pa.schema({"node": pa.string(), "precision": pa.int32()}),
+    "amounts": pa.schema({"node": pa.string(), "value": pa.string()}),
+    "units": pa.schema({"node": pa.string(), "unit": pa.int64()}),
+    "malformed": pa.schema({"file": pa.string(), "line_no": pa.int64(), "reason": pa.string(), "text": pa.string()}),
+}
+"""The rows that lines are sorted into, by table."""
+
+
+@dataclass(slots=True)
+class Sorted:
+    """What lines were sorted into."""
+
+    lines: int = 0
+    blank: int = 0
+    """Blank lines and comments."""
+    tables: dict[str, list[pa.Table]] = field(default_factory=dict)
+    """Rows by table, in the schemas of TABLES."""
+    not_kept: Counter[str] = field(default_factory=Counter)
+    """Well-formed triples that a graph has no use for, by kind (tasks/graph/shapes.py, `name_unkept`)."""
+
+    def add(self, name: str, *columns: pa.Array) -> None:
+        """Add rows to a table."""
+        if len(columns[0]):
+            self.tables.setdefault(name, []).append(pa.Table.from_arrays(columns, schema=TABLES[name]))
+
+    def count_rows(self, name: str) -> int:
+        """Count the rows of a table."""
+        return sum(table.num_rows for table in self.tables.get(name, []))
