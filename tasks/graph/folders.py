@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tasks.errors import GraphError
 from tasks.graph.checking import find_wrong_sizes
+from tasks.graph.loading.streams import Form
 from tasks.graph.manifest import (
     GraphManifest,
     graph_path,
@@ -29,7 +30,6 @@ from tasks.graph.manifest import (
     refuse_damage,
     refuse_missing,
 )
-from tasks.graph.streams import Form
 
 GRAPH = "graph"
 """Folder in the loading folder in which the files of the graph are written."""

@@ -1,6 +1,6 @@
 """Load RDF of a Wikidata dump into a named graph, or go on with a load that was stopped.
 
-Rows are read from the sources into a staging database (tasks/graph/reading.py), from which the sorted tables and the
+Rows are read from the sources into a staging database (tasks/graph/loading/reading.py), from which the sorted tables and the
 arrays are written. The same command goes on with a load that was stopped: with reading where it was last committed,
 or, when all was read, with the tables. All of this happens in a folder beside (tasks/graph/folders.py).
 """
@@ -28,13 +28,13 @@ from tasks.graph.folders import (
     put_in_place,
     read_request,
 )
-from tasks.graph.load_progress import LoadProgress, Meter
+from tasks.graph.loading.load_progress import LoadProgress, Meter
+from tasks.graph.loading.reading import read_sources
+from tasks.graph.loading.rows import TABLES
+from tasks.graph.loading.staging import Staging, Tally, open_staging
+from tasks.graph.loading.streams import STDIN, Form, Source, SourceChanged, check_readable
+from tasks.graph.loading.tables import Stored, digest_tables, find_dump_date, store_tables
 from tasks.graph.manifest import DATABASE, FORMAT_VERSION, GraphManifest, graph_path, loading_path, write_manifest
-from tasks.graph.reading import read_sources
-from tasks.graph.rows import TABLES
-from tasks.graph.staging import Staging, Tally, open_staging
-from tasks.graph.streams import STDIN, Form, Source, SourceChanged, check_readable
-from tasks.graph.tables import Stored, digest_tables, find_dump_date, store_tables
 
 READING_MODULES = ("columns", "ntriples", "rows", "shapes", "statement_shapes", "streams", "turtle")
 """The modules that decide which rows are read: a half load made by others of them is dropped."""
@@ -190,7 +190,7 @@ def _make_request(files: Sequence[str | Path], languages: Sequence[str], form: F
     tags = tuple(sorted({language.lower() for language in languages}))
     if not tags or not all(_LANGUAGE.fullmatch(tag) for tag in tags):
         raise UsageError(f"languages {list(languages)}: give at least one language tag, like en or pt-br")
-    modules = (Path(__file__).with_name(f"{name}.py") for name in READING_MODULES)
+    modules = (Path(__file__).parent / "loading" / f"{name}.py" for name in READING_MODULES)
     code = combine_digests(digest_bytes(module.read_bytes()) for module in modules)
     return Request(files=paths, languages=tags, form=form, code=code)
 

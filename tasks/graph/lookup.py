@@ -25,6 +25,8 @@ from tasks.core.paths import FoundPaths, PathOptions
 from tasks.errors import GraphError
 from tasks.graph.answers import answer_calls
 from tasks.graph.arrays import Ints, open_arrays
+from tasks.graph.loading.shapes import ANY_LANGUAGE
+from tasks.graph.loading.tables import attach_database, connect_memory
 from tasks.graph.manifest import DATABASE, GraphManifest, graph_path, read_manifest, tell_how_to_load
 from tasks.graph.neighbourhoods import (
     Neighbourhood,
@@ -33,8 +35,6 @@ from tasks.graph.neighbourhoods import (
     read_neighbours,
     read_numbers,
 )
-from tasks.graph.shapes import ANY_LANGUAGE
-from tasks.graph.tables import attach_database, connect_memory
 
 _HIGHEST_ITEM = 2**63 - 1
 _HIGHEST_PROPERTY = 2**31 - 1

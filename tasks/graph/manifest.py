@@ -1,7 +1,7 @@
 """What a graph folder says of itself: `manifest.json`, written last, so a folder without one was never finished.
 
 <folder>/<name>/manifest.json     this file's GraphManifest
-<folder>/<name>/graph.duckdb      the tables (tasks/graph/tables.py)
+<folder>/<name>/graph.duckdb      the tables (tasks/graph/loading/tables.py)
 <folder>/<name>/*.npy             the arrays (tasks/graph/arrays.py)
 <folder>/<name>/checked.json      which files were digested when (tasks/graph/checking.py)
 <folder>/.<name>.loading/         a load under way, or one that was broken off (tasks/graph/folders.py)
@@ -61,13 +61,13 @@ class GraphManifest(_Part):
     malformed: int
     """Lines that are no triple; they are in the table `malformed`."""
     not_kept: dict[str, int]
-    """Well-formed triples that the graph has no use for, by kind (tasks/graph/shapes.py, `name_unkept`)."""
+    """Well-formed triples that the graph has no use for, by kind (tasks/graph/loading/shapes.py, `name_unkept`)."""
     read: dict[str, int]
     """Kept triples as they were read, by kind."""
     stored: dict[str, int]
     """Rows by table: a repeated triple is stored once, and one label, description and title an item and language."""
     left_out: dict[str, int]
-    """Dates and numbers that were read and are in no literal, by reason (tasks/graph/literal_tables.py)."""
+    """Dates and numbers that were read and are in no literal, by reason (tasks/graph/loading/literal_tables.py)."""
     files: dict[str, GraphFile]
     """The files of the graph but this one."""
     created_at: str

@@ -192,14 +192,14 @@ def _look_up_end(
     """Write the paths from a row of first hops to an end that is a hub: it is looked for in what leaves each middle."""
     while first < end_1:
         middle = items[first]
-        next_1, stop = _find_run_end(items, first, end_1), offsets[middle + 1]
+        stop = offsets[middle + 1]
         second = _find_first(items, offsets[middle], stop, end)
         if second < stop and items[second] == end:
             next_2 = _find_run_end(items, second, stop)
             total = _join_hops(
-                properties, first, next_1, properties, second, next_2, middle, ignored, found, at, room, total
+                properties, first, first + 1, properties, second, next_2, middle, ignored, found, at, room, total
             )
-        first = next_1
+        first += 1
     return total
 
 

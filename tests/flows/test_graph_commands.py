@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from flows import graphs
-from tasks.graph.load_progress import LoadProgress
+from tasks.graph.loading.load_progress import LoadProgress
 
 ROOT = Path(__file__).resolve().parents[2]
 DIRECT = "<http://www.wikidata.org/entity/Q%d> <http://www.wikidata.org/prop/direct/P31> <http://www.wikidata.org/entity/Q5> .\n"

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from rdf_lines import spell_out
 
 from tasks.core.literals import canonical_number, date_key, number_key
-from tasks.graph.literal_tables import KEY, NUMBER
-from tasks.graph.shapes import make_shapes, sort_block
-from tasks.graph.streams import Block
+from tasks.graph.loading.literal_tables import KEY, NUMBER
+from tasks.graph.loading.shapes import make_shapes, sort_block
+from tasks.graph.loading.streams import Block
 
 Compute = Callable[[list[str]], list[tuple[str | None, int]]]
 SHAPES = make_shapes(("en",))

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from rdf_lines import spell_out
 
 from tasks.core.literals import canonical_number, date_key, number_key
-from tasks.graph.literal_tables import store_literals
 from tasks.graph.load import load_graph
+from tasks.graph.loading.literal_tables import store_literals
+from tasks.graph.loading.rows import TABLES
+from tasks.graph.loading.shapes import make_shapes, sort_block
+from tasks.graph.loading.streams import Block
 from tasks.graph.lookup import Graph
-from tasks.graph.rows import TABLES
-from tasks.graph.shapes import make_shapes, sort_block
-from tasks.graph.streams import Block
 
 Make = Callable[..., Graph]
 SHAPES = make_shapes(("en",))

@@ -15,7 +15,7 @@ from rdf_lines import spell_out
 from tasks.errors import GraphError, SourceError, UsageError
 from tasks.graph.folders import list_graphs
 from tasks.graph.load import load_graph
-from tasks.graph.load_progress import LoadProgress
+from tasks.graph.loading.load_progress import LoadProgress
 from tasks.graph.lookup import open_graph
 from tasks.graph.manifest import GraphManifest
 

@@ -106,7 +106,7 @@ WANTED_NUMBERS = st.builds(
 COUNTED = st.sets(st.sampled_from([569, 1082, 585, 17, 999]), max_size=4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     edges=EDGES,
     literals=LITERALS,
@@ -146,6 +146,17 @@ def test_a_batch_of_many_chunks_gives_each_pair_its_own_paths(tmp_path: Path, op
         expected, expected_outcomes = search_items(graph, some, options)
         assert [(row[0] - first, *row[1:]) for row in paths if first <= row[0] < first + 9] == expected
         assert [(row[0] - first, *row[1:]) for row in outcomes[first : first + 9]] == expected_outcomes
+
+
+def test_neither_a_statement_nor_its_qualifier_may_be_of_an_ignored_property(tmp_path: Path) -> None:
+    known = [Literal(1, 39, 580, "q1-A", DATES[0]), Literal(1, 580, None, "q1-B", DATES[0])]
+    graph = SmallGraph(tmp_path, {(2, 17, 1)}, known)
+
+    def count(subject: int, *ignored: int) -> int:
+        options = PathOptions(ignored=frozenset(ignored))
+        return graph.find_literals([(subject, Date(1952))], {580, 39}, options).paths.num_rows
+
+    assert [count(1), count(1, 39), count(1, 580), count(2), count(2, 17), count(2, 39)] == [2, 1, 0, 2, 0, 1]
 
 
 def test_one_pair_repeated_has_its_paths_each_time(tmp_path: Path) -> None:

@@ -19,17 +19,18 @@ from rdf_lines import spell_out
 
 from tasks.errors import GraphError, SourceError
 from tasks.graph import load as load_module
-from tasks.graph import reading, streams, turtle
 from tasks.graph.folders import list_graphs, remove_graph
 from tasks.graph.load import load_graph
-from tasks.graph.load_progress import LoadProgress
+from tasks.graph.loading import reading, streams, turtle
+from tasks.graph.loading.load_progress import LoadProgress
 from tasks.graph.manifest import GraphManifest, loading_path
 
 ROOT = Path(__file__).parents[2]
 SMALL_STEPS = """
 import os, resource, signal, sys
 from pathlib import Path
-from tasks.graph import load, reading, streams, turtle
+from tasks.graph import load
+from tasks.graph.loading import reading, streams, turtle
 streams.BLOCK_BYTES, turtle.TRIPLES_AT_ONCE, reading.COMMIT_TEXT_BYTES = 4000, 30, 1
 files, folder = sys.argv[2:], Path(sys.argv[1])
 """
@@ -291,7 +292,7 @@ def test_a_half_load_of_another_request_is_dropped(loads: Loads, other: str) -> 
 
 
 def test_all_modules_that_decide_rows_are_digested() -> None:
-    modules = grimp.build_graph("tasks", cache_dir=None).find_upstream_modules("tasks.graph.shapes")
+    modules = grimp.build_graph("tasks", cache_dir=None).find_upstream_modules("tasks.graph.loading.shapes")
     of_room = {name.rsplit(".", 1)[1] for name in modules if name.startswith("tasks.graph.")}
     assert set(load_module.READING_MODULES) == of_room | {"shapes"}
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rdf_lines import spell_out
 
-from tasks.graph.shapes import Sorted, make_shapes, sort_block
-from tasks.graph.streams import Block
+from tasks.graph.loading.shapes import Sorted, make_shapes, sort_block
+from tasks.graph.loading.streams import Block
 
 SHAPES = make_shapes(("de", "en"))
 

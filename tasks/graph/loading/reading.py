@@ -12,12 +12,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from tasks.errors import SourceError
-from tasks.graph.load_progress import Meter
+from tasks.graph.loading.load_progress import Meter
+from tasks.graph.loading.rows import Sorted
+from tasks.graph.loading.shapes import Group, make_shapes, sort_block
+from tasks.graph.loading.staging import Staging, Tally
+from tasks.graph.loading.streams import START, Block, Position, Source, SourceChanged
 from tasks.graph.manifest import SourceFile
-from tasks.graph.rows import Sorted
-from tasks.graph.shapes import Group, make_shapes, sort_block
-from tasks.graph.staging import Staging, Tally
-from tasks.graph.streams import START, Block, Position, Source, SourceChanged
 
 COMMIT_TEXT_BYTES = 256 << 20
 """What is read is committed when so many bytes of text were read since the last time, or so much time went by."""

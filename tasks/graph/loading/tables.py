@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.core.fingerprints import digest_json
-from tasks.graph.literal_tables import store_literals
-from tasks.graph.rows import DUMP
+from tasks.graph.loading.literal_tables import store_literals
+from tasks.graph.loading.rows import DUMP
 
 _MEMORY_LIMIT = "512MB"
 _THREADS = 2
@@ -54,12 +54,11 @@ _DERIVED = {
         ") GROUP BY text, language, item ORDER BY text, language, item"
     ),
     "items": (
-        "SELECT item, sum(o)::BIGINT AS out_degree, sum(i)::BIGINT AS in_degree FROM ("
-        " SELECT subject AS item, 1 AS o, 0 AS i FROM edges UNION ALL SELECT object, 0, 1 FROM edges"
-        " UNION ALL SELECT item, 0, 0 FROM labels UNION ALL SELECT item, 0, 0 FROM aliases"
-        " UNION ALL SELECT item, 0, 0 FROM descriptions UNION ALL SELECT item, 0, 0 FROM titles"
-        " UNION ALL SELECT item, 0, 0 FROM modified UNION ALL SELECT item, 0, 0 FROM literals"
-        ") GROUP BY item ORDER BY item"
+        "SELECT DISTINCT item FROM ("
+        " SELECT subject AS item FROM edges UNION ALL SELECT object FROM edges"
+        " UNION ALL SELECT item FROM labels UNION ALL SELECT item FROM aliases UNION ALL SELECT item FROM descriptions"
+        " UNION ALL SELECT item FROM titles UNION ALL SELECT item FROM modified UNION ALL SELECT item FROM literals"
+        ") ORDER BY item"
     ),
 }
 """The same again, sorted for other look-ups."""

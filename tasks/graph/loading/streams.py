@@ -3,7 +3,7 @@
 A source is a file, a pipe or standard input (`-`), plain or packed with gzip, bzip2 or zstd; several members, streams
 or frames one after the other are one text. How it is packed is read from its first bytes, not from its name, so that a
 renamed file and a pipe work alike. Turtle is told by the name or by how the text begins, and is written as N-Triples
-(tasks/graph/turtle.py), so that there is one path behind it. Size and SHA-256 are those of the bytes as they lie on
+(tasks/graph/loading/turtle.py), so that there is one path behind it. Size and SHA-256 are those of the bytes as they lie on
 disk and come from the same single pass, because a dump may be read from a pipe that cannot be read twice.
 
 A source that was half read before is gone on with by reading it again: what was read is unpacked and digested, but not
@@ -25,7 +25,7 @@ from typing import Literal, Protocol
 import pyarrow as pa
 
 from tasks.errors import SourceError
-from tasks.graph.turtle import read_turtle
+from tasks.graph.loading.turtle import read_turtle
 
 Form = Literal["ntriples", "turtle"]
 

@@ -52,7 +52,7 @@ class Sorted:
     tables: dict[str, list[pa.Table]] = field(default_factory=dict)
     """Rows by table, in the schemas of TABLES."""
     not_kept: Counter[str] = field(default_factory=Counter)
-    """Well-formed triples that a graph has no use for, by kind (tasks/graph/shapes.py, `name_unkept`)."""
+    """Well-formed triples that a graph has no use for, by kind (tasks/graph/loading/shapes.py, `name_unkept`)."""
 
     def add(self, name: str, *columns: pa.Array) -> None:
         """Add rows to a table."""

@@ -3,7 +3,7 @@
 Wikidata's RDF spreads one date over many lines. An item points to a statement (p:); the statement has a rank, a plain
 value (ps:), qualifiers (pq:), and for each date and number a value node (psv:, pqv:) that gives precision or unit.
 Direct claims (wdt:) give the plain value alone. All of these may come in any order, from any file, so they are staged
-here and put together later, by tables (tasks/graph/literal_tables.py).
+here and put together later, by tables (tasks/graph/loading/literal_tables.py).
 
 Staged is what cannot be told to be useless when its line is read:
 
@@ -19,7 +19,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.graph.columns import (
+from tasks.graph.loading.columns import (
     ENTITY_START,
     ITEM,
     LINE_END,
@@ -31,8 +31,8 @@ from tasks.graph.columns import (
     split_each,
     split_terms,
 )
-from tasks.graph.ntriples import IRI, LANGUAGE, QUOTED
-from tasks.graph.rows import Sorted
+from tasks.graph.loading.ntriples import IRI, LANGUAGE, QUOTED
+from tasks.graph.loading.rows import Sorted
 
 UNKNOWN_VALUES = b"<http://www.wikidata.org/.well-known/genid/"
 """Begins the stand-ins for blank nodes on Wikidata's query service."""

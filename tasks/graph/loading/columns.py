@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.graph.ntriples import unescape
+from tasks.graph.loading.ntriples import unescape
 
 ITEM = rb"<http://www\.wikidata\.org/entity/Q[1-9][0-9]{0,17}>"
 PID = rb"P[1-9][0-9]{0,8}"

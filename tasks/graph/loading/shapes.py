@@ -1,7 +1,7 @@
 """Which triples of a Wikidata dump a graph keeps, found by the shape of their line, a block at a time.
 
 Kept are direct edges from item to item; dates and numbers of direct claims, statements and qualifiers
-(tasks/graph/statement_shapes.py); labels, aliases and descriptions of items and labels of properties, in chosen
+(tasks/graph/loading/statement_shapes.py); labels, aliases and descriptions of items and labels of properties, in chosen
 languages; English Wikipedia articles (schema:about) with their names; and when items were last changed. Every other
 well-formed triple is counted by kind; every malformed line, and every line with a date or number that is none, is set
 aside. Whole blocks of lines are matched against one regular expression after the other by Arrow, with no Python per
@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.graph.columns import (
+from tasks.graph.loading.columns import (
     ENTITY_START,
     ITEM,
     LINE_END,
@@ -32,9 +32,9 @@ from tasks.graph.columns import (
     split_lines,
     split_terms,
 )
-from tasks.graph.ntriples import DATE_TIME, DECIMAL, QUOTED, TRIPLE, canonical_line
-from tasks.graph.rows import DUMP, Sorted
-from tasks.graph.statement_shapes import (
+from tasks.graph.loading.ntriples import DATE_TIME, DECIMAL, QUOTED, TRIPLE, canonical_line
+from tasks.graph.loading.rows import DUMP, Sorted
+from tasks.graph.loading.statement_shapes import (
     DATE,
     ITEM_SHAPES,
     NODE_SHAPES,
@@ -43,7 +43,7 @@ from tasks.graph.statement_shapes import (
     UNKNOWN_VALUES,
     Shape,
 )
-from tasks.graph.streams import Block
+from tasks.graph.loading.streams import Block
 
 LABEL = b"http://www.w3.org/2000/01/rdf-schema#label"
 ALIAS = b"http://www.w3.org/2004/02/skos/core#altLabel"

@@ -15,10 +15,10 @@ import pyarrow as pa
 from pydantic import TypeAdapter, ValidationError
 
 from tasks.errors import GraphError
+from tasks.graph.loading.rows import TABLES
+from tasks.graph.loading.streams import START, Position
+from tasks.graph.loading.tables import attach_database, connect_memory
 from tasks.graph.manifest import SourceFile
-from tasks.graph.rows import TABLES
-from tasks.graph.streams import START, Position
-from tasks.graph.tables import attach_database, connect_memory
 
 STAGING = "staging.duckdb"
 SPILL = "spill"

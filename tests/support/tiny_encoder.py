@@ -1,0 +1,114 @@
+"""A tiny sentence encoder with random weights: its checkpoint, and its embeddings by plain numpy."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+WORDS = ("who", "wrote", "was", "born", "in", "the", "paris", "19", "##46", "##s", "?", "a", "river", "flows")
+VOCABULARY = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS)
+WIDTH, INNER, HEADS, LAYERS, POSITIONS = 24, 40, 3, 2, 16
+
+Weights = dict[str, np.ndarray[Any, Any]]
+
+
+def make_weights(seed: int = 7, prefix: str = "") -> Weights:
+    """Return the weights of a BERT of this file's sizes, under BERT's names."""
+    random = np.random.default_rng(seed)
+    shapes: dict[str, tuple[int, ...]] = {
+        "embeddings.word_embeddings.weight": (len(VOCABULARY), WIDTH),
+        "embeddings.token_type_embeddings.weight": (2, WIDTH),
+        "embeddings.position_embeddings.weight": (POSITIONS, WIDTH),
+    }
+    linear = {
+        "attention.output.dense": (WIDTH, WIDTH),
+        "intermediate.dense": (INNER, WIDTH),
+        "output.dense": (WIDTH, INNER),
+    }
+    linear |= {f"attention.self.{part}": (WIDTH, WIDTH) for part in ("query", "key", "value")}
+    norms = ["embeddings.LayerNorm"]
+    for layer in range(LAYERS):
+        norms += [f"encoder.layer.{layer}.{part}.LayerNorm" for part in ("attention.output", "output")]
+        for name, (rows, columns) in linear.items():
+            shapes[f"encoder.layer.{layer}.{name}.weight"] = (rows, columns)
+            shapes[f"encoder.layer.{layer}.{name}.bias"] = (rows,)
+    weights = {name: random.normal(0, 0.4, shape).astype(np.float32) for name, shape in shapes.items()}
+    for name in norms:
+        weights[f"{name}.weight"] = random.normal(1, 0.2, WIDTH).astype(np.float32)
+        weights[f"{name}.bias"] = random.normal(0, 0.2, WIDTH).astype(np.float32)
+    return {prefix + name: values for name, values in weights.items()}
+
+
+def embed_by_numpy(
+    tokens: list[int], weights: Weights, first_position: int = 0, layers: int = LAYERS, heads: int = HEADS
+) -> np.ndarray[Any, Any]:
+    """Return the mean of the last layer's token vectors, of length 1, in float64."""
+    w = {name: values.astype(np.float64) for name, values in weights.items()}
+    width = w["embeddings.LayerNorm.weight"].size
+
+    def norm(values: Any, name: str) -> Any:
+        centred = values - values.mean(axis=-1, keepdims=True)
+        return (
+            centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + 1e-12) * w[f"{name}.weight"]
+            + w[f"{name}.bias"]
+        )
+
+    def linear(values: Any, name: str) -> Any:
+        return values @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+
+    positions = np.arange(len(tokens)) + first_position
+    states = w["embeddings.word_embeddings.weight"][tokens] + w["embeddings.position_embeddings.weight"][positions]
+    states = norm(states + w["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
+    for layer in range(layers):
+        at = f"encoder.layer.{layer}"
+        query, key, value = (
+            linear(states, f"{at}.attention.self.{part}").reshape(len(tokens), heads, -1).transpose(1, 0, 2)
+            for part in ("query", "key", "value")
+        )
+        scores = np.exp(query @ key.transpose(0, 2, 1) / math.sqrt(width // heads))
+        mixed = (scores / scores.sum(axis=-1, keepdims=True) @ value).transpose(1, 0, 2).reshape(len(tokens), width)
+        states = norm(states + linear(mixed, f"{at}.attention.output.dense"), f"{at}.attention.output.LayerNorm")
+        inner = linear(states, f"{at}.intermediate.dense")
+        inner = inner * (1 + np.vectorize(math.erf)(inner / math.sqrt(2))) / 2
+        states = norm(states + linear(inner, f"{at}.output.dense"), f"{at}.output.LayerNorm")
+    mean = states.mean(axis=0)
+    return mean / np.linalg.norm(mean)
+
+
+def write_checkpoint(folder: Path, weights: Weights, dtype: str = "F32", **config: Any) -> Path:
+    """Write a checkpoint as Hugging Face and sentence-transformers lay it out; return its folder."""
+    (folder / "1_Pooling").mkdir(parents=True, exist_ok=True)
+    written = {
+        "model_type": "bert",
+        "hidden_size": WIDTH,
+        "intermediate_size": INNER,
+        "num_attention_heads": HEADS,
+        "num_hidden_layers": LAYERS,
+        "max_position_embeddings": POSITIONS,
+        "vocab_size": len(VOCABULARY),
+        "type_vocab_size": 2,
+        "hidden_act": "gelu",
+        "layer_norm_eps": 1e-12,
+        **config,
+    }
+    (folder / "config.json").write_text(json.dumps(written))
+    (folder / "1_Pooling" / "config.json").write_text(
+        '{"pooling_mode_mean_tokens": true, "pooling_mode_cls_token": false}'
+    )
+    (folder / "vocab.txt").write_text("\n".join(VOCABULARY))
+    write_tensors(folder / "model.safetensors", weights, dtype)
+    return folder
+
+
+def write_tensors(path: Path, weights: Weights, dtype: str = "F32") -> None:
+    """Write a safetensors file."""
+    header, parts, place = {}, [], 0
+    for name, values in weights.items():
+        data = (values.view(np.uint32) >> 16).astype("<u2").tobytes() if dtype == "BF16" else values.tobytes()
+        header[name] = {"dtype": dtype, "shape": list(values.shape), "data_offsets": [place, place + len(data)]}
+        place += len(data)
+        parts.append(data)
+    packed = json.dumps({"__metadata__": {"format": "pt"}, **header}).encode()
+    path.write_bytes(len(packed).to_bytes(8, "little") + packed + b"".join(parts))
