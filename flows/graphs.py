@@ -11,9 +11,9 @@ from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from tasks.graph.folders import FoundGraph, list_graphs, remove_graph
 from tasks.graph.load import load_graph
-from tasks.graph.load_progress import LoadProgress
+from tasks.graph.loading.load_progress import LoadProgress
+from tasks.graph.loading.streams import Form
 from tasks.graph.manifest import check_graph
-from tasks.graph.streams import Form
 from tasks.settings import graphs_folder, home
 
 NEWS_EVERY_S = 10.0
