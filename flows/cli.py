@@ -10,16 +10,17 @@ import os
 import sys
 import traceback
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
+from flows.cli_build import build_app
 from flows.cli_graphs import graph_app
+from flows.cli_models import models_app
 from flows.cli_paths import paths
 from tasks import progress
-from tasks.core.calls import Mode
 from tasks.errors import FactmillError
-from tasks.options import BuildReport, RunOptions, warehouse_of
+from tasks.options import RunOptions, warehouse_of
 
 app = typer.Typer(
     help="Rebuild factuality benchmarks from Wikipedia and Wikidata. Try: factmill build granola",
@@ -29,7 +30,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 world_app = typer.Typer(help="The embedded world.", no_args_is_help=True)
+app.add_typer(build_app, name="build")
 app.add_typer(graph_app, name="graph")
+app.add_typer(models_app, name="models")
 app.command("paths")(paths)
 app.add_typer(world_app, name="world")
 
@@ -76,68 +79,6 @@ def _run_command() -> int:
 
 
 @app.command()
-def build(
-    benchmark: Annotated[str, typer.Argument(help="A benchmark (granola), or all.", metavar="BENCHMARK")],
-    world: Annotated[str, typer.Option(help="embedded, live, or the path of a world's TOML file.")] = "embedded",
-    graph: Annotated[
-        str | None, typer.Option(help="Use this local graph as the world's Wikidata.", metavar="NAME")
-    ] = None,
-    source: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="File or folder to read (repeatable); `wikidata`: the facts of the Wikidata itself.", metavar="PATH"
-        ),
-    ] = None,
-    relation: Annotated[list[str] | None, typer.Option(help="Only this relation (repeatable).", metavar="PID")] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="At most so many source rows, spread over the relations.")
-    ] = None,
-    policy: Annotated[
-        Literal["smallest", "linked"],
-        typer.Option(help="Which item of several with one name: smallest (the paper's) or linked."),
-    ] = "smallest",
-    samples: Annotated[int, typer.Option(min=1, help="Samples of the judge for each description.")] = 8,
-    min_levels: Annotated[int, typer.Option(min=1, help="Answers a row must have.")] = 2,
-    warehouse: Warehouse = None,
-    mode: Annotated[
-        Mode, typer.Option(help="record: ask what is not recorded; replay: ask nothing; refresh: ask all anew.")
-    ] = "record",
-    concurrency: Annotated[int, typer.Option(min=1, max=64, help="Batches worked on at once.")] = 4,
-    batch_size: Annotated[int, typer.Option(min=1, help="Rows a batch.")] = 500,
-    force: Annotated[
-        bool, typer.Option("--force", help="Build even when a build with the same inputs is there.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Build a benchmark into the warehouse.
-
-    Examples:
-
-      factmill build granola
-      factmill build granola --source P19.test.json --relation P19 --limit 500
-      factmill graph load dump.nt.gz --name mine && factmill build granola --graph mine
-    """
-    from flows.running import BENCHMARKS, make_build
-
-    progress.show()
-    run = RunOptions(
-        world=world, graph=graph, warehouse=warehouse, mode=mode, concurrency=concurrency, batch_size=batch_size
-    )
-    params: dict[str, Any] = {
-        "source": source or None,
-        "relations": relation or None,
-        "limit": limit,
-        "policy": policy,
-        "samples": samples,
-        "max_error_score": 0.5,
-        "min_levels": min_levels,
-    }
-    for name in BENCHMARKS if benchmark == "all" else (benchmark,):
-        report = make_build(name, params, run, force)
-        _print_report(report, as_json)
-
-
-@app.command()
 def builds(warehouse: Warehouse = None, as_json: AsJson = False) -> None:
     """List the builds of the warehouse, oldest first."""
     from tasks.storage.builds import list_builds
@@ -167,7 +108,12 @@ def show(
         str | None, typer.Option("--build", help="A build; default: the latest.", metavar="BUILD")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Rows to show.")] = 20,
-    relation: Annotated[str | None, typer.Option(help="Only rows of this relation.", metavar="PID")] = None,
+    relation: Annotated[
+        str | None,
+        typer.Option(
+            "--relation", "--part", help="Only rows of this relation (granola) or source (multihal).", metavar="NAME"
+        ),
+    ] = None,
     rejects: Annotated[bool, typer.Option("--rejects", help="Show what was rejected, and why.")] = False,
     columns: Annotated[bool, typer.Option("--columns", help="Show what each column means.")] = False,
     warehouse: Warehouse = None,
@@ -205,12 +151,12 @@ def explain(
 
     Example: factmill explain granola P19-3f2a
     """
+    from flows.benchmarks import find_benchmark
     from flows.explain import tell_trace, trace_row
-    from flows.running import check_benchmark
     from tasks.storage.builds import find_build
     from tasks.storage.warehouse import open_warehouse
 
-    check_benchmark(benchmark)
+    find_benchmark(benchmark)
     path = warehouse_of(RunOptions(warehouse=warehouse))
     found = find_build(path, build_name or f"latest:{benchmark}")
     with open_warehouse(path) as db:
@@ -311,15 +257,6 @@ def doctor(
             )
     if not all(f["ok"] for f in findings):
         raise typer.Exit(1)
-
-
-def _print_report(report: BuildReport, as_json: bool) -> None:
-    if as_json:
-        _print_json(report.model_dump(mode="json"))
-        return
-    from flows.showing import tell_report
-
-    typer.echo("\n".join(tell_report(report)))
 
 
 def _print_json(value: Any) -> None:

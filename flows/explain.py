@@ -5,6 +5,7 @@ from typing import Any
 
 import duckdb
 
+from flows.benchmarks import Benchmark, find_benchmark
 from tasks.errors import UnknownBuild
 from tasks.storage.builds import BuildRecord
 
@@ -12,22 +13,48 @@ from tasks.storage.builds import BuildRecord
 def trace_row(db: duckdb.DuckDBPyConnection, build: BuildRecord, row_id: str) -> dict[str, Any]:
     """Return everything that is known of a row: the row or its reject, its candidates, the calls it rests on.
 
-    `row_id` may be the beginning of an id when only one fits; UnknownBuild when none or several do.
+    `row_id` may be the beginning of an id when only one fits; UnknownBuild when none or several do. A row that was made
+    of another (a translation of a path, a path of a question) rests on the calls of those too.
     """
-    row_id = _find_row(db, build, row_id)
+    known = find_benchmark(build.benchmark)
+    row_id = _find_row(db, build, known, row_id)
     published = _records(
-        db, "SELECT * EXCLUDE (build_id) FROM granola_eq WHERE build_id = ? AND id = ?", build.build_id, row_id
+        db,
+        f"SELECT * EXCLUDE (build_id) FROM {known.main_table} WHERE build_id = ? AND id = ?",
+        build.build_id,
+        row_id,
     )
+    row = published[0] if published else None
+    ids = list(dict.fromkeys(row[name] for name in known.trace)) if row else [row_id]
     rejected = _records(
         db, "SELECT stage, reason, detail, row FROM rejects WHERE build_id = ? AND id = ?", build.build_id, row_id
     )
-    candidates = _records(
+    return {
+        "build": build.build_id,
+        "benchmark": build.benchmark,
+        "id": row_id,
+        "row": row,
+        "reject": rejected[0] if rejected else None,
+        "candidates": _find_candidates(db, build, row_id),
+        "wikidata": build.lock["services"]["wikidata"],
+        "calls": [call for each in reversed(ids) for call in _find_calls(db, build, each)],
+    }
+
+
+def _find_candidates(db: duckdb.DuckDBPyConnection, build: BuildRecord, row_id: str) -> list[dict[str, Any]]:
+    """Return the items that bear the names of a row of GRANOLA-EQ."""
+    if build.benchmark != "granola":
+        return []
+    return _records(
         db,
         "SELECT role, name, qid, via, chosen, linked FROM granola_candidates WHERE build_id = ? AND row_id = ? "
         "ORDER BY role DESC, CAST(substr(qid, 2) AS BIGINT)",
         build.build_id,
         row_id,
     )
+
+
+def _find_calls(db: duckdb.DuckDBPyConnection, build: BuildRecord, row_id: str) -> list[dict[str, Any]]:
     calls = _records(
         db,
         "SELECT b.stage, c.operation, c.service, c.parts, c.status, c.error, c.body, c.asked_at, c.latency_s, c.tokens_in, "
@@ -40,15 +67,7 @@ def trace_row(db: duckdb.DuckDBPyConnection, build: BuildRecord, row_id: str) ->
     for call in calls:
         call["parts"], call["body"] = json.loads(call["parts"]), json.loads(call["body"])
         call["asked_at"] = call["asked_at"].isoformat()
-    return {
-        "build": build.build_id,
-        "id": row_id,
-        "row": published[0] if published else None,
-        "reject": rejected[0] if rejected else None,
-        "candidates": candidates,
-        "wikidata": build.lock["services"]["wikidata"],
-        "calls": calls,
-    }
+    return calls
 
 
 def tell_trace(trace: dict[str, Any]) -> list[str]:
@@ -56,29 +75,51 @@ def tell_trace(trace: dict[str, Any]) -> list[str]:
     lines = [f"{trace['id']} in {trace['build']}"]
     row, reject = trace["row"], trace["reject"]
     if row:
-        lines += [
-            f"  source      {row['source_name']}, row {row['source_row']}, relation {row['relation']}",
-            f"  question    {row['question']}",
-            f"  about       {row['question_entity']} = {row['question_entity_qid']}: {row['question_entity_description']}",
-            f"  answer      {row['answer']} = {row['answer_entity_qid']}: {row['answer_entity_description']}",
-            f"  answers     {' → '.join(row['granola_answers'])}   (author {row['author']})",
-            f"  error score question entity {row['question_description_score']:.2f}, answer {row['answer_description_score']:.2f} (judge {row['judge']})",
-        ]
+        lines += _TELL_ROW[trace["benchmark"]](row)
     if reject:
         lines += [
             f"  rejected at {reject['stage']}: {reject['reason']}",
             f"              {reject['detail']}",
             f"  row then    {reject['row']}",
         ]
-    lines.append(f"  items of {trace['wikidata']} with these names:")
+    if trace["candidates"]:
+        lines.append(f"  items of {trace['wikidata']} with these names:")
     lines += [
         f"    {c['role']:8} {c['name']!r}: {c['qid']} by {c['via']}{' (chosen)' if c['chosen'] else ''}{' (holds the relation)' if c['linked'] else ''}"
         for c in trace["candidates"]
-    ] or ["    none"]
-    lines.append("  calls:")
+    ]
+    lines.append("  calls:" if trace["calls"] else "  calls: none")
     for call in trace["calls"]:
         lines += _tell_call(call)
     return lines
+
+
+def _tell_granola_row(row: dict[str, Any]) -> list[str]:
+    return [
+        f"  source      {row['source_name']}, row {row['source_row']}, relation {row['relation']}",
+        f"  question    {row['question']}",
+        f"  about       {row['question_entity']} = {row['question_entity_qid']}: {row['question_entity_description']}",
+        f"  answer      {row['answer']} = {row['answer_entity_qid']}: {row['answer_entity_description']}",
+        f"  answers     {' → '.join(row['granola_answers'])}   (author {row['author']})",
+        f"  error score question entity {row['question_description_score']:.2f}, answer {row['answer_description_score']:.2f} (judge {row['judge']})",
+    ]
+
+
+def _tell_multihal_row(row: dict[str, Any]) -> list[str]:
+    translated = f"   (translated by {row['translated_by']})" if row["translated_by"] else ""
+    return [
+        f"  source      {row['source_name']}, row {row['source_row']}, of {row['source_dataset']} ({row['licence']})",
+        f"  question    {row['input']}{translated}",
+        f"  answer      {row['output']}   ({row['answer_type']})",
+        f"  items       of the question {', '.join(row['subjects'])}; of the answer {', '.join(row['objects'])}",
+        f"  path        {'; '.join(row['trip_labels'])}",
+        f"  as ids      {' '.join(row['responses'])}",
+        f"  its words   {', '.join(row['part_sources'])}",
+        f"  score       {row['judged_score']} of 5 (judge {row['judged_by']}; chosen by {row['chosen_by']})",
+    ]
+
+
+_TELL_ROW = {"granola": _tell_granola_row, "multihal": _tell_multihal_row}
 
 
 def _tell_call(call: dict[str, Any]) -> list[str]:
@@ -94,9 +135,9 @@ def _tell_call(call: dict[str, Any]) -> list[str]:
     ]
 
 
-def _find_row(db: duckdb.DuckDBPyConnection, build: BuildRecord, row_id: str) -> str:
+def _find_row(db: duckdb.DuckDBPyConnection, build: BuildRecord, known: Benchmark, row_id: str) -> str:
     found = db.execute(
-        "SELECT DISTINCT id FROM (SELECT id FROM granola_eq WHERE build_id = $1 UNION ALL SELECT id FROM rejects WHERE build_id = $1) "
+        f"SELECT DISTINCT id FROM (SELECT id FROM {known.main_table} WHERE build_id = $1 UNION ALL SELECT id FROM rejects WHERE build_id = $1) "
         "WHERE id = $2 OR starts_with(id, $2) ORDER BY id = $2 DESC, id LIMIT 3",
         [build.build_id, row_id],
     ).fetchall()

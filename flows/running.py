@@ -10,9 +10,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from flows.benchmarks import find_benchmark
 from flows.prefect_server import prefect_server, prefect_settings
-from tasks.errors import UsageError
-from tasks.granola_inputs import lock_inputs
 from tasks.locks import make_lock
 from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.progress import say
@@ -20,20 +19,16 @@ from tasks.settings import home, load_world
 from tasks.storage.builds import BuildRecord, build_of_lock, published_names
 from tasks.storage.warehouse import open_warehouse
 
-BENCHMARKS = {"granola": "GRANOLA-EQ: entity questions with answers from fine to coarse"}
-"""Benchmarks that can be built, with a line each."""
-
 
 def make_build(benchmark: str, params: Mapping[str, Any], run: RunOptions, force: bool = False) -> BuildReport:
     """Make a build, or return the one that is there with exactly the same lock (unless forced or refreshed)."""
     started = time.perf_counter()
-    check_benchmark(benchmark)
-    lock = make_lock(benchmark, run.world, run.graph, lock_inputs(**params, run=run))
+    lock = make_lock(benchmark, run.world, run.graph, find_benchmark(benchmark).lock_inputs(**params, run=run))
     if run.mode == "record" and not force:
         present = build_of_lock(warehouse_of(run), lock)
         if present is not None and not present.report["unsettled"]:
             return _report_present(present, run, time.perf_counter() - started)
-    return _run_flow(params, run)
+    return _run_flow(benchmark, params, run)
 
 
 def verify_build(record: BuildRecord, run: RunOptions) -> dict[str, dict[str, Any]]:
@@ -49,7 +44,7 @@ def verify_build(record: BuildRecord, run: RunOptions) -> dict[str, dict[str, An
             "pinned_build": record.build_id,
         }
     )
-    report = _run_flow(record.origin["flow"], replay)
+    report = _run_flow(record.benchmark, record.origin["flow"], replay)
     with open_warehouse(warehouse_of(run)) as db:
         expected = published_names(db, record.build_id)
     return {
@@ -63,37 +58,33 @@ def verify_build(record: BuildRecord, run: RunOptions) -> dict[str, dict[str, An
     }
 
 
-def check_benchmark(benchmark: str) -> None:
-    """Raise UsageError for a benchmark that cannot be built."""
-    if benchmark not in BENCHMARKS:
-        raise UsageError(f"no benchmark {benchmark!r}; there are: {', '.join(BENCHMARKS)}")
-
-
-def _run_flow(params: Mapping[str, Any], run: RunOptions) -> BuildReport:
+def _run_flow(benchmark: str, params: Mapping[str, Any], run: RunOptions) -> BuildReport:
     os.environ.update(prefect_settings(home()))
     with prefect_server(home()) as server:
         say("starting Prefect …")
         from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
-        from flows.granola import granola
-
+        flow = find_benchmark(benchmark).load_flow()
         _import_services(run)
         server.wait_ready()
         signal.signal(signal.SIGINT, _stop_at_once)
         runner: TaskRunner[Any] = ThreadPoolTaskRunner(max_workers=run.concurrency)
-        return granola.with_options(task_runner=runner)(**params, run=run)
+        report: BuildReport = flow.with_options(task_runner=runner)(**params, run=run)
+        return report
 
 
 def prepare() -> None:
-    """Make once what every build needs: Prefect's database, the embedded world's store and its graph."""
+    """Make once what every build needs: Prefect's database, the embedded world's store and graph, compiled kernels."""
     folder = home()
     os.environ.update(prefect_settings(folder))
     with prefect_server(folder) as server:
         say("preparing the embedded world …")
         from tasks.context import embedded_graph
+        from tasks.graph.paths import prepare_kernels
         from tasks.world.serving import running_world
 
         with running_world(folder), embedded_graph(folder):
+            prepare_kernels()
             say("preparing Prefect's database …")
             server.wait_ready()
 

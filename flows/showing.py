@@ -9,24 +9,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from flows.running import check_benchmark
-from tasks.core.granola_rows import GranolaRow
+from flows.benchmarks import find_benchmark
 from tasks.core.rows import column_docs
 from tasks.options import BuildReport
 from tasks.storage.builds import find_build
 from tasks.storage.warehouse import open_warehouse
-
-MAIN_TABLE = {"granola": "granola_eq"}
-"""Benchmark → its main published table."""
-_SHOWN = {
-    "granola": {
-        "id": "id",
-        "question": "question",
-        "granola_answers": "answers, fine to coarse",
-        "score_for_potential_error": "error score",
-    }
-}
-"""Benchmark → columns that `show` prints, with their headings."""
 
 
 def tell_report(report: BuildReport) -> list[str]:
@@ -72,19 +59,17 @@ def _tell_shape(shape: Mapping[str, Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def show_rows(
-    warehouse: Path, benchmark: str, build: str | None, limit: int, relation: str | None, as_json: bool
-) -> None:
-    """Print rows of the published table, spread over the relations when none is named."""
-    check_benchmark(benchmark)
+def show_rows(warehouse: Path, benchmark: str, build: str | None, limit: int, part: str | None, as_json: bool) -> None:
+    """Print rows of the published table, spread over its parts (relations, sources) when none is named."""
+    known = find_benchmark(benchmark)
     record = find_build(warehouse, build or f"latest:{benchmark}")
-    order = "id" if relation else "row_number() OVER (PARTITION BY relation ORDER BY id), id"
+    order = "id" if part else f"row_number() OVER (PARTITION BY {known.part} ORDER BY id), id"
     with open_warehouse(warehouse) as db:
         rows = (
             db.sql(
-                f"SELECT * EXCLUDE (build_id) FROM {MAIN_TABLE[benchmark]} WHERE build_id = $1 AND ($2 IS NULL OR relation = $2) "
+                f"SELECT * EXCLUDE (build_id) FROM {known.main_table} WHERE build_id = $1 AND ($2 IS NULL OR {known.part} = $2) "
                 f"ORDER BY {order} LIMIT $3",
-                params=[record.build_id, relation, limit],
+                params=[record.build_id, part, limit],
             )
             .to_arrow_table()
             .to_pylist()
@@ -94,14 +79,14 @@ def show_rows(
         return
     print_rows(
         f"{record.build_id}, {len(rows)} of {record.report['rows']} rows (author {record.report['author']})",
-        _SHOWN[benchmark],
+        known.shown,
         rows,
     )
 
 
 def show_rejects(warehouse: Path, benchmark: str, build: str | None, limit: int, as_json: bool) -> None:
     """Print rejected rows with stage and reason, spread over the reasons."""
-    check_benchmark(benchmark)
+    find_benchmark(benchmark)
     record = find_build(warehouse, build or f"latest:{benchmark}")
     with open_warehouse(warehouse) as db:
         rows = (
@@ -125,13 +110,13 @@ def show_rejects(warehouse: Path, benchmark: str, build: str | None, limit: int,
 
 def show_columns(benchmark: str, as_json: bool) -> None:
     """Print what each column of the published table means."""
-    check_benchmark(benchmark)
-    docs = column_docs(GranolaRow)
+    known = find_benchmark(benchmark)
+    docs = column_docs(known.row)
     if as_json:
         _print_json(docs)
         return
     print_rows(
-        MAIN_TABLE[benchmark],
+        known.main_table,
         dict.fromkeys(("column", "meaning")),
         [{"column": name, "meaning": text} for name, text in docs.items()],
     )

@@ -185,15 +185,16 @@ def embedder_identity(world: World, home: Path) -> dict[str, str]:
     return {"name": name, "digest": identify_embedder(name, home)}
 
 
+def has_translator(world: World) -> bool:
+    """True when a world names a translator."""
+    return "translator" in world.models
+
+
 def translator_name(world: World) -> str:
     """Return the name of a world's translator; SettingsError when it has none."""
-    from tasks.models.translate import EMBEDDED
-
     settings = world.models.get("translator")
     if settings:
         return settings.name
-    if world.is_embedded:
-        return EMBEDDED
     raise SettingsError(
         f'the world {world.name} names no translator; add [models.translator] with kind = "local" and the name of a model '
         "from `factmill models list`, or build in English alone with --language eng"

@@ -27,10 +27,11 @@ def commands() -> dict[str, set[str]]:
 def test_documents_name_only_commands_and_options_that_exist(document: str) -> None:
     known = commands()
     text = (ROOT / document).read_text()
-    for line in re.findall(r"factmill ((?:graph |world )?[a-z]+[^`\n#&|]*)", text):
+    for line in re.findall(r"factmill ((?:graph |world |build |models )?[a-z]+[^`\n#&|]*)", text):
         name = next((command for command in known if line == command or line.startswith(f"{command} ")), None)
         if name is None and re.match(
-            r"(graph |world )?(build|show|explain|verify|export|load|serve|doctor|prepare|list)", line
+            r"(graph |world |models )?(build|show|explain|verify|export|load|serve|doctor|prepare|list|check|remove|paths|add)",
+            line,
         ):
             pytest.fail(f"{document} names an unknown command: factmill {line}")
         if name:
@@ -49,5 +50,7 @@ def test_every_command_has_help_and_the_main_ones_an_example() -> None:
     group = typer.main.get_command(app)
     for name, command in group.commands.items():  # type: ignore[attr-defined]
         assert command.help, name
-    for name in ("build", "show", "explain", "verify", "export"):
-        assert "Example" in group.commands[name].help, name  # type: ignore[attr-defined]
+    examples = {f"build {name}": leaf for name, leaf in group.commands["build"].commands.items()}  # type: ignore[attr-defined]
+    examples |= {name: group.commands[name] for name in ("show", "explain", "verify", "export", "paths")}  # type: ignore[attr-defined]
+    for name, command in examples.items():
+        assert "Example" in command.help, name

@@ -155,8 +155,8 @@ def test_lists_and_tables_are_printed(factmill: Any, embedded_build: Any) -> Non
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["build"], 2, "Missing argument"),
-        (["build", "granita"], 2, "no benchmark 'granita'; there are: granola"),
+        (["build"], 2, "Missing command"),
+        (["build", "granita"], 2, "No such command"),
         (["build", "granola", "--world", "marble"], 2, "no world 'marble'"),
         (["build", "granola", "--relation", "P9999"], 2, "unknown relation P9999"),
         (["build", "granola", "--source", "/absent.json"], 2, "no such file or folder"),

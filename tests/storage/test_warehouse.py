@@ -8,6 +8,7 @@ import duckdb
 import pytest
 
 from tasks.core.granola_rows import CandidateRow, GranolaRow
+from tasks.core.multihal_rows import DroppedPath, MultiHalRow
 from tasks.core.rows import arrow_schema
 from tasks.errors import WarehouseBusy, WarehouseError, WarehouseTooNew
 from tasks.storage.warehouse import _commit, migrations, open_warehouse
@@ -77,7 +78,15 @@ def test_a_migration_that_fails_leaves_no_trace(tmp_path: Path, monkeypatch: pyt
     assert "half" not in tables
 
 
-@pytest.mark.parametrize(("table", "model"), [("granola_eq", GranolaRow), ("granola_candidates", CandidateRow)])
+@pytest.mark.parametrize(
+    ("table", "model"),
+    [
+        ("granola_eq", GranolaRow),
+        ("granola_candidates", CandidateRow),
+        ("multihal", MultiHalRow),
+        ("multihal_dropped_paths", DroppedPath),
+    ],
+)
 def test_published_columns_are_those_of_the_row_model(tmp_path: Path, table: str, model: type) -> None:
     with open_warehouse(tmp_path / "a.duckdb") as db:
         found = db.sql(f"SELECT * EXCLUDE (build_id) FROM {table}").to_arrow_table().schema

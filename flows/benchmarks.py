@@ -1,0 +1,83 @@
+"""The benchmarks that can be built: what each is called, what it publishes, and how it is locked and made."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.core.granola_rows import GranolaRow
+from tasks.core.multihal_rows import MultiHalRow
+from tasks.core.rows import Row
+from tasks.errors import UsageError
+from tasks.granola_inputs import lock_inputs as lock_granola
+from tasks.locks import Inputs
+from tasks.multihal_inputs import lock_inputs as lock_multihal
+
+
+def _granola_flow() -> Any:
+    from flows.granola import granola
+
+    return granola
+
+
+def _multihal_flow() -> Any:
+    from flows.multihal import multihal
+
+    return multihal
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """One benchmark."""
+
+    title: str
+    """A line that says what it is."""
+    main_table: str
+    """Its main published table."""
+    row: type[Row]
+    """Model of that table's rows."""
+    part: str
+    """Column by which rows fall into parts: `show` spreads what it prints over them."""
+    shown: Mapping[str, str]
+    """Columns that `show` prints, with their headings."""
+    trace: tuple[str, ...]
+    """Columns whose values are ids of the row at earlier stages, under which its calls are filed."""
+    lock_inputs: Callable[..., Inputs]
+    load_flow: Callable[[], Any]
+    """Returns the Prefect flow; Prefect is imported only then."""
+
+
+BENCHMARKS: Mapping[str, Benchmark] = {
+    "granola": Benchmark(
+        title="GRANOLA-EQ: entity questions with answers from fine to coarse",
+        main_table="granola_eq",
+        row=GranolaRow,
+        part="relation",
+        shown={
+            "id": "id",
+            "question": "question",
+            "granola_answers": "answers, fine to coarse",
+            "score_for_potential_error": "error score",
+        },
+        trace=("id",),
+        lock_inputs=lock_granola,
+        load_flow=_granola_flow,
+    ),
+    "multihal": Benchmark(
+        title="MultiHal: questions of seven benchmarks with judged Wikidata paths, in six languages",
+        main_table="multihal",
+        row=MultiHalRow,
+        part="source_dataset",
+        shown={"id": "id", "input": "question", "output": "answer", "trip_labels": "path", "judged_score": "score"},
+        trace=("id", "path_id", "question_id"),
+        lock_inputs=lock_multihal,
+        load_flow=_multihal_flow,
+    ),
+}
+"""Name → benchmark, in the order in which `build all` makes them."""
+
+
+def find_benchmark(name: str) -> Benchmark:
+    """Return a benchmark by name; UsageError when there is none."""
+    if name not in BENCHMARKS:
+        raise UsageError(f"no benchmark {name!r}; there are: {', '.join(BENCHMARKS)}")
+    return BENCHMARKS[name]

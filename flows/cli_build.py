@@ -1,0 +1,189 @@
+"""`factmill build BENCHMARK`: one command a benchmark, each with its own parameters, and `build all`."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from tasks import progress
+from tasks.core.calls import Mode
+from tasks.options import BuildReport, RunOptions
+
+build_app = typer.Typer(
+    help="Build a benchmark into the warehouse. Try: factmill build granola, factmill build all", no_args_is_help=True
+)
+
+World = Annotated[str, typer.Option(help="embedded, live, or the path of a world's TOML file.")]
+Graph = Annotated[str | None, typer.Option(help="Use this local graph as the world's Wikidata.", metavar="NAME")]
+Warehouse = Annotated[
+    Path | None, typer.Option(help="The DuckDB file. Default: factmill.duckdb in factmill's home.", metavar="FILE")
+]
+RunMode = Annotated[
+    Mode, typer.Option(help="record: ask what is not recorded; replay: ask nothing; refresh: ask all anew.")
+]
+Concurrency = Annotated[int, typer.Option(min=1, max=64, help="Batches worked on at once.")]
+BatchSize = Annotated[int, typer.Option(min=1, help="Rows a batch.")]
+Force = Annotated[bool, typer.Option("--force", help="Build even when a build with the same inputs is there.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+
+
+@build_app.command("granola")
+def build_granola(
+    source: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="File or folder to read (repeatable); `wikidata`: the facts of the Wikidata itself.", metavar="PATH"
+        ),
+    ] = None,
+    relation: Annotated[list[str] | None, typer.Option(help="Only this relation (repeatable).", metavar="PID")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="At most so many source rows, spread over the relations.")
+    ] = None,
+    policy: Annotated[
+        Literal["smallest", "linked"],
+        typer.Option(help="Which item of several with one name: smallest (the paper's) or linked."),
+    ] = "smallest",
+    samples: Annotated[int, typer.Option(min=1, help="Samples of the judge for each description.")] = 8,
+    min_levels: Annotated[int, typer.Option(min=1, help="Answers a row must have.")] = 2,
+    world: World = "embedded",
+    graph: Graph = None,
+    warehouse: Warehouse = None,
+    mode: RunMode = "record",
+    concurrency: Concurrency = 4,
+    batch_size: BatchSize = 500,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """GRANOLA-EQ: entity questions with answers from fine to coarse.
+
+    Examples:
+
+      factmill build granola
+      factmill build granola --source P19.test.json --relation P19 --limit 500
+      factmill graph load dump.nt.gz --name mine && factmill build granola --graph mine
+    """
+    run = _run_options(world, graph, warehouse, mode, concurrency, batch_size)
+    params = {
+        "source": source or None,
+        "relations": relation or None,
+        "limit": limit,
+        "policy": policy,
+        "samples": samples,
+        "max_error_score": 0.5,
+        "min_levels": min_levels,
+    }
+    _build("granola", params, run, force, as_json)
+
+
+@build_app.command("multihal")
+def build_multihal(
+    source: Annotated[
+        list[str] | None,
+        typer.Option(help="File or folder with foundations' files (repeatable). Default: our own.", metavar="PATH"),
+    ] = None,
+    foundation: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only this one (repeatable): halueval, truthfulqa, felm, halubench, shroom2024, defan, simpleqa.",
+            metavar="NAME",
+        ),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most so many rows of each foundation.")] = None,
+    linker: Annotated[
+        Literal["labels", "falcon"],
+        typer.Option(help="How names are linked: by the local graph's labels, or Falcon 2.0."),
+    ] = "labels",
+    all_hops: Annotated[bool, typer.Option("--all-hops", help="Two hops even where one finds a path.")] = False,
+    most_paths: Annotated[int, typer.Option(min=1, help="Paths kept of one subject-object pair.")] = 100,
+    min_score: Annotated[int, typer.Option(min=1, max=5, help="Lowest score that is published.")] = 4,
+    language: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this beside English (repeatable): deu, fra, ita, spa, por.", metavar="CODE"),
+    ] = None,
+    label_source: Annotated[
+        Literal["translated", "wikidata"],
+        typer.Option(help="Path labels in other languages: all translated, or Wikidata's own where there is one."),
+    ] = "translated",
+    world: World = "embedded",
+    graph: Graph = None,
+    warehouse: Warehouse = None,
+    mode: RunMode = "record",
+    concurrency: Concurrency = 4,
+    batch_size: BatchSize = 500,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """MultiHal: questions of seven benchmarks with judged Wikidata paths, in six languages.
+
+    Examples:
+
+      factmill build multihal
+      factmill build multihal --foundation simpleqa --source simple_qa_test_set.csv --limit 100
+      factmill build multihal --source foundations/ --graph mine --language deu
+    """
+    run = _run_options(world, graph, warehouse, mode, concurrency, batch_size)
+    params = {
+        "source": source or None,
+        "foundations": foundation or None,
+        "limit": limit,
+        "linker": linker,
+        "all_hops": all_hops,
+        "most_paths": most_paths,
+        "min_score": min_score,
+        "languages": language or None,
+        "label_source": label_source,
+    }
+    _build("multihal", params, run, force, as_json)
+
+
+@build_app.command("all")
+def build_all(
+    world: World = "embedded",
+    graph: Graph = None,
+    warehouse: Warehouse = None,
+    mode: RunMode = "record",
+    concurrency: Concurrency = 4,
+    batch_size: BatchSize = 500,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Every benchmark, with its defaults.
+
+    Example: factmill build all
+    """
+    for build in (build_granola, build_multihal):
+        build(
+            world=world,
+            graph=graph,
+            warehouse=warehouse,
+            mode=mode,
+            concurrency=concurrency,
+            batch_size=batch_size,
+            force=force,
+            as_json=as_json,
+        )
+
+
+def _run_options(
+    world: str, graph: str | None, warehouse: Path | None, mode: Mode, concurrency: int, batch_size: int
+) -> RunOptions:
+    progress.show()
+    return RunOptions(
+        world=world, graph=graph, warehouse=warehouse, mode=mode, concurrency=concurrency, batch_size=batch_size
+    )
+
+
+def _build(name: str, params: dict[str, Any], run: RunOptions, force: bool, as_json: bool) -> None:
+    from flows.running import make_build
+
+    print_report(make_build(name, params, run, force), as_json)
+
+
+def print_report(report: BuildReport, as_json: bool) -> None:
+    """Print a build's report, as JSON or as lines to read."""
+    from flows.showing import tell_report
+
+    typer.echo(
+        json.dumps(report.model_dump(mode="json"), ensure_ascii=False) if as_json else "\n".join(tell_report(report))
+    )

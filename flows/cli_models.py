@@ -1,0 +1,103 @@
+"""The commands `factmill models …`: their options, and how their results are printed."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+models_app = typer.Typer(help="Local models: converted for CTranslate2.", no_args_is_help=True)
+add_app = typer.Typer(help="Convert a checkpoint's directory.", no_args_is_help=True)
+models_app.add_typer(add_app, name="add")
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+Name = Annotated[str | None, typer.Option(help="Name of the model. Default: that of the directory.", metavar="NAME")]
+Replace = Annotated[bool, typer.Option("--replace", help="Replace a model of that name.")]
+
+
+@add_app.command("embedder")
+def add_embedder(
+    checkpoint: Annotated[
+        Path,
+        typer.Argument(
+            help="Directory with config.json, model.safetensors, 1_Pooling/config.json and tokenizer.json or vocab.txt.",
+            metavar="PATH",
+        ),
+    ],
+    name: Name = None,
+    replace: Replace = False,
+    as_json: AsJson = False,
+) -> None:
+    """Convert a sentence encoder of the BERT family (bert, roberta, xlm-roberta, camembert); torch is not needed.
+
+    Example: factmill models add embedder ./all-MiniLM-L6-v2
+    """
+    from flows.models import add_embedder as add
+
+    _tell_added(add(checkpoint, name, replace), as_json)
+
+
+@add_app.command("translator")
+def add_translator(
+    checkpoint: Annotated[
+        Path,
+        typer.Argument(
+            help="Directory of an NLLB-200 checkpoint with its sentencepiece.bpe.model, or of CTranslate2's conversion.",
+            metavar="PATH",
+        ),
+    ],
+    name: Name = None,
+    quantization: Annotated[
+        Literal["float16", "float32", "int8"], typer.Option(help="How weights are stored.")
+    ] = "float16",
+    replace: Replace = False,
+    as_json: AsJson = False,
+) -> None:
+    """Convert an NLLB-200 checkpoint; reading its weights needs the extra `convert` (torch, transformers).
+
+    Example: factmill models add translator ./nllb-200-distilled-600M --quantization int8
+    """
+    from flows.models import add_translator as add
+
+    _tell_added(add(checkpoint, name, quantization, replace), as_json)
+
+
+@models_app.command("list")
+def list_models(as_json: AsJson = False) -> None:
+    """List the local models, damaged ones too."""
+    from flows.models import listing
+
+    found = listing()
+    if as_json:
+        _print_json(found)
+        return
+    for model in found:
+        typer.echo(_tell(model))
+    if not found:
+        typer.echo("no models yet; try: factmill models add --help", err=True)
+
+
+@models_app.command("remove")
+def remove_model(name: Annotated[str, typer.Argument(help="Name of the model.", metavar="NAME")]) -> None:
+    """Remove a local model.
+
+    Example: factmill models remove all-MiniLM-L6-v2
+    """
+    from flows.models import remove
+
+    remove(name)
+    typer.echo(f"removed the model {name}")
+
+
+def _tell_added(added: dict[str, Any], as_json: bool) -> None:
+    _print_json(added) if as_json else typer.echo(f"{_tell(added)}  in {added['seconds']} s")
+
+
+def _tell(model: dict[str, Any]) -> str:
+    if model["state"] == "damaged":
+        return f"{model['name']:24} damaged: {model['advice']}"
+    return f"{model['name']:24} {model['kind']:12} {model['size_bytes']:>15,} bytes  {model['digest'][:16]}"
+
+
+def _print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, ensure_ascii=False))

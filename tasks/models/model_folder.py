@@ -1,0 +1,260 @@
+"""Folders of converted models: what they hold, how they come to be, and how they are told from anything else.
+
+<folder>/<name>/factmill-model.json   ModelManifest, written last, so a folder without one was never finished
+<folder>/<name>/…                     files that CTranslate2 and the tokenizer read
+<folder>/.<name>.making/              a conversion under way, or one that was broken off
+
+One process at a time changes what is in <folder>, which it holds locked meanwhile; the others wait.
+
+A model is known by its digest, over what its files hold and how they are to be used: names and places do not touch it.
+"""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import file_digest
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from tasks.core.fingerprints import digest_json
+from tasks.errors import OutputError, UsageError
+
+FORMAT_VERSION = 1
+MANIFEST = "factmill-model.json"
+
+Kind = Literal["embedder", "translator", "perplexity"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class ModelFile(_Part):
+    """A file, as it was when the conversion ended."""
+
+    size_bytes: int
+    sha256: str
+
+
+class ModelManifest(_Part):
+    """What a folder of a converted model says of itself."""
+
+    name: str
+    format_version: int
+    kind: Kind
+    digest: str
+    """SHA-256 over kind, settings and files: the identity of the model."""
+    source: dict[str, str]
+    """SHA-256 of each file that it was made from, by its path in the checkpoint."""
+    settings: dict[str, Any]
+    """How the files are to be used; what stands here is the kind's own affair (embed.py, translate.py)."""
+    made_with: str
+    """Converter and its version."""
+    files: dict[str, ModelFile]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size_bytes for file in self.files.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a conversion tells of the files that it wrote."""
+
+    source: Mapping[str, str]
+    settings: Mapping[str, Any]
+    made_with: str
+
+
+def models_folder(home_folder: Path) -> Path:
+    """Return the folder of converted models below a home."""
+    return home_folder / "local-models"
+
+
+def model_path(name: str, folder: Path) -> Path:
+    """Return the folder of a model; UsageError when the name cannot be a folder's."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"no model can be called {name!r}: use letters, digits, `.`, `_`, `-`, a letter or digit first"
+        )
+    return folder / name
+
+
+def list_models(folder: Path) -> list[str]:
+    """Return the names of the models in a folder, whole or damaged, in order."""
+    if not folder.is_dir():
+        return []
+    return sorted(path.name for path in folder.iterdir() if path.is_dir() and _NAME.fullmatch(path.name))
+
+
+def store_model(
+    name: str,
+    folder: Path,
+    kind: Kind,
+    write: Callable[[Path], Origin],
+    if_there: Literal["refuse", "replace", "keep"] = "refuse",
+) -> ModelManifest:
+    """Make a model folder: `write` fills an empty folder, which then gets its manifest and, at once, its name.
+
+    Of several processes one writes and the others wait; what to do with a model of that name is then up to `if_there`.
+    What a conversion that was broken off left behind is cleared away.
+    """
+    path, making = model_path(name, folder), folder / f".{name}.making"
+    with _wait_for(folder):
+        if path.exists():
+            if if_there == "keep":
+                return read_model(path)
+            if if_there == "refuse":
+                raise UsageError(f"there is a model {name} in {folder} already: give --replace, or another --name")
+        try:
+            _clear(making)
+            making.mkdir()
+            manifest = _describe(name, kind, write(making), making)
+            (making / MANIFEST).write_text(manifest.model_dump_json(indent=2) + "\n", "utf-8")
+            _drop(path)
+            making.rename(path)
+        except OSError as error:
+            raise OutputError(f"the model {name} cannot be written into {folder}: {error}") from error
+        finally:
+            _clear(making)
+    return manifest
+
+
+def read_model(path: Path, kind: Kind | None = None) -> ModelManifest:
+    """Read a model folder's manifest and compare its files' sizes; UsageError says what is wrong and what to do."""
+    _refuse_others(path, kind)
+    manifest = _read_manifest(path)
+    if kind and manifest.kind != kind:
+        raise UsageError(f"{path}: the model {manifest.name} is of kind {manifest.kind}, wanted is: {kind}")
+    for file, expected in manifest.files.items():
+        found = (path / file).stat().st_size if (path / file).is_file() else None
+        if found != expected.size_bytes:
+            state = "is missing" if found is None else f"has {found:,} bytes"
+            raise _damaged(path, f"{file} {state}, expected {expected.size_bytes:,} bytes", manifest.kind)
+    return manifest
+
+
+def check_model(path: Path, kind: Kind) -> ModelManifest:
+    """Read a model folder's manifest and compare its files' content with it (about a second for 2 GB)."""
+    manifest = read_model(path, kind)
+    for file, expected in manifest.files.items():
+        if digest_file(path / file) != expected.sha256:
+            raise _damaged(path, f"{file} does not hold what was written into it", kind)
+    return manifest
+
+
+def copy_model(converted: Path, kind: Kind, making: Path) -> Origin:
+    """Copy a model folder's files into an empty folder (for `store_model`); UsageError when it is not whole."""
+    manifest = check_model(converted, kind)
+    for file in manifest.files:
+        (making / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(converted / file, making / file)
+    return Origin(manifest.source, manifest.settings, manifest.made_with)
+
+
+def remove_model(name: str, folder: Path) -> None:
+    """Remove a model, whole or damaged; UsageError when there is none of that name."""
+    path = model_path(name, folder)
+    if not path.is_dir():
+        raise UsageError(f"no model {name} in {folder} (there: {', '.join(list_models(folder)) or 'none'})")
+    with _wait_for(folder):
+        _drop(path)
+
+
+def digest_file(path: Path) -> str:
+    """Return the SHA-256 of a file in hex."""
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
+
+
+def _describe(name: str, kind: Kind, origin: Origin, making: Path) -> ModelManifest:
+    files = {
+        path.relative_to(making).as_posix(): ModelFile(size_bytes=path.stat().st_size, sha256=digest_file(path))
+        for path in sorted(making.rglob("*"))
+        if path.is_file()
+    }
+    digests = {file: described.sha256 for file, described in files.items()}
+    return ModelManifest(
+        name=name,
+        format_version=FORMAT_VERSION,
+        kind=kind,
+        digest=digest_json({"kind": kind, "settings": dict(origin.settings), "files": digests}),
+        source=dict(origin.source),
+        settings=dict(origin.settings),
+        made_with=origin.made_with,
+        files=files,
+    )
+
+
+def _refuse_others(path: Path, kind: Kind | None) -> None:
+    """Raise UsageError unless the folder has a manifest."""
+    if not path.is_dir():
+        raise UsageError(f"no model folder {path}: factmill models list shows those that are there")
+    if (path / MANIFEST).is_file():
+        return
+    if (path / "config.json").is_file():
+        raise UsageError(
+            f"{path}: a checkpoint that was not converted: factmill models add {kind or 'embedder'} {path}"
+        )
+    raise UsageError(f"{path}: no {MANIFEST} in it: no converted model, or one that was never finished")
+
+
+def _read_manifest(path: Path) -> ModelManifest:
+    try:
+        content = json.loads((path / MANIFEST).read_bytes())
+        version = content["format_version"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(path, f"{MANIFEST} cannot be read: {error!r}") from error
+    if version != FORMAT_VERSION:
+        kind = content.get("kind", "KIND")
+        raise UsageError(
+            f"{path}: converted by another version of factmill (its format: {version}, here: {FORMAT_VERSION}); "
+            f"convert it again: factmill models add {kind} CHECKPOINT --name {path.name} --replace"
+        )
+    try:
+        return ModelManifest.model_validate(content)
+    except ValidationError as error:
+        found = error.errors()[0]
+        raise _damaged(path, f"{MANIFEST}: {'.'.join(map(str, found['loc']))}: {found['msg']}") from error
+
+
+def _damaged(path: Path, what: str, kind: str = "KIND") -> UsageError:
+    return UsageError(
+        f"{path}: damaged: {what}; convert it again: factmill models add {kind} CHECKPOINT --name {path.name} --replace"
+    )
+
+
+@contextmanager
+def _wait_for(folder: Path) -> Iterator[None]:
+    """Let one process at a time change a folder of models; the lock goes with the process that holds it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _drop(path: Path) -> None:
+    """Remove a model's folder, if it is there: at once for who opens it next, though removing takes a while."""
+    old = path.with_name(f".{path.name}.old")
+    _clear(old)
+    if path.exists():
+        path.rename(old)
+        _clear(old)
+
+
+def _clear(path: Path) -> None:
+    if path.exists():
+        shutil.rmtree(path)

@@ -1,0 +1,258 @@
+"""NLLB translation models, from texts to texts; translate_search.py has what lies between.
+
+MultiHal translates with NLLB-200 3.3B by beam search (paper, §2.4, Table 2). A model shows `<code of the source language>
+tokens </s>` to its encoder (`tokens </s> <code>` in checkpoints of the older manner) and starts its answer with the
+code of the target language. Words are cut by SentencePiece itself, which gives what the Hugging Face tokenizer gives.
+
+The embedded translator, `embedded-nllb-1`, is no real NLLB: a tiny model of the same architecture, taught the sentence
+forms and labels of the embedded world (tools/train_translator.py). It knows its words, and refuses texts with others; of
+texts of its words that are unlike those it was taught, it was taught to say so. It also knows when it is unsure, by the
+least probable token of what was found. That may be the fault of the search, which forbids to say two tokens twice and
+ends early (Table 2), so such a text is searched for once more without either; when it is unsure again, it refuses. Real
+NLLB models have none of these limits.
+"""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from tasks.assets import ROOT
+from tasks.core.fingerprints import digest_json
+from tasks.core.protected_text import find_words
+from tasks.core.translation import (
+    SOURCE_LANGUAGE,
+    Asked,
+    Outcome,
+    PathPart,
+    TranslatedPath,
+    Untranslatable,
+    translate_paths,
+    translate_texts,
+)
+from tasks.errors import UsageError
+from tasks.models.model_folder import ModelManifest, check_model, list_models, model_path, models_folder, read_model
+from tasks.models.translate_search import (
+    Batching,
+    ComputeType,
+    Decoding,
+    Device,
+    Found,
+    Search,
+    Tokens,
+    choose_device,
+)
+
+EMBEDDED = "embedded-nllb-1"
+"""Name of the embedded translator; changes whenever it is taught anew with another result."""
+EMBEDDED_FOLDER = ROOT / "data" / "models" / "embedded-translator"
+
+VOCABULARY = "sentencepiece.bpe.model"
+KNOWN_WORDS = "known_words.txt"
+END = "</s>"
+
+
+class TranslatorSettings(BaseModel):
+    """How a converted model is to be used (ModelManifest.settings)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    identity: str
+    """Name that rows and reports give."""
+    codes: dict[str, str]
+    """Language → the model's code; English and every language it translates to."""
+    code_first: bool
+    """True when the code of the source language stands before the text, False when it stands at the end."""
+    max_tokens: int
+    """Positions that the model knows."""
+    least_probability: float | None = None
+    """A translation is refused as unsure when a token of it has a lower probability; None: none is refused."""
+    refusal: str | None = None
+    """What the model was taught to say of a text unlike all others; None: it was taught no such thing."""
+
+
+class Translator:
+    """A converted NLLB model."""
+
+    def __init__(
+        self,
+        path: Path,
+        device: Device = "auto",
+        compute_type: ComputeType = "int8",
+        threads: int | None = None,
+        batching: Batching = "auto",
+        decoding: Decoding | None = None,
+    ) -> None:
+        """Open a model folder; `threads` batches run at once on the CPU (default: one a core)."""
+        import sentencepiece
+
+        manifest = check_model(path, "translator")
+        self.settings = _read_settings(path, manifest)
+        self.decoding = decoding or Decoding()
+        self.no_repeat_ngram = self.decoding.no_repeat_ngram
+        self.search = Search(path, device, compute_type, threads, batching, self.decoding, self.settings.max_tokens)
+        self.identity = _identify(manifest, compute_type, self.search.device, self.decoding)
+        self._pieces = sentencepiece.SentencePieceProcessor(model_file=str(path / VOCABULARY))
+        words = path / KNOWN_WORDS
+        self._known_words = frozenset(words.read_text("utf-8").split("\n")) if words.is_file() else None
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """Languages it translates to."""
+        return tuple(language for language in self.settings.codes if language != SOURCE_LANGUAGE)
+
+    def translate(self, asked: Sequence[Asked]) -> list[Outcome]:
+        """Translate English texts, each into its language; numbers, dates and ids stay as they are."""
+        return translate_texts(asked, self)
+
+    def translate_paths(self, asked: Sequence[tuple[Sequence[PathPart], str]]) -> list[TranslatedPath]:
+        """Translate the parts of paths, each path into its language."""
+        return translate_paths(asked, self)
+
+    def tokenize(self, text: str) -> Tokens:
+        """Return the pieces of a text."""
+        return list(self._pieces.encode(text, out_type=str))
+
+    def is_known(self, piece: str) -> bool:
+        """True when a piece stands in the vocabulary."""
+        return bool(self._pieces.piece_to_id(piece) != self._pieces.unk_id())
+
+    def run(self, asked: Sequence[Asked]) -> list[Outcome]:
+        """Translate texts as they stand, without regard to numbers."""
+        if missing := {language for _, language in asked} - set(self.languages):
+            raise UsageError(f"{self.identity} translates to {', '.join(self.languages)}, not to {min(missing)}")
+        outcomes: list[Outcome] = [""] * len(asked)
+        sources: dict[int, Tokens] = {}
+        for place, (text, _) in enumerate(asked):
+            checked = self._check_source(text)
+            if isinstance(checked, Untranslatable):
+                outcomes[place] = checked
+            elif checked:
+                sources[place] = checked
+        codes = {place: self.settings.codes[asked[place][1]] for place in sources}
+        found = self._search(sources, codes, is_free=False)
+        if again := [place for place, outcome in found.items() if _is_unsure(outcome)]:
+            found |= self._search({p: sources[p] for p in again}, {p: codes[p] for p in again}, is_free=True)
+        for place, outcome in found.items():
+            outcomes[place] = outcome
+        return outcomes
+
+    def find(self, asked: Sequence[Asked]) -> list[Found]:
+        """Return tokens and score of each translation, without any check: what tests and benchmarks compare."""
+        codes = [self.settings.codes[language] for _, language in asked]
+        return self.search.find([self._frame(self.tokenize(text)) for text, _ in asked], codes)
+
+    def weigh(self, asked: Sequence[Asked], translations: Sequence[str]) -> list[float]:
+        """Return the probability of the least probable token of each given translation."""
+        sources = [self._frame(self.tokenize(text)) for text, _ in asked]
+        targets = [
+            [self.settings.codes[language], *self.tokenize(translation)]
+            for (_, language), translation in zip(asked, translations, strict=True)
+        ]
+        return [math.exp(min(logs)) for logs in self.search.weigh(sources, targets)]
+
+    def _check_source(self, text: str) -> Tokens | Untranslatable:
+        """Return the tokens that the encoder is shown, none for an empty text, or why the text cannot be translated."""
+        pieces = self.tokenize(text)
+        if not pieces:
+            return []
+        if outside := [piece for piece in pieces if not self.is_known(piece)]:
+            return Untranslatable("unknown_characters", f"not in the vocabulary: {outside[0]!r}")
+        if self._known_words is not None:
+            strange = [word for word in find_words(text) if word not in self._known_words]
+            if strange:
+                return Untranslatable("unknown_words", f"not among the words it was taught: {strange[0]!r}")
+        source = self._frame(pieces)
+        if len(source) > min(self.settings.max_tokens, self.decoding.max_tokens):
+            return Untranslatable("too_long", f"{len(source)} tokens; at most {self.settings.max_tokens} are read")
+        return source
+
+    def _frame(self, pieces: Tokens) -> Tokens:
+        code = self.settings.codes[SOURCE_LANGUAGE]
+        return [code, *pieces, END] if self.settings.code_first else [*pieces, END, code]
+
+    def _search(self, sources: Mapping[int, Tokens], codes: Mapping[int, str], is_free: bool) -> dict[int, Outcome]:
+        """Return for each place the text that was found, or why there is none."""
+        found = dict(zip(sources, self.search.find(list(sources.values()), list(codes.values()), is_free), strict=True))
+        outcomes: dict[int, Outcome] = {
+            place: Untranslatable("unfinished", f"no end within {len(one.tokens)} tokens")
+            for place, one in found.items()
+            if not one.tokens or one.tokens[-1] != END
+        }
+        said = {place: list(one.tokens[:-1]) for place, one in found.items() if place not in outcomes}
+        least = self.settings.least_probability
+        if least is not None:
+            targets = [[codes[place], *pieces] for place, pieces in said.items()]
+            logs = self.search.weigh([sources[place] for place in said], targets)
+            for place, probability in zip(said, (math.exp(min(log)) for log in logs), strict=True):
+                if probability < least:
+                    detail = f"a token of probability {probability:.3f}; at least {least:.3f} is wanted"
+                    outcomes[place] = Untranslatable("unsure", detail)
+        return outcomes | {place: self._spell(pieces) for place, pieces in said.items() if place not in outcomes}
+
+    def _spell(self, pieces: Sequence[str]) -> Outcome:
+        if strange := [piece for piece in pieces if not self.is_known(piece)]:
+            return Untranslatable("unreadable", f"the translation holds {strange[0]!r}")
+        text = str(self._pieces.decode_pieces(list(pieces))).strip()
+        if text == self.settings.refusal:
+            return Untranslatable("not_taught", "words it was taught, in a text unlike those it was taught")
+        return text or Untranslatable("unreadable", "the translation is empty")
+
+
+def open_translator(
+    name_or_path: str | Path,
+    home_folder: Path,
+    device: Device = "auto",
+    compute_type: ComputeType = "int8",
+    threads: int | None = None,
+    batching: Batching = "auto",
+    decoding: Decoding | None = None,
+) -> Translator:
+    """Open a translator: `embedded-nllb-1`, a model of `home_folder`/models by name, or a model folder by path."""
+    path = find_translator(str(name_or_path), home_folder)
+    return Translator(path, device, compute_type, threads, batching, decoding)
+
+
+def identify_translator(
+    name_or_path: str | Path,
+    home_folder: Path,
+    device: Device = "auto",
+    compute_type: ComputeType = "int8",
+    decoding: Decoding | None = None,
+) -> str:
+    """Return a translator's identity without opening it (`Translator.identity`)."""
+    manifest = read_model(find_translator(str(name_or_path), home_folder), "translator")
+    return _identify(manifest, compute_type, choose_device(device), decoding or Decoding())
+
+
+def find_translator(name_or_path: str, home_folder: Path) -> Path:
+    """Return the folder of a translator; UsageError says what there is when there is none of that name."""
+    folder = models_folder(home_folder)
+    if name_or_path == EMBEDDED:
+        return EMBEDDED_FOLDER
+    if os.sep in name_or_path or name_or_path.startswith("."):
+        return Path(name_or_path)
+    if name_or_path in list_models(folder):
+        return model_path(name_or_path, folder)
+    known = ", ".join(dict.fromkeys([EMBEDDED, *list_models(folder)]))
+    raise UsageError(f"no translator {name_or_path} in {folder} (there: {known}): factmill models add translator PATH")
+
+
+def _read_settings(path: Path, manifest: ModelManifest) -> TranslatorSettings:
+    try:
+        return TranslatorSettings.model_validate(manifest.settings)
+    except ValidationError as error:
+        raise UsageError(f"{path}: its settings are not a translator's: {error}") from error
+
+
+def _identify(manifest: ModelManifest, compute_type: ComputeType, device: str, decoding: Decoding) -> str:
+    """Return what a translation depends on: the model, how it computes and how it searches; not how it is batched."""
+    search = [decoding.beam_size, decoding.length_penalty, decoding.no_repeat_ngram, decoding.max_tokens]
+    name = manifest.settings.get("identity", manifest.name)
+    return f"{name}@{digest_json([manifest.digest, compute_type, device, search])[:16]}"
+
+
+def _is_unsure(outcome: Outcome) -> bool:
+    return isinstance(outcome, Untranslatable) and outcome.reason == "unsure"

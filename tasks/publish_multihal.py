@@ -1,0 +1,49 @@
+"""Publishing MultiHal, and what its report says beside the funnel: questions and paths per source, stage and language."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks.building import Build, Dataset
+from tasks.core.multihal_rows import DroppedPath, LinkedQuestion, MinedQuestion, MultiHalRow, ScoredPath
+from tasks.core.rows import arrow_schema
+from tasks.options import BuildReport
+
+
+def publish_multihal(
+    build: Build,
+    linked: Dataset,
+    mined: Dataset,
+    labelled: Dataset,
+    selected: Dataset,
+    scored: Dataset,
+    translated: Dataset,
+) -> BuildReport:
+    """Publish the benchmark, one row a path and language, and the table of the paths left out before scoring."""
+    rows = translated.table(MultiHalRow)
+    schema = arrow_schema(DroppedPath)
+    dropped = pa.concat_tables([labelled.extras(schema), selected.extras(schema)])
+    facts = {
+        "linked": _by_source(linked.table(LinkedQuestion)),
+        "pairs": pc.sum(mined.table(MinedQuestion)["pairs"]).as_py() or 0,
+        "paths_in_all": pc.sum(mined.table(MinedQuestion)["paths_in_all"]).as_py() or 0,
+        "paths_left_out": _count(dropped["reason"].to_pylist()),
+        "paths_scored_high": _by_source(scored.table(ScoredPath)),
+        "answer_types": _count(scored.table(ScoredPath)["answer_type"].to_pylist()),
+        "rows": _by_source(rows),
+        "languages": _count(rows["language"].to_pylist()),
+        "licences": _count(rows["licence"].to_pylist()),
+        "chosen_by": _count(scored.table(ScoredPath)["chosen_by"].to_pylist()),
+    }
+    return build.publish({"multihal": rows, "multihal_dropped_paths": dropped}, "multihal", facts)
+
+
+def _by_source(rows: pa.Table) -> dict[str, int]:
+    return _count(rows["source_dataset"].to_pylist())
+
+
+def _count(values: Iterable[Any]) -> dict[str, int]:
+    return dict(sorted(Counter(values).items()))
