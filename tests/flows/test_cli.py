@@ -155,7 +155,7 @@ def test_lists_and_tables_are_printed(factmill: Any, embedded_build: Any) -> Non
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["build"], 2, "Missing command"),
+        (["build"], 2, "COMMAND [ARGS]"),
         (["build", "granita"], 2, "No such command"),
         (["build", "granola", "--world", "marble"], 2, "no world 'marble'"),
         (["build", "granola", "--relation", "P9999"], 2, "unknown relation P9999"),
