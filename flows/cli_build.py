@@ -152,17 +152,20 @@ def build_all(
 
     Example: factmill build all
     """
-    for build in (build_granola, build_multihal):
-        build(
-            world=world,
-            graph=graph,
-            warehouse=warehouse,
-            mode=mode,
-            concurrency=concurrency,
-            batch_size=batch_size,
-            force=force,
-            as_json=as_json,
-        )
+    from flows.prefect_server import shared_server
+
+    with shared_server():
+        for build in (build_granola, build_multihal):
+            build(
+                world=world,
+                graph=graph,
+                warehouse=warehouse,
+                mode=mode,
+                concurrency=concurrency,
+                batch_size=batch_size,
+                force=force,
+                as_json=as_json,
+            )
 
 
 def _run_options(

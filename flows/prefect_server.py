@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tasks.errors import ServiceUnreachable
@@ -30,6 +30,9 @@ _UNNEEDED = (
     "TRIGGERS",
 )
 
+_shared: list[ExitStack] = []
+"""What stops the server of `shared_server`, while one is open."""
+
 
 def prefect_settings(home: Path) -> dict[str, str]:
     """Return the Prefect settings of a run, as environment variables; none of them overrides one that is set."""
@@ -45,11 +48,30 @@ def prefect_settings(home: Path) -> dict[str, str]:
 
 
 @contextmanager
+def shared_server() -> Iterator[None]:
+    """Let all runs within use one server, started by the first that needs one: Prefect reads its address only once."""
+    with ExitStack() as stack:
+        _shared.append(stack)
+        try:
+            yield
+        finally:
+            _shared.pop()
+
+
+@contextmanager
 def prefect_server(home: Path) -> Iterator["ServerHandle"]:
     """Give a handle on the API to use; a server of our own is started at once and stopped at the end."""
     if os.environ.get("PREFECT_API_URL"):
         yield ServerHandle(None, "", home)
-        return
+    elif _shared:
+        yield _shared[-1].enter_context(_own_server(home))
+    else:
+        with _own_server(home) as server:
+            yield server
+
+
+@contextmanager
+def _own_server(home: Path) -> Iterator["ServerHandle"]:
     (home / "prefect").mkdir(parents=True, exist_ok=True)
     port, log = free_port(), home / "prefect" / f"server-{os.getpid()}.log"
     command = [

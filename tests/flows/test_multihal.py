@@ -68,6 +68,16 @@ def test_other_batches_and_a_local_engine_give_the_same_rows(factmill: Callable[
     assert (again["calls_sent"], again["tables"]) == (0, english_build["tables"])
 
 
+def test_all_benchmarks_are_built_by_one_command_with_a_server_of_its_own(
+    factmill: Callable[..., Any], tmp_path: Path
+) -> None:
+    ran = factmill("build", "all", "--warehouse", tmp_path / "all.duckdb", "--json", PREFECT_API_URL="")
+    assert ran.code == 0, ran.err
+    made = [json.loads(line) for line in ran.out.splitlines()]
+    assert [report["benchmark"] for report in made] == ["granola", "multihal"]
+    assert all(report["rows"] for report in made)
+
+
 def test_a_row_is_followed_back_to_its_calls(
     factmill: Callable[..., Any], english_build: Any, rows: list[dict[str, Any]]
 ) -> None:
