@@ -16,6 +16,7 @@ _MONTHS = (
     "January|February|March|April|May|June|July|August|September|October|November|December"
     "|Jan\\.|Feb\\.|Mar\\.|Apr\\.|Jun\\.|Jul\\.|Aug\\.|Sept?\\.|Oct\\.|Nov\\.|Dec\\."
 )
+_SYMBOL = r"(?:[mck]?m[²³23]?|[mk]?g|km/h|°[CF]?|ha|[kMGT]?Hz|[kMG]W)"
 _ERA = r"(?:\ (?:BCE?|AD|CE)\b)?"
 _PROTECTED = re.compile(
     rf"""
@@ -30,7 +31,7 @@ _PROTECTED = re.compile(
     | \b(?![0-9]+(?:st|nd|rd|th)\b)(?:[A-Z]{{1,6}}-)?(?:[A-Za-z]+[0-9]\w*|[0-9]+[A-Za-z]\w*)\b(?:[-/][0-9]\w*)*  # Q42, K2
     | \b[A-Z]{{1,6}}-[0-9]\w*\b                                                     # F-16, COVID-19
     | (?<![\w.,])[-+−]?[$€£]?[0-9]+(?:[.,:/–-][0-9]+)*(?:\ ?%)?(?![\w])               # 3,755,251  4805.59  1914–1918  12%
-      (?:\ (?:BCE?|AD|CE)\b)?
+      (?:\ (?:BCE?|AD|CE)\b|\ {_SYMBOL}(?!\w))?
     """,
     re.VERBOSE,
 )

@@ -26,6 +26,8 @@ from tasks.core.protected_text import STAND_INS, is_all_protected, protect, rest
         "12 %",
         "$1,200.50",
         "14:30",
+        "1.98 m",
+        "357,386 km²",
         "1914–1918",
         "Q42",
         "K2",
@@ -37,7 +39,9 @@ def test_a_text_that_is_a_number_a_date_or_an_id_needs_no_translation(text: str)
     assert is_all_protected(text)
 
 
-@pytest.mark.parametrize("text", ["about 500 people", "1.98 m", "the 19th Amendment", "World War II", "May", "second"])
+@pytest.mark.parametrize(
+    "text", ["about 500 people", "1094 metres", "5 miles", "the 19th Amendment", "World War II", "May", "second"]
+)
 def test_a_text_with_words_needs_translation(text: str) -> None:
     assert not is_all_protected(text)
 

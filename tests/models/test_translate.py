@@ -1,0 +1,219 @@
+"""Translators: the same translation whatever a text is batched with, and trouble by name."""
+
+import json
+import random
+import shutil
+from functools import partial
+from pathlib import Path
+
+import pytest
+from random_translator import make_random_translator
+
+from tasks.core.translation import TARGET_LANGUAGES, Asked, Untranslatable
+from tasks.errors import UsageError
+from tasks.models.translate import (
+    EMBEDDED,
+    EMBEDDED_FOLDER,
+    KNOWN_WORDS,
+    ComputeType,
+    Decoding,
+    Translator,
+    identify_translator,
+    open_translator,
+)
+
+SHORT = Decoding(max_tokens=24)
+"""Random weights never end a translation by themselves."""
+QUESTIONS = [
+    "Where was Marie Curie born?",
+    "In which city did Karl Marx die?",
+    "Who founded Microsoft?",
+    "What is the capital of Australia?",
+    "How long is the river Elbe?",
+    "Which currency is used in Switzerland?",
+    "In which country does the birthplace of Albert Einstein lie?",
+    "What is the capital of the country in which Osaka lies?",
+    "How many people lived in Madrid in 2001?",
+    "Berlin",
+    "place of birth",
+    "Ada Lovelace; occupation; mathematician",
+]
+
+
+@pytest.fixture(scope="module")
+def embedded() -> Translator:
+    return Translator(EMBEDDED_FOLDER, "cpu")
+
+
+@pytest.fixture(scope="module")
+def random_small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_random_translator(tmp_path_factory.mktemp("small"), width=64, heads=4, inner_width=256, layers=2)
+
+
+@pytest.fixture(scope="module")
+def random_nllb(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One encoder and one decoder layer of the shape of NLLB-200-distilled-600M."""
+    return make_random_translator(tmp_path_factory.mktemp("nllb"), width=1024, heads=16, inner_width=4096, layers=1)
+
+
+def check_batchings(translator: Translator, asked: list[Asked], batchings: int, seed: int = 0) -> None:
+    """Compare tokens and scores, bit for bit, of each text alone and in many random batchings."""
+    alone = {pair: translator.find([pair])[0] for pair in asked}
+    assert len({found.score for found in alone.values()}) > 1
+    chance = random.Random(seed)
+    for _ in range(batchings):
+        some = [chance.choice(asked) for _ in range(chance.randint(2, 3 * len(asked)))]
+        assert translator.find(some) == [alone[pair] for pair in some]
+
+
+@pytest.mark.parametrize("compute_type", ["int8", "float32"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_embedded_translator_says_the_same_in_every_batch(compute_type: ComputeType, threads: int) -> None:
+    asked = [(text, language) for text in QUESTIONS for language in TARGET_LANGUAGES]
+    check_batchings(Translator(EMBEDDED_FOLDER, "cpu", compute_type, threads), asked, batchings=20)
+
+
+@pytest.mark.parametrize("compute_type", ["int8", "float32"])
+def test_random_weights_say_the_same_in_every_batch(random_small: Path, compute_type: ComputeType) -> None:
+    asked = [(text, language) for text in QUESTIONS for language in TARGET_LANGUAGES]
+    translator = Translator(random_small, "cpu", compute_type, decoding=SHORT)
+    check_batchings(translator, asked, batchings=10)
+
+
+def test_a_layer_of_nllb_says_the_same_in_every_batch(random_nllb: Path) -> None:
+    asked = [(text, language) for text in QUESTIONS[:8] for language in ("de", "pt")]
+    check_batchings(Translator(random_nllb, "cpu", decoding=Decoding(max_tokens=16)), asked, batchings=8)
+
+
+def test_whole_translations_are_the_same_in_every_batch(embedded: Translator) -> None:
+    """With what is refused, and what is searched for twice."""
+    texts = [
+        *QUESTIONS,
+        "J. J. Thomson",
+        "the of in which",
+        "Quirin",
+        "How many people lived in Madrid in 1999?",
+        "1999",
+    ]
+    alone = {
+        (text, language): embedded.translate([(text, language)])[0] for text in texts for language in TARGET_LANGUAGES
+    }
+    chance = random.Random(1)
+    for _ in range(20):
+        some = chance.choices(list(alone), k=chance.randint(2, 100))
+        assert embedded.translate(some) == [alone[pair] for pair in some]
+
+
+def test_small_batches_say_what_large_ones_say(random_small: Path) -> None:
+    asked = [(text, language) for text in QUESTIONS for language in TARGET_LANGUAGES]
+    make = partial(Translator, random_small, "cpu")
+    large, small = (make(decoding=Decoding(max_tokens=24, batch_tokens=tokens)) for tokens in (4096, 40))
+    assert large.find(asked) == small.find(asked)
+
+
+def test_floats_are_computed_alone_unless_told_otherwise() -> None:
+    make = partial(Translator, EMBEDDED_FOLDER, "cpu", threads=1)
+    opened = [make("int8"), make("float32"), make("float32", batching="length")]
+    assert [translator.search.batching for translator in opened] == [
+        "length",
+        "alone",
+        "length",
+    ]
+
+
+def test_numbers_dates_and_ids_stay_as_they_are(embedded: Translator) -> None:
+    asked = [
+        ("How many people lived in Madrid in 2011?", "de"),
+        ("How high is K2?", "fr"),
+        ("3,755,251", "es"),
+        ("14 March 1879", "it"),
+    ]
+    assert embedded.translate(asked) == [
+        "Wie viele Menschen lebten 2011 in Madrid?",
+        "Quelle est l'altitude de ce sommet : K2 ?",
+        "3,755,251",
+        "14 March 1879",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("Where was Quirin Vorndale born?", "unknown_words"),
+        ("When did the Beatles tour Japan?", "unknown_words"),
+        ("東京", "unknown_characters"),
+        ("Where was Marie Curie born? 🙂", "unknown_characters"),
+        ("Berlin " * 300, "too_long"),
+        ("born born capital Berlin which river mountain was did", "not_taught"),
+        ("the the the the of of of in which which", "not_taught"),
+        ("who wrote Frankenstein", "not_taught"),
+    ],
+)
+def test_what_the_embedded_translator_does_not_know_is_refused(embedded: Translator, text: str, reason: str) -> None:
+    outcome = embedded.translate([(text, "de")])[0]
+    assert isinstance(outcome, Untranslatable)
+    assert outcome.reason == reason
+    assert outcome.detail
+
+
+def test_a_translation_that_is_not_sure_enough_is_refused() -> None:
+    translator = Translator(EMBEDDED_FOLDER, "cpu", threads=1)
+    translator.settings = translator.settings.model_copy(update={"least_probability": 1.0})
+    outcome = translator.translate([("Germany", "de")])[0]
+    assert isinstance(outcome, Untranslatable)
+    assert outcome.reason == "unsure"
+
+
+def test_what_the_rule_turned_away_is_searched_for_without_it(embedded: Translator) -> None:
+    asked: list[Asked] = [("J. J. Thomson", "de"), ("J. R. R. Tolkien", "fr")]
+    assert [embedded.find([pair])[0].tokens[-2] for pair in asked] != ["▁Thomson", "▁Tolkien"]
+    assert embedded.translate(asked) == ["J. J. Thomson", "J. R. R. Tolkien"]
+
+
+def test_a_translation_without_end_is_no_translation(random_small: Path) -> None:
+    outcome = Translator(random_small, "cpu", decoding=SHORT).translate([("Who founded Microsoft?", "de")])[0]
+    assert isinstance(outcome, Untranslatable)
+    assert outcome.reason == "unfinished"
+
+
+def test_an_empty_text_stays_empty(embedded: Translator) -> None:
+    assert embedded.translate([("", "de"), ("  ", "fr")]) == ["", ""]
+
+
+def test_a_language_that_it_does_not_know_is_a_usage_error(embedded: Translator) -> None:
+    with pytest.raises(UsageError, match="translates to de, fr, it, es, pt, not to nl"):
+        embedded.translate([("Berlin", "nl")])
+
+
+def test_identity_names_model_and_manner_but_not_threads(tmp_path: Path) -> None:
+    identity = identify_translator(EMBEDDED, tmp_path, "cpu")
+    assert identity.startswith(f"{EMBEDDED}@")
+    assert open_translator(EMBEDDED, tmp_path, "cpu", threads=2).identity == identity
+    others = {
+        identify_translator(EMBEDDED, tmp_path, "cpu", "float32"),
+        identify_translator(EMBEDDED, tmp_path, "cpu", decoding=Decoding(beam_size=1)),
+    }
+    assert len({identity, *others}) == 3
+
+
+def test_an_unknown_name_says_what_there_is(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"no translator nllb .*there: {EMBEDDED}"):
+        open_translator("nllb", tmp_path)
+
+
+def test_a_damaged_model_is_named(tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(EMBEDDED_FOLDER, broken)
+    content = bytearray((broken / "model.bin").read_bytes())
+    content[len(content) // 2] ^= 1
+    (broken / "model.bin").write_bytes(content)
+    with pytest.raises(UsageError, match=r"damaged: model\.bin"):
+        Translator(broken, "cpu")
+
+
+def test_the_embedded_translator_is_small_and_says_what_it_is() -> None:
+    assert sum(path.stat().st_size for path in EMBEDDED_FOLDER.iterdir()) < 4_000_000
+    record = json.loads((EMBEDDED_FOLDER / "training.json").read_text("utf-8"))
+    assert "no real NLLB" in record["what"]
+    assert {"seed", "inputs", "versions", "log", "examined"} <= record.keys()
+    assert "Berlin" in (EMBEDDED_FOLDER / KNOWN_WORDS).read_text("utf-8").split("\n")

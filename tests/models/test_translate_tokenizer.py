@@ -1,0 +1,49 @@
+"""SentencePiece alone cuts words as the tokenizer of Hugging Face does, which then is not needed."""
+
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.core.protected_text import protect
+from tasks.core.translation import LANGUAGE_CODES
+from tasks.models.translate import EMBEDDED_FOLDER, END, VOCABULARY, Translator
+from tools.translator_corpus import draw_taught, read_corpus
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory that holds what the tokenizer of NLLB is read from."""
+    for module in ("transformers", "google.protobuf"):
+        pytest.importorskip(module, reason="comparing with transformers needs the extra `convert`")
+    made = tmp_path_factory.mktemp("tokenizer")
+    shutil.copyfile(EMBEDDED_FOLDER / VOCABULARY, made / VOCABULARY)
+    return made
+
+
+def open_tokenizer(folder: Path, **options: Any) -> Any:
+    from transformers import NllbTokenizer
+
+    return NllbTokenizer.from_pretrained(folder, src_lang="eng_Latn", **options)
+
+
+def test_pieces_and_frame_are_those_of_hugging_face(folder: Path) -> None:
+    tokenizer = open_tokenizer(folder, extra_special_tokens=list(LANGUAGE_CODES.values()))
+    translator = Translator(EMBEDDED_FOLDER, "cpu", threads=1)
+    examples = draw_taught(read_corpus(), seed=5)
+    texts = [text for _ in range(1_000) for example in [next(examples)] for text in (example.source, example.target)]
+    texts += ["Plimsollwerke, Ωmega and 東京!", "", "a", "2001"]
+    chance = random.Random(5)
+    texts += ["".join(chance.choices("aeBn ;,.?'«»12é", k=30)).strip() for _ in range(200)]
+    for text in (" ".join(text.split()) for text in texts):
+        found = tokenizer.convert_ids_to_tokens(tokenizer(text)["input_ids"])
+        pieces = [piece if translator.is_known(piece) else "<unk>" for piece in translator.tokenize(text)]
+        assert found == ["eng_Latn", *pieces, END], text
+        assert protect(text) is None or translator.tokenize(text) == translator.tokenize(f" {text} ")
+
+
+def test_without_the_codes_every_language_is_unknown_to_hugging_face(folder: Path) -> None:
+    tokenizer = open_tokenizer(folder)
+    assert tokenizer.convert_ids_to_tokens(tokenizer("Berlin")["input_ids"])[0] == "<unk>"
