@@ -38,11 +38,13 @@ def run(title: str, arguments: list[str], home: Path) -> dict[str, Any]:
     result: dict[str, Any] = json.loads(out.decode().strip().splitlines()[-1])
     counts = " ".join(
         f"{key}={result[key]}"
-        for key in ("inputs", "rows", "rejects", "merged", "calls_sent", "calls_replayed", "agrees")
+        for key in ("inputs", "opened", "rows", "rejects", "merged", "calls_sent", "calls_replayed", "agrees")
         if key in result
     )
     print(f"{title:46} {seconds:7.1f} s {usage.ru_maxrss / 1024:7.0f} MB  {counts}", flush=True)
-    if "rows" in result and result["inputs"] != result["rows"] + result["rejects"] + result["merged"]:
+    if "rows" in result and result["inputs"] + result["opened"] != (
+        result["rows"] + result["rejects"] + result["merged"]
+    ):
         sys.exit(f"{title}: rows do not add up")
     return result
 

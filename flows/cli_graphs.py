@@ -47,7 +47,11 @@ def load_graph(
     from flows.graphs import load
 
     manifest = load(files, name, tuple(language or ("en",)), form, dump_date, replace)
-    _print_json(manifest) if as_json else typer.echo("\n".join(f"{key:16} {value}" for key, value in manifest.items()))
+    if as_json:
+        _print_json(manifest)
+        return
+    told = manifest | {"files": f"{sum(file['size_bytes'] for file in manifest['files'].values()):,} bytes"}
+    typer.echo("\n".join(f"{key:16} {value}" for key, value in told.items()))
 
 
 @graph_app.command("list")

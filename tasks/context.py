@@ -1,8 +1,4 @@
-"""The services of a world, opened when they are first asked.
-
-Identities are known without opening anything, so that a build whose calls are all recorded starts no server and no
-client. The embedded world's services are named by the content of the world, never by the port they happen to have.
-"""
+"""The services of a world, opened when they are first asked (identities.py knows them before)."""
 
 import fcntl
 import shutil
@@ -11,16 +7,23 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tasks.assets import ROOT, load_query
+from tasks.assets import load_query
 from tasks.core.calls import Call, Deliver, Service
-from tasks.core.fingerprints import combine_digests, digest_bytes
 from tasks.core.path_calls import Ask, PathsByCalls
 from tasks.core.paths import PathFinder
 from tasks.errors import SettingsError
+from tasks.identities import (
+    embedder_name,
+    identify_service,
+    rules_identity,
+    service_urls,
+    translator_identity,
+    translator_name,
+    wikidata_identity,
+)
 from tasks.settings import Model, World, api_key, graphs_folder, load_world
 
 if TYPE_CHECKING:
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from tasks.models.embed import Embedder
 
 WIKIDATA_QUERIES = tuple(
-    f"wikidata/{name}" for name in ("find_items", "describe_items", "label", "neighbours", "list_facts")
+    f"wikidata/{name}" for name in ("find_items", "describe_items", "label", "resolve_item", "neighbours", "list_facts")
 )
 """Queries that every benchmark may ask of a Wikidata."""
 
@@ -151,83 +154,6 @@ def choose_finder(service: Service, ask: Ask) -> PathFinder:
     return service if isinstance(service, Graph) else PathsByCalls(ask, service.identity)
 
 
-@cache
-def world_identity() -> str:
-    """Return the identity of the embedded world: named by the content of its files."""
-    from tasks.world.data import digest_world
-
-    return f"embedded-{digest_world()[:16]}"
-
-
-def wikidata_identity(world: World, home: Path) -> str:
-    """Return the identity of a world's Wikidata."""
-    if world.wikidata.engine == "graph":
-        from tasks.graph.lookup import open_graph
-
-        with open_graph(world.wikidata.graph, graphs_folder(home)) as graph:
-            return graph.identity
-    return f"{world_identity()}/wikidata" if world.wikidata.url == "embedded" else world.wikidata.url
-
-
-def embedder_name(world: World, home: Path) -> str:
-    """Return the name of a world's sentence encoder: the one it names, or the paper's where it is at hand."""
-    from tasks.models.embed import choose_embedder
-
-    settings = world.models.get("embedder")
-    return settings.name if settings else choose_embedder(home)
-
-
-def embedder_identity(world: World, home: Path) -> dict[str, str]:
-    """Return name and digest of a world's sentence encoder."""
-    from tasks.models.embed import identify_embedder
-
-    name = embedder_name(world, home)
-    return {"name": name, "digest": identify_embedder(name, home)}
-
-
-def has_translator(world: World) -> bool:
-    """True when a world names a translator."""
-    return "translator" in world.models
-
-
-def translator_name(world: World) -> str:
-    """Return the name of a world's translator; SettingsError when it has none."""
-    settings = world.models.get("translator")
-    if settings:
-        return settings.name
-    raise SettingsError(
-        f'the world {world.name} names no translator; add [models.translator] with kind = "local" and the name of a model '
-        "from `factmill models list`, or build in English alone with --language eng"
-    )
-
-
-def translator_identity(world: World, home: Path) -> str:
-    """Return the identity of a world's translator."""
-    from tasks.models.translate import identify_translator
-
-    return identify_translator(translator_name(world), home)
-
-
-def service_identities(world: World, home: Path) -> dict[str, str]:
-    """Return the identity of each service, by which a lock names it."""
-    others = {name: _identify(name, url) for name, url in _urls(world).items() if name != "wikidata"}
-    return {"wikidata": wikidata_identity(world, home), **others}
-
-
-def _urls(world: World) -> dict[str, str]:
-    return {
-        "wikidata": world.wikidata.url,
-        "wikipedia": world.wikipedia.url,
-        "pageviews": world.pageviews.url,
-        "falcon": world.falcon.url,
-        "dbpedia": world.dbpedia.url,
-    }
-
-
-def _identify(name: str, url: str) -> str:
-    return f"{world_identity()}/{name}" if url == "embedded" else url
-
-
 def embedded_graph(home: Path) -> "Graph":
     """Return the embedded world's facts as a local graph, made on first use and kept under the world's digest."""
     from tasks.graph.lookup import open_graph
@@ -264,19 +190,9 @@ def _one_at_a_time(lock: Path) -> Iterator[None]:
         yield
 
 
-def rules_identity(world: World, home: Path) -> str:
-    """Return the identity of the rules author: the rules' own code and lists, and the graph they read."""
-    here = Path(__file__).parent
-    files = sorted((here / "models").glob("rules*.py"))
-    files += [here / "core" / name for name in ("granularity.py", "matching.py", "relations.py")]
-    files += sorted((ROOT / "data" / "lists").glob("*"))
-    code = combine_digests(digest_bytes(path.read_bytes()) for path in files)
-    return f"rules-1.{code[:8]}@{wikidata_identity(world, home)}"
-
-
 def _endpoint_finder(world: World, home: Path, stack: ExitStack) -> Callable[[], dict[str, str]]:
     """Return a function that gives each service's URL, starting the embedded world when one of them is needed."""
-    given = _urls(world)
+    given = service_urls(world)
     lock = threading.Lock()
     started: dict[str, str] = {}
 
@@ -311,7 +227,7 @@ def _open_wikidata(world: World, home: Path, endpoints: Callable[[], dict[str, s
 
 
 def _open_wikipedia(world: World, endpoints: Callable[[], dict[str, str]]) -> Service:
-    identity = _identify("wikipedia", world.wikipedia.url)
+    identity = identify_service("wikipedia", world.wikipedia.url)
 
     def connect() -> Service:
         from tasks.clients.wikipedia import Wikipedia
@@ -322,7 +238,7 @@ def _open_wikipedia(world: World, endpoints: Callable[[], dict[str, str]]) -> Se
 
 
 def _open_pageviews(world: World, endpoints: Callable[[], dict[str, str]]) -> Service:
-    identity = _identify("pageviews", world.pageviews.url)
+    identity = identify_service("pageviews", world.pageviews.url)
 
     def connect() -> Service:
         from tasks.clients.pageviews import Pageviews
@@ -333,7 +249,7 @@ def _open_pageviews(world: World, endpoints: Callable[[], dict[str, str]]) -> Se
 
 
 def _open_falcon(world: World, endpoints: Callable[[], dict[str, str]]) -> Service:
-    identity = _identify("falcon", world.falcon.url)
+    identity = identify_service("falcon", world.falcon.url)
 
     def connect() -> Service:
         from tasks.clients.falcon import Falcon
@@ -344,7 +260,7 @@ def _open_falcon(world: World, endpoints: Callable[[], dict[str, str]]) -> Servi
 
 
 def _open_dbpedia(world: World, endpoints: Callable[[], dict[str, str]]) -> Service:
-    identity = _identify("dbpedia", world.dbpedia.url)
+    identity = identify_service("dbpedia", world.dbpedia.url)
 
     def connect() -> Service:
         from tasks.clients.dbpedia import Dbpedia

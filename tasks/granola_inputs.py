@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from tasks.assets import ROOT, load_relations
-from tasks.context import WIKIDATA_QUERIES, wikidata_identity
+from tasks.context import WIKIDATA_QUERIES
 from tasks.core.fingerprints import digest_bytes
 from tasks.errors import UsageError
+from tasks.identities import wikidata_identity
 from tasks.locks import Inputs
 from tasks.options import RunOptions
 from tasks.settings import home, load_world

@@ -15,6 +15,7 @@ from tasks.batches import Work, batch_key, work_on
 from tasks.core.addresses import find_article_titles
 from tasks.core.dbpedia_calls import call_same_as, read_same_as
 from tasks.core.falcon_calls import call_link, read_links
+from tasks.core.knowledge import call_resolve_item
 from tasks.core.linking import CANDIDATES, Mention, choose_mentions, list_spans, spell_variants
 from tasks.core.multihal_rows import Link, LinkedQuestion, TypedQuestion
 from tasks.core.receipts import Batch, Receipt
@@ -39,9 +40,8 @@ def link_entities(batch: Batch) -> Receipt:
     linker = work.run.params["linker"]
     found = _link_by_labels(work, texts) if linker == "labels" else _link_by_falcon(work, texts, missed, failed)
     articles = _link_contexts(work, rows, missed)
-    return work.finish(
-        (_link(row, found, articles[row.id], missed[row.id], failed.get(row.id)) for row in rows), LinkedQuestion
-    )
+    outcomes = [_link(row, found, articles[row.id], missed[row.id], failed.get(row.id)) for row in rows]
+    return work.finish(_follow_redirects(work, outcomes), LinkedQuestion)
 
 
 def _answers(row: TypedQuestion) -> list[str]:
@@ -64,6 +64,44 @@ def _link(
     if row.answer_type == "other" and not objects:
         return Reject(row.id, "no_item_in_answer", "; ".join([*_answers(row), *causes]))
     return row.extend(LinkedQuestion, subject_links=_unique(subjects), object_links=_unique(objects), missed=causes)
+
+
+def _follow_redirects(work: Work, outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Return the outcomes with each QID that redirects replaced by where it leads; local labels are of no such item."""
+    service = work.run.services.wikidata
+    asked = [
+        (row.id, link.qid, call_resolve_item(service.identity, link.qid))
+        for row in outcomes
+        if isinstance(row, LinkedQuestion)
+        for link in (*row.subject_links, *row.object_links)
+        if link.via != "labels"
+    ]
+    records = work.call(service, ((row_id, call) for row_id, _, call in asked))
+    targets: dict[str, str] = {}
+    failed: dict[str, str] = {}
+    for row_id, qid, call in asked:
+        reply = records[call.key].reply()
+        if reply.status == "ok":
+            targets[qid] = str(reply.body)
+        else:
+            failed[row_id] = reply.error or "no reason given"
+
+    def follow(links: Iterable[Link]) -> list[Link]:
+        return _unique(
+            link
+            if targets.get(link.qid, link.qid) == link.qid
+            else link.model_copy(update={"qid": targets[link.qid], "redirected_from": link.qid})
+            for link in links
+        )
+
+    def settle(row: Outcome) -> Outcome:
+        if not isinstance(row, LinkedQuestion):
+            return row
+        if row.id in failed:
+            return Reject(row.id, "wikidata_failed", failed[row.id], retryable=True)
+        return row.replace(subject_links=follow(row.subject_links), object_links=follow(row.object_links))
+
+    return [settle(row) for row in outcomes]
 
 
 def _links(mentions: Iterable[tuple[str, Mention]]) -> Iterator[Link]:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tasks.assets import asset_digest, load_prompt
-from tasks.context import rules_identity, service_identities
 from tasks.core.fingerprints import combine_digests, digest_bytes
+from tasks.identities import rules_identity, service_identities
 from tasks.settings import home, load_world
 
 

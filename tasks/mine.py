@@ -11,9 +11,10 @@ from tasks.assets import load_properties
 from tasks.batches import Work, batch_key, work_on
 from tasks.context import choose_finder
 from tasks.core.calls import Call, Reply
-from tasks.core.knowledge import id_number, is_pid, is_qid
-from tasks.core.literals import Number, read_plain_date, tell_value
+from tasks.core.knowledge import is_pid, is_qid
+from tasks.core.literals import Number, tell_value
 from tasks.core.multihal_rows import DroppedPath, LinkedQuestion, MinedQuestion, Path
+from tasks.core.pairing import Pair, pair_up
 from tasks.core.paths import FoundPaths, PathOptions, tell_paths
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject, arrow_table
@@ -21,9 +22,6 @@ from tasks.labels import look_up_labels
 
 PROPERTY_LISTS = {"date": "time_properties", "numerical": "number_properties", "rank": "rank_properties"}
 """Answer type → list of the properties whose values count (Appendix D)."""
-
-Pair = tuple[str, int, Any]
-"""Row id, number of the subject, and number of the object's item or the value."""
 
 
 @task(name="mine_paths", cache_key_fn=batch_key, persist_result=True)
@@ -36,25 +34,12 @@ def mine_paths(batch: Batch) -> Receipt:
     totals: dict[str, int] = defaultdict(int)
     counts: dict[str, int] = {}
     for kind in ("other", *PROPERTY_LISTS):
-        pairs = [pair for row in rows if row.answer_type == kind for pair in _pair_up(row)]
+        pairs = [pair for row in rows if row.answer_type == kind for pair in pair_up(row)]
         counts |= {row.id: sum(pair[0] == row.id for pair in pairs) for row in rows if row.answer_type == kind}
         if pairs:
             _mine_kind(work, kind, pairs, found, totals, problems)
     outcomes = [_outcome(row, counts[row.id], found[row.id], totals[row.id], problems.get(row.id)) for row in rows]
     return work.finish(outcomes, MinedQuestion)
-
-
-def _pair_up(row: LinkedQuestion) -> list[Pair]:
-    """Return a question's subject-object pairs, each once, without those of one item with itself."""
-    subjects = list(dict.fromkeys(id_number(link.qid) for link in row.subject_links))
-    if row.answer_type == "other":
-        objects = list(dict.fromkeys(id_number(link.qid) for link in row.object_links))
-        return [(row.id, subject, target) for subject in subjects for target in objects if subject != target]
-    assert row.looked_for is not None
-    if row.answer_type == "date":
-        return [(row.id, subject, read_plain_date(row.looked_for)) for subject in subjects]
-    unit = id_number(row.looked_for_unit) if row.looked_for_unit else None
-    return [(row.id, subject, Number(row.looked_for, unit)) for subject in subjects]
 
 
 def _mine_kind(

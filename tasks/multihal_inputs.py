@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tasks.assets import ROOT
-from tasks.context import WIKIDATA_QUERIES, embedder_identity, has_translator, translator_identity
+from tasks.context import WIKIDATA_QUERIES
 from tasks.core.fingerprints import digest_bytes
 from tasks.core.linking import Linker
+from tasks.core.multihal_rows import TAGS
 from tasks.errors import UsageError
+from tasks.identities import check_graph_languages, embedder_identity, has_translator, translator_identity
 from tasks.locks import Inputs
 from tasks.options import RunOptions
 from tasks.progress import say
@@ -28,7 +30,7 @@ LISTS = (
 PATH_QUERIES = tuple(
     f"multihal/{operation}_{hops}" for operation in ("item_paths", "date_paths", "number_paths") for hops in (1, 2)
 )
-LANGUAGES = ("eng", "deu", "fra", "ita", "spa", "por")
+LANGUAGES = tuple(TAGS)
 """English and the five languages of the paper (§2.4)."""
 SAME_ABOVE = 0.99
 """Cosine above which two questions are one (§2.1)."""
@@ -56,6 +58,8 @@ def lock_inputs(
     named = _name_files(found.files)
     world = load_world(run.world)
     wanted = check_languages(languages if languages or has_translator(world) else ["eng"])
+    if label_source == "wikidata":
+        check_graph_languages(world, home(), [TAGS[language] for language in wanted])
     if len(wanted) == 1 and not languages:
         say(f"the world {world.name} names no translator: rows in English alone")
     return Inputs(

@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 
 from tasks.building import Build, Dataset
 from tasks.core.multihal_rows import DroppedPath, LinkedQuestion, MinedQuestion, MultiHalRow, ScoredPath
-from tasks.core.rows import arrow_schema
+from tasks.core.pairing import pair_up
+from tasks.core.rows import arrow_schema, rows_from_arrow
 from tasks.options import BuildReport
 
 
@@ -28,7 +29,7 @@ def publish_multihal(
     dropped = pa.concat_tables([labelled.extras(schema), selected.extras(schema)])
     facts = {
         "linked": _by_source(linked.table(LinkedQuestion)),
-        "pairs": pc.sum(mined.table(MinedQuestion)["pairs"]).as_py() or 0,
+        "pairs": sum(len(pair_up(row)) for row in rows_from_arrow(LinkedQuestion, linked.table(LinkedQuestion))),
         "paths_in_all": pc.sum(mined.table(MinedQuestion)["paths_in_all"]).as_py() or 0,
         "paths_left_out": _count(dropped["reason"].to_pylist()),
         "paths_scored_high": _by_source(scored.table(ScoredPath)),

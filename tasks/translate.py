@@ -7,15 +7,12 @@ from prefect import task
 from tasks.batches import Work, batch_key, work_on
 from tasks.core.calls import Call
 from tasks.core.knowledge import is_pid, is_qid
-from tasks.core.multihal_rows import MultiHalRow, ScoredPath
+from tasks.core.multihal_rows import TAGS, MultiHalRow, ScoredPath
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject
 from tasks.core.translation_calls import call_translate_path, call_translate_text, read_parts
 from tasks.labels import look_up_labels
 from tasks.storage.journal import Record
-
-TAGS = {"eng": "en", "deu": "de", "fra": "fr", "ita": "it", "spa": "es", "por": "pt"}
-"""Language as published → Wikidata's tag, which translators are asked for too."""
 
 
 @task(name="translate_paths", cache_key_fn=batch_key, persist_result=True)

@@ -11,7 +11,14 @@ from tasks.clients.wikidata_queries import QUERY_IDS
 from tasks.context import embedded_graph
 from tasks.core.calls import Call, Reply, Service
 from tasks.core.fingerprints import Json
-from tasks.core.knowledge import call_describe_item, call_find_items, call_label, call_list_facts, call_neighbours
+from tasks.core.knowledge import (
+    call_describe_item,
+    call_find_items,
+    call_label,
+    call_list_facts,
+    call_neighbours,
+    call_resolve_item,
+)
 from tasks.settings import load_world
 from tasks.world.files.reading import load_world_data
 from tasks.world.serving import running_world
@@ -48,6 +55,8 @@ def questions(kind: str) -> list[Call]:
     if kind in ("labels in en", "labels in pt"):
         ids = [*qids, *load_world_data().properties, "P999999"]
         return [call_label("s", each, kind.removeprefix("labels in ")) for each in ids]
+    if kind == "redirects":
+        return [call_resolve_item("s", qid) for qid in qids]
     if kind == "neighbours":
         return [call_neighbours("s", qid, SOME_PIDS) for qid in qids]
     return [
@@ -57,7 +66,9 @@ def questions(kind: str) -> list[Call]:
     ]
 
 
-@pytest.mark.parametrize("kind", ["candidates", "descriptions", "labels in en", "labels in pt", "neighbours", "facts"])
+@pytest.mark.parametrize(
+    "kind", ["candidates", "descriptions", "labels in en", "labels in pt", "redirects", "neighbours", "facts"]
+)
 def test_both_give_the_same_bodies(services: tuple[Service, Service], kind: str) -> None:
     sparql, graph = services
     calls = questions(kind)

@@ -26,7 +26,7 @@ from tasks.core.sparql_terms import (
     number_term,
 )
 
-OPERATIONS = ("find_items", "describe_items", "label", "neighbours", "list_facts")
+OPERATIONS = ("find_items", "describe_items", "label", "resolve_item", "neighbours", "list_facts")
 QUERY_IDS = {
     **{operation: f"wikidata/{operation}" for operation in OPERATIONS},
     **{name: f"multihal/{name}" for name in paths.QUERIES},
@@ -72,6 +72,8 @@ def list_terms(calls: Sequence[Call]) -> dict[str, list[Term]]:
         case "list_facts":
             after = number_term(id_number(_check_qid(parts["after"])) if parts["after"] else 0)
             return {"property": [direct_property_term(str(parts["pid"]))], "after": [after]}
+        case "resolve_item":
+            return {"item": [item_term(qid) for qid in dict.fromkeys(str(call.parts["qid"]) for call in calls)]}
         case operation:
             items = [item_term(qid) for qid in dict.fromkeys(str(call.parts["qid"]) for call in calls)]
             terms = {"language": [literal_term(check_language(language))], "item": items}
@@ -136,6 +138,12 @@ def _read_labels(calls: Sequence[Call], rows: Sequence[Row]) -> list[Json]:
     return [_first(found[str(call.parts["id"]), True] or found[str(call.parts["id"]), False]) for call in calls]
 
 
+def _read_resolved(calls: Sequence[Call], rows: Sequence[Row]) -> list[Json]:
+    by_qid = _by_item(rows)
+    targets = {qid: _first(_id_of(row["target"], _ENTITY) for row in found) for qid, found in by_qid.items()}
+    return [targets.get(str(call.parts["qid"]), str(call.parts["qid"])) for call in calls]
+
+
 def _read_neighbours(calls: Sequence[Call], rows: Sequence[Row]) -> list[Json]:
     by_qid = _by_item(rows)
     bodies: list[Json] = []
@@ -161,6 +169,7 @@ _READERS: dict[str, Callable[[Sequence[Call], Sequence[Row]], list[Json]]] = {
     "find_items": _read_found,
     "describe_items": _read_descriptions,
     "label": _read_labels,
+    "resolve_item": _read_resolved,
     "neighbours": _read_neighbours,
     "list_facts": _read_facts,
 }

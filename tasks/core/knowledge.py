@@ -7,6 +7,7 @@ them to it. All lists are in a fixed order, so that answers can be compared and 
 |---|---|---|
 | find_items | name, language | `[{"qid", "via": "label" or "alias"}]`, labels first, then by number of the QID; one entry a QID |
 | describe_items | qid, language | `{"label", "description", "title", "modified"}`, each null when unknown; a QID nobody knows gives nulls |
+| resolve_item | qid, language | the QID that it redirects to, through as many redirects as there are; itself when it is no redirect |
 | neighbours | qid, pids (sorted), language | `[{"pid", "qid", "label"}]`: direct claims with an item as value, by number of pid and qid; label null when unknown |
 | label | id (of an item or property), language | the label as text, or null when it has none in the language nor one for all languages |
 | list_facts | pid, after (a subject's QID or null), limit, language | `[{"subject", "object"}]`: direct item claims of the property by number of subject, then object; only subjects behind `after`; a subject is never cut in two, so up to `limit` subjects |
@@ -80,6 +81,11 @@ def call_find_items(service: str, name: str, language: str = "en") -> Call:
 def call_describe_item(service: str, qid: str, language: str = "en") -> Call:
     """Ask for an item's label, description and English article."""
     return Call(service, "describe_items", {"qid": qid, "language": language})
+
+
+def call_resolve_item(service: str, qid: str, language: str = "en") -> Call:
+    """Ask which item a QID stands for now: items that were merged leave redirects behind."""
+    return Call(service, "resolve_item", {"qid": qid, "language": language})
 
 
 def call_neighbours(service: str, qid: str, pids: Sequence[str], language: str = "en") -> Call:

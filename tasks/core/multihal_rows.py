@@ -9,6 +9,9 @@ from tasks.core.rows import Row
 AnswerType = Literal["date", "rank", "numerical", "other"]
 """What kind of thing the answer is; the first three are looked for as values, `other` as items."""
 
+TAGS = {"eng": "en", "deu": "de", "fra": "fr", "ita": "it", "spa": "es", "por": "pt"}
+"""Language as published → Wikidata's tag, which translators are asked for too."""
+
 
 class FoundationQuestion(Row):
     """A question of one of the seven foundations, as its reader leaves it (paper §2, Table 1)."""
@@ -57,6 +60,8 @@ class Link(BaseModel):
     """Linker that found it: labels, falcon, dbpedia or wikipedia."""
     rank: int
     """Place among the candidates of the surface, from 1."""
+    redirected_from: str | None = None
+    """QID that the linker gave, where it redirects to this one."""
 
 
 class LinkedQuestion(TypedQuestion):

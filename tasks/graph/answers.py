@@ -42,7 +42,7 @@ def _find_problem(graph: "Graph", call: Call) -> str | None:
     if problem := _find_wrong_part(call):
         return f"bad_call: {call.operation}: {problem}"
     problem = graph.find_language_problem(str(call.parts["language"]))
-    if problem and call.operation != "list_facts":
+    if problem and call.operation not in ("list_facts", "resolve_item"):
         return f"language_missing: {problem}"
     return None
 
@@ -62,6 +62,11 @@ def _answer_label(graph: "Graph", parts: Sequence[Parts], language: str) -> list
     return [found.get(each["id"]) for each in parts]
 
 
+def _answer_resolve_item(graph: "Graph", parts: Sequence[Parts], _language: str) -> list[Json]:
+    found = graph.resolve([each["qid"] for each in parts])
+    return [found[each["qid"]] for each in parts]
+
+
 def _answer_neighbours(graph: "Graph", parts: Sequence[Parts], language: str) -> list[Json]:
     found = graph.neighbours_of_each([(each["qid"], each["pids"]) for each in parts], language)
     return [[{"pid": edge.pid, "qid": edge.qid, "label": edge.label} for edge in edges] for edges in found]
@@ -76,6 +81,7 @@ _ANSWERS: dict[str, Callable[["Graph", Sequence[Parts], str], list[Json]]] = {
     "find_items": _answer_find_items,
     "describe_items": _answer_describe_items,
     "label": _answer_label,
+    "resolve_item": _answer_resolve_item,
     "neighbours": _answer_neighbours,
     "list_facts": _answer_list_facts,
 }
@@ -83,6 +89,7 @@ _PARTS = {
     "find_items": ("name", "language"),
     "describe_items": ("qid", "language"),
     "label": ("id", "language"),
+    "resolve_item": ("qid", "language"),
     "neighbours": ("qid", "pids", "language"),
     "list_facts": ("pid", "after", "limit", "language"),
 }

@@ -39,6 +39,7 @@ from tasks.graph.neighbourhoods import (
 _HIGHEST_ITEM = 2**63 - 1
 _HIGHEST_PROPERTY = 2**31 - 1
 _FACTS_A_SUBJECT = 4
+_REDIRECTS_AT_MOST = 10
 
 _FIND = """
     SELECT key, item, max(via) AS best FROM keys JOIN graph.names n ON n.text = keys.name
@@ -65,6 +66,7 @@ _PROPERTY_LABELS = """
     FROM keys JOIN graph.property_labels ON property = item
     WHERE language IN ($language, $any_language) GROUP BY item
 """
+_REDIRECTS = "SELECT item, target FROM keys JOIN graph.redirects USING (item)"
 _MALFORMED = "SELECT file, line_no, reason, text FROM graph.malformed ORDER BY file, line_no LIMIT $limit"
 _LITERALS = """
     SELECT property, qualifier, statement, value, precision, unit, main, number FROM graph.literals
@@ -161,6 +163,16 @@ class Graph:
                 label, of_item.get("description"), of_item.get("title"), of_item.get("modified")
             )
         return described
+
+    def resolve(self, qids: Iterable[str]) -> dict[Qid, Qid]:
+        """Return the item that each QID stands for: where its redirects end, or itself."""
+        numbers = {Qid(qid): id_number(qid) for qid in qids}
+        for _ in range(_REDIRECTS_AT_MOST):
+            targets = dict(self.query(_REDIRECTS, _item_keys(numbers.values())))
+            if not targets:
+                break
+            numbers = {qid: targets.get(number, number) for qid, number in numbers.items()}
+        return {qid: Qid(f"Q{number}") for qid, number in numbers.items()}
 
     def neighbours(self, qids: Iterable[str], pids: Iterable[str], language: str = "en") -> dict[Qid, list[Neighbour]]:
         """Return each item's direct claims of some properties, by number of pid and qid; an empty list when none."""

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from tasks.errors import GraphError, UsageError
 from tasks.graph.checking import GraphFile, find_damage
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 MANIFEST = "manifest.json"
 DATABASE = "graph.duckdb"
 

@@ -8,7 +8,13 @@ import pytest
 from tasks.assets import ROOT, load_query
 from tasks.clients.wikidata import WikidataSparql
 from tasks.clients.wikidata_queries import OPERATIONS
-from tasks.core.knowledge import call_describe_item, call_find_items, call_list_facts, call_neighbours
+from tasks.core.knowledge import (
+    call_describe_item,
+    call_find_items,
+    call_list_facts,
+    call_neighbours,
+    call_resolve_item,
+)
 from tasks.errors import ServiceUnreachable
 
 HERE = "test-wikidata"
@@ -100,6 +106,11 @@ def test_items_are_described(ask):
         {"label": "Brandenburg", "description": None, "title": None, "modified": None},
         {"label": None, "description": None, "title": None, "modified": None},
     ]
+
+
+def test_redirects_are_followed_to_their_end(ask):
+    asked = [call_resolve_item(HERE, qid) for qid in ("Q901", "Q902", "Q64", "Q12345")]
+    assert ask(*asked) == ["Q64", "Q64", "Q64", "Q12345"]
 
 
 def test_neighbours_are_items_in_the_order_of_their_numbers(ask):

@@ -79,6 +79,7 @@ def test_every_line_is_accounted_for(tmp_path: Path) -> None:
         "aliases": 1,
         "property_labels": 1,
         "titles": 1,
+        "redirects": 0,
         "modified": 1,
         "literals": 0,
     }

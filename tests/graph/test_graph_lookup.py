@@ -22,6 +22,7 @@ from tasks.core.knowledge import (
     call_find_items,
     call_list_facts,
     call_neighbours,
+    call_resolve_item,
 )
 from tasks.errors import GraphError
 from tasks.graph.load import load_graph
@@ -65,6 +66,18 @@ def bodies(graph: Graph, *calls: Call) -> list[Any]:
     replies = ask(graph, *calls)
     assert [reply.error for reply in replies] == [None] * len(calls)
     return [reply.body for reply in replies]
+
+
+def test_redirects_are_followed_to_their_end_and_make_no_items(make_graph: Make) -> None:
+    graph = make_graph(
+        PEOPLE + "    wd:Q901 owl:sameAs wd:Q902\n    wd:Q902 owl:sameAs wd:Q10\n    wd:Q7 owl:sameAs wd:Q7\n"
+    )
+    asked = ["Q901", "Q902", "Q10", "Q7", "Q12345"]
+    assert bodies(graph, *(call_resolve_item(graph.identity, qid) for qid in asked)) == [
+        "Q10", "Q10", "Q10", "Q7", "Q12345",
+    ]  # fmt: skip
+    assert graph.manifest.stored["redirects"] == 3
+    assert graph.query("SELECT item FROM graph.items WHERE item IN (901, 902, 7)", {}) == []
 
 
 def test_find_items_gives_labels_first_then_by_number_and_each_item_once(make_graph: Make) -> None:

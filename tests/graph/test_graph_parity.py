@@ -12,7 +12,14 @@ from rdf_lines import spell_out
 from tasks.assets import load_query
 from tasks.clients.wikidata_queries import OPERATIONS, fill_query, read_rows
 from tasks.core.calls import Call
-from tasks.core.knowledge import call_describe_item, call_find_items, call_label, call_list_facts, call_neighbours
+from tasks.core.knowledge import (
+    call_describe_item,
+    call_find_items,
+    call_label,
+    call_list_facts,
+    call_neighbours,
+    call_resolve_item,
+)
 from tasks.graph.load import load_graph
 from tasks.graph.lookup import Graph, open_graph
 
@@ -46,6 +53,9 @@ WORLD = """
     wd:Q30 wdt:P36 wd:Q61
     wd:Q155 wdt:P36 _:nobody
     wd:P36 rdfs:label "Berlin"@en
+    wd:Q777 owl:sameAs wd:Q778
+    wd:Q778 owl:sameAs wd:Q90
+    wd:Q779 owl:sameAs wd:Q779
     wd:P36 wdt:P36 wd:Q64
     wd:Q99 rdfs:label "say \\"hi\\" {or}\\\\\\nnot 'so'"@en
     enwiki:Berlin schema:about wd:Q64
@@ -84,6 +94,7 @@ def list_calls(names: Sequence[str], qids: Sequence[str], pids: Sequence[str], l
     for language in languages:
         calls += [call_find_items(HERE, name, language) for name in names]
         calls += [call_describe_item(HERE, qid, language) for qid in qids]
+        calls += [call_resolve_item(HERE, qid, language) for qid in (*qids, "Q779", "Q780")]
         calls += [call_label(HERE, each, language) for each in (*qids, *pids)]
         calls += [call_neighbours(HERE, qid, pids, language) for qid in qids]
         calls += [

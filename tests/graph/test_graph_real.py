@@ -82,6 +82,7 @@ def test_every_triple_is_stored(graph: Graph, plain: Plain) -> None:
         "descriptions": len(plain.texts["description"]),
         "aliases": len(plain.texts["altLabel"]),
         "titles": 0,
+        "redirects": 0,
         "modified": 0,
         "literals": 0,
     }

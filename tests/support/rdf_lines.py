@@ -17,6 +17,7 @@ PREFIXES = {
     "wikibase:": "http://wikiba.se/ontology#",
     "rdfs:": "http://www.w3.org/2000/01/rdf-schema#",
     "skos:": "http://www.w3.org/2004/02/skos/core#",
+    "owl:": "http://www.w3.org/2002/07/owl#",
     "schema:": "http://schema.org/",
     "xsd:": "http://www.w3.org/2001/XMLSchema#",
     "enwiki:": "https://en.wikipedia.org/wiki/",

@@ -21,6 +21,8 @@ TABLES = {
     "articles": pa.schema({"page": pa.string(), "item": pa.int64()}),
     "article_names": pa.schema({"page": pa.string(), "name": pa.string()}),
     "changes": pa.schema({"item": pa.int64(), "modified": pa.string()}),
+    # items that were merged into others
+    "redirects": pa.schema({"item": pa.int64(), "target": pa.int64()}),
     # dates and numbers of direct claims
     "direct_values": pa.schema({"item": pa.int64(), "property": pa.int32(), "value": pa.string()}),
     # which statements an item has, and which of them are deprecated

@@ -2,11 +2,12 @@
 
 Kept are direct edges from item to item; dates and numbers of direct claims, statements and qualifiers
 (tasks/graph/loading/statement_shapes.py); labels, aliases and descriptions of items and labels of properties, in chosen
-languages; English Wikipedia articles (schema:about) with their names; and when items were last changed. Every other
-well-formed triple is counted by kind; every malformed line, and every line with a date or number that is none, is set
-aside. Whole blocks of lines are matched against one regular expression after the other by Arrow, with no Python per
-line; only lines in unusual spelling and wrong ones pass through `canonical_line` one by one. Lines are first told
-apart by how they begin, which costs next to nothing and spares each most of the expressions.
+languages; English Wikipedia articles (schema:about) with their names; redirects of items that were merged into others;
+and when items were last changed. Every other well-formed triple is counted by kind; every malformed line, and every
+line with a date or number that is none, is set aside. Whole blocks of lines are matched against one regular expression
+after the other by Arrow, with no Python per line; only lines in unusual spelling and wrong ones pass through
+`canonical_line` one by one. Lines are first told apart by how they begin, which costs next to nothing and spares each
+most of the expressions.
 """
 
 import re
@@ -48,6 +49,7 @@ from tasks.graph.loading.streams import Block
 LABEL = b"http://www.w3.org/2000/01/rdf-schema#label"
 ALIAS = b"http://www.w3.org/2004/02/skos/core#altLabel"
 DESCRIPTION = b"http://schema.org/description"
+SAME_AS = b"http://www.w3.org/2002/07/owl#sameAs"
 ANY_LANGUAGE = "mul"
 """Tag of names that stand in all languages (in Wikidata since 2024); used where a language has none of its own."""
 MALFORMED_BYTES_AT_MOST = 10_000
@@ -108,6 +110,7 @@ def make_shapes(languages: Sequence[str]) -> list[Group]:
                 (ITEM + rb" <(?:" + texts + rb")>" + words, _take_texts),
                 *ITEM_SHAPES,
                 changed,
+                (ITEM + rb" <" + re.escape(SAME_AS) + rb"> " + ITEM, _take_redirects),
             ],
         ),
         Group(b"<http://www.wikidata.org/entity/s", STATEMENT_SHAPES),
@@ -306,6 +309,11 @@ def _take_changes(lines: pa.BinaryArray, out: Sorted) -> None:
     ids = pc.replace_substring_regex(slice_text(things, 1), pattern=r"^.*(?:/Q|#Dump)", replacement="")
     items = pc.if_else(pc.equal(ids, ""), str(DUMP), ids).cast(pa.int64())
     out.add("changes", items, slice_text(moments, 1))
+
+
+def _take_redirects(lines: pa.BinaryArray, out: Sorted) -> None:
+    items, _, targets = split_terms(lines)
+    out.add("redirects", slice_number(items, ENTITY_START), slice_number(targets, ENTITY_START, -LINE_END - 1))
 
 
 def _count_unkept(lines: pa.BinaryArray, out: Sorted) -> None:

@@ -39,6 +39,7 @@ _TOLD = {
         "SELECT item, min(name) AS title FROM staging.articles JOIN staging.article_names USING (page)"
         " GROUP BY item ORDER BY item"
     ),
+    "redirects": "SELECT item, min(target) AS target FROM staging.redirects GROUP BY item ORDER BY item",
     "modified": f"SELECT item, max(modified) AS modified FROM staging.changes WHERE item <> {DUMP}"
     " GROUP BY item ORDER BY item",
 }
