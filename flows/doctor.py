@@ -106,12 +106,23 @@ def _examine_models(world: World) -> Iterator[Finding]:
         what = f"model {role}"
         if model.kind == "rules":
             yield _finding(what, True, f"{model.name} (rules, no language model)", "")
+        elif model.kind == "local":
+            yield _try(what, partial(_describe_local, role, model.name), f"factmill models add {role} PATH")
         else:
             yield _try(
                 what,
                 partial(_describe_model, model),
                 f"export {model.key_env}=…",
             )
+
+
+def _describe_local(role: str, name: str) -> str:
+    from tasks.models.embed import identify_embedder
+    from tasks.models.translate import identify_translator
+
+    identify = {"embedder": identify_embedder, "translator": identify_translator}[role]
+    identify(name, home())
+    return f"{name} (on this machine)"
 
 
 def _describe_model(model: Model) -> str:

@@ -37,9 +37,7 @@ def lock_inputs(
 ) -> Inputs:
     """Return what the build depends on; UsageError for an unknown relation or a source that cannot be placed."""
     wanted = check_relations(relations)
-    world = load_world(run.world)
-    if run.graph:
-        world = world.with_graph(run.graph)
+    world = load_world(run.world, run.graph)
     views_from, views_to = last_twelve_months(world.epoch_day())
     origin: dict[str, Any] = {
         "world": run.absolute_world(),

@@ -31,9 +31,7 @@ class Inputs:
 
 def make_lock(benchmark: str, world_name: str, graph: str | None, inputs: Inputs) -> dict[str, Any]:
     """Return the lock of a build as JSON."""
-    world = load_world(world_name)
-    if graph:
-        world = world.with_graph(graph)
+    world = load_world(world_name, graph)
     uses_rules = any(model.kind == "rules" for model in world.models.values())
     return {
         "benchmark": benchmark,

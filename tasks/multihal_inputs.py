@@ -56,7 +56,7 @@ def lock_inputs(
     for sentence in found.left_out:
         say(sentence)
     named = _name_files(found.files)
-    world = load_world(run.world)
+    world = load_world(run.world, run.graph)
     wanted = check_languages(languages if languages or has_translator(world) else ["eng"])
     if label_source == "wikidata":
         check_graph_languages(world, home(), [TAGS[language] for language in wanted])

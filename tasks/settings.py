@@ -11,13 +11,15 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tasks.assets import ROOT
 from tasks.core.fingerprints import digest_json
 from tasks.errors import SettingsError
 
 SHIPPED_WORLDS = ("embedded", "live")
+LOCAL_ROLES = ("embedder", "translator")
+"""Roles whose models are on this machine."""
 """Worlds that go by name; any other is the path of a file."""
 
 
@@ -96,6 +98,14 @@ class World(_Part):
     """SPARQL endpoint that knows which Wikidata item a DBpedia resource is."""
     models: dict[Literal["author", "judge", "answerer", "embedder", "translator"], Model]
 
+    @model_validator(mode="after")
+    def _check_kinds(self) -> "World":
+        for role, model in self.models.items():
+            if (model.kind == "local") != (role in LOCAL_ROLES):
+                wanted = "`local`" if role in LOCAL_ROLES else "`rules` or `openai`"
+                raise ValueError(f"models.{role}.kind is `{model.kind}`; a model in this role is {wanted}")
+        return self
+
     def with_graph(self, graph: str) -> "World":
         """Return this world with a local graph as its Wikidata."""
         return self.model_copy(update={"wikidata": Wikidata(engine="graph", graph=graph, limits=self.wikidata.limits)})
@@ -116,18 +126,22 @@ class World(_Part):
         return digest_json(_without_limits(self.model_dump(mode="json", exclude={"user_agent", "epoch"})))
 
 
-def load_world(name: str) -> World:
-    """Read a shipped world by name or any world by path; SettingsError names file, key and what was expected."""
+def load_world(name: str, graph: str | None = None) -> World:
+    """Read a shipped world by name or any world by path, with a local graph as its Wikidata if one is named.
+
+    SettingsError names file, key and what was expected.
+    """
     path = ROOT / "data" / "worlds" / f"{name}.toml" if name in SHIPPED_WORLDS else Path(name)
     if not path.is_file():
         raise SettingsError(f"no world {name!r}: give `embedded`, `live` or the path of a TOML file")
     try:
-        return World.model_validate(tomllib.loads(path.read_text("utf-8")))
+        world = World.model_validate(tomllib.loads(path.read_text("utf-8")))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: not a TOML file: {error}") from error
     except ValidationError as error:
         lines = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise SettingsError(f"{path}: {lines}") from error
+    return world.with_graph(graph) if graph else world
 
 
 def home() -> Path:

@@ -47,6 +47,8 @@ def test_a_world_of_ones_own_is_read_from_its_path(tmp_path: Path) -> None:
         (WORLD.replace('user_agent = "me"', ""), "user_agent: Field required"),
         (WORLD + "colour = 3\n", "models.author.colour: Extra inputs"),
         (WORLD.replace("openai", "oracle"), "models.author.kind"),
+        (WORLD + "[models.embedder]\nkind='openai'\nname='x'\n", r"models.embedder.kind is `openai`.*is `local`"),
+        (WORLD.replace("openai", "local"), "models.author.kind is `local`"),
         (WORLD + "[models.critic]\nkind='rules'\nname='x'\n", "models.critic"),
         (
             WORLD.replace('"http://a/sparql"', '"http://a/sparql", limits = { parallel = 0 }'),

@@ -1,6 +1,6 @@
 """Teach the embedded translator and write it to data/models/embedded-translator.
 
-    python tools/train_translator.py [--steps 5000] [--seed 7] [--out data/models] [--keep CHECKPOINT]
+    python tools/train_translator.py [--steps 6500] [--seed 7] [--out data/models] [--keep CHECKPOINT]
 
 Needs the extra `convert` (torch, transformers), and one core for some minutes. From random weights, a model of NLLB's
 architecture (M2M-100: pre-norm, sinusoidal positions, one matrix for all embeddings) with under a million parameters
@@ -70,7 +70,7 @@ EXAMINED_SENTENCES, EXAMINED_PATHS = 400, 1_000
 def main() -> None:
     """Teach, convert, examine, store."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=5_000)
+    parser.add_argument("--steps", type=int, default=6_500)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--out", type=Path, default=EMBEDDED_FOLDER.parent)
     parser.add_argument("--keep", type=Path, help="write the Hugging Face checkpoint here too")

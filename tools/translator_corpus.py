@@ -32,7 +32,7 @@ from tasks.world.files.values import ItemValue, QuantityValue
 FORMS_FILE = WORLD_FOLDER / "sources" / "multihal_forms.yaml"
 YEAR, YEARS = "year", range(1850, 2026)
 HELD_OUT_OF = 10
-SHARES = {"form": 0.3, "path": 0.15, "parts": 0.12, "label": 0.2, "title": 0.05, "unit": 0.03, "outside": 0.15}
+SHARES = {"form": 0.3, "path": 0.15, "parts": 0.12, "label": 0.2, "title": 0.05, "unit": 0.03, "outside": 0.2}
 """How much of what is taught is of which kind."""
 OUTSIDE = "⁇"
 """What the translator says of a text that is none of what it is taught."""

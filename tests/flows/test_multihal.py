@@ -28,6 +28,80 @@ def rows(factmill: Callable[..., Any], english_build: Any) -> list[dict[str, Any
     return found
 
 
+@pytest.fixture(scope="module")
+def six(factmill: Callable[..., Any]) -> tuple[Any, list[dict[str, Any]]]:
+    """Build MultiHal as it comes, in all languages, and return the report and the rows."""
+    ran = factmill("build", "multihal", "--json")
+    assert ran.code == 0, ran.err
+    shown = factmill("show", "multihal", "--build", ran.json["build_id"], "--limit", "1000", "--json")
+    return ran.json, shown.json["rows"]
+
+
+def test_rows_are_in_six_languages(six: tuple[Any, list[dict[str, Any]]]) -> None:
+    report, rows = six
+    assert report["rows"] == len(rows) >= 150
+    assert set(report["facts"]["languages"]) == {"eng", "deu", "fra", "ita", "spa", "por"}
+    assert min(report["facts"]["languages"].values()) >= 0.9 * report["facts"]["languages"]["eng"]
+    assert {row["translated_by"] for row in rows if row["language"] == "eng"} == {None}
+    assert all(row["translated_by"].startswith("embedded-nllb-1@") for row in rows if row["language"] != "eng")
+
+
+def test_translations_keep_numbers_dates_and_the_parts_of_paths(six: tuple[Any, list[dict[str, Any]]]) -> None:
+    english = {row["path_id"]: row for row in six[1] if row["language"] == "eng"}
+    for row in six[1]:
+        source = english[row["path_id"]]
+        for name in ("input", "output"):
+            assert re.findall("[0-9][0-9.,]*", row[name]) == re.findall("[0-9][0-9.,]*", source[name]), row["id"]
+        assert len(row["trip_labels"]) == len(source["trip_labels"]) == len(row["part_sources"])
+        for part, given, origin in zip(row["trip_labels"], source["trip_labels"], row["part_sources"], strict=True):
+            assert origin != "kept" or part == given, row["id"]
+
+
+def test_what_cannot_be_translated_is_rejected_by_language(six: tuple[Any, list[dict[str, Any]]]) -> None:
+    report, rows = six
+    lost = report["reasons"].get("translate_paths", {})
+    assert set(lost) <= {"untranslatable"}
+    assert sum(lost.values()) == 6 * report["facts"]["languages"]["eng"] - len(rows)
+
+
+def test_six_languages_are_rebuilt_from_recorded_calls(
+    factmill: Callable[..., Any], six: tuple[Any, list[dict[str, Any]]]
+) -> None:
+    ran = factmill("verify", six[0]["build_id"], "--json")
+    assert (ran.code, ran.json["agrees"]) == (0, True), (ran.out, ran.err)
+
+
+def test_a_translated_row_names_its_translations(
+    factmill: Callable[..., Any], six: tuple[Any, list[dict[str, Any]]]
+) -> None:
+    row = next(row for row in six[1] if row["language"] == "por")
+    told = factmill("explain", "multihal", row["id"], "--build", six[0]["build_id"], "--json").json
+    assert {call["operation"] for call in told["calls"]} >= {"translate_text", "translate_path", "chat"}
+
+
+def test_labels_of_the_wikidata_itself_take_the_place_of_translated_ones(factmill: Callable[..., Any]) -> None:
+    arguments = ("--foundation", "felm", "--language", "deu", "--label-source", "wikidata")
+    ran = factmill("build", "multihal", *arguments, "--json")
+    assert ran.code == 0, ran.err
+    rows = factmill("show", "multihal", "--build", ran.json["build_id"], "--json").json["rows"]
+    german = [row for row in rows if row["language"] == "deu"]
+    assert {origin for row in german for origin in row["part_sources"]} == {"wikidata"}
+    assert "Der große Gatsby" in {part for row in german for part in row["trip_labels"]}
+
+
+def test_labels_that_a_graph_does_not_have_are_not_asked_for(factmill: Callable[..., Any], tmp_path: Path) -> None:
+    triples = tmp_path / "one.nt"
+    triples.write_text(
+        "<http://www.wikidata.org/entity/Q1> <http://www.wikidata.org/prop/direct/P31> <http://www.wikidata.org/entity/Q2> .\n"
+    )
+    assert factmill("graph", "load", triples, "--name", "english-only").code == 0
+    ran = factmill("build", "multihal", "--graph", "english-only", "--label-source", "wikidata")
+    assert (
+        ran.code,
+        "was loaded in en, not in de: load it again with --language en --language de" in " ".join(ran.err.split()),
+    ) == (2, True), ran.err
+
+
 def test_every_stage_and_the_whole_build_add_up(english_build: Any) -> None:
     came = english_build["inputs"] + english_build["opened"]
     assert came == english_build["rows"] + english_build["rejects"] + english_build["merged"]

@@ -1,0 +1,110 @@
+"""The embedded translator on what it was made for: held-out sentences and paths, the samples' own texts, labels."""
+
+import csv
+import random
+from collections.abc import Mapping
+from functools import cache
+
+import pytest
+
+from tasks.assets import ROOT
+from tasks.core.multihal_rows import FoundationQuestion
+from tasks.core.protected_text import is_all_protected
+from tasks.core.translation import SOURCE_LANGUAGE, TARGET_LANGUAGES, Outcome, PathPart
+from tasks.models.translate import EMBEDDED_FOLDER, Translator
+from tasks.sources.foundations import FOUNDATIONS, find_foundation_files
+from tasks.sources.source_files import name_source
+from tools.translator_corpus import Corpus, draw_outside, is_path_held_out, list_held_out, number_unit, read_corpus
+
+SEED = 11
+"""Another than the one that the training examines itself with."""
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    return Translator(EMBEDDED_FOLDER, "cpu")
+
+
+@cache
+def corpus() -> Corpus:
+    return read_corpus()
+
+
+def share_exact(found: list[Outcome], expected: list[str]) -> float:
+    wrong = [pair for pair in zip(found, expected, strict=True) if pair[0] != pair[1]]
+    print(f"{len(expected) - len(wrong)} of {len(expected)} exact; first others: {wrong[:5]}")
+    return 1 - len(wrong) / len(expected)
+
+
+def translate_all(translator: Translator, texts: list[Mapping[str, str]]) -> tuple[list[Outcome], list[str]]:
+    asked = [(text[SOURCE_LANGUAGE], language) for text in texts for language in TARGET_LANGUAGES]
+    return translator.translate(asked), [text[language] for text in texts for language in TARGET_LANGUAGES]
+
+
+def test_held_out_sentences_are_exact_in_95_of_100(translator: Translator) -> None:
+    assert share_exact(*translate_all(translator, list_held_out(corpus(), SEED, 300))) >= 0.95
+
+
+def test_held_out_paths_are_exact_in_95_of_100(translator: Translator) -> None:
+    chance = random.Random(SEED)
+    paths = chance.sample([path for path in corpus().paths if is_path_held_out(path)], 300)
+    wanted = [([corpus().labels[label] for label in path], chance.choice(TARGET_LANGUAGES)) for path in paths]
+    found = translator.translate_paths(
+        [([PathPart(label) for label in p], w[1]) for p, w in zip(paths, wanted, strict=True)]
+    )
+    expected = ["; ".join(part[language] for part in parts) for parts, language in wanted]
+    assert share_exact([path.problem or path.text for path in found], expected) >= 0.95
+    assert sum(path.by_part is None for path in found) > len(found) / 3
+
+
+def test_labels_are_exact_in_98_of_100(translator: Translator) -> None:
+    labels = random.Random(SEED).sample(corpus().all_labels, 400)
+    assert share_exact(*translate_all(translator, labels)) >= 0.98
+
+
+def test_numbers_with_units_are_exact(translator: Translator) -> None:
+    values = [number_unit(unit, "8,848.86") for unit in corpus().units]
+    assert share_exact(*translate_all(translator, values)) == 1
+
+
+@cache
+def sample_texts() -> tuple[str, ...]:
+    """Questions and answers of every row that the samples keep."""
+    found = find_foundation_files([ROOT / "data" / "world" / "sources"], list(FOUNDATIONS))
+    rows = [
+        row.outcome
+        for name, paths in found.files.items()
+        for path in paths
+        for row in FOUNDATIONS[name].read(name_source(path))
+    ]
+    kept = [row for row in rows if isinstance(row, FoundationQuestion)]
+    return tuple(dict.fromkeys(text for row in kept for text in (row.input, row.output, *row.optional_output)))
+
+
+def test_samples_of_a_form_or_label_are_exact_in_98_of_100(translator: Translator) -> None:
+    wanted = [found for text in sample_texts() if (found := corpus().match(text)) and not is_all_protected(text)]
+    assert len(wanted) > 60
+    assert share_exact(*translate_all(translator, wanted)) >= 0.98
+
+
+def test_samples_that_are_no_form_are_refused(translator: Translator) -> None:
+    """The 14 other wordings of each DefAn question, and questions without an answer in the embedded world."""
+    files = (ROOT / "data" / "world" / "sources" / "defan").glob("*.csv")
+    rows = [row for path in files for row in csv.DictReader(path.read_text("utf-8").splitlines())]
+    wordings = [row["questions"] for row in rows if not corpus().match(row["questions"])]
+    assert len(wordings) > 100
+    found = translator.translate([(text, language) for text in wordings for language in TARGET_LANGUAGES])
+    answered = [outcome for outcome in found if isinstance(outcome, str)]
+    print(f"{len(found) - len(answered)} of {len(found)} refused; others: {answered[:5]}")
+    assert len(answered) <= 0.01 * len(found)
+
+
+def test_words_in_disorder_are_refused_in_92_of_100(translator: Translator) -> None:
+    chance = random.Random(SEED)
+    texts = [draw_outside(corpus(), chance) for _ in range(400)]
+    found = translator.translate(
+        [(text, chance.choice(TARGET_LANGUAGES)) for text in texts if not is_all_protected(text)]
+    )
+    answered = sum(isinstance(outcome, str) for outcome in found)
+    print(f"{len(found) - answered} of {len(found)} refused")
+    assert answered <= 0.08 * len(found)
