@@ -26,6 +26,7 @@ import gc
 import json
 import os
 import random
+import re
 import shutil
 import sys
 import tempfile
@@ -45,9 +46,11 @@ import yaml
 
 from tasks.assets import ROOT
 from tasks.core.translation import LANGUAGE_CODES, TARGET_LANGUAGES, Asked
+from tasks.models.devices import ComputeType
+from tasks.models.exact_batches import Batching
 from tasks.models.translate import EMBEDDED_FOLDER, END, VOCABULARY, Translator
 from tasks.models.translate_conversion import add_translator
-from tasks.models.translate_search import Batching, ComputeType, Decoding
+from tasks.models.translate_search import Decoding
 
 WIDTH, INNER_WIDTH, HEADS, TOKENS = 1024, 4096, 16, 256_206
 BATCH = 8
@@ -81,7 +84,7 @@ def write_checkpoint(folder: Path, layers: int) -> None:
 def draw_texts(count: int) -> list[Asked]:
     """Return questions of the embedded world, one to three in a text, each with a language."""
     forms = yaml.safe_load((ROOT / "data" / "world" / "sources" / "multihal_forms.yaml").read_text("utf-8"))
-    questions = [form["en"].replace("[", "").replace("]", "") for form in forms["questions"].values()]
+    questions = [re.sub(r"[\[\]_]+", " ", form["en"]) for form in forms["questions"].values()]
     chance = random.Random(3)
     return [
         (" ".join(chance.sample(questions, chance.randint(1, 3))), chance.choice(TARGET_LANGUAGES))

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tasks.biokalma_inputs import lock_inputs as lock_biokalma
+from tasks.core.biokalma_rows import BiographyRow
 from tasks.core.granola_rows import GranolaRow
 from tasks.core.multihal_rows import MultiHalRow
 from tasks.core.rows import Row
@@ -17,6 +19,12 @@ def _granola_flow() -> Any:
     from flows.granola import granola
 
     return granola
+
+
+def _biokalma_flow() -> Any:
+    from flows.biokalma import biokalma
+
+    return biokalma
 
 
 def _multihal_flow() -> Any:
@@ -71,6 +79,16 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         trace=("id", "path_id", "question_id"),
         lock_inputs=lock_multihal,
         load_flow=_multihal_flow,
+    ),
+    "biokalma": Benchmark(
+        title="BioKaLMA: questions about two people, with the smallest set of knowledge that answers them",
+        main_table="biokalma",
+        row=BiographyRow,
+        part="relation",
+        shown={"id": "id", "general_question": "question", "paragraph": "answer", "minimum_knowledge": "knowledge"},
+        trace=("id",),
+        lock_inputs=lock_biokalma,
+        load_flow=_biokalma_flow,
     ),
 }
 """Name → benchmark, in the order in which `build all` makes them."""

@@ -137,6 +137,59 @@ def build_multihal(
     _build("multihal", params, run, force, as_json)
 
 
+@build_app.command("biokalma")
+def build_biokalma(
+    source: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="JSONL or CSV file of paragraphs about two people, or a folder (repeatable); `wikidata`: the facts of "
+            "the Wikidata itself. Default: our own.",
+            metavar="PATH",
+        ),
+    ] = None,
+    class_qid: Annotated[str, typer.Option("--class", help="Class of the pairs' items.", metavar="QID")] = "Q5",
+    relations: Annotated[
+        str | None,
+        typer.Option(
+            help="Relations to take pairs from, with commas between. Default: between people.", metavar="PIDS"
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="At most so many source rows, spread over the sources.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of evolution; the first annotates.")] = 5,
+    alpha: Annotated[
+        float, typer.Option(min=0, max=1, help="Weight of specificity against coherence when a piece is chosen.")
+    ] = 0.5,
+    world: World = "embedded",
+    graph: Graph = None,
+    warehouse: Warehouse = None,
+    mode: RunMode = "record",
+    concurrency: Concurrency = 4,
+    batch_size: BatchSize = 500,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """BioKaLMA: questions about two people, with the smallest set of knowledge that answers them.
+
+    Examples:
+
+      factmill build biokalma
+      factmill build biokalma --source wikidata --graph mine --relations P26,P40
+      factmill build biokalma --source wikidata --class Q43229 --relations P749,P355
+    """
+    run = _run_options(world, graph, warehouse, mode, concurrency, batch_size)
+    params = {
+        "source": source or None,
+        "class_qid": class_qid,
+        "relations": [pid.strip() for pid in relations.split(",") if pid.strip()] if relations else None,
+        "limit": limit,
+        "rounds": rounds,
+        "alpha": alpha,
+    }
+    _build("biokalma", params, run, force, as_json)
+
+
 @build_app.command("all")
 def build_all(
     world: World = "embedded",
@@ -155,7 +208,7 @@ def build_all(
     from flows.prefect_server import shared_server
 
     with shared_server():
-        for build in (build_granola, build_multihal):
+        for build in (build_granola, build_multihal, build_biokalma):
             build(
                 world=world,
                 graph=graph,

@@ -12,6 +12,9 @@ models_app.add_typer(add_app, name="add")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Name = Annotated[str | None, typer.Option(help="Name of the model. Default: that of the directory.", metavar="NAME")]
+Stored = Annotated[
+    Literal["float16", "float32", "int8"], typer.Option("--quantization", help="How weights are stored.")
+]
 Replace = Annotated[bool, typer.Option("--replace", help="Replace a model of that name.")]
 
 
@@ -47,9 +50,7 @@ def add_translator(
         ),
     ],
     name: Name = None,
-    quantization: Annotated[
-        Literal["float16", "float32", "int8"], typer.Option(help="How weights are stored.")
-    ] = "float16",
+    quantization: Stored = "float16",
     replace: Replace = False,
     as_json: AsJson = False,
 ) -> None:
@@ -58,6 +59,32 @@ def add_translator(
     Example: factmill models add translator ./nllb-200-distilled-600M --quantization int8
     """
     from flows.models import add_translator as add
+
+    _tell_added(add(checkpoint, name, quantization, replace), as_json)
+
+
+@add_app.command("perplexity")
+def add_perplexity(
+    checkpoint: Annotated[
+        Path,
+        typer.Argument(
+            help="Directory of a causal language model's checkpoint with tokenizer.json or its SentencePiece file, or of "
+            "CTranslate2's conversion.",
+            metavar="PATH",
+        ),
+    ],
+    name: Name = None,
+    quantization: Stored = "float16",
+    replace: Replace = False,
+    as_json: AsJson = False,
+) -> None:
+    """Convert a causal language model (GPT-2, Llama, Mistral, Qwen, Gemma, OPT, …) that says how probable a text is.
+
+    Reading its weights needs the extra `convert` (torch, transformers).
+
+    Example: factmill models add perplexity ./gpt2
+    """
+    from flows.models import add_perplexity as add
 
     _tell_added(add(checkpoint, name, quantization, replace), as_json)
 

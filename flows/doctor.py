@@ -118,9 +118,14 @@ def _examine_models(world: World) -> Iterator[Finding]:
 
 def _describe_local(role: str, name: str) -> str:
     from tasks.models.embed import identify_embedder
+    from tasks.models.perplexity import identify_perplexity
     from tasks.models.translate import identify_translator
 
-    identify = {"embedder": identify_embedder, "translator": identify_translator}[role]
+    identify: Callable[[str, Path], str] = {
+        "embedder": identify_embedder,
+        "translator": identify_translator,
+        "perplexity": identify_perplexity,
+    }[role]
     identify(name, home())
     return f"{name} (on this machine)"
 

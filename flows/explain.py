@@ -119,7 +119,25 @@ def _tell_multihal_row(row: dict[str, Any]) -> list[str]:
     ]
 
 
-_TELL_ROW = {"granola": _tell_granola_row, "multihal": _tell_multihal_row}
+def _tell_biokalma_row(row: dict[str, Any]) -> list[str]:
+    pages = f": {', '.join(row['text_pages'])}" if row["text_pages"] else ""
+    return [
+        f"  source      {row['source_name']}, row {row['source_row']}; its text from {row['text_source']}{pages} ({row['licence']})",
+        f"  people      {row['names'][0]} ({row['people'][0]}), {row['relation_label']} {row['names'][1]} ({row['people'][1]})",
+        f"  general     {row['general_question']}",
+        f"  specific    {row['specific_question']}",
+        f"  paragraph   {row['paragraph']}",
+        "  knowledge   in the order in which it was added (biokalma_rounds has all candidates with their scores):",
+        *(
+            f"              {piece['qid']} {piece['property']} ({piece['pid']}): {piece['value']}"
+            + (f" ({piece['value_qid']})" if piece["value_qid"] else "")
+            for piece in row["minimum_knowledge"]
+        ),
+        f"  made by     author {row['author']}, scorer {row['scorer']}",
+    ]
+
+
+_TELL_ROW = {"granola": _tell_granola_row, "multihal": _tell_multihal_row, "biokalma": _tell_biokalma_row}
 
 
 def _tell_call(call: dict[str, Any]) -> list[str]:

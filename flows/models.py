@@ -9,7 +9,7 @@ from tasks.models.model_folder import ModelManifest, list_models, model_path, mo
 from tasks.settings import home
 
 if TYPE_CHECKING:
-    from tasks.models.translate_conversion import Quantization
+    from tasks.models.checkpoints import Quantization
 
 
 def add_embedder(checkpoint: Path, name: str | None, replace: bool) -> dict[str, Any]:
@@ -24,6 +24,15 @@ def add_embedder(checkpoint: Path, name: str | None, replace: bool) -> dict[str,
 def add_translator(checkpoint: Path, name: str | None, quantization: "Quantization", replace: bool) -> dict[str, Any]:
     """Convert an NLLB checkpoint; return what came of it and the seconds it took."""
     from tasks.models.translate_conversion import add_translator as convert
+
+    started = time.perf_counter()
+    manifest = convert(checkpoint, models_folder(home()), name, "replace" if replace else "refuse", quantization)
+    return {**_describe(manifest), "seconds": round(time.perf_counter() - started, 2)}
+
+
+def add_perplexity(checkpoint: Path, name: str | None, quantization: "Quantization", replace: bool) -> dict[str, Any]:
+    """Convert a causal language model's checkpoint; return what came of it and the seconds it took."""
+    from tasks.models.perplexity_conversion import add_perplexity as convert
 
     started = time.perf_counter()
     manifest = convert(checkpoint, models_folder(home()), name, "replace" if replace else "refuse", quantization)

@@ -3,8 +3,11 @@
 from functools import cache
 from pathlib import Path
 
+from tasks.core.article_text import Removed, read_removed
 from tasks.core.fingerprints import digest_bytes
 from tasks.core.knowledge import id_number, is_pid
+from tasks.core.knowledge_sentences import RelationForm, read_relation_forms
+from tasks.core.pair_relations import PairRelations, read_pair_relations
 from tasks.core.prompts import Prompt, read_prompt
 from tasks.core.relations import Relation, read_relations
 from tasks.core.written_values import read_units
@@ -52,6 +55,24 @@ def load_properties(name: str) -> frozenset[int]:
 def load_relations() -> dict[str, Relation]:
     """Return PID → relation of EntityQuestions, from `data/lists/granola_relations.csv`."""
     return read_relations(_asset("data/lists", "granola_relations.csv").read_text("utf-8"))
+
+
+@cache
+def load_pair_relations() -> PairRelations:
+    """Return the relations that join pairs of people or organisations, from `data/lists/pair_relations.csv`."""
+    return read_pair_relations(_asset("data/lists", "pair_relations.csv").read_text("utf-8"))
+
+
+@cache
+def load_relation_forms() -> dict[str, RelationForm]:
+    """Return PID → how the relation is said in a sentence, from `data/lists/relation_forms.csv`."""
+    return read_relation_forms(_asset("data/lists", "relation_forms.csv").read_text("utf-8"))
+
+
+@cache
+def load_removed() -> Removed:
+    """Return what is no part of an article's text, from `data/lists/removed_from_articles.txt`."""
+    return read_removed(load_list("removed_from_articles"))
 
 
 @cache

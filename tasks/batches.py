@@ -22,6 +22,8 @@ from tasks.storage.shards import MERGED, REJECTS, USES, read_range, read_receipt
 
 R = TypeVar("R", bound=Row)
 T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,26 @@ class Work:
         self.answers.append(answers)
         self.uses.extend((row_id, call.key, answers.records[call.key].record_id) for row_id, call in pairs)
         return answers.records
+
+    def look_up(
+        self,
+        service: Service,
+        asked: Iterable[tuple[str, K, Call]],
+        read: Callable[[Any], V],
+        failure: str = "wikidata_failed",
+    ) -> tuple[dict[K, V], dict[str, Reject]]:
+        """Put every (row id, thing, call); return thing → what was read of the reply, and row id → Reject where there is none."""
+        calls = list(asked)
+        records = self.call(service, ((row_id, call) for row_id, _, call in calls))
+        found: dict[K, V] = {}
+        failed: dict[str, Reject] = {}
+        for row_id, thing, call in calls:
+            reply = records[call.key].reply()
+            if reply.status == "ok":
+                found[thing] = read(reply.body)
+            else:
+                failed[row_id] = Reject(row_id, failure, reply.error or "no reason given", reply.transient)
+        return found, failed
 
     def ask(
         self, role: str, asked: Iterable[tuple[str, T, Ask]], read: Callable[[T, list[str]], Any]

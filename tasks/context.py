@@ -18,6 +18,8 @@ from tasks.errors import SettingsError
 from tasks.identities import (
     embedder_name,
     identify_service,
+    perplexity_identity,
+    perplexity_model,
     rules_identity,
     service_urls,
     translator_identity,
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
     from tasks.models.embed import Embedder
 
 WIKIDATA_QUERIES = tuple(
-    f"wikidata/{name}" for name in ("find_items", "describe_items", "label", "resolve_item", "neighbours", "list_facts")
+    f"wikidata/{name}"
+    for name in ("find_items", "describe_items", "label", "resolve_item", "neighbours", "list_facts", "item_facts")
 )
 """Queries that every benchmark may ask of a Wikidata."""
 
@@ -74,14 +77,13 @@ class Services:
     _graph: "Graph | None" = None
     _embedder: "Embedder | None" = None
     _translator: Service | None = None
+    _perplexity: Service | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
     def open(cls, world_name: str, graph: str | None, home: Path) -> "Services":
         """Open the services of a world by name, with a local graph as its Wikidata if one is named."""
-        world = load_world(world_name)
-        if graph:
-            world = world.with_graph(graph)
+        world = load_world(world_name, graph)
         stack = ExitStack()
         endpoints = _endpoint_finder(world, home, stack)
         services = cls(
@@ -141,6 +143,13 @@ class Services:
                     translator_identity(self.world, home), lambda: open_translator(name, home)
                 )
             return self._translator
+
+    def perplexity(self) -> Service:
+        """Return the language model of this world that weighs texts."""
+        with self._lock:
+            if self._perplexity is None:
+                self._perplexity = _open_perplexity(self.world, self.home)
+            return self._perplexity
 
     def close(self) -> None:
         """Stop what was started."""
@@ -289,6 +298,20 @@ def _open_model(settings: Model, world: World, home: Path, stack: ExitStack) -> 
         return Chat(identity, settings, lambda: api_key(settings), world.user_agent)
 
     return LazyService(identity, True, connect)
+
+
+def _open_perplexity(world: World, home: Path) -> Service:
+    settings, identity = perplexity_model(world), perplexity_identity(world, home)
+    if settings.kind == "openai":
+        from tasks.clients.perplexity import Scorer
+
+        return LazyService(
+            identity, True, lambda: Scorer(identity, settings, lambda: api_key(settings), world.user_agent)
+        )
+    from tasks.models.perplexity import open_perplexity
+    from tasks.models.perplexity_service import PerplexityService
+
+    return PerplexityService(identity, lambda: open_perplexity(settings.name, home))
 
 
 def _local_graph(world: World, home: Path) -> "Graph":

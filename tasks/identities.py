@@ -11,7 +11,7 @@ from pathlib import Path
 from tasks.assets import ROOT
 from tasks.core.fingerprints import combine_digests, digest_bytes
 from tasks.errors import SettingsError, UsageError
-from tasks.settings import World, graphs_folder
+from tasks.settings import Model, World, graphs_folder
 
 
 @cache
@@ -81,6 +81,29 @@ def translator_identity(world: World, home: Path) -> str:
     from tasks.models.translate import identify_translator
 
     return identify_translator(translator_name(world), home)
+
+
+def perplexity_model(world: World) -> Model:
+    """Return the settings of a world's language model that weighs texts; SettingsError when it names none."""
+    settings = world.models.get("perplexity")
+    if settings:
+        return settings
+    raise SettingsError(
+        f"the world {world.name} names no language model that weighs texts; add [models.perplexity] to its file: kind = "
+        '"local" and the name of a model from `factmill models list`, or kind = "openai" and a server that returns '
+        "log-probabilities of prompts"
+    )
+
+
+def perplexity_identity(world: World, home: Path) -> str:
+    """Return the identity of a world's language model that weighs texts."""
+    from tasks.core.perplexity_calls import name_scorer
+    from tasks.models.perplexity import identify_perplexity
+
+    settings = perplexity_model(world)
+    if settings.kind == "openai":
+        return name_scorer(settings.url, settings.name)
+    return identify_perplexity(settings.name, home)
 
 
 def service_identities(world: World, home: Path) -> dict[str, str]:

@@ -75,7 +75,7 @@ def _close_choice(row: MinedQuestion, choice: Choice, dropped: list[DroppedPath]
         else:
             dropped.append(
                 DroppedPath(
-                    id=f"{row.id}/{number}",
+                    id=f"{row.id}/select/{number}",
                     question_id=row.id,
                     path_ids=path.ids,
                     reason="same_words" if words in kept else "not_selected",

@@ -7,6 +7,7 @@ question's context are linked besides, whichever linker is used.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from prefect import task
 
@@ -20,7 +21,7 @@ from tasks.core.linking import CANDIDATES, Mention, choose_mentions, list_spans,
 from tasks.core.multihal_rows import Link, LinkedQuestion, TypedQuestion
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject
-from tasks.core.wikipedia_calls import call_resolve_title, read_resolved_title
+from tasks.core.wikipedia_calls import ResolvedTitle, call_resolve_title, read_resolved_title
 
 OPTIONAL_ANSWERS = 2
 """So many of the other right answers are linked too (spec of the build; the paper links the expected answer)."""
@@ -29,18 +30,34 @@ Found = dict[str, list[tuple[str, Mention]]]
 """Text → (linker, mention)."""
 
 
+@dataclass(slots=True)
+class Missed:
+    """Names and addresses that no item was found for."""
+
+    causes: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """Row id → each with its cause."""
+    in_passing: set[str] = field(default_factory=set)
+    """Rows with a cause that may not come again: a service was down."""
+
+    def note(self, row_id: str, cause: str, in_passing: bool = False) -> None:
+        """Note a miss."""
+        self.causes[row_id].append(cause)
+        if in_passing:
+            self.in_passing.add(row_id)
+
+
 @task(name="link_entities", cache_key_fn=batch_key, persist_result=True)
 def link_entities(batch: Batch) -> Receipt:
     """Find the items that question, answers and context name, three candidates a name (§2.2)."""
     work = work_on(batch)
     rows = work.rows(TypedQuestion)
     texts = [(row.id, text) for row in rows for text in (row.input, *_answers(row))]
-    missed: dict[str, list[str]] = defaultdict(list)
-    failed: dict[str, str] = {}
+    missed = Missed()
+    failed: dict[str, Reject] = {}
     linker = work.run.params["linker"]
     found = _link_by_labels(work, texts) if linker == "labels" else _link_by_falcon(work, texts, missed, failed)
     articles = _link_contexts(work, rows, missed)
-    outcomes = [_link(row, found, articles[row.id], missed[row.id], failed.get(row.id)) for row in rows]
+    outcomes = [failed.get(row.id) or _link(row, found, articles[row.id], missed) for row in rows]
     return work.finish(_follow_redirects(work, outcomes), LinkedQuestion)
 
 
@@ -51,18 +68,14 @@ def _answers(row: TypedQuestion) -> list[str]:
     return [row.output, *row.optional_output[:OPTIONAL_ANSWERS]]
 
 
-def _link(
-    row: TypedQuestion, found: Found, articles: Sequence[Link], missed: Sequence[str], failure: str | None
-) -> Outcome:
-    if failure:
-        return Reject(row.id, "linker_failed", failure, retryable=True)
+def _link(row: TypedQuestion, found: Found, articles: Sequence[Link], missed: Missed) -> Outcome:
     subjects = [*_links(found[row.input]), *articles]
     objects = [link for text in _answers(row) for link in _links(found[text])]
-    causes = list(missed)
+    causes, in_passing = missed.causes[row.id], row.id in missed.in_passing
     if not subjects:
-        return Reject(row.id, "no_item_in_question", "; ".join([row.input, *causes]))
+        return Reject(row.id, "no_item_in_question", "; ".join([row.input, *causes]), in_passing)
     if row.answer_type == "other" and not objects:
-        return Reject(row.id, "no_item_in_answer", "; ".join([*_answers(row), *causes]))
+        return Reject(row.id, "no_item_in_answer", "; ".join([*_answers(row), *causes]), in_passing)
     return row.extend(LinkedQuestion, subject_links=_unique(subjects), object_links=_unique(objects), missed=causes)
 
 
@@ -76,15 +89,7 @@ def _follow_redirects(work: Work, outcomes: Sequence[Outcome]) -> list[Outcome]:
         for link in (*row.subject_links, *row.object_links)
         if link.via != "labels"
     ]
-    records = work.call(service, ((row_id, call) for row_id, _, call in asked))
-    targets: dict[str, str] = {}
-    failed: dict[str, str] = {}
-    for row_id, qid, call in asked:
-        reply = records[call.key].reply()
-        if reply.status == "ok":
-            targets[qid] = str(reply.body)
-        else:
-            failed[row_id] = reply.error or "no reason given"
+    targets, failed = work.look_up(service, asked, str)
 
     def follow(links: Iterable[Link]) -> list[Link]:
         return _unique(
@@ -98,7 +103,7 @@ def _follow_redirects(work: Work, outcomes: Sequence[Outcome]) -> list[Outcome]:
         if not isinstance(row, LinkedQuestion):
             return row
         if row.id in failed:
-            return Reject(row.id, "wikidata_failed", failed[row.id], retryable=True)
+            return failed[row.id]
         return row.replace(subject_links=follow(row.subject_links), object_links=follow(row.object_links))
 
     return [settle(row) for row in outcomes]
@@ -112,7 +117,10 @@ def _links(mentions: Iterable[tuple[str, Mention]]) -> Iterator[Link]:
 
 def _unique(links: Iterable[Link]) -> list[Link]:
     """Return the links with each item once, as it was found first."""
-    return list({link.qid: link for link in reversed(list(links))}.values())[::-1]
+    first: dict[str, Link] = {}
+    for link in links:
+        first.setdefault(link.qid, link)
+    return list(first.values())
 
 
 def _link_by_labels(work: Work, texts: Sequence[tuple[str, str]]) -> Found:
@@ -129,9 +137,7 @@ def _link_by_labels(work: Work, texts: Sequence[tuple[str, str]]) -> Found:
     }
 
 
-def _link_by_falcon(
-    work: Work, texts: Sequence[tuple[str, str]], missed: dict[str, list[str]], failed: dict[str, str]
-) -> Found:
+def _link_by_falcon(work: Work, texts: Sequence[tuple[str, str]], missed: Missed, failed: dict[str, Reject]) -> Found:
     service = work.run.services.falcon
     calls = {text: call_link(service.identity, text, CANDIDATES) for _, text in texts}
     records = work.call(service, ((row_id, calls[text]) for row_id, text in texts))
@@ -140,7 +146,7 @@ def _link_by_falcon(
     for row_id, text in texts:
         reply = records[calls[text].key].reply()
         if reply.status != "ok":
-            failed[row_id] = f"Falcon: {text!r}: {reply.error}"
+            failed[row_id] = Reject(row_id, "linker_failed", f"Falcon: {text!r}: {reply.error}", reply.transient)
             continue
         linked[text] = read_links(reply.body)
         resources += [(row_id, link.id) for link in linked[text].dbpedia_entities]
@@ -164,7 +170,7 @@ def _mentions(
     ]
 
 
-def _map_dbpedia(work: Work, resources: Sequence[tuple[str, str]], missed: dict[str, list[str]]) -> dict[str, str]:
+def _map_dbpedia(work: Work, resources: Sequence[tuple[str, str]], missed: Missed) -> dict[str, str]:
     """Return DBpedia resource → QID; what has none is noted with the cause."""
     service = work.run.services.dbpedia
     calls = {uri: call_same_as(service.identity, uri) for _, uri in resources}
@@ -176,11 +182,11 @@ def _map_dbpedia(work: Work, resources: Sequence[tuple[str, str]], missed: dict[
         if qid:
             same[uri] = qid
         else:
-            missed[row_id].append(f"{uri}: {reply.error or 'no item of Wikidata is the same'}")
+            missed.note(row_id, f"{uri}: {reply.error or 'no item of Wikidata is the same'}", reply.transient)
     return same
 
 
-def _link_contexts(work: Work, rows: Sequence[TypedQuestion], missed: dict[str, list[str]]) -> dict[str, list[Link]]:
+def _link_contexts(work: Work, rows: Sequence[TypedQuestion], missed: Missed) -> dict[str, list[Link]]:
     """Return row id → the items of the English articles whose addresses stand in its context."""
     service = work.run.services.wikipedia
     titles = [(row.id, *pair) for row in rows for pair in find_article_titles(row.context)]
@@ -189,12 +195,21 @@ def _link_contexts(work: Work, rows: Sequence[TypedQuestion], missed: dict[str, 
     links: dict[str, list[Link]] = defaultdict(list)
     for row_id, address, title in titles:
         if title is None:
-            missed[row_id].append(f"{address}: no article of the English Wikipedia")
+            missed.note(row_id, f"{address}: no article of the English Wikipedia")
             continue
         reply = records[calls[title].key].reply()
         page = read_resolved_title(reply.body) if reply.status == "ok" else None
         if page is None or not page.qid or page.is_disambiguation:
-            missed[row_id].append(f"{address}: {reply.error or 'no article with an item of Wikidata'}")
+            missed.note(row_id, f"{address}: {_why_no_article(page) or reply.error}", reply.transient)
         else:
             links[row_id].append(Link(qid=page.qid, surface=address, via="wikipedia", rank=1))
     return links
+
+
+def _why_no_article(page: ResolvedTitle | None) -> str | None:
+    """Return why a page's item is not linked; None when nothing is known of the page."""
+    if page is None:
+        return None
+    if page.missing:
+        return "there is no such page"
+    return "a disambiguation page" if page.is_disambiguation else "an article without an item of Wikidata"

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,21 +25,42 @@ PROPERTY_LISTS = {"date": "time_properties", "numerical": "number_properties", "
 """Answer type → list of the properties whose values count (Appendix D)."""
 
 
+@dataclass(slots=True)
+class Failed:
+    """Pairs that could not be searched."""
+
+    pairs: list[tuple[str, str, str, str]] = field(default_factory=list)
+    """Row id, subject, object, and why."""
+    in_passing: set[str] = field(default_factory=set)
+    """Rows with a failure that may not come again."""
+
+    def list_for(self, row_ids: set[str]) -> list[DroppedPath]:
+        """Return the failed pairs of rows that go on with the paths of others."""
+        return [
+            _drop(row_id, f"pair/{number}", [subject, target], "pair_failed", problem)
+            for number, (row_id, subject, target, problem) in enumerate(self.pairs)
+            if row_id in row_ids
+        ]
+
+
 @task(name="mine_paths", cache_key_fn=batch_key, persist_result=True)
 def mine_paths(batch: Batch) -> Receipt:
     """Find the paths of up to two hops, in both directions, between the question's items and the answer's (§2.2)."""
     work = work_on(batch)
     rows = work.rows(LinkedQuestion)
     found: dict[str, list[Path]] = defaultdict(list)
-    problems: dict[str, str] = {}
+    failed = Failed()
     totals: dict[str, int] = defaultdict(int)
     counts: dict[str, int] = {}
     for kind in ("other", *PROPERTY_LISTS):
         pairs = [pair for row in rows if row.answer_type == kind for pair in pair_up(row)]
         counts |= {row.id: sum(pair[0] == row.id for pair in pairs) for row in rows if row.answer_type == kind}
         if pairs:
-            _mine_kind(work, kind, pairs, found, totals, problems)
-    outcomes = [_outcome(row, counts[row.id], found[row.id], totals[row.id], problems.get(row.id)) for row in rows]
+            _mine_kind(work, kind, pairs, found, totals, failed)
+    outcomes = [_outcome(row, counts[row.id], found[row.id], totals[row.id], failed) for row in rows]
+    work.extras = arrow_table(
+        DroppedPath, failed.list_for({row.id for row in outcomes if isinstance(row, MinedQuestion)})
+    )
     return work.finish(outcomes, MinedQuestion)
 
 
@@ -48,12 +70,12 @@ def _mine_kind(
     pairs: Sequence[Pair],
     found: dict[str, list[Path]],
     totals: dict[str, int],
-    problems: dict[str, str],
+    failed: Failed,
 ) -> None:
     params = work.run.params
     options = PathOptions(params["all_hops"], load_properties("ignored_properties"), params["most_paths"])
     subjects = np.array([subject for _, subject, _ in pairs], np.int64)
-    finder = choose_finder(work.run.services.wikidata, _asker(work, pairs))
+    finder = choose_finder(work.run.services.wikidata, _asker(work, pairs, failed))
     if kind == "other":
         objects = np.array([target for _, _, target in pairs], np.int64)
         result = finder.find_item_paths(subjects, objects, options)
@@ -65,7 +87,9 @@ def _mine_kind(
     _file_paths(pairs, result, told.to_pylist(), found)
     for line in result.pairs.to_pylist():
         totals[pairs[line["pair"]][0]] += line["total"]
-    problems.update({pairs[pair][0]: problem for pair, problem in result.problems.items()})
+    for pair, problem in result.problems.items():
+        row_id, subject, target = pairs[pair]
+        failed.pairs.append((row_id, f"Q{subject}", _tell_target(target), problem))
 
 
 def _file_paths(
@@ -88,15 +112,16 @@ def _file_paths(
         )
 
 
-def _outcome(row: LinkedQuestion, pairs: int, paths: Sequence[Path], total: int, problem: str | None) -> Outcome:
+def _outcome(row: LinkedQuestion, pairs: int, paths: Sequence[Path], total: int, failed: Failed) -> Outcome:
+    problem = next((problem for row_id, _, _, problem in failed.pairs if row_id == row.id), None)
     if not paths and problem:
-        return Reject(row.id, "wikidata_failed", problem, retryable=True)
+        return Reject(row.id, "wikidata_failed", problem, retryable=row.id in failed.in_passing)
     if not paths:
         return Reject(row.id, "no_path", f"none of one or two hops between the items of its {pairs} pairs")
     return row.extend(MinedQuestion, pairs=pairs, paths_in_all=total, paths=list(paths))
 
 
-def _asker(work: Work, pairs: Sequence[Pair]) -> Callable[[Sequence[Call]], Sequence[Reply]]:
+def _asker(work: Work, pairs: Sequence[Pair], failed: Failed) -> Callable[[Sequence[Call]], Sequence[Reply]]:
     """Return what puts calls through the recorder, filed under the rows whose pairs they are about."""
     rows: dict[tuple[str, str], list[str]] = defaultdict(list)
     for row_id, subject, target in pairs:
@@ -106,7 +131,9 @@ def _asker(work: Work, pairs: Sequence[Pair]) -> Callable[[Sequence[Call]], Sequ
     def ask(calls: Sequence[Call]) -> list[Reply]:
         asked = [(row_id, call) for call in calls for row_id in rows[_pair_of(call.parts)]]
         records = work.call(service, asked)
-        return [records[call.key].reply() for call in calls]
+        replies = {call.key: records[call.key].reply() for call in calls}
+        failed.in_passing.update(row_id for row_id, call in asked if replies[call.key].transient)
+        return [replies[call.key] for call in calls]
 
     return ask
 
@@ -132,13 +159,13 @@ def label_paths(batch: Batch) -> Receipt:
     dropped: list[DroppedPath] = []
     for row in rows:
         if row.id in failed:
-            outcomes.append(Reject(row.id, "wikidata_failed", failed[row.id], retryable=True))
+            outcomes.append(failed[row.id])
             continue
         kept = []
         for number, path in enumerate(row.paths):
-            missing = [each for each in path.ids if (is_qid(each) or is_pid(each)) and each not in labels]
+            missing = [each for each in _ids_of([path]) if each not in labels]
             if missing:
-                dropped.append(_drop(row.id, number, path, "part_without_label", ", ".join(missing)))
+                dropped.append(_drop(row.id, f"label/{number}", path.ids, "part_without_label", ", ".join(missing)))
             else:
                 kept.append(path.model_copy(update={"labels": tell_labels(path, labels)}))
         if kept:
@@ -166,5 +193,5 @@ def _ids_of(paths: Iterable[Path]) -> Iterable[str]:
             yield path.unit
 
 
-def _drop(row_id: str, number: int, path: Path, reason: Any, detail: str) -> DroppedPath:
-    return DroppedPath(id=f"{row_id}/{number}", question_id=row_id, path_ids=path.ids, reason=reason, detail=detail)
+def _drop(row_id: str, place: str, ids: list[str], reason: Any, detail: str) -> DroppedPath:
+    return DroppedPath(id=f"{row_id}/{place}", question_id=row_id, path_ids=ids, reason=reason, detail=detail)

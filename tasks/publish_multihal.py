@@ -26,7 +26,7 @@ def publish_multihal(
     """Publish the benchmark, one row a path and language, and the table of the paths left out before scoring."""
     rows = translated.table(MultiHalRow)
     schema = arrow_schema(DroppedPath)
-    dropped = pa.concat_tables([labelled.extras(schema), selected.extras(schema)])
+    dropped = pa.concat_tables([stage.extras(schema) for stage in (mined, labelled, selected)])
     facts = {
         "linked": _by_source(linked.table(LinkedQuestion)),
         "pairs": sum(len(pair_up(row)) for row in rows_from_arrow(LinkedQuestion, linked.table(LinkedQuestion))),

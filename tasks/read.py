@@ -7,19 +7,15 @@ from pathlib import Path
 from prefect import task
 
 from tasks.assets import load_relations
-from tasks.batches import Work, batch_key, work_on
+from tasks.batches import batch_key, work_on
 from tasks.core.fingerprints import canonical_json, digest_json
 from tasks.core.granola_rows import EntityQuestion, SourceQuestion
-from tasks.core.knowledge import call_list_facts
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.relations import cut_entity, make_question
 from tasks.core.rows import Merged, Outcome, Reject
 from tasks.disambiguate import describe
-from tasks.errors import ServiceUnreachable
+from tasks.facts import draw_facts
 from tasks.sources.entity_questions import read_questions
-
-FACTS_PAGE = 5000
-"""Subjects a page when facts are drawn from a Wikidata."""
 
 
 @task(name="read_entity_questions", cache_key_fn=batch_key, persist_result=True)
@@ -60,7 +56,7 @@ def draw_questions(batch: Batch) -> Receipt:
     A row is a fact; a subject with several values gives a question with several gold answers, which is not kept.
     """
     work = work_on(batch)
-    facts = _draw_facts(work, batch.unit)
+    facts = draw_facts(work, batch.unit)
     names = describe(work, ((batch.unit, qid) for fact in facts for qid in fact))
     values: dict[str, set[str]] = defaultdict(set)
     for subject, value in facts:
@@ -136,26 +132,3 @@ def unite_questions(rows: Sequence[SourceQuestion]) -> Iterator[Outcome]:
         else:
             kept.add(row_id)
             yield row.replace(id=row_id)
-
-
-def _draw_facts(work: Work, relation: str) -> list[tuple[str, str]]:
-    """Return a relation's facts (subject, value), page by page, up to the limit of subjects."""
-    wikidata = work.run.services.wikidata
-    limit = work.run.params["limits"].get(relation)
-    facts: list[tuple[str, str]] = []
-    after: str | None = None
-    while True:
-        page_size = FACTS_PAGE if limit is None else min(FACTS_PAGE, limit - len({subject for subject, _ in facts}))
-        if page_size <= 0:
-            return facts
-        call = call_list_facts(wikidata.identity, relation, after, page_size)
-        reply = work.call(wikidata, [(relation, call)])[call.key].reply()
-        if reply.status != "ok":
-            raise ServiceUnreachable(
-                f"{wikidata.identity} does not list the facts of {relation}: {reply.error}; try again later"
-            )
-        page = [(fact["subject"], fact["object"]) for fact in reply.body]  # type: ignore[union-attr,index]
-        if not page:
-            return facts
-        facts.extend(page)
-        after = page[-1][0]

@@ -18,8 +18,12 @@ from tasks.core.fingerprints import digest_json
 from tasks.errors import SettingsError
 
 SHIPPED_WORLDS = ("embedded", "live")
-LOCAL_ROLES = ("embedder", "translator")
-"""Roles whose models are on this machine."""
+KINDS: dict[str, tuple[str, ...]] = {
+    "embedder": ("local",),
+    "translator": ("local",),
+    "perplexity": ("local", "openai"),
+}
+"""Role → what kinds of models there are for it; `rules` and `openai` for all others."""
 """Worlds that go by name; any other is the path of a file."""
 
 
@@ -66,7 +70,8 @@ class Model(_Part):
 
     kind: Literal["rules", "openai", "local"]
     """`rules`: the embedded world's author (no language model); `openai`: any server of the OpenAI chat protocol;
-    `local`: a model on this machine (`factmill models list`), for the roles embedder and translator."""
+    `local`: a model on this machine (`factmill models list`), for the roles embedder, translator and
+    perplexity."""
     name: str
     """Model name as the server knows it, or `rules-1`."""
     url: str = ""
@@ -96,14 +101,14 @@ class World(_Part):
     falcon: Endpoint
     dbpedia: Endpoint = Endpoint(url="https://dbpedia.org/sparql")
     """SPARQL endpoint that knows which Wikidata item a DBpedia resource is."""
-    models: dict[Literal["author", "judge", "answerer", "embedder", "translator"], Model]
+    models: dict[Literal["author", "judge", "answerer", "embedder", "translator", "perplexity"], Model]
 
     @model_validator(mode="after")
     def _check_kinds(self) -> "World":
         for role, model in self.models.items():
-            if (model.kind == "local") != (role in LOCAL_ROLES):
-                wanted = "`local`" if role in LOCAL_ROLES else "`rules` or `openai`"
-                raise ValueError(f"models.{role}.kind is `{model.kind}`; a model in this role is {wanted}")
+            if model.kind not in (wanted := KINDS.get(role, ("rules", "openai"))):
+                told = " or ".join(f"`{kind}`" for kind in wanted)
+                raise ValueError(f"models.{role}.kind is `{model.kind}`; a model in this role is {told}")
         return self
 
     def with_graph(self, graph: str) -> "World":

@@ -1,6 +1,7 @@
 """Question, answers and path labels in the other languages (MultiHal, paper §2.4)."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from prefect import task
 
@@ -59,15 +60,15 @@ def _translate(work: Work, rows: list[ScoredPath], language: str) -> list[Outcom
     asked = [(f"{row.id}_{language}", call) for row in rows for call in _calls_of(row, texts, paths[row.id])]
     records = work.call(service, asked)
     return [
-        Reject(f"{row.id}_{language}", "wikidata_failed", failed[row.id], retryable=True)
+        replace(failed[row.id], row_id=f"{row.id}_{language}")
         if row.id in failed
         else _translate_row(row, language, texts, paths[row.id], records, service.identity)
         for row in rows
     ]
 
 
-def _own_labels(work: Work, rows: list[ScoredPath], language: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return id → Wikidata's label in the language, where such labels are wanted, and row id → why they cannot be had."""
+def _own_labels(work: Work, rows: list[ScoredPath], language: str) -> tuple[dict[str, str], dict[str, Reject]]:
+    """Return id → Wikidata's label in the language, where such labels are wanted, and row id → Reject where they cannot be had."""
     if work.run.params["label_source"] != "wikidata":
         return {}, {}
     asked = [(row.id, each) for row in rows for each in row.responses_formatted if _is_id(each)]

@@ -14,6 +14,7 @@ from tasks.core.fingerprints import Json
 from tasks.core.knowledge import (
     call_describe_item,
     call_find_items,
+    call_item_facts,
     call_label,
     call_list_facts,
     call_neighbours,
@@ -59,6 +60,8 @@ def questions(kind: str) -> list[Call]:
         return [call_resolve_item("s", qid) for qid in qids]
     if kind == "neighbours":
         return [call_neighbours("s", qid, SOME_PIDS) for qid in qids]
+    if kind.startswith("facts around items in "):
+        return [call_item_facts("s", qid, kind.removeprefix("facts around items in ")) for qid in qids]
     return [
         call_list_facts("s", pid, after, limit)
         for pid in load_relations()
@@ -67,7 +70,18 @@ def questions(kind: str) -> list[Call]:
 
 
 @pytest.mark.parametrize(
-    "kind", ["candidates", "descriptions", "labels in en", "labels in pt", "redirects", "neighbours", "facts"]
+    "kind",
+    [
+        "candidates",
+        "descriptions",
+        "labels in en",
+        "labels in pt",
+        "redirects",
+        "neighbours",
+        "facts around items in en",
+        "facts around items in pt",
+        "facts of properties",
+    ],
 )
 def test_both_give_the_same_bodies(services: tuple[Service, Service], kind: str) -> None:
     sparql, graph = services
@@ -75,6 +89,15 @@ def test_both_give_the_same_bodies(services: tuple[Service, Service], kind: str)
     by_sparql, by_graph = answer(sparql, calls), answer(graph, calls)
     assert sum(bool(body) for body in by_sparql) > len(calls) / 4
     assert by_sparql == by_graph
+
+
+def test_facts_of_the_world_have_statements_precisions_and_units(services: tuple[Service, Service]) -> None:
+    bodies = answer(services[1], questions("facts around items in en"))
+    facts = [fact for body in bodies for fact in body]  # type: ignore[union-attr]
+    assert all(fact["statement"] for fact in facts)
+    assert all(fact["value"] for fact in facts if fact["qid"] is None)
+    assert {fact["precision"] for fact in facts} >= {None, 9, 11}
+    assert len({fact["unit"] for fact in facts}) > 3
 
 
 def test_ambiguous_names_are_in_the_world() -> None:

@@ -1,5 +1,10 @@
-"""DBpedia behind a SPARQL endpoint; the question and its body are those of core/dbpedia_calls.py."""
+"""DBpedia behind a SPARQL endpoint; the question and its body are those of core/dbpedia_calls.py.
 
+Linkers give some resources with characters of the title that DBpedia escapes (a percent sign, quotes); they are sent
+escaped, since an endpoint refuses the whole query for one IRI that is none.
+"""
+
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -11,6 +16,8 @@ from tasks.core.calls import Call, Deliver, Reply
 from tasks.core.knowledge import id_number, is_qid
 from tasks.core.sparql_terms import fill_values, iri_term
 from tasks.settings import Limits
+
+_TO_ESCAPE = re.compile(r'%(?![0-9A-Fa-f]{2})|["^`\\]')
 
 
 class Dbpedia:
@@ -32,7 +39,7 @@ class Dbpedia:
         fit: list[Call] = []
         for call in calls:
             try:
-                iri_term(str(call.parts["resource"]))
+                iri_term(_resource_of(call))
             except ValueError as error:
                 deliver(call, fail("bad_value", str(error)))
             else:
@@ -44,7 +51,7 @@ class Dbpedia:
         return await run_in_thread(self._answer, group)
 
     def _answer(self, group: Sequence[Call]) -> list[Reply]:
-        resources = dict.fromkeys(str(call.parts["resource"]) for call in group)
+        resources = dict.fromkeys(map(_resource_of, group))
         solutions = self._endpoint.select(fill_values(self._query, "resource", map(iri_term, resources)))
         if isinstance(solutions, Reply):
             return [solutions] * len(group)
@@ -56,4 +63,9 @@ class Dbpedia:
                     found[solution["resource"]["value"]].add(qid)
         except KeyError as error:
             raise Retry(f"malformed_reply: a solution without a value for {error}") from error
-        return [Reply(sorted(found[str(call.parts["resource"])], key=id_number)) for call in group]
+        return [Reply(sorted(found[_resource_of(call)], key=id_number)) for call in group]
+
+
+def _resource_of(call: Call) -> str:
+    """Return the resource as DBpedia names it."""
+    return _TO_ESCAPE.sub(lambda found: f"%{ord(found[0]):02X}", str(call.parts["resource"]))

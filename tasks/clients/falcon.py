@@ -8,12 +8,14 @@ from collections.abc import Sequence
 
 import httpx
 
-from tasks.clients.answers import judge_status, read_json
+from tasks.clients.answers import judge_status, read_json, shorten
 from tasks.clients.sending import Retry, Sender
 from tasks.core.calls import Call, Deliver, Reply
 from tasks.settings import Limits
 
 TIMEOUTS_S = (30.0, 60.0)
+LISTS = ("entities_wikidata", "relations_wikidata", "entities_dbpedia", "relations_dbpedia")
+"""Keys of a reply; any may be missing or null."""
 
 
 class Falcon:
@@ -62,4 +64,8 @@ class Falcon:
         body = read_json(response.text)
         if not isinstance(body, dict):
             raise Retry(f"malformed_reply: expected a JSON object, got {type(body).__name__}")
+        if odd := [key for key in LISTS if not isinstance(body.get(key), list | None)]:
+            raise Retry(
+                f"malformed_reply: expected a list of links or null in {odd[0]}, got {shorten(str(body[odd[0]]))}"
+            )
         return [Reply(body)]

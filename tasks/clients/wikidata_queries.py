@@ -3,8 +3,9 @@
 Calls for paths are the matter of wikidata_paths.py.
 """
 
+import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from tasks.clients import wikidata_paths as paths
 from tasks.clients.solutions import DIRECT as _DIRECT
@@ -12,7 +13,8 @@ from tasks.clients.solutions import ENTITY as _ENTITY
 from tasks.clients.solutions import Solution
 from tasks.core.calls import Call
 from tasks.core.fingerprints import Json, canonical_json
-from tasks.core.knowledge import id_number, is_pid, is_qid
+from tasks.core.knowledge import Fact, Pid, Qid, id_number, is_pid, is_qid, tell_facts
+from tasks.core.literals import UNITLESS, canonical_number, date_key
 from tasks.core.path_calls import OPERATIONS as PATH_OPERATIONS
 from tasks.core.sparql_terms import (
     Term,
@@ -26,7 +28,7 @@ from tasks.core.sparql_terms import (
     number_term,
 )
 
-OPERATIONS = ("find_items", "describe_items", "label", "resolve_item", "neighbours", "list_facts")
+OPERATIONS = ("find_items", "describe_items", "label", "resolve_item", "neighbours", "list_facts", "item_facts")
 QUERY_IDS = {
     **{operation: f"wikidata/{operation}" for operation in OPERATIONS},
     **{name: f"multihal/{name}" for name in paths.QUERIES},
@@ -36,7 +38,9 @@ QUERY_IDS = {
 Row = Mapping[str, str]
 """One solution: variable → value; a variable without a value is absent."""
 
+_STATEMENT = f"{_ENTITY}statement/"
 _OWN_PARTS = frozenset({"name", "qid", "id", "subject", "object", "date", "number", "unit"})
+_UTC = re.compile(r"(?:\.0+)?(?:Z|[+-]00:00)\Z")
 _DESCRIPTION = ("label", "description", "title", "modified")
 
 
@@ -165,6 +169,66 @@ def _read_facts(calls: Sequence[Call], rows: Sequence[Row]) -> list[Json]:
     return [[{"subject": subject, "object": found} for subject, found in kept] for _ in calls]
 
 
+def _read_item_facts(calls: Sequence[Call], rows: Sequence[Row]) -> list[Json]:
+    labels = _read_tagged_labels([row for row in rows if "thing" in row], str(calls[0].parts["language"]))
+    by_qid = _by_item(row for row in rows if "item" in row and is_pid(_pid_of(row["property"])))
+    facts = {qid: [*_list_claims(found, labels), *_list_literals(found, labels)] for qid, found in by_qid.items()}
+    return [tell_facts(facts.get(str(call.parts["qid"]), [])) for call in calls]
+
+
+def _read_tagged_labels(rows: Iterable[Row], language: str) -> dict[str, str]:
+    """Return id → label: in the language, or the one for all languages where it has none."""
+    found: dict[str, list[tuple[bool, str]]] = defaultdict(list)
+    for row in rows:
+        found[_id_of(row["thing"], _ENTITY)].append((row["tag"] != language, row["label"]))
+    return {each: min(given)[1] for each, given in found.items()}
+
+
+def _list_claims(rows: Iterable[Row], labels: Mapping[str, str]) -> Iterator[Fact]:
+    """Yield the direct claims of one item to items, each with the first of the statements that say it."""
+    claims: set[tuple[str, str]] = set()
+    statements: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for row in rows:
+        claim = _pid_of(row["property"]), _id_of(row["value"], _ENTITY)
+        if not is_qid(claim[1]):
+            continue
+        if "statement" in row:
+            statements[claim].append(_id_of(row["statement"], _STATEMENT))
+        else:
+            claims.add(claim)
+    for pid, qid in claims:
+        said_by = _first(statements[pid, qid])
+        yield Fact(Pid(pid), labels.get(pid), Qid(qid), labels.get(qid), None, None, said_by)
+
+
+def _list_literals(rows: Iterable[Row], labels: Mapping[str, str]) -> Iterator[Fact]:
+    """Yield the dates and numbers of one item, each with what its value nodes say of it."""
+    meanings: dict[tuple[str, str, str | None], set[tuple[int | None, Qid | None]]] = defaultdict(set)
+    for row in rows:
+        value = _read_literal(row["value"])
+        if value is None:
+            continue
+        statement = _id_of(row["statement"], _STATEMENT) if "statement" in row else None
+        said = meanings[_pid_of(row["property"]), value, statement]
+        if value == _read_literal(row.get("time", "")):
+            said.add((int(row["precision"]) if "precision" in row else None, None))
+        if value == _read_literal(row.get("amount", "")):
+            said.add((None, _read_unit(row)))
+    for (pid, value, statement), said in meanings.items():
+        for precision, unit in said or {(None, None)}:
+            yield Fact(Pid(pid), labels.get(pid), None, value, precision, unit, statement)
+
+
+def _read_literal(text: str) -> str | None:
+    """Return a date without the .000 and +00:00 that some engines make of Wikidata's Z, or a number in canonical form."""
+    return canonical_number(text) if date_key(text) is None else _UTC.sub("Z", text)
+
+
+def _read_unit(row: Row) -> Qid | None:
+    unit = _id_of(row.get("unit", ""), _ENTITY)
+    return Qid(unit) if is_qid(unit) and id_number(unit) != UNITLESS else None
+
+
 _READERS: dict[str, Callable[[Sequence[Call], Sequence[Row]], list[Json]]] = {
     "find_items": _read_found,
     "describe_items": _read_descriptions,
@@ -172,6 +236,7 @@ _READERS: dict[str, Callable[[Sequence[Call], Sequence[Row]], list[Json]]] = {
     "resolve_item": _read_resolved,
     "neighbours": _read_neighbours,
     "list_facts": _read_facts,
+    "item_facts": _read_item_facts,
 }
 
 
@@ -189,6 +254,11 @@ def _first(values: Iterable[str | None]) -> str | None:
 
 def _id_of(uri: str, prefix: str) -> str:
     return uri.removeprefix(prefix)
+
+
+def _pid_of(predicate: str) -> str:
+    """Return the property of a predicate that leads to values or to statements."""
+    return predicate.rpartition("/")[2]
 
 
 def _check_qid(qid: object) -> str:

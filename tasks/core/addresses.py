@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterable
 from urllib.parse import unquote, urlsplit
 
-_ADDRESS = re.compile(r"https?://[^\s<>\"'|,\]]+", re.IGNORECASE)
+_ADDRESS = re.compile(r"https?://(?:[^\s<>\"'|,\]]|,(?=_)|(?<=\w)'(?=\w))+", re.IGNORECASE)
+"""A comma belongs to an address where an underscore follows, an apostrophe where it stands between letters."""
 _WIKIPEDIA = re.compile(r"([a-z-]+)\.(?:m\.)?wikipedia\.org", re.IGNORECASE)
 _OTHER_PAGES = re.compile(r"(?:Special|File|Category|Template|Help|Talk|User|Wikipedia|Portal|Draft)(?: talk)?:", re.I)
 

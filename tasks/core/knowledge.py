@@ -11,18 +11,23 @@ them to it. All lists are in a fixed order, so that answers can be compared and 
 | neighbours | qid, pids (sorted), language | `[{"pid", "qid", "label"}]`: direct claims with an item as value, by number of pid and qid; label null when unknown |
 | label | id (of an item or property), language | the label as text, or null when it has none in the language nor one for all languages |
 | list_facts | pid, after (a subject's QID or null), limit, language | `[{"subject", "object"}]`: direct item claims of the property by number of subject, then object; only subjects behind `after`; a subject is never cut in two, so up to `limit` subjects |
+| item_facts | qid, language | `[{"pid", "property", "qid", "value", "precision", "unit", "statement"}]`: the graph of one hop, in the order and form of `tell_facts` |
 | pageviews | title, start, end (YYYYMMDD, inclusive) | `{"views": int, "days": int}`: sum over the days that the API lists; null when it knows none (404) |
 """
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, NewType, Protocol
 
 from tasks.core.calls import Call
+from tasks.core.fingerprints import Json
 
 Qid = NewType("Qid", str)
 Pid = NewType("Pid", str)
+
+HUMAN = Qid("Q5")
+"""The class that people are instances of."""
 
 _QID = re.compile(r"Q[1-9][0-9]*")
 _PID = re.compile(r"P[1-9][0-9]*")
@@ -56,6 +61,29 @@ class Neighbour:
     pid: Pid
     qid: Qid
     label: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """What an item says in one hop: a direct claim to an item, or a date or number.
+
+    Dates and numbers are those of statements that are not deprecated, or of a direct claim where the item has no
+    statement of the property. Texts, external ids, addresses and coordinates are no facts.
+    """
+
+    pid: Pid
+    property: str | None
+    """Label of the property."""
+    qid: Qid | None
+    """The value, when it is an item."""
+    value: str | None
+    """Label of that item; a date as written in the RDF, a number in canonical form (core/literals.py)."""
+    precision: int | None
+    """Of a date, as Wikidata counts it (core/literals.py); None where the data do not say it, and for all else."""
+    unit: Qid | None
+    """Of a number; None for none."""
+    statement: str | None
+    """Its id as in the RDF; the smallest of those not deprecated that say a claim; None where no statement says it."""
 
 
 def is_qid(text: str) -> bool:
@@ -103,6 +131,11 @@ def call_list_facts(service: str, pid: str, after: str | None, limit: int, langu
     return Call(service, "list_facts", {"pid": pid, "after": after, "limit": limit, "language": language})
 
 
+def call_item_facts(service: str, qid: str, language: str = "en") -> Call:
+    """Ask for the graph of one hop around an item: its direct claims to items, its dates and its numbers."""
+    return Call(service, "item_facts", {"qid": qid, "language": language})
+
+
 def call_pageviews(service: str, title: str, start: str, end: str) -> Call:
     """Ask for the views of an English article from day `start` to day `end` (YYYYMMDD, both included)."""
     return Call(service, "pageviews", {"title": title, "start": start, "end": end})
@@ -121,6 +154,32 @@ def read_description(body: Any) -> Description:
 def read_neighbours(body: Any) -> list[Neighbour]:
     """Read the answer to neighbours."""
     return [Neighbour(Pid(edge["pid"]), Qid(edge["qid"]), edge["label"]) for edge in body]
+
+
+def read_facts(body: Any) -> list[Fact]:
+    """Read the answer to item_facts."""
+    return [Fact(**fact) for fact in body]
+
+
+def tell_facts(facts: Iterable[Fact]) -> list[Json]:
+    """Return the answer to item_facts: a JSON object a fact.
+
+    They are in the order of their properties' numbers; dates and numbers come first, by text and statement, then
+    claims, by number of the item.
+    """
+    return [asdict(fact) for fact in sorted(facts, key=_order_fact)]
+
+
+def _order_fact(fact: Fact) -> tuple[int, bool, int, str, str, int, int]:
+    return (
+        id_number(fact.pid),
+        fact.qid is not None,
+        id_number(fact.qid) if fact.qid else 0,
+        fact.value or "",
+        fact.statement or "",
+        -1 if fact.precision is None else fact.precision,
+        id_number(fact.unit) if fact.unit else 0,
+    )
 
 
 def choose_candidate(candidates: Sequence[Candidate]) -> Candidate:

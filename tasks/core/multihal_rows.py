@@ -180,9 +180,9 @@ class MultiHalRow(Row):
 
 
 class DroppedPath(Row):
-    """A path that was left out before scoring, and why."""
+    """A path that was left out before scoring, or a pair whose paths could not be searched, and why."""
 
     question_id: str
     path_ids: list[str]
-    reason: Literal["part_without_label", "not_selected", "same_words"]
+    reason: Literal["pair_failed", "part_without_label", "not_selected", "same_words"]
     detail: str

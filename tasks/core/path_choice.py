@@ -29,8 +29,13 @@ NO_PATH = "none"
 ChosenBy = Literal["all", "judge", "chance"]
 """`all`: ten or fewer, none was left out; `judge`: both passes of a round picked it; `chance`: drawn to fill up."""
 
-_PICK = re.compile(r"^[\s>*\-0-9.)]*Path:[ \t]*(.*?)[ \t]*$", re.IGNORECASE | re.MULTILINE)
-_SCORE = re.compile(r"\bScore\W{0,4}?[:=]\W{0,4}?(-?[0-9]+(?:\.[0-9]+)?)", re.IGNORECASE)
+_PICK = re.compile(r"^[\s>*\-0-9.)]*Path:[ \t]*(.*?)[ \t\r]*$", re.IGNORECASE | re.MULTILINE)
+_SCORE = re.compile(
+    r"\bScore\W{0,4}?[:=]\W{0,4}?(-?[0-9]+(?:[.,][0-9]+)?(?:[ \t]*(?:/|out of|of|to|or|[-–—])[ \t]*[0-9]+)?)",
+    re.IGNORECASE,
+)
+"""A score with what may stand behind it: a half, a range, another scale."""
+_WHOLE_SCORE = re.compile(r"([1-5])(?:[ \t]*(?:/|out of|of)[ \t]*5)?", re.IGNORECASE)
 
 
 @dataclass(slots=True)
@@ -108,9 +113,8 @@ def read_score(text: str) -> int | Unreadable:
     found = _SCORE.findall(text)
     if not found:
         return Unreadable('no line of the form "Score: n"')
-    if found[-1] not in {"1", "2", "3", "4", "5"}:
-        return Unreadable(f"the score {found[-1]} is no whole number from 1 to 5")
-    return int(found[-1])
+    score = _WHOLE_SCORE.fullmatch(found[-1])
+    return int(score[1]) if score else Unreadable(f"the score {found[-1]} is no whole number from 1 to 5")
 
 
 def _chance(*parts: object) -> random.Random:

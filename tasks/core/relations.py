@@ -36,7 +36,7 @@ class Relation:
     def pattern(self) -> re.Pattern[str]:
         """Regular expression that matches a question of this relation; group 1 is the subject."""
         before, after = (_spaced(part) for part in self.template.removesuffix("?").split("[X]"))
-        return re.compile(rf"\s*{before}(\S|\S.*?\S){after}\s*\??\s*", re.DOTALL)
+        return re.compile(rf"\s*{before}(\S|\S.*?\S)\s*{after}\s*\??\s*", re.DOTALL)
 
 
 def read_relations(text: str) -> dict[str, Relation]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.core.calls import Call, Deliver, Reply
 from tasks.core.fingerprints import Json
-from tasks.core.knowledge import is_pid, is_qid
+from tasks.core.knowledge import is_pid, is_qid, tell_facts
 
 if TYPE_CHECKING:
     from tasks.graph.lookup import Graph
@@ -77,6 +77,11 @@ def _answer_list_facts(graph: "Graph", parts: Sequence[Parts], _language: str) -
     return [[{"subject": subject, "object": thing} for subject, thing in page] for page in facts]
 
 
+def _answer_item_facts(graph: "Graph", parts: Sequence[Parts], language: str) -> list[Json]:
+    found = graph.item_facts([each["qid"] for each in parts], language)
+    return [tell_facts(found[each["qid"]]) for each in parts]
+
+
 _ANSWERS: dict[str, Callable[["Graph", Sequence[Parts], str], list[Json]]] = {
     "find_items": _answer_find_items,
     "describe_items": _answer_describe_items,
@@ -84,6 +89,7 @@ _ANSWERS: dict[str, Callable[["Graph", Sequence[Parts], str], list[Json]]] = {
     "resolve_item": _answer_resolve_item,
     "neighbours": _answer_neighbours,
     "list_facts": _answer_list_facts,
+    "item_facts": _answer_item_facts,
 }
 _PARTS = {
     "find_items": ("name", "language"),
@@ -92,6 +98,7 @@ _PARTS = {
     "resolve_item": ("qid", "language"),
     "neighbours": ("qid", "pids", "language"),
     "list_facts": ("pid", "after", "limit", "language"),
+    "item_facts": ("qid", "language"),
 }
 _IS_RIGHT: dict[str, Callable[[Any], bool]] = {
     "language": lambda value: isinstance(value, str),

@@ -19,12 +19,13 @@ import duckdb
 import pyarrow as pa
 
 from tasks.core.calls import Call, Deliver
-from tasks.core.knowledge import Candidate, Description, Neighbour, Qid, id_number
+from tasks.core.knowledge import Candidate, Description, Fact, Neighbour, Qid, id_number
 from tasks.core.literals import Date, Number
 from tasks.core.paths import FoundPaths, PathOptions
 from tasks.errors import GraphError
 from tasks.graph.answers import answer_calls
 from tasks.graph.arrays import Ints, open_arrays
+from tasks.graph.facts import read_facts
 from tasks.graph.loading.shapes import ANY_LANGUAGE
 from tasks.graph.loading.tables import attach_database, connect_memory
 from tasks.graph.manifest import DATABASE, GraphManifest, graph_path, read_manifest, tell_how_to_load
@@ -206,6 +207,15 @@ class Graph:
         asked = list(dict.fromkeys(Qid(qid) for qid in qids))
         found = read_neighbourhoods(self, asked, language, only=only, without=without, most_incoming=most_incoming)
         return dict(zip(asked, found, strict=True))
+
+    def item_facts(self, qids: Iterable[str], language: str = "en") -> dict[Qid, list[Fact]]:
+        """Return what each item says in one hop, with labels and statements: dates and numbers, then claims.
+
+        Each part is by number of property; an item that the graph does not know says nothing.
+        """
+        self._check_language(language)
+        asked = list(dict.fromkeys(Qid(qid) for qid in qids))
+        return dict(zip(asked, read_facts(self, asked, language), strict=True))
 
     def find_item_paths(self, subjects: Ints, objects: Ints, options: PathOptions) -> FoundPaths:
         """Find the paths between items; see core.paths.PathFinder."""

@@ -21,9 +21,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tasks.errors import UsageError
 from tasks.models.char_ngrams import CHAR_NGRAMS, CharNgrams
+from tasks.models.devices import Device, choose_device, count_workers, open_model
 from tasks.models.model_folder import check_model, digest_file, list_models, model_path, models_folder, read_model
 
-Device = Literal["auto", "cpu", "cuda"]
 Vectors = npt.NDArray[np.float32]
 
 PACKAGED = "all-MiniLM-L6-v2"
@@ -77,16 +77,9 @@ class SentenceEncoder:
             raise UsageError(f"{path}: its settings are not an encoder's: {error}") from error
         self.name, self.digest, self.dimensions = manifest.name, manifest.digest, self.settings.dimensions
         self._tokenizer = Tokenizer.from_file(str(path / "tokenizer.json"))
-        self.device = _choose_device(device)
-        self._workers = 1 if self.device == "cuda" else threads or len(os.sched_getaffinity(0))
-        try:
-            self._encoder = ctranslate2.Encoder(
-                str(path), self.device, compute_type="float32", inter_threads=self._workers, intra_threads=1
-            )
-        except (RuntimeError, ValueError) as error:
-            raise UsageError(
-                f"{path}: CTranslate2 {ctranslate2.__version__} cannot open it ({error}); made with {manifest.made_with}"
-            ) from error
+        self.device = choose_device(device)
+        self._workers = count_workers(self.device, threads)
+        self._encoder = open_model("Encoder", path, self.device, "float32", self._workers, manifest.made_with)
         self._to_cpu = ctranslate2.Device.cpu
 
     def encode(self, texts: Sequence[str]) -> Vectors:
@@ -179,18 +172,6 @@ def _convert_package(checkpoint: Path, folder: Path) -> Path:
             )
     add_embedder(checkpoint, folder, PACKAGED, if_there="keep")
     return model_path(PACKAGED, folder)
-
-
-def _choose_device(device: Device) -> Literal["cpu", "cuda"]:
-    import ctranslate2
-
-    if device == "cpu":
-        return "cpu"
-    if ctranslate2.get_cuda_device_count() > 0:
-        return "cuda"
-    if device == "cuda":
-        raise UsageError("device cuda: CTranslate2 finds no GPU on this machine; give auto or cpu")
-    return "cpu"
 
 
 def _batch_size(length: int) -> int:

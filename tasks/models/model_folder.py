@@ -56,7 +56,7 @@ class ModelManifest(_Part):
     source: dict[str, str]
     """SHA-256 of each file that it was made from, by its path in the checkpoint."""
     settings: dict[str, Any]
-    """How the files are to be used; what stands here is the kind's own affair (embed.py, translate.py)."""
+    """How the files are to be used; what stands here is the kind's own affair (embed.py, translate.py, perplexity.py)."""
     made_with: str
     """Converter and its version."""
     files: dict[str, ModelFile]

@@ -9,6 +9,12 @@ from typing import Any
 
 from tasks.core.calls import Call, Deliver, Reply
 from tasks.core.knowledge import Knowledge
+from tasks.models.rules_biographies import (
+    annotate_paragraphs,
+    ask_general_questions,
+    ask_specific_questions,
+    extend_paragraphs,
+)
 from tasks.models.rules_consistency import fits_question
 from tasks.models.rules_graph import look_up_facts
 from tasks.models.rules_levels import list_levels
@@ -86,6 +92,10 @@ _RULES: Mapping[str, Callable[[Sequence[Variables], Knowledge], list[str]]] = {
     "granola/description_consistency": _judge_consistency,
     "multihal/select_paths": _select_paths,
     "multihal/score_path": _score_paths,
+    "biokalma/annotate": annotate_paragraphs,
+    "biokalma/extend": extend_paragraphs,
+    "biokalma/general_question": ask_general_questions,
+    "biokalma/specific_question": ask_specific_questions,
 }
 
 

@@ -80,6 +80,32 @@ def load_tables() -> Tables:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class BiographyProperty:
+    """What is known of a property that biographies tell of."""
+
+    label: str
+    """The first of its labels."""
+    aspect: str
+    """What a question calls it, behind a name: `Ada Lovelace's birthplace`."""
+    tie: str
+    """Kind of tie between two people; empty for what ties nobody."""
+    cues: frozenset[str]
+    """Words, one or more, that a sentence tells it with."""
+    stands_alone: bool
+    """The mere mention of a value tells it: `the painter`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wordings:
+    """Sentences for a property, for some of its values."""
+
+    values: tuple[str, ...]
+    """Patterns of the values as in file names; none for all values."""
+    sentences: tuple[str, ...]
+    """With $subject and one of $value, $the_value and so on; what stands in [] is left out the first time."""
+
+
 @cache
 def load_words(group: str) -> frozenset[str]:
     """Return one group of data/lists/rule_words.csv, words that steer the reading of descriptions.
@@ -98,6 +124,7 @@ def load_words(group: str) -> frozenset[str]:
     | subject_words | an adjective before them is no nationality: `French literature` |
     | shifting_nouns | mean something else without the word before: a talent show judge is no judge |
     | offices | offices that outrank an occupation |
+    | bodies_before_of, bodies_last, bodies_first, bodies_alone | bodies whose names take `the` |
     """
     groups = {line["group"]: line["words"] for line in _lines("rule_words.csv", ["group", "words"])}
     return frozenset(_split(groups[group]))
@@ -130,6 +157,43 @@ def _read_countries(places: dict[str, str]) -> tuple[frozenset[str], dict[str, s
 def load_cues() -> Mapping[str, frozenset[str]]:
     """Return label of a property → words by which questions ask for it (data/lists/relation_cues.csv)."""
     return {line["label"]: frozenset(line["cues"].split()) for line in _lines("relation_cues.csv", ["label", "cues"])}
+
+
+@cache
+def load_biography_properties() -> Mapping[str, BiographyProperty]:
+    """Return every label of a property → what biographies tell with it (data/lists/biography_properties.csv)."""
+    properties: dict[str, BiographyProperty] = {}
+    for line in _lines("biography_properties.csv", ["property", "aspect", "tie", "cues"]):
+        labels, cues = _split(line["property"]), frozenset(_split(line["cues"]))
+        known = BiographyProperty(labels[0], line["aspect"], line["tie"], cues - {"*"}, "*" in cues)
+        properties.update(dict.fromkeys(labels, known))
+    return properties
+
+
+@cache
+def load_biography_sentences() -> Mapping[str, tuple[Wordings, ...]]:
+    """Return label of a property → its wordings in order; under empty text those for a property without any.
+
+    Lines of data/lists/biography_sentences.csv with the same property and values are different wordings of one thing.
+    """
+    sentences: dict[tuple[str, str], list[str]] = {}
+    for line in _lines("biography_sentences.csv", ["property", "value", "wording"]):
+        sentences.setdefault((line["property"], line["value"]), []).append(line["wording"])
+    wordings: dict[str, tuple[Wordings, ...]] = {}
+    for (labels, values), told in sentences.items():
+        for label in _split(labels) or [""]:
+            wordings[label] = (*wordings.get(label, ()), Wordings(tuple(_split(values)), tuple(told)))
+    return wordings
+
+
+@cache
+def load_biography_questions() -> Mapping[tuple[str, str], tuple[str, ...]]:
+    """Return (general or specific, kind of tie) → the wordings of data/lists/biography_questions.csv."""
+    questions: dict[tuple[str, str], tuple[str, ...]] = {}
+    for line in _lines("biography_questions.csv", ["question", "tie", "wording"]):
+        key = line["question"], line["tie"]
+        questions[key] = (*questions.get(key, ()), line["wording"])
+    return questions
 
 
 def _lines(name: str, columns: list[str]) -> Iterator[dict[str, str]]:

@@ -33,20 +33,13 @@ from tasks.core.translation import (
     translate_texts,
 )
 from tasks.errors import UsageError
+from tasks.models.devices import ComputeType, Device, choose_device
+from tasks.models.exact_batches import Batching
 from tasks.models.model_folder import ModelManifest, check_model, list_models, model_path, models_folder, read_model
-from tasks.models.translate_search import (
-    Batching,
-    ComputeType,
-    Decoding,
-    Device,
-    Found,
-    Search,
-    Tokens,
-    choose_device,
-)
+from tasks.models.translate_search import Decoding, Found, Search, Tokens
 
 EMBEDDED = "embedded-nllb-1"
-"""Name of the embedded translator; changes whenever it is taught anew with another result."""
+"""Name of the embedded translator; its identity holds the digest of what it was taught as well."""
 EMBEDDED_FOLDER = ROOT / "data" / "models" / "embedded-translator"
 
 VOCABULARY = "sentencepiece.bpe.model"
@@ -92,7 +85,8 @@ class Translator:
         self.settings = _read_settings(path, manifest)
         self.decoding = decoding or Decoding()
         self.no_repeat_ngram = self.decoding.no_repeat_ngram
-        self.search = Search(path, device, compute_type, threads, batching, self.decoding, self.settings.max_tokens)
+        positions, made_with = self.settings.max_tokens, manifest.made_with
+        self.search = Search(path, device, compute_type, threads, batching, self.decoding, positions, made_with)
         self.identity = _identify(manifest, compute_type, self.search.device, self.decoding)
         self._pieces = sentencepiece.SentencePieceProcessor(model_file=str(path / VOCABULARY))
         words = path / KNOWN_WORDS

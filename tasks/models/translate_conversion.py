@@ -1,24 +1,28 @@
 """Convert an NLLB checkpoint from Hugging Face for CTranslate2, or take in a folder that CTranslate2's converter made.
 
-The weights are read with transformers and torch (the extra `convert`); nothing else needs them. The vocabulary is put
-together here: from tokenizer.json, or from SentencePiece's own file and the language codes as NLLB numbers them (<s>,
-<pad>, </s>, <unk>, the pieces, the codes, <mask>). The tokenizer of transformers 5 is not asked: without tokenizer.json
-it knows no codes, so that every language becomes <unk>, and where they are given it numbers them after <mask>, one too
-high.
+checkpoints.py reads the weights. The vocabulary is put together here: from tokenizer.json, or from SentencePiece's own
+file and the language codes as NLLB numbers them (<s>, <pad>, </s>, <unk>, the pieces, the codes, <mask>). The tokenizer
+of transformers 5 would not do: without tokenizer.json it knows no codes, so that every language becomes <unk>, and where
+they are given it numbers them after <mask>, one too high.
 """
 
-import json
 import re
 import shutil
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from tasks.core.translation import LANGUAGE_CODES
 from tasks.errors import UsageError
+from tasks.models.checkpoints import (
+    Quantization,
+    Vocabulary,
+    convert_weights,
+    import_for_conversion,
+    list_weights,
+    read_json,
+)
 from tasks.models.model_folder import MANIFEST, ModelManifest, Origin, check_model, digest_file, store_model
 from tasks.models.translate import END, KNOWN_WORDS, VOCABULARY, TranslatorSettings
-
-Quantization = Literal["float16", "float32", "int8"]
 
 SPECIAL = ("<s>", "<pad>", END, "<unk>")
 """First tokens of an NLLB vocabulary; SentencePiece's own first three stand for the same."""
@@ -69,23 +73,24 @@ def add_translator(
 
 def convert_checkpoint(checkpoint: Path, making: Path, quantization: Quantization) -> Origin:
     """Write a checkpoint's conversion into an empty folder."""
-    config = _read_json(checkpoint / "config.json")
+    config = read_json(checkpoint / "config.json")
     if config.get("model_type") != "m2m_100":
         raise UsageError(
             f"{checkpoint}: a model of type {config.get('model_type')!r}; NLLB-200 checkpoints are of type 'm2m_100'"
         )
-    vocabulary = number_tokens(checkpoint, config["vocab_size"])
-    made_with = _write_model(checkpoint, making, vocabulary, quantization)
+    bos, pad, eos, unk = SPECIAL
+    vocabulary = Vocabulary(number_tokens(checkpoint, config["vocab_size"]), bos, eos, unk, pad)
+    made_with = convert_weights(checkpoint, making, vocabulary, quantization)
     shutil.copyfile(checkpoint / VOCABULARY, making / VOCABULARY)
-    is_legacy = _read_json(checkpoint / "tokenizer_config.json", {}).get("legacy_behaviour") is True
+    is_legacy = read_json(checkpoint / "tokenizer_config.json", {}).get("legacy_behaviour") is True
     settings = TranslatorSettings(
         identity=checkpoint.name,
         codes=LANGUAGE_CODES,
         code_first=not is_legacy,
         max_tokens=config["max_position_embeddings"],
     )
-    weights = sorted(p.name for p in checkpoint.iterdir() if p.suffix in (".safetensors", ".bin"))
-    source = {file: digest_file(checkpoint / file) for file in (*_SOURCE, *weights) if (checkpoint / file).is_file()}
+    files = [file for file in (*_SOURCE, *list_weights(checkpoint)) if (checkpoint / file).is_file()]
+    source = {file: digest_file(checkpoint / file) for file in files}
     return Origin(source, settings.model_dump(), made_with)
 
 
@@ -110,7 +115,7 @@ def number_tokens(checkpoint: Path, size: int) -> list[str]:
     as special tokens, or those of NLLB-200.
     """
     pieces = read_pieces(checkpoint)
-    tokenizer = _read_json(checkpoint / "tokenizer.json", {})
+    tokenizer = read_json(checkpoint / "tokenizer.json", {})
     numbers = dict(tokenizer.get("model", {}).get("vocab", {}))
     numbers |= {entry["content"]: entry["id"] for entry in tokenizer.get("added_tokens", [])}
     numbers = numbers or {token: n for n, token in enumerate([*SPECIAL, *pieces, *_list_codes(checkpoint), MASK])}
@@ -131,49 +136,12 @@ def number_tokens(checkpoint: Path, size: int) -> list[str]:
 
 def _list_codes(checkpoint: Path) -> list[str]:
     for file in ("special_tokens_map.json", "tokenizer_config.json"):
-        content = _read_json(checkpoint / file, {})
+        content = read_json(checkpoint / file, {})
         for key in ("additional_special_tokens", "extra_special_tokens"):
             if listed := [code for code in content.get(key) or [] if isinstance(code, str) and _CODE.fullmatch(code)]:
                 return listed
-    nllb = _import_for_conversion("transformers.models.nllb.tokenization_nllb")
+    nllb = import_for_conversion("transformers.models.nllb.tokenization_nllb")
     return list(nllb.FAIRSEQ_LANGUAGE_CODES)
-
-
-def _write_model(checkpoint: Path, making: Path, vocabulary: list[str], quantization: Quantization) -> str:
-    """Write CTranslate2's files; return what made them."""
-    transformers, torch = _import_for_conversion("transformers"), _import_for_conversion("torch")
-    import ctranslate2
-    from ctranslate2.converters import TransformersConverter
-
-    class NllbConverter(TransformersConverter):
-        """CTranslate2's converter, with our vocabulary for the tokenizer's."""
-
-        def load_tokenizer(self, *_: Any, **__: Any) -> "_Vocabulary":
-            return _Vocabulary(vocabulary)
-
-    try:
-        NllbConverter(str(checkpoint)).convert(str(making), quantization=quantization, force=True)
-    except (OSError, RuntimeError, ValueError, KeyError) as error:
-        raise UsageError(f"{checkpoint}: cannot be converted: {error}") from error
-    versions = {"ctranslate2": ctranslate2, "transformers": transformers, "torch": torch}
-    return ", ".join(f"{name} {module.__version__}" for name, module in versions.items())
-
-
-class _Vocabulary:
-    """What CTranslate2's converter asks of a tokenizer."""
-
-    bos_token, pad_token, eos_token, unk_token = SPECIAL
-    unk_token_id = SPECIAL.index("<unk>")
-    special_tokens_map: dict[str, Any] = {}  # noqa: RUF012
-
-    def __init__(self, tokens: list[str]) -> None:
-        self._tokens = tokens
-
-    def get_vocab(self) -> dict[str, int]:
-        return {token: number for number, token in enumerate(self._tokens)}
-
-    def convert_ids_to_tokens(self, number: int) -> str:
-        return self._tokens[number]
 
 
 def _take_in(converted: Path, making: Path) -> Origin:
@@ -185,7 +153,7 @@ def _take_in(converted: Path, making: Path) -> Origin:
         return Origin(manifest.source, manifest.settings, manifest.made_with)
     if missing := [file for file in _CONVERTED if not (converted / file).is_file()]:
         raise UsageError(f"{converted}: {', '.join(missing)} not in it, which a converted NLLB model has")
-    tokens = _read_json(converted / "shared_vocabulary.json")
+    tokens = read_json(converted / "shared_vocabulary.json")
     if unknown := sorted(set(LANGUAGE_CODES.values()) - set(tokens)):
         raise UsageError(
             f"{converted}: its vocabulary has no {', '.join(unknown)}, so it would take every language for <unk>; "
@@ -200,25 +168,3 @@ def _take_in(converted: Path, making: Path) -> Origin:
     settings = TranslatorSettings(identity=converted.name, codes=LANGUAGE_CODES, code_first=True, max_tokens=_POSITIONS)
     source = {file: digest_file(converted / file) for file in _CONVERTED}
     return Origin(source, settings.model_dump(), "converted before")
-
-
-def _import_for_conversion(module: str) -> Any:
-    import importlib
-
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise UsageError(
-            f"converting a checkpoint needs {error.name or module}, which is not installed: pip install 'factmill[convert]'"
-        ) from error
-
-
-def _read_json(path: Path, default: Any = None) -> Any:
-    if not path.is_file():
-        if default is None:
-            raise UsageError(f"{path.parent}: no {path.name} in it")
-        return default
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except ValueError as error:
-        raise UsageError(f"{path}: not JSON: {error}") from error

@@ -1,4 +1,4 @@
-"""What becomes of a foundation's row: a question, or a reject with a reason. Common to the seven readers.
+"""What becomes of a file's row: a typed row, or a reject with a reason. Common to the readers of files.
 
 Rows are numbered from 1 in `source_row` and from 0 in ids, as the paper counts them (its tqa_gen_38 is the 39th row of
 TruthfulQA; Table 6 and Appendix I). A file in which no row can be read is of another kind, which is a SourceError.
@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.core.multihal_rows import FoundationQuestion
-from tasks.core.rows import Reject
+from tasks.core.rows import Reject, Row
 from tasks.errors import SourceError
 from tasks.sources.source_files import SourceFile
 
@@ -24,14 +23,14 @@ class ReadRow:
     row_id: str
     as_it_came: str
     """The row as JSON."""
-    outcome: FoundationQuestion | Reject
+    outcome: Row | Reject
 
 
 def judge_rows(
     source: SourceFile,
     prefix: str,
     rows: Iterable[tuple[int, Any]],
-    judge: Callable[[str, int, Any], FoundationQuestion | Reject],
+    judge: Callable[[str, int, Any], Row | Reject],
 ) -> Iterator[ReadRow]:
     """Yield what `judge` (id, number from 1, row) makes of each row; SourceError when no row is well formed."""
     first = ""

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks.clients.falcon import Falcon
-from tasks.core.falcon_calls import Link, call_link, read_links
+from tasks.clients.falcon import LISTS, Falcon
+from tasks.core.falcon_calls import Link, Links, call_link, read_links
 
 HERE = "test-falcon"
 FOUND = {"json": {"entities_wikidata": [{"URI": "http://www.wikidata.org/entity/Q64", "surface form": "Berlin"}]}}
@@ -24,6 +24,49 @@ def test_a_text_is_linked(client, server, inbox):
     assert sent.json() == {"text": 'Who founded "Berlin"?'}
     assert sent.headers["content-type"] == "application/json"
     assert sent.headers["user-agent"] == "tests"
+
+
+ALL_OF_TODAY = {
+    "entities_wikidata": [{"URI": "http://www.wikidata.org/entity/Q64", "surface form": "Berlin"}],
+    "relations_wikidata": [{"URI": "http://www.wikidata.org/entity/P112", "surface form": "founded"}],
+    "entities_dbpedia": [{"URI": "http://dbpedia.org/resource/Berlin", "surface form": "Berlin"}],
+    "relations_dbpedia": [{"URI": "http://dbpedia.org/ontology/founder", "surface form": "founded"}],
+}
+ALL_OF_2020 = {
+    "entities_wikidata": [["<http://www.wikidata.org/entity/Q64>", "Berlin"]],
+    "relations_wikidata": [["founded", "<http://www.wikidata.org/entity/P112>"]],
+    "entities_dbpedia": [["Berlin", "http://dbpedia.org/resource/Berlin"]],
+    "relations_dbpedia": [["<http://dbpedia.org/ontology/founder>", "founded"]],
+}
+LINKED = Links(
+    (Link("Q64", "Berlin"),),
+    (Link("P112", "founded"),),
+    (Link("http://dbpedia.org/resource/Berlin", "Berlin"),),
+    (Link("http://dbpedia.org/ontology/founder", "founded"),),
+)
+
+
+@pytest.mark.parametrize("reply", [ALL_OF_TODAY, ALL_OF_2020], ids=["objects", "pairs"])
+def test_replies_of_either_form_arrive_as_they_came_and_say_the_same(client, server, inbox, reply):
+    server.script({"json": reply})
+    call = call_link(HERE, "Who founded Berlin?")
+    client.send([call], inbox)
+    assert inbox[call].body == reply
+    assert read_links(inbox[call].body) == LINKED
+
+
+@pytest.mark.parametrize("nothing", [[], None, "missing"], ids=str)
+@pytest.mark.parametrize("key", LISTS)
+def test_each_list_may_be_empty_null_or_missing(client, server, inbox, key, nothing):
+    reply = {**ALL_OF_TODAY, key: nothing}
+    server.script({"json": {name: found for name, found in reply.items() if found != "missing"}})
+    call = call_link(HERE, "Who founded Berlin?")
+    client.send([call], inbox)
+    links = read_links(inbox[call].body)
+    found = dict(
+        zip(LISTS, (links.items, links.properties, links.dbpedia_entities, links.dbpedia_relations), strict=True)
+    )
+    assert [name for name, there in found.items() if not there] == [key]
 
 
 def test_the_second_try_waits_longer(client, server, inbox):
@@ -49,6 +92,14 @@ def test_no_answer_in_time_is_a_failure_that_may_pass(client, server, inbox):
         ({"status": 404, "text": "gone"}, "http_404", 1, False),
         ({"text": "<html>down"}, "html_instead_of_json", 2, True),
         ({"json": []}, "malformed_reply", 2, True),
+        ({"json": None}, "malformed_reply", 2, True),
+        ({"json": {"entities_wikidata": 5}}, "malformed_reply", 2, True),
+        ({"json": {"entities_dbpedia": "Berlin"}}, "malformed_reply", 2, True),
+        ({"json": {"relations_wikidata": {"URI": "x"}}}, "malformed_reply", 2, True),
+        ({"text": ""}, "broken_json", 2, True),
+        ({"text": "Internal Server Error"}, "broken_json", 2, True),
+        ({"status": 502, "text": "<html>Bad Gateway"}, "http_502", 2, True),
+        ({"status": 302, "text": "", "headers": {"Location": "/elsewhere"}}, "http_302", 1, False),
         ({"cut": True}, "connection_cut", 2, True),
         ({**FOUND, "truncate": True}, "connection_cut", 2, True),
     ],

@@ -11,6 +11,7 @@ from tasks.clients.wikidata_queries import OPERATIONS
 from tasks.core.knowledge import (
     call_describe_item,
     call_find_items,
+    call_item_facts,
     call_list_facts,
     call_neighbours,
     call_resolve_item,
@@ -150,16 +151,82 @@ def test_facts_come_page_by_page_and_no_subject_is_cut_in_two(ask):
     assert third == []
 
 
+def fact(pid, name, *, qid=None, value=None, precision=None, unit=None, statement=None):
+    return {
+        "pid": pid,
+        "property": name,
+        "qid": qid,
+        "value": value,
+        "precision": precision,
+        "unit": unit,
+        "statement": statement,
+    }
+
+
+def test_the_facts_of_an_item_are_best_claims_and_all_dates_and_numbers_that_hold(ask, server):
+    ada, byron, nobody = ask(*(call_item_facts(HERE, qid) for qid in ("Q7259", "Q5679", "Q12345")))
+    first, born = "1815-01-01T00:00:00Z", "1815-12-10T00:00:00Z"
+    assert ada == [
+        fact("P19", "place of birth", qid="Q84", statement="q7259-birth"),
+        fact("P21", None, qid="Q6581072"),
+        fact("P106", "occupation", qid="Q36180"),
+        fact("P106", "occupation", qid="Q170790", value="mathematician", statement="q7259-B"),
+        fact("P569", "date of birth", value=first, precision=9, statement="q7259-about"),
+        fact("P569", "date of birth", value=born, precision=11, statement="q7259-born"),
+        fact("P2048", None, value="1.6", unit="Q11573", statement="q7259-height"),
+    ]
+    assert byron == [
+        fact("P40", None, qid="Q7259", value="Ada Lovelace"),
+        fact("P569", "date of birth", value="1788-01-22T00:00:00Z"),
+        fact("P1971", None, value="3"),
+    ]
+    assert nobody == []
+    assert len(server.seen) == 1, "one query for all items"
+
+
+def test_facts_have_the_labels_of_their_language(ask):
+    [ada] = ask(call_item_facts(HERE, "Q7259", "it"))
+    assert [(each["property"], each["value"]) for each in ada if each["qid"]] == [
+        ("luogo di nascita", None),
+        (None, None),
+        ("occupation", None),
+        ("occupation", "matematico"),
+    ]
+
+
+def test_dates_of_facts_are_spelled_alike_whatever_the_engine_makes_of_them(client, inbox, server):
+    def answer(date):
+        cells = {
+            "item": ("uri", "http://www.wikidata.org/entity/Q1"),
+            "property": ("uri", "http://www.wikidata.org/prop/P569"),
+            "statement": ("uri", "http://www.wikidata.org/entity/statement/q1-a"),
+            "value": ("literal", date),
+            "time": ("literal", "1815-12-10T00:00:00+00:00"),
+            "precision": ("literal", "11"),
+        }
+        solution = {name: {"type": kind, "value": value} for name, (kind, value) in cells.items()}
+        return {"json": {"head": {"vars": [*cells]}, "results": {"bindings": [solution, solution]}}}
+
+    call = call_item_facts(HERE, "Q1")
+    server.script(answer("1815-12-10T00:00:00.000Z"))
+    client.send([call], inbox)
+    assert inbox[call].body == [
+        fact("P569", None, value="1815-12-10T00:00:00Z", precision=11, statement="q1-a"),
+    ]
+
+
 def test_values_that_are_none_fail_alone_and_are_never_sent(ask, client, inbox, server):
     server.handle = lambda _: EMPTY
     bad = [
         call_describe_item(HERE, "Q64 } #"),
         call_neighbours(HERE, "Q64", ["P19"], "en fr"),
+        call_item_facts(HERE, "Q64 wd:Q90"),
+        call_item_facts(HERE, "Q64", 'en" "de'),
         call_find_items(HERE, "half \ud83d"),
     ]
     good = call_describe_item(HERE, "Q64")
     client.send([*bad, good], inbox)
-    assert [inbox[call].error.partition(":")[0] for call in bad] == ["bad_value"] * 3
+    assert [inbox[call].error.partition(":")[0] for call in bad] == ["bad_value"] * 5
     assert inbox[good].status == "ok"
     assert len(server.seen) == 1
 

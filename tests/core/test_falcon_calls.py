@@ -50,6 +50,17 @@ def test_dbpedia_keeps_its_uris():
     assert links.dbpedia_relations == (Link("http://dbpedia.org/ontology/founder", "founded"),)
 
 
+def test_dbpedia_pairs_of_either_order_keep_every_character_of_the_title():
+    uri = "http://dbpedia.org/resource/Who's_Afraid,_100%25_(&_Co.)!"
+    for entry in ([f"<{uri}>", "it"], ["it", f"<{uri}>"], ["it", uri]):
+        assert read_links({"entities_dbpedia": [entry]}).dbpedia_entities == (Link(uri, "it"),)
+
+
+def test_a_link_without_a_surface_is_a_link_all_the_same():
+    for entry in ({"URI": f"{WD}Q64"}, {"URI": f"{WD}Q64", "surface form": None}, [f"{WD}Q64", None]):
+        assert read_links({"entities_wikidata": [entry]}).items == (Link("Q64", ""),)
+
+
 @pytest.mark.parametrize("entry", [None, "Q64", ["a"], ["a", "b"], {}, {"URI": None}, {"URI": f"{WD}P1"}, [1, 2]])
 def test_what_is_no_item_is_left_out(entry):
     assert read_links({"entities_wikidata": [entry]}).items == ()

@@ -81,6 +81,8 @@ def test_paths_that_read_alike_count_once() -> None:
         ("Path: A; r1; B", ["A; r1; B"]),
         ("```yml\nPath: A; r1; B\nPath: A; r2; B \n```", ["A; r1; B", "A; r2; B"]),
         ("Path: none", []),
+        ("Path: A; r1; B\r\nPath: A; r2; B\r\n", ["A; r1; B", "A; r2; B"]),
+        ("Path: A; r1; B\nI cannot help with the others.", ["A; r1; B"]),
         ("- Path: A; r1; B\n2. path:  A; r1; B", ["A; r1; B"]),
         ("\n".join(f"Path: A; r{n}; B" for n in range(30)), [f"A; r{n}; B" for n in range(10)]),
     ],
@@ -89,7 +91,7 @@ def test_the_picks_of_a_reply_are_read_once_each_and_ten_at_most(text: str, pick
     assert read_selection(text) == picks
 
 
-@pytest.mark.parametrize("text", ["", "I cannot help with that.", "A; r1; B", "Path:"])
+@pytest.mark.parametrize("text", ["", "I cannot help with that.", "A; r1; B", "Path:", "The best path: A"])
 def test_a_selection_in_another_form_is_unreadable(text: str) -> None:
     assert isinstance(read_selection(text), Unreadable)
 
@@ -103,13 +105,29 @@ def test_a_selection_in_another_form_is_unreadable(text: str) -> None:
         ("Score: 2\nOn reflection, Score: 3", 3),
         ("```yaml\nScore: 4\n```", 4),
         ("Score: 4/5", 4),
+        ("Score: 3 out of 5.", 3),
+        ("Score: 4, since it names the city", 4),
+        ("Score: 2\n- 1 of its parts is wrong", 2),
     ],
 )
 def test_the_last_score_of_a_reply_counts(text: str, score: int) -> None:
     assert read_score(text) == score
 
 
-@pytest.mark.parametrize("text", ["", "5", "five", "Score: 6", "Score: 0", "Score: -3", "Score: 4.5", "Score: high"])
+NO_SCORES = ["", "5", "five", "Score: 6", "Score: 0", "Score: -3", "Score: 4.5", "Score: high", "Score: 10"]
+BETWEEN = [
+    "Score: 4,5",
+    "Score: 4-5",
+    "Score: 3 – 4",
+    "Score: 4 or 5",
+    "Score: 3 to 4",
+    "Score: 5/10",
+    "Score: 4 out of 10",
+]
+REFUSALS = ["I cannot help with that.", "I cannot give a score.", "Score:", "Score: n", "Score: I cannot say, 4 or so"]
+
+
+@pytest.mark.parametrize("text", [*NO_SCORES, *BETWEEN, *REFUSALS])
 def test_what_is_no_score_from_1_to_5_is_unreadable(text: str) -> None:
     assert isinstance(read_score(text), Unreadable)
 

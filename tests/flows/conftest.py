@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+
 from flows.prefect_server import prefect_server
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -5,15 +5,15 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from loopback import Loopback
+from scripted_chat import Message, ScriptedChat, write_chat_world
 
 from tasks.assets import ROOT
 
@@ -32,32 +32,9 @@ class ChatServer:
     def __init__(self) -> None:
         self.asked: Counter[str] = Counter()
         self.broken = True
-        self.delay_s = 0.0
-        outer = self
+        self.web = ScriptedChat(self.answer)
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                status, text = outer.answer(body["messages"])
-                time.sleep(outer.delay_s)
-                choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
-                reply = {"id": "x", "object": "chat.completion", "created": 0, "model": body["model"], "choices": [choice],
-                         "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}}  # fmt: skip
-                data = json.dumps(reply if status == 200 else {"error": {"message": text}}).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *_: Any) -> None: ...
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def answer(self, messages: list[dict[str, str]]) -> tuple[int, str]:
+    def answer(self, messages: Sequence[Message]) -> tuple[int, str]:
         said = messages[-1]["content"] + messages[-2]["content"] if len(messages) > 1 else messages[-1]["content"]
         person = next(name for name in QUESTIONS if f"Where was {name} born?" in said)
         self.asked[person] += 1
@@ -79,25 +56,11 @@ class ChatServer:
 def chat() -> Iterator[ChatServer]:
     server = ChatServer()
     yield server
-    server.server.shutdown()
+    server.web.close()
 
 
 def write_world(folder: Path, chat: ChatServer) -> Path:
-    url = f"http://127.0.0.1:{chat.server.server_port}/v1"
-    head = (
-        (ROOT / "data" / "worlds" / "embedded.toml")
-        .read_text()
-        .partition("[models.author]")[0]
-        .replace('"embedded"\nuser', '"chatty"\nuser')
-    )
-    limits = "limits = { parallel = 4, timeout_s = 10, attempts = 2, backoff_s = 0.05 }"
-    models = "".join(
-        f'[models.{role}]\nkind = "openai"\nname = "tester"\nurl = "{url}"\nkey_env = "TEST_KEY"\nusd_per_million_in = 1.0\n{limits}\n'
-        for role in ("author", "judge")
-    )
-    path = folder / "chatty.toml"
-    path.write_text(head + models)
-    return path
+    return write_chat_world(folder, chat.web.url, ("author", "judge"))
 
 
 def test_every_way_a_model_can_fail_has_its_reason_and_a_later_run_mends_what_passed(
@@ -151,38 +114,17 @@ def test_every_way_a_model_can_fail_has_its_reason_and_a_later_run_mends_what_pa
     assert any("London, of course!" in reject["detail"] for reject in kept)
 
 
-class HtmlServer:
-    """Answers everything with a page for people, as a proxy or a service under maintenance does."""
-
-    def __init__(self) -> None:
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                page = b"<html><body>Down for maintenance</body></html>"
-                self.send_response(200)
-                self.send_header("Content-Type", "text/html")
-                self.send_header("Content-Length", str(len(page)))
-                self.end_headers()
-                self.wfile.write(page)
-
-            do_POST = do_GET  # noqa: N815 - the name http.server looks for
-
-            def log_message(self, *_: Any) -> None: ...
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-
 def test_an_endpoint_that_answers_html_ends_the_build_with_a_named_error(factmill: Any, tmp_path: Path) -> None:
-    html = HtmlServer()
+    html = Loopback()
+    html.script({"text": "<html><body>Down for maintenance</body></html>"})
     world = tmp_path / "html.toml"
     text = (ROOT / "data" / "worlds" / "embedded.toml").read_text()
-    address = f"http://127.0.0.1:{html.server.server_port}/sparql"
+    address = f"{html.url}/sparql"
     world.write_text(text.replace('engine = "sparql"\nurl = "embedded"', f'engine = "sparql"\nurl = "{address}"'))
     source = tmp_path / "P19.people.json"
     source.write_text(json.dumps([{"question": "Where was Albert Einstein born?", "answers": ["Ulm"]}]))
     ran = factmill("build", "granola", "--world", world, "--source", source, "--warehouse", tmp_path / "w.duckdb")
-    html.server.shutdown()
+    html.close()
     assert ran.code == 1
     assert "html_instead_of_json" in ran.err
     assert "run the same command again" in ran.err
@@ -190,7 +132,7 @@ def test_an_endpoint_that_answers_html_ends_the_build_with_a_named_error(factmil
 
 
 def test_ctrl_c_breaks_off_a_slow_model_at_once(chat: ChatServer, session_home: Path, tmp_path: Path) -> None:
-    chat.delay_s = 20.0
+    chat.web.delay_s = 20.0
     source = tmp_path / "P19.people.json"
     source.write_text(json.dumps([{"question": "Where was Albert Einstein born?", "answers": ["Ulm"]}]))
     env = {**os.environ, "FACTMILL_HOME": str(session_home), "PYTHONPATH": str(ROOT), "TEST_KEY": "x"}

@@ -82,6 +82,7 @@ def test_every_line_is_accounted_for(tmp_path: Path) -> None:
         "redirects": 0,
         "modified": 1,
         "literals": 0,
+        "claims": 0,
     }
     assert made.sources[0].size_bytes == source.stat().st_size
     assert made.sources[0].lines == 29

@@ -87,11 +87,11 @@ def test_what_is_said_of_statements_goes_to_its_tables() -> None:
         "deprecated": [("q1-A",)],
         "statement_values": [("q1-A", 569, "-0043-03-15T00:00:00Z"), ("q1-A", 2048, "-.5")],
         "qualifier_values": [("q1-A", 580, "-13798000000-00-00T00:00:00Z")],
+        "item_values": [("q1-A", 31, 5)],
         "other_values": [
             ("q1-A", 1476, 'a "title" > b'),
             ("q1-A", 625, "Point(1 2)"),
             ("q1-A", 1, "Q5"),
-            ("q1-A", 31, "Q5"),
             ("q1-A", 856, "https://a.org/?b=1"),
             ("q1-A", 1629, "http://www.wikidata.org/entity/P31"),
         ],

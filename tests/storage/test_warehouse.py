@@ -7,6 +7,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from tasks.core.biokalma_rows import BiographyRow, RelationCount, RoundRow
+from tasks.core.biokalma_rows import CandidateRow as BiographyCandidateRow
 from tasks.core.granola_rows import CandidateRow, GranolaRow
 from tasks.core.multihal_rows import DroppedPath, MultiHalRow
 from tasks.core.rows import arrow_schema
@@ -85,6 +87,10 @@ def test_a_migration_that_fails_leaves_no_trace(tmp_path: Path, monkeypatch: pyt
         ("granola_candidates", CandidateRow),
         ("multihal", MultiHalRow),
         ("multihal_dropped_paths", DroppedPath),
+        ("biokalma", BiographyRow),
+        ("biokalma_rounds", RoundRow),
+        ("biokalma_candidates", BiographyCandidateRow),
+        ("biokalma_relations", RelationCount),
     ],
 )
 def test_published_columns_are_those_of_the_row_model(tmp_path: Path, table: str, model: type) -> None:

@@ -58,6 +58,7 @@ _STEPS = {
     "mains": (
         "SELECT DISTINCT statement, property, main FROM ("
         f" SELECT statement, property, {_VALUE} AS main FROM staging.statement_values"
+        " UNION ALL SELECT statement, property, 'Q' || value FROM staging.item_values"
         " UNION ALL SELECT statement, property, value FROM staging.other_values"
         ") SEMI JOIN (FROM staging.valid WHERE qualifies) USING (statement)"
     ),

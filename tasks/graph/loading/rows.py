@@ -28,9 +28,10 @@ TABLES = {
     # which statements an item has, and which of them are deprecated
     "statements": pa.schema({"item": pa.int64(), "property": pa.int32(), "statement": pa.string()}),
     "deprecated": pa.schema({"statement": pa.string()}),
-    # dates and numbers that a statement and its qualifiers say, and what else a statement says
+    # dates and numbers that a statement and its qualifiers say; the items, and what else, that a statement says
     "statement_values": _SAID,
     "qualifier_values": _SAID,
+    "item_values": pa.schema({"statement": pa.string(), "property": pa.int32(), "value": pa.int64()}),
     "other_values": _SAID,
     # value nodes of statements and qualifiers, and what nodes say
     "statement_nodes": _POINTED,

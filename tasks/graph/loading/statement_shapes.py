@@ -11,7 +11,7 @@ Staged is what cannot be told to be useless when its line is read:
 - of qualifiers only dates and numbers;
 - of statements' own values all, since any of them may be what a date in a qualifier is said of. External ids are the
   bulk of the texts, but nothing in their lines tells them from titles and names. They go when tables are made, with
-  every statement that has neither date nor number.
+  every statement that has neither date nor number; those that say an item stay as the claims' statements.
 """
 
 from collections.abc import Callable
@@ -119,12 +119,12 @@ def _take_other_values(lines: pa.BinaryArray, out: Sorted) -> None:
     is_unknown = pc.starts_with(objects, pattern=UNKNOWN_VALUES)
     is_item = pc.match_substring_regex(objects, pattern=rb"\A" + ITEM + rb" \.\n\z")
     is_iri = pc.invert(pc.or_(pc.or_(is_quoted, is_unknown), is_item))
-    for mine, read in (
-        (is_quoted, slice_quoted),
-        (is_item, lambda items: slice_text(items, ENTITY_START - 1, -LINE_END - 1)),
-        (is_iri, lambda iris: slice_text(iris, 1, -LINE_END - 1)),
+    for table, mine, read in (
+        ("item_values", is_item, lambda items: slice_number(items, ENTITY_START, -LINE_END - 1)),
+        ("other_values", is_quoted, slice_quoted),
+        ("other_values", is_iri, lambda iris: slice_text(iris, 1, -LINE_END - 1)),
     ):
-        out.add("other_values", statements.filter(mine), properties.filter(mine), read(objects.filter(mine)))
+        out.add(table, statements.filter(mine), properties.filter(mine), read(objects.filter(mine)))
     if is_unknown.true_count:
         out.not_kept["unknown_value"] += is_unknown.true_count
 

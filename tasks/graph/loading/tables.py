@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.core.fingerprints import digest_json
+from tasks.graph.loading.claim_tables import store_claims
 from tasks.graph.loading.literal_tables import store_literals
 from tasks.graph.loading.rows import DUMP
 
@@ -44,7 +45,7 @@ _TOLD = {
     " GROUP BY item ORDER BY item",
 }
 """What is said in the dump."""
-_DIGESTED = (*_TOLD, "literals")
+_DIGESTED = (*_TOLD, "literals", "claims")
 """Tables that go into the digest."""
 
 _DERIVED = {
@@ -104,6 +105,7 @@ def store_tables(connection: duckdb.DuckDBPyConnection, database: Path) -> Store
     attach_database(connection, database, "graph")
     connection.execute("USE graph")
     left_out = store_literals(connection)
+    store_claims(connection)
     for name, query in {**_TOLD, **_DERIVED}.items():
         connection.execute(f"CREATE TABLE {name} AS {query}")
     connection.execute("CREATE TABLE malformed AS FROM staging.malformed ORDER BY file, line_no")

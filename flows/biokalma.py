@@ -1,0 +1,42 @@
+"""BioKaLMA: questions about two people, with the smallest set of knowledge that answers them."""
+
+from prefect import flow
+
+from flows.artifacts import leave_artifacts
+from tasks.biokalma_inputs import ALPHA, ROUNDS, WIKIDATA_SOURCE, lock_inputs
+from tasks.building import open_build
+from tasks.core.biokalma_rows import BiographyRow
+from tasks.core.knowledge import HUMAN
+from tasks.evolve import annotate_paragraph, ask_questions, evolve_paragraph
+from tasks.options import BuildReport, RunOptions
+from tasks.people import draw_person_pairs, read_person_pairs, resolve_people, unite_pairs
+from tasks.pools import count_relations_of_all, describe_pairs, pool_knowledge
+from tasks.publish_biokalma import publish_biokalma
+
+
+@flow(name="biokalma", validate_parameters=True, persist_result=False)
+def biokalma(
+    source: list[str] | None = None,
+    class_qid: str = HUMAN,
+    relations: list[str] | None = None,
+    limit: int | None = None,
+    rounds: int = ROUNDS,
+    alpha: float = ALPHA,
+    run: RunOptions = RunOptions(),  # noqa: B008 - frozen
+) -> BuildReport:
+    """BioKaLMA: questions about two people with their minimum knowledge sets (paper §2.2, Appendix A)."""
+    inputs = lock_inputs(source, class_qid, relations, limit, rounds, alpha, run)
+    first = draw_person_pairs if inputs.params["source"] == WIKIDATA_SOURCE else read_person_pairs
+    with open_build("biokalma", run, inputs) as build:
+        pairs = build.load(first, inputs.params["units"])  # A.1 "Person Selection"
+        resolved = build.stage(resolve_people, pairs)  # A.2 "Name Disambiguation"
+        united = build.stage(unite_pairs, resolved, whole=True)
+        pooled = build.stage(pool_knowledge, united)  # A.2, "knowledge pool"
+        described = build.stage(describe_pairs, pooled)  # A.1
+        counted = build.stage(count_relations_of_all, described, whole=True)  # Equation 1, Count_r
+        annotated = build.stage(annotate_paragraph, counted)  # A.3, round 1
+        evolved = build.stage(evolve_paragraph, annotated)  # A.3, rounds 2 to 5
+        asked = build.stage(ask_questions, evolved)  # A.3, Tables 11 and 12
+        report = publish_biokalma(build, resolved, counted, evolved, asked)
+        leave_artifacts(report, asked.table(BiographyRow))
+    return report

@@ -1,0 +1,115 @@
+"""A server of the OpenAI protocol: the openai client builds, signs and sends the requests.
+
+Its retries are off, since trying again is the Sender's matter. Replies are taken as plain JSON through its generic
+`post`: building its typed objects costs more processor time than all the rest of a request, which is felt from some
+hundred requests a second on.
+"""
+
+import itertools
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+import openai
+
+from tasks.clients.answers import fail, judge_status, shorten
+from tasks.clients.sending import Retry
+from tasks.core.calls import Reply
+from tasks.errors import ServiceUnreachable
+from tasks.settings import Model
+
+_POOL_SIZE = 8
+_TOO_LONG = re.compile(
+    r"context.?(length|window|size)|(prompt|input|message)s? (is|are) too long|too many tokens|string_above_max_length",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back of one request."""
+
+    status: int
+    text: str
+    """Body, without the key."""
+    retry_after: str | None
+
+
+class OpenAiServer:
+    """One model behind a server."""
+
+    def __init__(self, model: Model, read_key: Callable[[], str], user_agent: str) -> None:
+        """Keep what is needed; nothing is sent, and `read_key` is called when the first request is."""
+        self.name = f"model {model.name} at {model.url}"
+        self.model = model
+        self._read_key = read_key
+        self._key = ""
+        self._client = openai.AsyncOpenAI(
+            api_key=self._give_key,
+            base_url=model.url,
+            max_retries=0,
+            timeout=model.limits.timeout_s,
+            default_headers={"User-Agent": user_agent},
+            http_client=openai.DefaultAsyncHttpxClient(transport=_SpreadTransport(model.limits.parallel)),
+        )
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> Answer:
+        """Send one request; Retry when the connection fails."""
+        try:
+            response = await self._client.post(path, body=dict(body), cast_to=httpx2.Response)
+        except openai.APIStatusError as error:
+            response = error.response
+        except openai.APITimeoutError:
+            raise Retry("timeout: the server did not answer in time") from None
+        except openai.APIConnectionError as error:
+            code = "unreachable" if isinstance(error.__cause__, httpx2.ConnectError) else "connection_cut"
+            raise Retry(f"{code}: {self._scrub(repr(error.__cause__ or error))}") from None
+        return Answer(response.status_code, self._scrub(response.text), response.headers.get("Retry-After"))
+
+    def judge(self, answer: Answer) -> Reply | None:
+        """Return None for 2xx and a failed reply for what is final; raise Retry or ServiceUnreachable for the rest."""
+        if answer.status in (400, 413, 422) and _TOO_LONG.search(answer.text):
+            return fail("prompt_too_long", shorten(answer.text))
+        if answer.status == 404 or (answer.status == 429 and "insufficient_quota" in answer.text):
+            raise ServiceUnreachable(
+                f"{self.name}: HTTP {answer.status}: {shorten(answer.text)}. Check url, name and account"
+            )
+        return judge_status(self.name, answer.status, answer.text, answer.retry_after)
+
+    def price(self, usage: Mapping[str, Any]) -> Reply:
+        """Return a reply without a body that holds the tokens of a `usage` and their price."""
+        tokens_in, tokens_out = int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
+        cost_usd = tokens_in * self.model.usd_per_million_in + tokens_out * self.model.usd_per_million_out
+        return Reply(None, tokens_in=tokens_in, tokens_out=tokens_out, cost_usd=cost_usd / 1e6)
+
+    async def _give_key(self) -> str:
+        if not self._key:
+            self._key = self._read_key()
+            if not (self._key.isascii() and self._key.isprintable()):
+                raise ServiceUnreachable(f"{self.name}: the API key holds characters that no header can carry")
+        return self._key
+
+    def _scrub(self, text: str) -> str:
+        return text.replace(self._key, "***") if len(self._key) > 4 else text
+
+
+class _SpreadTransport(httpx2.AsyncBaseTransport):
+    """Spreads requests over pools of a few connections each.
+
+    A pool looks at every one of its connections when a request comes and when it goes, which with 64 of them is a
+    fifth of what a request costs.
+    """
+
+    def __init__(self, parallel: int) -> None:
+        context = httpx2.create_ssl_context()
+        self._pools = [httpx2.AsyncHTTPTransport(verify=context) for _ in range(-(-parallel // _POOL_SIZE))]
+        self._next = itertools.cycle(self._pools)
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        return await next(self._next).handle_async_request(request)
+
+    async def aclose(self) -> None:
+        for pool in self._pools:
+            await pool.aclose()

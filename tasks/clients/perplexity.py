@@ -1,0 +1,153 @@
+"""A language model behind a server of the OpenAI protocol that says how probable a text is (core/perplexity_calls.py).
+
+Chat gives no probabilities of what was said to it; `POST /completions` can. Two forms are known, and the one that a server
+answered is kept for what follows:
+
+- `echo`: the prompt is repeated with the logarithm of each of its tokens (OpenAI's older models, vLLM, llama-cpp-python
+  with `logits_all = true`). The first is null: nothing stands before it, or only the start token.
+- `prompt_logprobs`: vLLM's own, for when echo is switched off.
+
+Both ask for one more token, since some servers take 0 for "as many as you like", and cut it off again. A server that
+gives neither is a failed reply `no_prompt_logprobs`; llama.cpp's own server is one, which ignores `echo` without a word, so
+what was not repeated is never taken for the prompt.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from tasks.clients.answers import fail, read_json, shorten
+from tasks.clients.openai_server import Answer, OpenAiServer
+from tasks.clients.sending import Retry, Sender
+from tasks.core.calls import Call, Deliver, Reply
+from tasks.core.perplexity_calls import NOTHING, add_up, tell_outcome
+from tasks.settings import Model
+
+Form = Literal["echo", "prompt_logprobs"]
+
+_FORMS: Mapping[Form, Mapping[str, Any]] = {
+    "echo": {"echo": True, "logprobs": 1},
+    "prompt_logprobs": {"prompt_logprobs": 0},
+}
+_REFUSING = frozenset({400, 422, 500, 501})
+_IMPOSSIBLE = -9999.0
+"""What vLLM writes for the logarithm of 0, which JSON cannot hold."""
+
+
+class _NotGivenError(Exception):
+    """A server does not give what this form asks for; the text says what is missing."""
+
+
+class Scorer:
+    """Answers perplexity with one model; its identity names the model (core.perplexity_calls.name_scorer)."""
+
+    is_outside = True
+
+    def __init__(self, identity: str, model: Model, read_key: Callable[[], str], user_agent: str) -> None:
+        """Keep what is needed; nothing is sent, and `read_key` is called when the first request is."""
+        self.identity = identity
+        self._server = OpenAiServer(model, read_key, user_agent)
+        self._sender = Sender(model.limits, self._server.name)
+        self._form: Form = "echo"
+
+    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+        """Weigh the texts of calls, each in a request of its own."""
+        self._sender.send([[call] for call in calls], self._ask, deliver)
+
+    async def _ask(self, group: Sequence[Call]) -> list[Reply]:
+        call = group[0]
+        if call.operation != "perplexity":
+            return [fail("unknown_operation", f"a language model has no {call.operation}")]
+        text = str(call.parts["text"])
+        if not text:
+            return [tell_outcome(NOTHING)]
+        first = self._form
+        missing = []
+        spent = Reply(None)
+        for form in (first, *(form for form in _FORMS if form != first)):
+            answer = await self._server.post("/completions", self._request_body(text, form))
+            if not (reason := _why_refused(answer)):
+                if failure := self._server.judge(answer):
+                    return [failure]
+                try:
+                    choice, usage = _read_choice(read_json(answer.text))
+                    spent = _add(spent, self._server.price(usage))
+                    logs = _read_echoed(choice, usage, text) if form == "echo" else _read_prompt_logprobs(choice)
+                except _NotGivenError as error:
+                    reason = str(error)
+                else:
+                    self._form = form
+                    return [_add(tell_outcome(add_up(logs)), spent)]
+            missing.append(f"{form}: {reason}")
+        advice = "use vLLM, llama-cpp-python with logits_all = true, or a local model (factmill models add perplexity)"
+        detail = f"{self._server.name} tells no log-probabilities of a prompt ({'; '.join(missing)}); {advice}"
+        return [_add(fail("no_prompt_logprobs", detail), spent)]
+
+    def _request_body(self, text: str, form: Form) -> dict[str, Any]:
+        return {
+            "model": self._server.model.name,
+            "prompt": text,
+            "max_tokens": 1,
+            "temperature": 0,
+            "stream": False,
+            **_FORMS[form],
+        }
+
+
+def _why_refused(answer: Answer) -> str | None:
+    """Return why a server will not take the form of a request; None when that is not its trouble."""
+    is_about_form = any(word in answer.text for word in ("logprobs", "echo", "logits_all"))
+    return f"HTTP {answer.status}: {shorten(answer.text)}" if answer.status in _REFUSING and is_about_form else None
+
+
+def _read_choice(answer: Any) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return the only choice and the usage of a reply."""
+    try:
+        return dict(answer["choices"][0]), dict(answer.get("usage") or {})
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise Retry(f"malformed_reply: no choices in {shorten(str(answer))}") from error
+
+
+def _read_echoed(choice: Mapping[str, Any], usage: Mapping[str, Any], text: str) -> list[float]:
+    """Return the logarithms of the prompt's tokens, the first left out where it is null."""
+    if not str(choice.get("text") or "").startswith(text):
+        raise _NotGivenError("the prompt is not repeated")
+    given = choice.get("logprobs")
+    logs = given.get("token_logprobs") if isinstance(given, Mapping) else None
+    if not isinstance(given, Mapping) or not isinstance(logs, list):
+        raise _NotGivenError("no token_logprobs in the reply")
+    generated = usage.get("completion_tokens")
+    if generated is None:
+        generated = sum(offset >= len(text) for offset in given.get("text_offset") or [])
+    return _read_logs(logs[: len(logs) - int(generated)])
+
+
+def _read_prompt_logprobs(choice: Mapping[str, Any]) -> list[float]:
+    """Return the logarithms of the prompt's tokens; of several at one place the first is the prompt's."""
+    given = choice.get("prompt_logprobs")
+    if not isinstance(given, list):
+        raise _NotGivenError("no prompt_logprobs in the reply")
+    try:
+        return _read_logs([None if place is None else next(iter(place.values()))["logprob"] for place in given])
+    except (KeyError, StopIteration, TypeError, AttributeError) as error:
+        raise Retry(f"malformed_reply: no logprob in {shorten(str(given))}") from error
+
+
+def _read_logs(given: Sequence[Any]) -> list[float]:
+    """Return numbers, the first left out where it is null."""
+    if not given:
+        raise _NotGivenError("log-probabilities of what was generated only")
+    logs = given[1:] if given[0] is None else given
+    if strange := [log for log in logs if isinstance(log, bool) or not isinstance(log, int | float)]:
+        raise _NotGivenError(f"a token with {strange[0]!r} for a log-probability")
+    return [-float("inf") if log <= _IMPOSSIBLE else float(log) for log in logs]
+
+
+def _add(reply: Reply, spent: Reply) -> Reply:
+    """Return a reply with what was spent beside."""
+    return replace(
+        reply,
+        tokens_in=reply.tokens_in + spent.tokens_in,
+        tokens_out=reply.tokens_out + spent.tokens_out,
+        cost_usd=reply.cost_usd + spent.cost_usd,
+    )

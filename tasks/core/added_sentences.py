@@ -1,0 +1,127 @@
+"""What a model added to a paragraph, and whether it brings in the piece of knowledge (BioKaLMA, Appendix A.3, Table 10).
+
+The paper only asks the model for one sentence that holds the knowledge; here a program checks it. The paragraph so far has
+to be the beginning of the new one, letter for letter (spaces aside), one sentence is added, and the piece's value stands in
+it as a reader would take it: case, accents and forms of quotes do not matter, words are whole, dates are dates.
+
+What is wrong with a paragraph is Unreadable; its reason begins with a code: `text_changed` (the paragraph so far is not the
+beginning of the new one), `nothing_added`, `repeated` (what was added stands there already), `several_sentences`,
+`unfinished` (a sentence without its end) or `value_missing`.
+"""
+
+import re
+import unicodedata
+
+from tasks.core.biokalma_rows import Piece
+from tasks.core.dates_in_text import says_date
+from tasks.core.matching import normalise
+from tasks.core.replies import Unreadable
+from tasks.core.sentences import split_sentences
+
+_FINISHED = re.compile(r"[.!?…][\"'”’)\]»]*$")
+_STOPS = str.maketrans(".!?…", "____")
+_SINGLE_QUOTES = "’‘ʼʻ‛`´′＇"
+_DOUBLE_QUOTES = '"“”„‟«»″＂'
+_DASHES = "-‐‑‒–—−"
+_LATIN = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "ħ": "h", "ı": "i", "æ": "ae", "œ": "oe", "þ": "th", "ð": "d"})
+_MARKS = str.maketrans(
+    {**dict.fromkeys(_SINGLE_QUOTES, "'"), **dict.fromkeys(_DOUBLE_QUOTES), **dict.fromkeys(_DASHES, " ")}
+)
+_QUALIFIER = re.compile(r"(?<=\S) *\([^()]*\)$")
+_WITHOUT_SPACES = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
+"""Beginnings of the Unicode names of letters that are written without spaces between words."""
+
+
+def check_added(old: str, new: str, piece: Piece) -> str | Unreadable:
+    """Return the one sentence by which a paragraph was extended, spaces made single; Unreadable unless it says the piece."""
+    added = find_added(old, new, piece.value)
+    if isinstance(added, Unreadable) or mentions(added, piece):
+        return added
+    return Unreadable(f"value_missing: the added sentence does not say {piece.value!r}, which it was to say as given")
+
+
+def find_added(old: str, new: str, name: str = "") -> str | Unreadable:
+    """Return the one sentence by which a paragraph was extended, spaces made single.
+
+    `name` is a text whose stops end no sentence, such as the piece's value (Oh! What a Lovely War).
+    """
+    before, after = _squeeze(old), _squeeze(new)
+    added = after.removeprefix(before).lstrip()
+    is_same = after.startswith(before)
+    if is_same and not any(character.isalnum() for character in added):
+        return Unreadable("nothing_added: nothing stands behind the given paragraph, expected one more sentence")
+    if not is_same or not _follows(before, after):
+        return Unreadable(f"text_changed: the given paragraph was not left as it is, {_tell_change(before, after)}")
+    sentences = _split_sentences(added, name)
+    known = set(map(normalise, _split_sentences(before, name)))
+    if all(normalise(sentence) in known for sentence in sentences):
+        return Unreadable("repeated: what was added stands in the given paragraph already, expected a new sentence")
+    if len(sentences) > 1:
+        return Unreadable(f"several_sentences: {len(sentences)} sentences were added, expected one")
+    if not _FINISHED.search(added):
+        return Unreadable("unfinished: the added sentence has no end, expected a whole sentence with its full stop")
+    return added
+
+
+def mentions(sentence: str, piece: Piece) -> bool:
+    """True when the piece's value is said in a sentence: its label, or its date at its precision or a finer one.
+
+    A qualifier in brackets at the end of a label, as in "Artemisia (film)", need not be there.
+    """
+    said = says_date(sentence, piece.value) if piece.value_qid is None else None
+    return _has_words(_fold(sentence), _fold(_QUALIFIER.sub("", piece.value))) if said is None else said
+
+
+def _squeeze(text: str) -> str:
+    return unicodedata.normalize("NFC", " ".join(text.split()))
+
+
+def _follows(before: str, after: str) -> bool:
+    """True when what stands behind the text so far begins a sentence, not the rest of a word or clause."""
+    rest = after[len(before) :]
+    first = rest.lstrip()[0]
+    return not before or ((rest[0] == " " or not before[-1].isalnum()) and (first.isalnum() or first in "\"'“‘«([¿¡"))
+
+
+def _tell_change(before: str, after: str) -> str:
+    same = next((at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other), None)
+    at = min(len(before), len(after)) if same is None else same
+    start = max(0, at - 20)
+    return f"expected {before[start : at + 20]!r} in it, found {after[start : at + 20]!r}"
+
+
+def _split_sentences(text: str, name: str) -> list[str]:
+    """Return the sentences of a text, the stops inside a name made underscores."""
+    inside = _squeeze(name)
+    return split_sentences(text.replace(inside, inside[:-1].translate(_STOPS) + inside[-1]) if inside else text)
+
+
+def _fold(text: str) -> str:
+    """Return a text in small letters without accents and double quotes, other quotes and dashes in one form."""
+    plain = unicodedata.normalize("NFKD", text.translate(_MARKS)).casefold()
+    bare = "".join(character for character in plain if not unicodedata.combining(character))
+    return " ".join(unicodedata.normalize("NFC", bare).translate(_LATIN).split())
+
+
+def _has_words(sentence: str, words: str) -> bool:
+    """True when the words stand in the sentence, both folded, and cut no other word."""
+    at = sentence.find(words) if words else -1
+    while at >= 0:
+        end = at + len(words)
+        if _parts(sentence[at - 1 : at], words[0]) and _parts(words[-1], sentence[end : end + 1]):
+            return True
+        at = sentence.find(words, at + 1)
+    return False
+
+
+def _parts(left: str, right: str) -> bool:
+    """True when a word can end between two characters, either of which may be none."""
+    return not (_is_letter(left) and _is_letter(right)) or _has_no_spaces(left) or _has_no_spaces(right)
+
+
+def _is_letter(character: str) -> bool:
+    return bool(character) and (character.isalnum() or unicodedata.category(character)[0] == "M")
+
+
+def _has_no_spaces(character: str) -> bool:
+    return unicodedata.name(character, "").startswith(_WITHOUT_SPACES)

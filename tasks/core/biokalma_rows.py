@@ -1,0 +1,197 @@
+"""Rows of BioKaLMA, one model a stage; the last ones are the published tables (paper §2.2, Appendix A)."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from tasks.core.rows import Row
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+
+class PersonPair(Row):
+    """Two people and how they are related, as a file or the graph gives them (Appendix A.1)."""
+
+    person: str
+    """Name of the one whom the relation is told of."""
+    relation: str
+    """PID."""
+    relation_label: str
+    other: str
+    """Name of the one who is the relation's value."""
+    paragraph: str | None
+    """Text about both; null where it is to be taken from their articles."""
+    given: list[str]
+    """QIDs of person and other, where the source knows them; else empty."""
+    source_name: str
+    source_row: int
+
+
+class ResolvedPair(PersonPair):
+    """With the items that the two names mean (Appendix A.2)."""
+
+    person_qid: str
+    other_qid: str
+    person_candidates: int
+    """How many items of the class bear the name."""
+    other_candidates: int
+
+
+class Piece(_Part):
+    """A piece of knowledge: one property of one person with one value."""
+
+    qid: str
+    """The person."""
+    pid: str
+    property: str
+    """Label of the property."""
+    value_qid: str | None
+    """The value, where it is an item."""
+    value: str
+    """Label of the item, or the date as it is told (1593-07-08, 1593-07, 1593, 44 BC)."""
+    precision: int | None
+    """Of a date, as Wikidata counts it; null for items."""
+    statement: str | None
+    """Id of the statement; null where the graph holds direct claims alone."""
+
+
+class PooledPair(ResolvedPair):
+    """With what is known of both (the "knowledge pool" of Appendix A.2)."""
+
+    person_pool: list[Piece]
+    other_pool: list[Piece]
+    birth_years: list[int]
+    """Negative before the common era."""
+    countries: list[str]
+    """QIDs of countries of citizenship; counted in the report, no knowledge of the pool."""
+    cities: list[str]
+    """QIDs of places of birth and death."""
+    occupations: list[str]
+    """QIDs."""
+
+
+class DescribedPair(PooledPair):
+    """With the paragraph that evolution begins with (Appendix A.3)."""
+
+    text: str
+    text_source: Literal["file", "article", "fact"]
+    """fact: one sentence that tells the relation, where no article names both."""
+    text_pages: list[str]
+    """Title and revision of the article that the paragraph is from."""
+    licence: str
+    """Licence of the paragraph (SPDX id, or "none stated")."""
+
+
+class RelationCount(Row):
+    """In how many people's graphs a relation occurs; the id is its PID (Equation 1)."""
+
+    property: str
+    graphs: int
+    """Graphs that hold the relation."""
+    graphs_in_all: int
+    """Twice the number of pairs."""
+
+
+class CountedPair(DescribedPair):
+    """With the counts of its relations over the whole build."""
+
+    relation_counts: list[RelationCount]
+
+
+class Candidate(_Part):
+    """A piece that was weighed in a round, with its scores (Equation 1)."""
+
+    qid: str
+    pid: str
+    value: str
+    specificity: float
+    """log(2N / Count of the relation)."""
+    perplexity: float | None
+    """Of the paragraph with the piece's sentence; null where the model could not weigh it or held it
+    impossible."""
+    coherence: float
+    """Softmax of 1/perplexity over the round's candidates."""
+    score: float
+
+
+class Round(_Part):
+    """One round of evolution."""
+
+    number: int
+    """1 annotates, the others extend."""
+    chosen: list[Piece]
+    """Pieces that the paragraph gained."""
+    sentence: str
+    """What was added; in round 1 the annotated paragraph."""
+    candidates: list[Candidate]
+    """Best first; empty in round 1."""
+    refused: list[str]
+    """Pieces that the model did not bring in, and why."""
+    removed_citations: int
+    """Citations of round 1 that are in no pool."""
+    call: str
+    """Key of the recorded call that made the text."""
+
+
+class EvolvingPair(CountedPair):
+    """With the rounds so far."""
+
+    rounds: list[Round]
+    minimum_knowledge: list[Piece]
+    paragraph_now: str
+    """The paragraph after the last of the rounds."""
+
+
+class BiographyRow(Row):
+    """A pair of questions with the knowledge it takes to answer them, as published (§2.2, Table 1)."""
+
+    people: list[str]
+    """QIDs of person and other."""
+    names: list[str]
+    relation: str
+    """PID."""
+    relation_label: str
+    paragraph: str
+    """The text that answers both questions."""
+    general_question: str
+    specific_question: str
+    minimum_knowledge: list[Piece]
+    """Every piece that the paragraph was given, in order."""
+    knowledge_graph: list[Piece]
+    """Everything that is known of both people."""
+    text_source: Literal["file", "article", "fact"]
+    """Where the first round's text is from: the source file, an article, or a sentence that tells the relation."""
+    text_pages: list[str]
+    """Title and revision of that article."""
+    licence: str
+    """Licence of that text (SPDX id, or "none stated")."""
+    author: str
+    """Model that wrote the paragraph and the questions."""
+    scorer: str
+    """Language model whose perplexities chose the pieces."""
+    source_name: str
+    source_row: int
+
+
+class RoundRow(Round):
+    """One round of one pair, with all candidates and their scores."""
+
+    id: str
+    """The pair's id with the number of the round behind it."""
+    row_id: str
+
+
+class CandidateRow(Row):
+    """An item that bears the name of a person, and whether the relation joins it."""
+
+    row_id: str
+    role: Literal["person", "other"]
+    name: str
+    qid: str
+    via: Literal["label", "alias"]
+    is_of_class: bool
+    """True for a human (or what else the build is about)."""
+    joined_to: list[str]
+    """Bearers of the other name that the relation joins it to."""

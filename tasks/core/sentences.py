@@ -1,0 +1,140 @@
+"""Where the sentences of an English paragraph end.
+
+A stop ends a sentence when white space and then something that may begin a sentence follow it: a capital, a digit, a
+letter of a script without capitals, each perhaps behind quotation marks, brackets or a sign of money. What speaks
+against it: the stop belongs to an abbreviation or an initial, stands in brackets or quotation marks that were opened
+within the sentence, or follows the mere number of a list item. Abbreviations differ in what may come behind them (the
+lists below). In doubt the sentences stay together ("lived in the U.S. Congress met"): two in one piece still read well,
+a torn one does not.
+"""
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+_STOPS = ".!?…"
+_OPENING = "\"'“”‘’«»„‚([{¿¡"
+_CLOSING = "\"'”“’‘»«)]}"
+_FORCED_BEGINNING = re.compile(r"[$£€¥]?\d|[a-z]{1,2}[A-Z]")
+"""A number, or a name that begins small (iPhone, eBay)."""
+_OPENING_WORD = re.compile(r"([A-Z][a-z]*)(?:['’]\w+)?[,:]?")
+_ITEM_NUMBER = re.compile(r"\d+|[ivxIVX]+|[A-Za-z]")
+_DOTTED_LETTERS = re.compile(r"[^\W\d_](?:\.[^\W\d_])*")
+"""U.S, J.R.R, a.m: letters with stops between, or one alone."""
+_ROMAN = re.compile(r"[IVXLC]+\b")
+
+
+_PAIRED = re.compile(r"[()\[\]“”]|(?P<opening>(?<![^\s(\[‘'–—-])\"(?=\S))|\"")
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_NEVER_LAST = _words(
+    "Adm Brig Capt Cmdr Col Cpl Det Dr Fr Ft Gen Gov Hon Insp Lt Maj Messrs Mlle Mme Mr Mrs Ms Msgr Mt Mx Pres Prof Pvt "
+    "Rep Rev Sen Sgt Supt approx b c ca cf circa d e.g eg i.e ie incl r v viz vs"
+)
+"""Something always follows: titles, and words that lead up to what they are about."""
+_BEFORE_NUMBERS = _words(
+    "Art Bd Bk Ch Eq Eqs Fig Figs No Nos Op Opp Pt Sec Vol Vols ch eq fig figs no nos op p pp sec vol vols"
+)
+"""Abbreviations before a number; before anything else the stop is the sentence's ("He said no.")."""
+_SELDOM_LAST = _words(
+    "Apr Assn Aug Ave B.Sc Blvd Bros Calif Co Conn Corp D.Phil D.Sc Dec Dept Esq Feb Fla Hwy Ill Inc Jan Jr Jul Jun Ltd "
+    "M.Phil M.Sc Mar Mass Mich Minn Nov Oct Okla Ore Pa Ph.D Rd Sep Sept Sr St Ste Tenn Tex Univ Va Wis al ed eds est fl "
+    "ft hr ibid lb max mi min oz sp spp sq subsp var"
+)
+"""At a sentence's end only before one of the words below, as are initials and dotted letters."""
+_WRITTEN_WITH_MARK = _words("Jeopardy Oklahoma Wham Yahoo")
+"""Names that have an exclamation mark of their own."""
+_OPENING_WORDS = _words(
+    "A According After All Also Although Among An And Another As At Because Before Besides Between Both But By Despite "
+    "During Each Earlier Every Finally First Following For From Furthermore Given He Her Here His How However If In Indeed "
+    "Instead It Its Later Like Many Meanwhile Moreover Most Much My Nevertheless Nor Not Now Of Often On Once One Only Or "
+    "Other Others Our Over She Since So Some Soon Such That The Their Then There Therefore These They This Those Though "
+    "Through Throughout Thus To Today Together Two Under Unlike Until Upon We What When Whereas Whether Which While With "
+    "Within Without Yet You"
+)
+"""Words that open sentences and are hardly ever names when written with a capital."""
+
+
+def split_sentences(paragraph: str) -> list[str]:
+    """Return the sentences of a paragraph in order, each as it stands there; only white space between them is left out.
+
+    So a paragraph whose words are one space apart is its sentences joined by spaces. White space alone has no
+    sentence. Takes time in proportion to the length.
+    """
+    return [paragraph[start:end] for start, end in _find_sentences(paragraph)]
+
+
+def _find_sentences(paragraph: str) -> Iterator[tuple[int, int]]:
+    """Yield the places where each sentence begins and ends."""
+    words = [(match.start(), match.end(), match[0]) for match in re.finditer(r"\S+", paragraph)]
+    if not words:
+        return
+    partners = _pair_marks(paragraph)
+    start, bracket_end, quote_end = words[0][0], -1, -1
+    for (place, end, word), (next_place, _, following) in pairwise(words):
+        for mark in re.finditer(r"[(\[“\"]", word):
+            opened = place + mark.start()
+            # what opens a sentence holds whole ones; what opens within is a part of it
+            if mark[0] in "([" and opened > max(start, bracket_end):
+                bracket_end = partners.get(opened, bracket_end)
+            elif mark[0] in '“"' and opened > max(start, quote_end):
+                quote_end = partners.get(opened, quote_end)
+        bare = word.rstrip(_CLOSING)
+        body = bare.rstrip(_STOPS)
+        # an omission in brackets of its own, [...], says nothing about what stands around it
+        last_place = place + len(body) if body.strip(_OPENING) else end - 1
+        # a quotation's last stop may be that of the sentence around it, a bracket's may not
+        if body == bare or last_place < bracket_end or end <= quote_end or not _may_begin(following):
+            continue
+        if _ends_sentence(body, bare[len(body) :], following, is_first=place == start):
+            yield start, end
+            start = next_place
+    yield start, words[-1][1]
+
+
+def _pair_marks(text: str) -> dict[int, int]:
+    """Return the place of each opening bracket and quotation mark → that of its partner, where it has one."""
+    pairs: dict[int, int] = {}
+    brackets: list[int] = []
+    quotes: dict[str, int] = {}
+    for match in _PAIRED.finditer(text):
+        place, mark = match.start(), match[0]
+        if mark in "([":
+            brackets.append(place)
+        elif mark in ")]":
+            if brackets and text[brackets[-1]] + mark in ("()", "[]"):
+                pairs[brackets.pop()] = place
+        elif mark == "“" or (match["opening"] and mark not in quotes):
+            quotes[mark] = place
+        elif (opening := "“" if mark == "”" else mark) in quotes:
+            pairs[quotes.pop(opening)] = place
+    return pairs
+
+
+def _may_begin(word: str) -> bool:
+    bare = word.lstrip(_OPENING)
+    return bool(_FORCED_BEGINNING.match(bare)) or (bare[:1].isalpha() and not bare[0].islower())
+
+
+def _ends_sentence(body: str, stop: str, following: str, is_first: bool) -> bool:
+    """Tell whether a word that ends in stops ends its sentence, given that the following one may begin another."""
+    name = re.split(r"[-–—/]", body.lstrip(_OPENING))[-1]
+    following = following.lstrip(_OPENING)
+    opening = _OPENING_WORD.fullmatch(following)
+    is_opening = opening is not None and opening[1] in _OPENING_WORDS
+    # an omission, or a mark that stands apart: only what follows can tell
+    if not name or (stop == "!" and name in _WRITTEN_WITH_MARK):
+        return is_opening
+    if stop != ".":
+        return True
+    if name in _NEVER_LAST or (is_first and _ITEM_NUMBER.fullmatch(name)):
+        return False
+    if name in _BEFORE_NUMBERS:
+        return not (following[0].isdigit() or (name.lower() != "no" and _ROMAN.match(following)))
+    if name in _SELDOM_LAST or (_DOTTED_LETTERS.fullmatch(name) and (len(name) > 1 or name.isupper())):
+        return is_opening
+    return True

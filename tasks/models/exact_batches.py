@@ -1,0 +1,68 @@
+"""Batches that change nothing: a text gets the same bits whatever it is computed with.
+
+Builds must come out the same byte for byte. Two things stand against it: padding, and that products of floats are added
+up in an order that depends on how many rows are multiplied at once; and where words are searched for, rows drop out of a
+batch as their texts end. So:
+
+- int8 on the CPU: texts of one shape (their numbers of tokens) share a batch, without padding. Products of integers are
+  exact in any order and all else is done row by row, so every bit is the same (tests compare bit for bit).
+- float32, float16, and any GPU: one text a batch, several batches at once. `batching = "length"` shares batches there
+  too, for those who can bear that a result turns with its neighbours in the last bits.
+"""
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any, Literal
+
+from tasks.models.devices import ComputeType
+
+Batching = Literal["auto", "length", "alone"]
+
+_UNDER_WAY = 256
+"""Batches started ahead of the one whose results are awaited: enough for every core, and replies still come early."""
+
+
+def choose_batching(batching: Batching, device: str, compute_type: ComputeType) -> Literal["length", "alone"]:
+    """Return how texts are batched; `auto` is the fastest way that is exact."""
+    if batching != "auto":
+        return batching
+    return "length" if device == "cpu" and compute_type == "int8" else "alone"
+
+
+def run_batches(
+    shapes: Sequence[Hashable],
+    lengths: Sequence[int],
+    batching: Literal["length", "alone"],
+    batch_tokens: int,
+    start: Callable[[list[int]], Any],
+) -> Iterator[tuple[int, Any]]:
+    """Yield each place with its result, in the order of the batches: those of the longest texts first.
+
+    `shapes`: what texts of one batch have in common, one a place; `lengths`: their tokens; `batch_tokens`: tokens of a
+    batch, at most, unless a single text has more; `start`: begins the batch of some places and returns its results to be.
+    """
+    under_way: deque[tuple[list[int], Any]] = deque()
+    for places in _batch(shapes, lengths, batching, batch_tokens):
+        under_way.append((places, start(places)))
+        if len(under_way) > _UNDER_WAY:
+            yield from _finish(*under_way.popleft())
+    while under_way:
+        yield from _finish(*under_way.popleft())
+
+
+def _finish(places: list[int], results: Any) -> Iterator[tuple[int, Any]]:
+    for place, result in zip(places, results, strict=True):
+        yield place, result.result()
+
+
+def _batch(
+    shapes: Sequence[Hashable], lengths: Sequence[int], batching: Literal["length", "alone"], batch_tokens: int
+) -> Iterator[list[int]]:
+    """Yield places in batches, the longest first: alone, or with others of the very same shape."""
+    by_shape: dict[Hashable, list[int]] = {}
+    for place, shape in enumerate(shapes):
+        by_shape.setdefault(shape, []).append(place)
+    for places in sorted(by_shape.values(), key=lambda places: -lengths[places[0]]):
+        most = 1 if batching == "alone" else max(1, batch_tokens // lengths[places[0]])
+        for first in range(0, len(places), most):
+            yield places[first : first + most]

@@ -1,0 +1,171 @@
+"""Causal language models that say how probable a text is: any decoder on CTranslate2 (GPT-2, Llama, Qwen, …).
+
+BioKaLMA finds the piece of knowledge that suits a paragraph by the perplexity of the paragraph with a sentence of that
+piece (paper, Appendix A). core/perplexity_calls.py says what is weighed; perplexity_conversion.py makes model folders.
+
+Builds must come out the same byte for byte, so a text gets the same bits whatever it is weighed with
+(exact_batches.py). A text is weighed in one pass, so that little is lost where each is a batch of its own. The default is
+float32, in which processors differ in the last bits only; int8 is for models that would not fit or take too long.
+
+The embedded model, `embedded-lm-1`, is no model of English: a tiny one, taught the articles and facts of the embedded
+world and how its paragraphs go on (tools/train_perplexity.py). It reads any text, letter by letter where it must.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from tasks.assets import ROOT
+from tasks.core.fingerprints import digest_json
+from tasks.core.perplexity_calls import NOTHING, Outcome, Unweighable, add_up
+from tasks.errors import UsageError
+from tasks.models.decoder_tokens import open_cutter
+from tasks.models.devices import ComputeType, Device, choose_device, count_workers, open_model
+from tasks.models.exact_batches import Batching, choose_batching, run_batches
+from tasks.models.model_folder import ModelManifest, check_model, list_models, model_path, models_folder, read_model
+
+EMBEDDED = "embedded-lm-1"
+"""Name of the embedded model; changes whenever it is taught anew with another result."""
+EMBEDDED_FOLDER = ROOT / "data" / "models" / "embedded-perplexity"
+
+VOCABULARY = "vocabulary.json"
+_BATCH_TOKENS = 1024
+"""Tokens of a batch, at most: each takes a float for every token of the vocabulary, which may have 256,000."""
+
+
+class PerplexitySettings(BaseModel):
+    """How a converted model is to be used (ModelManifest.settings)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    identity: str
+    """Name that rows and reports give."""
+    tokenizer: str
+    """Name of the file by which texts are cut."""
+    start: str | None
+    """Token that stands before every text and is not weighed; None: the model has none."""
+    unknown: str | None
+    """Token that stands for what the vocabulary does not have; None: it has everything, or such a text is refused."""
+    max_tokens: int | None
+    """Positions that the model knows, the start token's with them; None: as many as memory allows."""
+
+
+class LanguageModel:
+    """A converted causal language model."""
+
+    def __init__(
+        self,
+        path: Path,
+        device: Device = "auto",
+        compute_type: ComputeType = "float32",
+        threads: int | None = None,
+        batching: Batching = "auto",
+    ) -> None:
+        """Open a model folder; `threads` batches run at once on the CPU (default: one a core)."""
+        manifest = check_model(path, "perplexity")
+        self.settings = _read_settings(path, manifest)
+        self._cut = open_cutter(path / self.settings.tokenizer).cut
+        self._vocabulary = frozenset(json.loads((path / VOCABULARY).read_text("utf-8")))
+        self.device = choose_device(device)
+        self.batching = choose_batching(batching, self.device, compute_type)
+        self.identity = _identify(manifest, compute_type, self.device)
+        workers = count_workers(self.device, threads)
+        self._model = open_model("Generator", path, self.device, compute_type, workers, manifest.made_with)
+
+    def weigh(self, texts: Sequence[str]) -> list[Outcome]:
+        """Return how probable each text is, or why that cannot be told."""
+        found = dict(self.weigh_each(texts))
+        return [found[place] for place in range(len(texts))]
+
+    def weigh_each(self, texts: Sequence[str]) -> Iterator[tuple[int, Outcome]]:
+        """Yield each text's place with how probable it is, as soon as that is known: the longest texts first."""
+        places: dict[str, list[int]] = {}
+        for place, text in enumerate(texts):
+            places.setdefault(text, []).append(place)
+        to_weigh: list[tuple[str, list[str]]] = []
+        for text, its_places in places.items():
+            tokens = self.tokenize(text)
+            if isinstance(tokens, Unweighable):
+                yield from ((place, tokens) for place in its_places)
+            else:
+                to_weigh.append((text, tokens))
+        for number, outcome in self._weigh_tokens([tokens for _, tokens in to_weigh]):
+            yield from ((place, outcome) for place in places[to_weigh[number][0]])
+
+    def tokenize(self, text: str) -> list[str] | Unweighable:
+        """Return what the model is shown of a text, the start token first, or why the text cannot be weighed."""
+        if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+            return Unweighable("unknown_characters", "half of a surrogate pair, which is no text")
+        shown = [self.settings.start] if self.settings.start is not None else []
+        for token in self._cut(text):
+            if token in self._vocabulary:
+                shown.append(token)
+            elif self.settings.unknown is not None:
+                shown.append(self.settings.unknown)
+            else:
+                return Unweighable("unknown_characters", f"not in the vocabulary: {token!r}")
+        most = self.settings.max_tokens
+        if most is not None and len(shown) > most:
+            return Unweighable("too_long", f"{len(shown)} tokens; at most {most} are read")
+        return shown if len(shown) > 1 else NOTHING
+
+    def _weigh_tokens(self, tokens: Sequence[list[str]]) -> Iterator[tuple[int, Outcome]]:
+        def start(places: list[int]) -> Any:
+            return self._model.score_batch(
+                [tokens[place] for place in places], max_batch_size=0, max_input_length=0, asynchronous=True
+            )
+
+        lengths = [len(shown) for shown in tokens]
+        for place, result in run_batches(lengths, lengths, self.batching, _BATCH_TOKENS, start):
+            yield place, add_up(result.log_probs)
+
+
+def open_perplexity(
+    name_or_path: str | Path,
+    home_folder: Path,
+    device: Device = "auto",
+    compute_type: ComputeType = "float32",
+    threads: int | None = None,
+) -> LanguageModel:
+    """Open a language model: `embedded-lm-1`, one of `home_folder`/local-models by name, or a model folder by path."""
+    return LanguageModel(find_perplexity(str(name_or_path), home_folder), device, compute_type, threads)
+
+
+def identify_perplexity(
+    name_or_path: str | Path, home_folder: Path, device: Device = "auto", compute_type: ComputeType = "float32"
+) -> str:
+    """Return a language model's identity without opening it (`LanguageModel.identity`)."""
+    manifest = read_model(find_perplexity(str(name_or_path), home_folder), "perplexity")
+    return _identify(manifest, compute_type, choose_device(device))
+
+
+def find_perplexity(name_or_path: str, home_folder: Path) -> Path:
+    """Return the folder of a language model; UsageError says what there is when there is none of that name."""
+    folder = models_folder(home_folder)
+    if name_or_path == EMBEDDED:
+        return EMBEDDED_FOLDER
+    if os.sep in name_or_path or name_or_path.startswith("."):
+        return Path(name_or_path)
+    if name_or_path in list_models(folder):
+        return model_path(name_or_path, folder)
+    known = ", ".join(dict.fromkeys([EMBEDDED, *list_models(folder)]))
+    raise UsageError(
+        f"no language model {name_or_path} in {folder} (there: {known}): factmill models add perplexity PATH"
+    )
+
+
+def _read_settings(path: Path, manifest: ModelManifest) -> PerplexitySettings:
+    try:
+        return PerplexitySettings.model_validate(manifest.settings)
+    except ValidationError as error:
+        raise UsageError(f"{path}: its settings are not a language model's: {error}") from error
+
+
+def _identify(manifest: ModelManifest, compute_type: ComputeType, device: str) -> str:
+    """Return what a logarithm depends on: the model and how it computes; not how texts are batched."""
+    name = manifest.settings.get("identity", manifest.name)
+    return f"{name}@{digest_json([manifest.digest, compute_type, device])[:16]}"

@@ -1,0 +1,221 @@
+"""Perplexity from a server of the OpenAI protocol: both forms, what is cut off, and servers that cannot."""
+
+import math
+
+import pytest
+
+from tasks.clients.perplexity import Scorer
+from tasks.core.perplexity_calls import call_perplexity, name_scorer, read_weighed
+from tasks.errors import ServiceUnreachable
+from tasks.settings import Limits, Model
+
+KEY = "sk-secret-0123456789"
+TEXT = "Ada was born in London."
+
+
+def model(server, **changed) -> Model:
+    given = {
+        "kind": "openai",
+        "name": "m-1",
+        "url": f"{server.url}/v1",
+        "usd_per_million_in": 2.0,
+        "usd_per_million_out": 10.0,
+        "limits": Limits(parallel=4, timeout_s=5, attempts=3, backoff_s=0.01),
+    }
+    return Model.model_validate({**given, **changed})
+
+
+def open_scorer(server, **changed) -> Scorer:
+    opened = model(server, **changed)
+    return Scorer(name_scorer(opened.url, opened.name), opened, lambda: KEY, "factmill-tests")
+
+
+def ask(scorer: Scorer, text: str = TEXT):
+    return call_perplexity(scorer.identity, text)
+
+
+def weigh(scorer: Scorer, inbox, text: str = TEXT):
+    """Return the reply to one text."""
+    scorer.send([ask(scorer, text)], inbox)
+    return inbox[ask(scorer, text)]
+
+
+def echoes(logs, text=TEXT, generated=" She", **changed):
+    logprobs = {
+        "tokens": ["x"] * len(logs),
+        "token_logprobs": logs,
+        "top_logprobs": [None] * len(logs),
+        "text_offset": [*range(len(logs) - 1), len(text)],
+    }
+    choice = {"index": 0, "text": text + generated, "logprobs": logprobs, "finish_reason": "length"}
+    usage = {"prompt_tokens": len(logs) - 1, "completion_tokens": 1}
+    return {"json": {"choices": [choice | changed], "usage": usage}}
+
+
+def test_the_prompt_is_echoed_and_what_was_generated_is_cut_off(server, inbox):
+    server.script(echoes([None, -1.5, -0.25, -9.0]))
+    reply = weigh(open_scorer(server), inbox)
+    assert reply.body == {"log_probability": -1.75, "tokens": 2}
+    assert read_weighed(reply.body).perplexity == pytest.approx(math.exp(1.75 / 2))
+    assert (reply.tokens_in, reply.tokens_out) == (3, 1)
+    assert reply.cost_usd == pytest.approx(3 * 2e-6 + 10e-6)
+    sent = server.seen[0]
+    assert (sent.method, sent.path) == ("POST", "/v1/completions")
+    assert (sent.headers["authorization"], sent.headers["user-agent"]) == (f"Bearer {KEY}", "factmill-tests")
+    assert sent.json() == {
+        "model": "m-1",
+        "prompt": TEXT,
+        "max_tokens": 1,
+        "temperature": 0,
+        "stream": False,
+        "echo": True,
+        "logprobs": 1,
+    }
+
+
+def test_the_identity_holds_the_model_and_the_call_the_text_alone(server):
+    scorer = open_scorer(server)
+    assert scorer.identity == f"{server.url}/v1#m-1"
+    assert ask(scorer).parts == {"text": TEXT}
+    assert ask(scorer).key != ask(open_scorer(server, name="m-2")).key
+
+
+@pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": 3}], ids=["none", "empty", "half"])
+def test_without_usage_offsets_tell_what_was_generated(server, inbox, usage):
+    answer = echoes([None, -1.0, -2.0, -9.0])
+    answer["json"]["usage"] = usage
+    server.script(answer)
+    assert weigh(open_scorer(server), inbox).body == {"log_probability": -3.0, "tokens": 2}
+
+
+def test_a_first_token_with_a_number_is_weighed(server, inbox):
+    server.script(echoes([-4.0, -1.0, -9.0]))
+    assert weigh(open_scorer(server), inbox).body == {"log_probability": -5.0, "tokens": 2}
+
+
+def test_nothing_generated_means_nothing_cut_off(server, inbox):
+    answer = echoes([None, -1.0, -2.0], generated="")
+    answer["json"]["usage"]["completion_tokens"] = 0
+    server.script(answer)
+    assert weigh(open_scorer(server), inbox).body == {"log_probability": -3.0, "tokens": 2}
+
+
+def test_an_impossible_token_makes_the_perplexity_infinite(server, inbox):
+    server.script(echoes([None, -1.0, -9999.0, -1.0]))
+    body = weigh(open_scorer(server), inbox).body
+    assert body == {"log_probability": None, "tokens": 2}
+    assert read_weighed(body).perplexity == math.inf
+
+
+def test_one_token_without_a_start_token_has_no_perplexity(server, inbox):
+    server.script(echoes([None, -9.0]))
+    reply = weigh(open_scorer(server), inbox)
+    assert (reply.status, reply.transient) == ("failed", False)
+    assert reply.error.startswith("unweighable: nothing_to_weigh: ")
+
+
+def test_an_empty_text_is_not_sent(server, inbox):
+    reply = weigh(open_scorer(server), inbox, "")
+    assert reply.error.startswith("unweighable: nothing_to_weigh: ")
+    assert server.seen == []
+
+
+def vllm(seen):
+    if "echo" in seen.json():
+        return {"status": 400, "json": {"error": {"message": "echo is not supported"}}}
+    places = [
+        None,
+        {"17": {"logprob": -1.0, "rank": 2}},
+        {"9": {"logprob": -0.5, "rank": 9}, "4": {"logprob": -0.1}},
+    ]
+    choice = {"index": 0, "text": " She", "logprobs": None, "prompt_logprobs": places}
+    return {"json": {"choices": [choice], "usage": {"prompt_tokens": 3, "completion_tokens": 1}}}
+
+
+def test_a_server_that_refuses_echo_is_asked_for_prompt_logprobs_from_then_on(server, inbox):
+    server.handle = vllm
+    scorer = open_scorer(server, limits=Limits(parallel=1))
+    assert weigh(scorer, inbox).body == {"log_probability": -1.5, "tokens": 2}
+    assert weigh(scorer, inbox, "Another text.").status == "ok"
+    assert ["echo" in seen.json() for seen in server.seen] == [True, False, False]
+    assert server.seen[1].json()["prompt_logprobs"] == 0
+
+
+def chat_only(text="hello", **choice):
+    given = {"index": 0, "text": text, "logprobs": None} | choice
+    return {"json": {"choices": [given], "usage": {"prompt_tokens": 5, "completion_tokens": 1}}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (chat_only(), "echo: the prompt is not repeated; prompt_logprobs: no prompt_logprobs in the reply"),
+        (chat_only(logprobs={"token_logprobs": [-0.1]}), "echo: the prompt is not repeated"),
+        (chat_only(TEXT + "!"), "echo: no token_logprobs in the reply"),
+        (chat_only(TEXT + "!", logprobs={"content": []}), "echo: no token_logprobs in the reply"),
+        (echoes([-0.1]), "echo: log-probabilities of what was generated only"),
+        (echoes([None, -1.0, None, -1.0]), "echo: a token with None for a log-probability"),
+        (echoes([None, "low", -1.0]), "echo: a token with 'low' for a log-probability"),
+        (
+            {"status": 500, "text": "logprobs is not supported for models created with logits_all=False"},
+            "echo: HTTP 500: logprobs is not supported",
+        ),
+        ({"status": 501, "text": "Only no echo is supported"}, "echo: HTTP 501"),
+    ],
+)
+def test_a_server_that_does_not_tell_is_a_failure_that_says_what_to_do(server, inbox, answer, told):
+    server.script(answer)
+    reply = weigh(open_scorer(server), inbox)
+    assert (reply.status, reply.transient) == ("failed", False)
+    assert reply.error.startswith("no_prompt_logprobs: model m-1 at http")
+    assert told in reply.error
+    assert "logits_all = true, or a local model" in reply.error
+    assert len(server.seen) == 2
+
+
+def test_what_was_spent_in_vain_is_counted(server, inbox):
+    server.script(chat_only())
+    reply = weigh(open_scorer(server), inbox)
+    assert (reply.tokens_in, reply.tokens_out) == (10, 2)
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        ({"status": 429, "json": {"error": "slow"}, "headers": {"Retry-After": "0.05"}}, "http_429"),
+        ({"status": 500, "text": "oops"}, "http_500"),
+        ({"text": "<html>gateway"}, "html_instead_of_json"),
+        ({"json": {"hello": 1}}, "malformed_reply"),
+        ({"json": {"choices": []}}, "malformed_reply"),
+        ({"cut": True}, "connection_cut"),
+    ],
+)
+def test_trouble_is_tried_again_then_fails_and_may_be_asked_later(server, inbox, answer, code):
+    server.script(answer)
+    scorer = open_scorer(server)
+    reply = weigh(scorer, inbox)
+    assert (reply.error.partition(":")[0], reply.transient) == (code, True)
+    server.script(answer, echoes([None, -1.0, -1.0], "other"))
+    assert weigh(scorer, inbox, "other").status == "ok"
+
+
+def test_a_text_that_is_too_long_for_the_model_is_final(server, inbox):
+    server.script({"status": 400, "json": {"error": {"message": "maximum context length is 8 tokens"}}})
+    reply = weigh(open_scorer(server), inbox)
+    assert reply.error.startswith("prompt_too_long: ") and not reply.transient
+
+
+@pytest.mark.parametrize("status", [401, 404])
+def test_a_server_without_completions_or_that_refuses_the_key_stops_the_run(server, inbox, status):
+    server.script({"status": status, "text": f"no {KEY}"})
+    with pytest.raises(ServiceUnreachable, match=f"HTTP {status}") as caught:
+        weigh(open_scorer(server), inbox)
+    assert KEY not in str(caught.value)
+
+
+def test_many_texts_get_each_its_own_answer(server, inbox):
+    server.handle = lambda seen: echoes([None, -float(len(seen.json()["prompt"])), -1.0], seen.json()["prompt"])
+    scorer = open_scorer(server)
+    texts = ["a" * number for number in range(1, 40)]
+    scorer.send([ask(scorer, text) for text in texts], inbox)
+    assert [inbox[ask(scorer, text)].body["log_probability"] for text in texts] == [-len(text) for text in texts]

@@ -1,0 +1,190 @@
+"""Language models: a text gets the same bits whatever it is weighed with, the right ones, and trouble by name."""
+
+import json
+import math
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import ctranslate2
+import numpy as np
+import pytest
+from random_decoder import POSITIONS, SENTENCES, START, write_random_decoder
+
+from tasks.core.perplexity_calls import Unweighable, Weighed
+from tasks.errors import UsageError
+from tasks.models.devices import ComputeType
+from tasks.models.exact_batches import Batching
+from tasks.models.model_folder import models_folder
+from tasks.models.perplexity import EMBEDDED, EMBEDDED_FOLDER, LanguageModel, identify_perplexity, open_perplexity
+from tasks.models.perplexity_conversion import add_perplexity
+
+TEXTS = [
+    *SENTENCES,
+    "Ada",
+    "Ada Lovelace",
+    "L'Aquila; “quotes”, commas",
+    "Пётр Ильич Чайковский was a composer.",
+    "東京 is a city.",
+    "</s> <s> <|start|>",
+    " two  spaces ",
+    "one line\nand another",
+    "🙂",
+    " ".join(SENTENCES[:3]),
+]
+Make = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a home with two small models of random weights, and one of the width of a real one."""
+    home = tmp_path_factory.mktemp("home")
+    shapes = {
+        "table": {},
+        "rotary": {"rotary": True},
+        "wide": {"rotary": True, "width": 512, "heads": 8, "layers": 1},
+    }
+    for name, shape in shapes.items():
+        add_perplexity(write_random_decoder(home / "made" / name, **shape), models_folder(home))
+    return home
+
+
+@pytest.mark.parametrize("compute_type", ["float32", "int8"])
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", ["table", "rotary", "wide"])
+def test_a_text_gets_the_same_bits_in_every_batch(
+    home: Path, name: str, compute_type: ComputeType, threads: int
+) -> None:
+    model = open_perplexity(name, home, "cpu", compute_type, threads)
+    alone = {text: model.weigh([text])[0] for text in TEXTS}
+    assert len({outcome.log_probability for outcome in alone.values() if isinstance(outcome, Weighed)}) == len(TEXTS)
+    chance = random.Random(1)
+    for _ in range(10):
+        some = chance.choices(TEXTS, k=chance.randint(2, 40))
+        assert model.weigh(some) == [alone[text] for text in some]
+
+
+def test_int8_shares_batches_of_one_length_and_floats_are_weighed_alone(home: Path) -> None:
+    path = models_folder(home) / "table"
+    batchings = [LanguageModel(path, "cpu", kind, 1).batching for kind in ("int8", "float32")]
+    assert batchings == ["length", "alone"]
+    assert LanguageModel(path, "cpu", "float32", 1, batching="length").batching == "length"
+
+
+def test_batches_that_are_shared_give_what_single_ones_give(home: Path) -> None:
+    texts = [text[:-1] + letter for text in SENTENCES for letter in "abcdefgh"]
+    batchings: list[Batching] = ["length", "alone"]
+    shared, alone = (
+        LanguageModel(models_folder(home) / "table", "cpu", "int8", 1, batching).weigh(texts) for batching in batchings
+    )
+    assert shared == alone
+
+
+@pytest.mark.parametrize("name", ["table", "rotary"])
+def test_each_token_is_weighed_after_those_before_it(home: Path, name: str) -> None:
+    """Against the model's plain output, with the logarithm taken here."""
+    path = models_folder(home) / name
+    model = open_perplexity(name, home, "cpu")
+    engine = ctranslate2.Generator(str(path), "cpu", compute_type="float32")
+    numbers = {token: n for n, token in enumerate(json.loads((path / "vocabulary.json").read_text("utf-8")))}
+    for text, outcome in zip(TEXTS, model.weigh(TEXTS), strict=True):
+        tokens = model.tokenize(text)
+        assert not isinstance(tokens, Unweighable) and isinstance(outcome, Weighed)
+        assert tokens[0] == START
+        logits = np.array(engine.forward_batch([tokens]))[0].astype(np.float64)
+        logs = (
+            logits
+            - np.log(np.exp(logits - logits.max(-1, keepdims=True)).sum(-1, keepdims=True))
+            - logits.max(-1, keepdims=True)
+        )
+        expected = sum(logs[place, numbers[token]] for place, token in enumerate(tokens[1:]))
+        assert outcome.tokens == len(tokens) - 1
+        assert outcome.log_probability == pytest.approx(expected, rel=1e-5)
+        assert outcome.perplexity == pytest.approx(math.exp(-expected / outcome.tokens), rel=1e-4)
+
+
+def test_a_text_without_tokens_and_one_that_is_too_long_say_so(home: Path) -> None:
+    model = open_perplexity("table", home, "cpu")
+    longest = "x " * (POSITIONS // 2 - 1)
+    tokens = model.tokenize(longest)
+    assert not isinstance(tokens, Unweighable) and len(tokens) == POSITIONS - 1
+    outcomes = model.weigh(["", longest, longest + "xxx", "fine", "half \ud83d"])
+    reasons = [outcome.reason if isinstance(outcome, Unweighable) else None for outcome in outcomes]
+    assert reasons == ["nothing_to_weigh", None, "too_long", None, "unknown_characters"]
+
+
+def test_a_model_with_a_table_of_positions_reads_as_many_as_it_says(home: Path) -> None:
+    model = open_perplexity("table", home, "cpu")
+    full = "x " * (POSITIONS // 2 - 1) + "x"
+    assert model.settings.max_tokens == POSITIONS
+    tokens = model.tokenize(full)
+    assert not isinstance(tokens, Unweighable) and len(tokens) == POSITIONS
+    assert isinstance(model.weigh([full])[0], Weighed)
+
+
+def test_a_token_that_the_vocabulary_does_not_have_is_told_or_weighed_as_unknown(home: Path) -> None:
+    model = open_perplexity("table", home, "cpu")
+    model._vocabulary = model._vocabulary - {"x"}
+    outcome = model.weigh(["x"])[0]
+    assert isinstance(outcome, Unweighable) and outcome.reason == "unknown_characters"
+    model.settings = model.settings.model_copy(update={"unknown": START})
+    assert model.tokenize("x") == [START, START]
+    assert isinstance(model.weigh(["x"])[0], Weighed)
+
+
+def test_without_a_start_token_the_first_token_is_not_weighed(home: Path) -> None:
+    model = open_perplexity("table", home, "cpu")
+    with_start = model.weigh(["Ada Lovelace"])[0]
+    model.settings = model.settings.model_copy(update={"start": None})
+    without, single = model.weigh(["Ada Lovelace", "A"])
+    assert isinstance(with_start, Weighed) and isinstance(without, Weighed)
+    assert without.tokens == with_start.tokens - 1
+    assert isinstance(single, Unweighable) and single.reason == "nothing_to_weigh"
+
+
+def test_outcomes_come_as_they_are_found_each_once(home: Path) -> None:
+    model = open_perplexity("rotary", home, "cpu", threads=1)
+    asked = ["Ada", "", *SENTENCES, "Ada"]
+    found = list(model.weigh_each(asked))
+    assert sorted(place for place, _ in found) == list(range(len(asked)))
+    assert dict(found)[0] == dict(found)[len(asked) - 1]
+    assert found[0][0] == 1, "what needs no model comes first"
+    assert model.weigh([]) == []
+
+
+def test_the_identity_names_model_and_manner_but_not_threads(home: Path) -> None:
+    identity = identify_perplexity("table", home, "cpu")
+    assert identity.startswith("table@")
+    assert open_perplexity("table", home, "cpu", threads=2).identity == identity
+    others = {identify_perplexity("table", home, "cpu", "int8"), identify_perplexity("rotary", home, "cpu")}
+    assert len({identity, *others}) == 3
+
+
+def test_a_model_folder_may_be_named_by_its_path(home: Path, tmp_path: Path) -> None:
+    path = models_folder(home) / "table"
+    assert open_perplexity(path, tmp_path, "cpu").identity == identify_perplexity("table", home, "cpu")
+
+
+def test_an_unknown_name_says_what_there_is(home: Path) -> None:
+    with pytest.raises(
+        UsageError, match=rf"no language model gpt2 .*there: {EMBEDDED}, rotary, table, wide\).*add perplexity"
+    ):
+        open_perplexity("gpt2", home)
+
+
+def test_a_model_of_another_kind_or_with_other_settings_is_refused(home: Path, tmp_path: Path) -> None:
+    translator = EMBEDDED_FOLDER.parent / "embedded-translator"
+    with pytest.raises(UsageError, match="of kind translator, wanted is: perplexity"):
+        open_perplexity(translator, tmp_path)
+
+
+def test_a_gpu_is_refused_where_there_is_none(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctranslate2.get_cuda_device_count", lambda: 0)
+    assert open_perplexity("table", home, "auto").device == "cpu"
+    with pytest.raises(UsageError, match="finds no GPU"):
+        open_perplexity("table", home, "cuda")
+
+
+def test_a_kind_of_number_that_the_device_cannot_compute_is_told(home: Path) -> None:
+    with pytest.raises(UsageError, match=r"as float16 on cpu, CTranslate2 .* cannot open it"):
+        open_perplexity("table", home, "cpu", "float16")

@@ -1,0 +1,112 @@
+"""A tiny web server on loopback that answers as a test has scripted it."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One request as it came in."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    """By name in lower case."""
+    body: bytes
+    at: float
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    def form(self) -> dict[str, str]:
+        return {name: values[0] for name, values in parse_qs(self.body.decode()).items()}
+
+
+class Loopback:
+    """The server. An answer is a dict: status, headers, json or text (and type), delay_s, cut, truncate."""
+
+    def __init__(self) -> None:
+        self.seen: list[Seen] = []
+        self.handle: Callable[[Seen], dict[str, Any]] = lambda _: {"status": 500, "text": "nothing scripted"}
+        self.most_at_once = 0
+        self._at_once = 0
+        self._lock = threading.Lock()
+        self._web = ThreadingHTTPServer(("127.0.0.1", 0), self._make_handler())
+        self._web.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._web.server_port}"
+        threading.Thread(target=self._web.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+
+    def script(self, *answers: dict[str, Any]) -> None:
+        """Give these answers one after the other, the last one for ever."""
+        left = list(answers)
+        self.handle = lambda _: left.pop(0) if len(left) > 1 else left[0]
+
+    def close(self) -> None:
+        self._web.shutdown()
+        self._web.server_close()
+
+    def _make_handler(self) -> type[BaseHTTPRequestHandler]:
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def do_GET(self) -> None:
+                parts = urlsplit(self.path)
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                query = {name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                seen = Seen(self.command, parts.path, query, headers, body, time.monotonic())
+                with server._lock:
+                    server.seen.append(seen)
+                    server._at_once += 1
+                    server.most_at_once = max(server.most_at_once, server._at_once)
+                    answer = server.handle(seen)
+                time.sleep(answer.get("delay_s", 0))
+                with server._lock:
+                    server._at_once -= 1
+                if answer.get("cut"):
+                    self.connection.shutdown(socket.SHUT_RDWR)
+                    self.close_connection = True
+                    return
+                self._write(answer)
+
+            do_POST = do_GET  # noqa: N815 (the name that http.server looks for)
+
+            def _write(self, answer: dict[str, Any]) -> None:
+                text = json.dumps(answer["json"]) if "json" in answer else answer.get("text", "")
+                kind = answer.get("type", "application/json" if "json" in answer else "text/html")
+                data = text.encode()
+                self.send_response(answer.get("status", 200))
+                for name, value in {"Content-Type": kind, **answer.get("headers", {})}.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data[: len(data) // 2] if answer.get("truncate") else data)
+                self.close_connection = bool(answer.get("truncate"))
+
+            def handle(self) -> None:
+                try:
+                    super().handle()
+                except (OSError, ValueError):
+                    self.close_connection = True
+
+            def finish(self) -> None:
+                try:
+                    super().finish()
+                except (OSError, ValueError):
+                    self.close_connection = True
+
+            def log_message(self, *args: Any) -> None:
+                """Keep quiet."""
+
+        return Handler
