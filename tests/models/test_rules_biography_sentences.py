@@ -36,10 +36,11 @@ def tell_all(property_label: str, value: str, monkeypatch: pytest.MonkeyPatch, *
         number = len(wordings)
         return wordings[len(told)]
 
-    monkeypatch.setattr("tasks.models.rules_biography_sentences.choose_wording", choose)
-    told.append(tell(property_label, value, **options))
-    while len(told) < number:
+    with monkeypatch.context() as patched:
+        patched.setattr("tasks.models.rules_biography_sentences.choose_wording", choose)
         told.append(tell(property_label, value, **options))
+        while len(told) < number:
+            told.append(tell(property_label, value, **options))
     return told
 
 

@@ -2,7 +2,7 @@
 
 A direct claim does not name its statement, so the edges that paths are walked on know none. Here are all statements
 that are not deprecated, each of several that say one claim. A whole dump has some hundred million of them; so each step
-is a table of its own: DuckDB spills one big join or sort to disk, but two at once can need more memory than they get.
+is a table of its own: DuckDB spills one big join, grouping or sort to disk, but two at once can need more memory than they get.
 """
 
 import duckdb
@@ -13,14 +13,12 @@ _STEPS = {
         "SELECT item, property, value AS object, statement"
         " FROM staging.statements JOIN staging.said_items USING (statement, property)"
     ),
+    # a dump may repeat a line, and files may overlap
+    "different_claims": "SELECT DISTINCT item, property, object, statement FROM staging.said_claims",
 }
 """Tables in staging on the way to the claims, each made from those before it."""
 
-# a dump may repeat a line, or files may overlap
-_CLAIMS = (
-    "CREATE TABLE claims AS SELECT DISTINCT item, property, object, statement FROM staging.said_claims"
-    " ORDER BY item, property, object, statement"
-)
+_CLAIMS = "CREATE TABLE claims AS FROM staging.different_claims ORDER BY item, property, object, statement"
 
 
 def store_claims(connection: duckdb.DuckDBPyConnection) -> None:
