@@ -113,9 +113,16 @@ def evolve_paragraph(batch: Batch) -> Receipt:
         turns = list(_open_turns(work, [row for row in rows.values() if row.id not in lost], number, lost))
         while turns:
             turns = _try_pieces(work, turns, number, rows, lost)
-    outcomes = [lost.get(row.id) or rows[row.id] for row in given]
+    outcomes = [lost.get(row.id) or _judge(rows[row.id]) for row in given]
     work.extras = arrow_table(RoundRow, _tell_rounds(rows.values()))
     return work.finish(outcomes, EvolvingPair)
+
+
+def _judge(row: EvolvingPair) -> Outcome:
+    """Return a pair that has a piece of either person; the last round sees to it, unless the first is the last."""
+    if lacking := lacks([row.person_qid, row.other_qid], row.minimum_knowledge):
+        return Reject(row.id, "person_missing", f"no piece of knowledge is about {lacking[0]}")
+    return row
 
 
 def _open_turns(work: Work, rows: Sequence[EvolvingPair], number: int, lost: dict[str, Reject]) -> Iterator[_Turn]:
@@ -139,10 +146,10 @@ def _open_turns(work: Work, rows: Sequence[EvolvingPair], number: int, lost: dic
         if passing := next((reply for reply in replies if reply.transient), None):
             lost[row.id] = Reject(row.id, "perplexity_failed", passing.error or "no reason given", retryable=True)
             continue
-        perplexities = list(map(_read_perplexity, replies))
-        if all(perplexity is None for perplexity in perplexities):
+        if all(reply.status != "ok" for reply in replies):
             lost[row.id] = Reject(row.id, "perplexity_failed", replies[0].error or "no reason given")
             continue
+        perplexities = list(map(_read_perplexity, replies))
         counts = {count.id: count.graphs for count in row.relation_counts}
         ranked = rank_candidates(
             pieces, perplexities, counts, row.relation_counts[0].graphs_in_all, work.run.params["alpha"]

@@ -132,7 +132,17 @@ def rules_identity(world: World, home: Path) -> str:
     """Return the identity of the rules author: the rules' own code and lists, and the graph they read."""
     here = Path(__file__).parent
     files = sorted((here / "models").glob("rules*.py"))
-    files += [here / "core" / name for name in ("granularity.py", "matching.py", "relations.py")]
+    files += [
+        here / "core" / name
+        for name in (
+            "citations.py",
+            "granularity.py",
+            "matching.py",
+            "relations.py",
+            "sentences.py",
+            "written_values.py",
+        )
+    ]
     files += sorted((ROOT / "data" / "lists").glob("*"))
     code = combine_digests(digest_bytes(path.read_bytes()) for path in files)
     return f"rules-1.{code[:8]}@{wikidata_identity(world, home)}"

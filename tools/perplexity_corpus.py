@@ -178,9 +178,8 @@ def tell_in_prose(subject: Subject, fact: Piece, chance: random.Random) -> str:
     """Return a fact as the rules author tells it, of the name or a part of it."""
     name = chance.choice([subject.name, subject.name, subject.name.split()[-1]])
     is_repeated = chance.random() < 0.3
-    return tell_fact(
-        name, Fact(fact.property, fact.value), subject.gender, bool(subject.gender), is_repeated=is_repeated
-    )
+    known = Fact(fact.property, fact.value)
+    return tell_fact(name, known, subject.gender, is_person=bool(subject.gender), is_repeated=is_repeated)
 
 
 def make_up_person(corpus: Corpus, chance: random.Random) -> Subject:
