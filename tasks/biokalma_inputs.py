@@ -51,7 +51,9 @@ def lock_inputs(
     files: dict[str, Path] = {}
     if not from_wikidata:
         files = find_pair_files([Path(path) for path in source] if source else [_EMBEDDED])
-    wanted = check_relations(relations, class_qid)
+    if relations and not from_wikidata:
+        raise UsageError("--relations is for pairs from a Wikidata (--source wikidata); rows of a file name their own")
+    wanted = check_relations(relations, class_qid) if from_wikidata else []
     units = wanted if from_wikidata else list(files)
     return Inputs(
         params={

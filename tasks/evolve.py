@@ -169,12 +169,11 @@ def _choose_among(row: EvolvingPair, *, is_last: bool) -> list[Piece]:
     Both people have to be in the set in the end, and the scores alone do not see to it. A piece that says a used one
     the other way round counts only where the person who lacks one has no other.
     """
-    pool = [*row.person_pool, *row.other_pool]
-    if is_last and (lacking := lacks([row.person_qid, row.other_qid], row.minimum_knowledge)):
-        pool = [piece for piece in pool if piece.qid in lacking]
+    lacking = lacks([row.person_qid, row.other_qid], row.minimum_knowledge) if is_last else []
+    pool = [piece for piece in (*row.person_pool, *row.other_pool) if not lacking or piece.qid in lacking]
     inverses = load_pair_relations().inverses
     new = [piece for piece in pool if list_new([piece], row.minimum_knowledge, inverses)]
-    return new or [piece for piece in pool if is_last and list_new([piece], row.minimum_knowledge, {})]
+    return new or (pool if lacking else [])
 
 
 def _try_pieces(

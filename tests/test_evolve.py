@@ -1,62 +1,38 @@
-"""Annotation, evolution and questions over the real steps and a chat server: every misbehaviour of an author, one by one."""
+"""Evolution over the real step and a chat server: every misbehaviour of an author, and every text that cannot be weighed."""
 
 import math
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
-from biographies import counted_pair, evolving_pair, make_piece
+from author_steps import (
+    DOVER,
+    LIMITS,
+    PERPLEXITIES,
+    POET,
+    WRITER,
+    Run,
+    Weigher,
+    evolving,
+    step_runner,
+    values,
+)
+from biographies import evolving_pair, make_piece
 from loopback import Loopback, Seen
 from scripted_author import REFUSAL, Asked, Manners, Said, ScriptedAuthor, always, extend, once_corrected
-from steps import Left, run_step
+from steps import Left
 
-from tasks.clients.chat import Chat
 from tasks.clients.perplexity import Scorer
-from tasks.core.biokalma_rows import EvolvingPair, Piece
-from tasks.core.calls import Call, Deliver, Reply
+from tasks.core.calls import Reply
 from tasks.core.perplexity_calls import Unweighable, Weighed, tell_outcome
-from tasks.core.rows import Row
-from tasks.evolve import ANNOTATE, EXTEND, GENERAL, SPECIFIC, annotate_paragraph, ask_questions, evolve_paragraph
-from tasks.settings import Limits, Model
-
-LIMITS = Limits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.01)
-WRITER = make_piece("Q1", "P106", "writer", "Q36180")
-LONDON = make_piece("Q1", "P19", "London", "Q84")
-BORN = make_piece("Q1", "P569", "1815-12-10", precision=11)
-MEDAL = make_piece("Q1", "P166", "Copley Medal", "Q7")
-POET = make_piece("Q2", "P106", "poet", "Q49757")
-DOVER = make_piece("Q2", "P20", "Dover", "Q179224")
-DIED = make_piece("Q2", "P570", "44 BC", precision=9)
-ADA, BOB = [WRITER, LONDON, BORN, MEDAL], [POET, DOVER, DIED]
-BOTH = [WRITER, POET]
-PERPLEXITIES = {"writer": 9.0, "London": 3.0, "1815": 4.0, "Medal": 5.0, "poet": 6.0, "Dover": 7.0, "44 BC": 8.0}
-"""Value → how perplexing the text is that ends with it."""
-
-
-class Weigher:
-    """A language model that goes by the end of a text: value → perplexity, or its reply."""
-
-    identity = "weigher"
-    is_outside = True
-
-    def __init__(self, weights: Mapping[str, float | Reply]) -> None:
-        self.weights = {**PERPLEXITIES, **weights}
-        self.texts: list[str] = []
-
-    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
-        for call in calls:
-            text = str(call.parts["text"])
-            self.texts.append(text)
-            (found,) = [weight for value, weight in self.weights.items() if value in text[-25:]]
-            deliver(call, found if isinstance(found, Reply) else tell_outcome(Weighed(-7 * math.log(found), 7)))
-
+from tasks.evolve import EXTEND, evolve_paragraph
+from tasks.settings import Model
 
 IMPOSSIBLE = tell_outcome(Weighed(-math.inf, 3))
 UNWEIGHABLE = tell_outcome(Unweighable("too_long", "2000 tokens; at most 1024 are read"))
@@ -70,127 +46,14 @@ def author() -> Iterator[ScriptedAuthor]:
     author.close()
 
 
-Run = Callable[..., Left]
-
-
 @pytest.fixture
 def run(author: ScriptedAuthor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run a step with the author; another client each time, as each build has."""
-    model = Model(kind="openai", name="tester", url=author.url, limits=LIMITS)
-
-    def run(step: Any, rows: Sequence[Row], scorer: Any = None, **params: Any) -> Left:
-        chat = Chat(author.url, model, lambda: "key", "factmill tests")
-        weigher = scorer or Weigher({})
-        services = SimpleNamespace(model=lambda _role: (chat, model), perplexity=lambda: weigher)
-        return run_step(step, rows, services, tmp_path / "run", monkeypatch, **{"rounds": 2, "alpha": 0.5, **params})
-
-    return run
-
-
-def evolving(name: str, known: Sequence[Piece] = BOTH, **changed: Any) -> EvolvingPair:
-    """Return a pair whose text begins with a word that sets the author's manners."""
-    return evolving_pair(name, f"{name} met Bob.", known, ADA, BOB, **changed)
+    return step_runner(author, tmp_path / "run", monkeypatch)
 
 
 def chosen(left: Left, row_id: str) -> list[str]:
     """Return the values that rounds 2 and on brought in."""
     return [piece["value"] for each in left.rows[row_id]["rounds"][1:] for piece in each["chosen"]]
-
-
-def values(candidates: Sequence[Any]) -> list[str]:
-    return [each["value"] for each in candidates]
-
-
-TEXT = "{} writer, born in London on 10 December 1815, met Bob."
-CITED = "{} writer [qid: Q1, name: Ada B, P106: writer], born in London {} on 10 December 1815, met Bob."
-WRITES = "[qid: Q1, name: Ada B, P106: writer]"
-ANNOTATIONS: dict[str, tuple[str, list[str], int]] = {
-    "one": (f"writer {WRITES}, born in London on 10 December 1815, met Bob.", ["writer"], 0),
-    "all": (
-        f"writer{WRITES}, born in London on 10 December 1815 [qid: Q1, name: Ada, P19: London, P569: 10 December 1815], met "
-        "Bob [qid: Q2, P106: poet].",
-        ["writer", "London", "1815-12-10", "poet"],
-        0,
-    ),
-    "twice": (f"writer {WRITES}, born in London on 10 December 1815 {WRITES}, met Bob.", ["writer"], 0),
-    "more": (
-        f"writer {WRITES}[qid: Q1, name: Ada, P106: painter], born in London [qid: Q3, name: Ada, P106: writer] on 10 "
-        "December 1815 [qid: Q2, name: Bob, P19: London, P106: poet], met Bob.",
-        ["writer", "poet"],
-        3,
-    ),
-    "broken": (
-        f"writer {WRITES}, born in London [qid: Q1, P999: London] on 10 December 1815 [name: Ada, P106: writer], met "
-        "Bob [qid: Q2, name: Bob]. [qid: Q1, P106: writer",
-        ["writer"],
-        3,
-    ),
-}  # fmt: skip
-"""Name → how the author marks the text, the pieces that it cites, and how many citations are removed."""
-
-
-def test_citations_that_are_in_no_pool_are_removed_and_counted(author: ScriptedAuthor, run: Run) -> None:
-    author.manners = {name: always(f"Paragraph: {name} {marked}") for name, (marked, _, _) in ANNOTATIONS.items()}
-    left = run(annotate_paragraph, [counted_pair(name, TEXT.format(name), ADA, BOB) for name in ANNOTATIONS])
-    assert left.rejects == {}
-    for name, (marked, cited, removed) in ANNOTATIONS.items():
-        row = left.rows[name]
-        (first,) = row["rounds"]
-        assert (values(row["minimum_knowledge"]), first["removed_citations"]) == (cited, removed), name
-        assert (first["number"], first["chosen"], first["candidates"]) == (1, row["minimum_knowledge"], [])
-        assert (first["sentence"], row["paragraph_now"]) == (f"{name} {marked}", TEXT.format(name))
-        assert author.asked[ANNOTATE, name] == 1
-
-
-def test_a_text_without_a_citation_of_the_pool_goes_no_further(author: ScriptedAuthor, run: Run) -> None:
-    marked = {
-        "bare": "writer, born in London on 10 December 1815, met Bob.",
-        "missing": "writer, born in London on 10 December 1815, met Bob [NA].",
-        "invented": "writer [qid: Q1, P106: painter], born in London [qid: Q9, P19: London] on 10 December 1815, met Bob.",
-    }
-    author.manners = {name: always(f"Paragraph: {name} {text}") for name, text in marked.items()}
-    left = run(annotate_paragraph, [counted_pair(name, TEXT.format(name), ADA, BOB) for name in marked])
-    assert left.rejects == {
-        name: ("no_citation", f"{removed} citations, none of them in a pool: {name} {marked[name]}")
-        for name, removed in (("bare", 0), ("missing", 0), ("invented", 2))
-    }
-    assert left.receipt.unsettled == 0
-
-
-def test_the_text_itself_must_stay_as_it_is_and_the_author_is_told_once(author: ScriptedAuthor, run: Run) -> None:
-    good, shorter = f"writer {WRITES}, born in London on 10 December 1815, met Bob.", f"writer {WRITES} met Bob."
-    author.manners = {
-        "heeds": lambda asked: f"Paragraph: heeds {good if asked.correction else shorter}",
-        "shortens": always(f"Paragraph: shortens {shorter}"),
-        "corrects": always(f"Paragraph: corrects {good.replace('1815', '1816')}"),
-        "goes-on": always(f"Paragraph: goes-on {good} They married."),
-        "chats": always("Gladly!"),
-        "refuses": always(REFUSAL),
-        "fails": always(500),
-        "silent": always(""),
-    }
-    left = run(annotate_paragraph, [counted_pair(name, TEXT.format(name), ADA, BOB) for name in author.manners])
-    assert left.rows.keys() == {"heeds"}
-    reasons = {name: (reason, detail.partition(":")[0]) for name, (reason, detail) in left.rejects.items()}
-    form = '0 lines of the form "Paragraph'
-    assert reasons == {
-        **dict.fromkeys(("shortens", "corrects", "goes-on"), ("reply_not_in_format", "text_changed")),
-        **dict.fromkeys(("chats", "refuses"), ("reply_not_in_format", form)),
-        "fails": ("model_failed", "http_500"),
-        "silent": ("model_failed", "empty_reply"),
-    }
-    assert {author.asked[ANNOTATE, name] for name in ("heeds", "shortens", "corrects", "goes-on", "chats")} == {2}
-    assert sum("text_changed" in correction for correction in author.corrections) == 4
-    assert "They married." in left.rejects["goes-on"][1], "what was said is kept"
-    assert left.receipt.unsettled == 2
-
-
-def test_a_later_run_asks_again_for_what_failed_in_passing(author: ScriptedAuthor, run: Run) -> None:
-    rows = [counted_pair("Ada", TEXT.format("Ada"), ADA, BOB)]
-    author.manners = {"Ada": always(503)}
-    assert run(annotate_paragraph, rows).receipt.unsettled == 1
-    author.manners = {"Ada": always(f"Paragraph: Ada {ANNOTATIONS['one'][0]}")}
-    assert run(annotate_paragraph, rows).rows.keys() == {"Ada"}
 
 
 def test_the_best_piece_becomes_the_next_sentence_and_all_scores_are_kept(author: ScriptedAuthor, run: Run) -> None:
@@ -352,6 +215,22 @@ def test_the_last_round_is_left_to_a_person_of_whom_nothing_was_told(author: Scr
         assert {piece["qid"] for piece in row["minimum_knowledge"]} == {"Q1", "Q2"}
 
 
+def test_a_piece_that_says_a_used_one_the_other_way_round_is_for_a_person_with_no_other(
+    author: ScriptedAuthor, run: Run
+) -> None:
+    author.manners = dict.fromkeys(("child", "father", "told"), extend)
+    child, father = make_piece("Q1", "P40", "Bob", "Q2"), make_piece("Q2", "P22", "Ada", "Q1")
+    rows = [
+        evolving_pair("child", "child met Bob.", [child], [child, WRITER], [father, POET]),
+        evolving_pair("father", "father met Bob.", [child], [child, WRITER], [father]),
+        evolving_pair("told", "told met Bob.", [child, POET], [child], [father, POET]),
+    ]
+    scorer = Weigher({"Ada": 1.5})
+    left = run(evolve_paragraph, rows, scorer)
+    assert (chosen(left, "child"), chosen(left, "father")) == (["poet"], ["Ada"])
+    assert left.rejects == {"told": ("pool_exhausted", "round 2: no piece is left to add")}
+
+
 def test_with_no_round_but_the_first_both_people_must_be_in_it(author: ScriptedAuthor, run: Run) -> None:
     left = run(evolve_paragraph, [evolving("Ada", [WRITER]), evolving("both")], rounds=1)
     assert left.rejects == {"Ada": ("person_missing", "no piece of knowledge is about Q2")}
@@ -445,53 +324,3 @@ def test_a_server_that_weighs_texts_may_be_down_for_one_pair(author: ScriptedAut
     # one token of which the logarithm is minus the length of the text: the shortest text is the least perplexing
     candidates = left.rows["Ada"]["rounds"][1]["candidates"]
     assert [each["perplexity"] for each in candidates] == sorted(each["perplexity"] for each in candidates)
-
-
-QUESTIONS: dict[str, tuple[Said, Said, str, str]] = {
-    "well": ("Question: Who was Ada?", "Question: When was Ada born, and where?", "", ""),
-    "same": ("Question: Who was Ada?", "Question: who was  ADA?", "same_questions", "Who was Ada?"),
-    "tells": ("Question: Tell me about Ada.", "Question: Who was Ada?", "reply_not_in_format", "what follows"),
-    "tells-too": ("Question: Who was Ada?", "Question: Tell me about Ada.", "reply_not_in_format", "what follows"),
-    "empty": ("Question: ?", "Question: Who was Ada?", "reply_not_in_format", "nothing stands behind"),
-    "chats": ("Who was Ada?", "Question: Who was Ada?", "reply_not_in_format", "0 lines"),
-    "refuses": ("Question: Who was Ada?", REFUSAL, "reply_not_in_format", "0 lines"),
-    "fails": ("Question: Who was Ada?", 500, "model_failed", "http_500"),
-}
-"""Name → general and specific question, and what becomes of them."""
-
-
-def test_two_different_questions_are_published_and_all_else_says_why(author: ScriptedAuthor, run: Run) -> None:
-    author.manners = {
-        f"{prompt_id} {name}": always(said)
-        for name, both in QUESTIONS.items()
-        for prompt_id, said in zip((GENERAL, SPECIFIC), both[:2], strict=True)
-    }
-    left = run(ask_questions, [evolving(name) for name in QUESTIONS])
-    assert left.rows.keys() == {"well"}
-    for name, (_, _, reason, detail) in QUESTIONS.items():
-        if reason:
-            assert left.rejects[name][0] == reason
-            assert left.rejects[name][1].startswith(detail), name
-    assert left.receipt.unsettled == 1
-    assert (author.asked[GENERAL, "tells"], author.asked[SPECIFIC, "tells"]) == (2, 1)
-
-    row = left.rows["well"]
-    assert (row["general_question"], row["specific_question"]) == ("Who was Ada?", "When was Ada born, and where?")
-    assert (row["paragraph"], row["people"], row["names"]) == (
-        "well met Bob.",
-        ["Q1", "Q2"],
-        ["Person Q1", "Person Q2"],
-    )
-    assert values(row["minimum_knowledge"]) == ["writer", "poet"]
-    assert values(row["knowledge_graph"]) == values([piece.model_dump() for piece in (*ADA, *BOB)])
-    assert (row["author"], row["scorer"], row["text_source"]) == ("tester", "weigher", "file")
-
-
-def test_a_question_that_is_one_when_asked_again_is_taken(author: ScriptedAuthor, run: Run) -> None:
-    author.manners = {
-        f"{GENERAL} Ada": once_corrected(always("Who was Ada?"), always("Question: Who was Ada?")),
-        f"{SPECIFIC} Ada": always("Question: Where was Ada born?"),
-    }
-    left = run(ask_questions, [evolving("Ada")])
-    assert left.rows["Ada"]["general_question"] == "Who was Ada?"
-    assert (author.asked[GENERAL, "Ada"], author.asked[SPECIFIC, "Ada"]) == (2, 1)

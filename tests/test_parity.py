@@ -51,13 +51,12 @@ def questions(kind: str) -> list[Call]:
     if kind == "candidates":
         names = {name for item in items.values() for name in (item.labels["en"], *item.aliases)}
         return [call_find_items("s", name) for name in sorted(names | {"no such name", 'a "b" {c} \\ d\n'})]
-    if kind == "descriptions":
-        return [call_describe_item("s", qid) for qid in qids]
+    about_items = {"descriptions": call_describe_item, "redirects": call_resolve_item}
+    if kind in about_items:
+        return [about_items[kind]("s", qid) for qid in qids]
     if kind in ("labels in en", "labels in pt"):
         ids = [*qids, *load_world_data().properties, "P999999"]
         return [call_label("s", each, kind.removeprefix("labels in ")) for each in ids]
-    if kind == "redirects":
-        return [call_resolve_item("s", qid) for qid in qids]
     if kind == "neighbours":
         return [call_neighbours("s", qid, SOME_PIDS) for qid in qids]
     if kind.startswith("facts around items in "):

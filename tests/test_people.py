@@ -1,8 +1,7 @@
 """Pairs of people over the real steps: who is meant by a name, told alike by a SPARQL endpoint and by a local graph."""
 
-import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,12 +11,13 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 from biographies import person_pair, resolved_pair
-from steps import Left, read_unit, run_step
-from two_wikidatas import LIMITS, TwoWikidatas
+from namesakes import ORGANISATIONS, PEOPLE, tell_item
+from steps import Left, run_step
+from two_wikidatas import LIMITS, Served, TwoWikidatas
 
 from tasks.core.biokalma_rows import PersonPair
 from tasks.errors import ServiceUnreachable
-from tasks.people import draw_person_pairs, read_person_pairs, resolve_people, unite_pairs
+from tasks.people import resolve_people, unite_pairs
 
 NAMES = [
     "Sinéad O'Connor",
@@ -35,74 +35,22 @@ NAMES = [
 ]
 
 
-def tell_item(
-    qid: str, name: str | None, *claims: str, of: Sequence[str] = ("Q5",), aliases: Iterable[str] = ()
-) -> str:
-    """Return an item's triples; a claim is `P26 Q2`."""
-    lines = [f"wd:{qid} wdt:P31 wd:{each}" for each in of]
-    lines += [f"wd:{qid} wdt:{pid} wd:{value}" for pid, value in map(str.split, claims)]
-    # a JSON text has the escapes of N-Triples
-    lines += [f"wd:{qid} rdfs:label {json.dumps(name, ensure_ascii=False)}@en"] if name else []
-    lines += [f"wd:{qid} skos:altLabel {json.dumps(alias, ensure_ascii=False)}@en" for alias in aliases]
-    return "\n".join(lines)
-
-
-PEOPLE = [
-    tell_item("Q11", "Winston Churchill", "P40 Q12"),
-    tell_item("Q12", "Randolph Churchill", "P22 Q11", "P40 Q13"),
-    tell_item("Q13", "Winston Churchill", "P22 Q12"),
-    tell_item("Q14", "Winston Churchill", of=["Q11446"]),
-    tell_item("Q15", "Sir Winston", aliases=["Winston Churchill"]),
-    tell_item("Q21", "Johann Strauss", "P40 Q22", "P40 Q23", "P3373 Q25"),
-    tell_item("Q22", "Johann Strauss", "P3373 Q23", "P22 Q21"),
-    tell_item("Q23", "Eduard Strauss", "P3373 Q22", aliases=["Edi Strauss"]),
-    tell_item("Q24", "Edi Strauss", "P3373 Q22", "P22 Q21"),
-    tell_item("Q25", "Josef Strauss"),
-    tell_item("Q26", "Karl Strauss", "P22 Q21", "P22 Q22"),
-    tell_item("Q27", "Karl Strauss", "P22 Q21"),
-    tell_item("Q28", "Carl Strauss", aliases=["Karl Strauss"]),
-    tell_item("Q31", "Samuel Clemens", "P26 Q31", "P737 Q31", aliases=["Mark Twain"]),
-    tell_item("Q41", "Ada Lovelace", "P22 Q42", of=[]),
-    tell_item("Q42", "Lord Byron", "P40 Q41", "P106 Q49", of=[]),
-    tell_item("Q43", "Lord Byron", "P17 Q49", "P40 Q41", of=["Q3305213"]),
-    tell_item("Q44", "Ada Lovelace", "P17 Q49", of=[]),
-    tell_item("Q45", None, "P26 Q11"),
-    tell_item("Q46", "Plato", "P26 Q11"),
-    tell_item("Q47", "Cher", "P40 Q13"),
-    tell_item("Q48", "Bastet the Cat", "P40 Q13", of=["Q146"]),
-    tell_item("Q51", "HMS Winston Churchill", of=["Q11446"]),
-]
-
-
-Open = Callable[[Sequence[str]], TwoWikidatas]
-
-
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Open]:
-    """Serve items twice; the same items are served once for all tests."""
-    served: dict[str, TwoWikidatas] = {}
-
-    def open_both(items: Sequence[str]) -> TwoWikidatas:
-        triples = "\n".join(items)
-        if triples not in served:
-            served[triples] = TwoWikidatas(triples, tmp_path_factory.mktemp("wikidata"))
-        served[triples].too_much = ""
-        return served[triples]
-
-    yield open_both
-    for each in served.values():
-        each.close()
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    served = Served(tmp_path_factory.mktemp("wikidatas"))
+    yield served
+    served.close()
 
 
 @pytest.fixture
-def resolve(opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
+def resolve(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
     """Resolve pairs among items, with both engines."""
 
     def run(items: Sequence[str], *rows: PersonPair, of: str = "Q5") -> Left:
         def step(services: Any, folder: Path) -> Left:
             return run_step(resolve_people, rows, services, folder, monkeypatch, **{"class": of})
 
-        return opened(items).run(step, tmp_path)
+        return served.open(items).run(step, tmp_path)
 
     return run
 
@@ -233,22 +181,6 @@ def test_where_items_do_not_say_what_they_are_what_only_people_have_tells(resolv
     assert candidates(left, "a", "person") == {"Q41": ("label", True, ["Q42"]), "Q44": ("label", False, [])}
 
 
-ORGANISATIONS = [
-    tell_item("Q61", "YouTube", "P749 Q62", of=["Q71"]),
-    tell_item("Q62", "Google", "P355 Q61", "P355 Q64", of=["Q72"]),
-    tell_item("Q63", "Google", of=["Q80"]),
-    tell_item("Q64", "Waymo", "P749 Q62", of=["Q43229"]),
-    tell_item("Q65", "Larry Page", "P749 Q62"),
-    tell_item("Q66", "Android", "P749 Q62", of=["Q80", "Q71"]),
-    tell_item("Q71", "video platform", "P279 Q72", "P279 Q81", of=[]),
-    tell_item("Q72", "business", "P279 Q73", of=[]),
-    # above and below each other, as Wikidata sometimes has it
-    tell_item("Q73", "company", "P279 Q43229", "P279 Q72", of=[]),
-    tell_item("Q80", "verb", "P279 Q81", of=[]),
-    tell_item("Q81", "thing", "P279 Q81", of=[]),
-]
-
-
 def test_classes_other_than_human_count_with_all_below_them(resolve: Callable[..., Left]) -> None:
     rows = [
         person_pair(name, name, "Google", "P749", paragraph="x")
@@ -266,9 +198,9 @@ def test_classes_other_than_human_count_with_all_below_them(resolve: Callable[..
 
 
 def test_pairs_that_cannot_be_looked_up_are_left_for_a_later_run(
-    opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    both = opened(PEOPLE)
+    both = served.open(PEOPLE)
     rows = [
         person_pair("churchills", "Winston Churchill", "Randolph Churchill", "P40"),
         person_pair("byrons", "Ada Lovelace", "Lord Byron", "P22"),
@@ -292,9 +224,9 @@ def test_pairs_that_cannot_be_looked_up_are_left_for_a_later_run(
 
 
 def test_a_class_that_cannot_be_looked_up_costs_no_pair_for_good(
-    opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    both = opened(ORGANISATIONS)
+    both = served.open(ORGANISATIONS)
     rows = [person_pair(name, name, "Google", "P749") for name in ("YouTube", "Android", "Waymo", "Larry Page")]
 
     def run() -> Left:
@@ -334,105 +266,3 @@ def test_pairs_of_the_same_two_are_united_whatever_joins_them(tmp_path: Path, mo
     assert left.merged == {"child": "father", "later father": "father", "spouse again": "spouse"}
     assert left.rows["father"]["relation"] == "P22"
     assert left.rejects == {}
-
-
-@pytest.fixture
-def draw(opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
-    """Draw the pairs of a relation from items, with both engines; rows but for the service's name."""
-
-    def run(items: Sequence[str], pid: str, of: str = "Q5", **limits: int) -> Left:
-        def step(services: Any, folder: Path) -> Left:
-            params = {"class": of, "limits": limits}
-            left = read_unit(draw_person_pairs, pid, services, folder, monkeypatch, **params)
-            assert {row.pop("source_name") for row in left.rows.values()} <= {services.wikidata.identity}
-            return left
-
-        return opened(items).run(step, tmp_path)
-
-    return run
-
-
-def test_pairs_are_drawn_from_the_facts_of_a_wikidata(draw: Callable[..., Left]) -> None:
-    left = draw(PEOPLE, "P40")
-    assert {row_id: (row["person"], row["other"]) for row_id, row in left.rows.items()} == {
-        "P40-Q11-Q12": ("Winston Churchill", "Randolph Churchill"),
-        "P40-Q12-Q13": ("Randolph Churchill", "Winston Churchill"),
-        "P40-Q21-Q22": ("Johann Strauss", "Johann Strauss"),
-        "P40-Q21-Q23": ("Johann Strauss", "Eduard Strauss"),
-        "P40-Q42-Q41": ("Lord Byron", "Ada Lovelace"),
-    }
-    row = left.rows["P40-Q11-Q12"]
-    assert (row["given"], row["paragraph"], row["relation_label"]) == (["Q11", "Q12"], None, "child")
-    assert left.rejects == {
-        "P40-Q43-Q41": ("not_of_class", "Q43: not of Q5"),
-        "P40-Q47-Q13": ("incomplete_name", "Cher: a first and a family name are wanted"),
-        "P40-Q48-Q13": ("not_of_class", "Q48: not of Q5"),
-    }
-
-    left = draw(PEOPLE, "P26")
-    assert {row_id: reason for row_id, (reason, _) in left.rejects.items()} == {
-        "P26-Q31-Q31": "self_relation",
-        "P26-Q45-Q11": "item_without_label",
-        "P26-Q46-Q11": "incomplete_name",
-    }
-    assert left.rows == {}
-
-
-def test_organisations_are_drawn_with_names_of_one_word(draw: Callable[..., Left]) -> None:
-    left = draw(ORGANISATIONS, "P749", "Q43229")
-    assert left.rows.keys() == {"P749-Q61-Q62", "P749-Q64-Q62", "P749-Q66-Q62"}
-    assert left.rejects == {"P749-Q65-Q62": ("not_of_class", "Q65: not of Q43229")}
-
-
-@pytest.mark.parametrize(("limit", "drawn"), [(0, 0), (1, 1), (3, 4), (9, 8)])
-def test_as_many_persons_are_drawn_as_were_asked_for(draw: Callable[..., Left], limit: int, drawn: int) -> None:
-    assert draw(PEOPLE, "P40", P40=limit).receipt.rows_in == drawn
-
-
-def test_pairs_whose_classes_or_labels_cannot_be_had_are_drawn_by_a_later_run(
-    opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    both = opened(PEOPLE)
-
-    def run() -> Left:
-        services = SimpleNamespace(wikidata=both.sparql(LIMITS.model_copy(update={"batch": 1})))
-        params = {"class": "Q5", "limits": {}}
-        return read_unit(draw_person_pairs, "P40", services, tmp_path / "run", monkeypatch, **params)
-
-    both.too_much = "wd:Q12 "
-    left = run()
-    assert {row_id: reason for row_id, (reason, _) in left.rejects.items()} == {
-        "P40-Q11-Q12": "wikidata_failed",
-        "P40-Q12-Q13": "wikidata_failed",
-        "P40-Q43-Q41": "not_of_class",
-        "P40-Q47-Q13": "incomplete_name",
-        "P40-Q48-Q13": "not_of_class",
-    }
-    assert (left.rows.keys(), left.receipt.unsettled) == ({"P40-Q21-Q22", "P40-Q21-Q23", "P40-Q42-Q41"}, 2)
-
-    both.too_much = ""
-    assert run().receipt.unsettled == 0
-
-    both.too_much = "wdt:P26"
-    with pytest.raises(ServiceUnreachable, match="does not list the facts of P26: http_504"):
-        services = SimpleNamespace(wikidata=both.sparql())
-        read_unit(draw_person_pairs, "P26", services, tmp_path / "other", monkeypatch, **{"class": "Q5", "limits": {}})
-
-
-def test_a_file_is_read_row_by_row_up_to_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    row = {"paragraph": "A. B.", "person": "Ada Lovelace", "relation": "father", "other": "Lord Byron"}
-    source = tmp_path / "own.jsonl"
-    source.write_text("".join(f"{json.dumps(each)}\n" for each in (row, {**row, "person": "Ada"}, row)), "utf-8")
-
-    def run(of: str, **limits: int) -> Left:
-        files = {"own.jsonl": source}
-        params = {"class": of, "limits": limits}
-        folder = tmp_path / "run"
-        return read_unit(read_person_pairs, "own.jsonl", SimpleNamespace(), folder, monkeypatch, files, **params)
-
-    left = run("Q5")
-    assert (left.rows.keys(), left.receipt.rows_in) == ({"own_0", "own_2"}, 3)
-    assert {row_id: reason for row_id, (reason, _) in left.rejects.items()} == {"own_1": "incomplete_name"}
-    assert run("Q43229").rows.keys() == {"own_0", "own_1", "own_2"}
-    assert run("Q5", **{"own.jsonl": 2}).receipt.rows_in == 2
-    assert run("Q5", **{"own.jsonl": 0}).receipt.rows_in == 0

@@ -1,5 +1,6 @@
 """Solutions of a SPARQL query, as endpoints send them (SPARQL 1.1 Query Results JSON Format, section 3)."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ Solution = Mapping[str, Cell]
 ENTITY = "http://www.wikidata.org/entity/"
 DIRECT = "http://www.wikidata.org/prop/direct/"
 XSD = "http://www.w3.org/2001/XMLSchema#"
+_UTC = re.compile(r"(?:\.0+)?(?:Z|[+-]00:00)\Z")
 
 
 def read_results(results: Any) -> list[Solution]:
@@ -41,3 +43,8 @@ def is_typed(cell: Cell) -> bool:
     """True for a literal that is more than text: a date or number."""
     datatype = cell.get("datatype", "")
     return datatype.startswith(XSD) and datatype != f"{XSD}string"
+
+
+def tidy_date(text: str) -> str:
+    """Return a date and time without the .000 and +00:00 that some engines make of Wikidata's Z."""
+    return _UTC.sub("Z", text)

@@ -4,11 +4,20 @@ Endpoints are trusted to leave nothing out, not to leave everything else out: da
 from their text, so that an engine's idea of equal numbers does not matter, and calls about one item may share a query.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from tasks.clients.solutions import DIRECT, ENTITY, XSD, Cell, Solution, is_typed, item_number, property_number
+from tasks.clients.solutions import (
+    DIRECT,
+    ENTITY,
+    XSD,
+    Cell,
+    Solution,
+    is_typed,
+    item_number,
+    property_number,
+    tidy_date,
+)
 from tasks.core.calls import Call
 from tasks.core.fingerprints import Json
 from tasks.core.knowledge import id_number, is_pid
@@ -22,7 +31,6 @@ QUERIES = tuple(f"{operation}_{hops}" for operation in OPERATIONS for hops in (1
 _PROP = "http://www.wikidata.org/prop/"
 _STATEMENT = f"{ENTITY}statement/"
 _UNKNOWN = "http://www.wikidata.org/.well-known/genid/"
-_UTC = re.compile(r"(?:\.0+)?(?:Z|[+-]00:00)\Z")
 _Walk = tuple[int | None, int, int | None]
 _COLUMNS = {"item_paths": ("start", "end"), "date_paths": ("subject", "date"), "number_paths": ("subject", "number")}
 
@@ -170,12 +178,7 @@ def _read_value(call: Call, cell: Cell) -> str | None:
         return None
     if call.operation == "number_paths":
         return canonical_number(cell["value"])
-    return _tidy_date(cell["value"]) if date_key(cell["value"]) is not None else None
-
-
-def _tidy_date(text: str) -> str:
-    """Return a date and time without the .000 and +00:00 that some engines make of Wikidata's Z."""
-    return _UTC.sub("Z", text)
+    return tidy_date(cell["value"]) if date_key(cell["value"]) is not None else None
 
 
 def _read_meaning(solution: Solution) -> tuple[int | None, int | None]:
@@ -194,4 +197,4 @@ def _read_main(cell: Cell) -> str | None:
         return value.removeprefix(ENTITY)
     if cell.get("datatype") == f"{XSD}decimal":
         return canonical_number(value) or value
-    return _tidy_date(value) if cell.get("datatype") == f"{XSD}dateTime" else value
+    return tidy_date(value) if cell.get("datatype") == f"{XSD}dateTime" else value

@@ -3,14 +3,13 @@
 Calls for paths are the matter of wikidata_paths.py.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from tasks.clients import wikidata_paths as paths
 from tasks.clients.solutions import DIRECT as _DIRECT
 from tasks.clients.solutions import ENTITY as _ENTITY
-from tasks.clients.solutions import Solution
+from tasks.clients.solutions import Solution, tidy_date
 from tasks.core.calls import Call
 from tasks.core.fingerprints import Json, canonical_json
 from tasks.core.knowledge import Fact, Pid, Qid, id_number, is_pid, is_qid, tell_facts
@@ -40,7 +39,6 @@ Row = Mapping[str, str]
 
 _STATEMENT = f"{_ENTITY}statement/"
 _OWN_PARTS = frozenset({"name", "qid", "id", "subject", "object", "date", "number", "unit"})
-_UTC = re.compile(r"(?:\.0+)?(?:Z|[+-]00:00)\Z")
 _DESCRIPTION = ("label", "description", "title", "modified")
 
 
@@ -220,8 +218,8 @@ def _list_literals(rows: Iterable[Row], labels: Mapping[str, str]) -> Iterator[F
 
 
 def _read_literal(text: str) -> str | None:
-    """Return a date without the .000 and +00:00 that some engines make of Wikidata's Z, or a number in canonical form."""
-    return canonical_number(text) if date_key(text) is None else _UTC.sub("Z", text)
+    """Return a date (tidy_date), or a number in canonical form."""
+    return canonical_number(text) if date_key(text) is None else tidy_date(text)
 
 
 def _read_unit(row: Row) -> Qid | None:

@@ -14,22 +14,14 @@ import unicodedata
 
 from tasks.core.biokalma_rows import Piece
 from tasks.core.dates_in_text import says_date
+from tasks.core.folded_text import fold_text, has_words
 from tasks.core.matching import normalise
 from tasks.core.replies import Unreadable
 from tasks.core.sentences import split_sentences
 
 _FINISHED = re.compile(r"[.!?…][\"'”’)\]»]*$")
 _STOPS = str.maketrans(".!?…", "____")
-_SINGLE_QUOTES = "’‘ʼʻ‛`´′＇"
-_DOUBLE_QUOTES = '"“”„‟«»″＂'
-_DASHES = "-‐‑‒–—−"
-_LATIN = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "ħ": "h", "ı": "i", "æ": "ae", "œ": "oe", "þ": "th", "ð": "d"})
-_MARKS = str.maketrans(
-    {**dict.fromkeys(_SINGLE_QUOTES, "'"), **dict.fromkeys(_DOUBLE_QUOTES), **dict.fromkeys(_DASHES, " ")}
-)
 _QUALIFIER = re.compile(r"(?<=\S) *\([^()]*\)$")
-_WITHOUT_SPACES = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
-"""Beginnings of the Unicode names of letters that are written without spaces between words."""
 
 
 def check_added(old: str, new: str, piece: Piece) -> str | Unreadable:
@@ -69,7 +61,7 @@ def mentions(sentence: str, piece: Piece) -> bool:
     A qualifier in brackets at the end of a label, as in "Artemisia (film)", need not be there.
     """
     said = says_date(sentence, piece.value) if piece.value_qid is None else None
-    return _has_words(_fold(sentence), _fold(_QUALIFIER.sub("", piece.value))) if said is None else said
+    return has_words(fold_text(sentence), fold_text(_QUALIFIER.sub("", piece.value))) if said is None else said
 
 
 def _squeeze(text: str) -> str:
@@ -94,34 +86,3 @@ def _split_sentences(text: str, name: str) -> list[str]:
     """Return the sentences of a text, the stops inside a name made underscores."""
     inside = _squeeze(name)
     return split_sentences(text.replace(inside, inside[:-1].translate(_STOPS) + inside[-1]) if inside else text)
-
-
-def _fold(text: str) -> str:
-    """Return a text in small letters without accents and double quotes, other quotes and dashes in one form."""
-    plain = unicodedata.normalize("NFKD", text.translate(_MARKS)).casefold()
-    bare = "".join(character for character in plain if not unicodedata.combining(character))
-    return " ".join(unicodedata.normalize("NFC", bare).translate(_LATIN).split())
-
-
-def _has_words(sentence: str, words: str) -> bool:
-    """True when the words stand in the sentence, both folded, and cut no other word."""
-    at = sentence.find(words) if words else -1
-    while at >= 0:
-        end = at + len(words)
-        if _parts(sentence[at - 1 : at], words[0]) and _parts(words[-1], sentence[end : end + 1]):
-            return True
-        at = sentence.find(words, at + 1)
-    return False
-
-
-def _parts(left: str, right: str) -> bool:
-    """True when a word can end between two characters, either of which may be none."""
-    return not (_is_letter(left) and _is_letter(right)) or _has_no_spaces(left) or _has_no_spaces(right)
-
-
-def _is_letter(character: str) -> bool:
-    return bool(character) and (character.isalnum() or unicodedata.category(character)[0] == "M")
-
-
-def _has_no_spaces(character: str) -> bool:
-    return unicodedata.name(character, "").startswith(_WITHOUT_SPACES)

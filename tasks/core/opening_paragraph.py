@@ -25,7 +25,7 @@ def find_opening(article: Article, name: str, other: str) -> str | None:
     about = next((sentence for sentence in sentences if names(sentence, other)), None)
     if about is None:
         return None
-    text = about if about == sentences[0] else f"{sentences[0]} {about}"
+    text = about if about == sentences[0] else f"{finish_paragraph(sentences[0])} {about}"
     return text if names(text, name) else None
 
 

@@ -15,6 +15,7 @@ from tasks.core.calls import Call
 from tasks.core.knowledge import (
     call_describe_item,
     call_find_items,
+    call_item_facts,
     call_label,
     call_list_facts,
     call_neighbours,
@@ -38,6 +39,16 @@ WORLD = """
     wd:Q64 wdt:P47 wd:Q1208
     wd:Q64 wdt:P47 wd:Q90
     wd:Q64 wdt:P1082 "3755251"^^xsd:decimal
+    wd:Q64 p:P47 wds:q64-b
+    wds:q64-b ps:P47 wd:Q90
+    wds:q64-b wikibase:rank wikibase:PreferredRank
+    wd:Q64 p:P47 wds:q64-a
+    wds:q64-a ps:P47 wd:Q90
+    wd:Q64 p:P571 wds:q64-c
+    wds:q64-c ps:P571 "1237-01-01T00:00:00Z"^^xsd:dateTime
+    wds:q64-c psv:P571 v:one
+    v:one wikibase:timeValue "1237-01-01T00:00:00Z"^^xsd:dateTime
+    v:one wikibase:timePrecision "9"^^xsd:integer
     wd:Q64 wdt:P1 wd:P1
     wd:Q64 wdt:P1 wd:L1
     wd:Q142659 rdfs:label "Berlin"@en
@@ -97,6 +108,7 @@ def list_calls(names: Sequence[str], qids: Sequence[str], pids: Sequence[str], l
         calls += [call_resolve_item(HERE, qid, language) for qid in (*qids, "Q779", "Q780")]
         calls += [call_label(HERE, each, language) for each in (*qids, *pids)]
         calls += [call_neighbours(HERE, qid, pids, language) for qid in qids]
+        calls += [call_item_facts(HERE, qid, language) for qid in qids]
         calls += [
             call_list_facts(HERE, pid, after, limit, language)
             for pid in pids
@@ -130,6 +142,22 @@ def test_every_operation_has_the_same_body_on_a_small_graph(small: tuple[Graph, 
     expected = answer_by_sparql(store, calls)
     assert {call.operation for call, body in zip(calls, expected, strict=True) if body} == set(OPERATIONS)
     assert answer_by_graph(graph, calls) == expected
+
+
+def test_facts_are_the_same_on_whole_rdf_of_real_items(shared_data: Path, tmp_path: Path) -> None:
+    files = [shared_data / "wikidata" / "rdf" / f"{qid}.ttl" for qid in ("Q42", "Q37599471")]
+    load_graph(files, "whole", tmp_path, LANGUAGES)
+    store = pyoxigraph.Store()
+    for file in files:
+        store.bulk_load(path=file, format=pyoxigraph.RdfFormat.TURTLE)
+    calls = [call_item_facts(HERE, qid, language) for qid in ("Q42", "Q37599471") for language in LANGUAGES]
+    expected = answer_by_sparql(store, calls)
+    facts = [fact for body in expected for fact in body]  # type: ignore[attr-defined]
+    assert len(facts) > 300
+    assert all(fact["statement"] for fact in facts)
+    assert {fact["precision"] for fact in facts if fact["pid"] == "P569"} == {11}
+    with open_graph("whole", tmp_path) as graph:
+        assert answer_by_graph(graph, calls) == expected
 
 
 def test_every_operation_has_the_same_body_on_a_real_graph(shared_data: Path, tmp_path: Path) -> None:

@@ -192,7 +192,7 @@ def test_every_triple_about_statements_is_accounted_for(stated: Graph) -> None:
     assert {name: made.read[name] for name in read} == read
     assert (made.read["item_values"], made.read["other_values"]) == (157, 254)
     assert made.not_kept["unknown_value"] == 1
-    assert made.stored["literals"] == 25
+    assert (made.stored["literals"], made.stored["claims"]) == (25, 157)
     assert made.left_out == {"deprecated": 2, "unlinked": 0, "direct": 4}
 
 

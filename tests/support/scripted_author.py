@@ -15,6 +15,7 @@ Said = str | int
 REFUSAL = "I cannot help with that."
 
 _PARAGRAPH = re.compile(r"<paragraph>(.*?)</paragraph>", re.DOTALL)
+_KNOWLEDGE = re.compile(r"<knowledge>\n(.*)\n</knowledge>", re.DOTALL)
 _PIECE = re.compile(r"<piece>\{.*: (.*)\}</piece>")
 
 
@@ -23,6 +24,8 @@ class Asked:
     """What the author is asked."""
 
     paragraph: str
+    knowledge: str
+    """What it may cite; empty where it is asked for something else."""
     value: str
     """Of the piece to be brought in; empty where none is."""
     correction: str
@@ -33,7 +36,7 @@ Manners = Callable[[Asked], Said]
 
 
 class ScriptedAuthor:
-    """The author; `manners`: first word of a paragraph → how it answers all about it."""
+    """The author; `manners`: first word of a paragraph, with a prompt's id before it or without → how it answers."""
 
     def __init__(self, manners: Mapping[str, Manners]) -> None:
         self.manners = dict(manners)
@@ -56,14 +59,13 @@ class ScriptedAuthor:
         is_again = "<paragraph>" not in messages[-1]["content"]
         text = messages[-2 if is_again else -1]["content"]
         (paragraph,) = _PARAGRAPH.findall(text)
-        value = _PIECE.search(text)
+        knowledge, value = _KNOWLEDGE.search(text), _PIECE.search(text)
         correction = messages[-1]["content"] if is_again else ""
         name = paragraph.split()[0]
         self.asked[prompt_id, name] += 1
         self.corrections += [correction] if correction else []
-        said = self.manners[f"{prompt_id} {name}" if f"{prompt_id} {name}" in self.manners else name](
-            Asked(paragraph, value[1] if value else "", correction)
-        )
+        manners = self.manners.get(f"{prompt_id} {name}") or self.manners[name]
+        said = manners(Asked(paragraph, knowledge[1] if knowledge else "", value[1] if value else "", correction))
         return (200, said) if isinstance(said, str) else (said, "overloaded")
 
 

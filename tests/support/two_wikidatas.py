@@ -1,6 +1,6 @@
 """The same triples behind a SPARQL endpoint and as a local graph, and steps that have to leave the same with both."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -57,3 +57,24 @@ class TwoWikidatas:
         if self.too_much and self.too_much in read_query(seen):
             return {"status": 504, "text": "Gateway Time-out"}
         return self._store(seen)
+
+
+class Served:
+    """Items (triples each) served twice; the same items are served once for all tests."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._open: dict[str, TwoWikidatas] = {}
+
+    def open(self, items: Sequence[str]) -> TwoWikidatas:
+        """Return where these items are served, in no trouble."""
+        triples = "\n".join(items)
+        if triples not in self._open:
+            self._open[triples] = TwoWikidatas(triples, self._folder / str(len(self._open)))
+        self._open[triples].too_much = ""
+        return self._open[triples]
+
+    def close(self) -> None:
+        """Stop all of it."""
+        for each in self._open.values():
+            each.close()

@@ -2,7 +2,8 @@
 
 A direct claim does not name its statement, so the edges that paths are walked on know none. Here are all statements
 that are not deprecated, each of several that say one claim. A whole dump has some hundred million of them; so each step
-is a table of its own: DuckDB spills one big join, grouping or sort to disk, but two at once can need more memory than they get.
+is a table of its own: DuckDB spills one big join, grouping or sort to disk, but two at once can need more memory than
+they get.
 """
 
 import duckdb

@@ -65,30 +65,34 @@ _STEPS = {
     "direct": f"SELECT DISTINCT item, property, {_VALUE} AS value FROM staging.direct_values",
     # of all statements only those that can stand for a date or number need to be kept in mind
     "stands": ("SELECT DISTINCT item, property FROM staging.statements SEMI JOIN staging.direct USING (property)"),
+    # one join a step: DuckDB spills one to disk, but several at once, or one and a sort, need more memory than they get
+    "owned": (
+        "SELECT item, property, statement, says, qualifies, value"
+        " FROM staging.valid JOIN staging.owners USING (statement)"
+    ),
+    "explained": "FROM staging.owned LEFT JOIN staging.meant USING (statement, says, qualifies, value)",
+    "qualified": (
+        "SELECT item, property, says, statement, value, precision, unit, main"
+        " FROM (FROM staging.explained WHERE qualifies) LEFT JOIN staging.mains USING (statement, property)"
+    ),
+    "standing": "FROM staging.direct ANTI JOIN staging.stands USING (item, property)",
+    "told": f"""
+        SELECT *, {NUMBER} AS number FROM (
+            SELECT item, property, NULL::INTEGER AS qualifier, statement, value, precision, unit, NULL AS main
+            FROM staging.explained WHERE NOT qualifies AND says = property
+            UNION ALL SELECT * FROM staging.qualified
+            UNION ALL SELECT item, property, NULL, NULL, value, NULL, NULL, NULL FROM staging.standing
+        )
+    """,
 }
 """Tables in staging on the way to the literals, each made from those before it."""
 
 _LITERALS = f"""
     CREATE TABLE literals AS
-    SELECT row_number() OVER () - 1 AS id, item, property, qualifier, statement, value, precision, unit, main, number,
-        {KEY} AS key
+    SELECT row_number() OVER () - 1 AS id, *, {KEY} AS key
     FROM (
-        SELECT *, {NUMBER} AS number FROM (
-            SELECT item, property, NULL::INTEGER AS qualifier, statement, value, precision, unit, NULL AS main
-            FROM staging.valid JOIN staging.owners USING (statement)
-            LEFT JOIN staging.meant USING (statement, says, qualifies, value)
-            WHERE NOT qualifies AND says = property
-            UNION ALL
-            SELECT item, property, says, statement, value, precision, unit, main
-            FROM staging.valid JOIN staging.owners USING (statement)
-            LEFT JOIN staging.meant USING (statement, says, qualifies, value)
-            LEFT JOIN staging.mains USING (statement, property)
-            WHERE qualifies
-            UNION ALL
-            SELECT item, property, NULL, NULL, value, NULL, NULL, NULL
-            FROM staging.direct ANTI JOIN staging.stands USING (item, property)
-        ) ORDER BY item, property, qualifier NULLS FIRST, statement NULLS FIRST, value, precision NULLS FIRST,
-            unit NULLS FIRST, main NULLS FIRST
+        FROM staging.told ORDER BY item, property, qualifier NULLS FIRST, statement NULLS FIRST, value,
+            precision NULLS FIRST, unit NULLS FIRST, main NULLS FIRST
     )
 """
 
