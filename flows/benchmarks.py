@@ -9,10 +9,12 @@ from tasks.core.biokalma_rows import BiographyRow
 from tasks.core.granola_rows import GranolaRow
 from tasks.core.multihal_rows import MultiHalRow
 from tasks.core.rows import Row
+from tasks.core.slaq_rows import SlaqRow
 from tasks.errors import UsageError
 from tasks.granola_inputs import lock_inputs as lock_granola
 from tasks.locks import Inputs
 from tasks.multihal_inputs import lock_inputs as lock_multihal
+from tasks.slaq_inputs import lock_inputs as lock_slaq
 
 
 def _granola_flow() -> Any:
@@ -31,6 +33,12 @@ def _multihal_flow() -> Any:
     from flows.multihal import multihal
 
     return multihal
+
+
+def _slaq_flow() -> Any:
+    from flows.slaq import slaq
+
+    return slaq
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +97,16 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         trace=("id",),
         lock_inputs=lock_biokalma,
         load_flow=_biokalma_flow,
+    ),
+    "slaq": Benchmark(
+        title="SLAQ: the same facts asked short and long, from articles of fifteen categories",
+        main_table="slaq",
+        row=SlaqRow,
+        part="Category",
+        shown={"id": "id", "Topic": "topic", "LongQ": "long question", "LongA": "long answer"},
+        trace=("id",),
+        lock_inputs=lock_slaq,
+        load_flow=_slaq_flow,
     ),
 }
 """Name → benchmark, in the order in which `build all` makes them."""

@@ -18,6 +18,7 @@ from flows.cli_build import build_app
 from flows.cli_graphs import graph_app
 from flows.cli_models import models_app
 from flows.cli_paths import paths
+from flows.cli_review import review_app
 from tasks import progress
 from tasks.errors import FactmillError
 from tasks.options import RunOptions, warehouse_of
@@ -34,6 +35,7 @@ app.add_typer(build_app, name="build")
 app.add_typer(graph_app, name="graph")
 app.add_typer(models_app, name="models")
 app.command("paths")(paths)
+app.add_typer(review_app, name="review")
 app.add_typer(world_app, name="world")
 
 INTERRUPTED = 130

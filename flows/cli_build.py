@@ -190,6 +190,56 @@ def build_biokalma(
     _build("biokalma", params, run, force, as_json)
 
 
+@build_app.command("slaq")
+def build_slaq(
+    category: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this category (repeatable). Default: the paper's fifteen.", metavar="NAME"),
+    ] = None,
+    per_half: Annotated[int, typer.Option(min=1, help="Topics of each half of a category.")] = 20,
+    spares: Annotated[int, typer.Option(min=0, help="Topics beyond that, tried in case others fail a check.")] = 5,
+    candidates: Annotated[int, typer.Option(min=2, help="Pages drawn from a category.")] = 120,
+    depth: Annotated[int, typer.Option(min=0, help="Levels of subcategories whose pages count too.")] = 1,
+    min_chars: Annotated[int, typer.Option(min=0, help="Characters that a main text must have.")] = 1000,
+    days: Annotated[int, typer.Option(min=1, help="Days of page views before the world's epoch.")] = 1095,
+    seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 7,
+    review: Annotated[
+        Literal["auto", "manual"],
+        typer.Option(help="What a second model flags: dropped (auto), or left out until reviewed (manual)."),
+    ] = "auto",
+    world: World = "embedded",
+    graph: Graph = None,
+    warehouse: Warehouse = None,
+    mode: RunMode = "record",
+    concurrency: Concurrency = 4,
+    batch_size: BatchSize = 500,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """SLAQ: the same facts asked short and long, from articles of fifteen categories.
+
+    Examples:
+
+      factmill build slaq
+      factmill build slaq --world my-world.toml --category Astronomy --per-half 5
+      factmill build slaq --review manual
+    """
+    run = _run_options(world, graph, warehouse, mode, concurrency, batch_size)
+    params = {
+        "categories": category or None,
+        "per_half": per_half,
+        "spares": spares,
+        "candidates": candidates,
+        "depth": depth,
+        "min_chars": min_chars,
+        "days": days,
+        "seed": seed,
+        "review": review,
+        "decisions": None,
+    }
+    _build("slaq", params, run, force, as_json)
+
+
 @build_app.command("all")
 def build_all(
     world: World = "embedded",
@@ -208,7 +258,7 @@ def build_all(
     from flows.prefect_server import shared_server
 
     with shared_server():
-        for build in (build_granola, build_multihal, build_biokalma):
+        for build in (build_granola, build_multihal, build_biokalma, build_slaq):
             build(
                 world=world,
                 graph=graph,

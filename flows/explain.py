@@ -137,7 +137,27 @@ def _tell_biokalma_row(row: dict[str, Any]) -> list[str]:
     ]
 
 
-_TELL_ROW = {"granola": _tell_granola_row, "multihal": _tell_multihal_row, "biokalma": _tell_biokalma_row}
+def _tell_slaq_row(row: dict[str, Any]) -> list[str]:
+    reviewed = f"; reviewed by {', '.join(row['reviewed_by'])}" if row["reviewed_by"] else ""
+    return [
+        f"  source      {row['URL']}, revision {row['revid']}, of {row['Category']} ({row['licence']})",
+        f"  page views  {row['Pageviews']:,} ({row['half']} viewed of its category)",
+        *(
+            f"  {number}. {row['fact_types'][number - 1]:8} {row[f'ShortQ{number}']} — {row[f'ShortA{number}']}"
+            for number in range(1, 6)
+        ),
+        f"  long        {row['LongQ']}",
+        f"              {row['LongA']}",
+        f"  made by     author {row['author']}, judge {row['judge']}, fact types {row['fact_types_by']}{reviewed}",
+    ]
+
+
+_TELL_ROW = {
+    "granola": _tell_granola_row,
+    "multihal": _tell_multihal_row,
+    "biokalma": _tell_biokalma_row,
+    "slaq": _tell_slaq_row,
+}
 
 
 def _tell_call(call: dict[str, Any]) -> list[str]:

@@ -19,6 +19,8 @@ from tasks.models.rules_consistency import fits_question
 from tasks.models.rules_graph import look_up_facts
 from tasks.models.rules_levels import list_levels
 from tasks.models.rules_paths import choose_paths, score_path
+from tasks.models.rules_questions import write_questions
+from tasks.models.rules_questions_checking import check_pairs, name_fact_types
 
 NAME = "rules-1"
 """Stands in reports and rows as the model's name; changes whenever the rules can answer differently."""
@@ -96,6 +98,9 @@ _RULES: Mapping[str, Callable[[Sequence[Variables], Knowledge], list[str]]] = {
     "biokalma/extend": extend_paragraphs,
     "biokalma/general_question": ask_general_questions,
     "biokalma/specific_question": ask_specific_questions,
+    "slaq/generate": write_questions,
+    "slaq/check": check_pairs,
+    "slaq/fact_type": name_fact_types,
 }
 
 

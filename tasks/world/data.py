@@ -16,7 +16,7 @@ from tasks.world.files.values import DataType, Rank, Value
 
 WORLD_FOLDER = ROOT / "data" / "world"
 LANGUAGES = ("en", "de", "fr", "it", "es", "pt")
-ANSWERS_VERSION = "1"
+ANSWERS_VERSION = "2"
 """Raised when the same files come to be answered differently, so that recorded answers are not mixed."""
 
 

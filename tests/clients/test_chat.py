@@ -236,8 +236,8 @@ def test_trouble_is_tried_again_then_fails_and_may_be_asked_later(server, inbox,
 
 
 def test_a_reply_that_takes_too_long_times_out(server, inbox):
-    server.script({**says("late"), "delay_s": 0.5})
-    open_chat(server, limits=Limits(parallel=4, timeout_s=0.1, attempts=2, backoff_s=0.01)).send([ask()], inbox)
+    server.script({**says("late"), "delay_s": 2})
+    open_chat(server, limits=Limits(parallel=4, timeout_s=0.5, attempts=2, backoff_s=0.01)).send([ask()], inbox)
     assert inbox[ask()].error.startswith("timeout") and len(server.seen) == 2
 
 

@@ -147,7 +147,7 @@ def test_a_rejected_row_can_be_explained_too(factmill: Any, embedded_build: Any)
 
 def test_lists_and_tables_are_printed(factmill: Any, embedded_build: Any) -> None:
     assert embedded_build["build_id"] in factmill("builds").out
-    assert factmill("builds", "--json").json[0]["build_id"] == embedded_build["build_id"]
+    assert embedded_build["build_id"] in [build["build_id"] for build in factmill("builds", "--json").json]
     assert "granola_answers" in factmill("show", "granola", "--columns").out
     assert "P19-" in factmill("show", "granola", "--relation", "P19").out
 
@@ -254,7 +254,7 @@ def test_a_stopped_build_goes_on_and_asks_nothing_twice(
     rest = process.stderr.read()
     code = process.wait(30)
     if how is signal.SIGINT:
-        assert code == 130
+        assert code == 130, rest
         assert "the same command goes on from here" in rest
     again = factmill("build", "granola", "--warehouse", warehouse, "--json").json
     assert again["tables"] == embedded_build["tables"]

@@ -187,7 +187,7 @@ def test_parameters_may_be_posted(ask: Any) -> None:
 def test_unread_parameters_and_unknown_values_are_warned_of(ask: Any) -> None:
     warnings = ask.api(2, action="query", titles="Berlin", prop="info|smell", colour="red")["warnings"]
     assert warnings["main"]["warnings"] == "Unrecognized parameter: colour."
-    assert warnings["query"]["warnings"] == 'Unrecognized value for parameter "prop": smell.'
+    assert warnings["query"]["warnings"] == 'Unrecognized value for parameter "prop": smell'
 
 
 def test_maxlag_is_honoured(ask: Any) -> None:

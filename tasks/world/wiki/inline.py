@@ -16,7 +16,8 @@ _LINK = re.compile(r"\[\[([^\[\]|]+)(?:\|([^\[\]]*))?\]\]([a-z]*)")
 _EXTERNAL = re.compile(r"\[(https?://[^\s\]]+)(?:\s+([^\]]+))?\]")
 _BARE_URL = re.compile(r"(?<![\"=>/\w])(https?://[^\s<>\[\]\"]+[\w/])")
 _ALLOWED_TAG = re.compile(
-    r"&lt;(/?(?:sub|sup|small|big|b|i|em|strong|s|u|code|kbd|var|cite|q|abbr|blockquote|br|wbr)\s*/?)&gt;",
+    r"&lt;(/?(?:sub|sup|small|big|b|i|em|strong|s|u|code|kbd|var|cite|q|abbr|blockquote|br|wbr|div|span|p|center|del|ins)"
+    r"(?:\s+(?:class|id|style|title|lang|dir)\s*=\s*\"[^\"<>\x02\x03]*\")*\s*/?)&gt;",
     re.IGNORECASE,
 )
 _ENTITY = re.compile(r"&amp;(#\d+|#x[0-9a-fA-F]+|[a-zA-Z][a-zA-Z0-9]*);")
@@ -49,6 +50,8 @@ class InlineRenderer:
     def __init__(self, wiki: Wiki, found: Found) -> None:
         self.wiki = wiki
         self.found = found
+        self.numbered = 0
+        """How many links outside without words of their own there have been."""
 
     def render(self, text: str) -> str:
         """Return escaped wikitext as HTML."""
@@ -58,7 +61,7 @@ class InlineRenderer:
             kept.append(html)
             return f"\x03{len(kept) - 1}\x03"
 
-        text = _EXTERNAL.sub(lambda m: keep(self._external(m[1], m[2])), text)
+        text = _EXTERNAL.sub(lambda m: keep(self._external(m[1], m[2] or self._next_number())), text)
         # innermost first, so that a link within a caption is there before the caption's file
         while (changed := _LINK.sub(lambda m: keep(self._link(m[1], m[2], m[3])), text)) != text:
             text = changed
@@ -82,6 +85,9 @@ class InlineRenderer:
         return f'<a href="/wiki/{page_path(name)}{anchor}"{css} title="{_attribute(name)}">{label}</a>'
 
     def _link(self, target: str, label: str | None, tail: str) -> str:
+        if target.startswith("#") and target[1:].strip():
+            anchor = quote(unescape(target[1:]).strip().replace(" ", "_"))
+            return f'<a href="#{anchor}">{_render_quotes(target if label is None else label)}{tail}</a>'
         try:
             title = parse_title(unescape(target))
         except BadTitleError:
@@ -105,6 +111,10 @@ class InlineRenderer:
             return f'<span class="mw-default-size" typeof="mw:File">{link}</span>'
         shown = _render_quotes(caption.strip())
         return f'<figure class="mw-default-size" typeof="mw:File/Thumb">{link}<figcaption>{shown}</figcaption></figure>'
+
+    def _next_number(self) -> str:
+        self.numbered += 1
+        return f"[{self.numbered}]"
 
     def _external(self, url: str, label: str | None) -> str:
         self.found.external[unescape(url)] = None

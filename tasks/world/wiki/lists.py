@@ -14,6 +14,7 @@ from tasks.world.wiki.pages import CATEGORY, MAIN, BadTitleError, Page, Wiki, pa
 from tasks.world.wiki.request import ApiError, Parameters
 
 _WORD = re.compile(r"\w+")
+_HEX = re.compile(r"(?:[0-9a-f]{2})*", re.IGNORECASE)
 _MARKUP = re.compile(
     r"\{\{[^{}]*\}\}|\[\[Category:[^\]]*\]\]|<ref.*?(?:</ref>|/>)|\[\[(?:[^\]|]*\|)?|\]\]|'{2,}|={2,}", re.DOTALL
 )
@@ -33,14 +34,14 @@ class ListReply:
 
 
 def list_category_members(wiki: Wiki, params: Parameters, prefix: str) -> ListReply:
-    """List the members of a category, pages before subcategories, by sort key."""
+    """List the members of a category by sort key, one kind after the other, pages first unless told otherwise."""
     members = _chosen_members(wiki, params, prefix)
     limit = params.limit(f"{prefix}limit", 10, "categorymembers")
     shown = set(params.values(f"{prefix}prop", "ids|title"))
     start = 0
     if given := params.text(f"{prefix}continue"):
         parts = given.split("|")
-        if len(parts) != 3 or not parts[2].isdigit():
+        if len(parts) != 3 or not parts[2].isdigit() or not _HEX.fullmatch(parts[1]):
             raise ApiError(
                 "badcontinue", "Invalid continue param. You should pass the original value returned by the API."
             )
@@ -73,15 +74,17 @@ def _chosen_members(wiki: Wiki, params: Parameters, prefix: str) -> list[Any]:
     try:
         category = parse_title(str(title))
     except BadTitleError as error:
-        raise ApiError("invalidcategory", "The category name you entered is not valid.") from error
+        raise ApiError("invalidtitle", f'Bad title "{title}".') from error
     if category.namespace != CATEGORY:
         raise ApiError("invalidcategory", "The category name you entered is not valid.")
-    kinds = set(params.known_values(f"{prefix}type", ("page", "subcat", "file"), "categorymembers", "page|subcat|file"))
+    kinds = params.known_values(f"{prefix}type", ("page", "subcat", "file"), "categorymembers", "page|subcat|file")
     namespaces = set(params.integers(f"{prefix}namespace"))
     members = [m for m in wiki.members.get(category.full, []) if m.kind in kinds]
     members = [m for m in members if not namespaces or m.page.namespace in namespaces]
     if params.one_of(f"{prefix}sort", ("sortkey", "timestamp"), "sortkey") == "timestamp":
         members.sort(key=lambda member: (member.page.revisions[0].at, member.page.pageid))
+    else:
+        members.sort(key=lambda member: kinds.index(member.kind))
     direction = params.one_of(f"{prefix}dir", ("asc", "ascending", "newer", "desc", "descending", "older"), "asc")
     for unused in ("start", "end", "startsortkeyprefix", "endsortkeyprefix"):
         params.text(f"{prefix}{unused}")

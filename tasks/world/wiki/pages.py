@@ -2,32 +2,40 @@
 
 Redirect and category pages have no file of their own; their ids and texts follow from their names, made up like all
 page ids here. Titles are normalised as MediaWiki does: underscores are spaces, the first letter is a capital,
-namespace names do not mind case, a fragment is cut off.
+namespace names do not mind case, character references are read, a fragment is cut off. A category is in the order that
+MediaWiki has without ICU (the collation `uppercase`); English Wikipedia's differs with accents, digits and signs.
 """
 
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from html import unescape
 
 from tasks.core.fingerprints import seed_from
 from tasks.world.data import Article, Revision, WorldData
-from tasks.world.files.articles import categories_of
+from tasks.world.files.articles import CATEGORY_LINK, categories_of
 
 NAMESPACES = {
     -2: "Media", -1: "Special", 0: "", 1: "Talk", 2: "User", 3: "User talk", 4: "Wikipedia", 5: "Wikipedia talk",
     6: "File", 7: "File talk", 8: "MediaWiki", 9: "MediaWiki talk", 10: "Template", 11: "Template talk", 12: "Help",
     13: "Help talk", 14: "Category", 15: "Category talk",
 }  # fmt: skip
-MAIN, FILE, CATEGORY = 0, 6, 14
+MAIN, TALK, FILE, CATEGORY = 0, 1, 6, 14
 
 _NUMBERS = {name.casefold(): number for number, name in NAMESPACES.items() if name} | {
     "image": 6,
     "project": 4,
     "wp": 4,
 }
-_INVALID = re.compile(r"[<>\[\]|{}\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}|&#?\w+;")
+_INVALID = re.compile(r"[<>\[\]|{}\x00-\x1f\x7f\ufffd]|%[0-9A-Fa-f]{2}|&#?\w+;|~~~")
+_SPACES = re.compile("[ _\u00a0\u1680\u180e\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
+_DIRECTIONS = re.compile("[\u200e\u200f\u202a-\u202e]")
+"""Marks of the direction of writing, which are dropped from titles."""
+_RELATIVE = re.compile(r"(?:^|/)\.\.?(?:/|$)")
+_REFERENCE = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|[a-zA-Z0-9]+);")
+_DEFAULT_SORT = re.compile(r"\{\{\s*DEFAULTSORT\s*:([^{}]*)\}\}")
 _DISAMBIGUATION = re.compile(r"\{\{\s*(?:disambig|disambiguation|hndis|geodis)\b", re.IGNORECASE)
 _SHORT_DESCRIPTION = re.compile(r"\{\{\s*short description\s*\|\s*([^}|]*?)\s*(?:\|[^}]*)?\}\}", re.IGNORECASE)
 _MADE_UP_DATE = "2015-06-01T00:00:00Z"
@@ -91,7 +99,7 @@ class Member:
 
     page: Page
     sort_key: str
-    """Upper-case text by which members are ordered."""
+    """Upper-case text by which members are ordered: the key that the page names, if any, and the title on a new line."""
     kind: str
     """page or subcat."""
 
@@ -118,8 +126,10 @@ class Wiki:
         found: dict[str, list[Member]] = defaultdict(list)
         for page in self.by_title.values():
             kind = "subcat" if page.namespace == CATEGORY else "page"
-            for name, key in categories_of(page.text).items():
-                found[f"Category:{name}"].append(Member(page, (key or parse_title(page.title).name).upper(), kind))
+            name_of_page = parse_title(page.title).name
+            for name, key in _sort_keys_of(page.text).items():
+                sort_key = f"{key}\n{name_of_page}" if key else name_of_page
+                found[f"Category:{name}"].append(Member(page, sort_key.upper(), kind))
         for members in found.values():
             members.sort(key=lambda member: (member.kind, member.sort_key, member.page.pageid))
         return found
@@ -133,37 +143,57 @@ class Wiki:
                 found[parse_title(page.redirect_to).full].append(page.title)
         return found
 
-    def follow(self, title: str) -> tuple[list[tuple[str, Title]], Title]:
-        """Follow redirects from a full title: (each step as from and to, where it ends)."""
-        steps: list[tuple[str, Title]] = []
+    def follow(self, title: str) -> tuple[list[tuple[str, Title]], Title | None]:
+        """Follow redirects from a full title: (each step as from and to, where it ends; None when it goes in circles)."""
+        steps: dict[str, Title] = {}
         at = parse_title(title)
-        while (page := self.by_title.get(at.full)) and page.redirect_to and len(steps) < 10:
-            target = parse_title(page.redirect_to)
-            steps.append((at.full, target))
-            at = target
-        return steps, at
+        while (page := self.by_title.get(at.full)) and page.redirect_to:
+            if at.full in steps:
+                return list(steps.items()), None
+            steps[at.full] = parse_title(page.redirect_to)
+            at = steps[at.full]
+        return list(steps.items()), at
 
 
 def parse_title(text: str, namespace: int = MAIN) -> Title:
     """Normalise a title; `namespace` holds for titles that name none. BadTitleError when no page can have it."""
-    name, _, fragment = text.replace("_", " ").partition("#")
-    name = " ".join(name.split())
+    text = _REFERENCE.sub(lambda match: unescape(match[0]), text)
+    name, _, fragment = _SPACES.sub(" ", _DIRECTIONS.sub("", text)).strip(" ").partition("#")
+    name = name.strip(" ")
     if name.startswith(":"):
         name, namespace = name[1:].strip(), MAIN
     prefix, colon, rest = name.partition(":")
     if colon and prefix.strip().casefold() in _NUMBERS:
         namespace, name = _NUMBERS[prefix.strip().casefold()], rest.strip()
+        if namespace == TALK and rest.partition(":")[0].strip().casefold() in _NUMBERS and ":" in rest:
+            raise BadTitleError("A talk page has its subject's namespace before the word talk, not behind it.")
     if not name:
         raise BadTitleError("The requested page title is empty or contains only the name of a namespace.")
     if bad := _INVALID.search(name):
         raise BadTitleError(f'The requested page title contains invalid characters: "{bad[0]}".')
-    if name in {".", ".."} or len(name.encode()) > 255:
+    if _RELATIVE.search(name) or len(name.encode()) > 255:
         raise BadTitleError("The requested page title is too long or a relative path.")
     return Title(namespace, name[0].upper() + name[1:], fragment.strip())
 
 
+def _sort_keys_of(text: str) -> dict[str, str]:
+    """Return the categories of a wikitext with the keys to sort by; empty where the title is the key.
+
+    White space counts in a key: `[[Category:Planets| ]]` comes first in its category.
+    """
+    found = _DEFAULT_SORT.search(text)
+    default = found[1].strip() if found else ""
+    keys: dict[str, str] = {}
+    for match in CATEGORY_LINK.finditer(text):
+        [name] = categories_of(match[0])
+        keys[name] = match[0][:-2].partition("|")[2].replace("\n", "") or default
+    return keys
+
+
 def _article_page(article: Article) -> Page:
-    return Page(article.pageid, MAIN, article.title, article.revisions, article.qid)
+    # saving a page drops the white space at its end
+    revisions = tuple(replace(revision, text=revision.text.rstrip()) for revision in article.revisions)
+    return Page(article.pageid, MAIN, article.title, revisions, article.qid)
 
 
 def _redirect_page(source: str, target: str, taken: set[int]) -> Page:

@@ -57,7 +57,7 @@ def _find_revision(wiki: Wiki, params: Parameters) -> tuple[Page, Revision, list
     except BadTitleError as error:
         raise ApiError("invalidtitle", f'Bad title "{name}".') from error
     steps, target = wiki.follow(title.full) if params.flag("redirects") else ([], title)
-    page = wiki.by_title.get(target.full)
+    page = wiki.by_title.get((target or title).full)
     if page is None:
         raise ApiError("missingtitle", "The page you specified doesn't exist.")
     return page, page.revisions[-1], steps

@@ -40,6 +40,8 @@ def add_info(asked: Asked) -> More:
     wanted = set(asked.params.values("inprop"))
     for key, page in asked.pages.items():
         entry = asked.entries[key]
+        if page.namespace < 0:
+            continue
         entry |= {
             "contentmodel": "wikitext",
             "pagelanguage": "en",

@@ -12,6 +12,7 @@ _SOURCES = ("titles", "pageids", "revids", "generator")
 _PAGE_GENERATORS = {"categories": "cl", "links": "pl"}
 _METAS = ("siteinfo", "userinfo", "tokens")
 _GENERATOR = "MediaWiki 1.45.0"
+_SPECIAL_PAGES = {"Search", "AllPages", "Categories", "Random", "RecentChanges"}
 
 
 @dataclass(slots=True)
@@ -74,6 +75,8 @@ def run_query(wiki: Wiki, params: Parameters, shape: Shape) -> dict[str, Any]:
         reply["batchcomplete"] = shape.flag
     if more:
         reply["continue"] = more
+    if params.limits:
+        reply["limits"] = params.limits
     return reply | ({"query": query} if query else {})
 
 
@@ -127,7 +130,8 @@ def _add_following(page_set: PageSet, title: Title, wiki: Wiki, follow: bool) ->
         return
     steps, target = wiki.follow(title.full)
     page_set.redirects |= dict(steps)
-    page_set.add(target, wiki)
+    if target:
+        page_set.add(target, wiki)
 
 
 def _generate(
@@ -162,7 +166,9 @@ def _generate_from_pages(generator: str, given: PageSet, wiki: Wiki, params: Par
 def _page_entry(key: int, page: Page | Title, shape: Shape) -> dict[str, Any]:
     if isinstance(page, Page):
         return {"pageid": key, "ns": page.namespace, "title": page.title}
-    return {"ns": page.namespace, "title": page.full, **shape.flags(missing=True)}
+    is_special = page.namespace < 0
+    flags = shape.flags(special=is_special, missing=not is_special or page.name not in _SPECIAL_PAGES)
+    return {"ns": page.namespace, "title": page.full, **flags}
 
 
 def _describe_page_set(page_set: PageSet, entries: dict[int, dict[str, Any]], shape: Shape) -> dict[str, Any]:

@@ -7,7 +7,7 @@ An unknown template becomes a red link to it, as in a real wiki.
 
 import re
 from dataclasses import dataclass
-from html import escape
+from html import escape, unescape
 
 from tasks.world.data import Revision
 from tasks.world.files.articles import CATEGORY_LINK
@@ -24,6 +24,8 @@ _HEADING = re.compile(r"(={2,6})\s*(.+?)\s*\1\s*")
 _BLOCK_TAG = re.compile(r"</?(?:blockquote|div|center|pre)\b", re.IGNORECASE)
 _FIGURE = re.compile(r"<figure.*?</figure>", re.DOTALL)
 _BOX_MARK = re.compile("\x02(\\d+)\x02\x05?")
+_VERBATIM = re.compile(r"<(nowiki|pre)>(.*?)</\1>", re.DOTALL | re.IGNORECASE)
+_RULE = re.compile(r"-{4,}(.*)")
 _LIST_TAGS = {"*": ("ul", "li"), "#": ("ol", "li"), ";": ("dl", "dt"), ":": ("dl", "dd")}
 _NOTES_PLACE = "\x04notes\x04"
 
@@ -78,7 +80,8 @@ class _PageRenderer:
         self.boxes: list[str] = []
 
     def render(self, text: str) -> Rendered:
-        text = _NOTE.sub(self._take_note, _COMMENT.sub("", text))
+        text = _COMMENT.sub("", _VERBATIM.sub(self._take_verbatim, text))
+        text = _NOTE.sub(self._take_note, text)
         text = _REFERENCES.sub("{{Reflist}}", text)
         text = escape(CATEGORY_LINK.sub("", text), quote=False)
         while (changed := _TEMPLATE.sub(self._take_template, text)) != text:
@@ -108,6 +111,12 @@ class _PageRenderer:
             self.found.notes[known].text = text
         return f"\x01{known}\x01"
 
+    def _take_verbatim(self, match: re.Match[str]) -> str:
+        shown = escape(unescape(match[2]), quote=False)
+        is_block = match[1].lower() == "pre"
+        self.boxes.append(f"<pre>{shown.removeprefix(chr(10))}</pre>" if is_block else shown)
+        return BLOCK_MARK.format(len(self.boxes) - 1) if is_block else f"\x02{len(self.boxes) - 1}\x02"
+
     def _take_template(self, match: re.Match[str]) -> str:
         html, is_block = render_template(match[1], self.inline, _NOTES_PLACE)
         self.boxes.append(html)
@@ -130,6 +139,15 @@ class _PageRenderer:
             elif heading:
                 self._end_paragraph(paragraph)
                 self.blocks.append(self._render_heading(len(heading[1]), heading[2]))
+            elif rule := _RULE.match(line):
+                self._end_paragraph(paragraph)
+                self.blocks.append("<hr />")
+                paragraph += [rule[1]] if rule[1].strip() else []
+            elif line.startswith(" ") and line.strip():
+                self._end_paragraph(paragraph)
+                taken = _preformatted_length(lines[place:])
+                text = "\n".join(line[1:] for line in lines[place : place + taken])
+                self.blocks.append(f"<pre>{self.inline.render(text)}\n</pre>")
             elif not line.strip() or re.fullmatch("(?:\x02\\d+\x02\x05)+", line.strip()):
                 self._end_paragraph(paragraph)
                 if line.strip():
@@ -207,6 +225,13 @@ def _table_length(lines: list[str]) -> int:
         if depth == 0:
             return number
     return len(lines)
+
+
+def _preformatted_length(lines: list[str]) -> int:
+    """Count the leading lines that begin with a space and hold more than white space."""
+    return next(
+        (number for number, line in enumerate(lines) if not line.startswith(" ") or not line.strip()), len(lines)
+    )
 
 
 def _run_length(lines: list[str]) -> int:

@@ -37,6 +37,8 @@ class Parameters:
         self.given = given
         self.read: set[str] = set()
         self.warnings: dict[str, list[str]] = {}
+        self.limits: dict[str, int] = {}
+        """Module → how many entries `max` stood for; part of the reply."""
 
     def text(self, name: str) -> str | None:
         """Return a parameter, None when it is not given."""
@@ -69,7 +71,7 @@ class Parameters:
         unknown = [value for value in found if value not in set(known)]
         if unknown:
             word = "value" if len(unknown) == 1 else "values"
-            self.warn(module, f'Unrecognized {word} for parameter "{name}": {", ".join(unknown)}.')
+            self.warn(module, f'Unrecognized {word} for parameter "{name}": {", ".join(unknown)}')
         return [value for value in found if value not in unknown]
 
     def one_of(self, name: str, known: Iterable[str], default: str) -> str:
@@ -91,18 +93,17 @@ class Parameters:
         return [_integer(name, text) for text in self.values(name)]
 
     def limit(self, name: str, default: int, module: str) -> int:
-        """Return how many entries are wanted, at most 500, with a warning when more were asked for."""
+        """Return how many entries are wanted, 1 to 500, with a warning when another number was asked for."""
         text = self.text(name)
         if text is None:
             return default
         if text == "max":
+            self.limits[module] = LIST_MAX
             return LIST_MAX
         number = _integer(name, text)
-        if number < 1:
-            raise ApiError("badinteger", f'The value "{number}" for parameter "{name}" must be no less than 1.')
-        if number > LIST_MAX:
-            self.warn(module, f'The value "{number}" for parameter "{name}" must be no more than {LIST_MAX}.')
-        return min(number, LIST_MAX)
+        if not 1 <= number <= LIST_MAX:
+            self.warn(module, f'The value "{number}" for parameter "{name}" must be between 1 and {LIST_MAX}.')
+        return min(max(number, 1), LIST_MAX)
 
     def timestamp(self, name: str) -> str | None:
         """Return a point in time as 2021-04-03T10:15:00Z, None when it is not given; ApiError when it is none."""

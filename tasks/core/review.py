@@ -1,0 +1,175 @@
+"""The review queue: what a check flagged, what somebody decided about it, and what becomes of the row (shared part).
+
+A step flags a row by an item: the flag, why, the context that a reviewer needs, and perhaps an edit that would mend it.
+The item's id digests all of that, so a decision holds as long as what was decided on stays the same. Decisions come
+from an imported queue or from the policy: `auto` does to each flag what its rule says, `manual` leaves the item open,
+and a row with an open item stays out. `review_tables` writes and reads the queue as CSV.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tasks.core.fingerprints import digest_json
+from tasks.core.rows import Outcome, Reject, Row
+from tasks.errors import SourceError, UsageError
+
+R = TypeVar("R", bound=Row)
+Decision = Literal["keep", "drop", "edit", "open"]
+"""keep: the row stays as it is; drop: it goes; edit: texts are replaced; open: not decided."""
+AutoRules = Mapping[str, Literal["keep", "drop", "edit"]]
+"""What the policy `auto` does to each flag; `edit` takes the proposed edit, and drops the row where there is none."""
+Column = str | tuple[str, int]
+"""Where a text stands in a row: a column, or a column that is a list with the place in it, from 0."""
+Editable = Mapping[str, Column]
+"""Name of a text in the queue → where it stands in the row."""
+
+POLICY = "policy auto"
+"""Reviewer of items that the policy decided."""
+
+
+class Edit(BaseModel):
+    """A new text for one field of a row."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    field: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    """Name of the text in the queue, such as ShortQ1."""
+    text: str = Field(min_length=1)
+
+
+class ReviewItem(BaseModel):
+    """One flag of one row and the decision about it; `flag_row` makes one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    id: str = Field(min_length=1)
+    """Digest of what the decision rests on (`flag_row`)."""
+    benchmark: str
+    row_id: str = Field(min_length=1)
+    flag: str = Field(min_length=1)
+    """Short snake_case code."""
+    detail: str
+    """One sentence: what is wrong."""
+    context: str
+    """What a reviewer needs to see of the row and its source."""
+    proposed: list[Edit]
+    """The edit that would mend the row; empty where the check proposes none."""
+    decision: Decision = "open"
+    edited: list[Edit] = []
+    """The new texts, where the decision is `edit`."""
+    reviewer: str = ""
+    note: str = ""
+    file: str = ""
+    """File that the decision was read from; empty where it was not."""
+    line: int = 0
+    """Line of that file on which the item begins."""
+
+
+def flag_row(
+    benchmark: str, row_id: str, flag: str, detail: str, context: str, proposed: Sequence[Edit] = ()
+) -> ReviewItem:
+    """Return an open item; its id stays the same as long as everything that is given here does."""
+    parts = [benchmark, row_id, flag, detail, context, [[edit.field, edit.text] for edit in proposed]]
+    return ReviewItem(
+        id=digest_json(parts)[:16],
+        benchmark=benchmark,
+        row_id=row_id,
+        flag=flag,
+        detail=detail,
+        context=context,
+        proposed=list(proposed),
+    )
+
+
+def decide_items(
+    items: Sequence[ReviewItem], decided: Iterable[ReviewItem], rules: AutoRules | None
+) -> list[ReviewItem]:
+    """Return the flagged items with their decisions: the reviewers', and for the rest what the policy says.
+
+    `rules` are those of the policy `auto`; None is the policy `manual`. SourceError names file and line of a decision
+    about an item that is not in the queue; UsageError a flag that `rules` lack.
+    """
+    queue = {item.id: item for item in items}
+    found: dict[str, ReviewItem] = {}
+    for item in decided:
+        if item.id not in queue:
+            raise SourceError(
+                f"{tell_place(item)}: no item {item.id!r} (row {item.row_id!r}, flag {item.flag!r}) in the review queue "
+                "of this build; export the queue again and decide on what it holds"
+            )
+        if item.decision != "open":
+            taken = item.model_dump(include={"decision", "edited", "reviewer", "note", "file", "line"})
+            found[item.id] = ReviewItem.model_validate(queue[item.id].model_dump() | taken)
+    return [found.get(item.id) or (item if rules is None else decide_by_rule(item, rules)) for item in items]
+
+
+def decide_by_rule(item: ReviewItem, rules: AutoRules) -> ReviewItem:
+    """Return an item with the decision of the policy `auto`; UsageError when no rule is about its flag."""
+    if item.flag not in rules:
+        raise UsageError(f"no rule for the flag {item.flag!r} of {item.benchmark}; there are rules for {sorted(rules)}")
+    decision: Decision = rules[item.flag]
+    if decision == "edit" and not item.proposed:
+        decision = "drop"
+    edited = item.proposed if decision == "edit" else []
+    return item.model_copy(update={"decision": decision, "edited": edited, "reviewer": POLICY})
+
+
+def apply_decisions(rows: Sequence[R], items: Iterable[ReviewItem], editable: Editable) -> list[Outcome]:
+    """Return what becomes of each row, in order: the row, edited where that was decided, or a Reject.
+
+    A row goes when any of its items says `drop` (reason `dropped_in_review`) or is open (`not_reviewed`); rows without
+    items stay. SourceError names file and line of a decision that is about no given row, names a text that is not
+    editable, or gives a text another content than another decision does.
+    """
+    known = {row.id for row in rows}
+    by_row: dict[str, list[ReviewItem]] = defaultdict(list)
+    for item in items:
+        if item.row_id not in known:
+            raise SourceError(f"{tell_place(item)}: no row {item.row_id!r} in {item.benchmark}")
+        _check_edits(item, editable)
+        by_row[item.row_id].append(item)
+    return [_decide_row(row, by_row[row.id], editable) if row.id in by_row else row for row in rows]
+
+
+def tell_place(item: ReviewItem) -> str:
+    """Return where a decision stands, for messages: "queue.csv, line 3", or the item where it is from no file."""
+    return f"{item.file}, line {item.line}" if item.file else f"review item {item.id}"
+
+
+def _check_edits(item: ReviewItem, editable: Editable) -> None:
+    if unknown := [edit.field for edit in item.edited if edit.field not in editable]:
+        raise SourceError(
+            f"{tell_place(item)}: {unknown[0]!r} cannot be edited in {item.benchmark}; expected one of {list(editable)}"
+        )
+    if item.decision == "edit" and not item.edited:
+        raise SourceError(f"{tell_place(item)}: the decision is edit, but no edited text is given")
+
+
+def _decide_row(row: R, items: Sequence[ReviewItem], editable: Editable) -> R | Reject:
+    if dropped := next((item for item in items if item.decision == "drop"), None):
+        told = f"{dropped.flag}: {dropped.detail}; dropped by {dropped.reviewer or 'nobody named'}"
+        return Reject(row.id, "dropped_in_review", f"{told}: {dropped.note}" if dropped.note else told)
+    if waiting := [item.flag for item in items if item.decision == "open"]:
+        return Reject(row.id, "not_reviewed", f"waits for a decision about {', '.join(waiting)}")
+    texts: dict[Column, ReviewItem] = {}
+    for item in items:
+        for edit in item.edited if item.decision == "edit" else ():
+            column = editable[edit.field]
+            if (other := texts.setdefault(column, item)) is not item and edit not in other.edited:
+                raise SourceError(
+                    f"{tell_place(item)}: {edit.field} of row {row.id!r} is edited in another way in {tell_place(other)}"
+                )
+            row = _put_text(row, column, edit.text)
+    return row
+
+
+def _put_text(row: R, column: Column, text: str) -> R:
+    if isinstance(column, str):
+        return row.replace(**{column: text})
+    name, at = column
+    values = list(getattr(row, name))
+    values[at] = text
+    return row.replace(**{name: values})

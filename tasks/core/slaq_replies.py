@@ -1,0 +1,225 @@
+"""How replies are read in SLAQ: five pairs with a long one (paper, Appendix A.1), the second model's check, fact types.
+
+Pairs come as one JSON object. Code fences around it and talk before or behind it are passed over; the object itself is
+read as it stands, so a comma too many, a pair too few or a field too many makes the reply Unreadable. The paper's one
+line (`ShortQ1 : …, ShortA1 : …, …, LongQ : …, LongA : …`) is read too: its values may hold commas, colons and quotes,
+since only the twelve labels in their order part it.
+"""
+
+import json
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from tasks.core.replies import Unreadable
+
+PAIRS = 5
+"""Short questions of a topic."""
+LABELS = (*(f"Short{part}{number}" for number in range(1, PAIRS + 1) for part in "QA"), "LongQ", "LongA")
+"""Names of the parts, in the order of the one-line form and of the published columns."""
+
+FactType = Literal[
+    "PERSON", "NORP", "FAC", "ORG", "GPE", "LOC", "PRODUCT", "EVENT", "WORK_OF_ART", "LAW", "LANGUAGE", "DATE", "TIME",
+    "PERCENT", "MONEY", "QUANTITY", "ORDINAL", "CARDINAL", "none",
+]  # fmt: skip
+"""Classes of named entities in OntoNotes, or `none` of them."""
+
+_FENCE = re.compile(r"^[ \t]*```[\w-]*[ \t\r]*$", re.MULTILINE)
+_LABEL = re.compile(
+    r"(?:^|[,\n])[ \t]*(?P<mark>[\"'“*_]{0,3})(?P<label>Short[QA]\d+|Long[QA])(?P<close>[\"'”*_]{0,3})[ \t]*:(?P<late>\*{0,2})",
+    re.IGNORECASE,
+)
+_QUOTES = (('"', '"'), ("“", "”"))
+_VERDICT = re.compile(
+    r"^[\s>*_#-]*(?:pair )?(\d+)[*_]{0,2}[ \t]*[:.)][*_]{0,2}[ \t]*(.*?)[ \t\r]*$", re.I | re.MULTILINE
+)
+_OK = re.compile(r"[\"'“*_]*ok(?:ay)?[\"'”*_.!]*", re.IGNORECASE)
+_TYPE = re.compile(r"^[\s>*_#-]*Type[*_]{0,2}[ \t]*:[ \t*_`\"]*(.*?)[\s.*_`\"]*$", re.IGNORECASE | re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A short question and its answer."""
+
+    question: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """What was made of one article: five pairs, and one long pair about all of them."""
+
+    short: tuple[Pair, Pair, Pair, Pair, Pair]
+    long_question: str
+    long_answer: str
+
+
+class _Wrong(Exception):
+    """What is wrong with a reply; caught where reading begins."""
+
+
+def read_generated(text: str) -> Generated | Unreadable:
+    """Return the pairs of a reply to `slaq/generate`, white space made single; Unreadable with what is wrong."""
+    plain = _FENCE.sub("", text)
+    label, brace = _LABEL.search(plain), plain.find("{")
+    is_line = label is not None and (brace < 0 or label.start() < brace)
+    return _or_unreadable(_read_line if is_line else _read_object, plain)
+
+
+def read_check(text: str) -> tuple[str | None, ...] | Unreadable:
+    """Return what a reply to `slaq/check` says of each of the five pairs: None for ok, else the reason."""
+    found = [(int(number), said) for number, said in _VERDICT.findall(text)]
+    counts = Counter(number for number, _ in found)
+    for number in range(1, PAIRS + 1):
+        if counts[number] != 1:
+            return Unreadable(f'{counts[number]} lines of the form "{number}: ok" or "{number}: reason", expected one')
+    if unknown := sorted(set(counts) - set(range(1, PAIRS + 1))):
+        return Unreadable(f"a line about pair {unknown[0]}, expected lines about the pairs 1 to {PAIRS} alone")
+    verdicts: list[str | None] = []
+    for number, said in sorted(found):
+        is_ok = _OK.fullmatch(said)
+        if not is_ok and (not any(map(str.isalnum, said)) or re.match(r"\W*ok\b", said, re.IGNORECASE)):
+            return Unreadable(f'line {number} says {said!r}, expected either "ok" and nothing else or a reason')
+        verdicts.append(None if is_ok else " ".join(said.split()))
+    return tuple(verdicts)
+
+
+def read_fact_type(text: str) -> FactType | Unreadable:
+    """Return the class in a reply to `slaq/fact_type`; "none" for an answer that is of no class."""
+    found = _TYPE.findall(text)
+    if len(found) != 1:
+        return Unreadable(f'{len(found)} lines of the form "Type: CLASS", expected one')
+    name = re.sub(r"[\s-]+", "_", found[0])
+    for known in get_args(FactType):
+        if name.casefold() == known.casefold():
+            return known
+    return Unreadable(f"the type {found[0]!r} is none of {', '.join(get_args(FactType))}")
+
+
+def _or_unreadable(read: Callable[[str], Generated], text: str) -> Generated | Unreadable:
+    try:
+        return read(text)
+    except _Wrong as wrong:
+        return Unreadable(str(wrong))
+
+
+def _read_object(text: str) -> Generated:
+    value = _parse_object(text)
+    _check_keys(value, ("short", "long_question", "long_answer"), "the object")
+    short = value["short"]
+    if not isinstance(short, list):
+        raise _Wrong(f'"short" is {_tell_type(short)}, expected a list of {PAIRS} pairs')
+    if len(short) != PAIRS:
+        raise _Wrong(f'"short" holds {len(short)} pairs, expected exactly {PAIRS}')
+    values = []
+    for number, pair in enumerate(short, 1):
+        if not isinstance(pair, dict):
+            raise _Wrong(f'pair {number} of "short" is {_tell_type(pair)}, expected an object')
+        _check_keys(pair, ("question", "answer"), f'pair {number} of "short"')
+        values += [_tidy(pair["question"], f"question {number}"), _tidy(pair["answer"], f"answer {number}")]
+    values += [_tidy(value["long_question"], "long_question"), _tidy(value["long_answer"], "long_answer")]
+    return _unite(values)
+
+
+def _parse_object(text: str) -> dict[str, Any]:
+    start = text.find("{")
+    if start < 0:
+        raise _Wrong("there is no JSON object in it")
+    try:
+        # whole numbers of any length, which int() refuses; they are no texts anyway
+        value, end = json.JSONDecoder(object_pairs_hook=_take_pairs, parse_int=float).raw_decode(text, start)
+    except json.JSONDecodeError as error:
+        around = text[max(start, error.pos - 20) : error.pos + 20]
+        raise _Wrong(f"the JSON is broken near {around!r}: {error.msg}") from error
+    except RecursionError as error:
+        raise _Wrong("the JSON is nested too deeply, expected one object with a list of pairs") from error
+    if "{" in text[end:]:
+        raise _Wrong("more than one JSON object stands in it, expected one")
+    return value
+
+
+def _take_pairs(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        doubled, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+        raise _Wrong(f"the key {doubled!r} stands twice in one object")
+    return value
+
+
+def _check_keys(value: dict[str, Any], expected: Sequence[str], where: str) -> None:
+    if lacking := [key for key in expected if key not in value]:
+        raise _Wrong(f"{where} has no key {lacking[0]!r}, expected the keys {', '.join(expected)}")
+    if unknown := [key for key in value if key not in expected]:
+        raise _Wrong(f"{where} has a key {unknown[0]!r}, expected the keys {', '.join(expected)} alone")
+
+
+def _read_line(text: str) -> Generated:
+    """Read the one-line form; each part may also stand on a line of its own."""
+    found = list(_LABEL.finditer(text))
+    labels = [label["label"].casefold() for label in found]
+    if labels != [label.casefold() for label in LABELS]:
+        raise _Wrong(_tell_labels(labels))
+    values = []
+    for at, (label, name) in enumerate(zip(found, LABELS, strict=True)):
+        end = found[at + 1].start() if at + 1 < len(found) else len(text)
+        said = text[label.end() : end].strip()
+        if name == LABELS[-1] and "\n" in said:
+            raise _Wrong("text stands behind the line of LongA, expected nothing there")
+        values.append(_tidy(_unwrap(said.removesuffix(",").rstrip()), name))
+    # quotes around the whole line open before the first label and close behind the last value
+    opened = found[0]["mark"]
+    if opened and not found[0]["close"]:
+        values[-1] = values[-1].removesuffix("”" if opened == "“" else opened).rstrip()
+    return _unite(values)
+
+
+def _tell_labels(found: Sequence[str]) -> str:
+    if lacking := [label for label in LABELS if label.casefold() not in found]:
+        return f"{', '.join(lacking)} missing, expected the {len(LABELS)} labels {LABELS[0]} to {LABELS[-1]}"
+    known = {label.casefold(): label for label in LABELS}
+    if unknown := [label for label in found if label not in known]:
+        return f"there is a label {unknown[0]!r}, expected exactly {PAIRS} pairs and a long one"
+    doubled, times = Counter(found).most_common(1)[0]
+    if times > 1:
+        return f"the label {known[doubled]} stands there {times} times, expected once"
+    return f"the labels are out of order, expected {', '.join(LABELS)}"
+
+
+def _unwrap(text: str) -> str:
+    """Return a text without the quotes around the whole of it."""
+    for left, right in _QUOTES:
+        inner = text[1:-1]
+        if (
+            len(text) > 1
+            and text.startswith(left)
+            and text.endswith(right)
+            and left not in inner
+            and right not in inner
+        ):
+            return inner
+    return text
+
+
+def _tidy(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise _Wrong(f"{name} is {_tell_type(value)}, expected a text")
+    tidy = " ".join(value.split())
+    # lone surrogates, which JSON can spell, cannot be stored
+    if any(unicodedata.category(character) in ("Cs", "Cc") for character in tidy):
+        raise _Wrong(f"{name} holds characters that no text holds: {tidy[:40]!a}")
+    if all(unicodedata.category(character)[0] in "PZC" for character in tidy):
+        raise _Wrong(f"{name} is empty")
+    return tidy
+
+
+def _tell_type(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+def _unite(values: Sequence[str]) -> Generated:
+    short = tuple(Pair(values[at], values[at + 1]) for at in range(0, 2 * PAIRS, 2))
+    return Generated(short, values[-2], values[-1])  # type: ignore[arg-type]

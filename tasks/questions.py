@@ -1,0 +1,182 @@
+"""Steps in which models write and check questions (SLAQ, paper §3.2, Appendix A.1, Table A.4)."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from prefect import task
+
+from tasks.assets import load_list, load_prompt
+from tasks.batches import Answered, Work, batch_key, work_on
+from tasks.core.prompts import fill_in
+from tasks.core.receipts import Batch, Receipt
+from tasks.core.replies import Unreadable
+from tasks.core.review import AutoRules, Editable, ReviewItem, apply_decisions, decide_items, flag_row
+from tasks.core.rows import Outcome, Reject, arrow_table
+from tasks.core.slaq_checks import CheckLists, check_all, read_lists, tell_problems
+from tasks.core.slaq_replies import PAIRS, Generated, read_check, read_fact_type, read_generated
+from tasks.core.slaq_rows import CheckedTopic, ChosenTopic, QuestionedTopic, SlaqRow
+
+GENERATE, CHECK, FACT_TYPE = "slaq/generate", "slaq/check", "slaq/fact_type"
+FLAG = "second_model"
+"""What the second model flags: a question that cannot be understood alone, or an answer that the article does not give."""
+AUTO_RULES: AutoRules = {FLAG: "drop"}
+"""What the policy `auto` does: a topic with a flagged pair goes."""
+EDITABLE: Editable = {
+    **{f"ShortQ{number}": ("questions", number - 1) for number in range(1, PAIRS + 1)},
+    **{f"ShortA{number}": ("answers", number - 1) for number in range(1, PAIRS + 1)},
+    "LongQ": "long_question",
+    "LongA": "long_answer",
+}
+"""Texts that a reviewer may replace."""
+_FAILED_CHECK = "failed_check"
+
+
+@task(name="write_questions", cache_key_fn=batch_key, persist_result=True)
+def write_questions(batch: Batch) -> Receipt:
+    """Have five short pairs and a long one made of each article; what fails a check is asked for once more (A.1)."""
+    work = work_on(batch)
+    prompt, lists = load_prompt(GENERATE), _load_check_lists()
+    asked = [(row.id, row, fill_in(prompt, topic=row.title, article=row.text)) for row in work.rows(ChosenTopic)]
+
+    def read(row: ChosenTopic, texts: Sequence[str]) -> Generated | Unreadable:
+        generated = read_generated(texts[0])
+        if isinstance(generated, Unreadable):
+            return generated
+        problems = check_all(generated, row.title, row.text, lists)
+        return Unreadable(f"{_FAILED_CHECK} {problems[0].code}: {tell_problems(problems)}") if problems else generated
+
+    return work.finish((_question(row, answer) for row, answer in work.ask("author", asked, read)), QuestionedTopic)
+
+
+def _load_check_lists() -> CheckLists:
+    return read_lists(load_list("source_phrases"), load_list("one_of_many"), load_list("function_words"))
+
+
+def _question(row: ChosenTopic, answer: Answered) -> Outcome:
+    if isinstance(answer.read, Reject):
+        # the check that failed is the reason, for the funnel
+        code = answer.read.detail.partition(":")[0].split()
+        return replace(answer.read, reason=code[1]) if code[:1] == [_FAILED_CHECK] else answer.read
+    return row.extend(
+        QuestionedTopic,
+        questions=[pair.question for pair in answer.read.short],
+        answers=[pair.answer for pair in answer.read.short],
+        long_question=answer.read.long_question,
+        long_answer=answer.read.long_answer,
+        author=answer.model,
+        author_call=answer.key,
+    )
+
+
+@task(name="check_questions", cache_key_fn=batch_key, persist_result=True)
+def check_questions(batch: Batch) -> Receipt:
+    """Have a second model look at phrasing and grounding; what it flags goes into the review queue (§3.2)."""
+    work = work_on(batch)
+    rows = work.rows(QuestionedTopic)
+    prompt = load_prompt(CHECK)
+    asked = [(row.id, row, fill_in(prompt, topic=row.title, article=row.text, pairs=_tell_pairs(row))) for row in rows]
+    checked: list[CheckedTopic] = []
+    outcomes: list[Outcome] = []
+    items: list[ReviewItem] = []
+    for row, answer in work.ask("judge", asked, lambda _, texts: read_check(texts[0])):
+        if isinstance(answer.read, Reject):
+            outcomes.append(answer.read)
+            continue
+        flags = [f"ShortQ{number}: {said}" for number, said in enumerate(answer.read, 1) if said is not None]
+        items += [flag_row("slaq", row.id, FLAG, flag, _tell_context(row)) for flag in flags]
+        checked.append(row.extend(CheckedTopic, judge=answer.model, judge_call=answer.key, flags=flags, reviewed_by=[]))
+    decided = _decide(work, items)
+    reviewers: dict[str, list[str]] = defaultdict(list)
+    for item in decided:
+        if item.reviewer and item.reviewer not in reviewers[item.row_id]:
+            reviewers[item.row_id].append(item.reviewer)
+    outcomes += [
+        row.replace(reviewed_by=reviewers[row.id]) if isinstance(row, CheckedTopic) and row.id in reviewers else row
+        for row in apply_decisions(checked, decided, EDITABLE)
+    ]
+    work.extras = arrow_table(ReviewItem, decided)
+    return work.finish(outcomes, CheckedTopic)
+
+
+def _decide(work: Work, items: Sequence[ReviewItem]) -> list[ReviewItem]:
+    """Return the items with the decisions of the lock; those about items of other batches are left to them."""
+    known = {item.id for item in items}
+    given = [ReviewItem.model_validate(each) for each in work.run.params["decisions"] if each["id"] in known]
+    return decide_items(items, given, AUTO_RULES if work.run.params["review"] == "auto" else None)
+
+
+def _tell_pairs(row: QuestionedTopic) -> str:
+    pairs = zip(row.questions, row.answers, strict=True)
+    return "\n".join(f"{number}. {question} — {answer}" for number, (question, answer) in enumerate(pairs, 1))
+
+
+def _tell_context(row: QuestionedTopic) -> str:
+    return f"{row.title} ({row.url}, revision {row.revid})\n{_tell_pairs(row)}\nLong: {row.long_question}\n{row.long_answer}"
+
+
+@task(name="balance_halves", cache_key_fn=batch_key, persist_result=True)
+def balance_halves(batch: Batch) -> Receipt:
+    """Keep as many most as least viewed topics of each category, the outermost of those that came through (§3.2)."""
+    work = work_on(batch)
+    rows = work.rows(CheckedTopic)
+    per_half = work.run.params["per_half"]
+    outcomes: list[Outcome] = []
+    for category in dict.fromkeys(row.category for row in rows):
+        mine = [row for row in rows if row.category == category]
+        most = sorted((row for row in mine if row.half == "most"), key=lambda row: (-(row.views or 0), row.pageid))
+        least = sorted((row for row in mine if row.half == "least"), key=lambda row: (row.views or 0, -row.pageid))
+        kept = min(len(most), len(least), per_half)
+        outcomes += [*most[:kept], *least[:kept]]
+        for row in (*most[kept:], *least[kept:]):
+            reason = "half_is_full" if kept == per_half else "other_half_is_short"
+            outcomes.append(
+                Reject(row.id, reason, f"{category}: {len(most)} most and {len(least)} least viewed topics")
+            )
+    return work.finish(outcomes, CheckedTopic)
+
+
+@task(name="type_facts", cache_key_fn=batch_key, persist_result=True)
+def type_facts(batch: Batch) -> Receipt:
+    """Tell of each short answer whether it is an entity, by the classes of OntoNotes (§3.2, Figure 6)."""
+    work = work_on(batch)
+    rows = work.rows(CheckedTopic)
+    prompt = load_prompt(FACT_TYPE)
+    asked = [
+        (row.id, row, fill_in(prompt, question=question, answer=answer))
+        for row in rows
+        for question, answer in zip(row.questions, row.answers, strict=True)
+    ]
+    answers = [answer for _, answer in work.ask("judge", asked, lambda _, texts: read_fact_type(texts[0]))]
+    licence = work.run.params["licence"]
+    return work.finish(
+        (_publish(row, answers[at * PAIRS : (at + 1) * PAIRS], licence) for at, row in enumerate(rows)), SlaqRow
+    )
+
+
+def _publish(row: CheckedTopic, answers: Sequence[Answered], licence: str) -> Outcome:
+    if failed := next((answer.read for answer in answers if isinstance(answer.read, Reject)), None):
+        return failed
+    types = [str(answer.read) for answer in answers]
+    columns: dict[str, object] = {}
+    for number, (question, answer) in enumerate(zip(row.questions, row.answers, strict=True), 1):
+        columns |= {f"ShortQ{number}": question, f"ShortA{number}": answer}
+        columns[f"ShortQ{number}_Entity"] = int(types[number - 1] != "none")
+    columns |= {
+        "id": row.id,
+        "Category": row.category,
+        "Topic": row.title,
+        "URL": row.url,
+        "revid": row.revid,
+        "LongQ": row.long_question,
+        "LongA": row.long_answer,
+        "Pageviews": row.views or 0,
+        "half": row.half,
+        "fact_types": types,
+        "fact_types_by": answers[0].model,
+        "author": row.author,
+        "judge": row.judge,
+        "reviewed_by": row.reviewed_by,
+        "licence": licence,
+    }
+    return SlaqRow.model_validate(columns)

@@ -1,0 +1,24 @@
+"""Decisions of reviewers in the warehouse."""
+
+from pathlib import Path
+
+from tasks.core.review import Edit, ReviewItem, flag_row
+from tasks.storage.reviews import load_decisions, save_decisions
+
+
+def decide(row_id: str, decision: str, benchmark: str = "slaq", **more: object) -> ReviewItem:
+    item = flag_row(benchmark, row_id, "second_model", "it says so", "what it says")
+    return ReviewItem.model_validate(item.model_dump() | {"decision": decision, "reviewer": "Ada"} | more)
+
+
+def test_the_newest_decision_about_an_item_counts_and_open_items_are_passed_over(tmp_path: Path) -> None:
+    warehouse = tmp_path / "a.duckdb"
+    edited = decide("a", "edit", edited=[Edit(field="LongA", text="line\nand \u201cline\u201d")], note="=1+1")
+    assert save_decisions(warehouse, [decide("a", "drop"), decide("b", "open"), decide("c", "keep", "fanoutqa")]) == 2
+    assert save_decisions(warehouse, [edited]) == 1
+    assert load_decisions(warehouse, "slaq") == [edited]
+    assert [item.row_id for item in load_decisions(warehouse, "fanoutqa")] == ["c"]
+
+
+def test_a_warehouse_that_is_not_there_holds_no_decisions(tmp_path: Path) -> None:
+    assert load_decisions(tmp_path / "none.duckdb", "slaq") == []

@@ -1,0 +1,315 @@
+"""A real MediaWiki on loopback that holds the pages of an embedded world: Debian's package on SQLite and PHP's server.
+
+The pages come in by an XML dump with the world's dates, so histories, redirects and categories are those of the
+embedded Wikipedia; page and revision ids are the wiki's own. What Wikipedia has and Debian does not package is stood in
+for: our own small templates by the names that articles use, and page properties that elsewhere the extensions
+Disambiguator and Wikibase set. Pages are set up once for a state of the world and of the programs, in a folder that is
+kept; after that the wiki is only read.
+"""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from tasks.core.fingerprints import digest_bytes
+from tasks.processes import HOST, free_port, read_tail, start_child, stop_child
+from tasks.world.data import Revision, WorldData
+from tasks.world.wiki.pages import Page, Wiki
+
+PACKAGES = "mediawiki php-cli php-sqlite3 php-mbstring php-xml php-intl"
+"""Debian's packages that are needed."""
+_INSTALLED = Path("/usr/share/mediawiki")
+_EXTENSIONS = ("Cite", "ParserFunctions")
+_PHP_MODULES = ("intl", "mbstring", "pdo_sqlite", "xml")
+_STEP_TIMEOUT_S = 240.0
+_START_TIMEOUT_S = 30.0
+_READY = "ready.json"
+_OPTIONS = ("-d", "opcache.enable_cli=1", "-d", "memory_limit=512M", "-d", "error_reporting=E_ERROR")
+
+_SETTINGS = """<?php
+$wgSitename = 'Wikipedia';
+$wgServer = 'http://' . ($_SERVER['HTTP_HOST'] ?? '127.0.0.1');
+$wgScriptPath = '/w';
+$wgArticlePath = '/wiki/$1';
+$wgLanguageCode = 'en';
+$wgDBtype = 'sqlite';
+$wgDBname = 'wiki';
+$wgSQLiteDataDir = __DIR__ . '/data';
+// a set-up that was cut short is thrown away, so there is nothing to save it for
+$wgDBservers = [['type' => 'sqlite', 'dbname' => 'wiki', 'host' => '', 'user' => '', 'password' => '', 'load' => 1,
+    'variables' => ['synchronous' => 'OFF']]];
+$wgCacheDirectory = __DIR__ . '/cache';
+$wgLocalisationCacheConf['store'] = 'array';
+$wgMainCacheType = $wgMessageCacheType = $wgParserCacheType = $wgSessionCacheType = CACHE_NONE;
+$wgSecretKey = str_repeat('embedded', 8);
+$wgJobRunRate = 0;
+$wgEnableEmail = false;
+$wgEnableUploads = false;
+$wgPingback = false;
+// the order of a category that MediaWiki has by itself; English Wikipedia's needs ICU on both sides
+$wgCategoryCollation = 'uppercase';
+$wgFragmentMode = ['html5', 'legacy'];
+$wgParserEnableLegacyMediaDOM = false;
+if (PHP_SAPI === 'cli-server') { $wgReadOnly = 'kept for later runs'; }
+$wgNamespaceAliases['WP'] = NS_PROJECT;
+wfLoadExtensions(['Cite', 'ParserFunctions']);
+$embeddedItems = json_decode(file_get_contents(__DIR__ . '/items.json'), true);
+$wgHooks['ParserAfterParse'][] = static function ($parser) use ($embeddedItems) {
+    $output = $parser->getOutput();
+    $page = $parser->getPage();
+    $title = $page && $page->getNamespace() === NS_MAIN ? strtr($page->getDBkey(), '_', ' ') : '';
+    if (isset($embeddedItems[$title])) { $output->setPageProperty('wikibase_item', $embeddedItems[$title]); }
+    if (isset($output->getTemplates()[NS_TEMPLATE]['Disambiguation'])) {
+        $output->setPageProperty('disambiguation', '');
+    }
+};
+"""
+
+_ROUTER = """<?php
+$path = parse_url($_SERVER['REQUEST_URI'], PHP_URL_PATH);
+if ($path !== '/w/api.php') { http_response_code(404); exit('only the API is served'); }
+$_SERVER['SCRIPT_NAME'] = $_SERVER['PHP_SELF'] = '/w/api.php';
+chdir('INSTALLED');
+require 'INSTALLED/api.php';
+"""
+
+_ABOUT = (
+    '<div role="note" class="hatnote navigation-not-searchable">{{#if:{{{1|}}}|This article is about {{{1}}}. }}'
+    "{{#if:{{{3|}}}|For {{{2|other uses}}}, see [[{{{3}}}]].}}</div>"
+)
+_TEMPLATES: Mapping[str, str] = {
+    "Short description": '<div class="shortdescription nomobile noexcerpt noprint searchaux" '
+    'style="display:none">{{{1|}}}</div>',
+    "About": _ABOUT,
+    "Main": '<div role="note" class="hatnote navigation-not-searchable">Main article: [[{{{1}}}]]</div>',
+    "Disambiguation": '<div role="note" class="metadata plainlinks dmbox dmbox-disambig">One name, several meanings.'
+    "</div>",
+    "Infobox thing": '<table class="infobox vcard"><tr><th>{{{name|}}}</th></tr><tr><td>{{{1|}}}</td></tr></table>',
+    "Navbox": '<div role="navigation" class="navbox"><table class="navbox-inner"><tr><td>{{{list1|}}}</td></tr></table>'
+    "</div>",
+    "Reflist": '<div class="reflist"><references /></div>',
+    "Nowrap": '<span class="nowrap">{{{1}}}</span>',
+}
+
+
+class NotInstalledError(Exception):
+    """Programs that are missing; the text says which, and what to do."""
+
+
+@dataclass(frozen=True)
+class RealMediaWiki:
+    """The wiki that runs, and how its ids go with titles and dates."""
+
+    url: str
+    version: str
+    revids: Mapping[tuple[str, str], int]
+    """(title, ISO 8601 in UTC) → its revision id."""
+    pageids: Mapping[int, str]
+    """Page id → title."""
+
+
+@contextmanager
+def running_mediawiki(cache: Path, data: WorldData) -> Iterator[RealMediaWiki]:
+    """Serve a MediaWiki with a world's pages; set up in `cache` where it is not there yet.
+
+    NotInstalledError where programs are missing; RuntimeError, with the last words of a program, when one fails.
+    """
+    version = find_programs()
+    pages = _list_pages(data)
+    items = {page.title: page.qid for page in pages if page.qid}
+    files = {
+        "LocalSettings.php": _SETTINGS,
+        "router.php": _ROUTER.replace("INSTALLED", str(_INSTALLED)),
+        "items.json": json.dumps(items),
+        "dump.xml": write_dump(pages),
+    }
+    steps = Path(__file__).read_text("utf-8")
+    digest = digest_bytes("\0".join([version, steps, *files.values()]).encode())
+    folder = cache / f"mediawiki-{digest[:24]}"
+    with _kept(folder, files), _serving(folder) as url:
+        found = json.loads((folder / _READY).read_text("utf-8"))
+        revids = {(title, at): revid for title, at, revid, _ in found}
+        yield RealMediaWiki(url, version, revids, {pageid: title for title, _, _, pageid in found})
+
+
+def default_cache() -> Path:
+    """Return where set-up wikis are kept: FACTMILL_TEST_CACHE, else a folder of this user's for temporary files."""
+    given = os.environ.get("FACTMILL_TEST_CACHE")
+    return Path(given) if given else Path(tempfile.gettempdir()) / f"factmill-tests-{os.getuid()}"
+
+
+def find_programs() -> str:
+    """Return the versions of MediaWiki and PHP; NotInstalledError names what is missing."""
+    missing = [] if shutil.which("php") else ["the command php"]
+    needed = [_INSTALLED / "api.php", *(_INSTALLED / "extensions" / name / "extension.json" for name in _EXTENSIONS)]
+    missing += [str(path) for path in needed if not path.is_file()]
+    version = ""
+    if not missing:
+        asked = "echo PHP_VERSION, ' ', implode(' ', get_loaded_extensions());"
+        version, *modules = _run(["php", "-r", asked]).lower().split()
+        missing += [f"PHP's module {name}" for name in _PHP_MODULES if name not in modules]
+    if missing:
+        raise NotInstalledError(
+            f"a real MediaWiki needs {', '.join(missing)}; on Debian: apt-get install --no-install-recommends {PACKAGES}"
+        )
+    defines = (_INSTALLED / "includes" / "Defines.php").read_text("utf-8")
+    found = re.search(r"'MW_VERSION', '([^']+)'", defines)
+    return f"MediaWiki {found[1] if found else 'of an unknown version'}, PHP {version}"
+
+
+def write_dump(pages: list[Page]) -> str:
+    """Return pages with their histories as MediaWiki's export format has them."""
+    lines = ['<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/" version="0.10" xml:lang="en">']
+    for page in pages:
+        lines.append(f"<page><title>{escape(page.title)}</title><ns>{page.namespace}</ns>")
+        lines += [
+            f"<revision><timestamp>{revision.at}</timestamp><contributor><ip>127.0.0.1</ip></contributor>"
+            f"<comment>{escape(revision.comment)}</comment><model>wikitext</model><format>text/x-wiki</format>"
+            f'<text xml:space="preserve">{escape(_as_saved(revision.text))}</text></revision>'
+            for revision in page.revisions
+        ]
+        lines.append("</page>")
+    return "\n".join([*lines, "</mediawiki>\n"])
+
+
+def _list_pages(data: WorldData) -> list[Page]:
+    """Return templates, then categories, then the rest, so that each page is parsed when what it needs is there."""
+    pages = sorted(Wiki(data).by_title.values(), key=lambda page: (-page.namespace, page.title))
+    templates = [
+        Page(0, 10, f"Template:{name}", (Revision(0, 0, "2015-01-01T00:00:00Z", "for tests", text),))
+        for name, text in _TEMPLATES.items()
+    ]
+    return templates + pages
+
+
+def _as_saved(text: str) -> str:
+    """Return a text as an edit would have left it: MediaWiki drops white space at the end."""
+    return text.rstrip()
+
+
+@contextmanager
+def _kept(folder: Path, files: Mapping[str, str]) -> Iterator[None]:
+    """Set the wiki up where that is not done, and keep it from being removed; wikis that nobody uses are removed."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _lock_file(folder).open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        if not (folder / _READY).is_file():
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            # another run may have done it meanwhile; a run that was killed leaves a folder that is not ready
+            if not (folder / _READY).is_file():
+                _remove_unused(folder)
+                shutil.rmtree(folder, ignore_errors=True)
+                (folder / "cache").mkdir(parents=True)
+                _set_up(folder, files)
+            fcntl.flock(lock, fcntl.LOCK_SH)
+        yield
+
+
+def _remove_unused(folder: Path) -> None:
+    for other in folder.parent.glob("mediawiki-*/"):
+        if other == folder:
+            continue
+        with _lock_file(other).open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            shutil.rmtree(other)
+
+
+def _lock_file(folder: Path) -> Path:
+    return folder.parent / f"{folder.name}.lock"
+
+
+def _set_up(folder: Path, files: Mapping[str, str]) -> None:
+    scratch = folder / "install"
+    scratch.mkdir()
+    # the installer wants to write settings of its own, which go into a folder apart
+    options = ["--dbtype", "sqlite", "--dbname", "wiki", "--dbpath", str(folder / "data"), "--confpath", str(scratch)]
+    options += ["--server", f"http://{HOST}", "--scriptpath", "/w", "--skins", "", "--pass", os.urandom(12).hex()]
+    _maintain("install", *options, "Wikipedia", "Admin", settings=scratch / "LocalSettings.php")
+    for name, text in files.items():
+        (folder / name).write_text(text, "utf-8")
+    settings = folder / "LocalSettings.php"
+    _maintain("importDump", "--no-local-users", str(folder / "dump.xml"), settings=settings)
+    _maintain("runJobs", settings=settings)
+    _maintain("rebuildtextindex", settings=settings)
+    _maintain("initSiteStats", "--update", settings=settings)
+    (folder / _READY).write_text(json.dumps(_read_revisions(folder / "data" / "wiki.sqlite")), "utf-8")
+
+
+def _maintain(script: str, *options: str, settings: Path) -> None:
+    command = ["php", *_OPTIONS, str(_INSTALLED / "maintenance" / f"{script}.php"), *options]
+    _run(command, {**os.environ, "MW_CONFIG_FILE": str(settings)})
+
+
+def _run(command: list[str], env: Mapping[str, str] | None = None) -> str:
+    done = subprocess.run(
+        command, env=env, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=_STEP_TIMEOUT_S, check=False
+    )
+    if done.returncode:
+        said = (done.stdout + done.stderr).decode("utf-8", "replace")
+        raise RuntimeError(f"{' '.join(command)} ended with code {done.returncode}:\n{said[-3000:]}")
+    return done.stdout.decode("utf-8", "replace")
+
+
+def _read_revisions(database: Path) -> list[tuple[str, str, int, int]]:
+    """Return title, date, revision id and page id of every revision."""
+    query = "SELECT page_namespace, page_title, rev_timestamp, rev_id, page_id FROM revision JOIN page ON page_id = rev_page"
+    with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as opened:
+        rows = opened.execute(query).fetchall()
+    opened.close()
+    prefixes = {0: "", 10: "Template:", 14: "Category:"}
+    return [
+        (prefixes[namespace] + _text(title).replace("_", " "), _as_iso(_text(stamp)), revid, pageid)
+        for namespace, title, stamp, revid, pageid in rows
+        if namespace in prefixes
+    ]
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _as_iso(stamp: str) -> str:
+    return f"{stamp[:4]}-{stamp[4:6]}-{stamp[6:8]}T{stamp[8:10]}:{stamp[10:12]}:{stamp[12:14]}Z"
+
+
+@contextmanager
+def _serving(folder: Path) -> Iterator[str]:
+    port = free_port()
+    log = folder / f"server-{port}.log"
+    env = {**os.environ, "MW_CONFIG_FILE": str(folder / "LocalSettings.php")}
+    command = [str(shutil.which("php")), *_OPTIONS, "-S", f"{HOST}:{port}", str(folder / "router.php")]
+    process = start_child(command, log, env)
+    try:
+        _wait_until_answering(process, f"http://{HOST}:{port}", log)
+        yield f"http://{HOST}:{port}"
+    finally:
+        stop_child(process)
+        log.unlink(missing_ok=True)
+
+
+def _wait_until_answering(process: "subprocess.Popen[bytes]", url: str, log: Path) -> None:
+    deadline = time.monotonic() + _START_TIMEOUT_S
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with opener.open(f"{url}/w/api.php?action=query&meta=siteinfo&format=json", timeout=10) as reply:
+                json.load(reply)["query"]
+            return
+        except OSError:
+            time.sleep(0.05)
+    raise RuntimeError(f"MediaWiki does not answer at {url}: {read_tail(log)}")
