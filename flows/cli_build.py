@@ -204,8 +204,11 @@ def build_slaq(
     days: Annotated[int, typer.Option(min=1, help="Days of page views before the world's epoch.")] = 1095,
     seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 7,
     review: Annotated[
-        Literal["auto", "manual"],
-        typer.Option(help="What a second model flags: dropped (auto), or left out until reviewed (manual)."),
+        Literal["auto", "manual", "ask"],
+        typer.Option(
+            help="What a second model flags: dropped (auto), left out until reviewed (manual), or asked for in a pause of "
+            "the run in the Prefect UI (ask)."
+        ),
     ] = "auto",
     world: World = "embedded",
     graph: Graph = None,
@@ -237,7 +240,8 @@ def build_slaq(
         "review": review,
         "decisions": None,
     }
-    _build("slaq", params, run, force, as_json)
+    # a build that is there already may have open items to ask about
+    _build("slaq", params, run, force or review == "ask", as_json)
 
 
 @build_app.command("all")

@@ -5,9 +5,11 @@ from typing import Any
 from prefect import flow
 
 from flows.artifacts import leave_artifacts
+from flows.reviewing import ask_for_decisions
 from tasks.building import open_build
 from tasks.core.slaq_rows import SlaqRow
 from tasks.core.topic_sampling import VIEW_DAYS
+from tasks.locks import Inputs
 from tasks.options import BuildReport, RunOptions
 from tasks.publish_slaq import publish_slaq
 from tasks.questions import balance_halves, check_questions, type_facts, write_questions
@@ -30,7 +32,21 @@ def slaq(
     run: RunOptions = RunOptions(),  # noqa: B008 - frozen
 ) -> BuildReport:
     """SLAQ: the same facts asked short and long (paper §3.2, Appendix A.1)."""
-    inputs = lock_inputs(categories, per_half, spares, candidates, depth, min_chars, days, seed, review, decisions, run)
+
+    def make() -> BuildReport:
+        inputs = lock_inputs(
+            categories, per_half, spares, candidates, depth, min_chars, days, seed, review, decisions, run
+        )
+        return make_slaq(inputs, run)
+
+    report = make()
+    if review == "ask" and ask_for_decisions(report, run):
+        report = make()
+    return report
+
+
+def make_slaq(inputs: Inputs, run: RunOptions) -> BuildReport:
+    """Make the benchmark from given inputs."""
     with open_build("slaq", run, inputs) as build:
         drawn = build.load(draw_category_pages, inputs.params["categories"])  # A.1, "Scraping Wikipedia"
         united = build.stage(unite_pages, drawn, whole=True)

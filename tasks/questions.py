@@ -1,5 +1,6 @@
 """Steps in which models write and check questions (SLAQ, paper §3.2, Appendix A.1, Table A.4)."""
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,7 +30,8 @@ EDITABLE: Editable = {
     "LongA": "long_answer",
 }
 """Texts that a reviewer may replace."""
-_FAILED_CHECK = "failed_check"
+_FAILED_CHECK = re.compile(r"([a-z_]+): (?:pair [1-5]|long): ")
+"""How the problems of checks are told: the code of the first, then all of them."""
 
 
 @task(name="write_questions", cache_key_fn=batch_key, persist_result=True)
@@ -44,7 +46,7 @@ def write_questions(batch: Batch) -> Receipt:
         if isinstance(generated, Unreadable):
             return generated
         problems = check_all(generated, row.title, row.text, lists)
-        return Unreadable(f"{_FAILED_CHECK} {problems[0].code}: {tell_problems(problems)}") if problems else generated
+        return Unreadable(f"{problems[0].code}: {tell_problems(problems)}") if problems else generated
 
     return work.finish((_question(row, answer) for row, answer in work.ask("author", asked, read)), QuestionedTopic)
 
@@ -56,8 +58,8 @@ def _load_check_lists() -> CheckLists:
 def _question(row: ChosenTopic, answer: Answered) -> Outcome:
     if isinstance(answer.read, Reject):
         # the check that failed is the reason, for the funnel
-        code = answer.read.detail.partition(":")[0].split()
-        return replace(answer.read, reason=code[1]) if code[:1] == [_FAILED_CHECK] else answer.read
+        failed = _FAILED_CHECK.match(answer.read.detail)
+        return replace(answer.read, reason=failed[1]) if failed else answer.read
     return row.extend(
         QuestionedTopic,
         questions=[pair.question for pair in answer.read.short],

@@ -23,8 +23,9 @@ PER_HALF, SPARES, CANDIDATES, LEAST_CHARACTERS, DEPTH = 20, 5, 120, 1_000, 1
 """Topics of a half of a category (§3.2), those beyond it that are tried in case others fail, pages drawn to have enough
 of them, characters of a text (A.1), and levels of subcategories."""
 SEED = 7
-Policy = Literal["auto", "manual"]
-"""What becomes of what the second model flags: `auto` drops the topic, `manual` leaves it out until it is reviewed."""
+Policy = Literal["auto", "manual", "ask"]
+"""What becomes of what the second model flags: `auto` drops the topic, `manual` leaves it out until it is reviewed, and so
+does `ask`, which then waits in the Prefect UI for decisions."""
 _LICENCE, _OWN_LICENCE = "CC-BY-SA-4.0", "Apache-2.0"
 
 
@@ -64,7 +65,7 @@ def lock_inputs(
             "epoch": f"{world.epoch_day().isoformat()}T00:00:00Z",
             "views_from": window.start,
             "views_to": window.end,
-            "review": review,
+            "review": "manual" if review == "ask" else review,
             "decisions": decisions,
             "licence": _OWN_LICENCE if is_own else _LICENCE,
         },
@@ -81,7 +82,7 @@ def lock_inputs(
                 "min_chars": min_chars,
                 "days": days,
                 "seed": seed,
-                "review": review,
+                "review": "manual" if review == "ask" else review,
                 "decisions": decisions,
             },
             "world": run.absolute_world(),

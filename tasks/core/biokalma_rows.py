@@ -150,13 +150,17 @@ class BiographyRow(Row):
     people: list[str]
     """QIDs of person and other."""
     names: list[str]
+    """Their names, as the source writes them."""
     relation: str
-    """PID."""
+    """PID of the relation that joins them: the other is its value."""
     relation_label: str
+    """Label of the relation."""
     paragraph: str
     """The text that answers both questions."""
     general_question: str
+    """A short question about both."""
     specific_question: str
+    """A longer question that names every matter the paragraph tells."""
     minimum_knowledge: list[Piece]
     """Every piece that the paragraph was given, in order."""
     knowledge_graph: list[Piece]
@@ -172,7 +176,9 @@ class BiographyRow(Row):
     scorer: str
     """Language model whose perplexities chose the pieces."""
     source_name: str
+    """File that the pair stands in, or the Wikidata that it was drawn from."""
     source_row: int
+    """Number of the row in its file, or of the fact among those drawn."""
 
 
 class RoundRow(Round):

@@ -80,35 +80,60 @@ class SlaqRow(Row):
     """One topic, as published (Figure 6)."""
 
     Category: str
+    """One of the fifteen categories that the topic was drawn from."""
     Topic: str
+    """Title of the article."""
     URL: str
+    """Address of the article."""
     revid: int
+    """Revision of the article that the facts are from."""
     ShortQ1: str
+    """The first short question."""
     ShortA1: str
+    """Its answer, of fewer than ten words, as the article has it."""
     ShortQ2: str
+    """The second short question."""
     ShortA2: str
+    """Its answer, of fewer than ten words, as the article has it."""
     ShortQ3: str
+    """The third short question."""
     ShortA3: str
+    """Its answer, of fewer than ten words, as the article has it."""
     ShortQ4: str
+    """The fourth short question."""
     ShortA4: str
+    """Its answer, of fewer than ten words, as the article has it."""
     ShortQ5: str
+    """The fifth short question."""
     ShortA5: str
+    """Its answer, of fewer than ten words, as the article has it."""
     LongQ: str
+    """One question that asks for the same five facts."""
     LongA: str
+    """One paragraph made of the five answers."""
     Pageviews: int
+    """Views of the article over the days before the world's epoch."""
     half: Half
     """Most or least viewed of its category."""
     ShortQ1_Entity: int
-    """1 when the first short answer is of an OntoNotes class."""
+    """1 when the first short answer is of an OntoNotes class, else 0."""
     ShortQ2_Entity: int
+    """1 when the second short answer is of an OntoNotes class, else 0."""
     ShortQ3_Entity: int
+    """1 when the third short answer is of an OntoNotes class, else 0."""
     ShortQ4_Entity: int
+    """1 when the fourth short answer is of an OntoNotes class, else 0."""
     ShortQ5_Entity: int
+    """1 when the fifth short answer is of an OntoNotes class, else 0."""
     fact_types: list[str]
     """The classes of the five answers, "none" for one that is of no class."""
     fact_types_by: str
     """Model or rules that told them."""
     author: str
+    """Model that wrote questions and answers."""
     judge: str
+    """Model that looked at phrasing and grounding."""
     reviewed_by: list[str]
+    """Who decided about what was flagged; empty where nothing was."""
     licence: str
+    """Licence of the article (SPDX id)."""
