@@ -168,7 +168,7 @@ def test_lists_and_tables_are_printed(factmill: Any, embedded_build: Any) -> Non
         (["verify", "latest:fanoutqa"], 2, "no build 'latest:fanoutqa'"),
         (["explain", "granola", "P19-zzz"], 2, "no row 'P19-zzz'"),
         (["export", "latest:granola"], 2, "Missing option"),
-        (["show", "slaq"], 2, "no benchmark 'slaq'"),
+        (["show", "quizbowl"], 2, "no benchmark 'quizbowl'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
