@@ -40,7 +40,7 @@ class Flag(BaseModel):
 
 
 class FanOutRow(Row):
-    """A question as it came; the id is the released one, or digests source and question."""
+    """A question as it came; the id is the released one, or digests source and question or set."""
 
     source: SourceKind
     source_name: str
@@ -61,6 +61,8 @@ class FanOutRow(Row):
     """The part it stands in, in a released file."""
     wording: str | None
     """JSON: what a generated question's wording is made of; null for the others."""
+    author: str | None
+    """Model that worded a generated question; null before that, and for the others."""
 
     def tree(self) -> FanOutQuestion:
         """Return the question as a tree."""
@@ -108,9 +110,9 @@ class Reference(Row):
     """As it was written in the source."""
     problem: str | None
     """Why the article cannot be pinned, as `reason: sentence`."""
-    found: bool | None = None
+    found: bool | None
     """Whether the article says the sub-answer; null where that cannot be told, such as for yes or no."""
-    missing: list[str] = []
+    missing: list[str]
     """The parts of the sub-answer that it does not say."""
 
 
@@ -124,6 +126,8 @@ class FlaggedQuestion(PinnedQuestion):
     """With what checks found so far."""
 
     flags: list[Flag]
+    near_articles: list[str]
+    """Titles of the articles nearest to the question by embedding, the nearest first; empty before they are looked for."""
     judge: str | None
     """Model that judged objectivity and grammar; null before that."""
     reviewed_by: list[str]
