@@ -2,43 +2,22 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from tasks.biokalma_inputs import lock_inputs as lock_biokalma
 from tasks.core.biokalma_rows import BiographyRow
+from tasks.core.fanout_rows import FanOutQuestionRow
 from tasks.core.granola_rows import GranolaRow
 from tasks.core.multihal_rows import MultiHalRow
 from tasks.core.rows import Row
 from tasks.core.slaq_rows import SlaqRow
 from tasks.errors import UsageError
+from tasks.fanoutqa_inputs import lock_inputs as lock_fanoutqa
 from tasks.granola_inputs import lock_inputs as lock_granola
 from tasks.locks import Inputs
 from tasks.multihal_inputs import lock_inputs as lock_multihal
 from tasks.slaq_inputs import lock_inputs as lock_slaq
-
-
-def _granola_flow() -> Any:
-    from flows.granola import granola
-
-    return granola
-
-
-def _biokalma_flow() -> Any:
-    from flows.biokalma import biokalma
-
-    return biokalma
-
-
-def _multihal_flow() -> Any:
-    from flows.multihal import multihal
-
-    return multihal
-
-
-def _slaq_flow() -> Any:
-    from flows.slaq import slaq
-
-    return slaq
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +37,8 @@ class Benchmark:
     trace: tuple[str, ...]
     """Columns whose values are ids of the row at earlier stages, under which its calls are filed."""
     lock_inputs: Callable[..., Inputs]
-    load_flow: Callable[[], Any]
-    """Returns the Prefect flow; Prefect is imported only then."""
+    held_out: tuple[str, ...] = ()
+    """Tables with answers of a test part, which exports leave out unless they are asked for."""
 
 
 BENCHMARKS: Mapping[str, Benchmark] = {
@@ -76,7 +55,6 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         },
         trace=("id",),
         lock_inputs=lock_granola,
-        load_flow=_granola_flow,
     ),
     "multihal": Benchmark(
         title="MultiHal: questions of seven benchmarks with judged Wikidata paths, in six languages",
@@ -86,7 +64,6 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         shown={"id": "id", "input": "question", "output": "answer", "trip_labels": "path", "judged_score": "score"},
         trace=("id", "path_id", "question_id"),
         lock_inputs=lock_multihal,
-        load_flow=_multihal_flow,
     ),
     "biokalma": Benchmark(
         title="BioKaLMA: questions about two people, with the smallest set of knowledge that answers them",
@@ -96,7 +73,6 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         shown={"id": "id", "general_question": "question", "paragraph": "answer", "minimum_knowledge": "knowledge"},
         trace=("id",),
         lock_inputs=lock_biokalma,
-        load_flow=_biokalma_flow,
     ),
     "slaq": Benchmark(
         title="SLAQ: the same facts asked short and long, from articles of fifteen categories",
@@ -106,10 +82,19 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         shown={"id": "id", "Topic": "topic", "half": "viewed", "ShortQ1": "first question", "ShortA1": "answer"},
         trace=("id", "Category"),
         lock_inputs=lock_slaq,
-        load_flow=_slaq_flow,
+    ),
+    "fanoutqa": Benchmark(
+        title="FanOutQA: questions that need many articles, with decompositions and dated evidence",
+        main_table="fanoutqa",
+        row=FanOutQuestionRow,
+        part="source",
+        shown={"id": "id", "split": "split", "source": "source", "question": "question", "articles": "articles"},
+        trace=("id",),
+        lock_inputs=lock_fanoutqa,
+        held_out=("fanoutqa_test_answers", "fanoutqa_references", "fanoutqa_review"),
     ),
 }
-"""Name → benchmark, in the order in which `build all` makes them."""
+"""Name → benchmark; the name is also that of the flow and its module."""
 
 
 def find_benchmark(name: str) -> Benchmark:
@@ -117,3 +102,9 @@ def find_benchmark(name: str) -> Benchmark:
     if name not in BENCHMARKS:
         raise UsageError(f"no benchmark {name!r}; there are: {', '.join(BENCHMARKS)}")
     return BENCHMARKS[name]
+
+
+def load_flow(name: str) -> Any:
+    """Return a benchmark's Prefect flow; Prefect is imported only here."""
+    find_benchmark(name)
+    return getattr(import_module(f"flows.{name}"), name)

@@ -15,10 +15,12 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from flows.cli_build import build_app
+from flows.cli_drift import drift_app
 from flows.cli_graphs import graph_app
 from flows.cli_models import models_app
 from flows.cli_paths import paths
 from flows.cli_review import review_app
+from flows.cli_validate import validate_app
 from tasks import progress
 from tasks.errors import FactmillError
 from tasks.options import RunOptions, warehouse_of
@@ -32,10 +34,12 @@ app = typer.Typer(
 )
 world_app = typer.Typer(help="The embedded world.", no_args_is_help=True)
 app.add_typer(build_app, name="build")
+app.add_typer(drift_app, name="drift")
 app.add_typer(graph_app, name="graph")
 app.add_typer(models_app, name="models")
 app.command("paths")(paths)
 app.add_typer(review_app, name="review")
+app.add_typer(validate_app, name="validate")
 app.add_typer(world_app, name="world")
 
 INTERRUPTED = 130
@@ -123,8 +127,8 @@ def show(
 ) -> None:
     """Show rows of a benchmark's latest build.
 
+    \b
     Examples:
-
       factmill show granola --relation P19
       factmill show granola --rejects
     """
@@ -198,6 +202,9 @@ def verify(build_name: BuildName, warehouse: Warehouse = None, concurrency: int 
 def export(
     build_name: BuildName,
     to: Annotated[Path, typer.Option(help="Folder to write to.", metavar="DIR")],
+    with_answers: Annotated[
+        bool, typer.Option("--with-answers", help="Write the answers of a test part too (fanoutqa).")
+    ] = False,
     warehouse: Warehouse = None,
     as_json: AsJson = False,
 ) -> None:
@@ -205,16 +212,22 @@ def export(
 
     Example: factmill export latest:granola --to out/
     """
+    from flows.benchmarks import find_benchmark
     from tasks.storage.builds import find_build
     from tasks.storage.export import export_build
 
     path = warehouse_of(RunOptions(warehouse=warehouse))
     record = find_build(path, build_name)
-    files = export_build(path, record, to)
+    held_out = () if with_answers else find_benchmark(record.benchmark).held_out
+    files = export_build(path, record, to, held_out)
     if as_json:
-        _print_json({"build_id": record.build_id, "files": [str(file) for file in files]})
-    else:
-        typer.echo("\n".join(str(file) for file in files))
+        _print_json({"build_id": record.build_id, "files": [str(file) for file in files], "held_out": list(held_out)})
+        return
+    typer.echo("\n".join(str(file) for file in files))
+    if held_out:
+        typer.echo(
+            f"left out, since they hold answers of the test part: {', '.join(held_out)} (--with-answers)", err=True
+        )
 
 
 @app.command()

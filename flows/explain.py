@@ -36,6 +36,7 @@ def trace_row(db: duckdb.DuckDBPyConnection, build: BuildRecord, row_id: str) ->
         "row": row,
         "reject": rejected[0] if rejected else None,
         "candidates": _find_candidates(db, build, row_id),
+        "references": _find_references(db, build, row_id),
         "wikidata": build.lock["services"]["wikidata"],
         "calls": [call for each in reversed(ids) for call in _find_calls(db, build, each)],
     }
@@ -49,6 +50,19 @@ def _find_candidates(db: duckdb.DuckDBPyConnection, build: BuildRecord, row_id: 
         db,
         "SELECT role, name, qid, via, chosen, linked FROM granola_candidates WHERE build_id = ? AND row_id = ? "
         "ORDER BY role DESC, CAST(substr(qid, 2) AS BIGINT)",
+        build.build_id,
+        row_id,
+    )
+
+
+def _find_references(db: duckdb.DuckDBPyConnection, build: BuildRecord, row_id: str) -> list[dict[str, Any]]:
+    """Return the articles that the sub-questions of a row of FanOutQA rest on."""
+    if build.benchmark != "fanoutqa":
+        return []
+    return _records(
+        db,
+        "SELECT path, sub_question, answer, title_asked, title, revid, timestamp, problem, found, missing "
+        "FROM fanoutqa_references WHERE build_id = ? AND question_id = ? ORDER BY id",
         build.build_id,
         row_id,
     )
@@ -88,6 +102,7 @@ def tell_trace(trace: dict[str, Any]) -> list[str]:
         f"    {c['role']:8} {c['name']!r}: {c['qid']} by {c['via']}{' (chosen)' if c['chosen'] else ''}{' (holds the relation)' if c['linked'] else ''}"
         for c in trace["candidates"]
     ]
+    lines += [line for reference in trace["references"] for line in _tell_reference(reference)]
     lines.append("  calls:" if trace["calls"] else "  calls: none")
     for call in trace["calls"]:
         lines += _tell_call(call)
@@ -152,12 +167,40 @@ def _tell_slaq_row(row: dict[str, Any]) -> list[str]:
     ]
 
 
+def _tell_fanoutqa_row(row: dict[str, Any]) -> list[str]:
+    return [
+        f"  source      {row['source_name']}, row {row['source_row']} ({row['source']}; {row['licence']})",
+        f"  question    {row['question']}",
+        f"  part        {row['split']}; {row['sub_questions']} sub-questions (fanoutqa_references has them with revisions)",
+        f"  articles    as of {row['epoch']}: {', '.join(row['articles'])}",
+        *(f"  flag        {flag}" for flag in row["flags"]),
+        f"  made by     {_tell_makers(row)}",
+    ]
+
+
+def _tell_makers(row: dict[str, Any]) -> str:
+    """Return who worded, judged and reviewed a question."""
+    makers = {"worded by": row["author"], "judged by": row["judge"], "reviewed by": ", ".join(row["reviewed_by"])}
+    return "; ".join(f"{what} {who}" for what, who in makers.items() if who) or "a person"
+
+
 _TELL_ROW = {
+    "fanoutqa": _tell_fanoutqa_row,
     "granola": _tell_granola_row,
     "multihal": _tell_multihal_row,
     "biokalma": _tell_biokalma_row,
     "slaq": _tell_slaq_row,
 }
+
+
+def _tell_reference(reference: dict[str, Any]) -> list[str]:
+    found = {True: "found", False: "not found", None: "not to be told from a text"}[reference["found"]]
+    where = f"{reference['title']}, revision {reference['revid']} of {reference['timestamp'] or 'the release'}: {found}"
+    trouble = f"{reference['title_asked']}: {reference['problem']}"
+    return [
+        f"  {reference['path']:11} {reference['sub_question']} — {reference['answer']}",
+        f"              {trouble if reference['problem'] else where}",
+    ]
 
 
 def _tell_call(call: dict[str, Any]) -> list[str]:

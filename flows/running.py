@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from flows.benchmarks import find_benchmark
+from flows.benchmarks import find_benchmark, load_flow
 from flows.prefect_server import prefect_server, prefect_settings
 from tasks.locks import make_lock
 from tasks.options import BuildReport, RunOptions, warehouse_of
@@ -64,7 +64,7 @@ def _run_flow(benchmark: str, params: Mapping[str, Any], run: RunOptions) -> Bui
         say("starting Prefect …")
         from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
-        flow = find_benchmark(benchmark).load_flow()
+        flow = load_flow(benchmark)
         _import_services(run)
         server.wait_ready()
         signal.signal(signal.SIGINT, _stop_at_once)

@@ -8,6 +8,7 @@ import argparse
 import os
 import sys
 
+from flows.benchmarks import BENCHMARKS, load_flow
 from flows.prefect_server import prefect_settings
 from tasks.settings import environment, home
 
@@ -15,13 +16,19 @@ from tasks.settings import environment, home
 def main() -> int:
     """Serve every flow that can be built."""
     parser = argparse.ArgumentParser(
-        prog="python -m flows.serve", description="Serve scheduled rebuilds of GRANOLA-EQ."
+        prog="python -m flows.serve", description="Serve scheduled rebuilds of the benchmarks."
     )
     parser.add_argument(
         "--cron",
         help='schedule, e.g. "0 3 1 * *" for the first of each month at three; without it only runs from the UI',
     )
     parser.add_argument("--world", default="embedded", help="embedded, live or the path of a world's TOML file")
+    parser.add_argument(
+        "--benchmark",
+        action="append",
+        choices=list(BENCHMARKS),
+        help="only this benchmark (repeatable); without it all of them",
+    )
     options = parser.parse_args()
     if not environment("PREFECT_API_URL"):
         sys.stderr.write(
@@ -30,9 +37,16 @@ def main() -> int:
         )
         return 2
     os.environ.update(prefect_settings(home()))
-    from flows.granola import granola
+    from prefect import serve
 
-    granola.serve(name="rebuild", cron=options.cron, parameters={"run": {"world": options.world}})
+    serve(
+        *(
+            load_flow(name).to_deployment(
+                name="rebuild", cron=options.cron, parameters={"run": {"world": options.world}}
+            )
+            for name in options.benchmark or BENCHMARKS
+        )
+    )
     return 0
 
 

@@ -7,6 +7,7 @@ from prefect import flow
 from flows.artifacts import leave_artifacts
 from flows.reviewing import ask_for_decisions
 from tasks.building import open_build
+from tasks.core.review import Policy
 from tasks.core.slaq_rows import SlaqRow
 from tasks.core.topic_sampling import VIEW_DAYS
 from tasks.locks import Inputs
@@ -14,7 +15,7 @@ from tasks.options import BuildReport, RunOptions
 from tasks.publish_slaq import publish_slaq
 from tasks.questions import balance_halves, check_questions, type_facts, write_questions
 from tasks.scrape import draw_category_pages, halve_topics, measure_topics, scrape_articles, unite_pages
-from tasks.slaq_inputs import CANDIDATES, DEPTH, LEAST_CHARACTERS, PER_HALF, SEED, SPARES, Policy, lock_inputs
+from tasks.slaq_inputs import CANDIDATES, DEPTH, LEAST_CHARACTERS, PER_HALF, SEED, SPARES, lock_inputs
 
 
 @flow(name="slaq", validate_parameters=True, persist_result=False)

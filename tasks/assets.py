@@ -4,6 +4,7 @@ from functools import cache
 from pathlib import Path
 
 from tasks.core.article_text import Removed, read_removed
+from tasks.core.fan_out_lists import Property, SetKind, read_fan_out_properties, read_fan_out_sets
 from tasks.core.fingerprints import digest_bytes
 from tasks.core.knowledge import id_number, is_pid
 from tasks.core.knowledge_sentences import RelationForm, read_relation_forms
@@ -73,6 +74,24 @@ def load_relation_forms() -> dict[str, RelationForm]:
 def load_removed() -> Removed:
     """Return what is no part of an article's text, from `data/lists/removed_from_articles.txt`."""
     return read_removed(load_list("removed_from_articles"))
+
+
+@cache
+def load_removed_from_evidence() -> Removed:
+    """Return what of an article says nothing about its subject, from `data/lists/removed_from_evidence.txt`."""
+    return read_removed(load_list("removed_from_evidence"))
+
+
+@cache
+def load_fan_out_sets() -> dict[str, SetKind]:
+    """Return unit → kind of sets that fan-out questions are made from, from `data/lists/fan_out_sets.csv`."""
+    return read_fan_out_sets(_asset("data/lists", "fan_out_sets.csv").read_text("utf-8"))
+
+
+@cache
+def load_fan_out_properties() -> dict[tuple[str, str], Property]:
+    """Return (PID, members or empty) → how a property is asked, from `data/lists/fan_out_properties.csv`."""
+    return read_fan_out_properties(_asset("data/lists", "fan_out_properties.csv").read_text("utf-8"))
 
 
 @cache

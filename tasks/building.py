@@ -101,14 +101,23 @@ class Build:
         ]
         return self._map(step, batches, 0, opens=True)
 
-    def stage(self, step: Task[..., Receipt], rows: Dataset, *, whole: bool = False, opens: bool = False) -> Dataset:
+    def stage(
+        self,
+        step: Task[..., Receipt],
+        rows: Dataset,
+        *,
+        whole: bool = False,
+        opens: bool = False,
+        most_rows: int | None = None,
+    ) -> Dataset:
         """Pass rows through a step, in batches.
 
         `whole`: all rows are one batch, for a step that compares them with each other. `opens`: the step makes several
-        rows of one (a question's paths); its rows in are those it opened.
+        rows of one (a question's paths); its rows in are those it opened. `most_rows`: of a batch, for a step that
+        holds much for each row (the articles near a question).
         """
         total = rows.rows
-        size = max(total, 1) if whole else self.options.batch_size
+        size = max(total, 1) if whole else min(self.options.batch_size, most_rows or self.options.batch_size)
         content = [(receipt.digest, receipt.rows) for receipt in rows.receipts]
         batches = []
         for index, start in enumerate(range(0, max(total, 1), size)):

@@ -9,9 +9,13 @@ FACTS_PAGE = 5000
 
 
 def draw_facts(work: Work, relation: str) -> list[tuple[str, str]]:
-    """Return a relation's facts (subject, value), page by page, up to the limit of subjects."""
+    """Return a relation's facts (subject, value) up to the build's limit of subjects."""
+    return list_facts(work, relation, work.run.params["limits"].get(relation))
+
+
+def list_facts(work: Work, relation: str, limit: int | None) -> list[tuple[str, str]]:
+    """Return a relation's facts (subject, value), page by page, up to a number of subjects; None: all."""
     wikidata = work.run.services.wikidata
-    limit = work.run.params["limits"].get(relation)
     facts: list[tuple[str, str]] = []
     after: str | None = None
     while True:

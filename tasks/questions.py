@@ -1,22 +1,22 @@
 """Steps in which models write and check questions (SLAQ, paper §3.2, Appendix A.1, Table A.4)."""
 
 import re
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
 from prefect import task
 
 from tasks.assets import load_list, load_prompt
-from tasks.batches import Answered, Work, batch_key, work_on
+from tasks.batches import Answered, batch_key, work_on
 from tasks.core.prompts import fill_in
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.replies import Unreadable
-from tasks.core.review import AutoRules, Editable, ReviewItem, apply_decisions, decide_items, flag_row
-from tasks.core.rows import Outcome, Reject, arrow_table
+from tasks.core.review import AutoRules, Editable, ReviewItem, flag_row
+from tasks.core.rows import Outcome, Reject
 from tasks.core.slaq_checks import CheckLists, check_all, read_lists, tell_problems
 from tasks.core.slaq_replies import PAIRS, Generated, read_check, read_fact_type, read_generated
 from tasks.core.slaq_rows import CheckedTopic, ChosenTopic, QuestionedTopic, SlaqRow
+from tasks.review import review_rows
 
 GENERATE, CHECK, FACT_TYPE = "slaq/generate", "slaq/check", "slaq/fact_type"
 FLAG = "second_model"
@@ -88,24 +88,8 @@ def check_questions(batch: Batch) -> Receipt:
         flags = [f"ShortQ{number}: {said}" for number, said in enumerate(answer.read, 1) if said is not None]
         items += [flag_row("slaq", row.id, FLAG, flag, _tell_context(row)) for flag in flags]
         checked.append(row.extend(CheckedTopic, judge=answer.model, judge_call=answer.key, flags=flags, reviewed_by=[]))
-    decided = _decide(work, items)
-    reviewers: dict[str, list[str]] = defaultdict(list)
-    for item in decided:
-        if item.reviewer and item.reviewer not in reviewers[item.row_id]:
-            reviewers[item.row_id].append(item.reviewer)
-    outcomes += [
-        row.replace(reviewed_by=reviewers[row.id]) if isinstance(row, CheckedTopic) and row.id in reviewers else row
-        for row in apply_decisions(checked, decided, EDITABLE)
-    ]
-    work.extras = arrow_table(ReviewItem, decided)
+    outcomes += review_rows(work, checked, items, AUTO_RULES, EDITABLE)
     return work.finish(outcomes, CheckedTopic)
-
-
-def _decide(work: Work, items: Sequence[ReviewItem]) -> list[ReviewItem]:
-    """Return the items with the decisions of the lock; those about items of other batches are left to them."""
-    known = {item.id for item in items}
-    given = [ReviewItem.model_validate(each) for each in work.run.params["decisions"] if each["id"] in known]
-    return decide_items(items, given, AUTO_RULES if work.run.params["review"] == "auto" else None)
 
 
 def _tell_pairs(row: QuestionedTopic) -> str:

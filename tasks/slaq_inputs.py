@@ -1,9 +1,10 @@
 """What a build of SLAQ depends on: its categories, parameters, models, prompts, lists and decisions (paper §3.2, A.1)."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from tasks.assets import load_list
+from tasks.core.review import Policy
 from tasks.core.topic_sampling import open_window
 from tasks.errors import UsageError
 from tasks.locks import Inputs
@@ -23,9 +24,6 @@ PER_HALF, SPARES, CANDIDATES, LEAST_CHARACTERS, DEPTH = 20, 5, 120, 1_000, 1
 """Topics of a half of a category (§3.2), those beyond it that are tried in case others fail, pages drawn to have enough
 of them, characters of a text (A.1), and levels of subcategories."""
 SEED = 7
-Policy = Literal["auto", "manual", "ask"]
-"""What becomes of what the second model flags: `auto` drops the topic, `manual` leaves it out until it is reviewed, and so
-does `ask`, which then waits in the Prefect UI for decisions."""
 _LICENCE, _OWN_LICENCE = "CC-BY-SA-4.0", "Apache-2.0"
 
 

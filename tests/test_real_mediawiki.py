@@ -4,6 +4,7 @@ Both hold data/world and the pages of tests/mediawiki, which are written in more
 world need. Skipped, with what to install, where MediaWiki is not there (tests/support/real_mediawiki.py).
 """
 
+import json
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,11 @@ import requests
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
+from evidence_work import working
+from page_histories import HISTORIES, LATER, THEN, write_histories
 from real_mediawiki import (
+    CHANGED,
+    MOVED_TO,
     PACKAGES,
     NotInstalledError,
     RealMediaWiki,
@@ -29,6 +34,7 @@ from tasks.assets import load_list
 from tasks.clients.wikipedia import Wikipedia
 from tasks.core.article_text import read_article, read_removed
 from tasks.core.calls import Call, Reply
+from tasks.core.wikipedia_addresses import read_article_address
 from tasks.core.wikipedia_calls import (
     call_category_members,
     call_page_revision_at,
@@ -37,6 +43,7 @@ from tasks.core.wikipedia_calls import (
     call_search,
     read_members,
 )
+from tasks.evidence import PinnedArticle, Unpinned, load_article_texts, pin_articles
 from tasks.settings import Limits
 from tasks.world.data import WORLD_FOLDER, WorldData, world_files
 from tasks.world.files.reading import load_world_data
@@ -72,6 +79,7 @@ def make_world(folder: Path) -> Path:
         shutil.copy(file, folder / file.relative_to(WORLD_FOLDER))
     for file in PROBES.glob("*.wiki"):
         shutil.copy(file, folder / "articles")
+    write_histories(folder)
     categories = folder / "categories.yaml"
     categories.write_text(categories.read_text("utf-8").replace("tree:\n", f"tree:\n{PROBE_CATEGORIES}"), "utf-8")
     return folder
@@ -212,13 +220,118 @@ def test_articles_stand_as_they_stood_at_a_moment(both: Both) -> None:
         for moment in list_moments(both, title)
     ]
     answers = compare(both, calls)
-    assert sum(answer["revid"] is None for answer in answers) >= len(both.data.articles)
+    in_circles = ("failed", "redirect_loop")
+    assert sum(answer != in_circles and answer["revid"] is None for answer in answers) >= len(both.data.articles)
 
 
 @pytest.mark.parametrize("moment", ["2001-01-15T00:00:00Z", "2021-06-01T00:00:00Z"])
 def test_other_titles_are_answered_alike_for_a_moment(both: Both, moment: str) -> None:
     titles = [*TITLES, *INVALID, *both.data.redirects]
     compare(both, [call_page_revision_at("p", title, moment) for title in titles])
+
+
+@pytest.mark.parametrize("moment", [THEN, LATER])
+def test_redirects_that_are_not_followed_have_histories_of_their_own(both: Both, moment: str) -> None:
+    titles = [*TITLES, *HISTORIES, *both.data.redirects]
+    answers = compare(both, [call_page_revision_at("p", title, moment, follow=False) for title in titles])
+    found = dict(zip(titles, answers, strict=True))
+    assert found["Merged mill"]["title"] == "Merged mill"
+    assert {each["redirected_from"] for each in answers if isinstance(each, dict)} == {None}
+
+
+def test_redirects_in_a_circle_are_told_alike(both: Both) -> None:
+    assert compare(both, [call_page_revision_at("p", "Loop one", THEN)]) == [("failed", "redirect_loop")]
+
+
+def pin_in_both(both: Both, folder: Path, titles: Sequence[str], at: str) -> dict[str, Any]:
+    """Pin titles in both wikis, hold the pins and texts to each other, and return title → pin in ours."""
+    pins: list[dict[str, PinnedArticle | Unpinned]] = []
+    texts: list[dict[str, str | Unpinned]] = []
+    for name, service in (("real", both.real), ("ours", both.ours)):
+        with working(folder / name, service) as work:
+            found = pin_articles(work, [("row", title) for title in titles], at)
+            revids = {title: each.revid for title, each in found.items() if isinstance(each, PinnedArticle)}
+            read = load_article_texts(work, [("row", revid) for revid in revids.values()])
+            pins.append(found)
+            texts.append({title: read[revid] for title, revid in revids.items()})
+    ours_of = {real: ours for ours, real in both.revids.items()}
+    real = {
+        title: (each.title, ours_of.get(each.revid), each.timestamp) if isinstance(each, PinnedArticle) else each.reason
+        for title, each in pins[0].items()
+    }
+    ours = {
+        title: (each.title, each.revid, each.timestamp) if isinstance(each, PinnedArticle) else each.reason
+        for title, each in pins[1].items()
+    }
+    assert ours == real
+    for title, text in texts[1].items():
+        assert without_files(text) == without_files(texts[0][title]), title
+    return pins[1]
+
+
+def without_files(text: str | Unpinned) -> Any:
+    """Return the pieces of a text, sorted, since ours has a picture's caption before the paragraph in whose midst it is.
+
+    Names of pictures are left out: a wiki without files shows them in their place.
+    """
+    if isinstance(text, Unpinned):
+        return text.reason
+    return sorted(piece for piece in text.split("\n\n") if not piece.startswith("File:"))
+
+
+@pytest.mark.parametrize("moment", ["2018-06-01T00:00:00Z", "2021-01-01T00:00:00Z", THEN, LATER])
+def test_evidence_is_pinned_alike(both: Both, tmp_path: Path, moment: str) -> None:
+    # a sample of the world's own pages, since a rendered text takes the real wiki its time
+    own = [*list(both.data.articles)[::8], *list(both.data.redirects)[::8]] if moment == THEN else []
+    found = pin_in_both(both, tmp_path, [*HISTORIES, *own, "Nothing of this name", "a|b", "Category:Lists"], moment)
+    reasons = {each.reason for each in found.values() if isinstance(each, Unpinned)}
+    assert reasons <= {"evidence_missing", "younger_than_epoch", "invalid_title", "redirect_loop"}
+    assert {"evidence_missing", "invalid_title"} <= reasons
+    pinned = sum(isinstance(each, PinnedArticle) for each in found.values())
+    assert pinned >= {"2018-06-01T00:00:00Z": 5, "2021-01-01T00:00:00Z": 20, THEN: 35, LATER: 25}[moment]
+
+
+def test_pages_that_a_mediawiki_has_moved_merged_and_deleted_are_the_evidence_they_were(
+    both: Both, tmp_path: Path
+) -> None:
+    with working(tmp_path, both.real) as work:
+        found = pin_articles(work, [("row", title) for title in [*CHANGED, MOVED_TO]], THEN)
+        pinned = {title: each for title, each in found.items() if isinstance(each, PinnedArticle)}
+        moved, merged, deleted = (found[title] for title in CHANGED)
+        texts = load_article_texts(work, [("row", each.revid) for each in pinned.values()])
+        [today] = pin_articles(work, [("row", "Pier to be merged")], "2100-01-01T00:00:00Z").values()
+    assert isinstance(moved, PinnedArticle)
+    assert isinstance(merged, PinnedArticle)
+    assert isinstance(deleted, Unpinned)
+    assert (moved.title, moved.timestamp, moved) == (MOVED_TO, "2022-01-01T00:00:00Z", found[MOVED_TO])
+    assert (merged.title, merged.timestamp) == ("Pier to be merged", "2022-01-01T00:00:00Z")
+    assert set(texts.values()) == {"A pier with a crane."}
+    assert deleted.reason == "evidence_missing"
+    assert isinstance(today, PinnedArticle)
+    assert today.title == "Mars"
+
+
+def list_evidence(found: Any) -> Iterator[str]:
+    """Yield the addresses of all evidence below a question in the authored form."""
+    if isinstance(found, dict):
+        if isinstance(found.get("evidence"), str):
+            yield found["evidence"]
+        for part in found.values():
+            yield from list_evidence(part)
+    elif isinstance(found, list):
+        for part in found:
+            yield from list_evidence(part)
+
+
+@pytest.mark.parametrize("moment", [THEN, LATER])
+def test_the_evidence_of_the_embedded_questions_is_pinned_alike(both: Both, tmp_path: Path, moment: str) -> None:
+    files = sorted((WORLD_FOLDER / "sources" / "fanoutqa").glob("*.json"))
+    urls = [url for file in files for url in list_evidence(json.loads(file.read_text("utf-8")))]
+    # some of the questions are wrong on purpose
+    addresses = [address for url in urls if not isinstance(address := read_article_address(url), str)]
+    titles = list(dict.fromkeys(each.title for each in addresses))
+    found = pin_in_both(both, tmp_path, titles, moment)
+    assert sum(isinstance(each, PinnedArticle) for each in found.values()) >= 30
 
 
 def compare_texts(both: Both, form: Any) -> list[tuple[str, str, str]]:

@@ -63,17 +63,20 @@ class Wikipedia:
 def _answer_revision(wiki: MediaWiki, group: Sequence[Call]) -> list[Reply]:
     parts = group[0].parts
     title = _tidy(str(parts["title"]))
+    following: dict[str, str | int] = {"redirects": 1} if parts.get("follow", True) else {}
     answer = wiki.get(
         "query",
         prop="revisions",
         titles=title,
-        redirects=1,
         rvprop="ids|timestamp",
         rvlimit=1,
         rvdir="older",
         rvstart=str(parts["at"]),
+        **following,
     )
     resolved, page = _find_page(answer["query"], _list_pages(answer["query"]), title)
+    if page is None and resolved:
+        return [fail("redirect_loop", f"{resolved!r} leads in circles, or out of this wiki")]
     if page is None:
         return [_no_page(title)]
     revision = (page.get("revisions") or [{}])[0]

@@ -84,13 +84,13 @@ class Article:
 
 
 def read_removed(entries: Iterable[str]) -> Removed:
-    """Read the entries of removed_from_articles.txt: a kind, a value, and perhaps a comment behind #."""
+    """Read the entries of a list like removed_from_articles.txt: a kind, a value, and perhaps a comment behind #."""
     found: dict[str, list[str]] = {"tag": [], "class": [], "id": [], "style": [], "title": [], "heading": []}
     for entry in entries:
         kind, _, value = entry.partition("#")[0].strip().partition(" ")
         if kind not in found or not value.strip():
             raise SettingsError(
-                f"removed_from_articles.txt: expected one of {', '.join(found)} and a value, found {entry!r}"
+                f"list of what articles leave out: expected one of {', '.join(found)} and a value, found {entry!r}"
             )
         found[kind].append(value.strip())
     return Removed(

@@ -1,7 +1,7 @@
 """Rows of FanOutQA, one model a stage, and its published tables (paper §3.1, Appendix B; the released files).
 
-Trees and answers stand in rows as JSON text (core/fanout_questions.py); a column whose name is in JSON_COLUMNS holds
-such a text, and exports to JSON write it out as what it says.
+Trees and answers stand in rows as JSON text (core/fanout_questions.py), and exports to JSON write them out as what they
+say (JSON_COLUMNS).
 """
 
 import json
@@ -19,7 +19,13 @@ from tasks.core.fanout_questions import (
 )
 from tasks.core.rows import Row
 
-JSON_COLUMNS = ("answer", "decomposition", "necessary_evidence")
+JSON_COLUMNS = {
+    "fanoutqa_dev": ("decomposition", "answer"),
+    "fanoutqa_test": ("necessary_evidence",),
+    "fanoutqa_test_answers": ("answer", "decomposition"),
+    "fanoutqa_references": ("answer",),
+}
+"""Published table → its columns of JSON text."""
 SourceKind = Literal["authored", "released", "generated"]
 Split = Literal["dev", "test"]
 
@@ -116,6 +122,13 @@ class Reference(Row):
     """The parts of the sub-answer that it does not say."""
 
 
+class ReferenceFinding(Row):
+    """Whether an article says the sub-answer; the id is the reference's."""
+
+    found: bool | None
+    missing: list[str]
+
+
 class PinnedQuestion(FanOutRow):
     """With every article pinned to a revision."""
 
@@ -164,7 +177,7 @@ class FanOutQuestionRow(Row):
     """Licence of the question."""
 
 
-class DevRow(Row):
+class DevQuestion(Row):
     """A question of the dev part in the released form."""
 
     question: str
@@ -177,7 +190,7 @@ class DevRow(Row):
     """Subjects that the question is about."""
 
 
-class TestRow(Row):
+class HeldOutQuestion(Row):
     """A question of the test part in the released form."""
 
     question: str
@@ -188,10 +201,27 @@ class TestRow(Row):
     """Subjects that the question is about."""
 
 
-class TestAnswer(Row):
+class HeldOutAnswer(Row):
     """The answer to a question of the test part, which exports leave out unless it is asked for."""
 
     answer: str
     """JSON: the answer."""
     decomposition: str
     """JSON: the sub-questions."""
+
+
+class Article(Row):
+    """An article that some question rests on, as of the epoch; the id is its revision's number."""
+
+    title: str
+    """The page's title."""
+    pageid: int
+    """The page's number."""
+    revid: int
+    """The newest revision at or before the epoch."""
+    timestamp: str | None
+    """When that revision was made (ISO 8601, UTC); null where a released file pinned it."""
+    url: str
+    """Address of that very revision."""
+    questions: int
+    """Questions of the build that rest on it."""

@@ -19,6 +19,9 @@ from tasks.errors import SourceError, UsageError
 R = TypeVar("R", bound=Row)
 Decision = Literal["keep", "drop", "edit", "open"]
 """keep: the row stays as it is; drop: it goes; edit: texts are replaced; open: not decided."""
+Policy = Literal["auto", "manual", "ask"]
+"""What becomes of flagged rows: `auto` does what each flag's rule says, `manual` leaves them out until they are reviewed,
+and so does `ask`, which then waits in the Prefect UI for decisions."""
 AutoRules = Mapping[str, Literal["keep", "drop", "edit"]]
 """What the policy `auto` does to each flag; `edit` takes the proposed edit, and drops the row where there is none."""
 Column = str | tuple[str, int]

@@ -72,10 +72,11 @@ _LIGHT = frozenset(
 def read_values(text: str) -> list[Told]:
     """Return what the parts of a text say, in order."""
     words = _TOKEN.findall(_spell(text))
+    marks = [_is_month(word) or word.lower() in _ERAS for word in words]
     told: list[Told] = []
     at = 0
     while at < len(words):
-        width, value = _read_at(words, at)
+        width, value = _read_at(words, marks, at)
         told.append(Told(" ".join(words[at : at + width]), value))
         at += width
     return told
@@ -136,11 +137,11 @@ def _spell(text: str) -> str:
     return _MINUS.sub("minus ", _PER_CENT.sub("percent", plain))
 
 
-def _read_at(words: Sequence[str], at: int) -> tuple[int, Value]:
-    """Return how many words the value at a place takes, and the value."""
+def _read_at(words: Sequence[str], marks: Sequence[bool], at: int) -> tuple[int, Value]:
+    """Return how many words the value at a place takes, and the value; marks are true for months and eras."""
     for width in range(min(_DATE_WORDS_AT_MOST, len(words) - at), 1, -1):
-        window = words[at : at + width]
-        if any(_is_month(word) or word.lower() in _ERAS for word in window):
+        if True in marks[at : at + width]:
+            window = words[at : at + width]
             # a year before the era that follows it would be read as one of ours
             is_cut = at + width < len(words) and words[at + width].lower() in _ERAS
             if not is_cut and (date := read_date(" ".join(window))):

@@ -2,14 +2,15 @@
 
 | operation | parts | body of the reply |
 |---|---|---|
-| page_revision_at | title, at (ISO 8601, UTC) | title, pageid, revid, timestamp, redirected_from, missing |
+| page_revision_at | title, at (ISO 8601, UTC), follow | title, pageid, revid, timestamp, redirected_from, missing |
 | page_text | revid, form (`wikitext` or `html`) | revid, pageid, title, text |
 | category_members | category, kind (`page` or `subcat`), limit, after | members `[{pageid, title}]`, after |
 | resolve_title | title | title, pageid, qid, is_disambiguation, redirected_from, missing |
 | search | query, limit | `[{pageid, title}]` |
 
-page_revision_at gives the newest revision at or before `at`; redirects are followed as they are today; revid and
-timestamp are null when the page is younger than `at`. page_text of a revision that nobody knows is a failed reply
+page_revision_at gives the newest revision at or before `at`; redirects are followed as they are today, unless `follow`
+is there and false: then it is the history of the page of that very title. revid and timestamp are null when the page is
+younger than `at`. Redirects that lead in circles or out of the wiki are a failed reply `redirect_loop`. page_text of a revision that nobody knows is a failed reply
 `nosuchrevid`. category_members gives main-namespace pages, or subcategories, both categories without their prefix, in
 the category's own order; `after` is the token that asks for the next page (null: from the start, or no more).
 resolve_title follows normalisation and redirects. search gives main-namespace pages, the best first.
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tasks.core.calls import Call
+from tasks.core.fingerprints import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +77,11 @@ class ResolvedTitle:
     missing: bool
 
 
-def call_page_revision_at(service: str, title: str, at: str) -> Call:
-    """Ask for a page's newest revision at or before a moment (ISO 8601, UTC)."""
-    return Call(service, "page_revision_at", {"title": title, "at": at})
+def call_page_revision_at(service: str, title: str, at: str, follow: bool = True) -> Call:
+    """Ask for a page's newest revision at or before a moment (ISO 8601, UTC); `follow`: of where it leads to today."""
+    # replies from before there was a choice are served on, so the part is there only where it says something else
+    unfollowed: dict[str, Json] = {} if follow else {"follow": False}
+    return Call(service, "page_revision_at", {"title": title, "at": at, **unfollowed})
 
 
 def call_page_text(service: str, revid: int, form: Literal["wikitext", "html"] = "wikitext") -> Call:

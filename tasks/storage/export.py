@@ -1,15 +1,19 @@
 """Exports: a build's published tables as Parquet, CSV and JSON Lines, and its rejects.
 
-The Parquet bytes are those the build was published with; the CSV spreads a list column into numbered columns.
+The Parquet bytes are those the build was published with; the CSV spreads a list column into numbered columns. Columns of
+FanOutQA that hold JSON become what they say in JSON Lines, and its two parts are written as one JSON array each too, as
+they were released.
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
+from tasks.core.fanout_rows import JSON_COLUMNS
 from tasks.core.fingerprints import digest_bytes
 from tasks.errors import WarehouseError
 from tasks.storage.builds import BuildRecord, published_names, published_table
@@ -20,16 +24,22 @@ SPREAD = {"granola_answers": "granola_answer_"}
 """List columns that the CSV spreads into numbered columns: column → beginning of their names."""
 SEPARATOR = "<SEP>"
 """Between the entries of other list columns in a CSV."""
+ARRAYS = ("fanoutqa_dev", "fanoutqa_test")
+"""Tables that are also written as a JSON array."""
 
 
-def export_build(warehouse: Path, build: BuildRecord, folder: Path) -> list[Path]:
-    """Write all tables of a build and return the files; WarehouseError when a table is not what was published."""
+def export_build(warehouse: Path, build: BuildRecord, folder: Path, held_out: Sequence[str] = ()) -> list[Path]:
+    """Write the tables of a build but those held out, and return the files.
+
+    WarehouseError when a table is not what was published.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
     with open_warehouse(warehouse) as db:
         tables = {
             name: (published_table(db, build.build_id, name), sha)
             for name, sha in published_names(db, build.build_id).items()
+            if name not in held_out
         }
         rejects = db.sql(
             "SELECT stage, id, reason, detail FROM rejects WHERE build_id = ? ORDER BY stage, id",
@@ -42,7 +52,9 @@ def export_build(warehouse: Path, build: BuildRecord, folder: Path) -> list[Path
                 f"{warehouse}: table {name} of {build.build_id} is not what was published; build again with --force"
             )
         written += [_write(folder / f"{name}.parquet", data), _write(folder / f"{name}.csv", csv_bytes(table))]
-        written.append(_write(folder / f"{name}.jsonl", jsonl_bytes(table)))
+        written.append(_write(folder / f"{name}.jsonl", jsonl_bytes(table, JSON_COLUMNS.get(name, ()))))
+        if name in ARRAYS:
+            written.append(_write(folder / f"{name}.json", json_bytes(table, JSON_COLUMNS[name])))
     written.append(_write(folder / "rejects.parquet", parquet_bytes(rejects)))
     return written
 
@@ -66,9 +78,22 @@ def csv_bytes(table: pa.Table) -> bytes:
     return frame.to_csv(index=False, lineterminator="\n").encode("utf-8")
 
 
-def jsonl_bytes(table: pa.Table) -> bytes:
-    """Return a table as JSON Lines, columns in the table's order."""
-    return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in table.to_pylist()).encode("utf-8")
+def jsonl_bytes(table: pa.Table, json_columns: Sequence[str] = ()) -> bytes:
+    """Return a table as JSON Lines, columns in the table's order; JSON texts become what they say."""
+    rows = _read_rows(table, json_columns)
+    return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows).encode("utf-8")
+
+
+def json_bytes(table: pa.Table, json_columns: Sequence[str] = ()) -> bytes:
+    """Return a table as one JSON array, columns in the table's order; JSON texts become what they say."""
+    return (json.dumps(_read_rows(table, json_columns), ensure_ascii=False, indent=1) + "\n").encode("utf-8")
+
+
+def _read_rows(table: pa.Table, json_columns: Sequence[str]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = table.to_pylist()
+    for row in rows:
+        row |= {name: None if row[name] is None else json.loads(row[name]) for name in json_columns}
+    return rows
 
 
 def _write(path: Path, data: bytes) -> Path:

@@ -4,10 +4,13 @@ reading.py makes these records from the files. `digest_world` is the identity of
 so an answer recorded from another state of the files is never taken for this one's.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+
+import yaml
 
 from tasks.assets import ROOT
 from tasks.core.fingerprints import combine_digests, digest_bytes
@@ -138,6 +141,17 @@ def world_files(folder: Path = WORLD_FOLDER) -> list[Path]:
     """Return the files a world is read from, in fixed order; data/world/sources/ holds inputs and is no part of it."""
     found = [folder / "properties.yaml", *folder.glob("entities/*.yaml"), folder / "categories.yaml"]
     return sorted([*found, *folder.glob("articles/*.wiki")], key=lambda path: path.relative_to(folder).as_posix())
+
+
+def list_article_titles(folder: Path = WORLD_FOLDER) -> list[str]:
+    """Return the titles of a world's articles, sorted; only these are read of the files, and the rest is left unchecked."""
+    titles = []
+    for path in folder.glob("articles/*.wiki"):
+        found = re.search(r"^title: .*$", path.read_text("utf-8"), re.MULTILINE)
+        if found is None:
+            raise WorldError(f"{path}: no line `title: …`; expected one in the front matter")
+        titles.append(str(yaml.safe_load(found[0])["title"]))
+    return sorted(titles)
 
 
 def digest_world(folder: Path = WORLD_FOLDER) -> str:

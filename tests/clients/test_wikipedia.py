@@ -76,6 +76,26 @@ def test_the_revision_at_a_moment_is_found_behind_normalisation_and_redirect(ask
     assert sent.headers["accept-encoding"] == "gzip"
 
 
+def test_the_history_of_a_redirect_is_asked_for_by_leaving_redirects_alone(ask, server):
+    page = {"pageid": 9, "ns": 0, "title": "Algebraic theory", "revisions": [{"revid": 5, "timestamp": AT}]}
+    answer = {"query": {"pages": pages(2, page)}}
+    followed, alone = call_page_revision_at(HERE, "A", AT), call_page_revision_at(HERE, "Algebraic theory", AT, False)
+    assert read_revision(ask(alone, answer)) == Revision("Algebraic theory", 9, 5, AT, None, False)
+    assert "redirects" not in server.seen[0].query
+    # calls from before there was a choice keep their keys
+    assert dict(followed.parts) == {"title": "A", "at": AT}
+    assert dict(alone.parts) == {"title": "Algebraic theory", "at": AT, "follow": False}
+
+
+def test_redirects_that_end_nowhere_are_told_apart_from_bad_titles(client, server, inbox):
+    call = call_page_revision_at(HERE, "Loop one", AT)
+    circle = [{"from": "Loop one", "to": "Loop two"}, {"from": "Loop two", "to": "Loop one"}]
+    server.script({"json": {"query": {"redirects": circle}}})
+    client.send([call], inbox)
+    assert inbox[call].error == "redirect_loop: 'Loop one' leads in circles, or out of this wiki"
+    assert not inbox[call].transient
+
+
 @pytest.mark.parametrize("form", [1, 2])
 def test_a_missing_page_and_a_page_younger_than_the_moment_are_told_apart(ask, form):
     missing = {"query": {"pages": pages(form, {"ns": 0, "title": "Nope", "missing": True})}}

@@ -1,5 +1,6 @@
 """Builds in the warehouse: published whole, named by lock and content, found again, exported with the same bytes."""
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from tasks.core.receipts import Receipt
 from tasks.core.rows import arrow_schema, arrow_table
 from tasks.errors import UnknownBuild, WarehouseError
 from tasks.storage.builds import BuildRecord, build_of_lock, find_build, list_builds, merge_stage, publish
-from tasks.storage.export import csv_bytes, export_build
+from tasks.storage.export import csv_bytes, export_build, json_bytes, jsonl_bytes
 from tasks.storage.shards import MERGED, REJECTS, USES, write_shard
 from tasks.storage.warehouse import open_warehouse
 
@@ -126,6 +127,25 @@ def test_csv_spreads_granola_answers_and_joins_other_lists() -> None:
     assert csv_bytes(table).decode() == (
         'id,granola_answer_1,granola_answer_2,tags,n\na,"x, y","z ""q""",1<SEP>2,\nb,x,,,3\n'
     )
+
+
+def test_json_texts_are_written_out_as_what_they_say() -> None:
+    table = pa.table({"id": ["a", "b"], "answer": ['{"Graz": 3.5, "Linz": [true]}', None], "text": ["[1]", "x"]})
+    rows = [
+        {"id": "a", "answer": {"Graz": 3.5, "Linz": [True]}, "text": "[1]"},
+        {"id": "b", "answer": None, "text": "x"},
+    ]
+    lines = jsonl_bytes(table, ["answer"]).decode().splitlines()
+    assert [json.loads(line) for line in lines] == json.loads(json_bytes(table, ["answer"])) == rows
+    assert json.loads(jsonl_bytes(table).decode().splitlines()[0])["answer"] == '{"Graz": 3.5, "Linz": [true]}'
+
+
+def test_tables_with_answers_of_a_test_part_can_be_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "w.duckdb"
+    record = make(path, "a", "p")
+    assert {file.name for file in export_build(path, record, tmp_path / "out", ["granola_candidates"])} == {
+        "rejects.parquet"
+    }
 
 
 def test_an_empty_table_exports_with_its_header() -> None:

@@ -10,6 +10,14 @@ import pytest
 
 from tasks.core.biokalma_rows import BiographyRow, RelationCount, RoundRow
 from tasks.core.biokalma_rows import CandidateRow as BiographyCandidateRow
+from tasks.core.fanout_rows import (
+    Article,
+    DevQuestion,
+    FanOutQuestionRow,
+    HeldOutAnswer,
+    HeldOutQuestion,
+    Reference,
+)
 from tasks.core.granola_rows import CandidateRow, GranolaRow
 from tasks.core.multihal_rows import DroppedPath, MultiHalRow
 from tasks.core.review import ReviewItem
@@ -83,7 +91,7 @@ def test_a_migration_that_fails_leaves_no_trace(tmp_path: Path, monkeypatch: pyt
     assert "half" not in tables
 
 
-NOT_PUBLISHED = {"slaq_review": {"file", "line"}}
+NOT_PUBLISHED = {name: {"file", "line"} for name in ("slaq_review", "fanoutqa_review")}
 """Table → columns of its model that say where a decision was read from, and stay behind."""
 
 
@@ -106,6 +114,13 @@ def tell_type(kind: pa.DataType) -> str:
         ("slaq", SlaqRow),
         ("slaq_categories", CategoryCount),
         ("slaq_review", ReviewItem),
+        ("fanoutqa", FanOutQuestionRow),
+        ("fanoutqa_dev", DevQuestion),
+        ("fanoutqa_test", HeldOutQuestion),
+        ("fanoutqa_test_answers", HeldOutAnswer),
+        ("fanoutqa_articles", Article),
+        ("fanoutqa_references", Reference),
+        ("fanoutqa_review", ReviewItem),
     ],
 )
 def test_published_columns_are_those_of_the_row_model(tmp_path: Path, table: str, model: type) -> None:

@@ -3,7 +3,8 @@
 The pages come in by an XML dump with the world's dates, so histories, redirects and categories are those of the
 embedded Wikipedia; page and revision ids are the wiki's own. What Wikipedia has and Debian does not package is stood in
 for: our own small templates by the names that articles use, and page properties that elsewhere the extensions
-Disambiguator and Wikibase set. Pages are set up once for a state of the world and of the programs, in a folder that is
+Disambiguator and Wikibase set. Some pages that only this wiki has are moved, merged and deleted by the wiki's own
+programs. Pages are set up once for a state of the world and of the programs, in a folder that is
 kept; after that the wiki is only read.
 """
 
@@ -96,12 +97,19 @@ _TEMPLATES: Mapping[str, str] = {
     "Main": '<div role="note" class="hatnote navigation-not-searchable">Main article: [[{{{1}}}]]</div>',
     "Disambiguation": '<div role="note" class="metadata plainlinks dmbox dmbox-disambig">One name, several meanings.'
     "</div>",
-    "Infobox thing": '<table class="infobox vcard"><tr><th>{{{name|}}}</th></tr><tr><td>{{{1|}}}</td></tr></table>',
+    "Infobox thing": '<table class="infobox vcard"><tr><th>{{{name|}}}</th></tr><tr><th>1</th><td>{{{1|}}}</td></tr>'
+    "</table>",
     "Navbox": '<div role="navigation" class="navbox"><table class="navbox-inner"><tr><td>{{{list1|}}}</td></tr></table>'
     "</div>",
     "Reflist": '<div class="reflist"><references /></div>',
     "Nowrap": '<span class="nowrap">{{{1}}}</span>',
 }
+
+
+_BEFORE = (("2019-01-01T00:00:00Z", "A pier."), ("2022-01-01T00:00:00Z", "A pier with a crane."))
+CHANGED = dict.fromkeys(("Pier to be moved", "Pier to be merged", "Pier to be deleted"), _BEFORE)
+"""Pages that the wiki itself changes after they came in: title → moment and text of their revisions until then."""
+MOVED_TO, MERGED_INTO = "Pier elsewhere", "Mars"
 
 
 class NotInstalledError(Exception):
@@ -134,6 +142,9 @@ def running_mediawiki(cache: Path, data: WorldData) -> Iterator[RealMediaWiki]:
         "router.php": _ROUTER.replace("INSTALLED", str(_INSTALLED)),
         "items.json": json.dumps(items),
         "dump.xml": write_dump(pages),
+        "moved.txt": f"Pier to be moved|{MOVED_TO}\n",
+        "deleted.txt": "Pier to be deleted\n",
+        "merged.txt": f"#REDIRECT [[{MERGED_INTO}]]",
     }
     steps = Path(__file__).read_text("utf-8")
     digest = digest_bytes("\0".join([version, steps, *files.values()]).encode())
@@ -191,7 +202,11 @@ def _list_pages(data: WorldData) -> list[Page]:
         Page(0, 10, f"Template:{name}", (Revision(0, 0, "2015-01-01T00:00:00Z", "for tests", text),))
         for name, text in _TEMPLATES.items()
     ]
-    return templates + pages
+    changed = [
+        Page(0, 0, title, tuple(Revision(0, 0, at, "for tests", text) for at, text in revisions))
+        for title, revisions in CHANGED.items()
+    ]
+    return templates + pages + changed
 
 
 def _as_saved(text: str) -> str:
@@ -244,20 +259,23 @@ def _set_up(folder: Path, files: Mapping[str, str]) -> None:
         (folder / name).write_text(text, "utf-8")
     settings = folder / "LocalSettings.php"
     _maintain("importDump", "--no-local-users", str(folder / "dump.xml"), settings=settings)
+    _maintain("moveBatch", str(folder / "moved.txt"), settings=settings)
+    _maintain("deleteBatch", str(folder / "deleted.txt"), settings=settings)
+    _maintain("edit", "Pier to be merged", settings=settings, said=files["merged.txt"])
     _maintain("runJobs", settings=settings)
     _maintain("rebuildtextindex", settings=settings)
     _maintain("initSiteStats", "--update", settings=settings)
     (folder / _READY).write_text(json.dumps(_read_revisions(folder / "data" / "wiki.sqlite")), "utf-8")
 
 
-def _maintain(script: str, *options: str, settings: Path) -> None:
+def _maintain(script: str, *options: str, settings: Path, said: str = "") -> None:
     command = ["php", *_OPTIONS, str(_INSTALLED / "maintenance" / f"{script}.php"), *options]
-    _run(command, {**os.environ, "MW_CONFIG_FILE": str(settings)})
+    _run(command, {**os.environ, "MW_CONFIG_FILE": str(settings)}, said)
 
 
-def _run(command: list[str], env: Mapping[str, str] | None = None) -> str:
+def _run(command: list[str], env: Mapping[str, str] | None = None, said: str = "") -> str:
     done = subprocess.run(
-        command, env=env, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=_STEP_TIMEOUT_S, check=False
+        command, env=env, cwd="/", input=said.encode(), capture_output=True, timeout=_STEP_TIMEOUT_S, check=False
     )
     if done.returncode:
         said = (done.stdout + done.stderr).decode("utf-8", "replace")

@@ -14,6 +14,7 @@ from functools import cached_property
 from html import unescape
 
 from tasks.core.fingerprints import seed_from
+from tasks.core.wikipedia_addresses import find_redirect
 from tasks.world.data import Article, Revision, WorldData
 from tasks.world.files.articles import CATEGORY_LINK, categories_of
 
@@ -167,6 +168,8 @@ def parse_title(text: str, namespace: int = MAIN) -> Title:
         namespace, name = _NUMBERS[prefix.strip().casefold()], rest.strip()
         if namespace == TALK and rest.partition(":")[0].strip().casefold() in _NUMBERS and ":" in rest:
             raise BadTitleError("A talk page has its subject's namespace before the word talk, not behind it.")
+    if name.startswith(":"):
+        raise BadTitleError("The requested page title contains an invalid colon at the beginning.")
     if not name:
         raise BadTitleError("The requested page title is empty or contains only the name of a namespace.")
     if bad := _INVALID.search(name):
@@ -193,7 +196,8 @@ def _sort_keys_of(text: str) -> dict[str, str]:
 def _article_page(article: Article) -> Page:
     # saving a page drops the white space at its end
     revisions = tuple(replace(revision, text=revision.text.rstrip()) for revision in article.revisions)
-    return Page(article.pageid, MAIN, article.title, revisions, article.qid)
+    redirect = find_redirect(revisions[-1].text)
+    return Page(article.pageid, MAIN, article.title, revisions, article.qid, redirect and redirect[0])
 
 
 def _redirect_page(source: str, target: str, taken: set[int]) -> Page:

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from html import escape, unescape
 
+from tasks.core.wikipedia_addresses import find_redirect
 from tasks.world.data import Revision
 from tasks.world.files.articles import CATEGORY_LINK
 from tasks.world.wiki.inline import Found, InlineRenderer, Note, list_anchor, note_anchor
@@ -51,16 +52,15 @@ class Rendered:
 
 def render_revision(wiki: Wiki, page: Page, revision: Revision, with_edit_links: bool = True) -> Rendered:
     """Return a revision of a page as MediaWiki would show it."""
-    if page.redirect_to:
-        return _render_redirect(wiki, page.redirect_to)
-    return _PageRenderer(wiki, page.title, with_edit_links).render(revision.text)
+    redirect = find_redirect(revision.text)
+    target, text = redirect or (None, revision.text)
+    renderer = _PageRenderer(wiki, page.title, with_edit_links)
+    return renderer.render(text, _tell_redirect(renderer.inline, target) if target else "")
 
 
-def _render_redirect(wiki: Wiki, target: str) -> Rendered:
-    found = Found()
-    link = InlineRenderer(wiki, found).link_to(parse_title(target), escape(target, quote=False))
-    html = f'<div class="redirectMsg"><p>Redirect to:</p><ul class="redirectText"><li>{link}</li></ul></div>'
-    return Rendered(_wrap(html), (), found)
+def _tell_redirect(inline: InlineRenderer, target: str) -> str:
+    link = inline.link_to(parse_title(target), escape(target, quote=False))
+    return f'<div class="redirectMsg"><p>Redirect to:</p><ul class="redirectText"><li>{link}</li></ul></div>'
 
 
 def _wrap(html: str) -> str:
@@ -79,7 +79,7 @@ class _PageRenderer:
         self.blocks: list[str] = []
         self.boxes: list[str] = []
 
-    def render(self, text: str) -> Rendered:
+    def render(self, text: str, above: str = "") -> Rendered:
         text = _COMMENT.sub("", _VERBATIM.sub(self._take_verbatim, text))
         text = _NOTE.sub(self._take_note, text)
         text = _REFERENCES.sub("{{Reflist}}", text)
@@ -98,7 +98,7 @@ class _PageRenderer:
             html = html.replace(
                 '<div class="mw-heading', '<meta property="mw:PageProp/toc" />\n<div class="mw-heading', 1
             )
-        return Rendered(_wrap(html), tuple(self.sections), self.found)
+        return Rendered(_wrap(above + html), tuple(self.sections), self.found)
 
     def _take_note(self, match: re.Match[str]) -> str:
         name = escape((match["name"] or "").partition("=")[2].strip().strip("\"'"), quote=True).replace(" ", "_")

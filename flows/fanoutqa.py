@@ -1,0 +1,66 @@
+"""FanOutQA: questions that need many articles, with their decompositions, on evidence of one moment."""
+
+from typing import Any
+
+from prefect import flow
+
+from flows.artifacts import leave_artifacts
+from flows.reviewing import ask_for_decisions
+from tasks.building import open_build
+from tasks.core.fanout_rows import FlaggedQuestion
+from tasks.core.review import Policy
+from tasks.fanoutqa_inputs import EPOCH, NEAR_ARTICLES, SEED, SETS_A_KIND, lock_inputs
+from tasks.gather_questions import gather_questions
+from tasks.judge_questions import judge_questions
+from tasks.locks import Inputs
+from tasks.near_articles import check_near_articles, find_near_articles
+from tasks.options import BuildReport, RunOptions
+from tasks.pin_evidence import flag_answers, pin_evidence
+from tasks.publish_fanoutqa import publish_fanoutqa
+from tasks.review_questions import flag_duplicates, review_questions
+from tasks.word_questions import word_questions
+
+ROWS_WITH_TEXTS, ROWS_WITH_NEAR_TEXTS = 100, 25
+"""Questions of a batch that holds their articles, some seven or thirty a question, so that it stays below a gigabyte."""
+
+
+@flow(name="fanoutqa", validate_parameters=True, persist_result=False)
+def fanoutqa(
+    source: list[str] | None = None,
+    sets: list[str] | None = None,
+    sets_a_kind: int = SETS_A_KIND,
+    epoch: str = EPOCH,
+    titles: str | None = None,
+    near: int = NEAR_ARTICLES,
+    seed: int = SEED,
+    review: Policy = "auto",
+    decisions: list[dict[str, Any]] | None = None,
+    run: RunOptions = RunOptions(),  # noqa: B008 - frozen
+) -> BuildReport:
+    """FanOutQA: questions that need many articles (paper §3.1, Appendix B)."""
+
+    def make() -> BuildReport:
+        inputs = lock_inputs(source, sets, sets_a_kind, epoch, titles, near, seed, review, decisions, run)
+        return make_fanoutqa(inputs, run)
+
+    report = make()
+    if review == "ask" and ask_for_decisions(report, run):
+        report = make()
+    return report
+
+
+def make_fanoutqa(inputs: Inputs, run: RunOptions) -> BuildReport:
+    """Make the benchmark from given inputs."""
+    with open_build("fanoutqa", run, inputs) as build:
+        gathered = build.load(gather_questions, inputs.params["units"])  # §3.1, Appendix E
+        worded = build.stage(word_questions, gathered)
+        pinned = build.stage(pin_evidence, worded)  # §3.1, the snapshot
+        flagged = build.stage(flag_answers, pinned, most_rows=ROWS_WITH_TEXTS)  # Appendix B, heuristics and evidence
+        near = build.stage(find_near_articles, flagged, whole=True)  # Appendix B, retrieval check
+        retrieved = build.stage(check_near_articles, near, most_rows=ROWS_WITH_NEAR_TEXTS)
+        judged = build.stage(judge_questions, retrieved)  # Appendix F.1, F.2
+        compared = build.stage(flag_duplicates, judged, whole=True)  # Appendix B, duplicates
+        reviewed = build.stage(review_questions, compared)
+        report = publish_fanoutqa(build, pinned, flagged, retrieved, compared, reviewed)
+        leave_artifacts(report, reviewed.table(FlaggedQuestion))
+    return report

@@ -1,0 +1,169 @@
+"""Addresses and titles of English Wikipedia articles: the evidence of questions (FanOutQA, Appendix E).
+
+Authors paste what their browser shows, so all spellings of an article's address are read: mobile, unencrypted, with a
+section, percent-encoded or not, by path or as /w/index.php?title=. An address is refused, with a sentence, where it
+leads to no article of this wiki: other hosts and languages, other namespaces, the main page, and titles that MediaWiki
+cannot have. A question mark ends a path, so the one of a title must be encoded; a bare one is refused, since the page
+that a browser opens for it is another one.
+
+Whether an article of that title exists is not decided here, nor are prefixes that lead out of the wiki (`fr:Paris`):
+the wiki knows them.
+"""
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from html import unescape
+from urllib.parse import SplitResult, unquote, unquote_to_bytes, urlsplit
+
+_HOSTS = frozenset({"en.wikipedia.org", "en.m.wikipedia.org"})
+_PORTS = {"http": 80, "https": 443}
+_EXPECTED = "expected an article of the English Wikipedia, such as https://en.wikipedia.org/wiki/Alan_Turing"
+_NAMESPACES = frozenset(
+    {
+        *("media", "special", "talk", "wt", "wp", "project", "image", "tm", "mos"),
+        *("user", "wikipedia", "file", "mediawiki", "template", "help", "category", "portal", "draft"),
+        *("timedtext", "module", "event"),
+    }
+)
+_MAIN_PAGE = "Main Page"
+_LONGEST_TITLE = 255
+"""Bytes of UTF-8."""
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_SPACES = re.compile(r"[ _\u00a0\u1680\u180e\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
+_NOT_WRITTEN = re.compile(r"[\u200e\u200f\u202a-\u202e]")
+"""Marks of direction, which MediaWiki leaves out of titles."""
+_IN_NO_TITLE = re.compile(r"[#<>\[\]|{}\x00-\x1f\x7f\ufffd]")
+_NOT_IN_ADDRESS = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_READ_OTHERWISE = re.compile(r"%[0-9A-Fa-f]{2}|&[^\W_]+;|~~~|^:|^\.\.?(?:/|$)|/\.\.?(?:/|$)")
+"""What MediaWiki allows in no title since it would be read as an escape, an entity, a signature, a prefix or a path."""
+_REDIRECT = re.compile(r"\s*#redirect\s*:?\s*\[\[(.*?)(?:\|.*?)?\]\]", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class ArticleAddress:
+    """An article, and the section of it that an address points to."""
+
+    title: str
+    """Decoded, with spaces for underscores; the first letter is as it was written."""
+    section: str | None
+    """Decoded likewise."""
+
+
+def read_article_address(url: str) -> ArticleAddress | str:
+    """Read the address of an English Wikipedia article; a sentence says why it is none and what was expected."""
+    url = url.strip()
+    if _NOT_IN_ADDRESS.search(url):
+        return f"{url!r} holds a character that no address holds; {_EXPECTED}"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        return f"{url!r} cannot be read as an address ({error}); {_EXPECTED}"
+    if trouble := _refuse_host(url, parts, port):
+        return trouble
+    written = _take_title(url, parts)
+    if isinstance(written, _Refused):
+        return written.sentence
+    title = _read_title(url, written)
+    if isinstance(title, _Refused):
+        return title.sentence
+    return ArticleAddress(title, _read_section(parts.fragment))
+
+
+def spell_title(title: str) -> str:
+    """Return a title as MediaWiki would write it, so that all spellings of one are equal: spaces, first letter, NFC."""
+    tidy = _tidy(title)
+    first = tidy[:1].upper()
+    return tidy if len(first) > 1 else first + tidy[1:]
+
+
+def find_title_trouble(title: str) -> str | None:
+    """Return why no article can have a title, None where one can."""
+    if not title:
+        return "the title is empty"
+    if found := _IN_NO_TITLE.search(title) or _READ_OTHERWISE.search(title):
+        return f"no title holds {found[0]!r}"
+    if len(title.encode("utf-8", "replace")) > _LONGEST_TITLE:
+        return f"a title has {_LONGEST_TITLE} bytes at most, this one more"
+    prefix, colon, _ = title.partition(":")
+    if colon and prefix.strip(" _").casefold().replace("_", " ").removesuffix(" talk") in _NAMESPACES:
+        return f"what begins with {prefix.strip(' _')}: is no article"
+    return None
+
+
+def find_redirect(wikitext: str) -> tuple[str, str] | None:
+    """Return where a page of this text leads to, perhaps with #section, and the text behind; None: it is no redirect."""
+    found = _REDIRECT.match(wikitext)
+    if found is None:
+        return None
+    target = unquote(found[1].lstrip(":")) if "%" in found[1] else found[1].lstrip(":")
+    title, mark, section = unescape(target).partition("#")
+    title = _tidy(title)
+    is_title = title and not _IN_NO_TITLE.search(title) and not _READ_OTHERWISE.search(title)
+    return (f"{title}{mark}{section}", wikitext[found.end() :]) if is_title else None
+
+
+def _tidy(title: str) -> str:
+    return unicodedata.normalize("NFC", _SPACES.sub(" ", _NOT_WRITTEN.sub("", title)).strip(" "))
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    sentence: str
+
+
+def _refuse_host(url: str, parts: SplitResult, port: int | None) -> str | None:
+    host = parts.hostname or ""
+    if parts.scheme not in _PORTS or not host:
+        return f"{url!r} is no address with http or https; {_EXPECTED}"
+    if host not in _HOSTS and host.endswith(".wikipedia.org") and host != "www.wikipedia.org":
+        return f"{url!r} is of another Wikipedia ({host}); {_EXPECTED}"
+    if host not in _HOSTS:
+        return f"{url!r} is not on en.wikipedia.org but on {host}; {_EXPECTED}"
+    if "@" in parts.netloc or port not in (None, _PORTS[parts.scheme]):
+        return f"{url!r} has a user or a port before its path; {_EXPECTED}"
+    return None
+
+
+def _take_title(url: str, parts: SplitResult) -> str | _Refused:
+    """Return the title as the address has it, still encoded."""
+    if parts.path.startswith("/wiki/"):
+        if "?" in url.partition("#")[0]:
+            return _Refused(f"{url!r} goes on behind a question mark; one that belongs to the title is written %3F")
+        return parts.path.removeprefix("/wiki/")
+    name, _, value = parts.query.partition("=")
+    if parts.path == "/w/index.php" and name == "title" and not re.search("[&;=]", value):
+        return value.replace("+", "%20")
+    if parts.path == "/w/index.php":
+        return _Refused(f"{url!r} asks for more than the newest text of an article by its title; {_EXPECTED}")
+    return _Refused(f"{url!r} leads to no article, since its path does not begin with /wiki/; {_EXPECTED}")
+
+
+def _read_title(url: str, written: str) -> str | _Refused:
+    decoded = _decode(written)
+    if decoded is None:
+        return _Refused(f"{url!r} is not encoded as UTF-8; a percent sign of the title is written %25")
+    title = _tidy(decoded)
+    if trouble := find_title_trouble(title):
+        return _Refused(f"{url!r}: {trouble}; {_EXPECTED}")
+    if spell_title(title) == _MAIN_PAGE:
+        return _Refused(f"{url!r} is the main page, which changes daily, and no article; {_EXPECTED}")
+    return title
+
+
+def _read_section(fragment: str) -> str | None:
+    """Return the section; what a browser adds to mark words of the page (`:~:text=`) is no part of it."""
+    written = fragment.partition(":~:")[0]
+    decoded = _decode(written)
+    return _SPACES.sub(" ", written if decoded is None else decoded).strip(" ") or None
+
+
+def _decode(written: str) -> str | None:
+    """Return a text without its percent-encoding; None: it is not valid."""
+    if _BAD_ESCAPE.search(written):
+        return None
+    try:
+        return unquote_to_bytes(written).decode()
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,342 @@
+"""Sets of a world's Wikidata with their articles of the epoch, and the questions made of them (FanOutQA, §3.1).
+
+What is looked up of all sets of a kind is asked at once. Of a large graph only so many facts of a relation are listed
+(list_facts goes by number of subject, and small numbers were given early, to what is widely known), and so many of the
+sets among them are tried, by digest.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+from tasks.assets import load_fan_out_properties, load_fan_out_sets
+from tasks.batches import Work
+from tasks.classes import INSTANCE_OF, look_up_claims
+from tasks.core.answers_in_text import read_known_text
+from tasks.core.fan_out_generation import Composed, Tried, make_questions
+from tasks.core.fan_out_lists import SetKind, find_property
+from tasks.core.fan_out_members import MOST_MEMBERS, Article, Member, MemberSet
+from tasks.core.fan_out_values import Value, read_values
+from tasks.core.fanout_questions import Evidence, dump_json, to_released
+from tasks.core.fanout_rows import FanOutRow
+from tasks.core.fingerprints import canonical_json, digest_json, seed_from
+from tasks.core.knowledge import Description, Fact, call_describe_item, call_item_facts, read_description, read_facts
+from tasks.core.rows import Outcome, Reject
+from tasks.evidence import PinnedArticle, Unpinned, load_article_texts, pin_articles
+from tasks.facts import list_facts
+from tasks.labels import look_up_labels
+
+SUBJECTS_AT_MOST = 20_000
+"""Subjects of a relation whose facts are listed."""
+CANDIDATES, WITH_ARTICLES = 100, 16
+"""Items that a named set is looked for among, and those of them with an article that go into it."""
+_PINNED_AT_ONCE = 50
+_AT_ONCE = 200
+"""Sets whose owners' and members' classes are looked up at once, until enough sets are found."""
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June", "July"),
+    *("August", "September", "October", "November", "December"),
+)
+_ARTICLES = "https://en.wikipedia.org/wiki/"
+
+
+@dataclass(slots=True)
+class _Drawn:
+    """A set as the graph has it."""
+
+    id: str
+    """Stands for all that is tried of it, until that has ids of its own."""
+    owner: str | None
+    members: list[str]
+
+    @property
+    def items(self) -> list[str]:
+        """Owner and members."""
+        return [*([self.owner] if self.owner else []), *self.members]
+
+
+@dataclass(slots=True)
+class _Known:
+    """What has been looked up of all sets of a unit."""
+
+    items: dict[str, Description] = field(default_factory=dict)
+    pins: dict[str, PinnedArticle | Unpinned] = field(default_factory=dict)
+    """By title."""
+    texts: dict[int, str | Unpinned] = field(default_factory=dict)
+    facts: dict[str, list[Fact]] = field(default_factory=dict)
+    units: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, Reject] = field(default_factory=dict)
+    """Id of a set → what could not be looked up of it."""
+
+    def pin(self, qid: str) -> PinnedArticle | Unpinned | None:
+        """Return an item's article; None where it has none."""
+        item = self.items.get(qid)
+        return self.pins.get(item.title) if item and item.title else None
+
+
+def generate_questions(work: Work, unit: str) -> list[Outcome]:
+    """Return what becomes of every question that is tried about one kind of sets (data/lists/fan_out_sets.csv).
+
+    Takes each as a row of the batch: FanOutRows without their wording, and Rejects. Parameters of the build: `epoch`
+    (ISO 8601, UTC), `sets_a_relation`, `least_members`, `licence`.
+    """
+    kind = load_fan_out_sets()[unit]
+    known = _Known()
+    drawn = _draw_named(work, kind, known) if kind.is_named else _draw_listed(work, kind, known)
+    drawn = _describe(work, kind, drawn, known)
+    _read_articles(work, drawn, known)
+    _read_facts(work, kind, drawn, known)
+    outcomes: list[Outcome] = []
+    rows_of: dict[str, list[str]] = defaultdict(list)
+    readers = _Readers(known)
+    for each in drawn:
+        for row_id, told, outcome in _try_set(work, kind, each, drawn, known, readers):
+            work.take(row_id, told)
+            rows_of[each.id].append(row_id)
+            outcomes.append(outcome)
+    # a call for a set serves all that was tried of it; those for sets that were not tried stay with the relation's
+    rest = [kind.relation]
+    work.uses = [(row_id, key, record) for owner, key, record in work.uses for row_id in rows_of.get(owner, rest)]
+    return outcomes
+
+
+# ── Sets ──
+
+
+def _draw_listed(work: Work, kind: SetKind, known: _Known) -> list[_Drawn]:
+    """Return sets whose owner and members are of the wanted classes, by digest of the owner."""
+    values: dict[str, list[str]] = defaultdict(list)
+    for subject, value in dict.fromkeys(list_facts(work, kind.relation, SUBJECTS_AT_MOST)):
+        if subject != value:
+            values[subject].append(value)
+    least, most = work.run.params["least_members"], work.run.params["sets_a_relation"]
+    owners = [owner for owner in _order(kind, values) if least <= len(values[owner]) <= 2 * MOST_MEMBERS]
+    found: list[_Drawn] = []
+    for chunk in _part(owners, _AT_ONCE):
+        sets = [_Drawn(f"{kind.unit} {owner}", owner, values[owner]) for owner in chunk]
+        own = _filter_by_class(work, [(each.id, each.owner or "") for each in sets], kind.owner_classes, known)
+        sets = [each for each in sets if each.owner in own or each.id in known.failed]
+        of_class = _filter_by_class(
+            work, [(each.id, qid) for each in sets for qid in each.members], kind.member_classes, known
+        )
+        for each in sets:
+            each.members = [qid for qid in each.members if qid in of_class]
+        found += [each for each in sets if each.members or each.id in known.failed]
+        if len(found) >= most:
+            break
+    return found[:most]
+
+
+def _draw_named(work: Work, kind: SetKind, known: _Known) -> list[_Drawn]:
+    """Return groups of items of the wanted class, by digest; of a small class one group."""
+    facts = list_facts(work, kind.relation, SUBJECTS_AT_MOST)
+    if kind.relation == INSTANCE_OF:
+        qids = _order(kind, [subject for subject, value in facts if value in kind.member_classes])
+    else:
+        qids = _order(kind, [subject for subject, _ in facts])
+    wanted = CANDIDATES * work.run.params["sets_a_relation"]
+    found: list[str] = []
+    for chunk in _part(qids, wanted or 1):
+        of_class = set(chunk)
+        if kind.relation != INSTANCE_OF:
+            of_class = _filter_by_class(work, [(kind.unit, qid) for qid in chunk], kind.member_classes, known)
+        found += [qid for qid in chunk if qid in of_class]
+        if len(found) >= wanted:
+            break
+    groups = [_Drawn(f"{kind.unit} {at}", None, each) for at, each in enumerate(_part(found[:wanted], CANDIDATES))]
+    if kind.unit in known.failed:
+        known.failed |= {each.id: known.failed[kind.unit] for each in groups}
+    return groups
+
+
+def _order(kind: SetKind, qids: Iterable[str]) -> list[str]:
+    return sorted(dict.fromkeys(qids), key=lambda qid: (seed_from(kind.unit, qid), qid))
+
+
+def _part(items: Sequence[str], size: int) -> Iterator[list[str]]:
+    return (list(items[at : at + size]) for at in range(0, len(items), size))
+
+
+def _filter_by_class(work: Work, asked: Sequence[tuple[str, str]], classes: frozenset[str], known: _Known) -> set[str]:
+    """Return the items that are an instance of one of the classes; all where there are none."""
+    if not classes:
+        return {qid for _, qid in asked}
+    claims, failed = look_up_claims(work, asked, [INSTANCE_OF])
+    known.failed |= failed
+    return {qid for qid, edges in claims.items() if any(edge.qid in classes for edge in edges)}
+
+
+# ── What is known of them ──
+
+
+def _describe(work: Work, kind: SetKind, drawn: Sequence[_Drawn], known: _Known) -> list[_Drawn]:
+    """Look up labels, and articles as of the epoch; return the sets.
+
+    Of a named set only members that have both stay, up to a number, and it goes when none has, unless no set has any.
+    """
+    service = work.run.services.wikidata
+    calls = [(each.id, qid, call_describe_item(service.identity, qid)) for each in drawn for qid in each.items]
+    known.items, failed = work.look_up(service, calls, read_description)
+    known.failed |= failed
+    if not kind.is_named:
+        _pin(work, [(each, each.items) for each in drawn], known)
+        return list(drawn)
+    for each in drawn:
+        each.members = [qid for qid in each.members if (item := known.items.get(qid)) and item.label and item.title]
+    for at in range(0, CANDIDATES, _PINNED_AT_ONCE):
+        # in parts, since most items have an article where it is not our own small Wikipedia
+        short = [each for each in drawn if len(_list_pinned(each, known)) < WITH_ARTICLES]
+        _pin(work, [(each, each.members[at : at + _PINNED_AT_ONCE]) for each in short], known)
+    for each in drawn:
+        each.members = _list_pinned(each, known)[:WITH_ARTICLES]
+    return [each for each in drawn if each.members or each.id in known.failed] or list(drawn[:1])
+
+
+def _list_pinned(drawn: _Drawn, known: _Known) -> list[str]:
+    return [qid for qid in drawn.members if isinstance(known.pin(qid), PinnedArticle)]
+
+
+def _pin(work: Work, asked: Iterable[tuple[_Drawn, Sequence[str]]], known: _Known) -> None:
+    """Look up the articles of items of sets as of the epoch."""
+    titles = [
+        (each.id, item.title) for each, qids in asked for qid in qids if (item := known.items.get(qid)) and item.title
+    ]
+    known.pins |= pin_articles(work, titles, work.run.params["epoch"])
+    for set_id, title in titles:
+        pin = known.pins[title]
+        if isinstance(pin, Unpinned) and pin.retryable:
+            known.failed.setdefault(set_id, _fail(set_id, pin))
+
+
+def _fail(set_id: str, trouble: Unpinned) -> Reject:
+    return Reject(set_id, trouble.reason, trouble.detail, retryable=trouble.retryable)
+
+
+def _read_articles(work: Work, drawn: Sequence[_Drawn], known: _Known) -> None:
+    pins = [(each.id, pin) for each in drawn for qid in each.items if isinstance(pin := known.pin(qid), PinnedArticle)]
+    known.texts = load_article_texts(work, [(set_id, pin.revid) for set_id, pin in pins])
+    for set_id, pin in pins:
+        text = known.texts[pin.revid]
+        if isinstance(text, Unpinned) and text.retryable:
+            known.failed.setdefault(set_id, _fail(set_id, text))
+
+
+def _read_facts(work: Work, kind: SetKind, drawn: Sequence[_Drawn], known: _Known) -> None:
+    """Look up the members' facts, and the labels of units."""
+    service = work.run.services.wikidata
+    calls = [(each.id, qid, call_item_facts(service.identity, qid)) for each in drawn for qid in each.members]
+    known.facts, failed = work.look_up(service, calls, read_facts)
+    units = [
+        (set_id, fact.unit)
+        for set_id, qid, _ in calls
+        for fact in known.facts.get(qid, ())
+        if fact.unit and fact.pid in kind.properties
+    ]
+    known.units, failed_units = look_up_labels(work, units, "en")
+    known.failed |= failed | failed_units
+
+
+@dataclass(slots=True)
+class _Readers:
+    """Articles that have been read, each once."""
+
+    known: _Known
+    read: dict[int, Article] = field(default_factory=dict)
+
+    def find(self, qid: str) -> Article | str:
+        """Return an item's article; a sentence says why there is none."""
+        item = self.known.items.get(qid)
+        pin = self.known.pin(qid)
+        if item is None or item.title is None or pin is None:
+            return "the graph knows no English article"
+        if isinstance(pin, Unpinned):
+            return f"{pin.reason}: {pin.detail}"
+        text = self.known.texts[pin.revid]
+        if isinstance(text, Unpinned):
+            return f"{text.reason}: {text.detail}"
+        if pin.revid not in self.read:
+            url = _ARTICLES + quote(pin.title.replace(" ", "_"), safe="()!*,;:@/~$-_.'")
+            evidence = Evidence(pin.title, url, pin.pageid, pin.revid)
+            self.read[pin.revid] = Article(evidence, text, read_known_text(text))
+        return self.read[pin.revid]
+
+
+# ── Questions ──
+
+
+def _try_set(
+    work: Work, kind: SetKind, each: _Drawn, drawn: Sequence[_Drawn], known: _Known, readers: _Readers
+) -> Iterator[tuple[str, str, Outcome]]:
+    """Yield id, the question as it came, and what became of it."""
+    if failed := known.failed.get(each.id):
+        told = canonical_json({"set": each.id})
+        row_id = digest_json(told)[:16]
+        yield row_id, told, Reject(row_id, failed.reason, failed.detail, failed.retryable)
+        return
+    others = {qid: item.label for qid in _list_class(kind, drawn) if (item := known.items.get(qid)) and item.label}
+    own = set(each.items)
+    of = MemberSet(
+        kind=kind,
+        owner=_make_member(kind, each.owner, known, readers) if each.owner else None,
+        members=tuple(_make_member(kind, qid, known, readers) for qid in each.members),
+        others=tuple(label for qid, label in others.items() if qid not in own),
+        month=_tell_month(work.run.params["epoch"]),
+        least=work.run.params["least_members"],
+    )
+    for tried in make_questions(of, load_fan_out_properties()):
+        yield tried.id, tried.told, _finish(tried, work.run.params["licence"])
+
+
+def _list_class(kind: SetKind, drawn: Sequence[_Drawn]) -> Iterator[str]:
+    """Yield the items that are known to be of the members' class."""
+    for each in drawn:
+        yield from each.members
+        if each.owner and kind.owner_classes & kind.member_classes:
+            yield each.owner
+
+
+def _make_member(kind: SetKind, qid: str, known: _Known, readers: _Readers) -> Member:
+    found = readers.find(qid)
+    item = known.items.get(qid)
+    by_pid: dict[str, list[Fact]] = defaultdict(list)
+    for fact in known.facts.get(qid, ()):
+        by_pid[fact.pid].append(fact)
+    return Member(
+        qid=qid,
+        name=(item.label if item else None) or qid,
+        article=None if isinstance(found, str) else found,
+        trouble=found if isinstance(found, str) else "",
+        values={pid: _read_property(kind, pid, by_pid[pid], known.units) for pid in kind.properties},
+    )
+
+
+def _read_property(kind: SetKind, pid: str, facts: Sequence[Fact], units: Mapping[str, str]) -> tuple[Value, ...]:
+    return read_values(facts, find_property(load_fan_out_properties(), pid, kind).kind, units)
+
+
+def _tell_month(epoch: str) -> str:
+    year, month = epoch.split("-")[:2]
+    return f"{_MONTHS[int(month) - 1]} {year}"
+
+
+def _finish(tried: Tried, licence: str) -> Outcome:
+    outcome = tried.outcome
+    if not isinstance(outcome, Composed):
+        return Reject(tried.id, outcome.reason, outcome.detail)
+    question = outcome.question
+    return FanOutRow(
+        id=tried.id,
+        source="generated",
+        source_name=f"wikidata {tried.name}",
+        source_row=1,
+        licence=licence,
+        question="",
+        answer=dump_json(question.answer),
+        decomposition=dump_json(to_released(question.decomposition)),
+        necessary_evidence=None,
+        categories=list(question.categories),
+        published_split=None,
+        wording=outcome.wording.dump(),
+        author=None,
+    )

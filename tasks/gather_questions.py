@@ -1,0 +1,41 @@
+"""The first step of FanOutQA: questions that people wrote, that were released, or that are made from a graph (paper §3.1)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from prefect import task
+
+from tasks.batches import Work, batch_key, work_on
+from tasks.core.fanout_rows import FanOutRow
+from tasks.core.receipts import Batch, Receipt
+from tasks.core.rows import Merged, Outcome
+from tasks.fan_out_sets import generate_questions
+from tasks.sources.fanoutqa import read_question_file
+from tasks.sources.source_files import SourceFile
+
+FILES = "files"
+"""The unit that stands for all files; the other units are kinds of sets to make questions from."""
+
+
+@task(name="gather_questions", cache_key_fn=batch_key, persist_result=True)
+def gather_questions(batch: Batch) -> Receipt:
+    """Read all files, or make the questions about one kind of sets."""
+    work = work_on(batch)
+    made = _read_files(work) if batch.unit == FILES else generate_questions(work, batch.unit)
+    return work.finish(made, FanOutRow)
+
+
+def _read_files(work: Work) -> Iterator[Outcome]:
+    """Yield what becomes of each question of the files; a question that comes again is united with the first."""
+    kept: set[str] = set()
+    for name, path, licence in work.run.origin["files"]:
+        source = SourceFile(Path(path), name, work.run.lock["sources"][name], licence or None)
+        for read in read_question_file(source):
+            work.take(read.row_id, read.as_it_came)
+            if not isinstance(read.outcome, FanOutRow):
+                yield read.outcome
+            elif read.outcome.id in kept:
+                yield Merged(read.row_id, read.outcome.id)
+            else:
+                kept.add(read.outcome.id)
+                yield read.outcome

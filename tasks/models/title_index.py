@@ -1,0 +1,228 @@
+"""All titles of a wiki by their embeddings, made once and kept, for the articles nearest to a question (FanOutQA, App. B).
+
+<home>/titles/<digest>/titles.txt    the titles as read, one a line
+<home>/titles/<digest>/starts.npy    where each begins, in bytes, and where the last ends (int64)
+<home>/titles/<digest>/vectors.npy   their embeddings (titles × dimensions, float32)
+
+The digest is that of the file of titles and the embedder. Vectors are appended block by block, and a note says how many
+are safely on the disk: what is broken off goes on from there. Neither titles nor vectors are ever in memory as a whole.
+Seven million titles take 10.8 GB on the disk at 384 dimensions; benchmarks/title_index.py states the speed.
+"""
+
+import fcntl
+import gzip
+import os
+import shutil
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from tasks.core.fingerprints import digest_json
+from tasks.core.nearest import find_nearest
+from tasks.errors import OutputError, SourceError
+from tasks.models.embed import Embedder, Vectors
+from tasks.models.model_folder import digest_file
+from tasks.progress import say
+
+FORMAT_VERSION = 1
+
+_TITLES_AT_ONCE = 8192
+"""Titles embedded before the note of progress is written: some seconds of work are lost at most."""
+_NEWS_EVERY_S = 30.0
+_HEADERS = ("page_title", "page_namespace\tpage_title")
+_ARTICLES = "0"
+"""The namespace of articles."""
+
+
+@dataclass(frozen=True, slots=True)
+class TitleIndex:
+    """Titles and their vectors on the disk."""
+
+    folder: Path
+    starts: npt.NDArray[np.int64]
+    vectors: Vectors
+
+    def nearest(self, queries: Vectors, count: int) -> list[list[str]]:
+        """Return the titles nearest to each query by cosine, the nearest first; ties in the order of the file."""
+        rows = find_nearest(self.vectors, queries, count)
+        with (self.folder / "titles.txt").open("rb") as file:
+            known = {int(row): self._read(file, int(row)) for row in np.unique(rows)}
+        return [[known[row] for row in nearest] for nearest in rows.tolist()]
+
+    def _read(self, file: BinaryIO, row: int) -> str:
+        file.seek(int(self.starts[row]))
+        return file.read(int(self.starts[row + 1] - self.starts[row])).decode().removesuffix("\n")
+
+
+def find_near_titles(titles: Sequence[str], queries: Vectors, count: int, embedder: Embedder) -> list[list[str]]:
+    """Return the nearest of a few titles to each query, as `TitleIndex.nearest` does of many."""
+    rows = find_nearest(embedder.encode(titles), queries, count)
+    return [[titles[row] for row in nearest] for nearest in rows.tolist()]
+
+
+def open_title_index(source: Path, sha256: str, embedder: Embedder, home_folder: Path) -> TitleIndex:
+    """Open the index of a file of titles, known by its SHA-256, or make it; an index that is there needs no file.
+
+    One process makes it, others wait. SourceError when the file is not the one of that digest or holds no titles;
+    OutputError when the disk is full or the index was tampered with.
+    """
+    name = digest_json({"titles": sha256, "embedder": embedder.digest, "format": FORMAT_VERSION})[:16]
+    folder = home_folder / "titles" / name
+    try:
+        with _one_at_a_time(folder):
+            if not (folder / "starts.npy").is_file():
+                _copy_titles(source, sha256, folder)
+            starts = _load(folder / "starts.npy")
+            if not (folder / "vectors.npy").is_file():
+                _embed_titles(folder, starts, embedder)
+    except OSError as error:
+        raise OutputError(
+            f"{folder}: the index of titles cannot be written: {error.strerror}; what is there is kept"
+        ) from error
+    vectors = _load(folder / "vectors.npy")
+    if vectors.shape != (len(starts) - 1, embedder.dimensions) or vectors.dtype != np.float32:
+        raise OutputError(
+            f"{folder}/vectors.npy: {vectors.shape} does not fit its titles; remove the folder to make it anew"
+        )
+    return TitleIndex(folder, starts, vectors)
+
+
+def _load(path: Path) -> npt.NDArray[Any]:
+    try:
+        return np.load(path, mmap_mode="r")
+    except ValueError as error:
+        raise OutputError(f"{path}: is damaged ({error}); remove its folder to make it anew") from error
+
+
+def read_titles(path: Path) -> Iterator[str]:
+    """Yield the titles of a file, spaces for underscores, empty lines left out.
+
+    One title a line, plain or gzipped, as in the dumps of all titles: their header is passed over, and of lines with a
+    namespace before the title those of articles are kept. SourceError names the line that is not UTF-8 or has another
+    form.
+    """
+    try:
+        with _open_plain(path) as file:
+            for number, line in enumerate(file, 1):
+                title = _read_title(line, f"{path}, line {number}", is_first=number == 1)
+                if title:
+                    yield title
+    except (OSError, EOFError, zlib.error) as error:
+        raise SourceError(
+            f"{path}: cannot be read: {error}; expected a text or gzip file with a title a line"
+        ) from error
+
+
+def _open_plain(path: Path) -> BinaryIO:
+    with path.open("rb") as file:
+        is_gzipped = file.read(2) == b"\x1f\x8b"
+    return gzip.open(path, "rb") if is_gzipped else path.open("rb")  # type: ignore[return-value]
+
+
+def _read_title(line: bytes, place: str, *, is_first: bool) -> str:
+    try:
+        text = line.decode("utf-8").strip()
+    except UnicodeDecodeError as error:
+        raise SourceError(f"{place}: is not UTF-8; expected a title") from error
+    if is_first and text.removeprefix("\ufeff") in _HEADERS:
+        return ""
+    namespace, tab, title = text.removeprefix("\ufeff").rpartition("\t")
+    if tab and not namespace.isdecimal():
+        raise SourceError(f"{place}: {text[:80]!r}; expected a title, or the number of a namespace, a tab and a title")
+    return " ".join(title.replace("_", " ").split()) if namespace in ("", _ARTICLES) else ""
+
+
+def _copy_titles(source: Path, sha256: str, folder: Path) -> None:
+    """Write titles.txt and, last, starts.npy."""
+    if not source.is_file() or (found := digest_file(source)) != sha256:
+        told = "no such file" if not source.is_file() else f"has changed (SHA-256 {found}, expected {sha256})"
+        raise SourceError(f"{source}: {told}; build again with the file of titles as it is")
+    folder.mkdir(parents=True, exist_ok=True)
+    starts = np.zeros(1, np.int64)
+    lengths: list[int] = []
+    with (folder / "titles.txt").open("wb") as file:
+        for title in read_titles(source):
+            lengths.append(file.write(f"{title}\n".encode()))
+            if len(lengths) == 1 << 20:
+                starts, lengths = _append(starts, lengths), []
+        os.fsync(file.fileno())
+    starts = _append(starts, lengths)
+    if len(starts) == 1:
+        raise SourceError(f"{source}: holds no titles; expected one a line")
+    draft = folder / "starts.draft.npy"
+    np.save(draft, starts)
+    draft.replace(folder / "starts.npy")
+
+
+def _append(starts: npt.NDArray[np.int64], lengths: Sequence[int]) -> npt.NDArray[np.int64]:
+    return np.concatenate([starts, starts[-1] + np.cumsum(lengths, dtype=np.int64)])
+
+
+def _embed_titles(folder: Path, starts: npt.NDArray[np.int64], embedder: Embedder) -> None:
+    """Write vectors.npy, going on where it was broken off."""
+    draft, note = folder / "vectors.draft", folder / "vectors.done"
+    count, width = len(starts) - 1, embedder.dimensions * 4
+    done = int(note.read_text()) if note.is_file() and draft.is_file() else 0
+    lacking = (count - done) * width - shutil.disk_usage(folder).free
+    if lacking > 0:
+        raise OutputError(f"{folder}: the vectors of {count:,} titles need {lacking / 1e9:.1f} GB more of free disk")
+    with draft.open("r+b" if done else "wb") as file, (folder / "titles.txt").open("rb") as titles:
+        np.lib.format.write_array_header_2_0(
+            file, {"descr": "<f4", "fortran_order": False, "shape": (count, embedder.dimensions)}
+        )
+        # what was written behind the note may be half a block
+        file.truncate(file.tell() + done * width)
+        file.seek(0, os.SEEK_END)
+        titles.seek(int(starts[done]))
+        news = _News(done, count)
+        while done < count:
+            texts = [titles.readline().decode().removesuffix("\n") for _ in range(min(_TITLES_AT_ONCE, count - done))]
+            file.write(np.ascontiguousarray(embedder.encode(texts), "<f4").tobytes())
+            file.flush()
+            os.fsync(file.fileno())
+            done += len(texts)
+            _write_note(note, done)
+            news.tell(done)
+    draft.replace(folder / "vectors.npy")
+    note.unlink()
+
+
+def _write_note(note: Path, done: int) -> None:
+    draft = note.with_suffix(".draft-note")
+    with draft.open("w") as file:
+        file.write(str(done))
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(note)
+
+
+class _News:
+    """Says now and then how far it is."""
+
+    def __init__(self, done: int, count: int) -> None:
+        self._began_with, self._count = done, count
+        self._started = self._told = time.monotonic()
+
+    def tell(self, done: int) -> None:
+        now = time.monotonic()
+        if now - self._told < _NEWS_EVERY_S:
+            return
+        self._told = now
+        rate = (done - self._began_with) / (now - self._started)
+        minutes = (self._count - done) / rate / 60
+        say(f"titles: {done:,} of {self._count:,} embedded, {rate:,.0f} a second, about {minutes:,.0f} minutes to go")
+
+
+@contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_suffix(".lock").open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,173 @@
+"""Steps that fetch what questions rest on: articles as of the epoch, and whether they say the answers (paper §3.1, App. B).
+
+A question with an article that cannot be pinned goes no further; all of its references are kept with what is wrong.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from prefect import task
+
+from tasks.batches import batch_key, work_on
+from tasks.core.answers_in_text import Finding, KnownText, find_answer, read_known_text
+from tasks.core.fanout_flags import find_structure_flags
+from tasks.core.fanout_questions import (
+    Evidence,
+    FanOutQuestion,
+    SubQuestion,
+    dump_json,
+    list_leaves,
+)
+from tasks.core.fanout_rows import FanOutRow, Flag, FlaggedQuestion, PinnedQuestion, Reference, ReferenceFinding
+from tasks.core.receipts import Batch, Receipt
+from tasks.core.rows import Outcome, Reject, arrow_table
+from tasks.evidence import PinnedArticle, Unpinned, load_article_texts, pin_articles
+
+RELEASED_EPOCH = "2023-11-20T00:00:00Z"
+"""The epoch of the paper's snapshot, at which the released files were pinned (§3.1)."""
+
+Leaf = tuple[str, str, Any, Evidence]
+"""Path, sub-question, its answer and its article."""
+
+
+@task(name="pin_evidence", cache_key_fn=batch_key, persist_result=True)
+def pin_evidence(batch: Batch) -> Receipt:
+    """Pin every article to its newest revision at or before the epoch (§3.1)."""
+    work = work_on(batch)
+    rows = work.rows(FanOutRow)
+    epoch = work.run.params["epoch"]
+    trees = {row.id: row.tree() for row in rows}
+    leaves = {row_id: _list_leaves(tree) for row_id, tree in trees.items()}
+    asked = [
+        (row_id, evidence.title)
+        for row_id, of in leaves.items()
+        for _, _, _, evidence in of
+        if not _is_pinned(evidence, epoch)
+    ]
+    pinned = pin_articles(work, asked, epoch)
+    outcomes: list[Outcome] = []
+    references: list[Reference] = []
+    for row in rows:
+        lost = [(path, pinned[each.title]) for path, _, _, each in leaves[row.id] if not _is_pinned(each, epoch)]
+        troubles = [(path, found) for path, found in lost if isinstance(found, Unpinned)]
+        references += [_refer(row.id, leaf, pinned.get(leaf[3].title)) for leaf in leaves[row.id]]
+        if troubles:
+            outcomes.append(_reject(row.id, troubles))
+        else:
+            tree = _put_pins(trees[row.id], pinned, epoch)
+            outcomes.append(row.with_tree(tree).extend(PinnedQuestion, epoch=epoch))
+    work.extras = arrow_table(Reference, references)
+    return work.finish(outcomes, PinnedQuestion)
+
+
+def _is_pinned(evidence: Evidence, epoch: str) -> bool:
+    return epoch == RELEASED_EPOCH and evidence.pageid is not None and evidence.revid is not None
+
+
+def _list_leaves(tree: FanOutQuestion) -> list[Leaf]:
+    found = [(path, sub.question, sub.answer, sub.evidence) for path, sub in list_leaves(tree) if sub.evidence]
+    return found or [(f"evidence[{at}]", "", None, each) for at, each in enumerate(tree.necessary_evidence)]
+
+
+def _reject(row_id: str, troubles: Sequence[tuple[str, Unpinned]]) -> Reject:
+    """Return the reject of a question by its first trouble that lasts; one that may pass only when no other is there."""
+    lasting = [trouble for _, trouble in troubles if not trouble.retryable]
+    told = "; ".join(f"{path}: {trouble.detail}" for path, trouble in troubles)
+    return Reject(row_id, (lasting or [trouble for _, trouble in troubles])[0].reason, told, retryable=not lasting)
+
+
+def _put_pins(tree: FanOutQuestion, pinned: Mapping[str, PinnedArticle | Unpinned], epoch: str) -> FanOutQuestion:
+    def pin(evidence: Evidence) -> Evidence:
+        found = None if _is_pinned(evidence, epoch) else pinned[evidence.title]
+        if not isinstance(found, PinnedArticle):
+            return evidence
+        return Evidence(found.title, evidence.url, found.pageid, found.revid)
+
+    def pin_all(subs: Sequence[SubQuestion]) -> tuple[SubQuestion, ...]:
+        return tuple(
+            replace(
+                sub,
+                evidence=None if sub.evidence is None else pin(sub.evidence),
+                decomposition=pin_all(sub.decomposition),
+            )
+            for sub in subs
+        )
+
+    return replace(
+        tree,
+        decomposition=pin_all(tree.decomposition),
+        necessary_evidence=tuple(pin(each) for each in tree.necessary_evidence),
+    )
+
+
+def _refer(row_id: str, leaf: Leaf, pinned: PinnedArticle | Unpinned | None) -> Reference:
+    """Return a reference as it is published, but for what the article says."""
+    path, question, answer, evidence = leaf
+    found = pinned if isinstance(pinned, PinnedArticle) else None
+    return Reference(
+        id=f"{row_id} {path}",
+        question_id=row_id,
+        path=path,
+        sub_question=question,
+        answer=None if answer is None else dump_json(answer),
+        title_asked=evidence.title,
+        title=found.title if found else evidence.title if evidence.revid else None,
+        pageid=found.pageid if found else evidence.pageid,
+        revid=found.revid if found else evidence.revid,
+        timestamp=found.timestamp if found else None,
+        url=evidence.url,
+        problem=f"{pinned.reason}: {pinned.detail}" if isinstance(pinned, Unpinned) else None,
+        found=None,
+        missing=[],
+    )
+
+
+@task(name="flag_answers", cache_key_fn=batch_key, persist_result=True)
+def flag_answers(batch: Batch) -> Receipt:
+    """Flag answers not composed of sub-answers, articles used twice, and sub-answers not in their article (App. B)."""
+    work = work_on(batch)
+    rows = work.rows(PinnedQuestion)
+    trees = {row.id: row.tree() for row in rows}
+    leaves = {row_id: _list_leaves(tree) for row_id, tree in trees.items()}
+    texts = load_article_texts(
+        work, [(row_id, each.revid) for row_id, of in leaves.items() for _, _, _, each in of if each.revid is not None]
+    )
+    known = {revid: read_known_text(text) for revid, text in texts.items() if isinstance(text, str)}
+    outcomes: list[Outcome] = []
+    told: list[ReferenceFinding] = []
+    for row in rows:
+        lost = [(path, trouble) for path, _, _, each in leaves[row.id] if (trouble := _find_trouble(each, texts))]
+        if lost:
+            outcomes.append(_reject(row.id, lost))
+            continue
+        findings = [(leaf, _find(leaf, known)) for leaf in leaves[row.id]]
+        flags = find_structure_flags(trees[row.id])
+        flags += [_flag_missing(leaf, finding) for leaf, finding in findings if finding.found is False]
+        outcomes.append(row.extend(FlaggedQuestion, flags=flags, near_articles=[], judge=None, reviewed_by=[]))
+        told += [
+            ReferenceFinding(id=f"{row.id} {leaf[0]}", found=finding.found, missing=list(finding.missing))
+            for leaf, finding in findings
+        ]
+    work.extras = arrow_table(ReferenceFinding, told)
+    return work.finish(outcomes, FlaggedQuestion)
+
+
+def _find_trouble(evidence: Evidence, texts: Mapping[int, str | Unpinned]) -> Unpinned | None:
+    found = texts[evidence.revid or 0]
+    return found if isinstance(found, Unpinned) else None
+
+
+def _find(leaf: Leaf, known: Mapping[int, KnownText]) -> Finding:
+    _, _, answer, evidence = leaf
+    return Finding(None) if answer is None else find_answer(answer, known[evidence.revid or 0])
+
+
+def _flag_missing(leaf: Leaf, finding: Finding) -> Flag:
+    path, question, _answer, evidence = leaf
+    told = ", ".join(finding.missing)
+    return Flag(
+        code="answer_not_found",
+        path=path,
+        detail=f"{evidence.title} (revision {evidence.revid}) does not say {told}, which is to answer: {question}",
+    )

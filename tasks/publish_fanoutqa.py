@@ -1,0 +1,172 @@
+"""Publishing FanOutQA: dev whole, test with its answers apart, what everything rests on, and the report (paper §3.1)."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks.building import Build, Dataset
+from tasks.core.fanout_questions import (
+    FanOutQuestion,
+    dump_json,
+    evidence_to_released,
+    list_leaves,
+    list_sub_questions,
+)
+from tasks.core.fanout_rows import (
+    Article,
+    DevQuestion,
+    FanOutQuestionRow,
+    FlaggedQuestion,
+    HeldOutAnswer,
+    HeldOutQuestion,
+    Reference,
+    ReferenceFinding,
+)
+from tasks.core.review import ReviewItem
+from tasks.core.rows import Row, arrow_schema, arrow_table, rows_from_arrow
+from tasks.core.splitting import choose_split
+from tasks.near_articles import NearArticles
+from tasks.options import BuildReport
+from tasks.review_questions import tell_flags
+
+PAPER = {
+    "questions": 1_034,
+    "sub_questions": 7_305,
+    "articles": 4_121,
+    "dev": 310,
+    "test": 724,
+    "questions_read": 1_418,
+}
+"""Figures of the paper (§3.1)."""
+
+
+def publish_fanoutqa(
+    build: Build, pinned: Dataset, flagged: Dataset, retrieved: Dataset, found: Dataset, reviewed: Dataset
+) -> BuildReport:
+    """Publish the questions by part; `found` are all rows with all flags, `reviewed` those that stayed."""
+    rows = rows_from_arrow(FlaggedQuestion, reviewed.table(FlaggedQuestion))
+    trees = {row.id: row.tree() for row in rows}
+    seed, share = build.run.params["seed"], build.run.params["dev_share"]
+    splits = {row.id: row.published_split or choose_split(row.id, seed, share) for row in rows}
+    references = _unite_references(pinned, flagged)
+    articles = _list_articles(trees, references)
+    queue = reviewed.extras(arrow_schema(ReviewItem)).drop_columns(["file", "line"])
+    dev = [row for row in rows if splits[row.id] == "dev"]
+    test = [row for row in rows if splits[row.id] == "test"]
+    tables = {
+        "fanoutqa": arrow_table(FanOutQuestionRow, (_describe(row, trees[row.id], splits[row.id]) for row in rows)),
+        "fanoutqa_dev": _copy(DevQuestion, dev),
+        "fanoutqa_test": arrow_table(HeldOutQuestion, (_hold_out(row, trees[row.id]) for row in test)),
+        "fanoutqa_test_answers": _copy(HeldOutAnswer, [row for row in test if row.answer is not None]),
+        "fanoutqa_articles": arrow_table(Article, articles),
+        "fanoutqa_references": arrow_table(Reference, references),
+        "fanoutqa_review": queue,
+    }
+    facts = {
+        "shape": _describe_shape(build, trees, articles, splits),
+        "sources": _count(row.source for row in rows),
+        "answer_types": _count(type(tree.answer).__name__ for tree in trees.values() if tree.answer is not None),
+        "flags": _count(flag["code"] for flags in found.table(FlaggedQuestion)["flags"].to_pylist() for flag in flags),
+        "review": _count(queue["decision"].to_pylist()),
+        "near_articles": _count_near(retrieved.extras(arrow_schema(NearArticles))),
+        "references_without_article": sum(each.problem is not None for each in references),
+    }
+    return build.publish(tables, "fanoutqa", facts)
+
+
+def _describe(row: FlaggedQuestion, tree: FanOutQuestion, split: Any) -> FanOutQuestionRow:
+    return FanOutQuestionRow(
+        id=row.id,
+        split=split,
+        source=row.source,
+        source_name=row.source_name,
+        source_row=row.source_row,
+        question=row.question,
+        sub_questions=len(list(list_sub_questions(tree))),
+        articles=tree.articles,
+        epoch=row.epoch,
+        flags=tell_flags(row.flags),
+        judge=row.judge,
+        author=row.author,
+        reviewed_by=row.reviewed_by,
+        licence=row.licence,
+    )
+
+
+def _copy(model: type[Row], rows: Sequence[FlaggedQuestion]) -> pa.Table:
+    """Return rows with the columns of another model alone."""
+    return arrow_table(
+        model, (model.model_validate({name: getattr(row, name) for name in model.model_fields}) for row in rows)
+    )
+
+
+def _hold_out(row: FlaggedQuestion, tree: FanOutQuestion) -> HeldOutQuestion:
+    evidence = [sub.evidence for _, sub in list_leaves(tree) if sub.evidence] or list(tree.necessary_evidence)
+    unique = {each.title: evidence_to_released(each) for each in reversed(evidence)}
+    return HeldOutQuestion(
+        id=row.id,
+        question=row.question,
+        necessary_evidence=dump_json(list(reversed(unique.values()))),
+        categories=row.categories,
+    )
+
+
+def _unite_references(pinned: Dataset, flagged: Dataset) -> list[Reference]:
+    """Return all references, with what was found in those articles whose text was read."""
+    findings = {
+        each.id: each for each in rows_from_arrow(ReferenceFinding, flagged.extras(arrow_schema(ReferenceFinding)))
+    }
+    return [
+        each.replace(found=findings[each.id].found, missing=findings[each.id].missing) if each.id in findings else each
+        for each in rows_from_arrow(Reference, pinned.extras(arrow_schema(Reference)))
+    ]
+
+
+def _list_articles(trees: Mapping[str, FanOutQuestion], references: Iterable[Reference]) -> list[Article]:
+    """Return the articles that published questions rest on, each once."""
+    users: dict[int, set[str]] = {}
+    first: dict[int, Reference] = {}
+    for each in references:
+        if each.question_id in trees and each.revid is not None:
+            users.setdefault(each.revid, set()).add(each.question_id)
+            first.setdefault(each.revid, each)
+    return [
+        Article(
+            id=str(revid),
+            title=each.title or each.title_asked,
+            pageid=each.pageid or 0,
+            revid=revid,
+            timestamp=each.timestamp,
+            url=f"https://en.wikipedia.org/w/index.php?title={quote((each.title or '').replace(' ', '_'))}&oldid={revid}",
+            questions=len(users[revid]),
+        )
+        for revid, each in first.items()
+    ]
+
+
+def _count_near(near: pa.Table) -> dict[str, int]:
+    """Return what the retrieval check read in all."""
+    return {name: pc.sum(near[name]).as_py() or 0 for name in ("read", "not_to_be_had")}
+
+
+def _describe_shape(
+    build: Build, trees: Mapping[str, FanOutQuestion], articles: Sequence[Article], splits: Mapping[str, str]
+) -> dict[str, dict[str, Any]]:
+    counted = _count(splits.values())
+    here = {
+        "questions_read": build.summaries[0]["rows_in"],
+        "questions": len(trees),
+        "sub_questions": sum(len(list(list_sub_questions(tree))) for tree in trees.values()),
+        "articles": len(articles),
+        "dev": counted.get("dev", 0),
+        "test": counted.get("test", 0),
+    }
+    return {name: {"here": value, "n": len(trees), "paper": PAPER[name]} for name, value in here.items()}
+
+
+def _count(values: Iterable[Any]) -> dict[str, int]:
+    return dict(sorted(Counter(values).items()))

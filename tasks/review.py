@@ -1,0 +1,32 @@
+"""Decisions about flagged rows within a build: those of its lock, then the policy's; steps of several benchmarks share it."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from tasks.batches import Work
+from tasks.core.review import AutoRules, Editable, ReviewItem, apply_decisions, decide_items
+from tasks.core.rows import Outcome, Row, arrow_table
+
+R = TypeVar("R", bound=Row)
+
+
+def review_rows(
+    work: Work, rows: Sequence[R], items: Sequence[ReviewItem], rules: AutoRules, editable: Editable
+) -> list[Outcome]:
+    """Return what becomes of the rows of a batch, and leave the decided items as its side table.
+
+    Rows have a column `reviewed_by`. Decisions of the lock about items of other batches are left to them; `rules` hold
+    where the build's policy is `auto`.
+    """
+    known = {item.id for item in items}
+    given = [ReviewItem.model_validate(each) for each in work.run.params["decisions"] if each["id"] in known]
+    decided = decide_items(items, given, rules if work.run.params["review"] == "auto" else None)
+    reviewers: dict[str, dict[str, None]] = {}
+    for item in decided:
+        if item.reviewer:
+            reviewers.setdefault(item.row_id, {})[item.reviewer] = None
+    work.extras = arrow_table(ReviewItem, decided)
+    return [
+        row.replace(reviewed_by=list(reviewers[row.id])) if isinstance(row, Row) and row.id in reviewers else row
+        for row in apply_decisions(rows, decided, editable)
+    ]

@@ -1,0 +1,25 @@
+"""Moments as people write them."""
+
+import pytest
+
+from tasks.core.epochs import read_epoch
+from tasks.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2023-11-20", "2023-11-20T00:00:00Z"),
+        ("2023-11-20T00:00:00Z", "2023-11-20T00:00:00Z"),
+        (" 2023-11-20T12:30 ", "2023-11-20T12:30:00Z"),
+        ("2023-11-20T01:00:00+02:00", "2023-11-19T23:00:00Z"),
+    ],
+)
+def test_days_and_moments_are_read(text: str, moment: str) -> None:
+    assert read_epoch(text) == moment
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "20 November 2023", "2023-13-01", "2023-02-30"])
+def test_anything_else_is_refused_with_what_was_expected(text: str) -> None:
+    with pytest.raises(UsageError, match="expected a day like 2023-11-20"):
+        read_epoch(text)

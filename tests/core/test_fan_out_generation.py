@@ -1,0 +1,242 @@
+"""Fan-out questions made of sets: forms, leaves, what is refused and why."""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+
+from fan_out_sets import (
+    FOUNDED,
+    HARBOUR,
+    HARBOURS,
+    LENGTH,
+    NAMES,
+    PEOPLE,
+    PROPERTIES,
+    make_islands,
+    make_member,
+    make_owner,
+    make_set,
+)
+
+from tasks.core.fan_out_generation import Composed, Tried, make_questions
+from tasks.core.fan_out_members import MemberSet, Refused
+from tasks.core.fanout_questions import FanOutQuestion, list_sub_questions
+
+LIST = f"The islands of the Grey Sea are {', '.join(NAMES)}."
+TABLE = "\n\n".join(
+    ["Islands", "Island", "Length in miles", *(cell for at, name in enumerate(NAMES) for cell in (name, f"{101 + at}"))]
+)
+
+
+def make(of: MemberSet) -> list[Tried]:
+    return list(make_questions(of, PROPERTIES))
+
+
+def composed(of: MemberSet) -> dict[str, Composed]:
+    """Return plan → question; fails when any is refused."""
+    found = {" ".join(_plan(tried)): tried.outcome for tried in make(of)}
+    assert all(isinstance(outcome, Composed) for outcome in found.values()), found
+    return {plan: outcome for plan, outcome in found.items() if isinstance(outcome, Composed)}
+
+
+def refused(of: MemberSet) -> dict[str, tuple[str, str]]:
+    """Return plan → reason and detail of what is refused."""
+    return {
+        " ".join(_plan(tried)): (tried.outcome.reason, tried.outcome.detail)
+        for tried in make(of)
+        if isinstance(tried.outcome, Refused)
+    }
+
+
+def _plan(tried: Tried) -> Sequence[str]:
+    plan: list[str] = json.loads(tried.told)["plan"]
+    return plan
+
+
+def tell(question: FanOutQuestion) -> list[tuple[str, str, object, str]]:
+    return [
+        (path, sub.question, sub.answer, sub.evidence.title if sub.evidence else "")
+        for path, sub in list_sub_questions(question)
+    ]
+
+
+def test_a_property_of_a_whole_list_is_asked_by_way_of_the_list() -> None:
+    found = composed(make_set(make_owner(LIST), make_islands(5), HARBOUR))
+    assert list(found) == [f"whole {HARBOUR}"]
+    made = found[f"whole {HARBOUR}"]
+    assert made.question.answer == dict(zip(NAMES[:5], HARBOURS, strict=False))
+    assert tell(made.question)[:2] == [
+        ("strategy[0]", "What are the islands of the Grey Sea?", list(NAMES[:5]), "Grey Sea"),
+        ("then[0]", "What is the harbour of the island Alsen?", "Port Alpha", "Alsen"),
+    ]
+    assert len(made.question.articles) == 6
+    first, *others = made.question.decomposition
+    assert all(each.depends_on == (first.id,) for each in others)
+    assert (made.wording.group, made.wording.owner) == ("the islands of the Grey Sea", "Grey Sea")
+    assert (made.wording.choice, made.wording.asked) == ("", "what is the harbour of each of them")
+
+
+def test_five_of_a_list_are_told_with_what_ranks_them() -> None:
+    found = composed(make_set(make_owner(LIST), make_islands(), LENGTH))
+    (plan,) = (plan for plan in found if plan.startswith("ranked"))
+    made = found[plan]
+    lengths = dict(zip(NAMES, range(101, 108), strict=True))
+    best = sorted(lengths, key=lambda name: lengths[name], reverse="high" in plan)[:5]
+    assert made.question.answer == {name: lengths[name] for name in best}
+    assert len(made.question.decomposition) == 8
+    assert made.wording.choice == ("are the longest" if "high" in plan else "are the shortest")
+    assert (made.wording.count, made.wording.unit) == (5, "miles")
+
+
+def test_five_of_a_list_are_found_in_its_article_and_asked_something_else() -> None:
+    of = make_set(make_owner(f"{LIST}\n\n{TABLE}"), make_islands(7, without=[LENGTH]), HARBOUR, LENGTH)
+    plan, made = next(
+        (each, tried.outcome)
+        for tried in make(of)
+        if (each := " ".join(_plan(tried))).startswith(f"ranked {HARBOUR}") and isinstance(tried.outcome, Composed)
+    )
+    five = list(NAMES[6:1:-1] if "high" in plan else NAMES[:5])
+    which = f"Which five of the islands of the Grey Sea are the {'longest' if 'high' in plan else 'shortest'}?"
+    assert tell(made.question)[0] == ("strategy[0]", which, five, "Grey Sea")
+    assert made.question.answer == {name: HARBOURS[NAMES.index(name)] for name in five}
+    assert len(made.question.articles) == 6
+
+
+def test_named_members_are_asked_without_a_list() -> None:
+    found = composed(make_set(None, make_islands(), HARBOUR, FOUNDED, LENGTH))
+    assert {plan.split()[0] for plan in found} == {"whole", "ranked", "filtered"}
+    for made in found.values():
+        assert isinstance(made.question.answer, dict)
+        assert len(made.question.decomposition) == len(made.wording.names) == 7
+        assert len(made.question.answer) == (made.wording.count or len(made.question.answer)) >= 5
+    whole = found[f"whole {HARBOUR}"]
+    assert {path.split("[")[0] for path, *_ in tell(whole.question)} == {"strategy"}
+    assert set(whole.wording.names) == set(NAMES)
+
+
+def test_those_beyond_a_threshold_are_told_and_no_other() -> None:
+    found = composed(make_set(None, make_islands(), HARBOUR, FOUNDED))
+    filtered = next(made for plan, made in found.items() if plan.startswith("filtered"))
+    assert isinstance(filtered.question.answer, dict)
+    assert 5 <= len(filtered.question.answer) < len(filtered.question.decomposition)
+    years = {name: 1801 + 10 * at for at, name in enumerate(NAMES)}
+    limit, is_after = int(filtered.wording.limit), "after" in filtered.wording.choice
+    assert set(filtered.question.answer) == {name for name, year in years.items() if (year > limit) == is_after}
+
+
+def test_what_changes_within_years_is_asked_with_its_month() -> None:
+    made = composed(make_set(None, make_islands(5), PEOPLE))[f"whole {PEOPLE}"]
+    assert made.wording.month == "May 2020"
+    assert all(sub.question.endswith(" as of May 2020?") for sub in made.question.decomposition)
+
+
+def test_a_member_that_its_article_does_not_bear_out_costs_a_list_its_question_and_leaves_a_named_set() -> None:
+    islands = [*make_islands(6), make_member(7, "Gorm", "Gorm is an island.", 6)]
+    reason, detail = refused(make_set(make_owner(LIST), islands, HARBOUR))[f"whole {HARBOUR}"]
+    assert reason == "member_not_verified"
+    assert detail == "Gorm, P1: the article Gorm does not say Port Eta"
+    made = composed(make_set(None, islands, HARBOUR))[f"whole {HARBOUR}"]
+    assert set(made.wording.names) == set(NAMES[:6])
+
+
+def test_what_one_article_does_not_say_is_not_tried_in_every_form() -> None:
+    islands = make_islands(7, without=[LENGTH])
+    assert len(refused(make_set(make_owner(LIST), islands, LENGTH))) == 1
+    # one for the whole, one for what leaves some out
+    assert len(refused(make_set(None, islands, LENGTH))) == 2
+
+
+@pytest.mark.parametrize(
+    ("of", "reason", "part"),
+    [
+        (make_set(make_owner(LIST), make_islands(4)), "too_few_members", "4 members, expected 5 or more"),
+        (make_set(None, make_islands(4)), "too_few_members", "4 members"),
+        (make_set(make_owner(LIST), make_islands(5) * 7), "too_many_members", "35 members, expected 30 or fewer"),
+        (make_set(make_owner(None), make_islands()), "no_list_article", "Grey Sea: there is no such page"),
+        (
+            make_set(make_owner(LIST), [*make_islands(5), make_member(6, "Fenn", None, 5)]),
+            "member_without_article",
+            "1 of 6: Fenn: there is no such page",
+        ),
+        (
+            make_set(make_owner("Alsen and Brand lie in it."), make_islands()),
+            "list_not_verified",
+            "not name Corvo, Dorn",
+        ),
+        (
+            make_set(make_owner(LIST.replace("Gorm", "Gorm and Hestur")), make_islands(), others=("Hestur", "Skye")),
+            "list_not_verified",
+            "Grey Sea names Hestur among the members",
+        ),
+        (make_set(make_owner(LIST), [*make_islands(5), *make_islands(1)]), "same_article", "one name or one article"),
+    ],
+)
+def test_a_set_that_no_question_can_be_made_of_is_refused_once(of: MemberSet, reason: str, part: str) -> None:
+    found = refused(of)
+    assert len(found) == 1
+    assert found[""][0] == reason
+    assert part in found[""][1]
+
+
+def test_an_article_that_says_all_answers_ends_the_question() -> None:
+    told = f"{LIST} Their harbours are {', '.join(HARBOURS)}."
+    found = refused(make_set(make_owner(told), make_islands(), HARBOUR))
+    assert found[f"whole {HARBOUR}"] == ("one_article_has_all", "Grey Sea says all 8 sub-answers")
+
+
+def test_a_tie_ends_a_ranking_of_a_list_and_is_kept_out_of_a_named_set() -> None:
+    islands = make_islands()
+    twin = islands[1].values[LENGTH]
+    text = "It is 102 miles long."
+    for at in (2, 3, 4):
+        made = make_member(at + 1, NAMES[at], text, at)
+        islands[at] = replace(made, values={**made.values, LENGTH: twin})
+    found = refused(make_set(make_owner(LIST), islands, LENGTH))
+    (reason,) = (told for plan, told in found.items() if plan.startswith("ranked"))
+    assert reason[0] == "tie"
+    (named,) = (told for plan, told in refused(make_set(None, islands, LENGTH)).items() if plan.startswith("ranked"))
+    assert named[0] == "too_few_members"
+
+
+def test_numbers_in_different_units_are_not_ranked_with_each_other() -> None:
+    islands = make_islands()
+    (value,) = islands[0].values[LENGTH]
+    islands[0] = replace(islands[0], values={LENGTH: (replace(value, unit="furlongs"),)})
+    found = refused(make_set(make_owner(LIST), islands, LENGTH))
+    assert found[f"whole {LENGTH}"] == ("units_differ", "P4 is told in furlongs, miles; expected one unit")
+    assert all("Alsen" not in made.wording.names for made in composed(make_set(None, islands, LENGTH)).values())
+
+
+def test_a_name_that_says_its_answer_is_left_out() -> None:
+    islands = make_islands(6)
+    islands[0] = replace(islands[0], name="Port Alpha Island")
+    made = composed(make_set(None, islands, HARBOUR))[f"whole {HARBOUR}"]
+    assert set(made.wording.names) == set(NAMES[1:6])
+
+
+def test_a_set_gives_a_few_questions_of_a_form_and_about_a_property() -> None:
+    found = composed(make_set(None, make_islands(), HARBOUR, FOUNDED, LENGTH, PEOPLE))
+    forms = [plan.split()[0] for plan in found]
+    asked = [plan.split()[1] for plan in found]
+    assert max(map(forms.count, forms)) <= 2
+    assert max(map(asked.count, asked)) <= 2
+
+
+def test_ids_come_from_the_set_and_not_from_answers() -> None:
+    of = make_set(make_owner(LIST), make_islands(), HARBOUR)
+    changed = [replace(each, values={HARBOUR: ()}) for each in make_islands()]
+    before = {tried.id: tried.told for tried in make(of)}
+    assert all(len(each) == 16 for each in before)
+    island = make_islands()[0]
+    other_answer = replace(
+        island,
+        values={**island.values, HARBOUR: (replace(island.values[HARBOUR][0], answer="Port Omega"),)},
+    )
+    assert {tried.id for tried in make(replace(of, members=(other_answer, *of.members[1:])))} == set(before)
+    assert make(replace(of, members=tuple(changed))) == []
