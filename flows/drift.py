@@ -10,21 +10,21 @@ from pathlib import Path
 
 from tasks.batches import Work
 from tasks.context import Services
-from tasks.core.answers_in_text import Finding, find_answer, read_known_text
+from tasks.core.answers_in_text import Finding, find_answer
 from tasks.core.drift import Drift, compare_findings
 from tasks.core.epochs import read_epoch
 from tasks.core.fanout_rows import Reference
 from tasks.core.receipts import Batch
 from tasks.core.rows import rows_from_arrow
 from tasks.errors import UsageError
-from tasks.evidence import PinnedArticle, Unpinned, load_article_texts, pin_articles
+from tasks.evidence import PinnedArticle, Unpinned, know_article, load_article_texts, pin_articles
 from tasks.progress import say
 from tasks.runs import Run
 from tasks.storage.builds import BuildRecord, published_names, published_table
 from tasks.storage.recorder import Recorder
 from tasks.storage.warehouse import open_warehouse
 
-TABLE = "fanoutqa_references"
+TABLE, QUESTIONS = "fanoutqa_references", "fanoutqa"
 BATCH = 100
 """References looked up at once; their articles are in memory together."""
 
@@ -38,11 +38,13 @@ def read_moment(text: str) -> str:
 
 
 def read_references(warehouse: Path, build: BuildRecord) -> list[Reference]:
-    """Return the references of a build, by id; UsageError for a build that publishes none."""
+    """Return the references of a build's published questions, by id; UsageError for a build that publishes none."""
     with open_warehouse(warehouse) as db:
         if TABLE not in published_names(db, build.build_id):
             raise UsageError(f"{build.build_id} has no table {TABLE}; expected a build of fanoutqa")
-        return rows_from_arrow(Reference, published_table(db, build.build_id, TABLE))
+        published = set(published_table(db, build.build_id, QUESTIONS)["id"].to_pylist())
+        found = rows_from_arrow(Reference, published_table(db, build.build_id, TABLE))
+    return [each for each in found if each.question_id in published]
 
 
 def measure_drift(
@@ -100,7 +102,7 @@ def _put_pin(reference: Reference, pin: PinnedArticle | Unpinned) -> Reference:
 def _find(work: Work, references: Sequence[Reference]) -> dict[tuple[str, int], Finding | Unpinned]:
     """Return (reference id, revision id) → whether that revision says the answer; Unpinned where it has no text."""
     texts = load_article_texts(work, ((each.id, each.revid) for each in references if each.revid is not None))
-    known = {revid: text if isinstance(text, Unpinned) else read_known_text(text) for revid, text in texts.items()}
+    known = {revid: text if isinstance(text, Unpinned) else know_article(text) for revid, text in texts.items()}
     found: dict[tuple[str, int], Finding | Unpinned] = {}
     for each in references:
         if each.revid is None:

@@ -173,6 +173,7 @@ def _tell_fanoutqa_row(row: dict[str, Any]) -> list[str]:
         f"  question    {row['question']}",
         f"  part        {row['split']}; {row['sub_questions']} sub-questions (fanoutqa_references has them with revisions)",
         f"  articles    as of {row['epoch']}: {', '.join(row['articles'])}",
+        *([f"  statements  {', '.join(row['statements'])}"] if row["statements"] else []),
         *(f"  flag        {flag}" for flag in row["flags"]),
         f"  made by     {_tell_makers(row)}",
     ]

@@ -13,10 +13,12 @@ another title, and only the wiki's log of moves knows it.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TypeVar
 
 from tasks.assets import load_removed_from_evidence
 from tasks.batches import Work
+from tasks.core.answers_in_text import read_known_text
 from tasks.core.article_text import Article, read_article
 from tasks.core.calls import Call, Reply
 from tasks.core.wikipedia_addresses import find_redirect, find_title_trouble, spell_title
@@ -34,6 +36,12 @@ MOST_REDIRECTS = 5
 _GONE = ("nosuchrevid", "missingcontent", "permissiondenied", "cantundelete")
 """Codes by which MediaWiki refuses a revision that is deleted or hidden for good."""
 _REDIRECT_MARK = "redirectMsg"
+
+
+_ARTICLES_KNOWN = 128
+"""Articles kept as they were read: those of a batch are looked into by several steps. Some MB each on a large wiki."""
+know_article = lru_cache(maxsize=_ARTICLES_KNOWN)(read_known_text)
+"""Reads an article's text for look-ups (core/answers_in_text.py), once for all that ask soon after each other."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from urllib.parse import quote
 from tasks.assets import load_fan_out_properties, load_fan_out_sets
 from tasks.batches import Work
 from tasks.classes import INSTANCE_OF, look_up_claims
-from tasks.core.answers_in_text import read_known_text
 from tasks.core.fan_out_generation import Composed, Tried, make_questions
 from tasks.core.fan_out_lists import SetKind, find_property
 from tasks.core.fan_out_members import MOST_MEMBERS, Article, Member, MemberSet
@@ -23,7 +22,7 @@ from tasks.core.fanout_rows import FanOutRow
 from tasks.core.fingerprints import canonical_json, digest_json, seed_from
 from tasks.core.knowledge import Description, Fact, call_describe_item, call_item_facts, read_description, read_facts
 from tasks.core.rows import Outcome, Reject
-from tasks.evidence import PinnedArticle, Unpinned, load_article_texts, pin_articles
+from tasks.evidence import PinnedArticle, Unpinned, know_article, load_article_texts, pin_articles
 from tasks.facts import list_facts
 from tasks.labels import look_up_labels
 
@@ -258,7 +257,7 @@ class _Readers:
         if pin.revid not in self.read:
             url = _ARTICLES + quote(pin.title.replace(" ", "_"), safe="()!*,;:@/~$-_.'")
             evidence = Evidence(pin.title, url, pin.pageid, pin.revid)
-            self.read[pin.revid] = Article(evidence, text, read_known_text(text))
+            self.read[pin.revid] = Article(evidence, text, know_article(text))
         return self.read[pin.revid]
 
 
@@ -338,5 +337,6 @@ def _finish(tried: Tried, licence: str) -> Outcome:
         categories=list(question.categories),
         published_split=None,
         wording=outcome.wording.dump(),
+        statements=list(outcome.statements),
         author=None,
     )

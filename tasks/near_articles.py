@@ -16,9 +16,11 @@ from tasks.batches import Work, batch_key, work_on
 from tasks.core.answers_in_text import find_answer, read_known_text
 from tasks.core.fanout_questions import Answer, dump_json, list_leaves
 from tasks.core.fanout_rows import Flag, FlaggedQuestion
+from tasks.core.folded_text import fold_text
+from tasks.core.quick_looks import could_hold, list_beginnings
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject, arrow_table
-from tasks.evidence import PinnedArticle, Unpinned, load_article_texts, pin_articles
+from tasks.evidence import PinnedArticle, Unpinned, know_article, load_article_texts, pin_articles
 from tasks.models.title_index import find_near_titles, open_title_index
 from tasks.world.data import list_article_titles
 
@@ -115,6 +117,7 @@ def _find_articles_with_all(
     texts: Mapping[int, str | Unpinned],
 ) -> dict[str, set[int]]:
     """Return row id → revisions whose text holds all of its answers; each text is read once, and only one at a time."""
+    beginnings = {row_id: list_beginnings(of) for row_id, of in answers.items()}
     near_to: dict[int, list[str]] = defaultdict(list)
     for row_id, near in articles.items():
         for revid in near:
@@ -124,9 +127,11 @@ def _find_articles_with_all(
         text = texts[revid]
         if isinstance(text, Unpinned):
             continue
-        known = read_known_text(text)
-        for row_id in row_ids:
-            if all(find_answer(answer, known).found for answer in answers[row_id]):
+        folded = fold_text(text)
+        likely = [row_id for row_id in row_ids if could_hold(beginnings[row_id], folded)]
+        known = know_article(text) if likely else None
+        for row_id in likely:
+            if known and all(find_answer(answer, known).found for answer in answers[row_id]):
                 having_all[row_id].add(revid)
     return having_all
 

@@ -10,7 +10,7 @@ from typing import Any
 from prefect import task
 
 from tasks.batches import batch_key, work_on
-from tasks.core.answers_in_text import Finding, KnownText, find_answer, read_known_text
+from tasks.core.answers_in_text import Finding, KnownText, find_answer
 from tasks.core.fanout_flags import find_structure_flags
 from tasks.core.fanout_questions import (
     Evidence,
@@ -22,7 +22,7 @@ from tasks.core.fanout_questions import (
 from tasks.core.fanout_rows import FanOutRow, Flag, FlaggedQuestion, PinnedQuestion, Reference, ReferenceFinding
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject, arrow_table
-from tasks.evidence import PinnedArticle, Unpinned, load_article_texts, pin_articles
+from tasks.evidence import PinnedArticle, Unpinned, know_article, load_article_texts, pin_articles
 
 RELEASED_EPOCH = "2023-11-20T00:00:00Z"
 """The epoch of the paper's snapshot, at which the released files were pinned (§3.1)."""
@@ -39,30 +39,29 @@ def pin_evidence(batch: Batch) -> Receipt:
     epoch = work.run.params["epoch"]
     trees = {row.id: row.tree() for row in rows}
     leaves = {row_id: _list_leaves(tree) for row_id, tree in trees.items()}
-    asked = [
-        (row_id, evidence.title)
-        for row_id, of in leaves.items()
-        for _, _, _, evidence in of
-        if not _is_pinned(evidence, epoch)
-    ]
-    pinned = pin_articles(work, asked, epoch)
+    asked = {
+        row.id: [each.title for _, _, _, each in leaves[row.id] if not _keeps_pin(row, each, epoch)] for row in rows
+    }
+    pinned = pin_articles(work, ((row_id, title) for row_id, titles in asked.items() for title in titles), epoch)
     outcomes: list[Outcome] = []
     references: list[Reference] = []
     for row in rows:
-        lost = [(path, pinned[each.title]) for path, _, _, each in leaves[row.id] if not _is_pinned(each, epoch)]
-        troubles = [(path, found) for path, found in lost if isinstance(found, Unpinned)]
-        references += [_refer(row.id, leaf, pinned.get(leaf[3].title)) for leaf in leaves[row.id]]
+        pins = {title: pinned[title] for title in asked[row.id]}
+        references += [_refer(row.id, leaf, pins.get(leaf[3].title)) for leaf in leaves[row.id]]
+        found = ((path, pins.get(each.title)) for path, _, _, each in leaves[row.id])
+        troubles = [(path, pin) for path, pin in found if isinstance(pin, Unpinned)]
         if troubles:
             outcomes.append(_reject(row.id, troubles))
         else:
-            tree = _put_pins(trees[row.id], pinned, epoch)
-            outcomes.append(row.with_tree(tree).extend(PinnedQuestion, epoch=epoch))
+            outcomes.append(row.with_tree(_put_pins(trees[row.id], pins)).extend(PinnedQuestion, epoch=epoch))
     work.extras = arrow_table(Reference, references)
     return work.finish(outcomes, PinnedQuestion)
 
 
-def _is_pinned(evidence: Evidence, epoch: str) -> bool:
-    return epoch == RELEASED_EPOCH and evidence.pageid is not None and evidence.revid is not None
+def _keeps_pin(row: FanOutRow, evidence: Evidence, epoch: str) -> bool:
+    """True for an article that was pinned to this very moment when its question was released."""
+    is_pinned = evidence.pageid is not None and evidence.revid is not None
+    return row.source == "released" and epoch == RELEASED_EPOCH and is_pinned
 
 
 def _list_leaves(tree: FanOutQuestion) -> list[Leaf]:
@@ -77,9 +76,9 @@ def _reject(row_id: str, troubles: Sequence[tuple[str, Unpinned]]) -> Reject:
     return Reject(row_id, (lasting or [trouble for _, trouble in troubles])[0].reason, told, retryable=not lasting)
 
 
-def _put_pins(tree: FanOutQuestion, pinned: Mapping[str, PinnedArticle | Unpinned], epoch: str) -> FanOutQuestion:
+def _put_pins(tree: FanOutQuestion, pins: Mapping[str, PinnedArticle | Unpinned]) -> FanOutQuestion:
     def pin(evidence: Evidence) -> Evidence:
-        found = None if _is_pinned(evidence, epoch) else pinned[evidence.title]
+        found = pins.get(evidence.title)
         if not isinstance(found, PinnedArticle):
             return evidence
         return Evidence(found.title, evidence.url, found.pageid, found.revid)
@@ -133,7 +132,7 @@ def flag_answers(batch: Batch) -> Receipt:
     texts = load_article_texts(
         work, [(row_id, each.revid) for row_id, of in leaves.items() for _, _, _, each in of if each.revid is not None]
     )
-    known = {revid: read_known_text(text) for revid, text in texts.items() if isinstance(text, str)}
+    known = {revid: know_article(text) for revid, text in texts.items() if isinstance(text, str)}
     outcomes: list[Outcome] = []
     told: list[ReferenceFinding] = []
     for row in rows:

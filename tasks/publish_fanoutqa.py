@@ -89,6 +89,7 @@ def _describe(row: FlaggedQuestion, tree: FanOutQuestion, split: Any) -> FanOutQ
         sub_questions=len(list(list_sub_questions(tree))),
         articles=tree.articles,
         epoch=row.epoch,
+        statements=row.statements,
         flags=tell_flags(row.flags),
         judge=row.judge,
         author=row.author,

@@ -81,7 +81,7 @@ def make_row(question: str = QUESTION, **changed: Any) -> FlaggedQuestion:
     columns = {
         "id": f"id of {question}", "source": "authored", "source_name": "own.json", "source_row": 1, "licence": "x",
         "question": question, "answer": json.dumps(ANSWER), "decomposition": "[]", "necessary_evidence": None,
-        "categories": [], "published_split": None, "wording": None, "author": None, "epoch": EPOCH, "flags": [],
+        "categories": [], "published_split": None, "wording": None, "statements": [], "author": None, "epoch": EPOCH, "flags": [],
         "near_articles": [], "judge": None, "reviewed_by": [],
     }  # fmt: skip
     return FlaggedQuestion.model_validate(columns | changed)

@@ -44,7 +44,7 @@ def make_row(
     columns = {
         "id": question.split(maxsplit=1)[0], "source": "authored", "source_name": "own.json", "source_row": 1, "licence": "x",
         "question": question, "answer": dump_json(list(answers)), "decomposition": dump_json(to_released(leaves)),
-        "necessary_evidence": None, "categories": [], "published_split": None, "wording": None, "author": None,
+        "necessary_evidence": None, "categories": [], "published_split": None, "wording": None, "statements": [], "author": None,
         "epoch": EPOCH, "flags": [], "near_articles": list(near), "judge": None, "reviewed_by": [],
     }  # fmt: skip
     return FlaggedQuestion.model_validate(columns | changed)

@@ -50,6 +50,7 @@ def make_row(row_id: str, **changed: Any) -> FanOutRow:
         "categories": [],
         "published_split": None,
         "wording": WORDING.dump(),
+        "statements": [],
         "author": None,
     }
     return FanOutRow.model_validate(columns | changed)

@@ -23,6 +23,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from tasks.core.amounts_in_text import UNITS, Said, is_number, read_amounts, spell_amounts
@@ -179,7 +180,7 @@ def _find_primitive(told: str | bool, text: KnownText) -> Iterator[tuple[str, bo
         yield told, None
     elif len(parts) == 1:
         # 0 stands for what an article does not mention
-        yield told, None if _read(told) == [Count("0")] else False
+        yield told, None if _read(told) == (Count("0"),) else False
     elif _says_names_in_one(parts, text):
         yield told, True
     else:
@@ -210,9 +211,10 @@ def _find_whole(told: str, text: KnownText) -> bool | None:
     ) or _has_person(plain, text)
 
 
-def _read(told: str) -> list[Value]:
-    """Return the values of an answer; a bare year as a number, which every date says."""
-    return [_widen(each.value) for each in read_amounts(told)]
+@lru_cache(maxsize=16384)
+def _read(told: str) -> tuple[Value, ...]:
+    """Return the values of an answer, which is looked for in many texts; a bare year as a number, as every date says it."""
+    return tuple(_widen(each.value) for each in read_amounts(told))
 
 
 def _widen(value: Value) -> Value:

@@ -9,9 +9,9 @@ def read_epoch(text: str) -> str:
     """Return a moment as `2023-11-20T00:00:00Z`; a day is its beginning in UTC. UsageError for anything else."""
     try:
         moment = datetime.fromisoformat(text.strip())
-    except ValueError as error:
+        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         raise UsageError(
             f"epoch {text!r}: expected a day like 2023-11-20 or a moment like 2023-11-20T12:00:00Z"
         ) from error
-    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%SZ}"

@@ -49,6 +49,8 @@ class Composed:
 
     question: FanOutQuestion
     wording: Wording
+    statements: tuple[str, ...]
+    """Ids of the statements that tell the values asked for, and those that members are ranked by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +240,7 @@ def _compose_named(row_id: str, of: MemberSet, plan: _Plan, picked: Found) -> Co
     choice = _choose(of, plan, picked)
     if isinstance(choice, Refused):
         return choice
-    return _compose(row_id, of, plan, None, picked, choice)
+    return _compose(row_id, of, plan, None, picked, choice, picked)
 
 
 # ── Listed sets ──
@@ -247,10 +249,12 @@ def _compose_named(row_id: str, of: MemberSet, plan: _Plan, picked: Found) -> Co
 def _compose_listed(row_id: str, of: MemberSet, owner: Member, plan: _Plan) -> Composed | Refused:
     by_list = plan.by if plan.by != plan.asked else None
     known = read_of_all(of.members, by_list or plan.asked, owner if by_list else None)
-    choice = known if isinstance(known, Refused) else _choose(of, plan, known)
+    if isinstance(known, Refused):
+        return known
+    choice = _choose(of, plan, known)
     if isinstance(choice, Refused):
         return choice
-    asked = known
+    asked: Found | Refused = known
     if by_list:
         asked = read_of_all([member for member, _ in choice.found], plan.asked, None)
         choice = choice if isinstance(asked, Refused) else replace(choice, found=asked)
@@ -264,7 +268,7 @@ def _compose_listed(row_id: str, of: MemberSet, owner: Member, plan: _Plan) -> C
     assert owner.article is not None, "a set whose owner has no article is refused before"
     names: list[Answer] = [member.name for member, _ in asked]
     first = SubQuestion(_name_sub(row_id, 0), put_month(which, month), names, owner.article.evidence)
-    return _compose(row_id, of, plan, first, asked, choice)
+    return _compose(row_id, of, plan, first, asked, choice, known)
 
 
 def _tell_group(of: MemberSet) -> str:
@@ -278,9 +282,12 @@ def _tell_group(of: MemberSet) -> str:
 
 
 def _compose(
-    row_id: str, of: MemberSet, plan: _Plan, first: SubQuestion | None, asked: Found, choice: _Choice
+    row_id: str, of: MemberSet, plan: _Plan, first: SubQuestion | None, asked: Found, choice: _Choice, ranked: Found
 ) -> Composed | Refused:
-    """Return the question over these members, unless one article alone, or the question itself, gives the answer."""
+    """Return the question over these members, unless one article alone, or the question itself, gives the answer.
+
+    `ranked`: all members with what they were chosen by.
+    """
     firsts = (first,) if first else ()
     leaves = [
         SubQuestion(
@@ -311,7 +318,8 @@ def _compose(
     answer: dict[str, Answer] = {member.name: value.answer for member, value in choice.found}
     if told := wording.find_told(answer):
         return Refused("question_says_answer", f"a question about these names would say {', '.join(told)}")
-    return Composed(FanOutQuestion(row_id, "", subs, answer, (of.kind.members,)), wording)
+    statements = dict.fromkeys(each for _, value in (*asked, *ranked) for each in value.statements)
+    return Composed(FanOutQuestion(row_id, "", subs, answer, (of.kind.members,)), wording, tuple(statements))
 
 
 def _name_sub(row_id: str, at: int) -> str:

@@ -6,7 +6,7 @@ says is the answer; where it says none or several, there is no answer. Items hav
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Decimal
 
 from tasks.core.answers_in_text import KnownText, find_answer, read_known_text
@@ -36,6 +36,8 @@ class Value:
     """What members are ranked by: a number, or year, month and day (0: not known); None for items."""
     unit: str = ""
     """Of a number, in the plural; empty for none."""
+    statements: tuple[str, ...] = field(default=(), compare=False)
+    """Ids of the statements that tell it, as far as the data have them."""
 
     @property
     def order(self) -> tuple[Decimal, int, int]:
@@ -54,11 +56,12 @@ def read_values(facts: Iterable[Fact], kind: Kind, units: Mapping[str, str]) -> 
     unit has no label, are none.
     """
     if kind == "item":
-        labels = [(fact.qid, fact.value) for fact in facts if fact.qid is not None]
-        names = list(dict.fromkeys(label for _, label in labels if label))
-        if not names or any(not label for _, label in labels):
+        items = [fact for fact in facts if fact.qid is not None]
+        names = list(dict.fromkeys(fact.value for fact in items if fact.value))
+        if not names or any(not fact.value for fact in items):
             return ()
-        return (Value(names[0] if len(names) == 1 else names, None),)
+        statements = tuple(statement for fact in items for statement in _list_statements(fact))
+        return (Value(names[0] if len(names) == 1 else names, None, statements=statements),)
     read = _read_date if kind == "time" else _read_number
     values = [read(fact, units) for fact in facts if fact.qid is None and fact.value is not None]
     return tuple(dict.fromkeys(value for value in values if value is not None))
@@ -72,14 +75,20 @@ def _read_date(fact: Fact, _units: Mapping[str, str]) -> Value | None:
     year, month_day = divmod(key, 10_000)
     months = "-" in told
     days = told.removesuffix(" BC").count("-") == 2
-    return Value(write_date(told), (year, month_day // 100 if months else 0, month_day % 100 if days else 0))
+    rank = (year, month_day // 100 if months else 0, month_day % 100 if days else 0)
+    return Value(write_date(told), rank, statements=_list_statements(fact))
 
 
 def _read_number(fact: Fact, units: Mapping[str, str]) -> Value | None:
     number = canonical_number(fact.value or "")
     if number is None or (fact.unit and fact.unit not in units):
         return None
-    return Value(_to_answer(number), Decimal(number), write_plural(units[fact.unit]) if fact.unit else "")
+    unit = write_plural(units[fact.unit]) if fact.unit else ""
+    return Value(_to_answer(number), Decimal(number), unit, _list_statements(fact))
+
+
+def _list_statements(fact: Fact) -> tuple[str, ...]:
+    return (fact.statement,) if fact.statement else ()
 
 
 def _to_answer(number: str) -> int | float:

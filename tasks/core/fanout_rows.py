@@ -67,6 +67,8 @@ class FanOutRow(Row):
     """The part it stands in, in a released file."""
     wording: str | None
     """JSON: what a generated question's wording is made of; null for the others."""
+    statements: list[str]
+    """Ids of the statements that a generated question was made from."""
     author: str | None
     """Model that worded a generated question; null before that, and for the others."""
 
@@ -165,6 +167,8 @@ class FanOutQuestionRow(Row):
     """Titles of the articles that answer it."""
     epoch: str
     """Articles are those of this moment (ISO 8601, UTC)."""
+    statements: list[str]
+    """Ids of the Wikidata statements that a generated question was made from."""
     flags: list[str]
     """What checks found and reviewers let pass, as `code path: sentence`."""
     judge: str | None

@@ -10,6 +10,7 @@ of another kind, and GPUs, differ in the last bits (about 2e-7 a component).
 
 import importlib.util
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -34,6 +35,8 @@ _PACKAGED_SHA256 = {
     "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 }
+_TEXTS_KNOWN = 2048
+"""Texts whose vectors are kept: several steps of a build compare the same questions."""
 _TOKENS_AT_ONCE = 320
 """Tokens of a batch: from about 250 on a core works at its full rate."""
 
@@ -81,10 +84,24 @@ class SentenceEncoder:
         self._workers = count_workers(self.device, threads)
         self._encoder = open_model("Encoder", path, self.device, "float32", self._workers, manifest.made_with)
         self._to_cpu = ctranslate2.Device.cpu
+        self._known: dict[str, Vectors] = {}
+        self._lock = threading.Lock()
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Return vectors of length 1 (len(texts) × dimensions); what goes beyond `max_tokens` of a text is not read."""
-        different = sorted(set(texts))
+        with self._lock:
+            known = {text: self._known[text] for text in texts if text in self._known}
+        different = sorted(set(texts) - known.keys())
+        found = self._encode(different)
+        known |= dict(zip(different, found, strict=True))
+        with self._lock:
+            # copies, since a row keeps the whole array that it is a part of
+            newest = list((self._known | known).items())[-_TEXTS_KNOWN:]
+            self._known = {text: vector.copy() for text, vector in newest}
+        return np.stack([known[text] for text in texts]) if len(texts) else found
+
+    def _encode(self, different: Sequence[str]) -> Vectors:
+        """Return the vectors of different texts."""
         # one by one: after encode_batch the tokenizer's threads complain whenever this process forks
         tokens = [self._tokenizer.encode(text.strip()).ids for text in different]
         vectors = np.zeros((len(different), self.dimensions), np.float32)
@@ -94,8 +111,7 @@ class SentenceEncoder:
                 batches, pool.map(lambda rows: self._encode_batch(rows, tokens), batches), strict=True
             ):
                 vectors[rows] = found
-        place = {text: number for number, text in enumerate(different)}
-        return vectors[[place[text] for text in texts]]
+        return vectors
 
     def _encode_batch(self, rows: list[int], tokens: list[list[int]]) -> Vectors:
         """Return the vectors of texts of one length."""

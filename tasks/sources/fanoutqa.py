@@ -84,5 +84,6 @@ def _make_row(source: SourceFile, number: int, question: FanOutQuestion, is_rele
         categories=list(question.categories),
         published_split=part if is_released else None,
         wording=None,
+        statements=[],
         author=None,
     )

@@ -5,6 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.core.answers_in_text import Finding, find_answer, read_known_text
+from tasks.core.folded_text import fold_text
+from tasks.core.quick_looks import could_hold, list_beginnings
 
 
 def is_found(answer: object, text: str) -> bool | None:
@@ -199,6 +201,11 @@ UNTOLD = [
 @pytest.mark.parametrize(("answer", "text"), FOUND)
 def test_a_reader_would_find_it(answer: object, text: str) -> None:
     assert is_found(answer, text) is True
+
+
+@pytest.mark.parametrize(("answer", "text"), FOUND)
+def test_what_is_found_is_never_ruled_out_by_a_quick_look(answer: object, text: str) -> None:
+    assert could_hold(list_beginnings([answer]), fold_text(text))
 
 
 @pytest.mark.parametrize(("answer", "text"), NOT_FOUND)

@@ -19,7 +19,9 @@ def test_days_and_moments_are_read(text: str, moment: str) -> None:
     assert read_epoch(text) == moment
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "20 November 2023", "2023-13-01", "2023-02-30"])
+@pytest.mark.parametrize(
+    "text", ["", "yesterday", "20 November 2023", "2023-13-01", "2023-02-30", "0001-01-01T00:00:00+05:00"]
+)
 def test_anything_else_is_refused_with_what_was_expected(text: str) -> None:
     with pytest.raises(UsageError, match="expected a day like 2023-11-20"):
         read_epoch(text)

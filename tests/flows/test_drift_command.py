@@ -15,7 +15,7 @@ import requests
 from page_histories import HISTORIES, LATER, THEN, copy_world, revid_of
 
 from tasks.core.drift import COLUMNS
-from tasks.core.fanout_rows import Reference
+from tasks.core.fanout_rows import FanOutQuestionRow, Reference
 from tasks.core.rows import arrow_table
 from tasks.settings import ROOT
 from tasks.storage.builds import publish
@@ -52,7 +52,7 @@ REFERENCES = [
     refer("q1 strategy[2]", "Lighthouse of tests", ["1902", "lit", "1777"], 1, found=False, missing=["1777"]),
     refer("q1 strategy[3]", "Lighthouse of tests", True, 1),
     refer("q1 strategy[4]", "Lighthouse of tests", "lit", 1, found=True),
-    # its question had gone no further, so the article was never read
+    # a reference that the build did not read
     refer("q2 strategy[0]", "Lighthouse of tests", "1902", 1),
     refer("q2 strategy[1]", "Young bridge", "a bridge", problem=f"younger_than_epoch: none of {THEN} or before"),
     refer("q2 strategy[2]", "Great mill", "nine floors", 0, found=True, title_asked="A page that has gone"),
@@ -94,19 +94,35 @@ def setup(tmp_path: Path) -> Iterator[Setup]:
         world = tmp_path / "world.toml"
         world.write_text(text.replace('[wikipedia]\nurl = "embedded"', f'[wikipedia]\nurl = "{url}"'), "utf-8")
         warehouse = tmp_path / "w.duckdb"
-        with open_warehouse(warehouse) as db:
-            record = publish(
-                db,
-                "run",
-                "fanoutqa",
-                {"params": {"epoch": THEN}},
-                {"world": str(world), "graph": None},
-                {"fanoutqa_references": arrow_table(Reference, REFERENCES)},
-                {},
-                datetime.now(UTC),
-            )
-            publish(db, "run", "slaq", {"params": {}}, {"world": str(world)}, {}, {}, datetime.now(UTC))
-        yield Setup(warehouse, record.build_id, url, stack.close)
+        yield Setup(warehouse, publish_builds(warehouse, str(world)), url, stack.close)
+
+
+def publish_builds(warehouse: Path, world: str) -> str:
+    """Publish a build of FanOutQA with the references, and one of another benchmark; return the first one's id."""
+    questions = [
+        FanOutQuestionRow(
+            id=question_id, split="dev", source="authored", source_name="x.json", source_row=1, question="?",
+            sub_questions=1, articles=[], epoch=THEN, statements=[], flags=[], judge=None, author=None, reviewed_by=[], licence="",
+        )
+        for question_id in ("q1", "q2", "q3")
+    ]  # fmt: skip
+    unpublished = refer("q9 strategy[0]", "Lighthouse of tests", 1902, 1, found=True)
+    tables = {
+        "fanoutqa": arrow_table(FanOutQuestionRow, questions),
+        "fanoutqa_references": arrow_table(Reference, [*REFERENCES, unpublished]),
+    }
+    lock, origin, now = {"params": {"epoch": THEN}}, {"world": world, "graph": None}, datetime.now(UTC)
+    with open_warehouse(warehouse) as db:
+        publish(db, "run", "slaq", {"params": {}}, origin, {}, {}, now)
+        return publish(db, "run", "fanoutqa", lock, origin, tables, {}, now).build_id
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a warehouse with both builds, whose world nobody asks."""
+    warehouse = tmp_path_factory.mktemp("published") / "w.duckdb"
+    publish_builds(warehouse, "embedded")
+    return warehouse
 
 
 def test_exactly_what_changed_is_listed_and_a_second_run_asks_nothing(
@@ -192,8 +208,8 @@ def test_a_wikipedia_that_is_not_there_is_told(factmill: Command, setup: Setup) 
         ([], 2, ""),
     ],
 )
-def test_what_is_wrong_is_told(factmill: Command, setup: Setup, arguments: list[str], code: int, told: str) -> None:
-    ran = factmill("drift", "fanoutqa", "--warehouse", setup.warehouse, *arguments)
+def test_what_is_wrong_is_told(factmill: Command, published: Path, arguments: list[str], code: int, told: str) -> None:
+    ran = factmill("drift", "fanoutqa", "--warehouse", published, *arguments)
     assert ran.code == code
     assert told in ran.err
     assert "Traceback" not in ran.err

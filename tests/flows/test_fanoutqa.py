@@ -266,7 +266,7 @@ def find_changes(built: Any) -> set[tuple[str, str]]:
     changed = set()
     for row in read_table(built, "fanoutqa_references"):
         if row["question_id"] in published:
-            newest = [each for each in articles[row["title"]].revisions if f"{each.at:%Y-%m-%dT%H:%M:%SZ}" <= LATER][-1]
+            newest = [each for each in articles[row["title"]].revisions if each.at <= LATER][-1]
             later = find_answer(json.loads(row["answer"]), read_known_text(newest.text)).found
             if later != row["found"]:
                 changed.add((row["question_id"], row["path"]))

@@ -10,6 +10,7 @@ CREATE TABLE fanoutqa (
     sub_questions  BIGINT NOT NULL,
     articles       VARCHAR[] NOT NULL,
     epoch          VARCHAR NOT NULL,
+    statements     VARCHAR[] NOT NULL,
     flags          VARCHAR[] NOT NULL,
     judge          VARCHAR,
     author         VARCHAR,
