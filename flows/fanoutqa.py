@@ -5,7 +5,7 @@ from typing import Any
 from prefect import flow
 
 from flows.artifacts import leave_artifacts
-from flows.reviewing import ask_for_decisions
+from flows.reviewing import make_reviewed
 from tasks.building import open_build
 from tasks.core.fanout_rows import FlaggedQuestion
 from tasks.core.review import Policy
@@ -43,10 +43,7 @@ def fanoutqa(
         inputs = lock_inputs(source, sets, sets_a_kind, epoch, titles, near, seed, review, decisions, run)
         return make_fanoutqa(inputs, run)
 
-    report = make()
-    if review == "ask" and ask_for_decisions(report, run):
-        report = make()
-    return report
+    return make_reviewed(make, review, run)
 
 
 def make_fanoutqa(inputs: Inputs, run: RunOptions) -> BuildReport:

@@ -5,7 +5,7 @@ from typing import Any
 from prefect import flow
 
 from flows.artifacts import leave_artifacts
-from flows.reviewing import ask_for_decisions
+from flows.reviewing import make_reviewed
 from tasks.building import open_build
 from tasks.core.review import Policy
 from tasks.core.slaq_rows import SlaqRow
@@ -40,10 +40,7 @@ def slaq(
         )
         return make_slaq(inputs, run)
 
-    report = make()
-    if review == "ask" and ask_for_decisions(report, run):
-        report = make()
-    return report
+    return make_reviewed(make, review, run)
 
 
 def make_slaq(inputs: Inputs, run: RunOptions) -> BuildReport:
