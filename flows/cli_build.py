@@ -15,6 +15,7 @@ import typer
 
 from tasks import progress
 from tasks.core.calls import Mode
+from tasks.core.epochs import SNAPSHOT
 from tasks.options import BuildReport, RunOptions
 
 build_app = typer.Typer(
@@ -283,7 +284,7 @@ def build_fanoutqa(
     sets_a_kind: Annotated[int, typer.Option(min=1, help="Sets of one kind, at most.")] = 12,
     epoch: Annotated[
         str, typer.Option(help="Articles are those of this day or moment (UTC).", metavar="DATE")
-    ] = "2023-11-20",
+    ] = SNAPSHOT[:10],
     titles: Annotated[
         str | None,
         typer.Option(

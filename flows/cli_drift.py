@@ -44,15 +44,16 @@ def drift_fanoutqa(
       factmill drift fanoutqa --epoch 2026-01-01
       factmill drift fanoutqa --epoch 2026-01-01 --to drift.csv --all
     """
-    from flows.drift import measure_drift, read_moment, read_references, tell_counts, tell_drift
+    from flows.drift import measure_drift, read_references, tell_counts, tell_drift
     from tasks.context import Services
     from tasks.core.drift import count_drift, flatten_drift, write_drift
+    from tasks.fanoutqa_inputs import check_epoch
     from tasks.settings import home
     from tasks.storage.builds import find_build
     from tasks.storage.recorder import Recorder
 
     progress.show()
-    moment = read_moment(epoch)
+    moment = check_epoch(epoch)
     if to and not to.parent.is_dir():
         raise OutputError(f"{to}: cannot be written, since its folder is not there")
     path = warehouse_of(RunOptions(warehouse=warehouse))

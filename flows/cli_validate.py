@@ -19,7 +19,10 @@ def validate() -> None:
 def validate_fanoutqa(
     files: Annotated[
         list[Path],
-        typer.Argument(help="JSON or JSON Lines: questions as authors write them, or as released.", metavar="FILE..."),
+        typer.Argument(
+            help="JSON or JSON Lines, or folders of them: questions as authors write them, or as released.",
+            metavar="PATH...",
+        ),
     ],
     least_articles: Annotated[
         int, typer.Option(min=1, help="Different articles that an authored question needs.", metavar="N")
@@ -43,8 +46,9 @@ def validate_fanoutqa(
       factmill validate fanoutqa fanout-final-dev.json --duplicates
     """
     from flows.validating import compare_wordings, tell_file, tell_pairs, validate_file
+    from tasks.fanoutqa_inputs import find_question_files
 
-    reports = [validate_file(file, least_articles) for file in files]
+    reports = [validate_file(file, least_articles) for file in find_question_files(files).values()]
     similar = compare_wordings(reports, world) if duplicates else None
     is_valid = not any(report.invalid for report in reports)
     if as_json:

@@ -5,14 +5,12 @@ Calls are recorded in the build's warehouse, so the same report made again asks 
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 from tasks.batches import Work
 from tasks.context import Services
 from tasks.core.answers_in_text import Finding, find_answer
 from tasks.core.drift import Drift, compare_findings
-from tasks.core.epochs import read_epoch
 from tasks.core.fanout_rows import Reference
 from tasks.core.receipts import Batch
 from tasks.core.rows import rows_from_arrow
@@ -27,14 +25,6 @@ from tasks.storage.warehouse import open_warehouse
 TABLE, QUESTIONS = "fanoutqa_references", "fanoutqa"
 BATCH = 100
 """References looked up at once; their articles are in memory together."""
-
-
-def read_moment(text: str) -> str:
-    """Return a day or an ISO 8601 moment that has passed, in UTC; UsageError for others."""
-    moment = read_epoch(text)
-    if moment > f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}":
-        raise UsageError(f"epoch {text!r} is still to come; expected a day or moment of the past")
-    return moment
 
 
 def read_references(warehouse: Path, build: BuildRecord) -> list[Reference]:

@@ -7,6 +7,7 @@ import duckdb
 
 from flows.benchmarks import Benchmark, find_benchmark
 from tasks.errors import UnknownBuild
+from tasks.storage.bodies import unpack_body
 from tasks.storage.builds import BuildRecord
 
 
@@ -79,7 +80,7 @@ def _find_calls(db: duckdb.DuckDBPyConnection, build: BuildRecord, row_id: str) 
         row_id,
     )
     for call in calls:
-        call["parts"], call["body"] = json.loads(call["parts"]), json.loads(call["body"])
+        call["parts"], call["body"] = json.loads(call["parts"]), json.loads(unpack_body(call["body"]))
         call["asked_at"] = call["asked_at"].isoformat()
     return calls
 

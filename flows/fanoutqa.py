@@ -7,9 +7,10 @@ from prefect import flow
 from flows.artifacts import leave_artifacts
 from flows.reviewing import make_reviewed
 from tasks.building import open_build
+from tasks.core.epochs import SNAPSHOT
 from tasks.core.fanout_rows import FlaggedQuestion
 from tasks.core.review import Policy
-from tasks.fanoutqa_inputs import EPOCH, NEAR_ARTICLES, SEED, SETS_A_KIND, lock_inputs
+from tasks.fanoutqa_inputs import NEAR_ARTICLES, SEED, SETS_A_KIND, lock_inputs
 from tasks.gather_questions import gather_questions
 from tasks.judge_questions import judge_questions
 from tasks.locks import Inputs
@@ -29,7 +30,7 @@ def fanoutqa(
     source: list[str] | None = None,
     sets: list[str] | None = None,
     sets_a_kind: int = SETS_A_KIND,
-    epoch: str = EPOCH,
+    epoch: str = SNAPSHOT,
     titles: str | None = None,
     near: int = NEAR_ARTICLES,
     seed: int = SEED,
@@ -51,7 +52,7 @@ def make_fanoutqa(inputs: Inputs, run: RunOptions) -> BuildReport:
     with open_build("fanoutqa", run, inputs) as build:
         gathered = build.load(gather_questions, inputs.params["units"])  # §3.1, Appendix E
         worded = build.stage(word_questions, gathered)
-        pinned = build.stage(pin_evidence, worded)  # §3.1, the snapshot
+        pinned = build.stage(pin_evidence, worded, most_rows=ROWS_WITH_TEXTS)  # §3.1, the snapshot
         flagged = build.stage(flag_answers, pinned, most_rows=ROWS_WITH_TEXTS)  # Appendix B, heuristics and evidence
         near = build.stage(find_near_articles, flagged, whole=True)  # Appendix B, retrieval check
         retrieved = build.stage(check_near_articles, near, most_rows=ROWS_WITH_NEAR_TEXTS)

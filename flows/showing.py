@@ -45,9 +45,11 @@ def tell_report(report: BuildReport) -> list[str]:
         lines.append(
             f"  note: {report.unsettled} rows were lost to passing failures; the same command tries them again"
         )
-    lines.append(
-        f"  next: factmill show {report.benchmark}, factmill verify {report.build_id}, factmill export {report.build_id} --to DIR"
-    )
+    if report.rows:
+        shown = f"factmill show {report.benchmark}, factmill verify {report.build_id}"
+        lines.append(f"  next: {shown}, factmill export {report.build_id} --to DIR")
+    else:
+        lines.append(f"  note: no row came through; factmill show {report.benchmark} --rejects tells why")
     return lines
 
 

@@ -1,8 +1,11 @@
 """Sets of a world's Wikidata with their articles of the epoch, and the questions made of them (FanOutQA, §3.1).
 
-What is looked up of all sets of a kind is asked at once. Of a large graph only so many facts of a relation are listed
+Sets, labels and articles' revisions are looked up for all sets of a kind at once; texts and facts set by set, since on
+a large wiki those of a dozen sets are a lot to hold. Of a large graph only so many facts of a relation are listed
 (list_facts goes by number of subject, and small numbers were given early, to what is widely known), and so many of the
 sets among them are tried, by digest.
+
+A call is filed under its place, which is set and item, until it is known which questions speak of that item.
 """
 
 from collections import defaultdict
@@ -13,9 +16,10 @@ from urllib.parse import quote
 from tasks.assets import load_fan_out_properties, load_fan_out_sets
 from tasks.batches import Work
 from tasks.classes import INSTANCE_OF, look_up_claims
+from tasks.core.dates_in_text import write_date
 from tasks.core.fan_out_generation import Composed, Tried, make_questions
 from tasks.core.fan_out_lists import SetKind, find_property
-from tasks.core.fan_out_members import MOST_MEMBERS, Article, Member, MemberSet
+from tasks.core.fan_out_members import MOST_MEMBERS, Article, Member, MemberSet, Refused
 from tasks.core.fan_out_values import Value, read_values
 from tasks.core.fanout_questions import Evidence, dump_json, to_released
 from tasks.core.fanout_rows import FanOutRow
@@ -33,10 +37,6 @@ CANDIDATES, WITH_ARTICLES = 100, 16
 _PINNED_AT_ONCE = 50
 _AT_ONCE = 200
 """Sets whose owners' and members' classes are looked up at once, until enough sets are found."""
-_MONTHS = (
-    *("January", "February", "March", "April", "May", "June", "July"),
-    *("August", "September", "October", "November", "December"),
-)
 _ARTICLES = "https://en.wikipedia.org/wiki/"
 
 
@@ -45,7 +45,7 @@ class _Drawn:
     """A set as the graph has it."""
 
     id: str
-    """Stands for all that is tried of it, until that has ids of its own."""
+    """The kind, and the owner or a number."""
     owner: str | None
     members: list[str]
 
@@ -53,6 +53,19 @@ class _Drawn:
     def items(self) -> list[str]:
         """Owner and members."""
         return [*([self.owner] if self.owner else []), *self.members]
+
+    @property
+    def places(self) -> list[tuple[str, str]]:
+        """(Place that calls about an item are filed under, item) of owner and members."""
+        return [(_name_place(self.id, qid), qid) for qid in self.items]
+
+
+def _name_place(set_id: str, qid: str) -> str:
+    return f"{set_id} {qid}"
+
+
+def _find_set(place: str) -> str:
+    return place.rpartition(" ")[0]
 
 
 @dataclass(slots=True)
@@ -62,9 +75,6 @@ class _Known:
     items: dict[str, Description] = field(default_factory=dict)
     pins: dict[str, PinnedArticle | Unpinned] = field(default_factory=dict)
     """By title."""
-    texts: dict[int, str | Unpinned] = field(default_factory=dict)
-    facts: dict[str, list[Fact]] = field(default_factory=dict)
-    units: dict[str, str] = field(default_factory=dict)
     failed: dict[str, Reject] = field(default_factory=dict)
     """Id of a set → what could not be looked up of it."""
 
@@ -73,30 +83,45 @@ class _Known:
         item = self.items.get(qid)
         return self.pins.get(item.title) if item and item.title else None
 
+    def note_failed(self, failed: Mapping[str, Reject]) -> None:
+        """Note what could not be looked up, told by place."""
+        self.failed |= {_find_set(place): reject for place, reject in failed.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What has been read of one set."""
+
+    texts: Mapping[int, str | Unpinned]
+    """By revision."""
+    facts: Mapping[str, list[Fact]]
+    units: Mapping[str, str]
+
 
 def generate_questions(work: Work, unit: str) -> list[Outcome]:
     """Return what becomes of every question that is tried about one kind of sets (data/lists/fan_out_sets.csv).
 
     Takes each as a row of the batch: FanOutRows without their wording, and Rejects. Parameters of the build: `epoch`
-    (ISO 8601, UTC), `sets_a_relation`, `least_members`, `licence`.
+    (ISO 8601, UTC), `sets_a_kind`, `least_members`, `licence`.
     """
     kind = load_fan_out_sets()[unit]
     known = _Known()
     drawn = _draw_named(work, kind, known) if kind.is_named else _draw_listed(work, kind, known)
     drawn = _describe(work, kind, drawn, known)
-    _read_articles(work, drawn, known)
-    _read_facts(work, kind, drawn, known)
     outcomes: list[Outcome] = []
     rows_of: dict[str, list[str]] = defaultdict(list)
-    readers = _Readers(known)
     for each in drawn:
-        for row_id, told, outcome in _try_set(work, kind, each, drawn, known, readers):
-            work.take(row_id, told)
-            rows_of[each.id].append(row_id)
-            outcomes.append(outcome)
-    # a call for a set serves all that was tried of it; those for sets that were not tried stay with the relation's
-    rest = [kind.relation]
-    work.uses = [(row_id, key, record) for owner, key, record in work.uses for row_id in rows_of.get(owner, rest)]
+        for tried in _try_set(work, kind, each, drawn, known):
+            work.take(tried.id, tried.told)
+            outcomes.append(_finish(tried, work.run.params["licence"]))
+            for qid in tried.items:
+                # the classes of what may be named are looked up before there are sets
+                for set_id in (each.id, kind.unit) if kind.is_named else (each.id,):
+                    rows_of[_name_place(set_id, qid)].append(tried.id)
+    # a call serves all that was tried of its item; calls about what no question speaks of stay with the unit
+    work.uses = [
+        (row_id, key, record) for place, key, record in work.uses for row_id in rows_of.get(place, [kind.unit])
+    ]
     return outcomes
 
 
@@ -109,12 +134,12 @@ def _draw_listed(work: Work, kind: SetKind, known: _Known) -> list[_Drawn]:
     for subject, value in dict.fromkeys(list_facts(work, kind.relation, SUBJECTS_AT_MOST)):
         if subject != value:
             values[subject].append(value)
-    least, most = work.run.params["least_members"], work.run.params["sets_a_relation"]
+    least, most = work.run.params["least_members"], work.run.params["sets_a_kind"]
     owners = [owner for owner in _order(kind, values) if least <= len(values[owner]) <= 2 * MOST_MEMBERS]
     found: list[_Drawn] = []
     for chunk in _part(owners, _AT_ONCE):
         sets = [_Drawn(f"{kind.unit} {owner}", owner, values[owner]) for owner in chunk]
-        own = _filter_by_class(work, [(each.id, each.owner or "") for each in sets], kind.owner_classes, known)
+        own = _filter_by_class(work, [(each.id, each.owner) for each in sets if each.owner], kind.owner_classes, known)
         sets = [each for each in sets if each.owner in own or each.id in known.failed]
         of_class = _filter_by_class(
             work, [(each.id, qid) for each in sets for qid in each.members], kind.member_classes, known
@@ -134,7 +159,7 @@ def _draw_named(work: Work, kind: SetKind, known: _Known) -> list[_Drawn]:
         qids = _order(kind, [subject for subject, value in facts if value in kind.member_classes])
     else:
         qids = _order(kind, [subject for subject, _ in facts])
-    wanted = CANDIDATES * work.run.params["sets_a_relation"]
+    wanted = CANDIDATES * work.run.params["sets_a_kind"]
     found: list[str] = []
     for chunk in _part(qids, wanted or 1):
         of_class = set(chunk)
@@ -158,11 +183,11 @@ def _part(items: Sequence[str], size: int) -> Iterator[list[str]]:
 
 
 def _filter_by_class(work: Work, asked: Sequence[tuple[str, str]], classes: frozenset[str], known: _Known) -> set[str]:
-    """Return the items that are an instance of one of the classes; all where there are none."""
+    """Return the items, of (set, item), that are an instance of one of the classes; all where there are none."""
     if not classes:
         return {qid for _, qid in asked}
-    claims, failed = look_up_claims(work, asked, [INSTANCE_OF])
-    known.failed |= failed
+    claims, failed = look_up_claims(work, [(_name_place(*each), each[1]) for each in asked], [INSTANCE_OF])
+    known.note_failed(failed)
     return {qid for qid, edges in claims.items() if any(edge.qid in classes for edge in edges)}
 
 
@@ -175,9 +200,9 @@ def _describe(work: Work, kind: SetKind, drawn: Sequence[_Drawn], known: _Known)
     Of a named set only members that have both stay, up to a number, and it goes when none has, unless no set has any.
     """
     service = work.run.services.wikidata
-    calls = [(each.id, qid, call_describe_item(service.identity, qid)) for each in drawn for qid in each.items]
+    calls = [(place, qid, call_describe_item(service.identity, qid)) for each in drawn for place, qid in each.places]
     known.items, failed = work.look_up(service, calls, read_description)
-    known.failed |= failed
+    known.note_failed(failed)
     if not kind.is_named:
         _pin(work, [(each, each.items) for each in drawn], known)
         return list(drawn)
@@ -199,92 +224,86 @@ def _list_pinned(drawn: _Drawn, known: _Known) -> list[str]:
 def _pin(work: Work, asked: Iterable[tuple[_Drawn, Sequence[str]]], known: _Known) -> None:
     """Look up the articles of items of sets as of the epoch."""
     titles = [
-        (each.id, item.title) for each, qids in asked for qid in qids if (item := known.items.get(qid)) and item.title
+        (_name_place(each.id, qid), item.title)
+        for each, qids in asked
+        for qid in qids
+        if (item := known.items.get(qid)) and item.title
     ]
     known.pins |= pin_articles(work, titles, work.run.params["epoch"])
-    for set_id, title in titles:
-        pin = known.pins[title]
-        if isinstance(pin, Unpinned) and pin.retryable:
-            known.failed.setdefault(set_id, _fail(set_id, pin))
+    for place, title in titles:
+        _note_trouble(place, known.pins[title], known)
 
 
-def _fail(set_id: str, trouble: Unpinned) -> Reject:
-    return Reject(set_id, trouble.reason, trouble.detail, retryable=trouble.retryable)
+def _note_trouble(place: str, found: PinnedArticle | Unpinned | str, known: _Known) -> None:
+    """Note that a set has to wait for a later run, where a later run may help."""
+    if isinstance(found, Unpinned) and found.retryable:
+        known.failed.setdefault(_find_set(place), Reject(place, found.reason, found.detail, retryable=True))
 
 
-def _read_articles(work: Work, drawn: Sequence[_Drawn], known: _Known) -> None:
-    pins = [(each.id, pin) for each in drawn for qid in each.items if isinstance(pin := known.pin(qid), PinnedArticle)]
-    known.texts = load_article_texts(work, [(set_id, pin.revid) for set_id, pin in pins])
-    for set_id, pin in pins:
-        text = known.texts[pin.revid]
-        if isinstance(text, Unpinned) and text.retryable:
-            known.failed.setdefault(set_id, _fail(set_id, text))
-
-
-def _read_facts(work: Work, kind: SetKind, drawn: Sequence[_Drawn], known: _Known) -> None:
-    """Look up the members' facts, and the labels of units."""
+def _read_set(work: Work, kind: SetKind, drawn: _Drawn, known: _Known) -> _Read:
+    """Look up the texts of a set's articles, its members' facts, and the labels of their units."""
+    pins = [(place, pin) for place, qid in drawn.places if isinstance(pin := known.pin(qid), PinnedArticle)]
+    texts = load_article_texts(work, [(place, pin.revid) for place, pin in pins])
+    for place, pin in pins:
+        _note_trouble(place, texts[pin.revid], known)
     service = work.run.services.wikidata
-    calls = [(each.id, qid, call_item_facts(service.identity, qid)) for each in drawn for qid in each.members]
-    known.facts, failed = work.look_up(service, calls, read_facts)
+    members = [(_name_place(drawn.id, qid), qid) for qid in drawn.members]
+    calls = [(place, qid, call_item_facts(service.identity, qid)) for place, qid in members]
+    facts, failed = work.look_up(service, calls, read_facts)
+    known.note_failed(failed)
     units = [
-        (set_id, fact.unit)
-        for set_id, qid, _ in calls
-        for fact in known.facts.get(qid, ())
+        (place, fact.unit)
+        for place, qid in members
+        for fact in facts.get(qid, ())
         if fact.unit and fact.pid in kind.properties
     ]
-    known.units, failed_units = look_up_labels(work, units, "en")
-    known.failed |= failed | failed_units
+    labels, failed = look_up_labels(work, units, "en")
+    known.note_failed(failed)
+    return _Read(texts, facts, labels)
 
 
-@dataclass(slots=True)
-class _Readers:
-    """Articles that have been read, each once."""
-
-    known: _Known
-    read: dict[int, Article] = field(default_factory=dict)
-
-    def find(self, qid: str) -> Article | str:
-        """Return an item's article; a sentence says why there is none."""
-        item = self.known.items.get(qid)
-        pin = self.known.pin(qid)
-        if item is None or item.title is None or pin is None:
-            return "the graph knows no English article"
-        if isinstance(pin, Unpinned):
-            return f"{pin.reason}: {pin.detail}"
-        text = self.known.texts[pin.revid]
-        if isinstance(text, Unpinned):
-            return f"{text.reason}: {text.detail}"
-        if pin.revid not in self.read:
-            url = _ARTICLES + quote(pin.title.replace(" ", "_"), safe="()!*,;:@/~$-_.'")
-            evidence = Evidence(pin.title, url, pin.pageid, pin.revid)
-            self.read[pin.revid] = Article(evidence, text, know_article(text))
-        return self.read[pin.revid]
+def _find_article(qid: str, known: _Known, read: _Read) -> Article | str:
+    """Return an item's article; a sentence says why there is none."""
+    item = known.items.get(qid)
+    pin = known.pin(qid)
+    if item is None or item.title is None or pin is None:
+        return "the graph knows no English article"
+    if isinstance(pin, Unpinned):
+        return f"{pin.reason}: {pin.detail}"
+    text = read.texts[pin.revid]
+    if isinstance(text, Unpinned):
+        return f"{text.reason}: {text.detail}"
+    url = _ARTICLES + quote(pin.title.replace(" ", "_"), safe="()!*,;:@/~$-_.'")
+    return Article(Evidence(pin.title, url, pin.pageid, pin.revid), text, know_article(text))
 
 
 # ── Questions ──
 
 
-def _try_set(
-    work: Work, kind: SetKind, each: _Drawn, drawn: Sequence[_Drawn], known: _Known, readers: _Readers
-) -> Iterator[tuple[str, str, Outcome]]:
-    """Yield id, the question as it came, and what became of it."""
+def _try_set(work: Work, kind: SetKind, each: _Drawn, drawn: Sequence[_Drawn], known: _Known) -> Iterator[Tried]:
+    """Yield what is tried of a set: one refusal where something of it could not be looked up."""
+    read = _read_set(work, kind, each, known)
     if failed := known.failed.get(each.id):
         told = canonical_json({"set": each.id})
-        row_id = digest_json(told)[:16]
-        yield row_id, told, Reject(row_id, failed.reason, failed.detail, failed.retryable)
+        yield Tried(
+            digest_json(told)[:16],
+            told,
+            each.id,
+            tuple(each.items),
+            Refused(failed.reason, failed.detail, failed.retryable),
+        )
         return
     others = {qid: item.label for qid in _list_class(kind, drawn) if (item := known.items.get(qid)) and item.label}
     own = set(each.items)
     of = MemberSet(
         kind=kind,
-        owner=_make_member(kind, each.owner, known, readers) if each.owner else None,
-        members=tuple(_make_member(kind, qid, known, readers) for qid in each.members),
+        owner=_make_member(kind, each.owner, known, read) if each.owner else None,
+        members=tuple(_make_member(kind, qid, known, read) for qid in each.members),
         others=tuple(label for qid, label in others.items() if qid not in own),
-        month=_tell_month(work.run.params["epoch"]),
+        month=write_date(work.run.params["epoch"][:7]),
         least=work.run.params["least_members"],
     )
-    for tried in make_questions(of, load_fan_out_properties()):
-        yield tried.id, tried.told, _finish(tried, work.run.params["licence"])
+    yield from make_questions(of, load_fan_out_properties())
 
 
 def _list_class(kind: SetKind, drawn: Sequence[_Drawn]) -> Iterator[str]:
@@ -295,18 +314,18 @@ def _list_class(kind: SetKind, drawn: Sequence[_Drawn]) -> Iterator[str]:
             yield each.owner
 
 
-def _make_member(kind: SetKind, qid: str, known: _Known, readers: _Readers) -> Member:
-    found = readers.find(qid)
+def _make_member(kind: SetKind, qid: str, known: _Known, read: _Read) -> Member:
+    found = _find_article(qid, known, read)
     item = known.items.get(qid)
     by_pid: dict[str, list[Fact]] = defaultdict(list)
-    for fact in known.facts.get(qid, ()):
+    for fact in read.facts.get(qid, ()):
         by_pid[fact.pid].append(fact)
     return Member(
         qid=qid,
         name=(item.label if item else None) or qid,
         article=None if isinstance(found, str) else found,
         trouble=found if isinstance(found, str) else "",
-        values={pid: _read_property(kind, pid, by_pid[pid], known.units) for pid in kind.properties},
+        values={pid: _read_property(kind, pid, by_pid[pid], read.units) for pid in kind.properties},
     )
 
 
@@ -314,15 +333,10 @@ def _read_property(kind: SetKind, pid: str, facts: Sequence[Fact], units: Mappin
     return read_values(facts, find_property(load_fan_out_properties(), pid, kind).kind, units)
 
 
-def _tell_month(epoch: str) -> str:
-    year, month = epoch.split("-")[:2]
-    return f"{_MONTHS[int(month) - 1]} {year}"
-
-
 def _finish(tried: Tried, licence: str) -> Outcome:
     outcome = tried.outcome
     if not isinstance(outcome, Composed):
-        return Reject(tried.id, outcome.reason, outcome.detail)
+        return Reject(tried.id, outcome.reason, outcome.detail, outcome.retryable)
     question = outcome.question
     return FanOutRow(
         id=tried.id,

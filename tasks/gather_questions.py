@@ -8,7 +8,7 @@ from prefect import task
 from tasks.batches import Work, batch_key, work_on
 from tasks.core.fanout_rows import FanOutRow
 from tasks.core.receipts import Batch, Receipt
-from tasks.core.rows import Merged, Outcome
+from tasks.core.rows import Merged, Outcome, Reject
 from tasks.fan_out_sets import generate_questions
 from tasks.sources.fanoutqa import read_question_file
 from tasks.sources.source_files import SourceFile
@@ -26,16 +26,20 @@ def gather_questions(batch: Batch) -> Receipt:
 
 
 def _read_files(work: Work) -> Iterator[Outcome]:
-    """Yield what becomes of each question of the files; a question that comes again is united with the first."""
-    kept: set[str] = set()
+    """Yield what becomes of each question of the files; one that comes again, with the same answer, is united with the first."""
+    kept: dict[str, FanOutRow] = {}
     for name, path, licence in work.run.origin["files"]:
         source = SourceFile(Path(path), name, work.run.lock["sources"][name], licence or None)
         for read in read_question_file(source):
             work.take(read.row_id, read.as_it_came)
             if not isinstance(read.outcome, FanOutRow):
                 yield read.outcome
-            elif read.outcome.id in kept:
-                yield Merged(read.row_id, read.outcome.id)
+                continue
+            first = kept.setdefault(read.outcome.id, read.outcome)
+            if first is read.outcome:
+                yield first
+            elif (first.answer, first.decomposition) == (read.outcome.answer, read.outcome.decomposition):
+                yield Merged(read.row_id, first.id)
             else:
-                kept.add(read.outcome.id)
-                yield read.outcome
+                told = f"{first.source_name}, row {first.source_row} asks the same with another answer or decomposition"
+                yield Reject(read.row_id, "contradicts", told)

@@ -11,6 +11,7 @@ from prefect import task
 
 from tasks.batches import batch_key, work_on
 from tasks.core.answers_in_text import Finding, KnownText, find_answer
+from tasks.core.epochs import SNAPSHOT
 from tasks.core.fanout_flags import find_structure_flags
 from tasks.core.fanout_questions import (
     Evidence,
@@ -24,9 +25,6 @@ from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject, arrow_table
 from tasks.evidence import PinnedArticle, Unpinned, know_article, load_article_texts, pin_articles
 
-RELEASED_EPOCH = "2023-11-20T00:00:00Z"
-"""The epoch of the paper's snapshot, at which the released files were pinned (§3.1)."""
-
 Leaf = tuple[str, str, Any, Evidence]
 """Path, sub-question, its answer and its article."""
 
@@ -39,16 +37,14 @@ def pin_evidence(batch: Batch) -> Receipt:
     epoch = work.run.params["epoch"]
     trees = {row.id: row.tree() for row in rows}
     leaves = {row_id: _list_leaves(tree) for row_id, tree in trees.items()}
-    asked = {
-        row.id: [each.title for _, _, _, each in leaves[row.id] if not _keeps_pin(row, each, epoch)] for row in rows
-    }
-    pinned = pin_articles(work, ((row_id, title) for row_id, titles in asked.items() for title in titles), epoch)
+    asked = {row.id: [each for _, _, _, each in leaves[row.id] if not _keeps_pin(row, each, epoch)] for row in rows}
+    pinned = pin_articles(work, ((row_id, each.title) for row_id, of in asked.items() for each in of), epoch)
     outcomes: list[Outcome] = []
     references: list[Reference] = []
     for row in rows:
-        pins = {title: pinned[title] for title in asked[row.id]}
-        references += [_refer(row.id, leaf, pins.get(leaf[3].title)) for leaf in leaves[row.id]]
-        found = ((path, pins.get(each.title)) for path, _, _, each in leaves[row.id])
+        pins = {each: pinned[each.title] for each in asked[row.id]}
+        references += [_refer(row.id, leaf, pins.get(leaf[3])) for leaf in leaves[row.id]]
+        found = ((path, pins.get(each)) for path, _, _, each in leaves[row.id])
         troubles = [(path, pin) for path, pin in found if isinstance(pin, Unpinned)]
         if troubles:
             outcomes.append(_reject(row.id, troubles))
@@ -61,7 +57,7 @@ def pin_evidence(batch: Batch) -> Receipt:
 def _keeps_pin(row: FanOutRow, evidence: Evidence, epoch: str) -> bool:
     """True for an article that was pinned to this very moment when its question was released."""
     is_pinned = evidence.pageid is not None and evidence.revid is not None
-    return row.source == "released" and epoch == RELEASED_EPOCH and is_pinned
+    return row.source == "released" and epoch == SNAPSHOT and is_pinned
 
 
 def _list_leaves(tree: FanOutQuestion) -> list[Leaf]:
@@ -76,9 +72,9 @@ def _reject(row_id: str, troubles: Sequence[tuple[str, Unpinned]]) -> Reject:
     return Reject(row_id, (lasting or [trouble for _, trouble in troubles])[0].reason, told, retryable=not lasting)
 
 
-def _put_pins(tree: FanOutQuestion, pins: Mapping[str, PinnedArticle | Unpinned]) -> FanOutQuestion:
+def _put_pins(tree: FanOutQuestion, pins: Mapping[Evidence, PinnedArticle | Unpinned]) -> FanOutQuestion:
     def pin(evidence: Evidence) -> Evidence:
-        found = pins.get(evidence.title)
+        found = pins.get(evidence)
         if not isinstance(found, PinnedArticle):
             return evidence
         return Evidence(found.title, evidence.url, found.pageid, found.revid)
@@ -116,7 +112,7 @@ def _refer(row_id: str, leaf: Leaf, pinned: PinnedArticle | Unpinned | None) -> 
         revid=found.revid if found else evidence.revid,
         timestamp=found.timestamp if found else None,
         url=evidence.url,
-        problem=f"{pinned.reason}: {pinned.detail}" if isinstance(pinned, Unpinned) else None,
+        problem=_tell_problem(pinned) if isinstance(pinned, Unpinned) else None,
         found=None,
         missing=[],
     )
@@ -139,13 +135,14 @@ def flag_answers(batch: Batch) -> Receipt:
         lost = [(path, trouble) for path, _, _, each in leaves[row.id] if (trouble := _find_trouble(each, texts))]
         if lost:
             outcomes.append(_reject(row.id, lost))
+            told += [_tell_lost(f"{row.id} {path}", trouble) for path, trouble in lost]
             continue
         findings = [(leaf, _find(leaf, known)) for leaf in leaves[row.id]]
         flags = find_structure_flags(trees[row.id])
         flags += [_flag_missing(leaf, finding) for leaf, finding in findings if finding.found is False]
         outcomes.append(row.extend(FlaggedQuestion, flags=flags, near_articles=[], judge=None, reviewed_by=[]))
         told += [
-            ReferenceFinding(id=f"{row.id} {leaf[0]}", found=finding.found, missing=list(finding.missing))
+            ReferenceFinding(id=f"{row.id} {leaf[0]}", found=finding.found, missing=list(finding.missing), problem=None)
             for leaf, finding in findings
         ]
     work.extras = arrow_table(ReferenceFinding, told)
@@ -154,7 +151,15 @@ def flag_answers(batch: Batch) -> Receipt:
 
 def _find_trouble(evidence: Evidence, texts: Mapping[int, str | Unpinned]) -> Unpinned | None:
     found = texts[evidence.revid or 0]
-    return found if isinstance(found, Unpinned) else None
+    return replace(found, detail=f"{evidence.title}: {found.detail}") if isinstance(found, Unpinned) else None
+
+
+def _tell_lost(reference_id: str, trouble: Unpinned) -> ReferenceFinding:
+    return ReferenceFinding(id=reference_id, found=None, missing=[], problem=_tell_problem(trouble))
+
+
+def _tell_problem(trouble: Unpinned) -> str:
+    return f"{trouble.reason}: {trouble.detail}"
 
 
 def _find(leaf: Leaf, known: Mapping[int, KnownText]) -> Finding:

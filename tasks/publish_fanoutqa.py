@@ -31,7 +31,7 @@ from tasks.core.rows import Row, arrow_schema, arrow_table, rows_from_arrow
 from tasks.core.splitting import choose_split
 from tasks.near_articles import NearArticles
 from tasks.options import BuildReport
-from tasks.review_questions import tell_flags
+from tasks.review_questions import name_flags
 
 PAPER = {
     "questions": 1_034,
@@ -90,7 +90,7 @@ def _describe(row: FlaggedQuestion, tree: FanOutQuestion, split: Any) -> FanOutQ
         articles=tree.articles,
         epoch=row.epoch,
         statements=row.statements,
-        flags=tell_flags(row.flags),
+        flags=name_flags(row.flags),
         judge=row.judge,
         author=row.author,
         reviewed_by=row.reviewed_by,
@@ -107,11 +107,12 @@ def _copy(model: type[Row], rows: Sequence[FlaggedQuestion]) -> pa.Table:
 
 def _hold_out(row: FlaggedQuestion, tree: FanOutQuestion) -> HeldOutQuestion:
     evidence = [sub.evidence for _, sub in list_leaves(tree) if sub.evidence] or list(tree.necessary_evidence)
-    unique = {each.title: evidence_to_released(each) for each in reversed(evidence)}
+    # by title, since the order in which they are needed can be that of the answer
+    unique = {each.title: evidence_to_released(each) for each in sorted(evidence, key=lambda each: each.title)}
     return HeldOutQuestion(
         id=row.id,
         question=row.question,
-        necessary_evidence=dump_json(list(reversed(unique.values()))),
+        necessary_evidence=dump_json(list(unique.values())),
         categories=row.categories,
     )
 
@@ -119,10 +120,11 @@ def _hold_out(row: FlaggedQuestion, tree: FanOutQuestion) -> HeldOutQuestion:
 def _unite_references(pinned: Dataset, flagged: Dataset) -> list[Reference]:
     """Return all references, with what was found in those articles whose text was read."""
     findings = {
-        each.id: each for each in rows_from_arrow(ReferenceFinding, flagged.extras(arrow_schema(ReferenceFinding)))
+        each.id: each.model_dump(exclude={"id"})
+        for each in rows_from_arrow(ReferenceFinding, flagged.extras(arrow_schema(ReferenceFinding)))
     }
     return [
-        each.replace(found=findings[each.id].found, missing=findings[each.id].missing) if each.id in findings else each
+        each.replace(**findings.get(each.id, {}))
         for each in rows_from_arrow(Reference, pinned.extras(arrow_schema(Reference)))
     ]
 

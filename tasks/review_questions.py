@@ -15,7 +15,7 @@ from tasks.core.receipts import Batch, Receipt
 from tasks.core.review import AutoRules, Edit, Editable, ReviewItem, flag_row
 from tasks.review import review_rows
 
-AUTO_RULES: AutoRules = {code: {"wording": "edit", "unscored": "keep"}.get(code, "drop") for code in FLAGS}  # type: ignore[misc]
+AUTO_RULES: AutoRules = {**dict.fromkeys(FLAGS, "drop"), "wording": "edit", "unscored": "keep"}
 """What the policy `auto` does: a proposed wording is taken, a question without a verdict stays, all else goes."""
 EDITABLE: Editable = {"question": "question"}
 """Texts that a reviewer may replace; answers are mended in the source, where their sub-answers stand."""
@@ -87,6 +87,6 @@ def _tell_context(row: FlaggedQuestion) -> str:
     return "\n".join(lines)
 
 
-def tell_flags(flags: Sequence[Flag]) -> list[str]:
-    """Return flags as lines to read."""
-    return [f"{flag.code}{f' {flag.path}' if flag.path else ''}: {flag.detail}" for flag in flags]
+def name_flags(flags: Sequence[Flag]) -> list[str]:
+    """Return flags by code and path alone: what is told of them may give answers away."""
+    return list(dict.fromkeys(f"{flag.code} {flag.path}".rstrip() for flag in flags))

@@ -10,7 +10,7 @@ from tasks.errors import UsageError
 from tasks.locks import Inputs
 from tasks.options import RunOptions, warehouse_of
 from tasks.settings import load_world
-from tasks.storage.reviews import load_decisions
+from tasks.storage.reviews import tell_decisions
 
 PROMPTS = ("slaq/generate", "slaq/check", "slaq/fact_type")
 LISTS = (
@@ -48,8 +48,7 @@ def lock_inputs(
     world = load_world(run.world, run.graph)
     window = open_window(world.epoch_day(), days)
     if decisions is None:
-        taken = load_decisions(warehouse_of(run), "slaq")
-        decisions = [item.model_dump(mode="json", exclude={"file", "line"}) for item in taken]
+        decisions = tell_decisions(warehouse_of(run), "slaq")
     is_own = world.wikipedia.url == "embedded"
     return Inputs(
         params={

@@ -35,7 +35,6 @@ def _ask(prompt: Prompt, wording: Wording) -> Ask:
         names="; ".join(wording.names),
         choice=wording.tell_choice(),
         asked=wording.asked,
-        month=wording.month,
     )
 
 

@@ -26,6 +26,7 @@ def shared_data() -> Path:
 SLOW = (
     "tests/flows",
     "tests/world",
+    "tests/mediawikis",
     "tests/test_parity.py",
     "tests/test_path_parity.py",
     "tests/test_clients_on_world.py",

@@ -28,14 +28,11 @@ from tasks.core.fanout_forms import (
     tell,
     violate,
 )
-from tasks.core.fanout_questions import Evidence, FanOutQuestion, SubQuestion
+from tasks.core.fanout_questions import LEAST_ARTICLES, Evidence, FanOutQuestion, SubQuestion
 from tasks.core.fingerprints import digest_json
 from tasks.core.wikipedia_addresses import ArticleAddress, read_article_address, spell_title
 
-LEAST_ARTICLES = 5
-"""Different articles that a question needs (§3.1)."""
-
-__all__ = ["LEAST_ARTICLES", "Violation", "check_authored", "read_authored", "write_authored"]
+__all__ = ["Violation", "check_authored", "read_authored", "write_authored"]
 
 _EVERY = ("question", "strategy", "then", "evidence", "answer", "id", "order")
 _TOP_KEYS = (*_EVERY, "categories")

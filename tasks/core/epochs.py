@@ -4,6 +4,9 @@ from datetime import UTC, datetime
 
 from tasks.errors import UsageError
 
+SNAPSHOT = "2023-11-20T00:00:00Z"
+"""The moment of FanOutQA's snapshot, to which the released files are pinned (paper, §3.1)."""
+
 
 def read_epoch(text: str) -> str:
     """Return a moment as `2023-11-20T00:00:00Z`; a day is its beginning in UTC. UsageError for anything else."""

@@ -30,16 +30,16 @@ from tasks.core.fan_out_members import (
     refuse_set,
     verify_member,
 )
-from tasks.core.fan_out_values import Value, choose_threshold, is_tied, write_threshold
-from tasks.core.fan_out_wording import EACH, Wording, count_in_words, put_month, with_article
+from tasks.core.fan_out_values import LEAST_LEFT_OUT, Value, choose_threshold, is_tied, write_threshold
+from tasks.core.fan_out_wording import EACH, Wording, count_in_words, put_moment
 from tasks.core.fanout_questions import Answer, FanOutQuestion, SubQuestion
 from tasks.core.fingerprints import Json, canonical_json, digest_json, seed_from
 
 Form = Literal["whole", "ranked", "filtered"]
 MOST_ASKED, MOST_NAMED = 12, 8
 """Members of a listed set of whom a question asks something, and members of a named set, which the question names."""
-_KEPT_A_FORM, _KEPT_A_PROPERTY = 2, 2
-"""Questions of one form, and those that ask one property, that a set gives: more would be too much alike."""
+_KEPT_A_FORM, _KEPT_A_PROPERTY = 2, 1
+"""Questions of one form that a set gives, and those that ask or rank by one property: another would tell its answer."""
 _ID_LENGTH = 16
 
 
@@ -63,6 +63,8 @@ class Tried:
     """The same as JSON."""
     name: str
     """The set and the properties in short: P47 Q183 P36."""
+    items: tuple[str, ...]
+    """QIDs of the members that it speaks of, and of the owner."""
     outcome: Composed | Refused
 
 
@@ -105,16 +107,17 @@ def make_questions(of: MemberSet, properties: Properties) -> Iterator[Tried]:
         yield _tell_tried(of, None, of.members, lambda _: refused)
         return
     forms: Counter[Form] = Counter()
-    asked: Counter[str] = Counter()
+    used: Counter[str] = Counter()
     hopeless: set[_Need] = set()
     for plan in _list_plans(of, properties):
         needed = _name_needed(of, plan)
-        if forms[plan.form] >= _KEPT_A_FORM or asked[plan.asked.pid] >= _KEPT_A_PROPERTY or needed in hopeless:
+        is_used = any(used[pid] >= _KEPT_A_PROPERTY for pid in _list_pids(plan))
+        if forms[plan.form] >= _KEPT_A_FORM or is_used or needed in hopeless:
             continue
         tried = _try_plan(of, plan)
         if isinstance(tried.outcome, Composed):
             forms[plan.form] += 1
-            asked[plan.asked.pid] += 1
+            used.update(_list_pids(plan))
         elif tried.outcome.reason == needed.reason:
             # what an article does not say of all members, it does not say for another form
             hopeless.add(needed)
@@ -135,10 +138,15 @@ def _tell_tried(
 ) -> Tried:
     told: dict[str, Json] = {"set": of.kind.unit, "plan": list(_name_plan(plan)) if plan else []}
     told |= {"owner": of.owner.qid} if of.owner else {"members": [each.qid for each in members]}
-    pids = dict.fromkeys(each.pid for each in (plan.asked, plan.by) if each) if plan else {}
-    name = " ".join([of.kind.unit, *([of.owner.qid] if of.owner else []), *pids])
+    owners = [of.owner.qid] if of.owner else []
+    name = " ".join([of.kind.unit, *owners, *(_list_pids(plan) if plan else ())])
     row_id = digest_json(told)[:_ID_LENGTH]
-    return Tried(row_id, canonical_json(told), name, compose(row_id))
+    items = (*owners, *(each.qid for each in members))
+    return Tried(row_id, canonical_json(told), name, items, compose(row_id))
+
+
+def _list_pids(plan: _Plan) -> list[str]:
+    return list(dict.fromkeys(each.pid for each in (plan.asked, plan.by) if each))
 
 
 # ── What can be tried ──
@@ -154,7 +162,7 @@ def _list_plans(of: MemberSet, properties: Properties) -> list[_Plan]:
     ]
     seed = (of.kind.unit, *([of.owner.qid] if of.owner else [each.qid for each in of.members]))
     plans = [_Plan("whole", each, None, True) for each in known]
-    can_leave_out = len(of.members) > of.least
+    can_leave_out = len(of.members) >= of.least + LEAST_LEFT_OUT
     for by in known:
         for asked in known if of.owner else [by]:
             if by.can_rank and can_leave_out:
@@ -185,12 +193,17 @@ def _choose(of: MemberSet, plan: _Plan, found: Found) -> _Choice | Refused:
     if plan.form == "filtered":
         limit = choose_threshold([value for _, value in ordered], plan.is_high, of.least)
         if limit is None:
-            return Refused("no_threshold", f"no round number parts {of.least} or more by {by.pid} from the others")
+            return Refused(
+                "no_threshold",
+                f"no round number parts {of.least} or more by {by.pid} from {LEAST_LEFT_OUT} or more others",
+            )
         told = write_threshold(limit, ordered[0][1].unit, by.kind == "time")
         beyond = [each for each in ordered if (each[1].order[0] > limit) == plan.is_high]
         return _Choice(beyond, Template(by.above if plan.is_high else by.below).substitute(limit=told), limit=told)
-    if len(ordered) <= of.least:
-        return Refused(TOO_FEW, f"{len(ordered)} members are ranked, expected more than {of.least}")
+    if len(ordered) < of.least + LEAST_LEFT_OUT:
+        return Refused(
+            TOO_FEW, f"{len(ordered)} members are ranked, expected {LEAST_LEFT_OUT} or more beside the {of.least}"
+        )
     upper = ordered[: of.least + 1]
     for (one, value), (other, next_value) in pairwise(upper):
         if is_tied(value, next_value):
@@ -230,7 +243,7 @@ def _is_alike(plan: _Plan, one: tuple[Member, Value], other: tuple[Member, Value
 
 
 def _compose_named(row_id: str, of: MemberSet, plan: _Plan, picked: Found) -> Composed | Refused:
-    least = of.least + (plan.by is not None)
+    least = of.least + (LEAST_LEFT_OUT if plan.by else 0)
     if len(picked) < least:
         verified = [(each.name, _verify_named(each, plan.asked)) for each in of.members]
         told = "; ".join(f"{name} {found}" for name, found in verified if isinstance(found, str))
@@ -263,11 +276,13 @@ def _compose_listed(row_id: str, of: MemberSet, owner: Member, plan: _Plan) -> C
     if len(asked) > MOST_ASKED:
         return Refused("too_many_members", f"{len(asked)} members are asked of, expected {MOST_ASKED} or fewer")
     group = _tell_group(of)
-    which = f"Which {count_in_words(choice.count)}of {group} {choice.phrase}?" if by_list else f"What are {group}?"
-    month = of.month if of.kind.changes or (by_list and by_list.changes) else ""
+    which = f"What are {group}?"
+    if by_list:
+        moment = by_list.tell_moment(of.month)
+        which = put_moment(f"Which {count_in_words(choice.count)}of {group} {choice.phrase}?", moment)
     assert owner.article is not None, "a set whose owner has no article is refused before"
     names: list[Answer] = [member.name for member, _ in asked]
-    first = SubQuestion(_name_sub(row_id, 0), put_month(which, month), names, owner.article.evidence)
+    first = SubQuestion(_name_sub(row_id, 0), which, names, owner.article.evidence)
     return _compose(row_id, of, plan, first, asked, choice, known)
 
 
@@ -275,7 +290,7 @@ def _tell_group(of: MemberSet) -> str:
     """Return a listed set in words; for a named one what its members are."""
     if of.owner is None:
         return of.kind.members
-    return Template(of.kind.group).substitute(owner=of.owner.name, place=with_article(of.owner.name))
+    return of.kind.tell_group(of.owner.name, of.month)
 
 
 # ── The question ──
@@ -303,17 +318,18 @@ def _compose(
     for article in (each.article for each in (of.owner, *(member for member, _ in asked)) if each):
         if article and all(find_answer(sub.answer, article.known).found is not False for sub in subs):
             return Refused("one_article_has_all", f"{article.evidence.title} says all {len(subs)} sub-answers")
-    properties = [plan.asked, *([plan.by] if plan.by else [])]
+    chosen_at = plan.by.tell_moment(of.month) if plan.by else ""
+    asked_at = plan.asked.tell_moment(of.month)
     wording = Wording(
         group=_tell_group(of),
         owner=of.owner.name if of.owner else "",
-        names=() if of.owner else tuple(member.name for member, _ in asked),
-        choice=choice.phrase,
+        names=() if of.owner else tuple(of.kind.list_name(member.name) for member, _ in asked),
+        choice=f"{choice.phrase} {chosen_at}".strip(),
         count=choice.count,
         limit=choice.limit,
-        asked=_ask_of_each(plan.asked, asked[0][1]),
+        asked=_ask_of_each(plan.asked, asked[0][1], "" if asked_at == chosen_at else asked_at),
         unit=asked[0][1].unit,
-        month=of.month if of.kind.changes or any(each.changes for each in properties) else "",
+        month=of.month if (of.owner and of.kind.changes) or chosen_at or asked_at else "",
     )
     answer: dict[str, Answer] = {member.name: value.answer for member, value in choice.found}
     if told := wording.find_told(answer):
@@ -327,11 +343,10 @@ def _name_sub(row_id: str, at: int) -> str:
 
 
 def _ask_of(of: MemberSet, asked: Property, member: Member, value: Value) -> str:
-    called = Template(of.kind.called).substitute(name=member.name, place=with_article(member.name))
-    question = Template(asked.question).substitute(x=called, unit=value.unit)
-    return put_month(question, of.month if asked.changes else "")
+    question = Template(asked.question).substitute(x=of.kind.call(member.name), unit=value.unit)
+    return put_moment(question, asked.tell_moment(of.month))
 
 
-def _ask_of_each(asked: Property, value: Value) -> str:
-    question = Template(asked.question).substitute(x=EACH, unit=value.unit)
+def _ask_of_each(asked: Property, value: Value, moment: str) -> str:
+    question = put_moment(Template(asked.question).substitute(x=EACH, unit=value.unit), moment)
     return question[0].lower() + question[1:-1]

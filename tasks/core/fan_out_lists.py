@@ -3,8 +3,10 @@
 A set is listed in the article of its owner ("the countries that share a border with Germany"), or its members are named
 in the question. Both lists are CSV files of ours; every phrase in them is a template of `string.Template`:
 
-- $owner, $name: the label; $place: the label with its article, "the Netherlands";
-- $x: whom a property is asked of; $unit: the unit in the plural; $limit: a threshold with its unit.
+- $name: the label ("the $name" is a name with its article); $place: the label with its article if it takes one, "the
+  Netherlands";
+- $x: whom a property is asked of; $unit: the unit in the plural; $limit: a threshold with its unit; $month: the month of
+  the epoch.
 """
 
 import csv
@@ -14,6 +16,7 @@ from dataclasses import dataclass
 from string import Template
 from typing import Literal, cast, get_args
 
+from tasks.core.fan_out_wording import with_article, with_the
 from tasks.core.knowledge import is_pid, is_qid
 from tasks.errors import SettingsError
 
@@ -23,7 +26,7 @@ _SETS, _PROPERTIES = "fan_out_sets.csv", "fan_out_properties.csv"
 _SET_COLUMNS = (
     "relation", "listed", "owner_classes", "member_classes", "members", "called", "group", "changes", "properties",
 )  # fmt: skip
-_PROPERTY_COLUMNS = ("pid", "members", "kind", "changes", "question", "most", "least", "above", "below")
+_PROPERTY_COLUMNS = ("pid", "members", "kind", "moment", "question", "most", "least", "above", "below")
 _YES_NO = {"yes": True, "no": False}
 
 
@@ -52,6 +55,18 @@ class SetKind:
     unit: str
     """Its name: the relation and the first class of members."""
 
+    def call(self, name: str) -> str:
+        """Return what a sub-question calls a member: the film Jaws, the Nile, the Netherlands."""
+        return _fill_in(self.called, name)
+
+    def list_name(self, name: str) -> str:
+        """Return what a question that lists the members calls one: Jaws, the Nile, the Netherlands."""
+        return self.call(name) if self.called in ("the $name", "$place") else name
+
+    def tell_group(self, owner: str, month: str) -> str:
+        """Return the set of an owner in words, with its month where it has other members in other years."""
+        return _fill_in(self.group, owner) + (f" as of {month}" if self.changes else "")
+
 
 @dataclass(frozen=True, slots=True)
 class Property:
@@ -59,8 +74,8 @@ class Property:
 
     pid: str
     kind: Kind
-    changes: bool
-    """True when the answer changes within years, so that a question says its month."""
+    moment: str
+    """What a question says of its time where the answer changes within years: as of $month; else empty."""
     question: str
     """Of one: What is the area of $x in $unit?"""
     most: str
@@ -74,6 +89,10 @@ class Property:
     def can_rank(self) -> bool:
         """True when members can be ranked by it."""
         return self.kind != "item"
+
+    def tell_moment(self, month: str) -> str:
+        """Return the moment that it is asked of, as of May 2020; empty where the answer stays."""
+        return Template(self.moment).substitute(month=month)
 
     @property
     def names_unit(self) -> bool:
@@ -97,7 +116,7 @@ def read_fan_out_sets(text: str) -> dict[str, SetKind]:
             member_classes=frozenset(members),
             members=line["members"],
             called=_check_template(place, line["called"], frozenset({"name", "place"})),
-            group=line["group"] and _check_template(place, line["group"], frozenset({"owner", "place"})),
+            group=line["group"] and _check_template(place, line["group"], frozenset({"name", "place"})),
             changes=_choose(place, line["changes"], _YES_NO),
             properties=_split_ids(place, line["properties"], is_pid),
             unit=" ".join([line["relation"], *members[:1]]),
@@ -134,7 +153,7 @@ def read_fan_out_properties(text: str) -> dict[tuple[str, str], Property]:
         found[key] = Property(
             pid=key[0],
             kind=cast(Kind, line["kind"]),
-            changes=_choose(place, line["changes"], _YES_NO),
+            moment=line["moment"] and _check_template(place, line["moment"], frozenset({"month"})),
             question=_check_template(place, line["question"], frozenset({"x"}), frozenset({"unit"})),
             **phrases,
         )
@@ -151,6 +170,12 @@ def find_property(properties: Properties, pid: str, kind: SetKind) -> Property:
     if found is None:
         raise SettingsError(f"{_SETS}: {kind.unit} names the property {pid}, for which {_PROPERTIES} has no line")
     return found
+
+
+def _fill_in(template: str, name: str) -> str:
+    if template == "the $name":
+        return with_the(name)
+    return Template(template).substitute(name=name, place=with_article(name))
 
 
 def _read_lines(text: str, file: str, columns: tuple[str, ...]) -> Iterator[tuple[str, dict[str, str]]]:

@@ -63,6 +63,8 @@ class Refused:
 
     reason: str
     detail: str
+    retryable: bool = False
+    """True when a later run may help."""
 
 
 Found = list[tuple[Member, Value]]

@@ -23,7 +23,12 @@ _LEAST_DIGITS = 3
 _SMALLEST_STEP = -2
 """Power of ten of the finest threshold."""
 _MILLION = 1_000_000
-_IRREGULAR = {"foot": "feet", "inch": "inches"}
+_IRREGULAR = {"foot": "feet", "person": "people"}
+_UNCHANGED = re.compile(r"(?:hertz|siemens|lux|percent|gauss|yen|yuan|renminbi|baht|won|rand)$")
+_HEADS_FIRST = re.compile(r"^(pound|degree|parts?)(?= )|^(.+?)(?= (?:of|above|below|squared|cubed)\b)")
+"""The word, or words, of a unit that carry its plural where others stand behind them: pounds sterling, tons of TNT."""
+LEAST_LEFT_OUT = 2
+"""Members that a ranking or a threshold leaves out, at least: to leave out one is hardly a choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +158,7 @@ def find_beside(name: str, names: Collection[str], text: str) -> KnownText:
 
 
 def choose_threshold(values: Sequence[Value], is_above: bool, least: int) -> Decimal | None:
-    """Return the roundest number (or year) that at least `least` values are beyond and at least one is not.
+    """Return the roundest number (or year) that at least `least` values are beyond, and LEAST_LEFT_OUT or more are not.
 
     None where there is no such number. No value is the threshold itself.
     """
@@ -162,7 +167,7 @@ def choose_threshold(values: Sequence[Value], is_above: bool, least: int) -> Dec
     if is_date and min(numbers) < 1:
         return None
     found: list[Decimal] = []
-    for at in range(least, len(numbers)):
+    for at in range(least, len(numbers) - LEAST_LEFT_OUT + 1):
         low, high = sorted((numbers[at - 1], numbers[at]))
         between = _round_between(low, high, 0 if is_date else _SMALLEST_STEP)
         if between is not None:
@@ -196,12 +201,19 @@ def write_threshold(number: Decimal, unit: str, is_date: bool) -> str:
 
 
 def write_plural(unit: str) -> str:
-    """Return the label of a unit in the plural: square kilometres, kilometres per hour, degrees Celsius, feet."""
+    """Return the label of a unit in the plural: square kilometres, metres per second, degrees Celsius, centuries, hertz."""
     head, between, rest = unit.partition(" per ")
-    if head.startswith("degree "):
-        head = head.replace("degree", "degrees", 1)
-    else:
-        before, _, last = head.rpartition(" ")
-        plural = _IRREGULAR.get(last) or (last if last.endswith("s") else f"{last}s")
-        head = f"{before} {plural}".lstrip()
-    return f"{head}{between}{rest}"
+    if first := _HEADS_FIRST.match(head):
+        return f"{_write_plural_word(first[0])}{head[first.end() :]}{between}{rest}"
+    return f"{_write_plural_word(head)}{between}{rest}"
+
+
+def _write_plural_word(unit: str) -> str:
+    before, space, last = unit.rpartition(" ")
+    if last in _IRREGULAR:
+        return f"{before}{space}{_IRREGULAR[last]}"
+    if _UNCHANGED.search(last):
+        return unit
+    if re.search(r"[^aeiou]y$", last):
+        return f"{unit[:-1]}ies"
+    return f"{unit}es" if re.search(r"(?:s|x|z|ch|sh)$", last) else f"{unit}s"

@@ -21,12 +21,31 @@ LEAST_WORDS, MOST_WORDS = 8, 80
 
 _NUMBERS = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _WITH_THE = re.compile(
-    r"^(?:Bronx|Sun|Moon|Solar System|United Kingdom|Vatican|Gambia|Balkans|Caucasus)$"
-    r"|^(?:Republic|Kingdom|Union|State|Commonwealth|Principality|Duchy|Grand Duchy|Province|Gulf|Bay|Isle) of\b"
+    r"^(?:Bronx|Sun|Moon|Solar System|United Kingdom|Vatican|Holy See|Gambia|Balkans|Caucasus|Crimea|Sahara|Middle East"
+    r"|Eiger|Jungfrau|Mönch|Großglockner|Grossglockner|Watzmann|Brocken|Beatles)$"
+    r"|^(?:Republic|Kingdom|Union|State|Commonwealth|Principality|Duchy|Grand Duchy|Province|Region|District|City"
+    r"|Gulf|Bay|Isle) of\b"
     r"|^(?:Democratic|People's|River|United States)\b"
-    r"|\b(?:States|Republic|Emirates|Islands|Netherlands|Philippines|Bahamas|Maldives|Comoros|Union|Empire|Ocean|Sea"
-    r"|Territories|Federation|Mountains|Alps|Peninsula|River)$"
+    r"|\b(?:States|Republic|Emirates|Islands|Netherlands|Philippines|Bahamas|Maldives|Comoros|Hebrides|Azores|Seychelles"
+    r"|Moluccas|Antilles|Andes|Himalayas|Pyrenees|Apennines|Dolomites|Union|Empire|Ocean|Sea|Channel|Canal|Desert"
+    r"|Territory|Territories|Federation|Confederation|Mountains|Alps|Range|Peninsula|Archipelago|Highlands|River)$"
+    # Matterhorn, Zugspitze
+    r"|^\w+(?:horn|spitze)$"
 )
+_THE = re.compile(r"^[Tt]he ")
+_OWN_THE = frozenset(
+    {
+        "The Hague",
+        "The Valley",
+        "The Woodlands",
+        "The Villages",
+        "The Dalles",
+        "The Pas",
+        "The Bottom",
+        "The Settlement",
+    }
+)
+"""Towns whose names keep their article within a sentence: in The Hague, but in the Bronx."""
 _UNIT_SPELLINGS = (("metre", "meter"), ("litre", "liter"), ("feet", "foot"), ("inches", "inch"))
 
 
@@ -39,19 +58,19 @@ class Wording:
     owner: str
     """Whose set it is; empty for a named set."""
     names: tuple[str, ...]
-    """The members of a named set."""
+    """The members of a named set as they stand within a sentence: the Nile."""
     choice: str
-    """What those do that are asked for: have the largest areas; empty for all."""
+    """What those do that are asked for, with its moment where that changes: have the largest areas; empty for all."""
     count: int
     """How many are asked for; 0 where that is not said."""
     limit: str
     """Threshold in `choice`, as it stands there."""
     asked: str
-    """What is asked, without its question mark: what is the capital of each of them."""
+    """What is asked, with its moment, without its question mark: what is the capital of each of them."""
     unit: str
     """Of the numbers that are asked for; empty for none."""
     month: str
-    """November 2023, where the answer changes within years; else empty."""
+    """November 2023, as it stands in the pieces, where the answer changes within years; else empty."""
 
     def dump(self) -> str:
         """Return it as JSON."""
@@ -99,7 +118,9 @@ def check_worded(text: str, wording: Wording, answer: Mapping[str, Answer]) -> s
 
 
 def _list_pieces(wording: Wording) -> Iterator[str]:
-    yield from filter(None, (wording.owner, *wording.names, wording.limit, wording.unit, wording.month))
+    # a name may have its article or not
+    yield from (_THE.sub("", name) for name in (wording.owner, *wording.names) if name)
+    yield from filter(None, (wording.limit, wording.unit, wording.month))
     if wording.count:
         yield count_in_words(wording.count).strip()
 
@@ -124,11 +145,18 @@ def count_in_words(count: int) -> str:
     return f"{_NUMBERS[count] if count < len(_NUMBERS) else count} "
 
 
-def put_month(question: str, month: str) -> str:
-    """Return a question with the month that it asks about, if there is one."""
-    return f"{question[:-1]} as of {month}?" if month else question
+def put_moment(question: str, moment: str) -> str:
+    """Return a question with the moment that it asks about ("as of May 2020"), if there is one."""
+    return f"{question[:-1]} {moment}?" if moment else question
 
 
 def with_article(name: str) -> str:
-    """Return a name as it stands within a sentence: the Netherlands, but France."""
-    return f"the {name}" if _WITH_THE.search(name) and not name.startswith(("The ", "the ")) else name
+    """Return a name as it stands within a sentence: the Netherlands, the Bronx, but France and The Hague."""
+    if _THE.match(name):
+        return name if name in _OWN_THE else with_the(name)
+    return with_the(name) if _WITH_THE.search(name) else name
+
+
+def with_the(name: str) -> str:
+    """Return a name with its article, once: the Nile."""
+    return f"the {_THE.sub('', name)}"

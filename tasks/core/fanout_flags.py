@@ -20,12 +20,18 @@ from types import MappingProxyType
 
 from tasks.core.amounts_in_text import read_amounts
 from tasks.core.answers_in_text import KnownText, find_answer, list_primitives, read_known_text, write_number
-from tasks.core.fanout_questions import Answer, FanOutQuestion, SubQuestion, list_leaves, list_sub_questions
+from tasks.core.fanout_questions import (
+    LEAST_ARTICLES,
+    Answer,
+    FanOutQuestion,
+    SubQuestion,
+    list_leaves,
+    list_sub_questions,
+)
 from tasks.core.fanout_rows import Flag
 from tasks.core.literals import Date
 from tasks.core.value_words import Count
 
-LEAST_ARTICLES = 5
 FLAGS: Mapping[str, str] = MappingProxyType(
     {
         "answer_not_composed": "A part of the answer neither stands in the sub-answers nor follows from them simply.",
@@ -36,6 +42,7 @@ FLAGS: Mapping[str, str] = MappingProxyType(
         "not_objective": "A model judged that the question has no single objective answer.",
         "wording": "A model proposes a better wording: grammar or units.",
         "cannot_be_mended": "A model found the wording wrong and could not mend it.",
+        "unscored": "A model's verdict could not be read, so this was not judged.",
         "duplicate": "Another question says nearly the same.",
     }
 )

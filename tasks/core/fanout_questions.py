@@ -14,6 +14,8 @@ from typing import Any
 Answer = str | int | float | bool | list[Any] | dict[str, Any]
 """A primitive, a list of primitives, or a dict of name → primitive or list."""
 
+LEAST_ARTICLES = 5
+"""Different articles that a question must need (§3.1)."""
 UNRESOLVED = "###TBD###"
 """Stands in the released files of 2026 for a page or revision that was not resolved."""
 

@@ -129,6 +129,8 @@ class ReferenceFinding(Row):
 
     found: bool | None
     missing: list[str]
+    problem: str | None
+    """Why the text of the revision cannot be had, as `reason: sentence`."""
 
 
 class PinnedQuestion(FanOutRow):
@@ -170,7 +172,7 @@ class FanOutQuestionRow(Row):
     statements: list[str]
     """Ids of the Wikidata statements that a generated question was made from."""
     flags: list[str]
-    """What checks found and reviewers let pass, as `code path: sentence`."""
+    """What checks found and reviewers let pass, as code and path; the sentences stand in the review queue."""
     judge: str | None
     """Model that judged objectivity and grammar."""
     author: str | None

@@ -13,31 +13,31 @@ from tasks.core.knowledge import Knowledge
 
 _CHOSEN = re.compile(r"(?:the (?P<count>\w+)|those) that (?P<phrase>.+)")
 _ALL_OF_GROUP = (
-    "{asked_of_each_of_group}{month}?",
-    "Consider {group}: {asked}{month}?",
+    "{asked_of_each_of_group}?",
+    "Consider {group}: {asked}?",
 )
 _ALL_OF_NAMES = (
-    "{asked_of_each_of_these}{month}: {names}?",
-    "Take the {group} {names}: {asked}{month}?",
-    "Of the following {group}, {asked_of_each}{month}: {names}?",
+    "{asked_of_each_of_these}: {names}?",
+    "{asked_of_each_of_following}: {names}?",
+    "Consider these {group}: {names}. {asked_alone}?",
 )
 _SOME_OF_GROUP = (
-    "Which {count}of {group} {phrase}{month}, and {asked_of_chosen}?",
-    "Of {group}, which {count}{phrase}{month}, and {asked_of_chosen}?",
+    "Which {count}of {group} {phrase}, and {asked_of_chosen}?",
+    "Of {group}, which {count}{phrase}, and {asked_of_chosen}?",
 )
 _SOME_OF_NAMES = (
-    "Of the {group} {names}, which {count}{phrase}{month}, and {asked_of_chosen}?",
-    "Which {count}of these {group} {phrase}{month}, and {asked_of_chosen}: {names}?",
-    "Among the {group} {names}, which {count}{phrase}{month}, and {asked_of_chosen}?",
+    "Which {count}of these {group} {phrase}, and {asked_of_chosen}: {names}?",
+    "Of the following {group}, which {count}{phrase}, and {asked_of_chosen}: {names}?",
+    "Consider these {group}: {names}. Which {count}of them {phrase}, and {asked_of_chosen}?",
 )
 
 
 def word_questions(batch: Sequence[Mapping[str, str]], _knowledge: Knowledge) -> list[str]:
-    """Return the question that each of the given pieces (group, names, choice, asked, month) make."""
+    """Return the question that each of the given pieces (group, names, choice, asked) make."""
     return [word_question(**asked) for asked in batch]
 
 
-def word_question(group: str, names: str, choice: str, asked: str, month: str) -> str:
+def word_question(group: str, names: str, choice: str, asked: str) -> str:
     """Return one question made of its pieces, in the form of the prompt fanoutqa/word_question."""
     chosen = _CHOSEN.fullmatch(choice)
     forms = (_SOME_OF_NAMES if names else _SOME_OF_GROUP) if chosen else (_ALL_OF_NAMES if names else _ALL_OF_GROUP)
@@ -49,13 +49,17 @@ def word_question(group: str, names: str, choice: str, asked: str, month: str) -
         count=f"{count} " if count else "",
         phrase=chosen["phrase"] if chosen else "",
         asked=asked,
+        asked_alone=_capitalise(asked),
         asked_of_each_of_group=asked.replace(EACH, f"each of {group}"),
         asked_of_each_of_these=asked.replace(EACH, f"each of these {group}"),
-        asked_of_each=asked.replace(EACH, "each"),
+        asked_of_each_of_following=asked.replace(EACH, f"each of the following {group}"),
         asked_of_chosen=asked.replace(EACH, "each of those"),
-        month=f" as of {month}" if month else "",
     )
-    return question[0].upper() + question[1:]
+    return _capitalise(question)
+
+
+def _capitalise(sentence: str) -> str:
+    return sentence[0].upper() + sentence[1:]
 
 
 def _enumerate(names: Sequence[str]) -> str:

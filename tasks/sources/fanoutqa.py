@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tasks.core.authored_form import LEAST_ARTICLES, check_authored, read_authored
+from tasks.core.authored_form import check_authored, read_authored
 from tasks.core.fanout_forms import Violation, tell, violate
-from tasks.core.fanout_questions import FanOutQuestion, dump_json, evidence_to_released, to_released
+from tasks.core.fanout_questions import LEAST_ARTICLES, FanOutQuestion, dump_json, evidence_to_released, to_released
 from tasks.core.fanout_rows import FanOutRow, Split
 from tasks.core.released_form import check_released, read_released
 from tasks.core.rows import Reject
@@ -19,7 +19,7 @@ from tasks.sources.source_files import SourceFile, iterate_json
 from tasks.sources.source_rows import MALFORMED, ReadRow, judge_rows
 
 RELEASED_LICENCE = "CC-BY-SA-4.0"
-NO_LICENCE = "NOASSERTION"
+NO_LICENCE = "none stated"
 """What SPDX says where an author has given none."""
 FORM = "a JSON list or JSON Lines of questions with strategy (authored), decomposition or necessary_evidence (released)"
 INVALID = "invalid_question"

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tasks.core.fanout_rows import JSON_COLUMNS
 from tasks.core.fingerprints import digest_bytes
-from tasks.errors import WarehouseError
+from tasks.errors import OutputError, WarehouseError
 from tasks.storage.builds import BuildRecord, published_names, published_table
 from tasks.storage.shards import parquet_bytes
 from tasks.storage.warehouse import open_warehouse
@@ -33,7 +33,10 @@ def export_build(warehouse: Path, build: BuildRecord, folder: Path, held_out: Se
 
     WarehouseError when a table is not what was published.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{folder}: no folder to write to: {error.strerror}; name another with --to") from error
     written: list[Path] = []
     with open_warehouse(warehouse) as db:
         tables = {
@@ -97,5 +100,8 @@ def _read_rows(table: pa.Table, json_columns: Sequence[str]) -> list[dict[str, A
 
 
 def _write(path: Path, data: bytes) -> Path:
-    path.write_bytes(data)
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written: {error.strerror}") from error
     return path

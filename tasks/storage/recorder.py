@@ -9,7 +9,7 @@ import json
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import duckdb
@@ -19,6 +19,7 @@ from tasks import progress
 from tasks.core.calls import Call, Mode, Reply, Service
 from tasks.core.fingerprints import canonical_json
 from tasks.errors import ReplayMiss
+from tasks.storage.bodies import pack_body, unpack_body
 from tasks.storage.journal import Journal, Record, make_record, orphan_journals, read_journal
 from tasks.storage.warehouse import open_warehouse
 
@@ -35,6 +36,12 @@ _SCHEMA = pa.schema(
         ("asked_at", pa.timestamp("us", tz="UTC")),
     ]
 )
+
+
+_AT_ONCE = 1000
+"""Records that are read at once, for the sake of memory."""
+_MOST_FRESH = 64 * 2**20
+"""Characters of bodies that a run keeps before it moves them into the warehouse, within a stage too."""
 
 
 @dataclass(slots=True)
@@ -62,6 +69,8 @@ class Recorder:
         self._journal_folder = work_folder(warehouse) / "journal"
         self._journal = Journal(self._journal_folder) if mode != "replay" else None
         self._fresh: dict[str, Record] = {}
+        self._merged: set[str] = set()
+        """Keys of what was fresh and has been moved into the warehouse."""
         self._claimed: dict[str, threading.Event] = {}
         self._lock = threading.Lock()
         if mode != "replay":
@@ -82,12 +91,17 @@ class Recorder:
             raise ReplayMiss(self._explain_miss(missing))
         if missing:
             self._ask(missing, service, answers)
+        with self._lock:
+            is_much = sum(len(record.body) for record in self._fresh.values()) > _MOST_FRESH
+        if is_much:
+            self.merge()
         return answers
 
     def _ask(self, missing: Sequence[Call], service: Service, answers: Answers) -> None:
         """Ask what nobody else is asking just now, then wait for what others ask."""
         with self._lock:
-            mine = [call for call in missing if call.key not in self._claimed and call.key not in self._fresh]
+            known = self._claimed.keys() | self._fresh.keys() | self._merged
+            mine = [call for call in missing if call.key not in known]
             own_keys = {call.key for call in mine}
             theirs = {call.key: self._claimed.get(call.key) for call in missing if call.key not in own_keys}
             self._claimed.update({call.key: threading.Event() for call in mine})
@@ -106,6 +120,8 @@ class Recorder:
         with self._lock:
             answers.records.update({call.key: self._fresh[call.key] for call in missing if call.key in self._fresh})
         answers.replayed += len(theirs)
+        # what others asked may have been moved into the warehouse by now
+        answers.records.update(self._recorded([call.key for call in missing if call.key not in answers.records]))
         left = [call for call in missing if call.key not in answers.records]
         if left:
             raise ReplayMiss(
@@ -126,21 +142,26 @@ class Recorder:
             return {}
         with open_warehouse(self._warehouse) as db:
             db.register("wanted", pa.table({"key": pa.array(keys, pa.string())}))
-            if self._pinned_build is not None:
-                found = db.execute(
-                    f"SELECT DISTINCT {_COLUMNS} FROM calls c JOIN wanted USING (key) "
-                    "JOIN (SELECT DISTINCT record_id FROM build_calls WHERE build_id = ?) USING (record_id)",
-                    [self._pinned_build],
-                ).fetchall()
-            else:
-                failure_floor = "" if self.mode == "replay" else self._failure_floor
-                found = db.execute(
-                    f"SELECT {_COLUMNS} FROM calls c JOIN wanted USING (key) "
-                    "WHERE c.record_id > ? AND (NOT c.transient OR c.record_id > ?) "
-                    "QUALIFY row_number() OVER (PARTITION BY key ORDER BY record_id DESC) = 1",
-                    [self._floor if self.mode == "refresh" else "", failure_floor],
-                ).fetchall()
-        return {row[1]: Record(*row) for row in found}
+            ids = self._choose_records(db)
+            records = [record for start in range(0, len(ids), _AT_ONCE) for record in _read_records(db, ids, start)]
+        return {record.key: record for record in records}
+
+    def _choose_records(self, db: duckdb.DuckDBPyConnection) -> list[str]:
+        """Return the ids of the records to serve for the keys in `wanted`; bodies are not looked at yet."""
+        if self._pinned_build is not None:
+            query = (
+                "SELECT c.record_id FROM calls c JOIN wanted USING (key) "
+                "WHERE c.record_id IN (SELECT record_id FROM build_calls WHERE build_id = ?)"
+            )
+            given = [self._pinned_build]
+        else:
+            query = (
+                "SELECT max(c.record_id) FROM calls c JOIN wanted USING (key) "
+                "WHERE c.record_id > ? AND (NOT c.transient OR c.record_id > ?) GROUP BY c.key"
+            )
+            failure_floor = "" if self.mode == "replay" else self._failure_floor
+            given = [self._floor if self.mode == "refresh" else "", failure_floor]
+        return sorted(record_id for (record_id,) in db.execute(query, given).fetchall())
 
     def merge(self) -> None:
         """Move what this run has journalled into the warehouse, in one transaction."""
@@ -153,6 +174,7 @@ class Recorder:
         with self._lock:
             for record in records:
                 self._fresh.pop(record.key, None)
+                self._merged.add(record.key)
             if not self._fresh:
                 self._journal.clear()
 
@@ -211,9 +233,19 @@ def newest_record(warehouse: Path) -> str:
     return (row[0] if row else None) or ""
 
 
+def _read_records(db: duckdb.DuckDBPyConnection, ids: Sequence[str], start: int) -> list[Record]:
+    """Return some of the records, from a place in their ids on."""
+    query = f"SELECT {_COLUMNS} FROM calls c WHERE c.record_id IN (SELECT unnest(?))"
+    found = db.execute(query, [list(ids[start : start + _AT_ONCE])]).fetchall()
+    return [replace(record, body=unpack_body(record.body)) for record in (Record(*row) for row in found)]
+
+
 def insert_records(db: duckdb.DuckDBPyConnection, records: Sequence[Record]) -> None:
     """Insert records that are not in the warehouse yet."""
-    rows = [{name: getattr(record, name) for name in Record.__slots__} for record in records]
+    rows = [
+        {name: getattr(record, name) for name in Record.__slots__} | {"body": pack_body(record.body)}
+        for record in records
+    ]
     db.register("new_records", pa.Table.from_pylist(rows, schema=_SCHEMA))
     names = ", ".join(Record.__slots__)
     db.execute(f"INSERT INTO calls ({names}) SELECT {names} FROM new_records ANTI JOIN calls USING (record_id)")

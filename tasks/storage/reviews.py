@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
@@ -45,6 +46,12 @@ def load_decisions(warehouse: Path, benchmark: str) -> list[ReviewItem]:
         return []
     with open_warehouse(warehouse) as db:
         return _load(db, benchmark)
+
+
+def tell_decisions(warehouse: Path, benchmark: str) -> list[dict[str, Any]]:
+    """Return all decisions about rows of a benchmark as a lock holds them, by id."""
+    taken = load_decisions(warehouse, benchmark)
+    return [item.model_dump(mode="json", exclude={"file", "line"}) for item in taken]
 
 
 def _load(db: duckdb.DuckDBPyConnection, benchmark: str) -> list[ReviewItem]:

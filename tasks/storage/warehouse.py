@@ -5,14 +5,17 @@ detached; several processes take turns, wait with a bound, and are told who hold
 The engine that it is attached to stays: starting one takes six times as long as attaching a file.
 """
 
+import atexit
 import os
 import re
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
@@ -23,6 +26,7 @@ _HOLDER = re.compile(r"lock is held in (?P<program>.*?) \(PID (?P<pid>\d+)\)")
 _in_process = threading.Lock()
 _engines: dict[int, duckdb.DuckDBPyConnection] = {}
 """Process → its engine, without a file; none is taken over by a forked process."""
+atexit.register(_engines.clear)
 _NAME = "warehouse"
 
 
@@ -39,6 +43,9 @@ def open_warehouse(path: Path, wait_s: float | None = None) -> Iterator[duckdb.D
             connection.execute("BEGIN")
             try:
                 yield connection
+            except duckdb.OutOfMemoryException as error:
+                _roll_back(connection)
+                raise WarehouseError(f"the warehouse {path} needs more memory for this: {error}") from error
             except (duckdb.IOException, duckdb.FatalException) as error:
                 _roll_back(connection)
                 raise WarehouseError(_cannot_write(path, error)) from error
@@ -91,7 +98,10 @@ def _find_engine() -> duckdb.DuckDBPyConnection:
     """Return this process's engine, started when it is first needed."""
     process = os.getpid()
     if process not in _engines:
-        _engines[process] = duckdb.connect(":memory:", config={"memory_limit": "400MB", "threads": 2})
+        # DuckDB keeps what does not fit beside the file, or in the working folder where it has none
+        spill = str(Path(tempfile.gettempdir()) / f"factmill-{process}")
+        config: dict[str, Any] = {"memory_limit": "1GB", "threads": 2, "temp_directory": spill}
+        _engines[process] = duckdb.connect(":memory:", config=config)
     return _engines[process]
 
 

@@ -132,9 +132,10 @@ def test_what_stands_behind_a_name_up_to_the_next_one_is_beside_it() -> None:
     ("told", "is_above", "limit"),
     [
         (["10", "20", "30", "40", "55", "66", "77"], True, "25"),
-        (["12", "23", "34", "45", "56", "67"], True, "20"),
-        (["12", "23", "34", "45", "56", "67"], False, "60"),
-        (["2586", "30689", "41285", "41543", "42943", "78867"], False, "60000"),
+        (["12", "23", "34", "45", "56", "67", "78"], True, "30"),
+        (["12", "23", "34", "45", "56", "67", "78"], False, "60"),
+        (["2586", "30689", "41285", "41543", "42943", "78867", "91000"], False, "60000"),
+        (["12", "23", "34", "45", "56", "67"], True, None),
         (["1", "2", "3", "4", "5"], True, None),
         (["5", "5", "5", "5", "5", "5"], True, None),
     ],
@@ -145,13 +146,17 @@ def test_a_threshold_is_round_and_leaves_enough_beyond_it(told: list[str], is_ab
 
 
 def test_a_threshold_of_years_is_a_year_after_christ() -> None:
-    years = dates(*((f"{year}-05-01", 11) for year in (1942, 1972, 1975, 1977, 1993, 2010)))
+    years = dates(*((f"{year}-05-01", 11) for year in (1942, 1972, 1975, 1977, 1993, 2010, 2012)))
     assert choose_threshold(years, False, 5) == Decimal(2000)
     assert (
-        choose_threshold(dates(*((f"{year}-05-01", 11) for year in (1942, 1943, 1944, 1945, 1946, 1947))), True, 5)
+        choose_threshold(
+            dates(*((f"{year}-05-01", 11) for year in (1942, 1943, 1944, 1945, 1946, 1947, 1948))), True, 5
+        )
         is None
     )
-    assert choose_threshold(dates(*((f"-00{year}-05-01", 11) for year in (10, 20, 30, 40, 50, 60))), True, 5) is None
+    assert (
+        choose_threshold(dates(*((f"-00{year}-05-01", 11) for year in (10, 20, 30, 40, 50, 60, 70))), True, 5) is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -179,6 +184,20 @@ def test_a_threshold_is_written_as_people_do(number: str, unit: str, is_date: bo
         ("foot", "feet"),
         ("square foot", "square feet"),
         ("United States dollar", "United States dollars"),
+        ("pound sterling", "pounds sterling"),
+        ("pound", "pounds"),
+        ("century", "centuries"),
+        ("day", "days"),
+        ("hertz", "hertz"),
+        ("kilohertz", "kilohertz"),
+        ("siemens", "siemens"),
+        ("lux", "lux"),
+        ("Earth mass", "Earth masses"),
+        ("square inch", "square inches"),
+        ("metre per second", "metres per second"),
+        ("metre per second squared", "metres per second squared"),
+        ("ton of TNT", "tons of TNT"),
+        ("Japanese yen", "Japanese yen"),
     ],
 )
 def test_units_are_told_in_the_plural(unit: str, plural: str) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.core.fan_out_wording import Wording, check_worded, put_month, with_article
+from tasks.core.fan_out_wording import Wording, check_worded, put_moment, with_article
 from tasks.core.fanout_questions import Answer
 from tasks.core.replies import Unreadable
 
@@ -15,15 +15,15 @@ LISTED = Wording(
     choice="have the largest areas",
     count=5,
     limit="",
-    asked="what is the population of each of them",
+    asked="what was the population of each of them as of November 2023",
     unit="",
     month="November 2023",
 )
 NAMED = Wording(
     group="towers",
     owner="",
-    names=("Blue Tower", "Red Tower", "St. Ann's Tower"),
-    choice="are more than 1,200 metres high",
+    names=("the Blue Tower", "Red Tower", "St. Ann's Tower"),
+    choice="are higher than 1,200 metres",
     count=0,
     limit="1,200 metres",
     asked="how many metres high is each of them",
@@ -44,11 +44,14 @@ def test_pieces_are_written_and_read_without_loss() -> None:
 
 def test_a_choice_is_told_with_its_number() -> None:
     assert LISTED.tell_choice() == "the five that have the largest areas"
-    assert NAMED.tell_choice() == "those that are more than 1,200 metres high"
+    assert NAMED.tell_choice() == "those that are higher than 1,200 metres"
     assert replace(NAMED, choice="").tell_choice() == "all of them"
 
 
-@pytest.mark.parametrize(("wording", "answer", "text"), [(LISTED, PEOPLE, GOOD), (NAMED, HEIGHTS, TOWERS)])
+@pytest.mark.parametrize(
+    ("wording", "answer", "text"),
+    [(LISTED, PEOPLE, GOOD), (NAMED, HEIGHTS, TOWERS), (NAMED, HEIGHTS, TOWERS.replace("Red", "the Red"))],
+)
 def test_a_wording_that_keeps_every_piece_is_taken(wording: Wording, answer: dict[str, Answer], text: str) -> None:
     assert check_worded(f" {text}\n", wording, answer) == text
 
@@ -93,9 +96,9 @@ def test_names_that_stand_in_the_question_are_not_given_away_by_it() -> None:
     assert LISTED.find_told({"Vogtland": 5}) == ["Vogtland"]
 
 
-def test_a_month_is_put_before_the_question_mark() -> None:
-    assert put_month("How many live there?", "May 2020") == "How many live there as of May 2020?"
-    assert put_month("How many live there?", "") == "How many live there?"
+def test_a_moment_is_put_before_the_question_mark() -> None:
+    assert put_moment("How many live there?", "as of May 2020") == "How many live there as of May 2020?"
+    assert put_moment("How many live there?", "") == "How many live there?"
 
 
 @pytest.mark.parametrize(
@@ -107,7 +110,17 @@ def test_a_month_is_put_before_the_question_mark() -> None:
         ("Republic of Ireland", "the Republic of Ireland"),
         ("United States of America", "the United States of America"),
         ("Sun", "the Sun"),
-        ("The Bronx", "The Bronx"),
+        ("The Bronx", "the Bronx"),
+        ("Bronx", "the Bronx"),
+        ("The Beatles", "the Beatles"),
+        ("The Hague", "The Hague"),
+        ("Holy See", "the Holy See"),
+        ("Outer Hebrides", "the Outer Hebrides"),
+        ("Matterhorn", "the Matterhorn"),
+        ("Zugspitze", "the Zugspitze"),
+        ("Eiger", "the Eiger"),
+        ("Mont Blanc", "Mont Blanc"),
+        ("Cape Horn", "Cape Horn"),
         ("New York City", "New York City"),
         ("Queens", "Queens"),
     ],

@@ -243,6 +243,9 @@ def test_reviewers_decide_on_what_was_flagged(factmill: Callable[..., Any], buil
     assert rows.keys() == published | {kept["row_id"], edited["row_id"]}
     assert rows[edited["row_id"]]["question"] == wording
     assert rows[kept["row_id"]]["reviewed_by"] == ["A. Reader"]
+    # the flag without its sentence, which tells the answer
+    path = kept["detail"].partition(":")[0]
+    assert rows[kept["row_id"]]["flags"] == [f"answer_not_found {path}"]
     assert factmill("verify", second["build_id"], "--json").json["agrees"]
 
 

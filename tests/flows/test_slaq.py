@@ -16,6 +16,7 @@ from tasks.assets import load_list, load_removed
 from tasks.core.article_text import read_article as read_html
 from tasks.core.slaq_checks import check_all, is_in_article, read_article, read_lists
 from tasks.core.slaq_replies import Generated, Pair
+from tasks.storage.bodies import unpack_body
 from tasks.storage.warehouse import open_warehouse
 
 LEAST_TOPICS, LEAST_CATEGORIES = 30, 15
@@ -57,7 +58,9 @@ def built(factmill: Callable[..., Any]) -> Built:
         "SELECT b.id, c.body FROM build_calls b JOIN calls c USING (record_id) "
         "WHERE b.build_id = $1 AND c.operation = 'page_text'",
     )
-    articles = {each["id"]: read_html(json.loads(each["body"])["text"], load_removed()).text for each in replies}
+    articles = {
+        each["id"]: read_html(json.loads(unpack_body(each["body"]))["text"], load_removed()).text for each in replies
+    }
     return Built(ran.json, read_topics(ran.json), articles)
 
 

@@ -37,7 +37,7 @@ def test_forms_are_told_apart_by_content_whatever_the_file_is_called(tmp_path: P
     assert [(row.source, row.published_split) for row in (authored, dev, test)] == [
         ("authored", None), ("released", "dev"), ("released", "test"),
     ]  # fmt: skip
-    assert [row.licence for row in (authored, dev, test)] == ["NOASSERTION", "CC-BY-SA-4.0", "CC-BY-SA-4.0"]
+    assert [row.licence for row in (authored, dev, test)] == ["none stated", "CC-BY-SA-4.0", "CC-BY-SA-4.0"]
     assert [(row.source_name, row.source_row) for row in (authored, test)] == [
         ("questions.txt", 1),
         ("questions.txt", 3),

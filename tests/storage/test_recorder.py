@@ -159,6 +159,40 @@ def test_two_batches_that_want_one_call_ask_it_once(tmp_path: Path) -> None:
     assert all(sorted(body["echo"] for body in found) == ["a", "b"] for found in results)
 
 
+def test_long_replies_go_into_the_warehouse_within_a_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.storage.recorder._MOST_FRESH", 0)
+    service = Echo(delay_s=0.02)
+    shared = recorder(tmp_path)
+    results: list = []
+    threads = [
+        threading.Thread(target=lambda: results.append(bodies(shared.answer(calls("a", "b", "c"), service))))
+        for _ in range(6)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert shared._fresh == {}
+    with open_warehouse(tmp_path / "w.duckdb") as db:
+        assert db.execute("SELECT count(*), count(DISTINCT key) FROM calls").fetchall() == [(3, 3)]
+    assert shared.answer(calls("c", "a"), service).sent == 0
+    shared.close()
+    assert sorted(service.asked) == ["a", "b", "c"]
+    assert [sorted(body["echo"] for body in found) for found in results] == [["a", "b", "c"]] * 6
+
+
+def test_more_records_than_are_read_at_once_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.storage.recorder._AT_ONCE", 3)
+    names = [f"n{at}" for at in range(10)]
+    service = Echo()
+    first = recorder(tmp_path)
+    first.answer(calls(*names), service)
+    first.close()
+    second = recorder(tmp_path, "replay")
+    assert sorted(body["echo"] for body in bodies(second.answer(calls(*names), service))) == sorted(names)
+    second.close()
+
+
 def test_a_service_that_breaks_leaves_what_it_delivered(tmp_path: Path) -> None:
     class Breaking(Echo):
         def send(self, calls: Sequence[Call], deliver: Deliver) -> None:

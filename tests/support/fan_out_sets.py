@@ -16,11 +16,11 @@ P9,by owner,,Q9,islands,the island $name,the islands of $place,no,P1|P2|P3|P4
 P8,by name,,Q9,islands,the island $name,,no,P1|P2|P3|P4
 """
 PROPERTIES = read_fan_out_properties(
-    """pid,members,kind,changes,question,most,least,above,below
-P1,,item,no,What is the harbour of $x?,,,,
-P2,,quantity,yes,What is the population of $x?,are most populous,are least populous,have over $limit,have under $limit
-P3,,time,no,When was $x settled?,were settled last,were settled first,were settled after $limit,were settled before $limit
-P4,,quantity,no,How many $unit long is $x?,are the longest,are the shortest,exceed $limit,stay below $limit
+    """pid,members,kind,moment,question,most,least,above,below
+P1,,item,,What is the harbour of $x?,,,,
+P2,,quantity,when last counted in $month,What is the population of $x?,are most populous,are least populous,have over $limit,have under $limit
+P3,,time,,When was $x settled?,were settled last,were settled first,were settled after $limit,were settled before $limit
+P4,,quantity,,How many $unit long is $x?,are the longest,are the shortest,exceed $limit,stay below $limit
 """
 )
 NAMES = ("Alsen", "Brand", "Corvo", "Dorn", "Eld", "Fenn", "Gorm")

@@ -1,40 +1,19 @@
-"""The same questions to a real MediaWiki and to the embedded one, and the same answers, but for ids.
+"""The same questions to a real MediaWiki and to the embedded one, and the same answers, but for ids."""
 
-Both hold data/world and the pages of tests/mediawiki, which are written in more kinds of markup than articles of the
-world need. Skipped, with what to install, where MediaWiki is not there (tests/support/real_mediawiki.py).
-"""
-
-import json
-import shutil
-import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
-
-sys.path.insert(0, str(Path(__file__).parent / "support"))
-
-from evidence_work import working
-from page_histories import HISTORIES, LATER, THEN, write_histories
-from real_mediawiki import (
-    CHANGED,
-    MOVED_TO,
-    PACKAGES,
-    NotInstalledError,
-    RealMediaWiki,
-    default_cache,
-    find_programs,
-    running_mediawiki,
-)
+from both_wikis import LIMITS, Both, ask, ask_both, compare, open_wiki, without_ids
+from page_histories import HISTORIES, LATER, THEN
+from real_mediawiki import PACKAGES
 
 from tasks.assets import load_list
-from tasks.clients.wikipedia import Wikipedia
 from tasks.core.article_text import read_article, read_removed
-from tasks.core.calls import Call, Reply
-from tasks.core.wikipedia_addresses import read_article_address
 from tasks.core.wikipedia_calls import (
     call_category_members,
     call_page_revision_at,
@@ -43,125 +22,7 @@ from tasks.core.wikipedia_calls import (
     call_search,
     read_members,
 )
-from tasks.evidence import PinnedArticle, Unpinned, load_article_texts, pin_articles
 from tasks.settings import Limits
-from tasks.world.data import WORLD_FOLDER, WorldData, world_files
-from tasks.world.files.reading import load_world_data
-from tasks.world.serving import running_world
-from tasks.world.wiki.pages import Wiki
-
-pytestmark = pytest.mark.slow
-LIMITS = Limits(parallel=2, timeout_s=30, attempts=2, backoff_s=0.02, batch=50)
-PROBES = Path(__file__).parent / "mediawiki"
-PROBE_CATEGORIES = "  Probes: []\n  Probes within: [Probes]\n  Probes beside: [Probes, Probes within]\n"
-
-
-@dataclass(frozen=True)
-class Both:
-    """The two wikis, and what is in them."""
-
-    data: WorldData
-    wiki: Wiki
-    real: Wikipedia
-    ours: Wikipedia
-    real_url: str
-    ours_url: str
-    revids: dict[int, int]
-    """Revision id in the embedded wiki → in the real one."""
-    pageids: dict[int, str]
-    """Page id in either → title; the two kinds of ids do not meet."""
-
-
-def make_world(folder: Path) -> Path:
-    """Write the embedded world with the probes added, and return its folder."""
-    for file in world_files():
-        (folder / file.relative_to(WORLD_FOLDER)).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(file, folder / file.relative_to(WORLD_FOLDER))
-    for file in PROBES.glob("*.wiki"):
-        shutil.copy(file, folder / "articles")
-    write_histories(folder)
-    categories = folder / "categories.yaml"
-    categories.write_text(categories.read_text("utf-8").replace("tree:\n", f"tree:\n{PROBE_CATEGORIES}"), "utf-8")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
-    try:
-        find_programs()
-    except NotInstalledError as missing:
-        pytest.skip(str(missing))
-    folder = make_world(tmp_path_factory.mktemp("world"))
-    data = load_world_data(folder)
-    with (
-        running_mediawiki(default_cache(), data) as real,
-        running_world(tmp_path_factory.mktemp("home"), folder) as world,
-    ):
-        wiki = Wiki(data)
-        yield Both(
-            data=data,
-            wiki=wiki,
-            real=open_wiki(real.url),
-            ours=open_wiki(world.endpoints["wikipedia"]),
-            real_url=real.url,
-            ours_url=world.endpoints["wikipedia"],
-            revids=match_revids(real, wiki),
-            pageids={page.pageid: page.title for page in wiki.by_title.values()} | real.pageids,
-        )
-
-
-def open_wiki(url: str, limits: Limits = LIMITS) -> Wikipedia:
-    return Wikipedia(url, "p", limits, "factmill tests")
-
-
-def match_revids(real: RealMediaWiki, wiki: Wiki) -> dict[int, int]:
-    """Return the real wiki's revision ids by ours; they go together by title and date."""
-    return {
-        revision.revid: real.revids[page.title, revision.at]
-        for page in wiki.by_title.values()
-        for revision in page.revisions
-    }
-
-
-def ask(service: Wikipedia, calls: Sequence[Call]) -> list[Reply]:
-    replies: dict[str, Reply] = {}
-    service.send(calls, lambda call, reply: replies.__setitem__(call.key, reply))
-    return [replies[call.key] for call in calls]
-
-
-def without_ids(both: Both, reply: Reply) -> Any:
-    """Return a reply with titles for page ids and our revision ids for the real wiki's; an error as its code."""
-    if reply.status != "ok":
-        return reply.status, str(reply.error).partition(":")[0]
-    theirs = {real: ours for ours, real in both.revids.items()}
-
-    def change(value: Any, key: str = "") -> Any:
-        if isinstance(value, dict):
-            return {name: change(part, name) for name, part in value.items()}
-        if isinstance(value, list | tuple):
-            return [change(part) for part in value]
-        if key == "pageid" and value is not None:
-            return both.pageids[value]
-        if key == "revid" and value is not None:
-            return theirs.get(value, value)
-        return bool(value) if key == "after" else value
-
-    return change(reply.body)
-
-
-def compare(both: Both, calls: Sequence[Call]) -> list[Any]:
-    """Put calls to both wikis, hold their answers to each other, and return these."""
-    real_replies, our_replies = ask(both.real, calls), ask(both.ours, calls)
-    expected = [without_ids(both, reply) for reply in real_replies]
-    found = [without_ids(both, reply) for reply in our_replies]
-    different = [
-        {"asked": dict(call.parts), "real": theirs, "ours": own}
-        for call, theirs, own in zip(calls, expected, found, strict=True)
-        if theirs != own
-    ]
-    assert different == []
-    return expected
-
 
 TITLES = [
     "Mars", "mars", "  mars ", "_mars_", "Mars_(planet)", "Red Planet", "red_planet", "Hamiltonian numbers",
@@ -204,13 +65,11 @@ def test_all_pages_are_found_fifty_at_a_time(both: Both) -> None:
 
 
 def list_moments(both: Both, title: str) -> list[str]:
-    """Return moments before, at and after each revision of a page."""
-    moments = ["2001-01-15T00:00:00Z", "2040-01-01T00:00:00Z"]
-    for revision in both.wiki.by_title[title].revisions:
-        day, _, rest = revision.at.partition("T")
-        second = int(rest[6:8])
-        moments += [f"{day}T{rest[:6]}{s:02}Z" for s in (second - 1, second, second + 1) if 0 <= s < 60]
-    return moments
+    """Return the first second of each revision of a page and the second before it, and moments long before and after."""
+    starts = [revision.at for revision in both.wiki.by_title[title].revisions]
+    seconds_before = [datetime.fromisoformat(start) - timedelta(seconds=1) for start in starts]
+    far = ["2001-01-15T00:00:00Z", "2040-01-01T00:00:00Z"]
+    return [*far, *starts, *(f"{second:%Y-%m-%dT%H:%M:%SZ}" for second in seconds_before)]
 
 
 def test_articles_stand_as_they_stood_at_a_moment(both: Both) -> None:
@@ -243,102 +102,20 @@ def test_redirects_in_a_circle_are_told_alike(both: Both) -> None:
     assert compare(both, [call_page_revision_at("p", "Loop one", THEN)]) == [("failed", "redirect_loop")]
 
 
-def pin_in_both(both: Both, folder: Path, titles: Sequence[str], at: str) -> dict[str, Any]:
-    """Pin titles in both wikis, hold the pins and texts to each other, and return title → pin in ours."""
-    pins: list[dict[str, PinnedArticle | Unpinned]] = []
-    texts: list[dict[str, str | Unpinned]] = []
-    for name, service in (("real", both.real), ("ours", both.ours)):
-        with working(folder / name, service) as work:
-            found = pin_articles(work, [("row", title) for title in titles], at)
-            revids = {title: each.revid for title, each in found.items() if isinstance(each, PinnedArticle)}
-            read = load_article_texts(work, [("row", revid) for revid in revids.values()])
-            pins.append(found)
-            texts.append({title: read[revid] for title, revid in revids.items()})
-    ours_of = {real: ours for ours, real in both.revids.items()}
-    real = {
-        title: (each.title, ours_of.get(each.revid), each.timestamp) if isinstance(each, PinnedArticle) else each.reason
-        for title, each in pins[0].items()
-    }
-    ours = {
-        title: (each.title, each.revid, each.timestamp) if isinstance(each, PinnedArticle) else each.reason
-        for title, each in pins[1].items()
-    }
-    assert ours == real
-    for title, text in texts[1].items():
-        assert without_files(text) == without_files(texts[0][title]), title
-    return pins[1]
+def list_revisions(both: Both) -> list[tuple[str, int]]:
+    """Return title and our revision id of each revision of the articles."""
+    return [
+        (article.title, revision.revid) for article in both.data.articles.values() for revision in article.revisions
+    ]
 
 
-def without_files(text: str | Unpinned) -> Any:
-    """Return the pieces of a text, sorted, since ours has a picture's caption before the paragraph in whose midst it is.
-
-    Names of pictures are left out: a wiki without files shows them in their place.
-    """
-    if isinstance(text, Unpinned):
-        return text.reason
-    return sorted(piece for piece in text.split("\n\n") if not piece.startswith("File:"))
-
-
-@pytest.mark.parametrize("moment", ["2018-06-01T00:00:00Z", "2021-01-01T00:00:00Z", THEN, LATER])
-def test_evidence_is_pinned_alike(both: Both, tmp_path: Path, moment: str) -> None:
-    # a sample of the world's own pages, since a rendered text takes the real wiki its time
-    own = [*list(both.data.articles)[::8], *list(both.data.redirects)[::8]] if moment == THEN else []
-    found = pin_in_both(both, tmp_path, [*HISTORIES, *own, "Nothing of this name", "a|b", "Category:Lists"], moment)
-    reasons = {each.reason for each in found.values() if isinstance(each, Unpinned)}
-    assert reasons <= {"evidence_missing", "younger_than_epoch", "invalid_title", "redirect_loop"}
-    assert {"evidence_missing", "invalid_title"} <= reasons
-    pinned = sum(isinstance(each, PinnedArticle) for each in found.values())
-    assert pinned >= {"2018-06-01T00:00:00Z": 5, "2021-01-01T00:00:00Z": 20, THEN: 35, LATER: 25}[moment]
-
-
-def test_pages_that_a_mediawiki_has_moved_merged_and_deleted_are_the_evidence_they_were(
-    both: Both, tmp_path: Path
-) -> None:
-    with working(tmp_path, both.real) as work:
-        found = pin_articles(work, [("row", title) for title in [*CHANGED, MOVED_TO]], THEN)
-        pinned = {title: each for title, each in found.items() if isinstance(each, PinnedArticle)}
-        moved, merged, deleted = (found[title] for title in CHANGED)
-        texts = load_article_texts(work, [("row", each.revid) for each in pinned.values()])
-        [today] = pin_articles(work, [("row", "Pier to be merged")], "2100-01-01T00:00:00Z").values()
-    assert isinstance(moved, PinnedArticle)
-    assert isinstance(merged, PinnedArticle)
-    assert isinstance(deleted, Unpinned)
-    assert (moved.title, moved.timestamp, moved) == (MOVED_TO, "2022-01-01T00:00:00Z", found[MOVED_TO])
-    assert (merged.title, merged.timestamp) == ("Pier to be merged", "2022-01-01T00:00:00Z")
-    assert set(texts.values()) == {"A pier with a crane."}
-    assert deleted.reason == "evidence_missing"
-    assert isinstance(today, PinnedArticle)
-    assert today.title == "Mars"
-
-
-def list_evidence(found: Any) -> Iterator[str]:
-    """Yield the addresses of all evidence below a question in the authored form."""
-    if isinstance(found, dict):
-        if isinstance(found.get("evidence"), str):
-            yield found["evidence"]
-        for part in found.values():
-            yield from list_evidence(part)
-    elif isinstance(found, list):
-        for part in found:
-            yield from list_evidence(part)
-
-
-@pytest.mark.parametrize("moment", [THEN, LATER])
-def test_the_evidence_of_the_embedded_questions_is_pinned_alike(both: Both, tmp_path: Path, moment: str) -> None:
-    files = sorted((WORLD_FOLDER / "sources" / "fanoutqa").glob("*.json"))
-    urls = [url for file in files for url in list_evidence(json.loads(file.read_text("utf-8")))]
-    # some of the questions are wrong on purpose
-    addresses = [address for url in urls if not isinstance(address := read_article_address(url), str)]
-    titles = list(dict.fromkeys(each.title for each in addresses))
-    found = pin_in_both(both, tmp_path, titles, moment)
-    assert sum(isinstance(each, PinnedArticle) for each in found.values()) >= 30
-
-
-def compare_texts(both: Both, form: Any) -> list[tuple[str, str, str]]:
-    """Return title, real text and our text of each revision of the articles."""
-    revisions = [(a.title, r.revid) for a in both.data.articles.values() for r in a.revisions]
-    real = ask(both.real, [call_page_text("p", both.revids[revid], form) for _, revid in revisions])
-    ours = ask(both.ours, [call_page_text("p", revid, form) for _, revid in revisions])
+def compare_texts(both: Both, form: Any, revisions: Sequence[tuple[str, int]]) -> list[tuple[str, str, str]]:
+    """Return title, real text and our text of revisions."""
+    real, ours = ask_both(
+        both,
+        [call_page_text("p", both.revids[revid], form) for _, revid in revisions],
+        [call_page_text("p", revid, form) for _, revid in revisions],
+    )
     for reply in [*real, *ours]:
         assert reply.status == "ok", reply.error
     assert [reply.body["title"] for reply in real] == [reply.body["title"] for reply in ours]
@@ -348,14 +125,37 @@ def compare_texts(both: Both, form: Any) -> list[tuple[str, str, str]]:
     ]
 
 
+def read_stored(both: Both, revids: Sequence[int]) -> dict[int, str]:
+    """Return the wikitext that the real wiki stores, by our revision ids."""
+    texts: dict[int, str] = {}
+    for start in range(0, len(revids), 50):
+        asked = "|".join(str(both.revids[revid]) for revid in revids[start : start + 50])
+        params = {"action": "query", "prop": "revisions", "rvprop": "ids|content", "rvslots": "main", "revids": asked}
+        reply = requests.get(
+            f"{both.real_url}/w/api.php", params={**params, "format": "json", "formatversion": "2"}, timeout=30
+        ).json()
+        assert "continue" not in reply
+        for page in reply["query"]["pages"]:
+            texts |= {each["revid"]: each["slots"]["main"]["content"] for each in page["revisions"]}
+    return {revid: texts[both.revids[revid]] for revid in revids}
+
+
 def test_wikitext_is_the_same(both: Both) -> None:
-    different = [(title, ours, real) for title, real, ours in compare_texts(both, "wikitext") if ours != real]
+    # asked for one text, MediaWiki renders it too: the client asks for some, and all are read as they are stored
+    revisions = list_revisions(both)
+    some = compare_texts(both, "wikitext", revisions[::8])
+    stored = read_stored(both, [revid for _, revid in revisions])
+    replies = ask(both.ours, [call_page_text("p", revid) for _, revid in revisions])
+    every = [
+        (title, stored[revid], reply.body["text"]) for (title, revid), reply in zip(revisions, replies, strict=True)
+    ]
+    different = [(title, ours, real) for title, real, ours in [*some, *every] if ours != real]
     assert different == []
 
 
 def test_the_main_text_is_the_same(both: Both) -> None:
     removed = read_removed(load_list("removed_from_articles"))
-    for title, real, ours in compare_texts(both, "html"):
+    for title, real, ours in compare_texts(both, "html", list_revisions(both)):
         assert read_article(ours, removed) == read_article(real, removed), title
 
 
@@ -378,7 +178,7 @@ def test_categories_go_on_three_by_three(both: Both, kind: Any) -> None:
         asked = [
             [call_category_members("p", name, kind, 3, tokens[i]) for name, tokens in after.items()] for i in (0, 1)
         ]
-        real, ours = ask(both.real, asked[0]), ask(both.ours, asked[1])
+        real, ours = ask_both(both, asked[0], asked[1])
         assert [without_ids(both, reply) for reply in ours] == [without_ids(both, reply) for reply in real]
         tokens = zip(*([read_members(reply.body).after for reply in replies] for replies in (real, ours)), strict=True)
         after = {name: pair for name, pair in zip(after, tokens, strict=True) if pair != (None, None)}
@@ -485,7 +285,7 @@ def describe(both: Both, reply: Any, is_error: bool) -> Any:
 
 
 def test_ci_installs_what_the_skip_message_names() -> None:
-    assert PACKAGES in (Path(__file__).parents[1] / ".ci" / "run").read_text("utf-8")
+    assert PACKAGES in (Path(__file__).parents[2] / ".ci" / "run").read_text("utf-8")
 
 
 def test_a_page_is_found_by_its_title(both: Both) -> None:

@@ -1,0 +1,25 @@
+"""A real MediaWiki and the embedded one, started once for all tests of this folder.
+
+Skipped, with what to install, where MediaWiki is not there (tests/support/real_mediawiki.py).
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+
+from both_wikis import Both, running_both
+from real_mediawiki import NotInstalledError, find_programs
+
+
+@pytest.fixture(scope="session")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+    try:
+        find_programs()
+    except NotInstalledError as missing:
+        pytest.skip(str(missing))
+    with running_both(tmp_path_factory.mktemp("both"), Path(__file__).parent / "pages") as running:
+        yield running

@@ -1,0 +1,110 @@
+"""Evidence pinned in a real MediaWiki and in the embedded one is the same, and so are its texts."""
+
+import json
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from both_wikis import Both
+from evidence_work import working
+from page_histories import HISTORIES, LATER, THEN
+from real_mediawiki import CHANGED, MOVED_TO
+
+from tasks.clients.wikipedia import Wikipedia
+from tasks.core.wikipedia_addresses import read_article_address
+from tasks.evidence import PinnedArticle, Unpinned, load_article_texts, pin_articles
+from tasks.world.data import WORLD_FOLDER
+
+
+def pin_in_both(both: Both, folder: Path, titles: Sequence[str], at: str) -> dict[str, Any]:
+    """Pin titles in both wikis, hold the pins and texts to each other, and return title → pin in ours."""
+
+    def pin(name: str, service: Wikipedia) -> tuple[dict[str, PinnedArticle | Unpinned], dict[str, str | Unpinned]]:
+        with working(folder / name, service) as work:
+            found = pin_articles(work, [("row", title) for title in titles], at)
+            revids = {title: each.revid for title, each in found.items() if isinstance(each, PinnedArticle)}
+            read = load_article_texts(work, [("row", revid) for revid in revids.values()])
+            return found, {title: read[revid] for title, revid in revids.items()}
+
+    with ThreadPoolExecutor(2) as pool:
+        pins, texts = zip(*pool.map(pin, ("real", "ours"), (both.real, both.ours)), strict=True)
+    ours_of = {real: ours for ours, real in both.revids.items()}
+    real = {
+        title: (each.title, ours_of.get(each.revid), each.timestamp) if isinstance(each, PinnedArticle) else each.reason
+        for title, each in pins[0].items()
+    }
+    ours = {
+        title: (each.title, each.revid, each.timestamp) if isinstance(each, PinnedArticle) else each.reason
+        for title, each in pins[1].items()
+    }
+    assert ours == real
+    for title, text in texts[1].items():
+        assert without_files(text) == without_files(texts[0][title]), title
+    return pins[1]
+
+
+def without_files(text: str | Unpinned) -> Any:
+    """Return the pieces of a text, sorted, since ours has a picture's caption before the paragraph in whose midst it is.
+
+    Names of pictures are left out: a wiki without files shows them in their place.
+    """
+    if isinstance(text, Unpinned):
+        return text.reason
+    return sorted(piece for piece in text.split("\n\n") if not piece.startswith("File:"))
+
+
+@pytest.mark.parametrize("moment", ["2018-06-01T00:00:00Z", "2021-01-01T00:00:00Z", THEN, LATER])
+def test_evidence_is_pinned_alike(both: Both, tmp_path: Path, moment: str) -> None:
+    # a sample of the world's own pages, since a rendered text takes the real wiki its time
+    own = [*list(both.data.articles)[::8], *list(both.data.redirects)[::8]] if moment == THEN else []
+    found = pin_in_both(both, tmp_path, [*HISTORIES, *own, "Nothing of this name", "a|b", "Category:Lists"], moment)
+    reasons = {each.reason for each in found.values() if isinstance(each, Unpinned)}
+    assert reasons <= {"evidence_missing", "younger_than_epoch", "invalid_title", "redirect_loop"}
+    assert {"evidence_missing", "invalid_title"} <= reasons
+    pinned = sum(isinstance(each, PinnedArticle) for each in found.values())
+    assert pinned >= {"2018-06-01T00:00:00Z": 5, "2021-01-01T00:00:00Z": 20, THEN: 35, LATER: 25}[moment]
+
+
+def test_pages_that_a_mediawiki_has_moved_merged_and_deleted_are_the_evidence_they_were(
+    both: Both, tmp_path: Path
+) -> None:
+    with working(tmp_path, both.real) as work:
+        found = pin_articles(work, [("row", title) for title in [*CHANGED, MOVED_TO]], THEN)
+        pinned = {title: each for title, each in found.items() if isinstance(each, PinnedArticle)}
+        moved, merged, deleted = (found[title] for title in CHANGED)
+        texts = load_article_texts(work, [("row", each.revid) for each in pinned.values()])
+        [today] = pin_articles(work, [("row", "Pier to be merged")], "2100-01-01T00:00:00Z").values()
+    assert isinstance(moved, PinnedArticle)
+    assert isinstance(merged, PinnedArticle)
+    assert isinstance(deleted, Unpinned)
+    assert (moved.title, moved.timestamp, moved) == (MOVED_TO, "2022-01-01T00:00:00Z", found[MOVED_TO])
+    assert (merged.title, merged.timestamp) == ("Pier to be merged", "2022-01-01T00:00:00Z")
+    assert set(texts.values()) == {"A pier with a crane."}
+    assert deleted.reason == "evidence_missing"
+    assert isinstance(today, PinnedArticle)
+    assert today.title == "Mars"
+
+
+def list_evidence(found: Any) -> Iterator[str]:
+    """Yield the addresses of all evidence below a question in the authored form."""
+    if isinstance(found, dict):
+        if isinstance(found.get("evidence"), str):
+            yield found["evidence"]
+        for part in found.values():
+            yield from list_evidence(part)
+    elif isinstance(found, list):
+        for part in found:
+            yield from list_evidence(part)
+
+
+@pytest.mark.parametrize("moment", [THEN, LATER])
+def test_the_evidence_of_the_embedded_questions_is_pinned_alike(both: Both, tmp_path: Path, moment: str) -> None:
+    files = sorted((WORLD_FOLDER / "sources" / "fanoutqa").glob("*.json"))
+    urls = [url for file in files for url in list_evidence(json.loads(file.read_text("utf-8")))]
+    # some of the questions are wrong on purpose
+    addresses = [address for url in urls if not isinstance(address := read_article_address(url), str)]
+    titles = list(dict.fromkeys(each.title for each in addresses))
+    found = pin_in_both(both, tmp_path, titles, moment)
+    assert sum(isinstance(each, PinnedArticle) for each in found.values()) >= 30
