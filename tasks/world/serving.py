@@ -143,7 +143,8 @@ def _running_app(data: WorldData, sparql_url: str, port: int) -> Iterator[int]:
     from tasks.world.app import make_app
     from tasks.world.faults import CuttableProtocol
 
-    with socket.socket() as listener:
+    # asyncio sends small answers at once only over sockets that say they are TCP; others wait some 40 ms
+    with socket.socket(proto=socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((HOST, port))
