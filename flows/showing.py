@@ -48,8 +48,10 @@ def tell_report(report: BuildReport) -> list[str]:
     if report.rows:
         shown = f"factmill show {report.benchmark}, factmill verify {report.build_id}"
         lines.append(f"  next: {shown}, factmill export {report.build_id} --to DIR")
-    else:
+    elif report.inputs:
         lines.append(f"  note: no row came through; factmill show {report.benchmark} --rejects tells why")
+    else:
+        lines.append("  note: no row was read; the sources hold none of the kind that is looked for")
     return lines
 
 
