@@ -83,7 +83,7 @@ def test_opinions_open_sets_and_accounts_are_not_objective(question: str, reason
         ("How many inhabitants has each of the Benelux countries?", {"Belgium": 11_700_000}),
         ("How high, in metres, are the five highest peaks of Austria?", {"Großglockner": 3798}),
         ("What are the heights of the five towers (in feet)?", [310, 290]),
-        ("What is the population of the five smallest countries by area?", [800, 11_000]),
+        ("What is the population of the two westernmost islands of the Azores?", [800, 11_000]),
         ("In which area of Paris was each of them born?", ["Passy", "Auteuil"]),
         ("What is the height of the tower?", ["300 m", "312 m with its aerial"]),
         ("What are the areas of study of the five laureates?", ["physics", "chemistry"]),
