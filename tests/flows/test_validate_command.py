@@ -86,7 +86,7 @@ def test_questions_that_say_the_same_are_found_over_all_files(factmill: Factmill
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (None, "cannot be read: No such file"),
+        (None, "no such file, or no .json"),
         ("[]", "no questions; expected a JSON list"),
         ("[{", "broken JSON in row 1"),
     ],
