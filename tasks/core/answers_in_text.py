@@ -30,7 +30,7 @@ from tasks.core.amounts_in_text import UNITS, Said, is_number, read_amounts, spe
 from tasks.core.fanout_questions import Answer
 from tasks.core.literals import YEAR, Date
 from tasks.core.value_words import Count, DayOfYear, Value
-from tasks.core.written_values import read_date
+from tasks.core.written_values import MONTHS, read_date
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,48 +72,83 @@ _ADDRESS = re.compile(r"://|www\.")
 _SLASHED = re.compile(r"([0-9]{1,2})[/.]([0-9]{1,2})[/.]([0-9]{4})")
 _SCALED = re.compile(r"[0-9](?:\.([0-9]+))? (hundred|thousand|million|billion|trillion)\b")
 _POWERS = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
-_MONTHS = (
-    *("january", "february", "march", "april", "may", "june"),
-    *("july", "august", "september", "october", "november", "december"),
-)
 _PROSE_WORDS = 12
 _LONG_PART_WORDS = 6
 _UNIT_WORDS = 3
 _GAP_IN_RANGE = 6
 _GAP_BEFORE_COUNTED = 3
 _NO_SURNAMES = frozenset(
-    {
-        *("academy", "airport", "association", "avenue", "award", "bank", "bay", "beach", "bridge", "building", "bowl"),
-        *("center", "centre", "church", "city", "club", "college", "company", "corporation", "county", "court", "cup"),
-        *(
-            "district",
-            "empire",
-            "festival",
-            "foundation",
-            "game",
-            "group",
-            "hospital",
-            "institute",
-            "island",
-            "kingdom",
-        ),
-        *(
-            "lake",
-            "law",
-            "league",
-            "library",
-            "medal",
-            "museum",
-            "ocean",
-            "open",
-            "orchestra",
-            "organization",
-            "palace",
-        ),
-        *("park", "party", "prix", "prize", "province", "republic", "river", "road", "school", "sea", "series", "show"),
-        *("society", "stadium", "state", "street", "studio", "team", "theatre", "theater", "tower", "university"),
-        *("valley", "war", "york", "zealand"),
-    }
+    [
+        "academy",
+        "airport",
+        "association",
+        "avenue",
+        "award",
+        "bank",
+        "bay",
+        "beach",
+        "bridge",
+        "building",
+        "bowl",
+        "center",
+        "centre",
+        "church",
+        "city",
+        "club",
+        "college",
+        "company",
+        "corporation",
+        "county",
+        "court",
+        "cup",
+        "district",
+        "empire",
+        "festival",
+        "foundation",
+        "game",
+        "group",
+        "hospital",
+        "institute",
+        "island",
+        "kingdom",
+        "lake",
+        "law",
+        "league",
+        "library",
+        "medal",
+        "museum",
+        "ocean",
+        "open",
+        "orchestra",
+        "organization",
+        "palace",
+        "park",
+        "party",
+        "prix",
+        "prize",
+        "province",
+        "republic",
+        "river",
+        "road",
+        "school",
+        "sea",
+        "series",
+        "show",
+        "society",
+        "stadium",
+        "state",
+        "street",
+        "studio",
+        "team",
+        "theatre",
+        "theater",
+        "tower",
+        "university",
+        "valley",
+        "war",
+        "york",
+        "zealand",
+    ]
 )
 """Last words of names of no persons: Harvard School is not Harvard Law School."""
 
@@ -238,12 +273,12 @@ def _list_told(said: Said) -> tuple[Value, ...]:
     if isinstance(value, Count):
         return (value, said.bare) if said.bare else (value,)
     if isinstance(value, DayOfYear):
-        return value, _MONTHS[value.month - 1]
+        return value, MONTHS[value.month - 1]
     if not isinstance(value, Date):
         return (value,)
     told: list[Value] = [value, Count(str(value.year if value.year > 0 else 1 - value.year))]
     if value.month:
-        told += [Date(value.year), _MONTHS[value.month - 1]]
+        told += [Date(value.year), MONTHS[value.month - 1]]
     if value.month and value.day:
         told += [Date(value.year, value.month), DayOfYear(value.month, value.day)]
     return tuple(told)

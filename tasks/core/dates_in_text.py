@@ -12,14 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tasks.core.literals import Date
-from tasks.core.written_values import read_date
+from tasks.core.written_values import MONTHS, read_date
 
 _WORDS_AT_MOST = 6
 """Of a date: "the 14th of March 44 BC"."""
-_MONTHS = (
-    "January", "February", "March", "April", "May", "June",
-    "July", "August", "September", "October", "November", "December",
-)  # fmt: skip
+_MONTHS = tuple(month.capitalize() for month in MONTHS)
 _ORDINALS = (
     "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh",
     "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth", "nineteenth",

@@ -26,11 +26,9 @@ from tasks.core.fanout_forms import (
 from tasks.core.fanout_questions import (
     UNRESOLVED,
     FanOutQuestion,
-    evidence_to_released,
     list_leaves,
     read_decomposition,
     read_evidence,
-    to_released,
 )
 
 _DEV_KEYS = ("id", "question", "decomposition", "answer", "categories")
@@ -79,16 +77,6 @@ def read_released(found: Mapping[str, Any]) -> FanOutQuestion:
         categories=tuple(found.get("categories", ())),
         necessary_evidence=tuple(each for each in evidence if each),
     )
-
-
-def write_released(question: FanOutQuestion) -> dict[str, Any]:
-    """Return a question in the released form, of the dev part where it has an answer, else of the test part."""
-    form: dict[str, Any] = {"id": question.id, "question": question.question}
-    if question.answer is None:
-        form["necessary_evidence"] = [evidence_to_released(each) for each in question.necessary_evidence]
-    else:
-        form |= {"decomposition": to_released(question.decomposition), "answer": question.answer}
-    return {**form, "categories": list(question.categories)}
 
 
 def _check_top(found: Mapping[Any, Any]) -> Iterator[Violation]:

@@ -18,7 +18,7 @@ from tasks.core.literals import Date, Number, canonical_number
 from tasks.errors import SettingsError
 
 _LATEST_YEAR = 2100
-_MONTHS = (
+MONTHS = (
     "january", "february", "march", "april", "may", "june",
     "july", "august", "september", "october", "november", "december",
 )  # fmt: skip
@@ -156,7 +156,7 @@ def _make_date(parts: Mapping[str, str | None]) -> Date | None:
 
 def _month_number(name: str) -> int:
     """Return the number of a month by its name or the beginning of it; 0 when it is none."""
-    return next((at for at, month in enumerate(_MONTHS, 1) if month.startswith(name) or name == "sept" == month[:4]), 0)
+    return next((at for at, month in enumerate(MONTHS, 1) if month.startswith(name) or name == "sept" == month[:4]), 0)
 
 
 def _read_slashed(first: int, second: int, year: int) -> Date | None:

@@ -69,6 +69,8 @@ class Recorder:
         self._journal_folder = work_folder(warehouse) / "journal"
         self._journal = Journal(self._journal_folder) if mode != "replay" else None
         self._fresh: dict[str, Record] = {}
+        self._fresh_length = 0
+        """Characters of their bodies."""
         self._merged: set[str] = set()
         """Keys of what was fresh and has been moved into the warehouse."""
         self._claimed: dict[str, threading.Event] = {}
@@ -91,9 +93,7 @@ class Recorder:
             raise ReplayMiss(self._explain_miss(missing))
         if missing:
             self._ask(missing, service, answers)
-        with self._lock:
-            is_much = sum(len(record.body) for record in self._fresh.values()) > _MOST_FRESH
-        if is_much:
+        if self._fresh_length > _MOST_FRESH:
             self.merge()
         return answers
 
@@ -134,6 +134,7 @@ class Recorder:
         self._journal.append(record)
         with self._lock:
             self._fresh[call.key] = record
+            self._fresh_length += len(record.body)
         progress.count_reply()
 
     def _recorded(self, keys: Sequence[str]) -> dict[str, Record]:
@@ -173,7 +174,9 @@ class Recorder:
             insert_records(db, records)
         with self._lock:
             for record in records:
-                self._fresh.pop(record.key, None)
+                # another batch may have moved it at the same time
+                if self._fresh.pop(record.key, None) is not None:
+                    self._fresh_length -= len(record.body)
                 self._merged.add(record.key)
             if not self._fresh:
                 self._journal.clear()

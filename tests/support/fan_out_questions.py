@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from tasks.core.fanout_questions import FanOutQuestion, evidence_to_released, to_released
+
 WIKI = "https://en.wikipedia.org/wiki/"
 
 
@@ -80,3 +82,13 @@ def release_test() -> dict[str, Any]:
         "necessary_evidence": [release_article("One"), release_article("Two", 6, "###TBD###")],
         "categories": [],
     }
+
+
+def write_released(question: FanOutQuestion) -> dict[str, Any]:
+    """Return a question in the released form, of the dev part where it has an answer, else of the test part."""
+    form: dict[str, Any] = {"id": question.id, "question": question.question}
+    if question.answer is None:
+        form["necessary_evidence"] = [evidence_to_released(each) for each in question.necessary_evidence]
+    else:
+        form |= {"decomposition": to_released(question.decomposition), "answer": question.answer}
+    return {**form, "categories": list(question.categories)}
