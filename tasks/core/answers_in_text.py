@@ -77,79 +77,14 @@ _LONG_PART_WORDS = 6
 _UNIT_WORDS = 3
 _GAP_IN_RANGE = 6
 _GAP_BEFORE_COUNTED = 3
-_NO_SURNAMES = frozenset(
-    [
-        "academy",
-        "airport",
-        "association",
-        "avenue",
-        "award",
-        "bank",
-        "bay",
-        "beach",
-        "bridge",
-        "building",
-        "bowl",
-        "center",
-        "centre",
-        "church",
-        "city",
-        "club",
-        "college",
-        "company",
-        "corporation",
-        "county",
-        "court",
-        "cup",
-        "district",
-        "empire",
-        "festival",
-        "foundation",
-        "game",
-        "group",
-        "hospital",
-        "institute",
-        "island",
-        "kingdom",
-        "lake",
-        "law",
-        "league",
-        "library",
-        "medal",
-        "museum",
-        "ocean",
-        "open",
-        "orchestra",
-        "organization",
-        "palace",
-        "park",
-        "party",
-        "prix",
-        "prize",
-        "province",
-        "republic",
-        "river",
-        "road",
-        "school",
-        "sea",
-        "series",
-        "show",
-        "society",
-        "stadium",
-        "state",
-        "street",
-        "studio",
-        "team",
-        "theatre",
-        "theater",
-        "tower",
-        "university",
-        "valley",
-        "war",
-        "york",
-        "zealand",
-    ]
+_LAST_WORDS = (
+    "academy airport association avenue award bank bay beach bridge building bowl center centre church city "
+    "club college company corporation county court cup district empire festival foundation game group "
+    "hospital institute island kingdom lake law league library medal museum ocean open orchestra organization "
+    "palace park party prix prize province republic river road school sea series show society stadium state "
+    "street studio team theatre theater tower university valley war york zealand"
 )
+_NO_SURNAMES = frozenset(_LAST_WORDS.split())
 """Last words of names of no persons: Harvard School is not Harvard Law School."""
 
 
