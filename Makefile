@@ -6,7 +6,7 @@ export PREFECT_SERVER_ANALYTICS_ENABLED = false
 export DO_NOT_TRACK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-quick test-llm check lock clean
+.PHONY: help build test test-quick test-llm check digests lock clean
 
 help:
 	@echo "make build     set up .venv, then build every benchmark in the embedded world"
@@ -14,6 +14,7 @@ help:
 	@echo "make test-quick  the tests that need no server and no whole build"
 	@echo "make check     ruff, mypy, import-linter, locks match pyproject.toml"
 	@echo "make test-llm  the chat client and a build against a real chat server (compiles for minutes)"
+	@echo "make digests   build all anew and write what every machine is held to, data/world/digests.json"
 	@echo "make lock      resolve requirements*.lock anew from pyproject.toml"
 	@echo "make clean     remove .venv and everything built under data/"
 
@@ -55,6 +56,10 @@ check: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/locks.py check
+
+digests: $(VENV)/.base
+	home=$$(mktemp -d) && FACTMILL_HOME=$$home $(BIN)/factmill build all --json >$$home/reports && \
+	  $(BIN)/python -m flows.digests <$$home/reports && rm -rf $$home
 
 lock: $(VENV)/.dev
 	$(BIN)/python tools/locks.py write

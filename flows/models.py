@@ -9,7 +9,7 @@ from tasks.models.model_folder import ModelManifest, list_models, model_path, mo
 from tasks.settings import home
 
 if TYPE_CHECKING:
-    from tasks.models.checkpoints import Quantization
+    from tasks.models.weights import Quantization
 
 
 def add_embedder(checkpoint: Path, name: str | None, replace: bool) -> dict[str, Any]:

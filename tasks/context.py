@@ -23,7 +23,7 @@ from tasks.identities import (
     rules_identity,
     service_urls,
     translator_identity,
-    translator_name,
+    translator_model,
     wikidata_identity,
 )
 from tasks.settings import Model, World, api_key, graphs_folder, load_world
@@ -136,11 +136,12 @@ class Services:
         from tasks.models.translate import open_translator
         from tasks.models.translation_service import TranslationService
 
-        name, home = translator_name(self.world), self.home
+        settings, home = translator_model(self.world), self.home
         with self._lock:
             if self._translator is None:
                 self._translator = TranslationService(
-                    translator_identity(self.world, home), lambda: open_translator(name, home)
+                    translator_identity(self.world, home),
+                    lambda: open_translator(settings.name, home, compute_type=settings.compute_type),
                 )
             return self._translator
 
@@ -311,7 +312,7 @@ def _open_perplexity(world: World, home: Path) -> Service:
     from tasks.models.perplexity import open_perplexity
     from tasks.models.perplexity_service import PerplexityService
 
-    return PerplexityService(identity, lambda: open_perplexity(settings.name, home))
+    return PerplexityService(identity, lambda: open_perplexity(settings.name, home, compute_type=settings.compute_type))
 
 
 def _local_graph(world: World, home: Path) -> "Graph":

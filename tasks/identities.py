@@ -65,11 +65,11 @@ def has_translator(world: World) -> bool:
     return "translator" in world.models
 
 
-def translator_name(world: World) -> str:
-    """Return the name of a world's translator; SettingsError when it has none."""
+def translator_model(world: World) -> Model:
+    """Return the settings of a world's translator; SettingsError when it has none."""
     settings = world.models.get("translator")
     if settings:
-        return settings.name
+        return settings
     raise SettingsError(
         f'the world {world.name} names no translator; add [models.translator] with kind = "local" and the name of a model '
         "from `factmill models list`, or build in English alone with --language eng"
@@ -80,7 +80,8 @@ def translator_identity(world: World, home: Path) -> str:
     """Return the identity of a world's translator."""
     from tasks.models.translate import identify_translator
 
-    return identify_translator(translator_name(world), home)
+    settings = translator_model(world)
+    return identify_translator(settings.name, home, compute_type=settings.compute_type)
 
 
 def perplexity_model(world: World) -> Model:
@@ -103,7 +104,7 @@ def perplexity_identity(world: World, home: Path) -> str:
     settings = perplexity_model(world)
     if settings.kind == "openai":
         return name_scorer(settings.url, settings.name)
-    return identify_perplexity(settings.name, home)
+    return identify_perplexity(settings.name, home, compute_type=settings.compute_type)
 
 
 def service_identities(world: World, home: Path) -> dict[str, str]:

@@ -18,13 +18,14 @@ from tasks.core.fingerprints import digest_json
 from tasks.errors import SettingsError
 
 SHIPPED_WORLDS = ("embedded", "live")
+"""Worlds that go by name; any other is the path of a file."""
+ComputeType = Literal["int8", "float32", "float16"]
 KINDS: dict[str, tuple[str, ...]] = {
     "embedder": ("local",),
     "translator": ("local",),
     "perplexity": ("local", "openai"),
 }
 """Role → what kinds of models there are for it; `rules` and `openai` for all others."""
-"""Worlds that go by name; any other is the path of a file."""
 
 
 class _Part(BaseModel):
@@ -82,6 +83,9 @@ class Model(_Part):
     """True when the server can be held to a JSON schema."""
     choices: bool = False
     """True when the server honours `n` for several samples in one request."""
+    compute_type: ComputeType | None = None
+    """What a translator or a perplexity model of kind `local` computes in; None: int8 where its weights are stored so,
+    else float32. float32: the same bytes on any CPU; int8: on CPUs of one class of instructions; float16: GPUs."""
     usd_per_million_in: float = 0.0
     usd_per_million_out: float = 0.0
     limits: Limits = Limits()
@@ -109,6 +113,10 @@ class World(_Part):
             if model.kind not in (wanted := KINDS.get(role, ("rules", "openai"))):
                 told = " or ".join(f"`{kind}`" for kind in wanted)
                 raise ValueError(f"models.{role}.kind is `{model.kind}`; a model in this role is {told}")
+            if model.compute_type and (model.kind != "local" or role == "embedder"):
+                raise ValueError(
+                    f"models.{role}.compute_type: only a translator or a perplexity model of kind `local` has one"
+                )
         return self
 
     def with_graph(self, graph: str) -> "World":

@@ -18,6 +18,9 @@ from tasks.core.biokalma_rows import Candidate, Piece
 from tasks.core.knowledge import id_number
 from tasks.errors import UsageError
 
+_DIGITS = 9
+"""Digits of a score: logarithms and exponentials may end otherwise in the sixteenth where a CPU lacks FMA."""
+
 
 def count_relations(pools: Iterable[Iterable[Piece]]) -> Counter[str]:
     """Return PID → number of pools, one a person of a pair, that hold the relation; so many values count once."""
@@ -67,10 +70,10 @@ def rank_candidates(
             qid=piece.qid,
             pid=piece.pid,
             value=piece.value,
-            specificity=specificity,
+            specificity=round(specificity, _DIGITS),
             perplexity=perplexity,
-            coherence=coherence,
-            score=alpha * specificity + (1 - alpha) * coherence,
+            coherence=round(coherence, _DIGITS),
+            score=round(alpha * specificity + (1 - alpha) * coherence, _DIGITS),
         )
         ranked.append((piece, candidate))
     return sorted(ranked, key=lambda pair: (-pair[1].score, _identify(pair[0])))

@@ -11,6 +11,10 @@ The text's first token depends on the model's start token (BOS) where it has one
 model without one weighs from the second token on. `tokens` counts the tokens that were weighed, never the start token and
 no end token: a text is not taken to end where it ends.
 
+What a CPU makes of a model differs from another's in the last bits of its floats. Of 3,944 texts of the embedded world,
+weighed in ten ways (CTranslate2's generic, AVX, AVX2 and AVX-512 code; MKL and oneDNN, each as it likes and as on older
+CPUs), all perplexities agree to three digits, and all but one to four in a thousand to four. So three digits count.
+
 JSON has no infinity, so a text that a model holds impossible has null for its logarithm, and an infinite perplexity. A
 text of which nothing is weighed (an empty one; one token without a start token), one that is longer than a model reads,
 and one whose logarithm is no number have no perplexity: they are failed replies `unweighable: <reason>: <detail>`.
@@ -23,6 +27,7 @@ from typing import Any, Literal
 
 from tasks.core.calls import Call, Reply
 
+_DIGITS = 3
 Reason = Literal["nothing_to_weigh", "too_long", "unknown_characters", "no_number"]
 
 
@@ -37,9 +42,9 @@ class Weighed:
 
     @property
     def perplexity(self) -> float:
-        """exp(−logarithm ÷ tokens): 1 for a certain text, ∞ for an impossible one or what is beyond a float."""
+        """exp(−logarithm ÷ tokens), to three digits: 1 for a certain text, ∞ for an impossible one or what is beyond a float."""
         try:
-            return math.exp(-self.log_probability / self.tokens)
+            return float(f"{math.exp(-self.log_probability / self.tokens):.{_DIGITS}g}")
         except OverflowError:
             return math.inf
 

@@ -10,12 +10,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from tasks.errors import UsageError
-
-Quantization = Literal["float16", "float32", "int8"]
-"""How weights are stored; a model computes as it is told when it is opened."""
+from tasks.models.weights import Quantization
 
 _INSTALL = "pip install 'factmill[convert]'"
 
@@ -54,6 +52,7 @@ class Vocabulary:
 def convert_weights(checkpoint: Path, making: Path, vocabulary: Vocabulary, quantization: Quantization) -> str:
     """Write CTranslate2's files of a checkpoint into an empty folder; return what made them, with versions.
 
+    What is to be int8 is written in float32 here (weights.settle_weights).
     UsageError when the extra `convert` is missing or CTranslate2 cannot convert such a model.
     """
     transformers, torch = import_for_conversion("transformers"), import_for_conversion("torch")
@@ -69,7 +68,8 @@ def convert_weights(checkpoint: Path, making: Path, vocabulary: Vocabulary, quan
     modules = {"ctranslate2": ctranslate2, "transformers": transformers, "torch": torch}
     versions = ", ".join(f"{name} {module.__version__}" for name, module in modules.items())
     try:
-        Converter(str(checkpoint)).convert(str(making), quantization=quantization, force=True)
+        floats = "float32" if quantization == "int8" else quantization
+        Converter(str(checkpoint)).convert(str(making), quantization=floats, force=True)
     except (OSError, RuntimeError, ValueError, KeyError, AttributeError) as error:
         # AttributeError: a family whose configuration this version of transformers keeps under other names
         raise UsageError(f"{checkpoint}: cannot be converted by {versions}: {error}") from error

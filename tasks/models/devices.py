@@ -1,15 +1,30 @@
-"""Where a local model computes and how CTranslate2 opens it there: the same for every kind of model."""
+"""Where and in what numbers a local model computes, and how CTranslate2 opens it: the same for every kind of model.
+
+float32 differs between CPUs in the last bits only, which scores are rounded by. int8 is exact on every CPU of one class
+of instructions: products of integers are, but what goes into them is rounded after float operations, which other
+instructions may end a bit higher or lower. So what a model with int8 is known by names the class.
+"""
 
 import os
+import platform
 from pathlib import Path
 from typing import Any, Literal
 
 from tasks.errors import UsageError
+from tasks.models.weights import WEIGHTS, is_stored_as_int8
+from tasks.settings import ComputeType, environment
 
 Device = Literal["auto", "cpu", "cuda"]
-ComputeType = Literal["int8", "float32", "float16"]
 Engine = Literal["Encoder", "Translator", "Generator"]
 """CTranslate2's classes: texts to vectors, texts to texts, and a text word after word."""
+
+_CPU_FLAGS = Path("/proc/cpuinfo")
+_CLASSES = {
+    "avx512": frozenset({"avx512f", "avx512cd", "avx512vl", "avx512bw", "avx512dq"}),
+    "avx2": frozenset({"avx2", "fma"}),
+    "avx": frozenset({"avx"}),
+}
+"""Class of x86 instructions that CTranslate2 tells apart → what a CPU must have, best first."""
 
 
 def choose_device(device: Device) -> Literal["cpu", "cuda"]:
@@ -28,6 +43,37 @@ def choose_device(device: Device) -> Literal["cpu", "cuda"]:
 def count_workers(device: str, threads: int | None) -> int:
     """Return how many batches run at once: on the CPU `threads`, or one a core; on a GPU one."""
     return 1 if device == "cuda" else threads or len(os.sched_getaffinity(0))
+
+
+def choose_compute_type(path: Path, wanted: ComputeType | None) -> ComputeType:
+    """Return what a model folder computes in: what is wanted, else int8 where its weights are, else float32.
+
+    UsageError when int8 is wanted of other weights: CTranslate2 would store them in 8 bits, which overflow on some CPUs.
+    """
+    is_int8 = is_stored_as_int8(path / WEIGHTS)
+    if wanted == "int8" and not is_int8:
+        raise UsageError(
+            f"{path}: its weights are not stored as int8; convert it again with --quantization int8, or leave compute_type "
+            "out of the world's file"
+        )
+    return wanted or ("int8" if is_int8 else "float32")
+
+
+def describe_numbers(compute_type: ComputeType, device: str) -> str:
+    """Return what a result depends on beside the model: numbers, device and, with int8 on a CPU, its instructions."""
+    is_cpu = device == "cpu"
+    return f"{compute_type}-{find_instructions() if compute_type == 'int8' and is_cpu else device}"
+
+
+def find_instructions() -> str:
+    """Return the class of instructions that CTranslate2 uses on this CPU, or is told to by CT2_FORCE_CPU_ISA."""
+    if forced := environment("CT2_FORCE_CPU_ISA"):
+        return forced.lower()
+    if platform.machine().lower() not in ("x86_64", "amd64") or not _CPU_FLAGS.is_file():
+        return platform.machine().lower()
+    lines = _CPU_FLAGS.read_text("utf-8").splitlines()
+    flags = next((set(line.split(":", 1)[1].split()) for line in lines if line.startswith("flags")), set())
+    return next((name for name, needed in _CLASSES.items() if needed <= flags), "generic")
 
 
 def open_model(

@@ -5,7 +5,10 @@ of length 1. Builds must come out the same byte for byte, so a text gets the sam
 texts of one number of tokens are encoded together, without padding, in batches of one fixed size for that number, which
 the last batch fills up by repeating a text, and each batch on one thread. Matrix libraries choose their way of adding
 by the shape of the matrices, which is thus a matter of the text alone. Several batches run at once instead. Processors
-of another kind, and GPUs, differ in the last bits (about 2e-7 a component).
+of another kind, and GPUs, differ in the last bits (about 2e-7 a component, 4e-7 a cosine).
+
+Cosines are compared and ordered, never published, so they are not rounded: a number that is near another, or near a
+threshold, is as near as it was, and near the ends of what is rounded to the same there would be more that CPUs disagree on.
 """
 
 import importlib.util

@@ -12,11 +12,12 @@ batch as their texts end. So:
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
-from tasks.models.devices import ComputeType
+from tasks.settings import ComputeType
 
 Batching = Literal["auto", "length", "alone"]
+T = TypeVar("T")
 
 _UNDER_WAY = 256
 """Batches started ahead of the one whose results are awaited: enough for every core, and replies still come early."""
@@ -34,14 +35,15 @@ def run_batches(
     lengths: Sequence[int],
     batching: Literal["length", "alone"],
     batch_tokens: int,
-    start: Callable[[list[int]], Any],
-) -> Iterator[tuple[int, Any]]:
+    start: Callable[[list[int]], Callable[[], Sequence[T]]],
+) -> Iterator[tuple[int, T]]:
     """Yield each place with its result, in the order of the batches: those of the longest texts first.
 
     `shapes`: what texts of one batch have in common, one a place; `lengths`: their tokens; `batch_tokens`: tokens of a
-    batch, at most, unless a single text has more; `start`: begins the batch of some places and returns its results to be.
+    batch, at most, unless a single text has more; `start`: begins the batch of some places and returns what waits for its
+    results.
     """
-    under_way: deque[tuple[list[int], Any]] = deque()
+    under_way: deque[tuple[list[int], Callable[[], Sequence[T]]]] = deque()
     for places in _batch(shapes, lengths, batching, batch_tokens):
         under_way.append((places, start(places)))
         if len(under_way) > _UNDER_WAY:
@@ -50,9 +52,8 @@ def run_batches(
         yield from _finish(*under_way.popleft())
 
 
-def _finish(places: list[int], results: Any) -> Iterator[tuple[int, Any]]:
-    for place, result in zip(places, results, strict=True):
-        yield place, result.result()
+def _finish(places: list[int], wait: Callable[[], Sequence[T]]) -> Iterator[tuple[int, T]]:
+    yield from zip(places, wait(), strict=True)
 
 
 def _batch(

@@ -4,8 +4,9 @@ BioKaLMA finds the piece of knowledge that suits a paragraph by the perplexity o
 piece (paper, Appendix A). core/perplexity_calls.py says what is weighed; perplexity_conversion.py makes model folders.
 
 Builds must come out the same byte for byte, so a text gets the same bits whatever it is weighed with
-(exact_batches.py). A text is weighed in one pass, so that little is lost where each is a batch of its own. The default is
-float32, in which processors differ in the last bits only; int8 is for models that would not fit or take too long.
+(exact_batches.py). A text is weighed in one pass, so that little is lost where each is a batch of its own. float32, in
+which processors differ in the last bits only, is what a conversion is made for; int8 is for models that would not fit or
+take too long.
 
 The embedded model, `embedded-lm-1`, is no model of English: a tiny one, taught the articles and facts of the embedded
 world and how its paragraphs go on (tools/train_perplexity.py). It reads any text, letter by letter where it must.
@@ -13,20 +14,29 @@ world and how its paragraphs go on (tools/train_perplexity.py). It reads any tex
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tasks.assets import ROOT
-from tasks.core.fingerprints import digest_json
 from tasks.core.perplexity_calls import NOTHING, Outcome, Unweighable, add_up
 from tasks.errors import UsageError
 from tasks.models.decoder_tokens import open_cutter
-from tasks.models.devices import ComputeType, Device, choose_device, count_workers, open_model
+from tasks.models.devices import (
+    Device,
+    choose_compute_type,
+    choose_device,
+    count_workers,
+    describe_numbers,
+    open_model,
+)
 from tasks.models.exact_batches import Batching, choose_batching, run_batches
 from tasks.models.model_folder import ModelManifest, check_model, list_models, model_path, models_folder, read_model
+from tasks.settings import ComputeType
 
 EMBEDDED = "embedded-lm-1"
 """Name of the embedded model; changes whenever it is taught anew with another result."""
@@ -61,7 +71,7 @@ class LanguageModel:
         self,
         path: Path,
         device: Device = "auto",
-        compute_type: ComputeType = "float32",
+        compute_type: ComputeType | None = None,
         threads: int | None = None,
         batching: Batching = "auto",
     ) -> None:
@@ -69,12 +79,13 @@ class LanguageModel:
         manifest = check_model(path, "perplexity")
         self.settings = _read_settings(path, manifest)
         self._cut = open_cutter(path / self.settings.tokenizer).cut
-        self._vocabulary = frozenset(json.loads((path / VOCABULARY).read_text("utf-8")))
-        self.device = choose_device(device)
-        self.batching = choose_batching(batching, self.device, compute_type)
-        self.identity = _identify(manifest, compute_type, self.device)
-        workers = count_workers(self.device, threads)
-        self._model = open_model("Generator", path, self.device, compute_type, workers, manifest.made_with)
+        vocabulary: list[str] = json.loads((path / VOCABULARY).read_text("utf-8"))
+        self._numbers = {token: number for number, token in enumerate(vocabulary)}
+        self.device, numbers = choose_device(device), choose_compute_type(path, compute_type)
+        self.batching = choose_batching(batching, self.device, numbers)
+        self.identity = _identify(manifest, numbers, self.device)
+        self._workers = count_workers(self.device, threads)
+        self._model = open_model("Generator", path, self.device, numbers, self._workers, manifest.made_with)
 
     def weigh(self, texts: Sequence[str]) -> list[Outcome]:
         """Return how probable each text is, or why that cannot be told."""
@@ -102,7 +113,7 @@ class LanguageModel:
             return Unweighable("unknown_characters", "half of a surrogate pair, which is no text")
         shown = [self.settings.start] if self.settings.start is not None else []
         for token in self._cut(text):
-            if token in self._vocabulary:
+            if token in self._numbers:
                 shown.append(token)
             elif self.settings.unknown is not None:
                 shown.append(self.settings.unknown)
@@ -114,21 +125,44 @@ class LanguageModel:
         return shown if len(shown) > 1 else NOTHING
 
     def _weigh_tokens(self, tokens: Sequence[list[str]]) -> Iterator[tuple[int, Outcome]]:
-        def start(places: list[int]) -> Any:
-            return self._model.score_batch(
-                [tokens[place] for place in places], max_batch_size=0, max_input_length=0, asynchronous=True
-            )
+        numbers = [[self._numbers[token] for token in shown] for shown in tokens]
+        lengths = [len(shown) for shown in numbers]
+        with ThreadPoolExecutor(self._workers) as pool:
 
-        lengths = [len(shown) for shown in tokens]
-        for place, result in run_batches(lengths, lengths, self.batching, _BATCH_TOKENS, start):
-            yield place, add_up(result.log_probs)
+            def start(places: list[int]) -> Callable[[], list[Outcome]]:
+                return pool.submit(self._weigh_batch, [numbers[place] for place in places]).result
+
+            yield from run_batches(lengths, lengths, self.batching, _BATCH_TOKENS, start)
+
+    def _weigh_batch(self, shown: Sequence[Sequence[int]]) -> list[Outcome]:
+        """Return how probable texts of one length are."""
+        import ctranslate2
+
+        # the last token is weighed, but nothing after it
+        logits = self._model.forward_batch([numbers[:-1] for numbers in shown], return_log_probs=False)
+        logits = np.asarray(logits.to_device(ctranslate2.Device.cpu))
+        return [add_up(weigh_tokens(each, numbers[1:])) for each, numbers in zip(logits, shown, strict=True)]
+
+
+def weigh_tokens(logits: npt.NDArray[np.float32], numbers: Sequence[int]) -> list[float]:
+    """Return the logarithm of the probability of each token (its number) under its row of logits (tokens × vocabulary).
+
+    CTranslate2's own sum over the vocabulary is in float32 and with generic instructions off by 3e-6; this one is not.
+    Overwrites `logits`.
+    """
+    chosen = logits[np.arange(len(numbers)), numbers].astype(np.float64)
+    highest = logits.max(axis=1, keepdims=True)
+    np.subtract(logits, highest, out=logits)
+    np.exp(logits, out=logits)
+    total = logits.sum(axis=1).astype(np.float64)
+    return [float(log) for log in chosen - highest[:, 0] - np.log(total)]
 
 
 def open_perplexity(
     name_or_path: str | Path,
     home_folder: Path,
     device: Device = "auto",
-    compute_type: ComputeType = "float32",
+    compute_type: ComputeType | None = None,
     threads: int | None = None,
 ) -> LanguageModel:
     """Open a language model: `embedded-lm-1`, one of `home_folder`/local-models by name, or a model folder by path."""
@@ -136,11 +170,12 @@ def open_perplexity(
 
 
 def identify_perplexity(
-    name_or_path: str | Path, home_folder: Path, device: Device = "auto", compute_type: ComputeType = "float32"
+    name_or_path: str | Path, home_folder: Path, device: Device = "auto", compute_type: ComputeType | None = None
 ) -> str:
     """Return a language model's identity without opening it (`LanguageModel.identity`)."""
-    manifest = read_model(find_perplexity(str(name_or_path), home_folder), "perplexity")
-    return _identify(manifest, compute_type, choose_device(device))
+    path = find_perplexity(str(name_or_path), home_folder)
+    manifest = read_model(path, "perplexity")
+    return _identify(manifest, choose_compute_type(path, compute_type), choose_device(device))
 
 
 def find_perplexity(name_or_path: str, home_folder: Path) -> Path:
@@ -168,4 +203,4 @@ def _read_settings(path: Path, manifest: ModelManifest) -> PerplexitySettings:
 def _identify(manifest: ModelManifest, compute_type: ComputeType, device: str) -> str:
     """Return what a logarithm depends on: the model and how it computes; not how texts are batched."""
     name = manifest.settings.get("identity", manifest.name)
-    return f"{name}@{digest_json([manifest.digest, compute_type, device])[:16]}"
+    return f"{name}@{manifest.digest[:16]}-{describe_numbers(compute_type, device)}"

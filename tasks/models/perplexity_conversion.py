@@ -10,33 +10,23 @@ are silent, nothing does.
 
 import json
 import shutil
-import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
 from tasks.errors import UsageError
-from tasks.models.checkpoints import Quantization, Vocabulary, convert_weights, list_weights, read_json
+from tasks.models.checkpoints import Vocabulary, convert_weights, list_weights, read_json
 from tasks.models.decoder_tokens import TokenCutter, find_tokenizer, open_cutter
 from tasks.models.model_folder import MANIFEST, ModelManifest, Origin, copy_model, digest_file, store_model
 from tasks.models.perplexity import VOCABULARY, PerplexitySettings
+from tasks.models.weights import WEIGHTS, Header, Quantization, read_header, settle_weights
 
-_CONVERTED = ("model.bin", "config.json", VOCABULARY)
+_CONVERTED = (WEIGHTS, "config.json", VOCABULARY)
 _NAMING = ("tokenizer_config.json", "special_tokens_map.json")
 """Files of a checkpoint that name its special tokens."""
 _POSITIONS = ("max_position_embeddings", "n_positions", "n_ctx", "seq_length", "max_seq_len")
 """What the number of positions is called in the config.json of one family or another."""
 _DECODER, _TABLE = "TransformerDecoderSpec", "decoder/position_encodings/encodings"
-
-
-@dataclass(frozen=True, slots=True)
-class _Header:
-    """What the beginning of CTranslate2's model.bin says."""
-
-    kind: str
-    shapes: Mapping[str, tuple[int, ...]]
-    """Name of a matrix → its shape."""
 
 
 def add_perplexity(
@@ -50,7 +40,7 @@ def add_perplexity(
 
     Takes a decoder's checkpoint of Hugging Face (config.json, weights, tokenizer.json or a SentencePiece file), or a
     folder that holds CTranslate2's conversion of one and the file that its words are cut by. `quantization` is how
-    a checkpoint's weights are stored; a conversion keeps its own. UsageError names what is missing or not supported, and
+    weights are stored, int8 in 7 bits (weights.py); a conversion in floats keeps its own. UsageError names what is missing or not supported, and
     what to do.
     """
     checkpoint = checkpoint.resolve()
@@ -58,9 +48,14 @@ def add_perplexity(
         raise UsageError(f"{checkpoint}: no such directory; give the one that holds a checkpoint's config.json")
 
     def write(making: Path) -> Origin:
+        origin = read(making)
+        settle_weights(making, quantization)
+        return origin
+
+    def read(making: Path) -> Origin:
         if (checkpoint / MANIFEST).is_file():
             return copy_model(checkpoint, "perplexity", making)
-        if (checkpoint / "model.bin").is_file():
+        if (checkpoint / WEIGHTS).is_file():
             return _take_in(checkpoint, making)
         return convert_checkpoint(checkpoint, making, quantization)
 
@@ -77,7 +72,7 @@ def convert_checkpoint(checkpoint: Path, making: Path, quantization: Quantizatio
     # CTranslate2 writes these names down and never uses them here; it wants some token for each
     names = (start or unknown or tokens[0], start or unknown or tokens[0], unknown or "")
     made_with = convert_weights(checkpoint, making, Vocabulary(tokens, *names), quantization)
-    header = read_header(making / "model.bin")
+    header = read_header(making / WEIGHTS)
     _refuse_others(checkpoint, header)
     shutil.copyfile(cutter.path, making / cutter.path.name)
     settings = PerplexitySettings(
@@ -110,38 +105,7 @@ def number_tokens(cutter: TokenCutter, size: int | None) -> list[str]:
     return tokens
 
 
-def read_header(path: Path) -> _Header:
-    """Read what CTranslate2's model.bin is and the shapes of its matrices, but not the matrices; UsageError if damaged."""
-    with path.open("rb") as file:
-        try:
-            _unpack(file, "I")
-            kind = _read_name(file)
-            _unpack(file, "I")
-            shapes = {}
-            for _ in range(_unpack(file, "I")):
-                name = _read_name(file)
-                shapes[name] = tuple(_unpack(file, "I") for _ in range(_unpack(file, "B")))
-                _unpack(file, "B")
-                file.seek(_unpack(file, "I"), 1)
-            for _ in range(_unpack(file, "I")):
-                alias, name = _read_name(file), _read_name(file)
-                shapes[alias] = shapes[name]
-        except (struct.error, UnicodeDecodeError, KeyError) as error:
-            raise UsageError(f"{path}: not a model that CTranslate2 wrote: {error}; convert the checkpoint") from error
-    return _Header(kind, shapes)
-
-
-def _unpack(file: BinaryIO, form: str) -> int:
-    return int(struct.unpack(f"<{form}", file.read(struct.calcsize(f"<{form}")))[0])
-
-
-def _read_name(file: BinaryIO) -> str:
-    length = _unpack(file, "H")
-    name: bytes = struct.unpack(f"{length}s", file.read(length))[0]
-    return name.removesuffix(b"\0").decode("utf-8")
-
-
-def _refuse_others(path: Path, header: _Header) -> None:
+def _refuse_others(path: Path, header: Header) -> None:
     if header.kind != _DECODER:
         raise UsageError(
             f"{path}: its model is of CTranslate2's kind {header.kind}; a perplexity needs a causal language model "
@@ -149,7 +113,7 @@ def _refuse_others(path: Path, header: _Header) -> None:
         )
 
 
-def _count_positions(header: _Header, config: Mapping[str, Any]) -> int | None:
+def _count_positions(header: Header, config: Mapping[str, Any]) -> int | None:
     """Return the positions that a model was taught or has a table of, the smaller of the two; None when neither is told."""
     told = [config[key] for key in _POSITIONS if isinstance(config.get(key), int)]
     return min([*told, *header.shapes.get(_TABLE, ())[:1]], default=None)
@@ -175,7 +139,7 @@ def _take_in(converted: Path, making: Path) -> Origin:
             f"{converted}: {', '.join(missing)} not in it, which a converted language model has; "
             "convert the checkpoint itself: factmill models add perplexity CHECKPOINT"
         )
-    header = read_header(converted / "model.bin")
+    header = read_header(converted / WEIGHTS)
     _refuse_others(converted, header)
     cutter = open_cutter(find_tokenizer(converted))
     tokens, config = read_json(converted / VOCABULARY), read_json(converted / "config.json")

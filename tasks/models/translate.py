@@ -33,10 +33,11 @@ from tasks.core.translation import (
     translate_texts,
 )
 from tasks.errors import UsageError
-from tasks.models.devices import ComputeType, Device, choose_device
+from tasks.models.devices import Device, choose_compute_type, choose_device, describe_numbers
 from tasks.models.exact_batches import Batching
 from tasks.models.model_folder import ModelManifest, check_model, list_models, model_path, models_folder, read_model
 from tasks.models.translate_search import Decoding, Found, Search, Tokens
+from tasks.settings import ComputeType
 
 EMBEDDED = "embedded-nllb-1"
 """Name of the embedded translator; its identity holds the digest of what it was taught as well."""
@@ -73,7 +74,7 @@ class Translator:
         self,
         path: Path,
         device: Device = "auto",
-        compute_type: ComputeType = "int8",
+        compute_type: ComputeType | None = None,
         threads: int | None = None,
         batching: Batching = "auto",
         decoding: Decoding | None = None,
@@ -86,8 +87,9 @@ class Translator:
         self.decoding = decoding or Decoding()
         self.no_repeat_ngram = self.decoding.no_repeat_ngram
         positions, made_with = self.settings.max_tokens, manifest.made_with
-        self.search = Search(path, device, compute_type, threads, batching, self.decoding, positions, made_with)
-        self.identity = _identify(manifest, compute_type, self.search.device, self.decoding)
+        numbers = choose_compute_type(path, compute_type)
+        self.search = Search(path, device, numbers, threads, batching, self.decoding, positions, made_with)
+        self.identity = _identify(manifest, numbers, self.search.device, self.decoding)
         self._pieces = sentencepiece.SentencePieceProcessor(model_file=str(path / VOCABULARY))
         words = path / KNOWN_WORDS
         self._known_words = frozenset(words.read_text("utf-8").split("\n")) if words.is_file() else None
@@ -139,13 +141,13 @@ class Translator:
         return self.search.find([self._frame(self.tokenize(text)) for text, _ in asked], codes)
 
     def weigh(self, asked: Sequence[Asked], translations: Sequence[str]) -> list[float]:
-        """Return the probability of the least probable token of each given translation."""
+        """Return the probability of the least probable token of each given translation, as it is compared."""
         sources = [self._frame(self.tokenize(text)) for text, _ in asked]
         targets = [
             [self.settings.codes[language], *self.tokenize(translation)]
             for (_, language), translation in zip(asked, translations, strict=True)
         ]
-        return [math.exp(min(logs)) for logs in self.search.weigh(sources, targets)]
+        return [_round_least(logs) for logs in self.search.weigh(sources, targets)]
 
     def _check_source(self, text: str) -> Tokens | Untranslatable:
         """Return the tokens that the encoder is shown, none for an empty text, or why the text cannot be translated."""
@@ -180,7 +182,7 @@ class Translator:
         if least is not None:
             targets = [[codes[place], *pieces] for place, pieces in said.items()]
             logs = self.search.weigh([sources[place] for place in said], targets)
-            for place, probability in zip(said, (math.exp(min(log)) for log in logs), strict=True):
+            for place, probability in zip(said, map(_round_least, logs), strict=True):
                 if probability < least:
                     detail = f"a token of probability {probability:.3f}; at least {least:.3f} is wanted"
                     outcomes[place] = Untranslatable("unsure", detail)
@@ -199,7 +201,7 @@ def open_translator(
     name_or_path: str | Path,
     home_folder: Path,
     device: Device = "auto",
-    compute_type: ComputeType = "int8",
+    compute_type: ComputeType | None = None,
     threads: int | None = None,
     batching: Batching = "auto",
     decoding: Decoding | None = None,
@@ -213,12 +215,13 @@ def identify_translator(
     name_or_path: str | Path,
     home_folder: Path,
     device: Device = "auto",
-    compute_type: ComputeType = "int8",
+    compute_type: ComputeType | None = None,
     decoding: Decoding | None = None,
 ) -> str:
     """Return a translator's identity without opening it (`Translator.identity`)."""
-    manifest = read_model(find_translator(str(name_or_path), home_folder), "translator")
-    return _identify(manifest, compute_type, choose_device(device), decoding or Decoding())
+    path = find_translator(str(name_or_path), home_folder)
+    manifest = read_model(path, "translator")
+    return _identify(manifest, choose_compute_type(path, compute_type), choose_device(device), decoding or Decoding())
 
 
 def find_translator(name_or_path: str, home_folder: Path) -> Path:
@@ -245,7 +248,12 @@ def _identify(manifest: ModelManifest, compute_type: ComputeType, device: str, d
     """Return what a translation depends on: the model, how it computes and how it searches; not how it is batched."""
     search = [decoding.beam_size, decoding.length_penalty, decoding.no_repeat_ngram, decoding.max_tokens]
     name = manifest.settings.get("identity", manifest.name)
-    return f"{name}@{digest_json([manifest.digest, compute_type, device, search])[:16]}"
+    return f"{name}@{digest_json([manifest.digest, search])[:16]}-{describe_numbers(compute_type, device)}"
+
+
+def _round_least(logs: Sequence[float]) -> float:
+    """Return the least probability of a token; beyond two digits CPUs differ (520 texts in ten ways of computing)."""
+    return round(math.exp(min(logs)), 2)
 
 
 def _is_unsure(outcome: Outcome) -> bool:

@@ -14,7 +14,6 @@ from typing import Literal
 from tasks.core.translation import LANGUAGE_CODES
 from tasks.errors import UsageError
 from tasks.models.checkpoints import (
-    Quantization,
     Vocabulary,
     convert_weights,
     import_for_conversion,
@@ -23,6 +22,7 @@ from tasks.models.checkpoints import (
 )
 from tasks.models.model_folder import MANIFEST, ModelManifest, Origin, check_model, digest_file, store_model
 from tasks.models.translate import END, KNOWN_WORDS, VOCABULARY, TranslatorSettings
+from tasks.models.weights import WEIGHTS, Quantization, settle_weights
 
 SPECIAL = ("<s>", "<pad>", END, "<unk>")
 """First tokens of an NLLB vocabulary; SentencePiece's own first three stand for the same."""
@@ -38,7 +38,7 @@ _SOURCE = (
     "special_tokens_map.json",
     VOCABULARY,
 )
-_CONVERTED = ("model.bin", "config.json", "shared_vocabulary.json", VOCABULARY)
+_CONVERTED = (WEIGHTS, "config.json", "shared_vocabulary.json", VOCABULARY)
 
 
 def add_translator(
@@ -46,13 +46,13 @@ def add_translator(
     folder: Path,
     name: str | None = None,
     if_there: Literal["refuse", "replace", "keep"] = "refuse",
-    quantization: Quantization = "float16",
+    quantization: Quantization = "int8",
 ) -> ModelManifest:
     """Convert a checkpoint's directory into `folder`/`name` (default: the directory's own name); return its manifest.
 
     Takes an NLLB checkpoint of Hugging Face (config.json, weights, sentencepiece.bpe.model), or a folder that holds
-    CTranslate2's conversion of one and its sentencepiece.bpe.model. `quantization` is how weights are stored; a
-    translator computes as it is told when it is opened. UsageError names what is missing or not supported.
+    CTranslate2's conversion of one and its sentencepiece.bpe.model. `quantization` is how weights are stored, int8
+    in 7 bits (weights.py); a conversion in floats keeps its own unless int8 is wanted. UsageError names what is missing or not supported.
     """
     checkpoint = checkpoint.resolve()
     if not checkpoint.is_dir():
@@ -64,7 +64,12 @@ def add_translator(
         )
 
     def write(making: Path) -> Origin:
-        if (checkpoint / "model.bin").is_file():
+        origin = read(making)
+        settle_weights(making, quantization)
+        return origin
+
+    def read(making: Path) -> Origin:
+        if (checkpoint / WEIGHTS).is_file():
             return _take_in(checkpoint, making)
         return convert_checkpoint(checkpoint, making, quantization)
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.models.devices import ComputeType, Device, choose_device, count_workers, open_model
+from tasks.models.devices import Device, choose_device, count_workers, open_model
 from tasks.models.exact_batches import Batching, choose_batching, run_batches
+from tasks.settings import ComputeType
 
 Tokens = list[str]
 
@@ -71,8 +72,8 @@ class Search:
         """
         decoding = self._decoding
 
-        def start(places: list[int]) -> Any:
-            return self._model.translate_batch(
+        def start(places: list[int]) -> Callable[[], list[Any]]:
+            begun = self._model.translate_batch(
                 [sources[place] for place in places],
                 target_prefix=[[codes[place]] for place in places],
                 beam_size=decoding.beam_size,
@@ -86,6 +87,7 @@ class Search:
                 return_end_token=True,
                 asynchronous=True,
             )
+            return lambda: [each.result() for each in begun]
 
         results = self._run([len(source) for source in sources], [len(source) for source in sources], start)
         return [Found(tuple(result.hypotheses[0][1:]), result.scores[0]) for result in results]
@@ -96,20 +98,23 @@ class Search:
         A target begins with the code of its language, which is not weighed, and stands without </s>, which is.
         """
 
-        def start(places: list[int]) -> Any:
-            return self._model.score_batch(
+        def start(places: list[int]) -> Callable[[], list[Any]]:
+            begun = self._model.score_batch(
                 [sources[place] for place in places],
                 [targets[place] for place in places],
                 max_input_length=0,
                 offset=1,
                 asynchronous=True,
             )
+            return lambda: [each.result() for each in begun]
 
         shapes = [(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
         results = self._run(shapes, [sum(shape) for shape in shapes], start)
         return [list(result.log_probs) for result in results]
 
-    def _run(self, shapes: Sequence[Hashable], lengths: Sequence[int], start: Callable[[list[int]], Any]) -> list[Any]:
+    def _run(
+        self, shapes: Sequence[Hashable], lengths: Sequence[int], start: Callable[[list[int]], Callable[[], list[Any]]]
+    ) -> list[Any]:
         """Return what `start` gives for each place, started in batches of one shape each."""
         found: list[Any] = [None] * len(shapes)
         for place, result in run_batches(shapes, lengths, self.batching, self._decoding.batch_tokens, start):

@@ -37,6 +37,17 @@ def test_perplexity_is_the_geometric_mean_of_inverse_probabilities(
     assert weighed.perplexity == pytest.approx(perplexity)
 
 
+@pytest.mark.parametrize(
+    ("perplexity", "counted"), [(12.3449, 12.3), (12.3451, 12.3), (12.35001, 12.4), (0.99999, 1.0), (123456.7, 123000.0)]
+)
+def test_three_digits_of_a_perplexity_count(perplexity: float, counted: float) -> None:
+    """Beyond them CPUs disagree; the recorded logarithm keeps all it has."""
+    weighed = add_up([-math.log(perplexity)] * 2)
+    assert isinstance(weighed, Weighed)
+    assert weighed.perplexity == counted
+    assert weighed.log_probability == pytest.approx(-2 * math.log(perplexity), rel=1e-12)
+
+
 def test_length_does_not_count() -> None:
     assert Weighed(-20.0, 10).perplexity == Weighed(-2.0, 1).perplexity
 
@@ -46,7 +57,7 @@ def test_length_does_not_count() -> None:
     [
         (Weighed(-math.inf, 3), math.inf),
         (Weighed(-1e9, 1), math.inf),
-        (Weighed(-709.0, 1), math.exp(709)),
+        (Weighed(-709.0, 1), 8.22e307),
         (Weighed(0.0, 5), 1.0),
         (Weighed(-0.0, 5), 1.0),
         (Weighed(-1e-300, 1), 1.0),

@@ -13,11 +13,12 @@ from random_decoder import POSITIONS, SENTENCES, START, write_random_decoder
 
 from tasks.core.perplexity_calls import Unweighable, Weighed
 from tasks.errors import UsageError
-from tasks.models.devices import ComputeType
+from tasks.models.devices import find_instructions
 from tasks.models.exact_batches import Batching
 from tasks.models.model_folder import models_folder
 from tasks.models.perplexity import EMBEDDED, EMBEDDED_FOLDER, LanguageModel, identify_perplexity, open_perplexity
 from tasks.models.perplexity_conversion import add_perplexity
+from tasks.models.weights import Quantization
 
 TEXTS = [
     *SENTENCES,
@@ -33,11 +34,13 @@ TEXTS = [
     " ".join(SENTENCES[:3]),
 ]
 Make = Callable[..., Path]
+STORED: dict[str, Quantization] = {"": "float32", "-int8": "int8"}
+"""What is added to a model's name, and how its weights are stored."""
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a home with two small models of random weights, and one of the width of a real one."""
+    """Return a home with two small models of random weights, and one of the width of a real one, each in int8 too."""
     home = tmp_path_factory.mktemp("home")
     shapes = {
         "table": {},
@@ -45,17 +48,17 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "wide": {"rotary": True, "width": 512, "heads": 8, "layers": 1},
     }
     for name, shape in shapes.items():
-        add_perplexity(write_random_decoder(home / "made" / name, **shape), models_folder(home))
+        made = write_random_decoder(home / "made" / name, **shape)
+        for added, stored in STORED.items():
+            add_perplexity(made, models_folder(home), f"{name}{added}", quantization=stored)
     return home
 
 
-@pytest.mark.parametrize("compute_type", ["float32", "int8"])
+@pytest.mark.parametrize("added", STORED)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", ["table", "rotary", "wide"])
-def test_a_text_gets_the_same_bits_in_every_batch(
-    home: Path, name: str, compute_type: ComputeType, threads: int
-) -> None:
-    model = open_perplexity(name, home, "cpu", compute_type, threads)
+def test_a_text_gets_the_same_bits_in_every_batch(home: Path, name: str, added: str, threads: int) -> None:
+    model = open_perplexity(f"{name}{added}", home, "cpu", threads=threads)
     alone = {text: model.weigh([text])[0] for text in TEXTS}
     assert len({outcome.log_probability for outcome in alone.values() if isinstance(outcome, Weighed)}) == len(TEXTS)
     chance = random.Random(1)
@@ -65,17 +68,19 @@ def test_a_text_gets_the_same_bits_in_every_batch(
 
 
 def test_int8_shares_batches_of_one_length_and_floats_are_weighed_alone(home: Path) -> None:
-    path = models_folder(home) / "table"
-    batchings = [LanguageModel(path, "cpu", kind, 1).batching for kind in ("int8", "float32")]
+    folder = models_folder(home)
+    batchings = [LanguageModel(folder / name, "cpu", threads=1).batching for name in ("table-int8", "table")]
     assert batchings == ["length", "alone"]
-    assert LanguageModel(path, "cpu", "float32", 1, batching="length").batching == "length"
+    assert LanguageModel(folder / "table-int8", "cpu", "float32", 1).batching == "alone"
+    assert LanguageModel(folder / "table", "cpu", "float32", 1, batching="length").batching == "length"
 
 
 def test_batches_that_are_shared_give_what_single_ones_give(home: Path) -> None:
     texts = [text[:-1] + letter for text in SENTENCES for letter in "abcdefgh"]
     batchings: list[Batching] = ["length", "alone"]
     shared, alone = (
-        LanguageModel(models_folder(home) / "table", "cpu", "int8", 1, batching).weigh(texts) for batching in batchings
+        LanguageModel(models_folder(home) / "table-int8", "cpu", "int8", 1, batching).weigh(texts)
+        for batching in batchings
     )
     assert shared == alone
 
@@ -100,7 +105,7 @@ def test_each_token_is_weighed_after_those_before_it(home: Path, name: str) -> N
         expected = sum(logs[place, numbers[token]] for place, token in enumerate(tokens[1:]))
         assert outcome.tokens == len(tokens) - 1
         assert outcome.log_probability == pytest.approx(expected, rel=1e-5)
-        assert outcome.perplexity == pytest.approx(math.exp(-expected / outcome.tokens), rel=1e-4)
+        assert outcome.perplexity == float(f"{math.exp(-expected / outcome.tokens):.3g}")
 
 
 def test_a_text_without_tokens_and_one_that_is_too_long_say_so(home: Path) -> None:
@@ -124,7 +129,7 @@ def test_a_model_with_a_table_of_positions_reads_as_many_as_it_says(home: Path) 
 
 def test_a_token_that_the_vocabulary_does_not_have_is_told_or_weighed_as_unknown(home: Path) -> None:
     model = open_perplexity("table", home, "cpu")
-    model._vocabulary = model._vocabulary - {"x"}
+    del model._numbers["x"]
     outcome = model.weigh(["x"])[0]
     assert isinstance(outcome, Unweighable) and outcome.reason == "unknown_characters"
     model.settings = model.settings.model_copy(update={"unknown": START})
@@ -156,8 +161,15 @@ def test_the_identity_names_model_and_manner_but_not_threads(home: Path) -> None
     identity = identify_perplexity("table", home, "cpu")
     assert identity.startswith("table@")
     assert open_perplexity("table", home, "cpu", threads=2).identity == identity
-    others = {identify_perplexity("table", home, "cpu", "int8"), identify_perplexity("rotary", home, "cpu")}
-    assert len({identity, *others}) == 3
+    int8 = identify_perplexity("table-int8", home, "cpu")
+    others = {
+        int8,
+        identify_perplexity("table-int8", home, "cpu", "float32"),
+        identify_perplexity("rotary", home, "cpu"),
+    }
+    assert len({identity, *others}) == 4
+    assert identity.endswith("-float32-cpu"), "the same bytes on any CPU"
+    assert int8.endswith(f"-int8-{find_instructions()}"), "the same bytes on CPUs of one class"
 
 
 def test_a_model_folder_may_be_named_by_its_path(home: Path, tmp_path: Path) -> None:
@@ -167,7 +179,8 @@ def test_a_model_folder_may_be_named_by_its_path(home: Path, tmp_path: Path) -> 
 
 def test_an_unknown_name_says_what_there_is(home: Path) -> None:
     with pytest.raises(
-        UsageError, match=rf"no language model gpt2 .*there: {EMBEDDED}, rotary, table, wide\).*add perplexity"
+        UsageError,
+        match=rf"no language model gpt2 .*there: {EMBEDDED}, rotary, rotary-int8, table, .*wide-int8\).*add perplexity",
     ):
         open_perplexity("gpt2", home)
 

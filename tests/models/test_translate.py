@@ -11,16 +11,17 @@ from random_translator import make_random_translator
 
 from tasks.core.translation import TARGET_LANGUAGES, Asked, Untranslatable
 from tasks.errors import UsageError
+from tasks.models.model_folder import models_folder
 from tasks.models.translate import (
     EMBEDDED,
     EMBEDDED_FOLDER,
     KNOWN_WORDS,
-    ComputeType,
     Decoding,
     Translator,
     identify_translator,
     open_translator,
 )
+from tasks.models.translate_conversion import add_translator
 
 SHORT = Decoding(max_tokens=24)
 """Random weights never end a translation by themselves."""
@@ -56,6 +57,11 @@ def random_nllb(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_random_translator(tmp_path_factory.mktemp("nllb"), width=1024, heads=16, inner_width=4096, layers=1)
 
 
+def store_as_int8(folder: Path, models: Path) -> Path:
+    add_translator(folder, models, "narrow", quantization="int8")
+    return models / "narrow"
+
+
 def check_batchings(translator: Translator, asked: list[Asked], batchings: int, seed: int = 0) -> None:
     """Compare tokens and scores, bit for bit, of each text alone and in many random batchings."""
     alone = {pair: translator.find([pair])[0] for pair in asked}
@@ -66,23 +72,25 @@ def check_batchings(translator: Translator, asked: list[Asked], batchings: int, 
         assert translator.find(some) == [alone[pair] for pair in some]
 
 
-@pytest.mark.parametrize("compute_type", ["int8", "float32"])
+@pytest.mark.parametrize("numbers", ["int8", "float32"])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_the_embedded_translator_says_the_same_in_every_batch(compute_type: ComputeType, threads: int) -> None:
+def test_the_embedded_translator_says_the_same_in_every_batch(tmp_path: Path, numbers: str, threads: int) -> None:
     asked = [(text, language) for text in QUESTIONS for language in TARGET_LANGUAGES]
-    check_batchings(Translator(EMBEDDED_FOLDER, "cpu", compute_type, threads), asked, batchings=20)
+    folder = store_as_int8(EMBEDDED_FOLDER, tmp_path) if numbers == "int8" else EMBEDDED_FOLDER
+    check_batchings(Translator(folder, "cpu", threads=threads), asked, batchings=20)
 
 
-@pytest.mark.parametrize("compute_type", ["int8", "float32"])
-def test_random_weights_say_the_same_in_every_batch(random_small: Path, compute_type: ComputeType) -> None:
+@pytest.mark.parametrize("numbers", ["int8", "float32"])
+def test_random_weights_say_the_same_in_every_batch(random_small: Path, tmp_path: Path, numbers: str) -> None:
     asked = [(text, language) for text in QUESTIONS for language in TARGET_LANGUAGES]
-    translator = Translator(random_small, "cpu", compute_type, decoding=SHORT)
-    check_batchings(translator, asked, batchings=10)
+    folder = store_as_int8(random_small, tmp_path) if numbers == "int8" else random_small
+    check_batchings(Translator(folder, "cpu", decoding=SHORT), asked, batchings=10)
 
 
-def test_a_layer_of_nllb_says_the_same_in_every_batch(random_nllb: Path) -> None:
+def test_a_layer_of_nllb_says_the_same_in_every_batch(random_nllb: Path, tmp_path: Path) -> None:
     asked = [(text, language) for text in QUESTIONS[:8] for language in ("de", "pt")]
-    check_batchings(Translator(random_nllb, "cpu", decoding=Decoding(max_tokens=16)), asked, batchings=8)
+    translator = Translator(store_as_int8(random_nllb, tmp_path), "cpu", decoding=Decoding(max_tokens=16))
+    check_batchings(translator, asked, batchings=8)
 
 
 def test_whole_translations_are_the_same_in_every_batch(embedded: Translator) -> None:
@@ -111,9 +119,9 @@ def test_small_batches_say_what_large_ones_say(random_small: Path) -> None:
     assert large.find(asked) == small.find(asked)
 
 
-def test_floats_are_computed_alone_unless_told_otherwise() -> None:
+def test_floats_are_computed_alone_unless_told_otherwise(tmp_path: Path) -> None:
     make = partial(Translator, EMBEDDED_FOLDER, "cpu", threads=1)
-    opened = [make("int8"), make("float32"), make("float32", batching="length")]
+    opened = [Translator(store_as_int8(EMBEDDED_FOLDER, tmp_path), "cpu"), make(), make(batching="length")]
     assert [translator.search.batching for translator in opened] == [
         "length",
         "alone",
@@ -158,7 +166,7 @@ def test_what_the_embedded_translator_does_not_know_is_refused(embedded: Transla
 
 def test_a_translation_that_is_not_sure_enough_is_refused() -> None:
     translator = Translator(EMBEDDED_FOLDER, "cpu", threads=1)
-    translator.settings = translator.settings.model_copy(update={"least_probability": 1.0})
+    translator.settings = translator.settings.model_copy(update={"least_probability": 1.01})
     outcome = translator.translate([("Germany", "de")])[0]
     assert isinstance(outcome, Untranslatable)
     assert outcome.reason == "unsure"
@@ -189,8 +197,10 @@ def test_identity_names_model_and_manner_but_not_threads(tmp_path: Path) -> None
     identity = identify_translator(EMBEDDED, tmp_path, "cpu")
     assert identity.startswith(f"{EMBEDDED}@")
     assert open_translator(EMBEDDED, tmp_path, "cpu", threads=2).identity == identity
+    assert identify_translator(EMBEDDED, tmp_path, "cpu", "float32") == identity, "what its weights are stored as"
+    store_as_int8(EMBEDDED_FOLDER, models_folder(tmp_path))
     others = {
-        identify_translator(EMBEDDED, tmp_path, "cpu", "float32"),
+        identify_translator("narrow", tmp_path, "cpu"),
         identify_translator(EMBEDDED, tmp_path, "cpu", decoding=Decoding(beam_size=1)),
     }
     assert len({identity, *others}) == 3

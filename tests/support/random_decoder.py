@@ -35,7 +35,13 @@ def write_tokenizer(path: Path, special: Iterable[str] = (START,)) -> list[str]:
 
 
 def write_random_decoder(
-    folder: Path, width: int = 32, heads: int = 2, layers: int = 2, rotary: bool = False, seed: int = 0
+    folder: Path,
+    width: int = 32,
+    heads: int = 2,
+    layers: int = 2,
+    rotary: bool = False,
+    seed: int = 0,
+    quantization: str = "float32",
 ) -> Path:
     """Write what CTranslate2's converter and a checkpoint's tokenizer.json would be: GPT-2's shape, or Llama's."""
     from ctranslate2.specs import common_spec, transformer_spec
@@ -81,7 +87,7 @@ def write_random_decoder(
     spec.config.bos_token = spec.config.eos_token = spec.config.unk_token = START
     spec.register_vocabulary(tokens)
     spec.validate()
-    spec.optimize("float32")
+    spec.optimize(quantization)
     spec.save(str(folder))
     assert json.loads((folder / "vocabulary.json").read_text("utf-8")) == tokens
     return folder
