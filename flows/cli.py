@@ -57,6 +57,7 @@ Benchmark = Annotated[str, typer.Argument(metavar="BENCHMARK")]
 
 def main() -> NoReturn:
     """Run the command; errors are told in one line, without a traceback."""
+    _insist_on_utf8()
     code = _run_command()
     # Prefect's daemon threads outlive the flow, and DuckDB's bindings then complain of leaks for pages while the
     # interpreter is taken down; everything is closed by now, so exit handlers run and the process ends at once.
@@ -64,6 +65,15 @@ def main() -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+def _insist_on_utf8() -> None:
+    """Start over in Python's UTF-8 mode where the locale has another encoding: names of files are UTF-8 everywhere else.
+
+    Arrow, DuckDB and the tools that Prefect starts take names in UTF-8, and the digest of the embedded world holds names.
+    """
+    if sys.getfilesystemencoding() != "utf-8":
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONUTF8": "1"})
 
 
 def _run_command() -> int:

@@ -38,7 +38,8 @@ def test_perplexity_is_the_geometric_mean_of_inverse_probabilities(
 
 
 @pytest.mark.parametrize(
-    ("perplexity", "counted"), [(12.3449, 12.3), (12.3451, 12.3), (12.35001, 12.4), (0.99999, 1.0), (123456.7, 123000.0)]
+    ("perplexity", "counted"),
+    [(12.3449, 12.3), (12.3451, 12.3), (12.35001, 12.4), (0.99999, 1.0), (123456.7, 123000.0)],
 )
 def test_three_digits_of_a_perplexity_count(perplexity: float, counted: float) -> None:
     """Beyond them CPUs disagree; the recorded logarithm keeps all it has."""

@@ -1,0 +1,74 @@
+"""The embedded builds have the bytes that data/world/digests.json names, under everything that may differ between machines."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.benchmarks import BENCHMARKS
+from flows.digests import collect_digests, read_digests
+
+ROOT = Path(__file__).resolve().parents[2]
+OTHER_WRITER = "another pyarrow than that of data/world/digests.json is installed; it writes other bytes"
+GENERIC = {
+    # what CTranslate2, the C library and numpy compute with: nothing that an old CPU lacks
+    "CT2_FORCE_CPU_ISA": "GENERIC",
+    "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA,-AVX512F,-AVX2_Usable,-FMA_Usable",
+    "NPY_DISABLE_CPU_FEATURES": "AVX2 FMA3 AVX512F",
+    "OMP_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+    "PYTHONHASHSEED": "12345",
+    "TZ": "Pacific/Kiritimati",
+}
+
+
+def make_turkish_locale(folder: Path) -> dict[str, str]:
+    """Return the environment of a Turkish locale in an 8-bit encoding, or of plain C where none can be made."""
+    if shutil.which("localedef") and Path("/usr/share/i18n/locales/tr_TR").exists():
+        made = folder / "tr_TR.ISO-8859-9"
+        command = ["localedef", "-i", "tr_TR", "-f", "ISO-8859-9", str(made)]
+        if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+            return {"LOCPATH": str(folder), "LC_ALL": made.name}
+    print("no Turkish locale can be made here (localedef, /usr/share/i18n): LC_ALL=C stands in for it")
+    return {"LC_ALL": "C"}
+
+
+@pytest.mark.timeout(1600)
+def test_another_machine_s_builds_have_the_same_bytes(tmp_path: Path) -> None:
+    """Generic code, one thread, another hash seed, time zone, locale, umask, home, batch size and concurrency at once."""
+    home = tmp_path / "Über uns ığüş"
+    home.mkdir()
+    environment = {**os.environ, **GENERIC, **make_turkish_locale(tmp_path), "FACTMILL_HOME": str(home)}
+    environment |= {"PYTHONPATH": str(ROOT), "PREFECT_API_URL": ""}
+    if not (published := read_digests()):
+        pytest.skip(OTHER_WRITER)
+    options = ["--batch-size", "37", "--concurrency", "2", "--json"]
+    command = [sys.executable, "-c", "from flows.cli import main; main()", "build", "all", *options]
+    done = subprocess.run(
+        command,
+        env=environment,
+        capture_output=True,
+        encoding="utf-8",
+        cwd=ROOT,
+        umask=0o077,
+        timeout=1500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert collect_digests(map(json.loads, done.stdout.splitlines())) == published
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
+def test_this_machine_s_builds_have_the_published_bytes(factmill: Callable[..., Any], benchmark: str) -> None:
+    """With the best instructions, all cores and the defaults."""
+    if not (published := read_digests()):
+        pytest.skip(OTHER_WRITER)
+    ran = factmill("build", benchmark, "--json")
+    assert ran.code == 0, ran.err
+    assert collect_digests([ran.json])[benchmark] == published[benchmark]
