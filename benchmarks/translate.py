@@ -11,9 +11,12 @@ translation, each is cut off after --tokens tokens, so everyone does the same wo
 - transformers: generate() in float32, batches of 8 (Table 2) sorted by length and padded
 - factmill float32, one text a batch: exact, the default for float32
 - factmill float32, batches of equal length: exact but for near-ties
-- factmill int8, batches of equal length: exact, the default on the CPU
-- factmill int8, one text a batch
-- CTranslate2 int8 as it batches by itself: mixed lengths, padded, up to the same number of tokens; not exact
+- factmill int8 in 7 bits, batches of equal length: exact, the default of converted models
+- factmill int8 in 7 bits, one text a batch
+- CTranslate2 int8 in 8 bits as it batches by itself: mixed lengths, padded, up to the same number of tokens; not exact
+
+Before them, what int8 costs in truth: the embedded translator, whose weights mean something, on --held-out sentences that
+it was not taught, in float32, in 7 bits, and in CTranslate2's own 8 bits, which overflow on CPUs without VNNI.
 
 "As first" counts translations equal to the first peer's: with the no-repeat rule they part, since CTranslate2 applies it
 before it normalises and transformers after; --no-repeat 0 compares without. "Turned" counts those that differ from what
@@ -46,11 +49,12 @@ import yaml
 
 from tasks.assets import ROOT
 from tasks.core.translation import LANGUAGE_CODES, TARGET_LANGUAGES, Asked
-from tasks.models.devices import ComputeType
 from tasks.models.exact_batches import Batching
 from tasks.models.translate import EMBEDDED_FOLDER, END, VOCABULARY, Translator
 from tasks.models.translate_conversion import add_translator
 from tasks.models.translate_search import Decoding
+from tasks.settings import ComputeType
+from tools.translator_corpus import list_held_out, read_corpus
 
 WIDTH, INNER_WIDTH, HEADS, TOKENS = 1024, 4096, 16, 256_206
 BATCH = 8
@@ -98,7 +102,9 @@ class Bench:
 
     checkpoint: Path
     folder: Path
-    """The same weights, converted."""
+    """The same weights, converted in float32."""
+    narrow: Path
+    """And as int8 in 7 bits."""
     device: Literal["cpu", "cuda"]
     threads: int
     tokens: int
@@ -120,7 +126,7 @@ class Bench:
     @cached_property
     def cutter(self) -> Translator:
         """Cuts texts into pieces."""
-        return Translator(self.folder, "cpu", "int8", threads=1)
+        return Translator(self.narrow, "cpu", threads=1)
 
 
 def open_transformers(bench: Bench) -> Say:
@@ -160,7 +166,8 @@ def open_transformers(bench: Bench) -> Say:
 def open_factmill(bench: Bench, compute_type: ComputeType, batching: Batching) -> Say:
     """Return a function that translates as builds do."""
     decoding = Decoding(no_repeat_ngram=bench.no_repeat, max_tokens=bench.tokens + 1, batch_tokens=BATCH_TOKENS)
-    translator = Translator(bench.folder, bench.device, compute_type, bench.threads, batching, decoding)
+    folder = bench.narrow if compute_type == "int8" else bench.folder
+    translator = Translator(folder, bench.device, compute_type, bench.threads, batching, decoding)
     return lambda asked: [tuple(token for token in found.tokens if token != END) for found in translator.find(asked)]
 
 
@@ -222,6 +229,27 @@ def compare(bench: Bench) -> None:
         print(f"{name:34}{rate:9.1f}{rate / first_rate:7.2f}{same:10.0%}{shown:>8}")
 
 
+def examine_numbers(count: int, models: Path) -> None:
+    """Print how many translations of held-out sentences are exact in which numbers, and their CPU seconds."""
+    add_translator(EMBEDDED_FOLDER, models, "narrow", quantization="int8")
+    exact, narrow, wide = (Translator(path, "cpu") for path in (EMBEDDED_FOLDER, models / "narrow", EMBEDDED_FOLDER))
+    wide.search._model = ctranslate2.Translator(str(EMBEDDED_FOLDER), "cpu", compute_type="int8")
+    wide.search.batching = "length"
+    texts = list_held_out(read_corpus(), 11, count)
+    asked = [(text["en"], language) for text in texts for language in TARGET_LANGUAGES]
+    expected = [text[language] for text in texts for language in TARGET_LANGUAGES]
+    print(f"\n{'embedded translator':34}{'exact':>8}{'of':>7}{'as float32':>12}{'CPU s':>8}")
+    first: list[object] = []
+    for name, translator in {"float32": exact, "int8 in 7 bits": narrow, "int8 in 8 bits": wide}.items():
+        translator.translate(asked[:1])
+        started = time.process_time()
+        said = translator.translate(asked)
+        seconds = time.process_time() - started
+        first = first or list(said)
+        right, same = (sum(a == b for a, b in zip(said, other, strict=True)) for other in (expected, first))
+        print(f"{name:34}{right:8}{len(asked):7}{same:12}{seconds:8.1f}")
+
+
 def main() -> None:
     """Print a table of all peers for each device."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -230,6 +258,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=24)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--no-repeat", type=int, default=2)
+    parser.add_argument("--held-out", type=int, default=300, help="sentences, each in five languages")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     transformers.utils.logging.set_verbosity_error()
@@ -242,12 +271,15 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory() as temporary:
         checkpoint, models = Path(temporary) / "random", Path(temporary) / "models"
+        examine_numbers(given.held_out, models)
         write_checkpoint(checkpoint, given.layers)
         add_translator(checkpoint, models, quantization="float32")
+        add_translator(models / "random", models, "random-int8", quantization="int8")
         devices: list[Literal["cpu", "cuda"]] = ["cpu", "cuda"] if has_gpu else ["cpu"]
         for device in devices:
             asked = draw_texts(given.texts)
-            compare(Bench(checkpoint, models / "random", device, given.threads, given.tokens, given.no_repeat, asked))
+            folders = checkpoint, models / "random", models / "random-int8"
+            compare(Bench(*folders, device, given.threads, given.tokens, given.no_repeat, asked))
 
 
 if __name__ == "__main__":
