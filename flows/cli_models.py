@@ -15,13 +15,14 @@ add_app.callback()(progress.show)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Name = Annotated[str | None, typer.Option(help="Name of the model. Default: that of the directory.", metavar="NAME")]
-Stored = Annotated[
-    Literal["int8", "float16", "float32"],
-    typer.Option(
-        "--quantization",
-        help="How weights are stored. int8 (in 7 bits) is the quickest, with the same bytes on CPUs of one class; float32 "
-        "gives the same bytes on any CPU; float16 is computed in float32 on a CPU.",
-    ),
+_STORED = (
+    "How weights are stored. int8 (in 7 bits) is the quickest, with the same bytes on CPUs of one class; float32 gives the "
+    "same bytes on any CPU; float16 is computed in float32 on a CPU."
+)
+_Stored = Literal["int8", "float16", "float32"]
+Stored = Annotated[_Stored, typer.Option("--quantization", help=_STORED)]
+StoredTranslator = Annotated[
+    _Stored | None, typer.Option("--quantization", help=f"{_STORED} Default: int8, or as a factmill folder has them.")
 ]
 Replace = Annotated[bool, typer.Option("--replace", help="Replace a model of that name.")]
 
@@ -58,7 +59,7 @@ def add_translator(
         ),
     ],
     name: Name = None,
-    quantization: Stored = "int8",
+    quantization: StoredTranslator = None,
     replace: Replace = False,
     as_json: AsJson = False,
 ) -> None:

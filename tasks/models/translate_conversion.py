@@ -46,13 +46,13 @@ def add_translator(
     folder: Path,
     name: str | None = None,
     if_there: Literal["refuse", "replace", "keep"] = "refuse",
-    quantization: Quantization = "int8",
+    quantization: Quantization | None = None,
 ) -> ModelManifest:
     """Convert a checkpoint's directory into `folder`/`name` (default: the directory's own name); return its manifest.
 
     Takes an NLLB checkpoint of Hugging Face (config.json, weights, sentencepiece.bpe.model), or a folder that holds
-    CTranslate2's conversion of one and its sentencepiece.bpe.model. `quantization` is how weights are stored, int8
-    in 7 bits (weights.py); a conversion in floats keeps its own unless int8 is wanted. UsageError names what is missing or not supported.
+    CTranslate2's conversion of one and its sentencepiece.bpe.model. `quantization` is how weights are stored
+    (default: int8, in 7 bits; weights.py); a folder that factmill made keeps its own unless another is named. UsageError names what is missing or not supported.
     """
     checkpoint = checkpoint.resolve()
     if not checkpoint.is_dir():
@@ -63,15 +63,18 @@ def add_translator(
             "which words are cut by"
         )
 
+    is_ours = quantization is None and (checkpoint / MANIFEST).is_file()
+    stored = quantization or "int8"
+
     def write(making: Path) -> Origin:
         origin = read(making)
-        settle_weights(making, quantization)
+        settle_weights(making, None if is_ours else stored)
         return origin
 
     def read(making: Path) -> Origin:
         if (checkpoint / WEIGHTS).is_file():
             return _take_in(checkpoint, making)
-        return convert_checkpoint(checkpoint, making, quantization)
+        return convert_checkpoint(checkpoint, making, stored)
 
     return store_model(name or checkpoint.name, folder, "translator", write, if_there)
 

@@ -79,7 +79,7 @@ def is_stored_as_int8(path: Path) -> bool:
     return any(one.type_number == _INT8 and len(one.shape) > 1 for one in read_header(path).variables.values())
 
 
-def settle_weights(folder: Path, quantization: Quantization) -> None:
+def settle_weights(folder: Path, quantization: Quantization | None) -> None:
     """Bring the weights of a new model folder into 7 bits if they are to be int8, or are; says so of int8 in 8 bits."""
     path = folder / WEIGHTS
     is_int8 = is_stored_as_int8(path)
