@@ -104,6 +104,16 @@ def test_passing_failures_are_asked_again_by_the_next_run_and_final_ones_are_not
     assert service.asked == ["bad", "gone", "bad"]
 
 
+def test_a_failure_is_asked_again_also_where_nothing_was_recorded_after_it(tmp_path: Path) -> None:
+    service = Echo()
+    for status in ("failed", "ok"):
+        run = recorder(tmp_path)
+        assert [record.status for record in run.answer(calls("bad"), service).records.values()] == [status]
+        run.close()
+        service.recovered = True
+    assert service.asked == ["bad", "bad"]
+
+
 def test_replay_asks_nothing_and_serves_failures_as_they_were(tmp_path: Path) -> None:
     service = Echo()
     first = recorder(tmp_path)
@@ -120,6 +130,20 @@ def test_a_replay_miss_names_the_parts_that_differ_from_the_nearest_call(tmp_pat
     first.answer([Call("echo", "say", {"name": "a", "mood": "glad"})], Echo())
     first.close()
     with pytest.raises(ReplayMiss, match=r"say of echo.*mood: 'sad' here, 'glad' recorded$"):
+        recorder(tmp_path, "replay").answer([Call("echo", "say", {"name": "a", "mood": "sad"})], Echo())
+
+
+@pytest.mark.parametrize("last", ["near", "far"])
+def test_the_call_nearest_to_a_miss_is_the_one_that_differs_least(tmp_path: Path, last: str) -> None:
+    kept = {
+        "near": Call("echo", "say", {"name": "a", "mood": "glad"}),
+        "far": Call("other", "say", {"name": "b", "mood": "glad"}),
+    }
+    first = recorder(tmp_path)
+    for each in sorted(kept, key=lambda name: name == last):
+        first.answer([kept[each]], Echo())
+    first.close()
+    with pytest.raises(ReplayMiss, match=r"call differs in mood: 'sad' here, 'glad' recorded$"):
         recorder(tmp_path, "replay").answer([Call("echo", "say", {"name": "a", "mood": "sad"})], Echo())
 
 
