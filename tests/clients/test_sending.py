@@ -255,6 +255,20 @@ def test_a_service_that_goes_down_midway_stops_the_run_and_keeps_what_came():
     assert len(got) < 60
 
 
+def test_a_service_that_takes_few_at_once_is_given_up_after_ten():
+    got = {}
+
+    async def request(group):
+        if group[0] == 0:
+            return await answer(group)
+        raise Retry("http_503: down")
+
+    limits = Limits(parallel=1, attempts=1)
+    with pytest.raises(ServiceUnreachable, match="10 requests in a row"):
+        Sender(limits, "test service").send([[item] for item in range(50)], request, got.__setitem__)
+    assert list(got) == list(range(11))
+
+
 @pytest.mark.parametrize("error", [ServiceUnreachable("key refused"), ZeroDivisionError("a mistake of ours")])
 def test_other_errors_of_a_request_reach_the_caller(error):
     async def request(group):
