@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.core.amounts_in_text import read_amounts
+from tasks.core.amounts_in_text import read_amounts, spell_amounts
 from tasks.core.value_words import Count
 
 
@@ -23,3 +23,17 @@ def read_numbers(text: str) -> list[str]:
 )
 def test_a_minus_belongs_to_a_number_unless_it_ends_a_range_of_years(text: str, numbers: list[str]) -> None:
     assert read_numbers(text) == numbers
+
+
+@pytest.mark.parametrize(
+    ("text", "spelt"),
+    [
+        ("2012-13", "2012–2013"),
+        ("2011-12", "2011-12"),
+        ("2011–12", "2011–2012"),
+        ("1999–00", "1999–2000"),
+        ("2011–10", "2011–10"),
+    ],
+)
+def test_two_digits_behind_a_hyphen_may_be_a_month_and_are_then_left(text: str, spelt: str) -> None:
+    assert spell_amounts(text) == spelt
