@@ -4,14 +4,21 @@ Identities are known without opening anything, so that a build whose calls are a
 client. The embedded world's services are named by the content of the world, never by the port they happen to have.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 from tasks.assets import ROOT
 from tasks.core.fingerprints import combine_digests, digest_bytes
+from tasks.core.import_closure import close_over_imports, digest_closure
 from tasks.errors import SettingsError, UsageError
+from tasks.own_code import read_code
 from tasks.settings import Model, World, graphs_folder
+
+RULES = "tasks.models.rules"
+"""Module of the rules author."""
+_QUOTED = re.compile(r'"([\w.]+)"')
 
 
 @cache
@@ -131,19 +138,21 @@ def identify_service(name: str, url: str) -> str:
 
 def rules_identity(world: World, home: Path) -> str:
     """Return the identity of the rules author: the rules' own code and lists, and the graph they read."""
-    here = Path(__file__).parent
-    files = sorted((here / "models").glob("rules*.py"))
-    files += [
-        here / "core" / name
-        for name in (
-            "citations.py",
-            "granularity.py",
-            "matching.py",
-            "relations.py",
-            "sentences.py",
-            "written_values.py",
-        )
-    ]
-    files += sorted((ROOT / "data" / "lists").glob("*"))
-    code = combine_digests(digest_bytes(path.read_bytes()) for path in files)
-    return f"rules-1.{code[:8]}@{wikidata_identity(world, home)}"
+    return f"rules-1.{_rules_code()[:8]}@{wikidata_identity(world, home)}"
+
+
+def digest_rules(code: Mapping[str, str], lists: Mapping[str, bytes]) -> str:
+    """Return the digest of the rules: the modules that the author rests on, and the lists that these name.
+
+    `code`: dotted name → text of all our modules; `lists`: file name in data/lists → its bytes.
+    """
+    modules = close_over_imports([RULES], code)
+    named = {word for module in modules for word in _QUOTED.findall(code[module])}
+    read = sorted(name for name in lists if named & {name, name.rpartition(".")[0]})
+    return combine_digests([digest_closure([RULES], code), *(f"{name} {digest_bytes(lists[name])}" for name in read)])
+
+
+@cache
+def _rules_code() -> str:
+    lists = (ROOT / "data" / "lists").iterdir()
+    return digest_rules(read_code(), {path.name: path.read_bytes() for path in lists})

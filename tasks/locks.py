@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 from tasks.assets import asset_digest, load_prompt
-from tasks.core.fingerprints import combine_digests, digest_bytes
+from tasks.core.import_closure import digest_closure
 from tasks.identities import rules_identity, service_identities
+from tasks.own_code import read_code
 from tasks.settings import home, load_world
 
 
@@ -35,7 +34,7 @@ def make_lock(benchmark: str, world_name: str, graph: str | None, inputs: Inputs
     uses_rules = any(model.kind == "rules" for model in world.models.values())
     return {
         "benchmark": benchmark,
-        "code": code_digest(),
+        "code": code_digest(benchmark),
         "version": package_version(),
         "world": {"name": world.name, "digest": world.digest(), "epoch": world.epoch_day().isoformat()},
         "services": service_identities(world, home()),
@@ -49,12 +48,13 @@ def make_lock(benchmark: str, world_name: str, graph: str | None, inputs: Inputs
     }
 
 
-@cache
-def code_digest() -> str:
-    """Return the digest of the code that makes rows: every module of tasks/ and flows/."""
-    here = Path(__file__).parent
-    files = sorted([*here.rglob("*.py"), *here.rglob("*.sql"), *(here.parent / "flows").rglob("*.py")])
-    return combine_digests(f"{path.relative_to(here.parent)} {digest_bytes(path.read_bytes())}" for path in files)[:16]
+def code_digest(benchmark: str) -> str:
+    """Return the digest of the code that makes a benchmark's rows: its recipe and what that imports, in turn.
+
+    The command and what it prints are imported by no recipe. Migrations do not count: they apply to the rows of all
+    builds alike, those made before among them, so no lock can tell them apart.
+    """
+    return digest_closure([f"flows.{benchmark}"], read_code())[:16]
 
 
 def package_version() -> str:

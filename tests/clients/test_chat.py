@@ -100,12 +100,13 @@ def test_a_server_that_gives_choices_is_asked_once_for_all_samples(server, inbox
     assert server.seen[0].json()["n"] == 3 and "seed" not in server.seen[0].json()
 
 
-def test_a_server_that_ignores_n_is_a_failure_that_says_what_to_set(server, inbox):
-    server.script(says("one"))
+@pytest.mark.parametrize("texts", [["one"], ["one", "two"]])
+def test_a_server_that_ignores_n_is_a_failure_that_says_what_to_set(server, inbox, texts):
+    server.script(says(*texts))
     open_chat(server, choices=True).send([ask(samples=3)], inbox)
     reply = inbox[ask(samples=3)]
     assert (reply.status, reply.transient) == ("failed", False)
-    assert "too_few_choices: asked for 3 samples, got 1" in reply.error and "choices = false" in reply.error
+    assert f"too_few_choices: asked for 3 samples, got {len(texts)}" in reply.error and "choices = false" in reply.error
 
 
 def test_other_servers_are_asked_sample_by_sample_with_seeds(server, inbox):

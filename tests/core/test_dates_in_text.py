@@ -127,3 +127,8 @@ def test_a_date_that_is_written_out_says_what_was_told(year: int, month: int, da
 )
 def test_two_texts_are_the_same_date_or_not(one: str, other: str, is_same: bool) -> None:
     assert is_same_date(one, other) is is_same
+
+
+def test_a_century_does_not_say_the_decade_that_it_begins_with() -> None:
+    assert says_date("Built in the 19th century.", "1800s") is False
+    assert says_date("Built in the 1800s.", "1800s") is True

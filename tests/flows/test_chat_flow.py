@@ -132,7 +132,7 @@ def test_an_endpoint_that_answers_html_ends_the_build_with_a_named_error(factmil
 
 
 def test_ctrl_c_breaks_off_a_slow_model_at_once(chat: ChatServer, session_home: Path, tmp_path: Path) -> None:
-    chat.web.delay_s = 20.0
+    chat.web.delay_s = 3600.0
     source = tmp_path / "P19.people.json"
     source.write_text(json.dumps([{"question": "Where was Albert Einstein born?", "answers": ["Ulm"]}]))
     env = {**os.environ, "FACTMILL_HOME": str(session_home), "PYTHONPATH": str(ROOT), "TEST_KEY": "x"}
@@ -152,6 +152,6 @@ def test_ctrl_c_breaks_off_a_slow_model_at_once(chat: ChatServer, session_home: 
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=12)
+    _, err = process.communicate()  # a build that waited for the model would run into the test's time-out
     assert process.returncode == 130
     assert "the same command goes on from here" in err

@@ -17,6 +17,7 @@ from small_arrays import Edge, Literal, SmallGraph, rows_of, search_items, searc
 
 from tasks.core.literals import Date, Number, number_key
 from tasks.core.paths import ITEM_PATHS, LITERAL_PATHS, PAIRS, PathFinder, PathOptions
+from tasks.graph import paths as graph_paths
 from tasks.graph import walking
 from tasks.graph.lookup import Graph
 from tasks.graph.paths import find_item_paths
@@ -190,6 +191,23 @@ def test_a_hundred_thousand_paths_of_one_pair_are_counted_and_kept_as_asked(tmp_
         assert middles == [None, *range(10, 9 + kept)] * 2
 
 
+@pytest.mark.parametrize("rows_at_once", [1, 2, 3, 4, 5, 8])
+def test_no_path_is_lost_where_the_paths_of_a_pair_just_do_not_fit_into_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_at_once: int
+) -> None:
+    monkeypatch.setattr(graph_paths, "_ROWS_A_CHUNK", rows_at_once)
+    edges = {(subject, 17, 100 + at) for subject in range(1, 6) for at in range(subject)}
+    edges |= {(100 + at, 31, 9) for at in range(5)}
+    literals = [Literal(100 + at, 569, None, None, DATES[0]) for at in range(5)]
+    graph = SmallGraph(tmp_path, edges, literals)
+    for most_paths in (None, 2):
+        options = PathOptions(all_hops=True, most_paths=most_paths)
+        pairs = [(subject, 9) for subject in (1, 2, 3, 4, 5, 1, 2)]
+        assert rows_of(graph.find_items(pairs, options)) == search_items(graph, pairs, options)
+        dates = [(subject, Date(1952)) for subject, _ in pairs]
+        assert rows_of(graph.find_literals(dates, {569}, options)) == search_literals(graph, dates, {569}, options)  # type: ignore[arg-type]
+
+
 def test_parallel_edges_on_both_hops_make_every_combination(tmp_path: Path) -> None:
     first, second = range(100, 500), range(1000, 1300)
     graph = SmallGraph(tmp_path, {(1, p, 3) for p in first} | {(3, q, 2) for q in second})
@@ -253,6 +271,25 @@ def test_a_date_is_found_in_values_that_are_at_least_as_precise(
     graph = SmallGraph(tmp_path, set(), known)
     found = graph.find_literals([(1, wanted)], {569}, PathOptions()).paths
     assert sorted(found["precision"].to_pylist(), key=lambda each: each or 12) == precisions
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        (Date(1952), ["1952-00-00", "1952-03-00", "1952-04-00", "1952-12-31"]),
+        (Date(1952, 3), ["1952-03-00"]),
+        (Date(1952, 12, 31), ["1952-12-31"]),
+        (Date(1953), ["1953-00-00"]),
+        (Date(-1), ["-0001-12-31"]),
+        (Date(0), ["0000-00-00"]),
+    ],
+    ids=str,
+)
+def test_a_bare_year_or_month_is_not_found_as_the_one_before_it(tmp_path: Path, wanted: Date, found: list[str]) -> None:
+    days = ["-0001-12-31", "0000-00-00", "1952-00-00", "1952-03-00", "1952-04-00", "1952-12-31", "1953-00-00"]
+    graph = SmallGraph(tmp_path, set(), [Literal(1, 569, None, None, f"{day}T00:00:00Z") for day in days])
+    paths = graph.find_literals([(1, wanted)], {569}, ALL).paths
+    assert [value.removesuffix("T00:00:00Z") for value in paths["value"].to_pylist()] == found
 
 
 def test_twenty_thousand_dates_of_one_pair_are_counted_and_kept_as_asked(tmp_path: Path) -> None:

@@ -59,6 +59,20 @@ def counts(warehouse: Path) -> dict[tuple[str, str], int]:
         }
 
 
+def test_a_stage_that_is_merged_again_by_a_run_that_goes_on_counts_once(tmp_path: Path) -> None:
+    record = make(tmp_path / "w.duckdb", "a")
+    shard = tmp_path / "shard-a"
+    receipt = Receipt(stage="s", index=0, key="k", shard=str(shard), rows_in=2, rows=1, rejects=1, merged=0, digest="d")
+    with open_warehouse(tmp_path / "w.duckdb") as db:
+        for _ in range(2):
+            merge_stage(db, "stopped", 1, [receipt], SUMMARY)
+    assert counts(tmp_path / "w.duckdb") == {
+        (table, build): 1
+        for table in ("build_stages", "rejects", "build_calls")
+        for build in (record.build_id, "stopped")
+    }
+
+
 def test_a_published_build_has_its_rows_rejects_and_calls(tmp_path: Path) -> None:
     record = make(tmp_path / "w.duckdb", "a", "p", "q")
     assert counts(tmp_path / "w.duckdb") == {

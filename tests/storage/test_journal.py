@@ -26,6 +26,18 @@ def test_what_is_appended_is_read_back(tmp_path: Path) -> None:
     assert list(read_journal(journal.path)) == written
 
 
+def test_a_journal_that_is_closed_with_records_in_it_stays_and_an_emptied_one_goes(tmp_path: Path) -> None:
+    kept, emptied = Journal(tmp_path), Journal(tmp_path)
+    written = record()
+    kept.append(written)
+    emptied.append(written)
+    emptied.clear()
+    kept.close()
+    emptied.close()
+    assert list(tmp_path.iterdir()) == [kept.path]
+    assert list(read_journal(kept.path)) == [written]
+
+
 def test_record_ids_sort_by_time() -> None:
     ids = [record().record_id for _ in range(50)]
     assert ids == sorted(ids)

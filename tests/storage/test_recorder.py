@@ -5,11 +5,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from tasks.core.calls import Call, Deliver, Mode, Reply
 from tasks.errors import ReplayMiss
-from tasks.storage.recorder import Recorder, newest_record
+from tasks.storage.journal import Record, read_journal
+from tasks.storage.recorder import Recorder, insert_records, newest_record
 from tasks.storage.warehouse import open_warehouse
 
 
@@ -23,6 +25,7 @@ class Echo:
         self.asked: list[str] = []
         self.delay_s = delay_s
         self.recovered = False
+        self.told = "echo"
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
         for call in calls:
@@ -34,7 +37,7 @@ class Echo:
             elif name.startswith("gone"):
                 deliver(call, Reply(None, "failed", "http_404: no such thing"))
             else:
-                deliver(call, Reply({"echo": name}))
+                deliver(call, Reply({self.told: name}))
 
 
 def calls(*names: str) -> list[Call]:
@@ -104,6 +107,16 @@ def test_passing_failures_are_asked_again_by_the_next_run_and_final_ones_are_not
     assert service.asked == ["bad", "gone", "bad"]
 
 
+def test_a_failure_is_asked_again_also_where_nothing_was_recorded_after_it(tmp_path: Path) -> None:
+    service = Echo()
+    for status in ("failed", "ok"):
+        run = recorder(tmp_path)
+        assert [record.status for record in run.answer(calls("bad"), service).records.values()] == [status]
+        run.close()
+        service.recovered = True
+    assert service.asked == ["bad", "bad"]
+
+
 def test_replay_asks_nothing_and_serves_failures_as_they_were(tmp_path: Path) -> None:
     service = Echo()
     first = recorder(tmp_path)
@@ -123,6 +136,20 @@ def test_a_replay_miss_names_the_parts_that_differ_from_the_nearest_call(tmp_pat
         recorder(tmp_path, "replay").answer([Call("echo", "say", {"name": "a", "mood": "sad"})], Echo())
 
 
+@pytest.mark.parametrize("last", ["near", "far"])
+def test_the_call_nearest_to_a_miss_is_the_one_that_differs_least(tmp_path: Path, last: str) -> None:
+    kept = {
+        "near": Call("echo", "say", {"name": "a", "mood": "glad"}),
+        "far": Call("other", "say", {"name": "b", "mood": "glad"}),
+    }
+    first = recorder(tmp_path)
+    for each in sorted(kept, key=lambda name: name == last):
+        first.answer([kept[each]], Echo())
+    first.close()
+    with pytest.raises(ReplayMiss, match=r"call differs in mood: 'sad' here, 'glad' recorded$"):
+        recorder(tmp_path, "replay").answer([Call("echo", "say", {"name": "a", "mood": "sad"})], Echo())
+
+
 def test_a_replay_miss_without_any_record_says_to_build_first(tmp_path: Path) -> None:
     with pytest.raises(ReplayMiss, match="no call of that operation is recorded"):
         recorder(tmp_path, "replay").answer(calls("a"), Echo())
@@ -139,6 +166,57 @@ def test_refresh_asks_anew_once_and_a_later_run_gets_the_newest(tmp_path: Path) 
     assert fresh.answer(calls("a"), service).sent == 0
     fresh.close()
     assert service.asked == ["a", "a"]
+
+
+def test_of_several_records_of_a_call_the_newest_is_served(tmp_path: Path) -> None:
+    service = Echo()
+    for told in ("first", "second"):
+        service.told = told
+        run = recorder(tmp_path, "refresh", floor=newest_record(tmp_path / "w.duckdb"))
+        run.answer(calls("a"), service)
+        run.close()
+    later = recorder(tmp_path)
+    assert bodies(later.answer(calls("a"), service)) == [{"second": "a"}]
+    later.close()
+    assert bodies(recorder(tmp_path, "replay").answer(calls("a"), service)) == [{"second": "a"}]
+
+
+def test_a_call_that_another_batch_asked_and_stored_meanwhile_is_not_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, shared = Echo(), recorder(tmp_path)
+    look_up = shared._recorded
+
+    def look_up_too_early(keys: Sequence[str]) -> dict[str, Record]:
+        monkeypatch.undo()
+        found = look_up(keys)
+        shared.answer(calls("a"), service)
+        shared.merge()
+        return found
+
+    monkeypatch.setattr(shared, "_recorded", look_up_too_early)
+    answers = shared.answer(calls("a"), service)
+    shared.close()
+    assert (bodies(answers), answers.sent, service.asked) == ([{"echo": "a"}], 0, ["a"])
+
+
+def test_what_arrives_while_other_replies_are_stored_stays_in_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = recorder(tmp_path)
+    shared.answer(calls("a"), Echo())
+
+    def store(db: duckdb.DuckDBPyConnection, records: Sequence[Record]) -> None:
+        insert_records(db, records)
+        shared._keep(calls("b")[0], Reply({"echo": "b"}))
+
+    monkeypatch.setattr("tasks.storage.recorder.insert_records", store)
+    shared.merge()
+    monkeypatch.undo()
+    assert shared._journal is not None
+    assert "b" in [record.reply().body["echo"] for record in read_journal(shared._journal.path)]
+    shared.close()
+    assert bodies(recorder(tmp_path, "replay").answer(calls("b"), Echo())) == [{"echo": "b"}]
 
 
 def test_two_batches_that_want_one_call_ask_it_once(tmp_path: Path) -> None:

@@ -31,7 +31,10 @@ class Seen:
 
 
 class Loopback:
-    """The server. An answer is a dict: status, headers, json or text (and type), delay_s, cut, truncate."""
+    """The server. An answer is a dict: status, headers, json or text (and type), delay_s, until, cut, truncate.
+
+    `until` is an event (threading.Event) that the answer waits for.
+    """
 
     def __init__(self) -> None:
         self.seen: list[Seen] = []
@@ -71,6 +74,8 @@ class Loopback:
                     server._at_once += 1
                     server.most_at_once = max(server.most_at_once, server._at_once)
                     answer = server.handle(seen)
+                if "until" in answer:
+                    answer["until"].wait()
                 time.sleep(answer.get("delay_s", 0))
                 with server._lock:
                     server._at_once -= 1
