@@ -21,7 +21,9 @@ def add_embedder(checkpoint: Path, name: str | None, replace: bool) -> dict[str,
     return {**_describe(manifest), "seconds": round(time.perf_counter() - started, 2)}
 
 
-def add_translator(checkpoint: Path, name: str | None, quantization: "Quantization", replace: bool) -> dict[str, Any]:
+def add_translator(
+    checkpoint: Path, name: str | None, quantization: "Quantization | None", replace: bool
+) -> dict[str, Any]:
     """Convert an NLLB checkpoint; return what came of it and the seconds it took."""
     from tasks.models.translate_conversion import add_translator as convert
 

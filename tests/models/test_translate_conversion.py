@@ -189,7 +189,7 @@ def test_a_folder_of_ctranslate2_is_taken_in(tmp_path: Path) -> None:
     made = make_random_translator(tmp_path, width=32, heads=2, inner_width=64, layers=1)
     expected = Translator(made, "cpu", decoding=SHORT).find([("Berlin", "de")])
     (made / MANIFEST).unlink()
-    add_translator(made, tmp_path / "models", "taken")
+    add_translator(made, tmp_path / "models", "taken", quantization="float32")
     assert Translator(tmp_path / "models" / "taken", "cpu", decoding=SHORT).find([("Berlin", "de")]) == expected
     tokens = (made / "shared_vocabulary.json").read_text("utf-8")
     (made / "shared_vocabulary.json").write_text(tokens.replace("fra_Latn", "madeupword1"), "utf-8")
