@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from tasks.benchmark import Inputs
 from tasks.core.calls import Call, Reply, Service
 from tasks.core.chat_calls import call_chat
 from tasks.core.prompts import Ask
@@ -16,11 +17,13 @@ from tasks.core.replies import Unreadable
 from tasks.core.rows import Merged, Outcome, Reject, Row, arrow_table, rows_from_arrow
 from tasks.errors import BuildError
 from tasks.runs import Run, open_run
+from tasks.sources.source_files import SourceFile
 from tasks.storage.journal import Record, make_record
 from tasks.storage.recorder import Answers
 from tasks.storage.shards import MERGED, REJECTS, USES, read_range, read_receipt, write_receipt, write_shard
 
 R = TypeVar("R", bound=Row)
+I = TypeVar("I", bound=Inputs)  # noqa: E741 - inputs
 T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
@@ -49,6 +52,17 @@ class Work:
     answers: list[Answers] = field(default_factory=list)
     extras: pa.Table | None = None
     started: float = field(default_factory=time.perf_counter)
+
+    def inputs(self, model: type[I]) -> I:
+        """Return the build's inputs as its lock has them."""
+        if not isinstance(self.run.inputs, model):
+            self.run.inputs = model.model_validate(self.run.lock["params"])
+        return self.run.inputs
+
+    def files(self, unit: str) -> list[SourceFile]:
+        """Return the files of a unit of the source."""
+        found = self.run.origin["files"].get(unit, ())
+        return [SourceFile(Path(path), name, sha256, licence) for path, name, sha256, licence in found]
 
     def rows(self, model: type[R]) -> list[R]:
         """Return the batch's rows."""

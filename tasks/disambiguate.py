@@ -23,6 +23,7 @@ from tasks.core.knowledge import (
 )
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject, arrow_table
+from tasks.granola_params import GranolaInputs
 
 T = TypeVar("T")
 Role = Literal["question", "answer"]
@@ -43,7 +44,8 @@ def find_qids(batch: Batch) -> Receipt:
         found[str(call.parts["name"])] = _read(records[call.key].reply(), read_candidates, "wikidata_failed")
     linked = _linked_pairs(work, rows, found)
     candidates: list[CandidateRow] = []
-    outcomes = [_link(row, found, linked.get(row.id), work.run.params["policy"], candidates) for row in rows]
+    policy = work.inputs(GranolaInputs).params.policy
+    outcomes = [_link(row, found, linked.get(row.id), policy, candidates) for row in rows]
     work.extras = arrow_table(CandidateRow, candidates)
     return work.finish(outcomes, LinkedQuestion)
 
@@ -92,11 +94,11 @@ def measure_popularity(batch: Batch) -> Receipt:
     work = work_on(batch)
     rows = work.rows(DescribedQuestion)
     service = work.run.services.pageviews
-    start, end = work.run.params["views_from"], work.run.params["views_to"]
+    inputs = work.inputs(GranolaInputs)
     titles = [
         (row.id, title) for row in rows for title in (row.question_entity_title, row.answer_entity_title) if title
     ]
-    calls = {title: call_pageviews(service.identity, title, start, end) for _, title in titles}
+    calls = {title: call_pageviews(service.identity, title, inputs.views_from, inputs.views_to) for _, title in titles}
     records = work.call(service, ((row_id, calls[title]) for row_id, title in titles))
     views = {title: _read(records[call.key].reply(), _read_views, "pageviews_failed") for title, call in calls.items()}
     outcomes: list[Outcome] = []

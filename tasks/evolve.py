@@ -8,6 +8,7 @@ from prefect import task
 
 from tasks.assets import load_pair_relations, load_prompt, load_relation_forms
 from tasks.batches import Answered, Work, batch_key, work_on
+from tasks.biokalma_params import BiokalmaInputs
 from tasks.core.added_sentences import check_added
 from tasks.core.biokalma_rows import BiographyRow, Candidate, CountedPair, EvolvingPair, Piece, Round, RoundRow
 from tasks.core.calls import Reply
@@ -109,7 +110,7 @@ def evolve_paragraph(batch: Batch) -> Receipt:
     given = work.rows(EvolvingPair)
     rows = {row.id: row for row in given}
     lost: dict[str, Reject] = {}
-    for number in range(2, work.run.params["rounds"] + 1):
+    for number in range(2, work.inputs(BiokalmaInputs).params.rounds + 1):
         turns = list(_open_turns(work, [row for row in rows.values() if row.id not in lost], number, lost))
         while turns:
             turns = _try_pieces(work, turns, number, rows, lost)
@@ -128,7 +129,7 @@ def _judge(row: EvolvingPair) -> Outcome:
 def _open_turns(work: Work, rows: Sequence[EvolvingPair], number: int, lost: dict[str, Reject]) -> Iterator[_Turn]:
     """Yield the pairs of a round with their candidates, weighed; a pair without any is lost."""
     scorer, forms = work.run.services.perplexity(), load_relation_forms()
-    choices = {row.id: _choose_among(row, is_last=number == work.run.params["rounds"]) for row in rows}
+    choices = {row.id: _choose_among(row, is_last=number == work.inputs(BiokalmaInputs).params.rounds) for row in rows}
     names = {row.id: {row.person_qid: row.person, row.other_qid: row.other} for row in rows}
     texts = {
         (row.id, place): f"{row.paragraph_now} {tell_piece(piece, names[row.id][piece.qid], forms)}"
@@ -152,7 +153,7 @@ def _open_turns(work: Work, rows: Sequence[EvolvingPair], number: int, lost: dic
         perplexities = list(map(_read_perplexity, replies))
         counts = {count.id: count.graphs for count in row.relation_counts}
         ranked = rank_candidates(
-            pieces, perplexities, counts, row.relation_counts[0].graphs_in_all, work.run.params["alpha"]
+            pieces, perplexities, counts, row.relation_counts[0].graphs_in_all, work.inputs(BiokalmaInputs).params.alpha
         )
         yield _Turn(row, [candidate for _, candidate in ranked], [piece for piece, _ in ranked])
 

@@ -8,11 +8,6 @@ FACTS_PAGE = 5000
 """Subjects a page."""
 
 
-def draw_facts(work: Work, relation: str) -> list[tuple[str, str]]:
-    """Return a relation's facts (subject, value) up to the build's limit of subjects."""
-    return list_facts(work, relation, work.run.params["limits"].get(relation))
-
-
 def list_facts(work: Work, relation: str, limit: int | None) -> list[tuple[str, str]]:
     """Return a relation's facts (subject, value), page by page, up to a number of subjects; None: all."""
     wikidata = work.run.services.wikidata

@@ -17,6 +17,7 @@ from tasks.core.path_choice import (
 )
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject, arrow_table
+from tasks.multihal_params import MultiHalInputs
 
 SELECTION_PROMPT = "multihal/select_paths"
 SCORE_PROMPT = "multihal/score_path"
@@ -95,7 +96,7 @@ def score_paths(batch: Batch) -> Receipt:
         (path_id, (path_id, row, path), ask_score(prompt, row.input, answers_of(row), tell_path(path.labels)))
         for path_id, row, path in opened
     ]
-    lowest = work.run.params["min_score"]
+    lowest = work.inputs(MultiHalInputs).params.min_score
     outcomes: list[Outcome] = []
     for (path_id, row, path), answer in work.ask("judge", asked, lambda _, texts: read_score(texts[0])):
         if isinstance(answer.read, Reject):

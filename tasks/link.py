@@ -22,6 +22,7 @@ from tasks.core.multihal_rows import Link, LinkedQuestion, TypedQuestion
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject
 from tasks.core.wikipedia_calls import ResolvedTitle, call_resolve_title, read_resolved_title
+from tasks.multihal_params import MultiHalInputs
 
 OPTIONAL_ANSWERS = 2
 """So many of the other right answers are linked too (spec of the build; the paper links the expected answer)."""
@@ -54,7 +55,7 @@ def link_entities(batch: Batch) -> Receipt:
     texts = [(row.id, text) for row in rows for text in (row.input, *_answers(row))]
     missed = Missed()
     failed: dict[str, Reject] = {}
-    linker = work.run.params["linker"]
+    linker = work.inputs(MultiHalInputs).params.linker
     found = _link_by_labels(work, texts) if linker == "labels" else _link_by_falcon(work, texts, missed, failed)
     articles = _link_contexts(work, rows, missed)
     outcomes = [failed.get(row.id) or _link(row, found, articles[row.id], missed) for row in rows]

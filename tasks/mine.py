@@ -20,6 +20,7 @@ from tasks.core.paths import FoundPaths, PathOptions, tell_paths
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject, arrow_table
 from tasks.labels import look_up_labels
+from tasks.multihal_params import MultiHalInputs
 
 PROPERTY_LISTS = {"date": "time_properties", "numerical": "number_properties", "rank": "rank_properties"}
 """Answer type → list of the properties whose values count (Appendix D)."""
@@ -72,8 +73,8 @@ def _mine_kind(
     totals: dict[str, int],
     failed: Failed,
 ) -> None:
-    params = work.run.params
-    options = PathOptions(params["all_hops"], load_properties("ignored_properties"), params["most_paths"])
+    params = work.inputs(MultiHalInputs).params
+    options = PathOptions(params.all_hops, load_properties("ignored_properties"), params.most_paths)
     subjects = np.array([subject for _, subject, _ in pairs], np.int64)
     finder = choose_finder(work.run.services.wikidata, _asker(work, pairs, failed))
     if kind == "other":

@@ -24,6 +24,7 @@ from tasks.core.fanout_rows import FanOutRow, Flag, FlaggedQuestion, PinnedQuest
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject, arrow_table
 from tasks.evidence import PinnedArticle, Unpinned, know_article, load_article_texts, pin_articles
+from tasks.fanoutqa_params import FanOutInputs
 
 Leaf = tuple[str, str, Any, Evidence]
 """Path, sub-question, its answer and its article."""
@@ -34,7 +35,7 @@ def pin_evidence(batch: Batch) -> Receipt:
     """Pin every article to its newest revision at or before the epoch (§3.1)."""
     work = work_on(batch)
     rows = work.rows(FanOutRow)
-    epoch = work.run.params["epoch"]
+    epoch = work.inputs(FanOutInputs).epoch
     trees = {row.id: row.tree() for row in rows}
     leaves = {row_id: _list_leaves(tree) for row_id, tree in trees.items()}
     asked = {row.id: [each for _, _, _, each in leaves[row.id] if not _keeps_pin(row, each, epoch)] for row in rows}

@@ -27,7 +27,7 @@ def publish_granola(build: Build, linked: Dataset, cleaned: Dataset) -> BuildRep
     candidates = linked.extras(arrow_schema(CandidateRow))
     rows = cleaned.table(GranolaRow)
     facts = {**count_names(candidates.to_pylist()), "shape": describe_shape(rows, build.summaries)}
-    return build.publish({"granola_eq": rows, "granola_candidates": candidates}, "granola_eq", facts)
+    return build.publish({"granola_eq": rows, "granola_candidates": candidates}, facts)
 
 
 def count_names(candidates: Sequence[Mapping[str, Any]]) -> dict[str, int]:

@@ -23,7 +23,7 @@ def publish_biokalma(
         "biokalma_candidates": resolved.extras(arrow_schema(CandidateRow)),
         "biokalma_relations": counted.extras(arrow_schema(RelationCount)),
     }
-    return build.publish(tables, "biokalma", _tell_facts(published, pairs, counted.rows))
+    return build.publish(tables, _tell_facts(published, pairs, counted.rows))
 
 
 def _tell_facts(published: Iterable[BiographyRow], pairs: list[EvolvingPair], counted: int) -> dict[str, Any]:

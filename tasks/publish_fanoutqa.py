@@ -45,13 +45,12 @@ PAPER = {
 
 
 def publish_fanoutqa(
-    build: Build, pinned: Dataset, flagged: Dataset, retrieved: Dataset, found: Dataset, reviewed: Dataset
+    build: Build, seed: int, pinned: Dataset, flagged: Dataset, retrieved: Dataset, found: Dataset, reviewed: Dataset
 ) -> BuildReport:
-    """Publish the questions by part; `found` are all rows with all flags, `reviewed` those that stayed."""
+    """Publish the questions by part; `found` are all rows with all flags, `reviewed` those that stayed; `seed` splits them."""
     rows = rows_from_arrow(FlaggedQuestion, reviewed.table(FlaggedQuestion))
     trees = {row.id: row.tree() for row in rows}
-    seed, share = build.run.params["seed"], build.run.params["dev_share"]
-    splits = {row.id: row.published_split or choose_split(row.id, seed, share) for row in rows}
+    splits = {row.id: row.published_split or choose_split(row.id, seed) for row in rows}
     references = _unite_references(pinned, flagged)
     articles = _list_articles(trees, references)
     queue = reviewed.extras(arrow_schema(ReviewItem)).drop_columns(["file", "line"])
@@ -75,7 +74,7 @@ def publish_fanoutqa(
         "near_articles": _count_near(retrieved.extras(arrow_schema(NearArticles))),
         "references_without_article": sum(each.problem is not None for each in references),
     }
-    return build.publish(tables, "fanoutqa", facts)
+    return build.publish(tables, facts)
 
 
 def _describe(row: FlaggedQuestion, tree: FanOutQuestion, split: Any) -> FanOutQuestionRow:

@@ -39,7 +39,7 @@ def publish_multihal(
         "licences": _count(rows["licence"].to_pylist()),
         "chosen_by": _count(scored.table(ScoredPath)["chosen_by"].to_pylist()),
     }
-    return build.publish({"multihal": rows, "multihal_dropped_paths": dropped}, "multihal", facts)
+    return build.publish({"multihal": rows, "multihal_dropped_paths": dropped}, facts)
 
 
 def _by_source(rows: pa.Table) -> dict[str, int]:

@@ -27,7 +27,7 @@ def publish_slaq(build: Build, drawn: Dataset, checked: Dataset, typed: Dataset)
         "fact_types": _count(each for types in rows["fact_types"].to_pylist() for each in types),
         "review": _count(queue["decision"].to_pylist()),
     }
-    return build.publish({"slaq": rows, "slaq_categories": counts, "slaq_review": queue}, "slaq", facts)
+    return build.publish({"slaq": rows, "slaq_categories": counts, "slaq_review": queue}, facts)
 
 
 def _count(values: Iterable[Any]) -> dict[str, int]:
