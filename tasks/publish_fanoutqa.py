@@ -25,9 +25,10 @@ from tasks.core.fanout_rows import (
     HeldOutQuestion,
     Reference,
     ReferenceFinding,
+    Split,
 )
 from tasks.core.review import ReviewItem
-from tasks.core.rows import Row, arrow_schema, arrow_table, rows_from_arrow
+from tasks.core.rows import arrow_schema, arrow_table, rows_from_arrow
 from tasks.core.splitting import choose_split
 from tasks.near_articles import NearArticles
 from tasks.options import BuildReport
@@ -59,9 +60,11 @@ def publish_fanoutqa(
     test = [row for row in rows if splits[row.id] == "test"]
     tables = {
         "fanoutqa": arrow_table(FanOutQuestionRow, (_describe(row, trees[row.id], splits[row.id]) for row in rows)),
-        "fanoutqa_dev": _copy(DevQuestion, dev),
+        "fanoutqa_dev": arrow_table(DevQuestion, (row.narrow(DevQuestion) for row in dev)),
         "fanoutqa_test": arrow_table(HeldOutQuestion, (_hold_out(row, trees[row.id]) for row in test)),
-        "fanoutqa_test_answers": _copy(HeldOutAnswer, [row for row in test if row.answer is not None]),
+        "fanoutqa_test_answers": arrow_table(
+            HeldOutAnswer, (row.narrow(HeldOutAnswer) for row in test if row.answer is not None)
+        ),
         "fanoutqa_articles": arrow_table(Article, articles),
         "fanoutqa_references": arrow_table(Reference, references),
         "fanoutqa_review": queue,
@@ -78,30 +81,13 @@ def publish_fanoutqa(
     return build.publish(tables, "fanoutqa", facts)
 
 
-def _describe(row: FlaggedQuestion, tree: FanOutQuestion, split: Any) -> FanOutQuestionRow:
-    return FanOutQuestionRow(
-        id=row.id,
+def _describe(row: FlaggedQuestion, tree: FanOutQuestion, split: Split) -> FanOutQuestionRow:
+    return row.narrow(
+        FanOutQuestionRow,
         split=split,
-        source=row.source,
-        source_name=row.source_name,
-        source_row=row.source_row,
-        question=row.question,
         sub_questions=len(list(list_sub_questions(tree))),
         articles=tree.articles,
-        epoch=row.epoch,
-        statements=row.statements,
         flags=name_flags(row.flags),
-        judge=row.judge,
-        author=row.author,
-        reviewed_by=row.reviewed_by,
-        licence=row.licence,
-    )
-
-
-def _copy(model: type[Row], rows: Sequence[FlaggedQuestion]) -> pa.Table:
-    """Return rows with the columns of another model alone."""
-    return arrow_table(
-        model, (model.model_validate({name: getattr(row, name) for name in model.model_fields}) for row in rows)
     )
 
 
@@ -109,12 +95,7 @@ def _hold_out(row: FlaggedQuestion, tree: FanOutQuestion) -> HeldOutQuestion:
     evidence = [sub.evidence for _, sub in list_leaves(tree) if sub.evidence] or list(tree.necessary_evidence)
     # by title, since the order in which they are needed can be that of the answer
     unique = {each.title: evidence_to_released(each) for each in sorted(evidence, key=lambda each: each.title)}
-    return HeldOutQuestion(
-        id=row.id,
-        question=row.question,
-        necessary_evidence=dump_json(list(unique.values())),
-        categories=row.categories,
-    )
+    return row.narrow(HeldOutQuestion, necessary_evidence=dump_json(list(unique.values())))
 
 
 def _unite_references(pinned: Dataset, flagged: Dataset) -> list[Reference]:
