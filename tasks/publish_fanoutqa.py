@@ -1,14 +1,13 @@
 """Publishing FanOutQA: dev whole, test with its answers apart, what everything rests on, and the report (paper §3.1)."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.building import Build, Dataset
+from tasks.core.counting import compare_figures, count_values
 from tasks.core.fanout_questions import (
     FanOutQuestion,
     dump_json,
@@ -71,10 +70,12 @@ def publish_fanoutqa(
     }
     facts = {
         "shape": _describe_shape(build, trees, articles, splits),
-        "sources": _count(row.source for row in rows),
-        "answer_types": _count(type(tree.answer).__name__ for tree in trees.values() if tree.answer is not None),
-        "flags": _count(flag["code"] for flags in found.table(FlaggedQuestion)["flags"].to_pylist() for flag in flags),
-        "review": _count(queue["decision"].to_pylist()),
+        "sources": count_values(row.source for row in rows),
+        "answer_types": count_values(type(tree.answer).__name__ for tree in trees.values() if tree.answer is not None),
+        "flags": count_values(
+            flag["code"] for flags in found.table(FlaggedQuestion)["flags"].to_pylist() for flag in flags
+        ),
+        "review": count_values(queue["decision"].to_pylist()),
         "near_articles": _count_near(retrieved.extras(arrow_schema(NearArticles))),
         "references_without_article": sum(each.problem is not None for each in references),
     }
@@ -139,8 +140,8 @@ def _count_near(near: pa.Table) -> dict[str, int]:
 
 def _describe_shape(
     build: Build, trees: Mapping[str, FanOutQuestion], articles: Sequence[Article], splits: Mapping[str, str]
-) -> dict[str, dict[str, Any]]:
-    counted = _count(splits.values())
+) -> dict[str, dict[str, float | int | None]]:
+    counted = count_values(splits.values())
     here = {
         "questions_read": build.summaries[0]["rows_in"],
         "questions": len(trees),
@@ -149,8 +150,4 @@ def _describe_shape(
         "dev": counted.get("dev", 0),
         "test": counted.get("test", 0),
     }
-    return {name: {"here": value, "n": len(trees), "paper": PAPER[name]} for name, value in here.items()}
-
-
-def _count(values: Iterable[Any]) -> dict[str, int]:
-    return dict(sorted(Counter(values).items()))
+    return compare_figures({name: (value, len(trees)) for name, value in here.items()}, PAPER)
