@@ -116,9 +116,7 @@ def _open_paths(work: Work) -> Iterator[tuple[str, SelectedQuestion, ChosenPath]
             yield path_id, row, path
 
 
-def _scored(
-    path_id: str, row: SelectedQuestion, path: ChosenPath, score: int, answer: Answered[int]
-) -> ScoredPath:
+def _scored(path_id: str, row: SelectedQuestion, path: ChosenPath, score: int, answer: Answered[int]) -> ScoredPath:
     statement = [path.statement] if path.statement else []
     return row.narrow(
         ScoredPath,
