@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
@@ -27,14 +27,15 @@ I = TypeVar("I", bound=Inputs)  # noqa: E741 - inputs
 T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
+A = TypeVar("A")
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(Generic[A]):
     """What a model's reply came to."""
 
-    read: Any
-    """What was read, or a Reject."""
+    read: A | Reject
+    """What was read, or why nothing was."""
     model: str
     key: str
     """Key of the recorded call."""
@@ -112,8 +113,8 @@ class Work:
         return found, failed
 
     def ask(
-        self, role: str, asked: Iterable[tuple[str, T, Ask]], read: Callable[[T, list[str]], Any]
-    ) -> Iterator[tuple[T, "Answered"]]:
+        self, role: str, asked: Iterable[tuple[str, T, Ask]], read: Callable[[T, list[str]], A | Unreadable]
+    ) -> Iterator[tuple[T, Answered[A]]]:
         """Put every (row id, row, ask) to the model of a role and read its replies.
 
         `read` gets the row and the reply's texts and returns what it read, or an Unreadable, upon which the model is
@@ -123,7 +124,7 @@ class Work:
         service, model = self.run.services.model(role)
         pending = list(asked)
         asks = [ask for _, _, ask in pending]
-        answers: dict[int, Answered] = {}
+        answers: dict[int, Answered[A]] = {}
         for attempt in (1, 2):
             todo = [index for index in range(len(pending)) if index not in answers]
             calls = {index: call_chat(service.identity, model.name, asks[index]) for index in todo}
@@ -227,7 +228,9 @@ def finished(batch: Batch) -> Receipt | None:
     return read_receipt(shard_path(batch))
 
 
-def _read_reply(reply: Reply, row_id: str, row: T, read: Callable[[T, list[str]], Any]) -> Any:
+def _read_reply(
+    reply: Reply, row_id: str, row: T, read: Callable[[T, list[str]], A | Unreadable]
+) -> A | Unreadable | Reject:
     if reply.status != "ok":
         return Reject(row_id, "model_failed", reply.error or "no reason given", retryable=reply.transient)
     assert isinstance(reply.body, dict)

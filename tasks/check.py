@@ -28,10 +28,9 @@ def remove_trivial_answers(batch: Batch) -> Receipt:
             detail = f"left: {list(cleaned.levels)}; removed: {removed}; at least {least} are needed"
             outcomes.append(Reject(row.id, "too_few_levels", detail))
         else:
-            columns = {name: value for name, value in row.__dict__.items() if name in GranolaRow.model_fields}
             outcomes.append(
-                GranolaRow(
-                    **columns,
+                row.narrow(
+                    GranolaRow,
                     score_for_potential_error=max(row.question_description_score, row.answer_description_score),
                     granola_answers=list(cleaned.levels),
                     num_granola_answers=len(cleaned.levels),

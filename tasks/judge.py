@@ -34,13 +34,14 @@ def score_description_consistency(batch: Batch) -> Receipt:
     answers = [answer for _, answer in work.ask("judge", asked, _read_score)]
     outcomes: list[Outcome] = []
     for row, question, answer in zip(rows, answers[0::2], answers[1::2], strict=True):
-        failed = [side.read for side in (question, answer) if isinstance(side.read, Reject)]
-        scores = {"question": question.read, "answer": answer.read}
-        if failed:
-            outcomes.append(failed[0])
-        elif above := [role for role, score in scores.items() if score > params.max_error_score]:
+        if isinstance(question.read, Reject):
+            outcomes.append(question.read)
+        elif isinstance(answer.read, Reject):
+            outcomes.append(answer.read)
+        elif max(question.read, answer.read) > params.max_error_score:
+            above = "question" if question.read > params.max_error_score else "answer"
             detail = f"scores: question entity {question.read:.3f}, answer {answer.read:.3f}; at most {params.max_error_score} is kept"
-            outcomes.append(Reject(row.id, f"{above[0]}_description_inconsistent", detail))
+            outcomes.append(Reject(row.id, f"{above}_description_inconsistent", detail))
         else:
             outcomes.append(
                 row.extend(

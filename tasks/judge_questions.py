@@ -51,9 +51,13 @@ def _read_wording(row: FlaggedQuestion, texts: Sequence[str]) -> WordingReply | 
     return read_wording(texts[0], row.question)
 
 
-def _flag(row: FlaggedQuestion, verdict: Answered, wording: Answered) -> Outcome:
+def _flag(row: FlaggedQuestion, verdict: Answered[str | None], wording: Answered[WordingReply]) -> Outcome:
     flags = list(row.flags)
-    for kind, answer in (("objectivity", verdict), ("wording", wording)):
+    answers: tuple[tuple[str, Answered[str | None] | Answered[WordingReply]], ...] = (
+        ("objectivity", verdict),
+        ("wording", wording),
+    )
+    for kind, answer in answers:
         if not isinstance(answer.read, Reject):
             flags += _list_flags(row.question, answer.read)
         elif answer.read.reason == _UNREADABLE or answer.read.detail.startswith(_EMPTY):

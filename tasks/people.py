@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from prefect import task
 
@@ -11,7 +12,7 @@ from tasks.biokalma_params import BiokalmaInputs
 from tasks.classes import find_instances, look_up_claims
 from tasks.core.biokalma_rows import CandidateRow, PersonPair, ResolvedPair
 from tasks.core.fingerprints import canonical_json
-from tasks.core.knowledge import HUMAN, Candidate, call_find_items, id_number, read_candidates
+from tasks.core.knowledge import HUMAN, Candidate, Qid, call_find_items, id_number, read_candidates
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Merged, Outcome, Reject, arrow_table
 from tasks.facts import list_facts
@@ -145,13 +146,16 @@ def _resolve(
     people = [item.qid for item in bearers[row.person] if is_instance[item.qid]]
     others = [item.qid for item in bearers[row.other] if is_instance[item.qid]]
     joined = [(a, b) for a in people for b in others if b in values[row.relation, a] and a != b]
-    roles = (("person", row.person, joined), ("other", row.other, [(b, a) for a, b in joined]))
+    roles: tuple[tuple[Literal["person", "other"], str, list[tuple[Qid, Qid]]], ...] = (
+        ("person", row.person, joined),
+        ("other", row.other, [(b, a) for a, b in joined]),
+    )
     for role, name, pairs in roles:
         candidates += [
             CandidateRow(
                 id=f"{row.id}-{role}-{item.qid}",
                 row_id=row.id,
-                role=role,  # type: ignore[arg-type]
+                role=role,
                 name=name,
                 qid=item.qid,
                 via=item.via,

@@ -5,7 +5,6 @@ A question with an article that cannot be pinned goes no further; all of its ref
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from prefect import task
 
@@ -14,6 +13,7 @@ from tasks.core.answers_in_text import Finding, KnownText, find_answer
 from tasks.core.epochs import SNAPSHOT
 from tasks.core.fanout_flags import find_structure_flags
 from tasks.core.fanout_questions import (
+    Answer,
     Evidence,
     FanOutQuestion,
     SubQuestion,
@@ -26,7 +26,7 @@ from tasks.core.rows import Outcome, Reject, arrow_table
 from tasks.evidence import PinnedArticle, Unpinned, know_article, load_article_texts, pin_articles
 from tasks.fanoutqa_params import FanOutInputs
 
-Leaf = tuple[str, str, Any, Evidence]
+Leaf = tuple[str, str, Answer | None, Evidence]
 """Path, sub-question, its answer and its article."""
 
 
@@ -62,7 +62,9 @@ def _keeps_pin(row: FanOutRow, evidence: Evidence, epoch: str) -> bool:
 
 
 def _list_leaves(tree: FanOutQuestion) -> list[Leaf]:
-    found = [(path, sub.question, sub.answer, sub.evidence) for path, sub in list_leaves(tree) if sub.evidence]
+    found: list[Leaf] = [
+        (path, sub.question, sub.answer, sub.evidence) for path, sub in list_leaves(tree) if sub.evidence
+    ]
     return found or [(f"evidence[{at}]", "", None, each) for at, each in enumerate(tree.necessary_evidence)]
 
 

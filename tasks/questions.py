@@ -56,7 +56,7 @@ def _load_check_lists() -> CheckLists:
     return read_lists(load_list("source_phrases"), load_list("one_of_many"), load_list("function_words"))
 
 
-def _question(row: ChosenTopic, answer: Answered) -> Outcome:
+def _question(row: ChosenTopic, answer: Answered[Generated]) -> Outcome:
     if isinstance(answer.read, Reject):
         # the check that failed is the reason, for the funnel
         failed = _FAILED_CHECK.match(answer.read.detail)
@@ -141,10 +141,10 @@ def type_facts(batch: Batch) -> Receipt:
     )
 
 
-def _publish(row: CheckedTopic, answers: Sequence[Answered], licence: str) -> Outcome:
+def _publish(row: CheckedTopic, answers: Sequence[Answered[str]], licence: str) -> Outcome:
     if failed := next((answer.read for answer in answers if isinstance(answer.read, Reject)), None):
         return failed
-    types = [str(answer.read) for answer in answers]
+    types = [answer.read for answer in answers]
     columns: dict[str, object] = {}
     for number, (question, answer) in enumerate(zip(row.questions, row.answers, strict=True), 1):
         columns |= {f"ShortQ{number}": question, f"ShortA{number}": answer}

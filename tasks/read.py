@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from prefect import task
 
@@ -67,10 +68,10 @@ def draw_questions(batch: Batch) -> Receipt:
         fact_id = f"{batch.unit}-{subject}-{value}"
         work.take(fact_id, canonical_json({"subject": subject, "relation": batch.unit, "value": value}))
         subject_name, value_name = names[subject], names[value]
-        if isinstance(subject_name, Reject) or isinstance(value_name, Reject):
-            failed = subject_name if isinstance(subject_name, Reject) else value_name
-            assert isinstance(failed, Reject)
-            outcomes.append(Reject(fact_id, failed.reason, failed.detail, failed.retryable))
+        if isinstance(subject_name, Reject):
+            outcomes.append(replace(subject_name, row_id=fact_id))
+        elif isinstance(value_name, Reject):
+            outcomes.append(replace(value_name, row_id=fact_id))
         elif not subject_name.label or not value_name.label:
             missing = value if subject_name.label else subject
             outcomes.append(Reject(fact_id, "item_without_label", f"{missing} has no English label"))

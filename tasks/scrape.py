@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 from urllib.parse import quote
 
 from prefect import task
@@ -87,11 +88,13 @@ def _list_members(work: Work, category: str, depth: int, counts: dict[str, int])
         level = list(dict.fromkeys(below))
 
 
-def _iterate_members(work: Work, unit: str, category: str, kind: str) -> Iterator[tuple[int, str]]:
+def _iterate_members(
+    work: Work, unit: str, category: str, kind: Literal["page", "subcat"]
+) -> Iterator[tuple[int, str]]:
     """Yield (page id, title) of a category's members, request by request."""
     service, after = work.run.services.wikipedia, None
     while True:
-        call = call_category_members(service.identity, category, kind, MEMBERS_A_PAGE, after)  # type: ignore[arg-type]
+        call = call_category_members(service.identity, category, kind, MEMBERS_A_PAGE, after)
         reply = work.call(service, [(unit, call)])[call.key].reply()
         if reply.status != "ok":
             raise ServiceUnreachable(

@@ -112,10 +112,7 @@ def _translate_row(
 
 
 def _publish(row: ScoredPath, language: str, **changed: object) -> MultiHalRow:
-    kept = {name: getattr(row, name) for name in MultiHalRow.model_fields if name in ScoredPath.model_fields}
-    return MultiHalRow.model_validate(
-        {**kept, "id": f"{row.id}_{language}", "path_id": row.id, "language": language, **changed}
-    )
+    return row.narrow(MultiHalRow, id=f"{row.id}_{language}", path_id=row.id, language=language, **changed)
 
 
 def _is_id(part: str) -> bool:
