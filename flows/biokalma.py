@@ -3,10 +3,10 @@
 from prefect import flow
 
 from flows.artifacts import leave_artifacts
-from tasks.biokalma_inputs import ALPHA, ROUNDS, WIKIDATA_SOURCE, lock_inputs
+from tasks.biokalma_benchmark import BIOKALMA
+from tasks.biokalma_params import BiokalmaParams, lock_inputs
 from tasks.building import open_build
 from tasks.core.biokalma_rows import BiographyRow
-from tasks.core.knowledge import HUMAN
 from tasks.evolve import annotate_paragraph, ask_questions, evolve_paragraph
 from tasks.options import BuildReport, RunOptions
 from tasks.people import draw_person_pairs, read_person_pairs, resolve_people, unite_pairs
@@ -15,20 +15,12 @@ from tasks.publish_biokalma import publish_biokalma
 
 
 @flow(name="biokalma", validate_parameters=True, persist_result=False)
-def biokalma(
-    source: list[str] | None = None,
-    class_qid: str = HUMAN,
-    relations: list[str] | None = None,
-    limit: int | None = None,
-    rounds: int = ROUNDS,
-    alpha: float = ALPHA,
-    run: RunOptions = RunOptions(),  # noqa: B008 - frozen
-) -> BuildReport:
+def biokalma(params: BiokalmaParams = BiokalmaParams(), run: RunOptions = RunOptions()) -> BuildReport:  # noqa: B008 - frozen
     """BioKaLMA: questions about two people with their minimum knowledge sets (paper §2.2, Appendix A)."""
-    inputs = lock_inputs(source, class_qid, relations, limit, rounds, alpha, run)
-    first = draw_person_pairs if inputs.params["source"] == WIKIDATA_SOURCE else read_person_pairs
-    with open_build("biokalma", run, inputs) as build:
-        pairs = build.load(first, inputs.params["units"])  # A.1 "Person Selection"
+    locked = lock_inputs(params, run)
+    first = draw_person_pairs if locked.inputs.from_wikidata else read_person_pairs
+    with open_build(BIOKALMA, locked, run) as build:
+        pairs = build.load(first, locked.inputs.limits)  # A.1 "Person Selection"
         resolved = build.stage(resolve_people, pairs)  # A.2 "Name Disambiguation"
         united = build.stage(unite_pairs, resolved, whole=True)
         pooled = build.stage(pool_knowledge, united)  # A.2, "knowledge pool"

@@ -53,6 +53,8 @@ BuildName = Annotated[
     str, typer.Argument(help="A build's id, the beginning of one, or latest:BENCHMARK.", metavar="BUILD")
 ]
 Benchmark = Annotated[str, typer.Argument(metavar="BENCHMARK")]
+_CONCURRENCY = RunOptions().concurrency
+Concurrency = Annotated[int, typer.Option(min=1, max=64, help="Batches worked on at once.")]
 
 
 def main() -> NoReturn:
@@ -129,7 +131,7 @@ def show(
         typer.Option(
             "--relation",
             "--part",
-            help="Only rows of this part: a relation (granola, biokalma), a source (multihal, fanoutqa), a category (slaq).",
+            help="Only rows of this part: a relation, a source or a category, whichever the benchmark falls into.",
             metavar="NAME",
         ),
     ] = None,
@@ -145,15 +147,17 @@ def show(
       factmill show granola --relation P19
       factmill show granola --rejects
     """
+    from flows.benchmarks import find_benchmark
     from flows.showing import show_columns, show_rejects, show_rows
 
+    known = find_benchmark(benchmark)
     path = warehouse_of(RunOptions(warehouse=warehouse))
     if columns:
-        show_columns(benchmark, as_json)
+        show_columns(known, as_json)
     elif rejects:
-        show_rejects(path, benchmark, build_name, limit, as_json)
+        show_rejects(path, known, build_name, limit, as_json)
     else:
-        show_rows(path, benchmark, build_name, limit, relation, as_json)
+        show_rows(path, known, build_name, limit, relation, as_json)
 
 
 @app.command()
@@ -175,27 +179,33 @@ def explain(
     from tasks.storage.builds import find_build
     from tasks.storage.warehouse import open_warehouse
 
-    find_benchmark(benchmark)
+    known = find_benchmark(benchmark)
     path = warehouse_of(RunOptions(warehouse=warehouse))
     found = find_build(path, build_name or f"latest:{benchmark}")
     with open_warehouse(path) as db:
-        trace = trace_row(db, found, row)
-    _print_json(trace) if as_json else typer.echo("\n".join(tell_trace(trace)))
+        trace = trace_row(db, known, found, row)
+    _print_json(trace) if as_json else typer.echo("\n".join(tell_trace(known, trace)))
 
 
 @app.command()
-def verify(build_name: BuildName, warehouse: Warehouse = None, concurrency: int = 4, as_json: AsJson = False) -> None:
+def verify(
+    build_name: BuildName,
+    warehouse: Warehouse = None,
+    concurrency: Concurrency = _CONCURRENCY,
+    as_json: AsJson = False,
+) -> None:
     """Build again from recorded calls alone and compare the bytes of every published table.
 
     Exit code 0 only when all agree. Example: factmill verify latest:granola
     """
+    from flows.benchmarks import find_benchmark
     from flows.running import verify_build
     from tasks.storage.builds import find_build
 
     progress.show()
     run = RunOptions(warehouse=warehouse, concurrency=concurrency)
     record = find_build(warehouse_of(run), build_name)
-    tables = verify_build(record, run)
+    tables = verify_build(find_benchmark(record.benchmark), record, run)
     agrees = all(table["agrees"] for table in tables.values())
     if as_json:
         _print_json({"build_id": record.build_id, "agrees": agrees, "tables": tables})
@@ -215,9 +225,7 @@ def verify(build_name: BuildName, warehouse: Warehouse = None, concurrency: int 
 def export(
     build_name: BuildName,
     to: Annotated[Path, typer.Option(help="Folder to write to.", metavar="DIR")],
-    with_answers: Annotated[
-        bool, typer.Option("--with-answers", help="Write the answers of a test part too (fanoutqa).")
-    ] = False,
+    with_answers: Annotated[bool, typer.Option("--with-answers", help="Write the answers of a test part too.")] = False,
     warehouse: Warehouse = None,
     as_json: AsJson = False,
 ) -> None:
@@ -231,8 +239,9 @@ def export(
 
     path = warehouse_of(RunOptions(warehouse=warehouse))
     record = find_build(path, build_name)
-    held_out = () if with_answers else find_benchmark(record.benchmark).held_out
-    files = export_build(path, record, to, held_out)
+    benchmark = find_benchmark(record.benchmark)
+    held_out = () if with_answers else benchmark.held_out
+    files = export_build(path, record, to, benchmark.forms, held_out)
     if as_json:
         _print_json({"build_id": record.build_id, "files": [str(file) for file in files], "held_out": list(held_out)})
         return

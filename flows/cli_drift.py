@@ -47,7 +47,7 @@ def drift_fanoutqa(
     from flows.drift import measure_drift, read_references, tell_counts, tell_drift
     from tasks.context import Services
     from tasks.core.drift import count_drift, flatten_drift, write_drift
-    from tasks.fanoutqa_inputs import check_epoch
+    from tasks.fanoutqa_params import check_epoch
     from tasks.settings import home
     from tasks.storage.builds import find_build
     from tasks.storage.recorder import Recorder

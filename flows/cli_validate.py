@@ -46,7 +46,7 @@ def validate_fanoutqa(
       factmill validate fanoutqa fanout-final-dev.json --duplicates
     """
     from flows.validating import compare_wordings, tell_file, tell_pairs, validate_file
-    from tasks.fanoutqa_inputs import find_question_files
+    from tasks.fanoutqa_params import find_question_files
 
     reports = [validate_file(file, least_articles) for file in find_question_files(files).values()]
     similar = compare_wordings(reports, world) if duplicates else None

@@ -10,7 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from flows.benchmarks import BENCHMARKS
+from tasks.benchmark import Benchmark
 from tasks.errors import FactmillError
+from tasks.locks import digest_assets
 from tasks.settings import Model, World, api_key, environment, graphs_folder, home, load_world
 from tasks.storage.warehouse import open_warehouse
 
@@ -26,6 +29,7 @@ def examine(world_name: str, warehouse: Path) -> list[Finding]:
     return [
         *_examine_machine(warehouse),
         *_examine_graphs(world),
+        *map(_examine_assets, BENCHMARKS.values()),
         *(_examine_embedded() if world.is_embedded else ()),
         *_examine_endpoints(world),
         *_examine_models(world),
@@ -50,6 +54,16 @@ def _examine_machine(warehouse: Path) -> Iterator[Finding]:
     yield _finding(
         "prefect api", True, api or "a server of our own for each run (set PREFECT_API_URL to use a running one)", ""
     )
+
+
+def _examine_assets(benchmark: Benchmark) -> Finding:
+    assets = benchmark.assets
+
+    def read() -> str:
+        digests = digest_assets(assets)
+        return ", ".join(f"{len(found)} {kind}" for kind, found in digests.items())
+
+    return _try(f"assets {benchmark.name}", read, "mend the file that the message names, or install factmill anew")
 
 
 def _examine_graphs(world: World) -> Iterator[Finding]:

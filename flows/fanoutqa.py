@@ -1,19 +1,15 @@
 """FanOutQA: questions that need many articles, with their decompositions, on evidence of one moment."""
 
-from typing import Any
-
 from prefect import flow
 
 from flows.artifacts import leave_artifacts
-from flows.reviewing import make_reviewed
+from flows.reviewing import ask_for_decisions
 from tasks.building import open_build
-from tasks.core.epochs import SNAPSHOT
 from tasks.core.fanout_rows import FlaggedQuestion
-from tasks.core.review import Policy
-from tasks.fanoutqa_inputs import NEAR_ARTICLES, SEED, SETS_A_KIND, lock_inputs
+from tasks.fanoutqa_benchmark import FANOUTQA
+from tasks.fanoutqa_params import FanOutParams, lock_inputs
 from tasks.gather_questions import gather_questions
 from tasks.judge_questions import judge_questions
-from tasks.locks import Inputs
 from tasks.near_articles import check_near_articles, find_near_articles
 from tasks.options import BuildReport, RunOptions
 from tasks.pin_evidence import flag_answers, pin_evidence
@@ -26,31 +22,11 @@ ROWS_WITH_TEXTS, ROWS_WITH_NEAR_TEXTS = 100, 25
 
 
 @flow(name="fanoutqa", validate_parameters=True, persist_result=False)
-def fanoutqa(
-    source: list[str] | None = None,
-    sets: list[str] | None = None,
-    sets_a_kind: int = SETS_A_KIND,
-    epoch: str = SNAPSHOT,
-    titles: str | None = None,
-    near: int = NEAR_ARTICLES,
-    seed: int = SEED,
-    review: Policy = "auto",
-    decisions: list[dict[str, Any]] | None = None,
-    run: RunOptions = RunOptions(),  # noqa: B008 - frozen
-) -> BuildReport:
+def fanoutqa(params: FanOutParams = FanOutParams(), run: RunOptions = RunOptions()) -> BuildReport:  # noqa: B008 - frozen
     """FanOutQA: questions that need many articles (paper §3.1, Appendix B)."""
-
-    def make() -> BuildReport:
-        inputs = lock_inputs(source, sets, sets_a_kind, epoch, titles, near, seed, review, decisions, run)
-        return make_fanoutqa(inputs, run)
-
-    return make_reviewed(make, review, run)
-
-
-def make_fanoutqa(inputs: Inputs, run: RunOptions) -> BuildReport:
-    """Make the benchmark from given inputs."""
-    with open_build("fanoutqa", run, inputs) as build:
-        gathered = build.load(gather_questions, inputs.params["units"])  # §3.1, Appendix E
+    locked = lock_inputs(params, run)
+    with open_build(FANOUTQA, locked, run) as build:
+        gathered = build.load(gather_questions, locked.inputs.units)  # §3.1, Appendix E
         worded = build.stage(word_questions, gathered)
         pinned = build.stage(pin_evidence, worded, most_rows=ROWS_WITH_TEXTS)  # §3.1, the snapshot
         flagged = build.stage(flag_answers, pinned, most_rows=ROWS_WITH_TEXTS)  # Appendix B, heuristics and evidence
@@ -59,6 +35,9 @@ def make_fanoutqa(inputs: Inputs, run: RunOptions) -> BuildReport:
         judged = build.stage(judge_questions, retrieved)  # Appendix F.1, F.2
         compared = build.stage(flag_duplicates, judged, whole=True)  # Appendix B, duplicates
         reviewed = build.stage(review_questions, compared)
-        report = publish_fanoutqa(build, pinned, flagged, retrieved, compared, reviewed)
+        report = publish_fanoutqa(build, params.seed, pinned, flagged, retrieved, compared, reviewed)
         leave_artifacts(report, reviewed.table(FlaggedQuestion))
+    if params.review == "ask" and ask_for_decisions(report, run):
+        # once more with the decisions; what is still open is left out
+        return fanoutqa.fn(params.model_copy(update={"review": "manual"}), run)
     return report

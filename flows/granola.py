@@ -1,7 +1,5 @@
 """GRANOLA-EQ: entity questions with answers from fine to coarse."""
 
-from typing import Literal
-
 from prefect import flow
 
 from flows.artifacts import leave_artifacts
@@ -10,7 +8,8 @@ from tasks.check import remove_trivial_answers
 from tasks.core.granola_rows import GranolaRow
 from tasks.disambiguate import describe_entities, find_qids, measure_popularity
 from tasks.generate import generate_granular_answers
-from tasks.granola_inputs import WIKIDATA_SOURCE, lock_inputs
+from tasks.granola_benchmark import GRANOLA
+from tasks.granola_params import GranolaParams, lock_inputs
 from tasks.judge import score_description_consistency
 from tasks.options import BuildReport, RunOptions
 from tasks.publish import publish_granola
@@ -18,21 +17,12 @@ from tasks.read import cut_question_entities, draw_questions, read_entity_questi
 
 
 @flow(name="granola", validate_parameters=True, persist_result=False)
-def granola(
-    source: list[str] | None = None,
-    relations: list[str] | None = None,
-    limit: int | None = None,
-    policy: Literal["smallest", "linked"] = "smallest",
-    samples: int = 8,
-    max_error_score: float = 0.5,
-    min_levels: int = 2,
-    run: RunOptions = RunOptions(),  # noqa: B008 - frozen
-) -> BuildReport:
+def granola(params: GranolaParams = GranolaParams(), run: RunOptions = RunOptions()) -> BuildReport:  # noqa: B008 - frozen
     """GRANOLA-EQ: entity questions with answers from fine to coarse (paper §3)."""
-    inputs = lock_inputs(source, relations, limit, policy, samples, max_error_score, min_levels, run)
-    with open_build("granola", run, inputs) as build:
-        read = draw_questions if inputs.params["source"] == WIKIDATA_SOURCE else read_entity_questions
-        questions = build.load(read, inputs.params["relations"])  # §3.2
+    locked = lock_inputs(params, run)
+    read = draw_questions if locked.inputs.from_wikidata else read_entity_questions
+    with open_build(GRANOLA, locked, run) as build:
+        questions = build.load(read, locked.inputs.limits)  # §3.2
         named = build.stage(cut_question_entities, questions)  # §3.1
         linked = build.stage(find_qids, named)  # Appendix B, "QID disambiguation"
         described = build.stage(describe_entities, linked)  # §3.1

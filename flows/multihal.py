@@ -1,43 +1,27 @@
 """MultiHal: questions of seven benchmarks with judged paths from Wikidata, in six languages."""
 
-from typing import Literal
-
 from prefect import flow
 
 from flows.artifacts import leave_artifacts
 from tasks.building import open_build
-from tasks.core.linking import Linker
 from tasks.core.multihal_rows import MultiHalRow
-from tasks.core.path_choice import LOWEST_KEPT
 from tasks.foundations import read_foundation, type_answers, unite_duplicates
 from tasks.judge_paths import score_paths, select_paths
 from tasks.link import link_entities
 from tasks.mine import label_paths, mine_paths
-from tasks.multihal_inputs import lock_inputs
+from tasks.multihal_benchmark import MULTIHAL
+from tasks.multihal_params import MultiHalParams, lock_inputs
 from tasks.options import BuildReport, RunOptions
 from tasks.publish_multihal import publish_multihal
 from tasks.translate import translate_paths
 
 
 @flow(name="multihal", validate_parameters=True, persist_result=False)
-def multihal(
-    source: list[str] | None = None,
-    foundations: list[str] | None = None,
-    limit: int | None = None,
-    linker: Linker = "labels",
-    all_hops: bool = False,
-    most_paths: int = 100,
-    min_score: int = LOWEST_KEPT,
-    languages: list[str] | None = None,
-    label_source: Literal["translated", "wikidata"] = "translated",
-    run: RunOptions = RunOptions(),  # noqa: B008 - frozen
-) -> BuildReport:
+def multihal(params: MultiHalParams = MultiHalParams(), run: RunOptions = RunOptions()) -> BuildReport:  # noqa: B008 - frozen
     """MultiHal: questions of seven benchmarks with judged paths from Wikidata (paper §2)."""
-    inputs = lock_inputs(
-        source, foundations, limit, linker, all_hops, most_paths, min_score, languages, label_source, run
-    )
-    with open_build("multihal", run, inputs) as build:
-        read = build.load(read_foundation, inputs.params["foundations"])  # §2, Table 1
+    locked = lock_inputs(params, run)
+    with open_build(MULTIHAL, locked, run) as build:
+        read = build.load(read_foundation, locked.files)  # §2, Table 1
         unique = build.stage(unite_duplicates, read, whole=True)  # §2.1
         typed = build.stage(type_answers, unique)  # §2.1, Appendix B
         linked = build.stage(link_entities, typed)  # §2.2, "Entity Matching"

@@ -1,11 +1,8 @@
 """A pause in the Prefect UI in which people decide on what a build flagged (`--review ask`)."""
 
-from collections.abc import Callable
-
 from prefect.flow_runs import pause_flow_run
 from prefect.input import RunInput
 
-from tasks.core.review import Policy
 from tasks.core.review_tables import read_queue, write_queue
 from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.progress import say
@@ -26,14 +23,6 @@ class Decisions(RunInput):
 
     queue: str
     """The review queue as CSV, filled in."""
-
-
-def make_reviewed(make: Callable[[], BuildReport], review: Policy, run: RunOptions) -> BuildReport:
-    """Make a build, and with the policy `ask` once more where somebody has decided on open items in between."""
-    report = make()
-    if review == "ask" and ask_for_decisions(report, run):
-        report = make()
-    return report
 
 
 def ask_for_decisions(report: BuildReport, run: RunOptions) -> int:

@@ -7,44 +7,57 @@ settings stand in the environment.
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
-from flows.benchmarks import find_benchmark, load_flow
+from pydantic import ValidationError
+
 from flows.prefect_server import prefect_server, prefect_settings
+from tasks.benchmark import Benchmark
+from tasks.errors import OldBuild
 from tasks.locks import make_lock
-from tasks.options import BuildReport, RunOptions, warehouse_of
+from tasks.options import BuildReport, Params, RunOptions, warehouse_of
 from tasks.progress import say
 from tasks.settings import home, load_world
 from tasks.storage.builds import BuildRecord, build_of_lock, published_names
 from tasks.storage.warehouse import open_warehouse
 
+Recipe = Callable[[Params, RunOptions], BuildReport]
 
-def make_build(benchmark: str, params: Mapping[str, Any], run: RunOptions, force: bool = False) -> BuildReport:
+
+def make_build(benchmark: Benchmark, params: Params, run: RunOptions, force: bool = False) -> BuildReport:
     """Make a build, or return the one that is there with exactly the same lock (unless forced or refreshed)."""
     started = time.perf_counter()
-    lock = make_lock(benchmark, run.world, run.graph, find_benchmark(benchmark).lock_inputs(**params, run=run))
+    lock = make_lock(benchmark, benchmark.lock_inputs(params, run), run)
     if run.mode == "record" and not force:
         present = build_of_lock(warehouse_of(run), lock)
         if present is not None and not present.report["unsettled"]:
             return _report_present(present, run, time.perf_counter() - started)
-    return _run_flow(benchmark, params, run)
+    with opened_recipe(benchmark, run) as recipe:
+        return recipe(params, run)
 
 
-def verify_build(record: BuildRecord, run: RunOptions) -> dict[str, dict[str, Any]]:
+def verify_build(benchmark: Benchmark, record: BuildRecord, run: RunOptions) -> dict[str, dict[str, Any]]:
     """Build again from the recorded calls alone and return table → expected and found SHA-256.
 
-    Nothing outside is asked: a call that was not recorded is a ReplayMiss. Nothing is published.
+    Nothing outside is asked: a call that was not recorded is a ReplayMiss. Nothing is published. OldBuild when its
+    parameters are not those of today.
     """
-    replay = run.model_copy(
-        update={
-            "world": record.origin["world"],
-            "graph": record.origin["graph"],
-            "mode": "replay",
-            "pinned_build": record.build_id,
-        }
-    )
-    report = _run_flow(record.benchmark, record.origin["flow"], replay)
+    origin = record.origin
+    told = {"world": origin["world"], "graph": origin["graph"], "mode": "replay", "pinned_build": record.build_id}
+    try:
+        params = benchmark.params.model_validate(origin["flow"])
+    except ValidationError as error:
+        where = ".".join(map(str, error.errors()[0]["loc"]))
+        raise OldBuild(
+            f"{record.build_id} was made by factmill {record.lock['version']} with parameters that this one does not read "
+            f"({where}: {error.errors()[0]['msg']}); build it again with `factmill build {benchmark.name}` and verify that"
+        ) from error
+    replay = run.model_copy(update=told)
+    with opened_recipe(benchmark, replay) as recipe:
+        report = recipe(params, replay)
     with open_warehouse(warehouse_of(run)) as db:
         expected = published_names(db, record.build_id)
     return {
@@ -58,7 +71,15 @@ def verify_build(record: BuildRecord, run: RunOptions) -> dict[str, dict[str, An
     }
 
 
-def _run_flow(benchmark: str, params: Mapping[str, Any], run: RunOptions) -> BuildReport:
+def load_flow(benchmark: Benchmark) -> Any:
+    """Return a benchmark's Prefect flow; Prefect is imported only here."""
+    module, _, name = benchmark.recipe.partition(":")
+    return getattr(import_module(module), name)
+
+
+@contextmanager
+def opened_recipe(benchmark: Benchmark, run: RunOptions) -> Iterator[Recipe]:
+    """Yield a benchmark's flow, ready to be called: a Prefect server runs, and Ctrl-C breaks off what is being sent."""
     os.environ.update(prefect_settings(home()))
     with prefect_server(home()) as server:
         say("starting Prefect …")
@@ -69,8 +90,7 @@ def _run_flow(benchmark: str, params: Mapping[str, Any], run: RunOptions) -> Bui
         server.wait_ready()
         signal.signal(signal.SIGINT, _stop_at_once)
         runner: TaskRunner[Any] = ThreadPoolTaskRunner(max_workers=run.concurrency)
-        report: BuildReport = flow.with_options(task_runner=runner)(**params, run=run)
-        return report
+        yield flow.with_options(task_runner=runner)
 
 
 def prepare() -> None:

@@ -7,10 +7,17 @@ parameters, and are carried out by this process until it is stopped.
 import argparse
 import os
 import sys
+from typing import TYPE_CHECKING
 
-from flows.benchmarks import BENCHMARKS, load_flow
+from flows.benchmarks import BENCHMARKS
 from flows.prefect_server import prefect_settings
+from flows.running import load_flow
+from tasks.benchmark import Benchmark
+from tasks.options import Params, RunOptions
 from tasks.settings import environment, home
+
+if TYPE_CHECKING:
+    from prefect.deployments.runner import RunnerDeployment
 
 
 def main() -> int:
@@ -39,15 +46,18 @@ def main() -> int:
     os.environ.update(prefect_settings(home()))
     from prefect import serve
 
-    serve(
-        *(
-            load_flow(name).to_deployment(
-                name="rebuild", cron=options.cron, parameters={"run": {"world": options.world}}
-            )
-            for name in options.benchmark or BENCHMARKS
-        )
-    )
+    chosen = [BENCHMARKS[name] for name in options.benchmark or BENCHMARKS]
+    serve(*(make_deployment(each, each.params(), RunOptions(world=options.world), options.cron) for each in chosen))
     return 0
+
+
+def make_deployment(benchmark: Benchmark, params: Params, run: RunOptions, cron: str | None) -> "RunnerDeployment":
+    """Return a benchmark's deployment; its parameters, also those that a run is started with, are held to their model."""
+    parameters = {"params": params.model_dump(mode="json"), "run": run.model_dump(mode="json")}
+    deployment: RunnerDeployment = load_flow(benchmark).to_deployment(
+        name="rebuild", cron=cron, parameters=parameters, enforce_parameter_schema=True
+    )
+    return deployment
 
 
 if __name__ == "__main__":

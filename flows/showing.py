@@ -9,7 +9,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from flows.benchmarks import find_benchmark
+from tasks.benchmark import Benchmark
 from tasks.core.rows import column_docs
 from tasks.options import BuildReport
 from tasks.storage.builds import find_build
@@ -63,10 +63,11 @@ def _tell_shape(shape: Mapping[str, Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def show_rows(warehouse: Path, benchmark: str, build: str | None, limit: int, part: str | None, as_json: bool) -> None:
+def show_rows(
+    warehouse: Path, known: Benchmark, build: str | None, limit: int, part: str | None, as_json: bool
+) -> None:
     """Print rows of the published table, spread over its parts (relations, sources) when none is named."""
-    known = find_benchmark(benchmark)
-    record = find_build(warehouse, build or f"latest:{benchmark}")
+    record = find_build(warehouse, build or f"latest:{known.name}")
     order = "id" if part else f"row_number() OVER (PARTITION BY {known.part} ORDER BY id), id"
     with open_warehouse(warehouse) as db:
         rows = (
@@ -88,10 +89,9 @@ def show_rows(warehouse: Path, benchmark: str, build: str | None, limit: int, pa
     )
 
 
-def show_rejects(warehouse: Path, benchmark: str, build: str | None, limit: int, as_json: bool) -> None:
+def show_rejects(warehouse: Path, known: Benchmark, build: str | None, limit: int, as_json: bool) -> None:
     """Print rejected rows with stage and reason, spread over the reasons."""
-    find_benchmark(benchmark)
-    record = find_build(warehouse, build or f"latest:{benchmark}")
+    record = find_build(warehouse, build or f"latest:{known.name}")
     with open_warehouse(warehouse) as db:
         rows = (
             db.sql(
@@ -112,9 +112,8 @@ def show_rejects(warehouse: Path, benchmark: str, build: str | None, limit: int,
     )
 
 
-def show_columns(benchmark: str, as_json: bool) -> None:
+def show_columns(known: Benchmark, as_json: bool) -> None:
     """Print what each column of the published table means."""
-    known = find_benchmark(benchmark)
     docs = column_docs(known.row)
     if as_json:
         _print_json(docs)

@@ -16,8 +16,8 @@ from tasks.core.fanout_questions import Answer, FanOutQuestion, list_leaves, lis
 from tasks.core.fanout_rows import Flag
 from tasks.core.released_form import UnresolvedReference, list_unresolved
 from tasks.errors import SourceError
-from tasks.fanoutqa_inputs import SAME_FROM
 from tasks.identities import embedder_name
+from tasks.review_questions import SAME_FROM
 from tasks.settings import home, load_world
 from tasks.sources.fanoutqa import FORM, examine_question
 from tasks.sources.source_files import iterate_json, name_source

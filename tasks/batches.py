@@ -4,10 +4,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
+from tasks.benchmark import Inputs
 from tasks.core.calls import Call, Reply, Service
 from tasks.core.chat_calls import call_chat
 from tasks.core.prompts import Ask
@@ -16,22 +17,25 @@ from tasks.core.replies import Unreadable
 from tasks.core.rows import Merged, Outcome, Reject, Row, arrow_table, rows_from_arrow
 from tasks.errors import BuildError
 from tasks.runs import Run, open_run
+from tasks.sources.source_files import SourceFile
 from tasks.storage.journal import Record, make_record
 from tasks.storage.recorder import Answers
 from tasks.storage.shards import MERGED, REJECTS, USES, read_range, read_receipt, write_receipt, write_shard
 
 R = TypeVar("R", bound=Row)
+I = TypeVar("I", bound=Inputs)  # noqa: E741 - inputs
 T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
+A = TypeVar("A")
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(Generic[A]):
     """What a model's reply came to."""
 
-    read: Any
-    """What was read, or a Reject."""
+    read: A | Reject
+    """What was read, or why nothing was."""
     model: str
     key: str
     """Key of the recorded call."""
@@ -49,6 +53,17 @@ class Work:
     answers: list[Answers] = field(default_factory=list)
     extras: pa.Table | None = None
     started: float = field(default_factory=time.perf_counter)
+
+    def inputs(self, model: type[I]) -> I:
+        """Return the build's inputs as its lock has them."""
+        if not isinstance(self.run.inputs, model):
+            self.run.inputs = model.model_validate(self.run.lock["params"])
+        return self.run.inputs
+
+    def files(self, unit: str) -> list[SourceFile]:
+        """Return the files of a unit of the source."""
+        found = self.run.origin["files"].get(unit, ())
+        return [SourceFile(Path(path), name, sha256, licence) for path, name, sha256, licence in found]
 
     def rows(self, model: type[R]) -> list[R]:
         """Return the batch's rows."""
@@ -98,8 +113,8 @@ class Work:
         return found, failed
 
     def ask(
-        self, role: str, asked: Iterable[tuple[str, T, Ask]], read: Callable[[T, list[str]], Any]
-    ) -> Iterator[tuple[T, "Answered"]]:
+        self, role: str, asked: Iterable[tuple[str, T, Ask]], read: Callable[[T, list[str]], A | Unreadable]
+    ) -> Iterator[tuple[T, Answered[A]]]:
         """Put every (row id, row, ask) to the model of a role and read its replies.
 
         `read` gets the row and the reply's texts and returns what it read, or an Unreadable, upon which the model is
@@ -109,7 +124,7 @@ class Work:
         service, model = self.run.services.model(role)
         pending = list(asked)
         asks = [ask for _, _, ask in pending]
-        answers: dict[int, Answered] = {}
+        answers: dict[int, Answered[A]] = {}
         for attempt in (1, 2):
             todo = [index for index in range(len(pending)) if index not in answers]
             calls = {index: call_chat(service.identity, model.name, asks[index]) for index in todo}
@@ -213,7 +228,9 @@ def finished(batch: Batch) -> Receipt | None:
     return read_receipt(shard_path(batch))
 
 
-def _read_reply(reply: Reply, row_id: str, row: T, read: Callable[[T, list[str]], Any]) -> Any:
+def _read_reply(
+    reply: Reply, row_id: str, row: T, read: Callable[[T, list[str]], A | Unreadable]
+) -> A | Unreadable | Reject:
     if reply.status != "ok":
         return Reject(row_id, "model_failed", reply.error or "no reason given", retryable=reply.transient)
     assert isinstance(reply.body, dict)

@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,11 +24,12 @@ from prefect.settings import get_current_settings
 
 from tasks import progress
 from tasks.batches import finished
+from tasks.benchmark import Benchmark, Inputs, Locked
 from tasks.core.fingerprints import digest_bytes, digest_json
 from tasks.core.receipts import SUMMED, Batch, Receipt
 from tasks.core.rows import Row, arrow_schema
 from tasks.errors import BuildError, FunnelError, ServiceUnreachable
-from tasks.locks import Inputs, make_lock
+from tasks.locks import describe_origin, make_lock
 from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.runs import Run, close_run, open_run
 from tasks.settings import home
@@ -78,7 +79,7 @@ class Dataset:
 class Build:
     """One build being made."""
 
-    def __init__(self, benchmark: str, run: Run, options: RunOptions) -> None:
+    def __init__(self, benchmark: Benchmark, run: Run, options: RunOptions) -> None:
         self.benchmark = benchmark
         self.run = run
         self.options = options
@@ -93,7 +94,7 @@ class Build:
         """Name under which the stages stand in the warehouse until the build is published; no build has it."""
         return f"{self.run.folder.name} (unfinished)"
 
-    def load(self, step: Task[..., Receipt], units: Sequence[str]) -> Dataset:
+    def load(self, step: Task[..., Receipt], units: Iterable[str]) -> Dataset:
         """Read a source: one batch a unit (a relation)."""
         batches = [
             Batch(run=str(self.run.folder), stage=step.name, index=index, unit=unit, key=self._key(step.name, unit))
@@ -136,11 +137,11 @@ class Build:
             )
         return self._map(step, batches, total, opens=opens)
 
-    def publish(self, tables: Mapping[str, pa.Table], main: str, facts: Mapping[str, Any] | None = None) -> BuildReport:
+    def publish(self, tables: Mapping[str, pa.Table], facts: Mapping[str, Any] | None = None) -> BuildReport:
         """Publish tables atomically and return the report; FunnelError when rows do not add up over the whole build."""
         inputs = self.summaries[0]["rows_in"]
         opened = sum(summary["opened"] for summary in self.summaries[1:])
-        rows = tables[main].num_rows
+        rows = tables[self.benchmark.main_table].num_rows
         rejects = sum(summary["rejects"] for summary in self.summaries)
         merged = sum(summary["merged"] for summary in self.summaries)
         if inputs + opened != rows + rejects + merged:
@@ -156,7 +157,7 @@ class Build:
             record = publish(
                 db,
                 self.run_id,
-                self.benchmark,
+                self.benchmark.name,
                 self.run.lock,
                 self.run.origin,
                 tables,
@@ -208,7 +209,7 @@ class Build:
         total: Callable[[str], Any] = lambda name: sum(summary[name] for summary in self.summaries)  # noqa: E731
         return BuildReport(
             build_id=self.run_id,
-            benchmark=self.benchmark,
+            benchmark=self.benchmark.name,
             world=self.run.services.world.name,
             author=self.run.services.world.models["author"].name,
             inputs=inputs,
@@ -233,21 +234,21 @@ class Build:
 
 
 @contextmanager
-def open_build(benchmark: str, options: RunOptions, inputs: Inputs) -> Iterator[Build]:
+def open_build(benchmark: Benchmark, inputs: Locked[Inputs], options: RunOptions) -> Iterator[Build]:
     """Open a build for making: write its run folder, hold it against a second maker, clean up when it is published.
 
     After a crash or an interrupt the folder stays and the same call goes on from it. BuildError when another process is
     making the same build.
     """
-    lock = make_lock(benchmark, options.world, options.graph, inputs)
-    run_id = f"{benchmark}-{digest_json(lock)[:12]}" + ("-refresh" if options.mode == "refresh" else "")
+    lock = make_lock(benchmark, inputs, options)
+    run_id = f"{benchmark.name}-{digest_json(lock)[:12]}" + ("-refresh" if options.mode == "refresh" else "")
     scratch = Path(tempfile.mkdtemp(prefix="factmill-verify-")) if options.pinned_build else None
     folder = scratch or work_folder(warehouse_of(options)) / run_id
     folder.mkdir(parents=True, exist_ok=True)
     holder = _hold(folder)
     finished_well = False
     try:
-        _describe_run(folder, lock, inputs.origin, options)
+        _describe_run(folder, lock, describe_origin(inputs, options), options)
         build = Build(benchmark, open_run(str(folder)), options)
         yield build
         finished_well = True

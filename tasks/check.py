@@ -8,7 +8,7 @@ from tasks.core.granola_rows import GranolaRow, ScoredQuestion
 from tasks.core.granularity import clean_levels, read_trivial_answers
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject
-from tasks.granola_inputs import TRIVIAL_LIST
+from tasks.granola_params import TRIVIAL_LIST, GranolaInputs
 
 
 @task(name="remove_trivial_answers", cache_key_fn=batch_key, persist_result=True)
@@ -17,7 +17,7 @@ def remove_trivial_answers(batch: Batch) -> Receipt:
     work = work_on(batch)
     trivial = read_trivial_answers(load_list(TRIVIAL_LIST))
     relations = load_relations()
-    least = work.run.params["min_levels"]
+    least = work.inputs(GranolaInputs).params.min_levels
     outcomes: list[Outcome] = []
     for row in work.rows(ScoredQuestion):
         cleaned = clean_levels(row.levels, row.question, relations[row.relation], trivial)
@@ -28,10 +28,9 @@ def remove_trivial_answers(batch: Batch) -> Receipt:
             detail = f"left: {list(cleaned.levels)}; removed: {removed}; at least {least} are needed"
             outcomes.append(Reject(row.id, "too_few_levels", detail))
         else:
-            columns = {name: value for name, value in row.__dict__.items() if name in GranolaRow.model_fields}
             outcomes.append(
-                GranolaRow(
-                    **columns,
+                row.narrow(
+                    GranolaRow,
                     score_for_potential_error=max(row.question_description_score, row.answer_description_score),
                     granola_answers=list(cleaned.levels),
                     num_granola_answers=len(cleaned.levels),

@@ -1,6 +1,7 @@
 """From names to items (GRANOLA-EQ, paper §3.1 and Appendix B): QIDs with all candidates, descriptions, popularity."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
 from prefect import task
@@ -23,6 +24,7 @@ from tasks.core.knowledge import (
 )
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject, arrow_table
+from tasks.granola_params import GranolaInputs
 
 T = TypeVar("T")
 Role = Literal["question", "answer"]
@@ -43,7 +45,8 @@ def find_qids(batch: Batch) -> Receipt:
         found[str(call.parts["name"])] = _read(records[call.key].reply(), read_candidates, "wikidata_failed")
     linked = _linked_pairs(work, rows, found)
     candidates: list[CandidateRow] = []
-    outcomes = [_link(row, found, linked.get(row.id), work.run.params["policy"], candidates) for row in rows]
+    policy = work.inputs(GranolaInputs).params.policy
+    outcomes = [_link(row, found, linked.get(row.id), policy, candidates) for row in rows]
     work.extras = arrow_table(CandidateRow, candidates)
     return work.finish(outcomes, LinkedQuestion)
 
@@ -59,10 +62,10 @@ def describe_entities(batch: Batch) -> Receipt:
     outcomes: list[Outcome] = []
     for row in rows:
         question, answer = described[row.question_entity_qid], described[row.answer_entity_qid]
-        if isinstance(question, Reject) or isinstance(answer, Reject):
-            failed = question if isinstance(question, Reject) else answer
-            assert isinstance(failed, Reject)
-            outcomes.append(Reject(row.id, failed.reason, failed.detail, failed.retryable))
+        if isinstance(question, Reject):
+            outcomes.append(replace(question, row_id=row.id))
+        elif isinstance(answer, Reject):
+            outcomes.append(replace(answer, row_id=row.id))
         elif not question.description:
             outcomes.append(
                 Reject(row.id, "question_entity_not_described", f"{row.question_entity_qid} has no English description")
@@ -92,19 +95,20 @@ def measure_popularity(batch: Batch) -> Receipt:
     work = work_on(batch)
     rows = work.rows(DescribedQuestion)
     service = work.run.services.pageviews
-    start, end = work.run.params["views_from"], work.run.params["views_to"]
+    inputs = work.inputs(GranolaInputs)
     titles = [
         (row.id, title) for row in rows for title in (row.question_entity_title, row.answer_entity_title) if title
     ]
-    calls = {title: call_pageviews(service.identity, title, start, end) for _, title in titles}
+    calls = {title: call_pageviews(service.identity, title, inputs.views_from, inputs.views_to) for _, title in titles}
     records = work.call(service, ((row_id, calls[title]) for row_id, title in titles))
     views = {title: _read(records[call.key].reply(), _read_views, "pageviews_failed") for title, call in calls.items()}
     outcomes: list[Outcome] = []
     for row in rows:
         of_question, of_answer = views.get(row.question_entity_title or ""), views.get(row.answer_entity_title or "")
-        failed = [views_of for views_of in (of_question, of_answer) if isinstance(views_of, Reject)]
-        if failed:
-            outcomes.append(Reject(row.id, failed[0].reason, failed[0].detail, failed[0].retryable))
+        if isinstance(of_question, Reject):
+            outcomes.append(replace(of_question, row_id=row.id))
+        elif isinstance(of_answer, Reject):
+            outcomes.append(replace(of_answer, row_id=row.id))
         else:
             outcomes.append(
                 row.extend(PopularQuestion, question_entity_popularity=of_question, answer_entity_popularity=of_answer)
@@ -121,27 +125,29 @@ def describe(work: Work, asked: Iterable[tuple[str, str]]) -> dict[str, Descript
 
 
 def _linked_pairs(
-    work: Work, rows: Sequence[EntityQuestion], found: dict[str, Any]
+    work: Work, rows: Sequence[EntityQuestion], found: Mapping[str, list[Candidate] | Reject]
 ) -> dict[str, set[tuple[str, str]] | Reject]:
     """Return row id → (question QID, answer QID) pairs that hold the relation, for rows with an ambiguous name."""
     wikidata = work.run.services.wikidata
+    bearers = {name: [] if isinstance(options, Reject) else options for name, options in found.items()}
     ambiguous = [
         row
         for row in rows
-        if all(isinstance(found[name], list) and found[name] for name in (row.question_entity, row.answer))
-        and max(len(found[row.question_entity]), len(found[row.answer])) > 1
+        if bearers[row.question_entity]
+        and bearers[row.answer]
+        and max(len(bearers[row.question_entity]), len(bearers[row.answer])) > 1
     ]
     pairs = [
         (row, candidate.qid, call_neighbours(wikidata.identity, candidate.qid, [row.relation]))
         for row in ambiguous
-        for candidate in found[row.question_entity]
+        for candidate in bearers[row.question_entity]
     ]
     records = work.call(wikidata, ((row.id, call) for row, _, call in pairs))
     linked: dict[str, set[tuple[str, str]]] = {row.id: set() for row in ambiguous}
     failed: dict[str, Reject] = {}
     for row, qid, call in pairs:
         values = _read(records[call.key].reply(), read_neighbours, "wikidata_failed")
-        answers = {candidate.qid for candidate in found[row.answer]}
+        answers = {candidate.qid for candidate in bearers[row.answer]}
         if isinstance(values, Reject):
             failed[row.id] = values
         else:
@@ -151,7 +157,7 @@ def _linked_pairs(
 
 def _link(
     row: EntityQuestion,
-    found: dict[str, list[Candidate] | Reject],
+    found: Mapping[str, list[Candidate] | Reject],
     linked: set[tuple[str, str]] | Reject | None,
     policy: str,
     candidates: list[CandidateRow],
@@ -162,26 +168,24 @@ def _link(
     other items of the same names hold the relation and the chosen ones do not.
     """
     if isinstance(linked, Reject):
-        return Reject(row.id, linked.reason, linked.detail, linked.retryable)
-    chosen: dict[str, Candidate] = {}
-    for role, name in (("question", row.question_entity), ("answer", row.answer)):
+        return replace(linked, row_id=row.id)
+    names: tuple[tuple[Role, str], ...] = (("question", row.question_entity), ("answer", row.answer))
+    bearers: dict[Role, list[Candidate]] = {}
+    for role, name in names:
         options = found[name]
         if isinstance(options, Reject):
-            return Reject(row.id, options.reason, options.detail, options.retryable)
+            return replace(options, row_id=row.id)
         if not options:
             return Reject(row.id, f"{role}_entity_not_found", f"no item has the label or alias {name!r}")
-        chosen[role] = choose_candidate(options)
+        bearers[role] = options
+    chosen = {role: choose_candidate(options) for role, options in bearers.items()}
     if policy == "linked" and linked:
         by_number = sorted(linked, key=lambda pair: (id_number(pair[0]), id_number(pair[1])))[0]
         chosen = {
-            role: next(option for option in found[name] if option.qid == qid)  # type: ignore[union-attr]
-            for role, name, qid in (
-                ("question", row.question_entity, by_number[0]),
-                ("answer", row.answer, by_number[1]),
-            )
+            role: next(option for option in bearers[role] if option.qid == qid)
+            for (role, _), qid in zip(names, by_number, strict=True)
         }
-    roles: tuple[Role, Role] = ("question", "answer")
-    for side, (role, name) in enumerate(zip(roles, (row.question_entity, row.answer), strict=True)):
+    for side, (role, name) in enumerate(names):
         candidates.extend(
             CandidateRow(
                 id=f"{row.id}-{role}-{option.qid}",
@@ -193,7 +197,7 @@ def _link(
                 chosen=option.qid == chosen[role].qid,
                 linked=None if linked is None else any(pair[side] == option.qid for pair in linked),
             )
-            for option in found[name]  # type: ignore[union-attr]
+            for option in bearers[role]
         )
     pair = (chosen["question"].qid, chosen["answer"].qid)
     if linked and pair not in linked:
@@ -204,8 +208,8 @@ def _link(
         LinkedQuestion,
         question_entity_qid=chosen["question"].qid,
         answer_entity_qid=chosen["answer"].qid,
-        question_entity_candidates=len(found[row.question_entity]),  # type: ignore[arg-type]
-        answer_entity_candidates=len(found[row.answer]),  # type: ignore[arg-type]
+        question_entity_candidates=len(bearers["question"]),
+        answer_entity_candidates=len(bearers["answer"]),
     )
 
 

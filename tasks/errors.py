@@ -7,6 +7,7 @@ FactmillError
 ├── BuildError                a build cannot go on                         (exit code 1)
 │   ├── FunnelError           a stage's rows do not add up
 │   ├── ReplayMiss            replay needs a call that was never recorded
+│   ├── OldBuild              a build's parameters are those of an earlier factmill
 │   ├── ShardError            a batch's files cannot be written or read
 │   └── PromptError           a prompt file and its variables do not fit
 ├── WarehouseError            the DuckDB file cannot be used
@@ -51,6 +52,10 @@ class FunnelError(BuildError):
 
 class ReplayMiss(BuildError):
     """A replay needs a call that was never recorded."""
+
+
+class OldBuild(BuildError):
+    """A build's parameters are those of an earlier factmill, which this one does not read."""
 
 
 class ShardError(BuildError):

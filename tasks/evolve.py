@@ -8,6 +8,7 @@ from prefect import task
 
 from tasks.assets import load_pair_relations, load_prompt, load_relation_forms
 from tasks.batches import Answered, Work, batch_key, work_on
+from tasks.biokalma_params import BiokalmaInputs
 from tasks.core.added_sentences import check_added
 from tasks.core.biokalma_rows import BiographyRow, Candidate, CountedPair, EvolvingPair, Piece, Round, RoundRow
 from tasks.core.calls import Reply
@@ -61,10 +62,10 @@ def _read_annotated(row: CountedPair, texts: Sequence[str]) -> _Annotated | Unre
     return _Annotated(text, match_citations(read.citations, pool))
 
 
-def _begin(row: CountedPair, answer: Answered) -> Outcome:
-    if isinstance(answer.read, Reject):
-        return answer.read
-    annotated: _Annotated = answer.read
+def _begin(row: CountedPair, answer: Answered[_Annotated]) -> Outcome:
+    annotated = answer.read
+    if isinstance(annotated, Reject):
+        return annotated
     pieces = list_new(annotated.cited.pieces, [], load_pair_relations().inverses)
     if not pieces:
         told = f"{annotated.cited.removed} citations, none of them in a pool: {annotated.text}"
@@ -109,7 +110,7 @@ def evolve_paragraph(batch: Batch) -> Receipt:
     given = work.rows(EvolvingPair)
     rows = {row.id: row for row in given}
     lost: dict[str, Reject] = {}
-    for number in range(2, work.run.params["rounds"] + 1):
+    for number in range(2, work.inputs(BiokalmaInputs).params.rounds + 1):
         turns = list(_open_turns(work, [row for row in rows.values() if row.id not in lost], number, lost))
         while turns:
             turns = _try_pieces(work, turns, number, rows, lost)
@@ -128,7 +129,7 @@ def _judge(row: EvolvingPair) -> Outcome:
 def _open_turns(work: Work, rows: Sequence[EvolvingPair], number: int, lost: dict[str, Reject]) -> Iterator[_Turn]:
     """Yield the pairs of a round with their candidates, weighed; a pair without any is lost."""
     scorer, forms = work.run.services.perplexity(), load_relation_forms()
-    choices = {row.id: _choose_among(row, is_last=number == work.run.params["rounds"]) for row in rows}
+    choices = {row.id: _choose_among(row, is_last=number == work.inputs(BiokalmaInputs).params.rounds) for row in rows}
     names = {row.id: {row.person_qid: row.person, row.other_qid: row.other} for row in rows}
     texts = {
         (row.id, place): f"{row.paragraph_now} {tell_piece(piece, names[row.id][piece.qid], forms)}"
@@ -152,7 +153,7 @@ def _open_turns(work: Work, rows: Sequence[EvolvingPair], number: int, lost: dic
         perplexities = list(map(_read_perplexity, replies))
         counts = {count.id: count.graphs for count in row.relation_counts}
         ranked = rank_candidates(
-            pieces, perplexities, counts, row.relation_counts[0].graphs_in_all, work.run.params["alpha"]
+            pieces, perplexities, counts, row.relation_counts[0].graphs_in_all, work.inputs(BiokalmaInputs).params.alpha
         )
         yield _Turn(row, [candidate for _, candidate in ranked], [piece for piece, _ in ranked])
 
@@ -199,7 +200,7 @@ def _try_pieces(
             else:
                 left.append(turn)
         else:
-            rows[row.id] = _add(turn, number, answer)
+            rows[row.id] = _add(turn, number, answer.read, answer.key)
     return left
 
 
@@ -208,21 +209,21 @@ def _read_extended(turn: _Turn, texts: Sequence[str]) -> str | Unreadable:
     return text if isinstance(text, Unreadable) else check_added(turn.row.paragraph_now, text, turn.next_piece)
 
 
-def _add(turn: _Turn, number: int, answer: Answered) -> EvolvingPair:
+def _add(turn: _Turn, number: int, sentence: str, call: str) -> EvolvingPair:
     row, piece = turn.row, turn.next_piece
     added = Round(
         number=number,
         chosen=[piece],
-        sentence=answer.read,
+        sentence=sentence,
         candidates=turn.candidates,
         refused=turn.refused,
         removed_citations=0,
-        call=answer.key,
+        call=call,
     )
     return row.replace(
         rounds=[*row.rounds, added],
         minimum_knowledge=[*row.minimum_knowledge, piece],
-        paragraph_now=f"{row.paragraph_now} {answer.read}",
+        paragraph_now=f"{row.paragraph_now} {sentence}",
     )
 
 
@@ -254,21 +255,21 @@ def _ask_about(rows: Sequence[EvolvingPair], prompt_id: str) -> list[tuple[str, 
     return [(row.id, row, fill_in(prompt, paragraph=row.paragraph_now)) for row in rows]
 
 
-def _publish(row: EvolvingPair, general: Answered, specific: Answered, scorer: str) -> Outcome:
-    for answer in (general, specific):
-        if isinstance(answer.read, Reject):
-            return answer.read
+def _publish(row: EvolvingPair, general: Answered[str], specific: Answered[str], scorer: str) -> Outcome:
+    if isinstance(general.read, Reject):
+        return general.read
+    if isinstance(specific.read, Reject):
+        return specific.read
     if general.read.casefold() == specific.read.casefold():
         return Reject(row.id, "same_questions", general.read)
-    kept = {name: getattr(row, name) for name in BiographyRow.model_fields if name in EvolvingPair.model_fields}
-    changed = {
-        "people": [row.person_qid, row.other_qid],
-        "names": [row.person, row.other],
-        "paragraph": row.paragraph_now,
-        "general_question": general.read,
-        "specific_question": specific.read,
-        "knowledge_graph": [*row.person_pool, *row.other_pool],
-        "author": general.model,
-        "scorer": scorer,
-    }
-    return BiographyRow.model_validate(kept | changed)
+    return row.narrow(
+        BiographyRow,
+        people=[row.person_qid, row.other_qid],
+        names=[row.person, row.other],
+        paragraph=row.paragraph_now,
+        general_question=general.read,
+        specific_question=specific.read,
+        knowledge_graph=[*row.person_pool, *row.other_pool],
+        author=general.model,
+        scorer=scorer,
+    )

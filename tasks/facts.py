@@ -1,16 +1,11 @@
 """Facts of a relation from a world's Wikidata, through the recorder: a look-up that the first steps of several flows make."""
 
 from tasks.batches import Work
-from tasks.core.knowledge import call_list_facts
+from tasks.core.knowledge import call_list_facts, read_fact_pairs
 from tasks.errors import ServiceUnreachable
 
 FACTS_PAGE = 5000
 """Subjects a page."""
-
-
-def draw_facts(work: Work, relation: str) -> list[tuple[str, str]]:
-    """Return a relation's facts (subject, value) up to the build's limit of subjects."""
-    return list_facts(work, relation, work.run.params["limits"].get(relation))
 
 
 def list_facts(work: Work, relation: str, limit: int | None) -> list[tuple[str, str]]:
@@ -28,7 +23,7 @@ def list_facts(work: Work, relation: str, limit: int | None) -> list[tuple[str, 
             raise ServiceUnreachable(
                 f"{wikidata.identity} does not list the facts of {relation}: {reply.error}; try again later"
             )
-        page = [(fact["subject"], fact["object"]) for fact in reply.body]  # type: ignore[union-attr,index]
+        page = read_fact_pairs(reply.body)
         if not page:
             return facts
         facts.extend(page)

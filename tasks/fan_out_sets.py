@@ -28,6 +28,7 @@ from tasks.core.knowledge import Description, Fact, call_describe_item, call_ite
 from tasks.core.rows import Outcome, Reject
 from tasks.evidence import PinnedArticle, Unpinned, know_article, load_article_texts, pin_articles
 from tasks.facts import list_facts
+from tasks.fanoutqa_params import FanOutInputs
 from tasks.labels import look_up_labels
 
 SUBJECTS_AT_MOST = 20_000
@@ -101,8 +102,7 @@ class _Read:
 def generate_questions(work: Work, unit: str) -> list[Outcome]:
     """Return what becomes of every question that is tried about one kind of sets (data/lists/fan_out_sets.csv).
 
-    Takes each as a row of the batch: FanOutRows without their wording, and Rejects. Parameters of the build: `epoch`
-    (ISO 8601, UTC), `sets_a_kind`, `least_members`, `licence`.
+    Takes each as a row of the batch: FanOutRows without their wording, and Rejects.
     """
     kind = load_fan_out_sets()[unit]
     known = _Known()
@@ -113,7 +113,7 @@ def generate_questions(work: Work, unit: str) -> list[Outcome]:
     for each in drawn:
         for tried in _try_set(work, kind, each, drawn, known):
             work.take(tried.id, tried.told)
-            outcomes.append(_finish(tried, work.run.params["licence"]))
+            outcomes.append(_finish(tried, work.inputs(FanOutInputs).licence))
             for qid in tried.items:
                 # the classes of what may be named are looked up before there are sets
                 for set_id in (each.id, kind.unit) if kind.is_named else (each.id,):
@@ -134,7 +134,8 @@ def _draw_listed(work: Work, kind: SetKind, known: _Known) -> list[_Drawn]:
     for subject, value in dict.fromkeys(list_facts(work, kind.relation, SUBJECTS_AT_MOST)):
         if subject != value:
             values[subject].append(value)
-    least, most = work.run.params["least_members"], work.run.params["sets_a_kind"]
+    inputs = work.inputs(FanOutInputs)
+    least, most = inputs.least_members, inputs.params.sets_a_kind
     owners = [owner for owner in _order(kind, values) if least <= len(values[owner]) <= 2 * MOST_MEMBERS]
     found: list[_Drawn] = []
     for chunk in _part(owners, _AT_ONCE):
@@ -159,7 +160,7 @@ def _draw_named(work: Work, kind: SetKind, known: _Known) -> list[_Drawn]:
         qids = _order(kind, [subject for subject, value in facts if value in kind.member_classes])
     else:
         qids = _order(kind, [subject for subject, _ in facts])
-    wanted = CANDIDATES * work.run.params["sets_a_kind"]
+    wanted = CANDIDATES * work.inputs(FanOutInputs).params.sets_a_kind
     found: list[str] = []
     for chunk in _part(qids, wanted or 1):
         of_class = set(chunk)
@@ -229,7 +230,7 @@ def _pin(work: Work, asked: Iterable[tuple[_Drawn, Sequence[str]]], known: _Know
         for qid in qids
         if (item := known.items.get(qid)) and item.title
     ]
-    known.pins |= pin_articles(work, titles, work.run.params["epoch"])
+    known.pins |= pin_articles(work, titles, work.inputs(FanOutInputs).epoch)
     for place, title in titles:
         _note_trouble(place, known.pins[title], known)
 
@@ -300,8 +301,8 @@ def _try_set(work: Work, kind: SetKind, each: _Drawn, drawn: Sequence[_Drawn], k
         owner=_make_member(kind, each.owner, known, read) if each.owner else None,
         members=tuple(_make_member(kind, qid, known, read) for qid in each.members),
         others=tuple(label for qid, label in others.items() if qid not in own),
-        month=write_date(work.run.params["epoch"][:7]),
-        least=work.run.params["least_members"],
+        month=write_date(work.inputs(FanOutInputs).epoch[:7]),
+        least=work.inputs(FanOutInputs).least_members,
     )
     yield from make_questions(of, load_fan_out_properties())
 

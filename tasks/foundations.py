@@ -1,8 +1,5 @@
 """The first steps of MultiHal: rows of seven foundations, united, without refusals, with typed answers (paper §2, §2.1)."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 from prefect import task
 
 from tasks.assets import load_list, load_units
@@ -14,10 +11,12 @@ from tasks.core.receipts import Batch, Receipt
 from tasks.core.refusals import is_refusal, read_refusals
 from tasks.core.rows import Outcome, Reject
 from tasks.core.written_values import look_for, read_date, read_number
+from tasks.multihal_params import MultiHalInputs
 from tasks.sources.defan import RANKED
 from tasks.sources.foundations import FOUNDATIONS
-from tasks.sources.source_files import SourceFile
-from tasks.sources.source_rows import ReadRow
+
+SAME_ABOVE = 0.99
+"""Cosine above which two questions are one (§2.1)."""
 
 
 @task(name="read_foundation", cache_key_fn=batch_key, persist_result=True)
@@ -25,18 +24,13 @@ def read_foundation(batch: Batch) -> Receipt:
     """Read the rows of one foundation from its files (§2, Table 1)."""
     work = work_on(batch)
     outcomes: list[Outcome] = []
-    limit = work.run.params["limits"].get(batch.unit)
-    for read in _read_files(batch.unit, work.run.origin["files"][batch.unit], work.run.lock["sources"]):
+    limit = work.inputs(MultiHalInputs).params.limit
+    for read in (row for file in work.files(batch.unit) for row in FOUNDATIONS[batch.unit].read(file)):
         if limit is not None and sum(isinstance(kept, FoundationQuestion) for kept in outcomes) >= limit:
             break
         work.take(read.row_id, read.as_it_came)
         outcomes.append(read.outcome)
     return work.finish(outcomes, FoundationQuestion)
-
-
-def _read_files(foundation: str, files: list[list[str]], digests: dict[str, str]) -> Iterator[ReadRow]:
-    for name, path, licence in files:
-        yield from FOUNDATIONS[foundation].read(SourceFile(Path(path), Path(path).name, digests[name], licence or None))
 
 
 @task(name="unite_duplicates", cache_key_fn=batch_key, persist_result=True)
@@ -50,7 +44,7 @@ def unite_duplicates(batch: Batch) -> Receipt:
     embedder = work.run.services.embedder()
     vectors = embedder.encode([row.input for row in rows])
     exempt = [row.source_dataset == "defan" and row.domain.lower() == RANKED for row in rows]
-    duplicates = find_duplicates(vectors, work.run.params["same_above"], exempt)
+    duplicates = find_duplicates(vectors, SAME_ABOVE, exempt)
     return work.finish(unite_questions(rows, duplicates), FoundationQuestion)
 
 

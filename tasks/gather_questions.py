@@ -1,7 +1,6 @@
 """The first step of FanOutQA: questions that people wrote, that were released, or that are made from a graph (paper §3.1)."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from prefect import task
 
@@ -10,11 +9,8 @@ from tasks.core.fanout_rows import FanOutRow
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Merged, Outcome, Reject
 from tasks.fan_out_sets import generate_questions
+from tasks.fanoutqa_params import FILES
 from tasks.sources.fanoutqa import read_question_file
-from tasks.sources.source_files import SourceFile
-
-FILES = "files"
-"""The unit that stands for all files; the other units are kinds of sets to make questions from."""
 
 
 @task(name="gather_questions", cache_key_fn=batch_key, persist_result=True)
@@ -28,8 +24,7 @@ def gather_questions(batch: Batch) -> Receipt:
 def _read_files(work: Work) -> Iterator[Outcome]:
     """Yield what becomes of each question of the files; one that comes again, with the same answer, is united with the first."""
     kept: dict[str, FanOutRow] = {}
-    for name, path, licence in work.run.origin["files"]:
-        source = SourceFile(Path(path), name, work.run.lock["sources"][name], licence or None)
+    for source in work.files(FILES):
         for read in read_question_file(source):
             work.take(read.row_id, read.as_it_came)
             if not isinstance(read.outcome, FanOutRow):

@@ -8,7 +8,7 @@ from tasks.core.granola_rows import AnsweredQuestion, PopularQuestion
 from tasks.core.granularity import ask_levels, read_levels
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Reject
-from tasks.granola_inputs import LEVELS_PROMPT
+from tasks.granola_params import LEVELS_PROMPT
 
 
 @task(name="generate_granular_answers", cache_key_fn=batch_key, persist_result=True)

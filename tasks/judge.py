@@ -11,7 +11,7 @@ from tasks.core.granularity import ask_consistency, read_verdict, score_error
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.replies import Unreadable
 from tasks.core.rows import Outcome, Reject
-from tasks.granola_inputs import CONSISTENCY_PROMPT
+from tasks.granola_params import CONSISTENCY_PROMPT, GranolaInputs
 
 
 @task(name="score_description_consistency", cache_key_fn=batch_key, persist_result=True)
@@ -22,7 +22,7 @@ def score_description_consistency(batch: Batch) -> Receipt:
     """
     work = work_on(batch)
     prompt = load_prompt(CONSISTENCY_PROMPT)
-    samples, highest = work.run.params["samples"], work.run.params["max_error_score"]
+    params = work.inputs(GranolaInputs).params
     rows = work.rows(AnsweredQuestion)
     asked = []
     for row in rows:
@@ -30,17 +30,18 @@ def score_description_consistency(batch: Batch) -> Receipt:
             (row.question_entity, row.question_entity_description),
             (row.answer, row.answer_entity_description),
         ):
-            asked.append((row.id, row, ask_consistency(prompt, row.question, entity, description, samples)))
+            asked.append((row.id, row, ask_consistency(prompt, row.question, entity, description, params.samples)))
     answers = [answer for _, answer in work.ask("judge", asked, _read_score)]
     outcomes: list[Outcome] = []
     for row, question, answer in zip(rows, answers[0::2], answers[1::2], strict=True):
-        failed = [side.read for side in (question, answer) if isinstance(side.read, Reject)]
-        scores = {"question": question.read, "answer": answer.read}
-        if failed:
-            outcomes.append(failed[0])
-        elif above := [role for role, score in scores.items() if score > highest]:
-            detail = f"scores: question entity {question.read:.3f}, answer {answer.read:.3f}; at most {highest} is kept"
-            outcomes.append(Reject(row.id, f"{above[0]}_description_inconsistent", detail))
+        if isinstance(question.read, Reject):
+            outcomes.append(question.read)
+        elif isinstance(answer.read, Reject):
+            outcomes.append(answer.read)
+        elif max(question.read, answer.read) > params.max_error_score:
+            above = "question" if question.read > params.max_error_score else "answer"
+            detail = f"scores: question entity {question.read:.3f}, answer {answer.read:.3f}; at most {params.max_error_score} is kept"
+            outcomes.append(Reject(row.id, f"{above}_description_inconsistent", detail))
         else:
             outcomes.append(
                 row.extend(

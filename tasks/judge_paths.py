@@ -17,6 +17,7 @@ from tasks.core.path_choice import (
 )
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject, arrow_table
+from tasks.multihal_params import MultiHalInputs
 
 SELECTION_PROMPT = "multihal/select_paths"
 SCORE_PROMPT = "multihal/score_path"
@@ -49,20 +50,19 @@ def _play_round(
     ]
     answers = [answer for _, answer in work.ask("judge", asked, lambda _, texts: read_selection(texts[0]))]
     for row, first, second in zip(rows, answers[0::2], answers[1::2], strict=True):
-        lost = next((pass_.read for pass_ in (first, second) if _is_lost(pass_)), None)
-        if lost is not None:
+        if lost := _find_loss(first) or _find_loss(second):
             failed[row.id] = lost
         else:
             choices[row.id].take(_picks(first), _picks(second))
 
 
-def _is_lost(answer: Answered) -> bool:
-    """True when the judge could not be asked; a reply out of format is a pass that picks nothing."""
-    return isinstance(answer.read, Reject) and answer.read.reason == "model_failed"
+def _find_loss(answer: Answered[list[str]]) -> Reject | None:
+    """Return why the judge could not be asked; a reply out of format is a pass that picks nothing."""
+    return answer.read if isinstance(answer.read, Reject) and answer.read.reason == "model_failed" else None
 
 
-def _picks(answer: Answered) -> list[str]:
-    return [] if isinstance(answer.read, Reject) else list(answer.read)
+def _picks(answer: Answered[list[str]]) -> list[str]:
+    return [] if isinstance(answer.read, Reject) else answer.read
 
 
 def _close_choice(row: MinedQuestion, choice: Choice, dropped: list[DroppedPath]) -> SelectedQuestion:
@@ -82,7 +82,7 @@ def _close_choice(row: MinedQuestion, choice: Choice, dropped: list[DroppedPath]
                     detail=words,
                 )
             )
-    return row.extend(SelectedQuestion).replace(paths=list(kept.values()))
+    return row.narrow(SelectedQuestion, paths=list(kept.values()))
 
 
 @task(name="score_paths", cache_key_fn=batch_key, persist_result=True)
@@ -95,7 +95,7 @@ def score_paths(batch: Batch) -> Receipt:
         (path_id, (path_id, row, path), ask_score(prompt, row.input, answers_of(row), tell_path(path.labels)))
         for path_id, row, path in opened
     ]
-    lowest = work.run.params["min_score"]
+    lowest = work.inputs(MultiHalInputs).params.min_score
     outcomes: list[Outcome] = []
     for (path_id, row, path), answer in work.ask("judge", asked, lambda _, texts: read_score(texts[0])):
         if isinstance(answer.read, Reject):
@@ -104,7 +104,7 @@ def score_paths(batch: Batch) -> Receipt:
         elif answer.read < lowest:
             outcomes.append(Reject(path_id, "low_score", f"score {answer.read}: {tell_path(path.labels)}"))
         else:
-            outcomes.append(_scored(path_id, row, path, answer))
+            outcomes.append(_scored(path_id, row, path, answer.read, answer))
     return work.finish(outcomes, ScoredPath)
 
 
@@ -117,25 +117,22 @@ def _open_paths(work: Work) -> Iterator[tuple[str, SelectedQuestion, ChosenPath]
             yield path_id, row, path
 
 
-def _scored(path_id: str, row: SelectedQuestion, path: ChosenPath, answer: Answered) -> ScoredPath:
-    kept = {name: getattr(row, name) for name in ScoredPath.model_fields if name in type(row).model_fields}
+def _scored(path_id: str, row: SelectedQuestion, path: ChosenPath, score: int, answer: Answered[int]) -> ScoredPath:
     statement = [path.statement] if path.statement else []
-    return ScoredPath(
-        **{
-            **kept,
-            "id": path_id,
-            "question_id": row.id,
-            "subjects": list(dict.fromkeys(link.qid for link in row.subject_links)),
-            "objects": list(dict.fromkeys(link.qid for link in row.object_links)) or [path.object],
-            "responses": [*path.ids[:-1], *statement, path.ids[-1]],
-            "responses_formatted": path.ids,
-            "path_statement": path.statement,
-            "path_labels": path.labels,
-            "chosen_by": path.chosen_by,
-            "judged_by": answer.model,
-            "judged_score": answer.read,
-            "judge_call": answer.key,
-        }
+    return row.narrow(
+        ScoredPath,
+        id=path_id,
+        question_id=row.id,
+        subjects=list(dict.fromkeys(link.qid for link in row.subject_links)),
+        objects=list(dict.fromkeys(link.qid for link in row.object_links)) or [path.object],
+        responses=[*path.ids[:-1], *statement, path.ids[-1]],
+        responses_formatted=path.ids,
+        path_statement=path.statement,
+        path_labels=path.labels,
+        chosen_by=path.chosen_by,
+        judged_by=answer.model,
+        judged_score=score,
+        judge_call=answer.key,
     )
 
 

@@ -16,6 +16,7 @@ from tasks.core.prompts import fill_in
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.replies import Unreadable
 from tasks.core.rows import Outcome, Reject
+from tasks.fanoutqa_params import FanOutInputs
 
 OBJECTIVE, WORDING = "fanoutqa/objective", "fanoutqa/wording"
 _NO_ANSWER = "not given"
@@ -30,7 +31,7 @@ def judge_questions(batch: Batch) -> Receipt:
     work = work_on(batch)
     rows = work.rows(FlaggedQuestion)
     objective, wording = load_prompt(OBJECTIVE), load_prompt(WORDING)
-    epoch = work.run.params["epoch"]
+    epoch = work.inputs(FanOutInputs).epoch
     to_judge = [(row.id, row, fill_in(objective, question=row.question, epoch=epoch)) for row in rows]
     to_mend = [(row.id, row, fill_in(wording, question=row.question, answer=row.answer or _NO_ANSWER)) for row in rows]
     verdicts = [answer for _, answer in work.ask("judge", to_judge, _read_objective)]
@@ -50,9 +51,13 @@ def _read_wording(row: FlaggedQuestion, texts: Sequence[str]) -> WordingReply | 
     return read_wording(texts[0], row.question)
 
 
-def _flag(row: FlaggedQuestion, verdict: Answered, wording: Answered) -> Outcome:
+def _flag(row: FlaggedQuestion, verdict: Answered[str | None], wording: Answered[WordingReply]) -> Outcome:
     flags = list(row.flags)
-    for kind, answer in (("objectivity", verdict), ("wording", wording)):
+    answers: tuple[tuple[str, Answered[str | None] | Answered[WordingReply]], ...] = (
+        ("objectivity", verdict),
+        ("wording", wording),
+    )
+    for kind, answer in answers:
         if not isinstance(answer.read, Reject):
             flags += _list_flags(row.question, answer.read)
         elif answer.read.reason == _UNREADABLE or answer.read.detail.startswith(_EMPTY):

@@ -15,13 +15,14 @@ from tasks.assets import load_list
 from tasks.batches import Work, batch_key, work_on
 from tasks.core.addresses import find_article_titles
 from tasks.core.dbpedia_calls import call_same_as, read_same_as
-from tasks.core.falcon_calls import call_link, read_links
+from tasks.core.falcon_calls import Links, call_link, read_links
 from tasks.core.knowledge import call_resolve_item
 from tasks.core.linking import CANDIDATES, Mention, choose_mentions, list_spans, spell_variants
 from tasks.core.multihal_rows import Link, LinkedQuestion, TypedQuestion
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject
 from tasks.core.wikipedia_calls import ResolvedTitle, call_resolve_title, read_resolved_title
+from tasks.multihal_params import MultiHalInputs
 
 OPTIONAL_ANSWERS = 2
 """So many of the other right answers are linked too (spec of the build; the paper links the expected answer)."""
@@ -54,7 +55,7 @@ def link_entities(batch: Batch) -> Receipt:
     texts = [(row.id, text) for row in rows for text in (row.input, *_answers(row))]
     missed = Missed()
     failed: dict[str, Reject] = {}
-    linker = work.run.params["linker"]
+    linker = work.inputs(MultiHalInputs).params.linker
     found = _link_by_labels(work, texts) if linker == "labels" else _link_by_falcon(work, texts, missed, failed)
     articles = _link_contexts(work, rows, missed)
     outcomes = [failed.get(row.id) or _link(row, found, articles[row.id], missed) for row in rows]
@@ -151,20 +152,16 @@ def _link_by_falcon(work: Work, texts: Sequence[tuple[str, str]], missed: Missed
         linked[text] = read_links(reply.body)
         resources += [(row_id, link.id) for link in linked[text].dbpedia_entities]
     same = _map_dbpedia(work, resources, missed)
-    return defaultdict(
-        list, {text: _mentions(links.items, links.dbpedia_entities, same) for text, links in linked.items()}
-    )
+    return defaultdict(list, {text: _mentions(links, same) for text, links in linked.items()})
 
 
-def _mentions(
-    items: Iterable[object], resources: Iterable[object], same: Mapping[str, str]
-) -> list[tuple[str, Mention]]:
+def _mentions(links: Links, same: Mapping[str, str]) -> list[tuple[str, Mention]]:
     by_surface: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for link in items:
-        by_surface["falcon", link.surface].append(link.id)  # type: ignore[attr-defined]
-    for link in resources:
-        if qid := same.get(link.id):  # type: ignore[attr-defined]
-            by_surface["dbpedia", link.surface].append(qid)  # type: ignore[attr-defined]
+    for link in links.items:
+        by_surface["falcon", link.surface].append(link.id)
+    for link in links.dbpedia_entities:
+        if qid := same.get(link.id):
+            by_surface["dbpedia", link.surface].append(qid)
     return [
         (via, Mention(surface, tuple(dict.fromkeys(qids))[:CANDIDATES])) for (via, surface), qids in by_surface.items()
     ]

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from prefect import task
@@ -13,13 +13,14 @@ from tasks.batches import Work, batch_key, work_on
 from tasks.context import choose_finder
 from tasks.core.calls import Call, Reply
 from tasks.core.knowledge import is_pid, is_qid
-from tasks.core.literals import Number, tell_value
-from tasks.core.multihal_rows import DroppedPath, LinkedQuestion, MinedQuestion, Path
-from tasks.core.pairing import Pair, pair_up
+from tasks.core.literals import Date, Number, tell_value
+from tasks.core.multihal_rows import Drop, DroppedPath, LinkedQuestion, MinedQuestion, Path
+from tasks.core.pairing import Pair, Target, pair_up
 from tasks.core.paths import FoundPaths, PathOptions, tell_paths
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject, arrow_table
 from tasks.labels import look_up_labels
+from tasks.multihal_params import MultiHalInputs
 
 PROPERTY_LISTS = {"date": "time_properties", "numerical": "number_properties", "rank": "rank_properties"}
 """Answer type → list of the properties whose values count (Appendix D)."""
@@ -72,8 +73,8 @@ def _mine_kind(
     totals: dict[str, int],
     failed: Failed,
 ) -> None:
-    params = work.run.params
-    options = PathOptions(params["all_hops"], load_properties("ignored_properties"), params["most_paths"])
+    params = work.inputs(MultiHalInputs).params
+    options = PathOptions(params.all_hops, load_properties("ignored_properties"), params.most_paths)
     subjects = np.array([subject for _, subject, _ in pairs], np.int64)
     finder = choose_finder(work.run.services.wikidata, _asker(work, pairs, failed))
     if kind == "other":
@@ -81,7 +82,8 @@ def _mine_kind(
         result = finder.find_item_paths(subjects, objects, options)
         told = tell_paths(result.paths, subjects, objects)
     else:
-        values = [target for _, _, target in pairs]
+        # answers of one type are all looked for as values of one type
+        values = cast(list[Date] | list[Number], [target for _, _, target in pairs])
         result = finder.find_literal_paths(subjects, values, load_properties(PROPERTY_LISTS[kind]), options)
         told = tell_paths(result.paths, subjects)
     _file_paths(pairs, result, told.to_pylist(), found)
@@ -143,10 +145,10 @@ def _pair_of(parts: Mapping[str, Any]) -> tuple[str, str]:
     return str(parts["subject"]), str(target)
 
 
-def _tell_target(target: Any) -> str:
+def _tell_target(target: Target) -> str:
     if isinstance(target, Number):
         return target.number
-    return f"Q{target}" if isinstance(target, int | np.integer) else str(target)
+    return f"Q{target}" if isinstance(target, int) else str(target)
 
 
 @task(name="label_paths", cache_key_fn=batch_key, persist_result=True)
@@ -193,5 +195,5 @@ def _ids_of(paths: Iterable[Path]) -> Iterable[str]:
             yield path.unit
 
 
-def _drop(row_id: str, place: str, ids: list[str], reason: Any, detail: str) -> DroppedPath:
+def _drop(row_id: str, place: str, ids: list[str], reason: Drop, detail: str) -> DroppedPath:
     return DroppedPath(id=f"{row_id}/{place}", question_id=row_id, path_ids=ids, reason=reason, detail=detail)

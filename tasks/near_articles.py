@@ -7,7 +7,6 @@ fanned out.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
 from prefect import task
 from pydantic import BaseModel, ConfigDict
@@ -21,6 +20,7 @@ from tasks.core.quick_looks import could_hold, list_beginnings
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject, arrow_table
 from tasks.evidence import PinnedArticle, Unpinned, know_article, load_article_texts, pin_articles
+from tasks.fanoutqa_params import TITLES, FanOutInputs
 from tasks.models.title_index import find_near_titles, open_title_index
 from tasks.world.data import list_article_titles
 
@@ -48,16 +48,16 @@ def find_near_articles(batch: Batch) -> Receipt:
     """Find the titles nearest to each question by embedding (Appendix B: 30)."""
     work = work_on(batch)
     rows = work.rows(FlaggedQuestion)
-    services, params = work.run.services, work.run.params
-    embedder, count = services.embedder(), params["near_articles"]
+    services, count = work.run.services, work.inputs(FanOutInputs).params.near
+    embedder, titles = services.embedder(), work.files(TITLES)
     questions = embedder.encode([row.question for row in rows])
-    if params["titles"] is None:
-        near = find_near_titles(_list_known_titles(work, rows), questions, count, embedder)
+    if titles:
+        index = open_title_index(titles[0].path, titles[0].sha256 or "", embedder, services.home)
+        near = index.nearest(questions, count)
     else:
-        source = Path(work.run.origin["titles"])
-        near = open_title_index(source, params["titles"], embedder, services.home).nearest(questions, count)
+        near = find_near_titles(_list_known_titles(work, rows), questions, count, embedder)
     return work.finish(
-        (row.replace(near_articles=list(dict.fromkeys(titles))) for row, titles in zip(rows, near, strict=True)),
+        (row.replace(near_articles=list(dict.fromkeys(found))) for row, found in zip(rows, near, strict=True)),
         FlaggedQuestion,
     )
 
@@ -78,7 +78,7 @@ def check_near_articles(batch: Batch) -> Receipt:
     answers = {row.id: _list_answers(row) for row in rows}
     to_check = [row for row in rows if len(answers[row.id]) >= LEAST_ANSWERS]
     pinned = pin_articles(
-        work, ((row.id, title) for row in to_check for title in row.near_articles), work.run.params["epoch"]
+        work, ((row.id, title) for row in to_check for title in row.near_articles), work.inputs(FanOutInputs).epoch
     )
     articles = {
         row.id: {each.revid: each for title in row.near_articles if isinstance(each := pinned[title], PinnedArticle)}

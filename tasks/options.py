@@ -1,12 +1,32 @@
 """What a build is told, and what it says of itself afterwards."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from tasks.core.calls import Mode
 from tasks.settings import SHIPPED_WORLDS, default_warehouse
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """How a parameter is given on the command line, where its name alone does not say it (metadata of a field)."""
+
+    name: str = ""
+    """With its dashes; empty: the parameter's name."""
+    metavar: str = ""
+    """What stands for the value in the help."""
+
+
+class Params(BaseModel):
+    """The parameters of a benchmark: the one place of their names, types, defaults, help and bounds.
+
+    The command's options, the flow's form in Prefect, the lock and the steps are made of it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class RunOptions(BaseModel):
@@ -14,16 +34,17 @@ class RunOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    world: str = "embedded"
-    """`embedded`, `live` or the path of a world's TOML file."""
-    graph: str | None = None
-    """A local graph that takes the place of the world's Wikidata."""
-    warehouse: Path | None = None
-    """The DuckDB file; None: factmill.duckdb in factmill's home."""
+    world: Annotated[str, Option(metavar="WORLD")] = "embedded"
+    """embedded, live, or the path of a world's TOML file."""
+    graph: Annotated[str | None, Option(metavar="NAME")] = None
+    """Use this local graph as the world's Wikidata."""
+    warehouse: Annotated[Path | None, Option(metavar="FILE")] = None
+    """The DuckDB file. Default: factmill.duckdb in factmill's home."""
     mode: Mode = "record"
-    concurrency: int = 4
+    """record: ask what is not recorded; replay: ask nothing; refresh: ask all anew."""
+    concurrency: int = Field(default=4, ge=1, le=64)
     """Batches worked on at once."""
-    batch_size: int = 500
+    batch_size: int = Field(default=500, ge=1)
     """Rows a batch."""
     pinned_build: str | None = None
     """With mode replay: serve the very replies of this build, and publish nothing."""

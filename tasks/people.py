@@ -2,22 +2,22 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+from typing import Literal
 
 from prefect import task
 
 from tasks.assets import load_pair_relations
 from tasks.batches import Work, batch_key, work_on
+from tasks.biokalma_params import BiokalmaInputs
 from tasks.classes import find_instances, look_up_claims
 from tasks.core.biokalma_rows import CandidateRow, PersonPair, ResolvedPair
 from tasks.core.fingerprints import canonical_json
-from tasks.core.knowledge import HUMAN, Candidate, call_find_items, id_number, read_candidates
+from tasks.core.knowledge import HUMAN, Candidate, Qid, call_find_items, id_number, read_candidates
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Merged, Outcome, Reject, arrow_table
-from tasks.facts import draw_facts
+from tasks.facts import list_facts
 from tasks.labels import look_up_labels
 from tasks.sources.person_pairs import is_complete_name, read_pairs
-from tasks.sources.source_files import SourceFile
 
 Bearers = dict[str, list[Candidate]]
 """Name → items that bear it."""
@@ -28,11 +28,11 @@ _NAMED_IN_REASON = 6
 def read_person_pairs(batch: Batch) -> Receipt:
     """Read paragraphs about two people from a file, with the relation between the two (Appendix A.1)."""
     work = work_on(batch)
-    name, path = work.run.origin["files"][batch.unit]
+    inputs = work.inputs(BiokalmaInputs)
+    limit = inputs.limits[batch.unit]
+    (source,) = work.files(batch.unit)
     outcomes: list[Outcome] = []
-    limit = work.run.params["limits"].get(batch.unit)
-    source = SourceFile(Path(path), name, work.run.lock["sources"][name], None)
-    for read in read_pairs(source, complete_names=work.run.params["class"] == HUMAN):
+    for read in read_pairs(source, complete_names=inputs.params.class_qid == HUMAN):
         if limit is not None and work.rows_in >= limit:
             break
         work.take(read.row_id, read.as_it_came)
@@ -44,11 +44,11 @@ def read_person_pairs(batch: Batch) -> Receipt:
 def draw_person_pairs(batch: Batch) -> Receipt:
     """Take the pairs of a class that a relation joins from the world's Wikidata (our default beside files)."""
     work = work_on(batch)
-    facts = list(dict.fromkeys(draw_facts(work, batch.unit)))
+    facts = list(dict.fromkeys(list_facts(work, batch.unit, work.inputs(BiokalmaInputs).limits[batch.unit])))
     ids = {(subject, value): f"{batch.unit}-{subject}-{value}" for subject, value in facts}
     asked = [(ids[fact], qid) for fact in facts for qid in fact]
     labels, unlabelled = look_up_labels(work, asked, "en")
-    is_instance, failed = find_instances(work, asked, work.run.params["class"])
+    is_instance, failed = find_instances(work, asked, work.inputs(BiokalmaInputs).params.class_qid)
     failed |= unlabelled
     outcomes: list[Outcome] = []
     for number, fact in enumerate(facts, start=1):
@@ -70,7 +70,7 @@ def _draw_pair(
 ) -> Outcome:
     if failed:
         return failed
-    class_qid = work.run.params["class"]
+    class_qid = work.inputs(BiokalmaInputs).params.class_qid
     if others := [qid for qid in fact if not is_instance[qid]]:
         return Reject(row_id, "not_of_class", f"{', '.join(others)}: not of {class_qid}")
     if missing := [qid for qid in fact if qid not in labels]:
@@ -100,7 +100,7 @@ def resolve_people(batch: Batch) -> Receipt:
     rows = work.rows(PersonPair)
     bearers, failed = _find_bearers(work, rows)
     asked = [(row.id, item.qid) for row in rows for name in _names(row) for item in bearers.get(name, [])]
-    is_instance, failed_class = find_instances(work, asked, work.run.params["class"])
+    is_instance, failed_class = find_instances(work, asked, work.inputs(BiokalmaInputs).params.class_qid)
     values, failed_claims = _look_up_values(work, rows, bearers)
     failed |= failed_class | failed_claims
     candidates: list[CandidateRow] = []
@@ -146,13 +146,16 @@ def _resolve(
     people = [item.qid for item in bearers[row.person] if is_instance[item.qid]]
     others = [item.qid for item in bearers[row.other] if is_instance[item.qid]]
     joined = [(a, b) for a in people for b in others if b in values[row.relation, a] and a != b]
-    roles = (("person", row.person, joined), ("other", row.other, [(b, a) for a, b in joined]))
+    roles: tuple[tuple[Literal["person", "other"], str, list[tuple[Qid, Qid]]], ...] = (
+        ("person", row.person, joined),
+        ("other", row.other, [(b, a) for a, b in joined]),
+    )
     for role, name, pairs in roles:
         candidates += [
             CandidateRow(
                 id=f"{row.id}-{role}-{item.qid}",
                 row_id=row.id,
-                role=role,  # type: ignore[arg-type]
+                role=role,
                 name=name,
                 qid=item.qid,
                 via=item.via,

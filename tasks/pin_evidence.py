@@ -5,7 +5,6 @@ A question with an article that cannot be pinned goes no further; all of its ref
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from prefect import task
 
@@ -14,6 +13,7 @@ from tasks.core.answers_in_text import Finding, KnownText, find_answer
 from tasks.core.epochs import SNAPSHOT
 from tasks.core.fanout_flags import find_structure_flags
 from tasks.core.fanout_questions import (
+    Answer,
     Evidence,
     FanOutQuestion,
     SubQuestion,
@@ -24,8 +24,9 @@ from tasks.core.fanout_rows import FanOutRow, Flag, FlaggedQuestion, PinnedQuest
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject, arrow_table
 from tasks.evidence import PinnedArticle, Unpinned, know_article, load_article_texts, pin_articles
+from tasks.fanoutqa_params import FanOutInputs
 
-Leaf = tuple[str, str, Any, Evidence]
+Leaf = tuple[str, str, Answer | None, Evidence]
 """Path, sub-question, its answer and its article."""
 
 
@@ -34,7 +35,7 @@ def pin_evidence(batch: Batch) -> Receipt:
     """Pin every article to its newest revision at or before the epoch (§3.1)."""
     work = work_on(batch)
     rows = work.rows(FanOutRow)
-    epoch = work.run.params["epoch"]
+    epoch = work.inputs(FanOutInputs).epoch
     trees = {row.id: row.tree() for row in rows}
     leaves = {row_id: _list_leaves(tree) for row_id, tree in trees.items()}
     asked = {row.id: [each for _, _, _, each in leaves[row.id] if not _keeps_pin(row, each, epoch)] for row in rows}
@@ -61,7 +62,9 @@ def _keeps_pin(row: FanOutRow, evidence: Evidence, epoch: str) -> bool:
 
 
 def _list_leaves(tree: FanOutQuestion) -> list[Leaf]:
-    found = [(path, sub.question, sub.answer, sub.evidence) for path, sub in list_leaves(tree) if sub.evidence]
+    found: list[Leaf] = [
+        (path, sub.question, sub.answer, sub.evidence) for path, sub in list_leaves(tree) if sub.evidence
+    ]
     return found or [(f"evidence[{at}]", "", None, each) for at, each in enumerate(tree.necessary_evidence)]
 
 

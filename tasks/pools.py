@@ -7,6 +7,7 @@ from prefect import task
 
 from tasks.assets import load_properties, load_relation_forms, load_removed
 from tasks.batches import Work, batch_key, work_on
+from tasks.biokalma_params import BiokalmaInputs
 from tasks.core.article_text import read_article
 from tasks.core.biokalma_rows import CountedPair, DescribedPair, Piece, PooledPair, RelationCount, ResolvedPair
 from tasks.core.evolution import count_relations
@@ -111,7 +112,7 @@ def describe_pairs(batch: Batch) -> Receipt:
 
 def _describe(work: Work, row: PooledPair, articles: Mapping[str, PageText]) -> Outcome:
     if row.paragraph is not None:
-        licence = work.run.params["licence"]
+        licence = work.inputs(BiokalmaInputs).licence
         given = finish_paragraph(row.paragraph)
         return row.extend(DescribedPair, text=given, text_source="file", text_pages=[], licence=licence)
     names = {row.person_qid: row.person, row.other_qid: row.other}
@@ -141,7 +142,7 @@ def _read_articles(work: Work, rows: Sequence[PooledPair]) -> tuple[dict[str, Pa
         wikidata, ((row_id, qid, call_describe_item(wikidata.identity, qid)) for row_id, qid in asked), read_description
     )
     titles = {qid: item.title for qid, item in items.items() if item.title}
-    at = work.run.params["epoch"]
+    at = work.inputs(BiokalmaInputs).epoch
     dated = (
         (row_id, qid, call_page_revision_at(wikipedia.identity, titles[qid], at))
         for row_id, qid in asked

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from tasks.building import Build, Dataset
+from tasks.core.counting import compare_figures, divide
 from tasks.core.granola_rows import CandidateRow, GranolaRow
 from tasks.core.rows import arrow_schema
 from tasks.options import BuildReport
@@ -27,7 +28,7 @@ def publish_granola(build: Build, linked: Dataset, cleaned: Dataset) -> BuildRep
     candidates = linked.extras(arrow_schema(CandidateRow))
     rows = cleaned.table(GranolaRow)
     facts = {**count_names(candidates.to_pylist()), "shape": describe_shape(rows, build.summaries)}
-    return build.publish({"granola_eq": rows, "granola_candidates": candidates}, "granola_eq", facts)
+    return build.publish({"granola_eq": rows, "granola_candidates": candidates}, facts)
 
 
 def count_names(candidates: Sequence[Mapping[str, Any]]) -> dict[str, int]:
@@ -60,14 +61,10 @@ def describe_shape(rows: pa.Table, summaries: Sequence[Mapping[str, Any]]) -> di
     judged_n = judged["rows_in"] if judged else 0
     here = {
         "rows": (total, total),
-        "mean_answers": (_share(sum(n * times for n, times in counts.items()), total), total),
-        "share_2_answers": (_share(counts[2], total), total),
-        "share_3_answers": (_share(counts[3], total), total),
-        "share_4_or_more_answers": (_share(sum(times for n, times in counts.items() if n >= 4), total), total),
-        "share_removed_by_consistency": (_share(judged["rejects"] if judged else 0, judged_n), judged_n),
+        "mean_answers": (divide(sum(n * times for n, times in counts.items()), total), total),
+        "share_2_answers": (divide(counts[2], total), total),
+        "share_3_answers": (divide(counts[3], total), total),
+        "share_4_or_more_answers": (divide(sum(times for n, times in counts.items() if n >= 4), total), total),
+        "share_removed_by_consistency": (divide(judged["rejects"] if judged else 0, judged_n), judged_n),
     }
-    return {name: {"here": value, "n": n, "paper": PAPER[name]} for name, (value, n) in here.items()}
-
-
-def _share(part: float, whole: int) -> float | None:
-    return round(part / whole, 3) if whole else None
+    return compare_figures(here, PAPER)

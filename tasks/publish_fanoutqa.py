@@ -1,14 +1,13 @@
 """Publishing FanOutQA: dev whole, test with its answers apart, what everything rests on, and the report (paper §3.1)."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.building import Build, Dataset
+from tasks.core.counting import compare_figures, count_values
 from tasks.core.fanout_questions import (
     FanOutQuestion,
     dump_json,
@@ -25,9 +24,10 @@ from tasks.core.fanout_rows import (
     HeldOutQuestion,
     Reference,
     ReferenceFinding,
+    Split,
 )
 from tasks.core.review import ReviewItem
-from tasks.core.rows import Row, arrow_schema, arrow_table, rows_from_arrow
+from tasks.core.rows import arrow_schema, arrow_table, rows_from_arrow
 from tasks.core.splitting import choose_split
 from tasks.near_articles import NearArticles
 from tasks.options import BuildReport
@@ -45,13 +45,12 @@ PAPER = {
 
 
 def publish_fanoutqa(
-    build: Build, pinned: Dataset, flagged: Dataset, retrieved: Dataset, found: Dataset, reviewed: Dataset
+    build: Build, seed: int, pinned: Dataset, flagged: Dataset, retrieved: Dataset, found: Dataset, reviewed: Dataset
 ) -> BuildReport:
-    """Publish the questions by part; `found` are all rows with all flags, `reviewed` those that stayed."""
+    """Publish the questions by part; `found` are all rows with all flags, `reviewed` those that stayed; `seed` splits them."""
     rows = rows_from_arrow(FlaggedQuestion, reviewed.table(FlaggedQuestion))
     trees = {row.id: row.tree() for row in rows}
-    seed, share = build.run.params["seed"], build.run.params["dev_share"]
-    splits = {row.id: row.published_split or choose_split(row.id, seed, share) for row in rows}
+    splits = {row.id: row.published_split or choose_split(row.id, seed) for row in rows}
     references = _unite_references(pinned, flagged)
     articles = _list_articles(trees, references)
     queue = reviewed.extras(arrow_schema(ReviewItem)).drop_columns(["file", "line"])
@@ -59,49 +58,36 @@ def publish_fanoutqa(
     test = [row for row in rows if splits[row.id] == "test"]
     tables = {
         "fanoutqa": arrow_table(FanOutQuestionRow, (_describe(row, trees[row.id], splits[row.id]) for row in rows)),
-        "fanoutqa_dev": _copy(DevQuestion, dev),
+        "fanoutqa_dev": arrow_table(DevQuestion, (row.narrow(DevQuestion) for row in dev)),
         "fanoutqa_test": arrow_table(HeldOutQuestion, (_hold_out(row, trees[row.id]) for row in test)),
-        "fanoutqa_test_answers": _copy(HeldOutAnswer, [row for row in test if row.answer is not None]),
+        "fanoutqa_test_answers": arrow_table(
+            HeldOutAnswer, (row.narrow(HeldOutAnswer) for row in test if row.answer is not None)
+        ),
         "fanoutqa_articles": arrow_table(Article, articles),
         "fanoutqa_references": arrow_table(Reference, references),
         "fanoutqa_review": queue,
     }
     facts = {
         "shape": _describe_shape(build, trees, articles, splits),
-        "sources": _count(row.source for row in rows),
-        "answer_types": _count(type(tree.answer).__name__ for tree in trees.values() if tree.answer is not None),
-        "flags": _count(flag["code"] for flags in found.table(FlaggedQuestion)["flags"].to_pylist() for flag in flags),
-        "review": _count(queue["decision"].to_pylist()),
+        "sources": count_values(row.source for row in rows),
+        "answer_types": count_values(type(tree.answer).__name__ for tree in trees.values() if tree.answer is not None),
+        "flags": count_values(
+            flag["code"] for flags in found.table(FlaggedQuestion)["flags"].to_pylist() for flag in flags
+        ),
+        "review": count_values(queue["decision"].to_pylist()),
         "near_articles": _count_near(retrieved.extras(arrow_schema(NearArticles))),
         "references_without_article": sum(each.problem is not None for each in references),
     }
-    return build.publish(tables, "fanoutqa", facts)
+    return build.publish(tables, facts)
 
 
-def _describe(row: FlaggedQuestion, tree: FanOutQuestion, split: Any) -> FanOutQuestionRow:
-    return FanOutQuestionRow(
-        id=row.id,
+def _describe(row: FlaggedQuestion, tree: FanOutQuestion, split: Split) -> FanOutQuestionRow:
+    return row.narrow(
+        FanOutQuestionRow,
         split=split,
-        source=row.source,
-        source_name=row.source_name,
-        source_row=row.source_row,
-        question=row.question,
         sub_questions=len(list(list_sub_questions(tree))),
         articles=tree.articles,
-        epoch=row.epoch,
-        statements=row.statements,
         flags=name_flags(row.flags),
-        judge=row.judge,
-        author=row.author,
-        reviewed_by=row.reviewed_by,
-        licence=row.licence,
-    )
-
-
-def _copy(model: type[Row], rows: Sequence[FlaggedQuestion]) -> pa.Table:
-    """Return rows with the columns of another model alone."""
-    return arrow_table(
-        model, (model.model_validate({name: getattr(row, name) for name in model.model_fields}) for row in rows)
     )
 
 
@@ -109,12 +95,7 @@ def _hold_out(row: FlaggedQuestion, tree: FanOutQuestion) -> HeldOutQuestion:
     evidence = [sub.evidence for _, sub in list_leaves(tree) if sub.evidence] or list(tree.necessary_evidence)
     # by title, since the order in which they are needed can be that of the answer
     unique = {each.title: evidence_to_released(each) for each in sorted(evidence, key=lambda each: each.title)}
-    return HeldOutQuestion(
-        id=row.id,
-        question=row.question,
-        necessary_evidence=dump_json(list(unique.values())),
-        categories=row.categories,
-    )
+    return row.narrow(HeldOutQuestion, necessary_evidence=dump_json(list(unique.values())))
 
 
 def _unite_references(pinned: Dataset, flagged: Dataset) -> list[Reference]:
@@ -158,8 +139,8 @@ def _count_near(near: pa.Table) -> dict[str, int]:
 
 def _describe_shape(
     build: Build, trees: Mapping[str, FanOutQuestion], articles: Sequence[Article], splits: Mapping[str, str]
-) -> dict[str, dict[str, Any]]:
-    counted = _count(splits.values())
+) -> dict[str, dict[str, float | int | None]]:
+    counted = count_values(splits.values())
     here = {
         "questions_read": build.summaries[0]["rows_in"],
         "questions": len(trees),
@@ -168,8 +149,4 @@ def _describe_shape(
         "dev": counted.get("dev", 0),
         "test": counted.get("test", 0),
     }
-    return {name: {"here": value, "n": len(trees), "paper": PAPER[name]} for name, value in here.items()}
-
-
-def _count(values: Iterable[Any]) -> dict[str, int]:
-    return dict(sorted(Counter(values).items()))
+    return compare_figures({name: (value, len(trees)) for name, value in here.items()}, PAPER)

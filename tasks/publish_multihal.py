@@ -1,13 +1,10 @@
 """Publishing MultiHal, and what its report says beside the funnel: questions and paths per source, stage and language."""
 
-from collections import Counter
-from collections.abc import Iterable
-from typing import Any
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.building import Build, Dataset
+from tasks.core.counting import count_values
 from tasks.core.multihal_rows import DroppedPath, LinkedQuestion, MinedQuestion, MultiHalRow, ScoredPath
 from tasks.core.pairing import pair_up
 from tasks.core.rows import arrow_schema, rows_from_arrow
@@ -31,20 +28,16 @@ def publish_multihal(
         "linked": _by_source(linked.table(LinkedQuestion)),
         "pairs": sum(len(pair_up(row)) for row in rows_from_arrow(LinkedQuestion, linked.table(LinkedQuestion))),
         "paths_in_all": pc.sum(mined.table(MinedQuestion)["paths_in_all"]).as_py() or 0,
-        "paths_left_out": _count(dropped["reason"].to_pylist()),
+        "paths_left_out": count_values(dropped["reason"].to_pylist()),
         "paths_scored_high": _by_source(scored.table(ScoredPath)),
-        "answer_types": _count(scored.table(ScoredPath)["answer_type"].to_pylist()),
+        "answer_types": count_values(scored.table(ScoredPath)["answer_type"].to_pylist()),
         "rows": _by_source(rows),
-        "languages": _count(rows["language"].to_pylist()),
-        "licences": _count(rows["licence"].to_pylist()),
-        "chosen_by": _count(scored.table(ScoredPath)["chosen_by"].to_pylist()),
+        "languages": count_values(rows["language"].to_pylist()),
+        "licences": count_values(rows["licence"].to_pylist()),
+        "chosen_by": count_values(scored.table(ScoredPath)["chosen_by"].to_pylist()),
     }
-    return build.publish({"multihal": rows, "multihal_dropped_paths": dropped}, "multihal", facts)
+    return build.publish({"multihal": rows, "multihal_dropped_paths": dropped}, facts)
 
 
 def _by_source(rows: pa.Table) -> dict[str, int]:
-    return _count(rows["source_dataset"].to_pylist())
-
-
-def _count(values: Iterable[Any]) -> dict[str, int]:
-    return dict(sorted(Counter(values).items()))
+    return count_values(rows["source_dataset"].to_pylist())

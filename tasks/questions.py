@@ -17,6 +17,7 @@ from tasks.core.slaq_checks import CheckLists, check_all, read_lists, tell_probl
 from tasks.core.slaq_replies import PAIRS, Generated, read_check, read_fact_type, read_generated
 from tasks.core.slaq_rows import CheckedTopic, ChosenTopic, QuestionedTopic, SlaqRow
 from tasks.review import review_rows
+from tasks.slaq_params import SlaqInputs
 
 GENERATE, CHECK, FACT_TYPE = "slaq/generate", "slaq/check", "slaq/fact_type"
 FLAG = "second_model"
@@ -55,7 +56,7 @@ def _load_check_lists() -> CheckLists:
     return read_lists(load_list("source_phrases"), load_list("one_of_many"), load_list("function_words"))
 
 
-def _question(row: ChosenTopic, answer: Answered) -> Outcome:
+def _question(row: ChosenTopic, answer: Answered[Generated]) -> Outcome:
     if isinstance(answer.read, Reject):
         # the check that failed is the reason, for the funnel
         failed = _FAILED_CHECK.match(answer.read.detail)
@@ -88,7 +89,7 @@ def check_questions(batch: Batch) -> Receipt:
         flags = [f"ShortQ{number}: {said}" for number, said in enumerate(answer.read, 1) if said is not None]
         items += [flag_row("slaq", row.id, FLAG, flag, _tell_context(row)) for flag in flags]
         checked.append(row.extend(CheckedTopic, judge=answer.model, judge_call=answer.key, flags=flags, reviewed_by=[]))
-    outcomes += review_rows(work, checked, items, AUTO_RULES, EDITABLE)
+    outcomes += review_rows(work, checked, items, work.inputs(SlaqInputs).reviewing, AUTO_RULES, EDITABLE)
     return work.finish(outcomes, CheckedTopic)
 
 
@@ -106,7 +107,7 @@ def balance_halves(batch: Batch) -> Receipt:
     """Keep as many most as least viewed topics of each category, the outermost of those that came through (§3.2)."""
     work = work_on(batch)
     rows = work.rows(CheckedTopic)
-    per_half = work.run.params["per_half"]
+    per_half = work.inputs(SlaqInputs).params.per_half
     outcomes: list[Outcome] = []
     for category in dict.fromkeys(row.category for row in rows):
         mine = [row for row in rows if row.category == category]
@@ -134,16 +135,16 @@ def type_facts(batch: Batch) -> Receipt:
         for question, answer in zip(row.questions, row.answers, strict=True)
     ]
     answers = [answer for _, answer in work.ask("judge", asked, lambda _, texts: read_fact_type(texts[0]))]
-    licence = work.run.params["licence"]
+    licence = work.inputs(SlaqInputs).licence
     return work.finish(
         (_publish(row, answers[at * PAIRS : (at + 1) * PAIRS], licence) for at, row in enumerate(rows)), SlaqRow
     )
 
 
-def _publish(row: CheckedTopic, answers: Sequence[Answered], licence: str) -> Outcome:
+def _publish(row: CheckedTopic, answers: Sequence[Answered[str]], licence: str) -> Outcome:
     if failed := next((answer.read for answer in answers if isinstance(answer.read, Reject)), None):
         return failed
-    types = [str(answer.read) for answer in answers]
+    types = [answer.read for answer in answers]
     columns: dict[str, object] = {}
     for number, (question, answer) in enumerate(zip(row.questions, row.answers, strict=True), 1):
         columns |= {f"ShortQ{number}": question, f"ShortA{number}": answer}

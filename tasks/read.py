@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from dataclasses import replace
 
 from prefect import task
 
@@ -14,7 +14,8 @@ from tasks.core.receipts import Batch, Receipt
 from tasks.core.relations import cut_entity, make_question
 from tasks.core.rows import Merged, Outcome, Reject
 from tasks.disambiguate import describe
-from tasks.facts import draw_facts
+from tasks.facts import list_facts
+from tasks.granola_params import GranolaInputs
 from tasks.sources.entity_questions import read_questions
 
 
@@ -24,11 +25,11 @@ def read_entity_questions(batch: Batch) -> Receipt:
     work = work_on(batch)
     rows: list[SourceQuestion] = []
     outcomes: list[Outcome] = []
-    limit = work.run.params["limits"].get(batch.unit)
-    for name, path in work.run.origin["files"][batch.unit]:
+    limit = work.inputs(GranolaInputs).limits[batch.unit]
+    for file in work.files(batch.unit):
         left = None if limit is None else max(limit - work.rows_in, 0)
-        for raw in read_questions(Path(path), work.run.lock["sources"][name])[:left]:
-            row_id = f"{name}:{raw.row}"
+        for raw in read_questions(file.path, file.sha256)[:left]:
+            row_id = f"{file.name}:{raw.row}"
             work.take(row_id, canonical_json({"question": raw.question, "answers": raw.answers}))
             if raw.problem:
                 outcomes.append(Reject(row_id, "malformed_row", raw.problem))
@@ -42,7 +43,7 @@ def read_entity_questions(batch: Batch) -> Receipt:
                         relation=batch.unit,
                         question=raw.question,
                         answer=raw.answers[0],
-                        source_name=name,
+                        source_name=file.name,
                         source_row=raw.row,
                     )
                 )
@@ -56,7 +57,7 @@ def draw_questions(batch: Batch) -> Receipt:
     A row is a fact; a subject with several values gives a question with several gold answers, which is not kept.
     """
     work = work_on(batch)
-    facts = draw_facts(work, batch.unit)
+    facts = list_facts(work, batch.unit, work.inputs(GranolaInputs).limits[batch.unit])
     names = describe(work, ((batch.unit, qid) for fact in facts for qid in fact))
     values: dict[str, set[str]] = defaultdict(set)
     for subject, value in facts:
@@ -67,10 +68,10 @@ def draw_questions(batch: Batch) -> Receipt:
         fact_id = f"{batch.unit}-{subject}-{value}"
         work.take(fact_id, canonical_json({"subject": subject, "relation": batch.unit, "value": value}))
         subject_name, value_name = names[subject], names[value]
-        if isinstance(subject_name, Reject) or isinstance(value_name, Reject):
-            failed = subject_name if isinstance(subject_name, Reject) else value_name
-            assert isinstance(failed, Reject)
-            outcomes.append(Reject(fact_id, failed.reason, failed.detail, failed.retryable))
+        if isinstance(subject_name, Reject):
+            outcomes.append(replace(subject_name, row_id=fact_id))
+        elif isinstance(value_name, Reject):
+            outcomes.append(replace(value_name, row_id=fact_id))
         elif not subject_name.label or not value_name.label:
             missing = value if subject_name.label else subject
             outcomes.append(Reject(fact_id, "item_without_label", f"{missing} has no English label"))

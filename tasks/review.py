@@ -4,23 +4,28 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from tasks.batches import Work
-from tasks.core.review import AutoRules, Editable, ReviewItem, apply_decisions, decide_items
+from tasks.core.review import AutoRules, Editable, Reviewing, ReviewItem, apply_decisions, decide_items
 from tasks.core.rows import Outcome, Row, arrow_table
 
 R = TypeVar("R", bound=Row)
 
 
 def review_rows(
-    work: Work, rows: Sequence[R], items: Sequence[ReviewItem], rules: AutoRules, editable: Editable
+    work: Work,
+    rows: Sequence[R],
+    items: Sequence[ReviewItem],
+    reviewing: Reviewing,
+    rules: AutoRules,
+    editable: Editable,
 ) -> list[Outcome]:
     """Return what becomes of the rows of a batch, and leave the decided items as its side table.
 
-    Rows have a column `reviewed_by`. Decisions of the lock about items of other batches are left to them; `rules` hold
-    where the build's policy is `auto`.
+    Rows have a column `reviewed_by`. Decisions about items of other batches are left to them; `rules` hold where the policy
+    is `auto`.
     """
     known = {item.id for item in items}
-    given = [ReviewItem.model_validate(each) for each in work.run.params["decisions"] if each["id"] in known]
-    decided = decide_items(items, given, rules if work.run.params["review"] == "auto" else None)
+    given = [each for each in reviewing.decisions if each.id in known]
+    decided = decide_items(items, given, rules if reviewing.policy == "auto" else None)
     reviewers: dict[str, dict[str, None]] = {}
     for item in decided:
         if item.reviewer:

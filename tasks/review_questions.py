@@ -13,10 +13,13 @@ from tasks.core.fanout_questions import list_sub_questions
 from tasks.core.fanout_rows import Flag, FlaggedQuestion
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.review import AutoRules, Edit, Editable, ReviewItem, flag_row
+from tasks.fanoutqa_params import FanOutInputs
 from tasks.review import review_rows
 
 AUTO_RULES: AutoRules = {**dict.fromkeys(FLAGS, "drop"), "wording": "edit", "unscored": "keep"}
 """What the policy `auto` does: a proposed wording is taken, a question without a verdict stays, all else goes."""
+SAME_FROM = 0.9
+"""Cosine from which two questions are one (Appendix B)."""
 EDITABLE: Editable = {"question": "question"}
 """Texts that a reviewer may replace; answers are mended in the source, where their sub-answers stand."""
 
@@ -31,7 +34,7 @@ def flag_duplicates(batch: Batch) -> Receipt:
     rows = work.rows(FlaggedQuestion)
     vectors = work.run.services.embedder().encode([row.question for row in rows])
     # the comparison is for more than a threshold; the paper's is "at least"
-    pairs = find_duplicates(vectors, float(np.nextafter(work.run.params["same_from"], 0)))
+    pairs = find_duplicates(vectors, float(np.nextafter(SAME_FROM, 0)))
     near: dict[int, list[tuple[float, int]]] = defaultdict(list)
     for one, other, cosine in zip(pairs.first.tolist(), pairs.second.tolist(), pairs.cosine.tolist(), strict=True):
         near[one].append((-cosine, other))
@@ -60,7 +63,9 @@ def review_questions(batch: Batch) -> Receipt:
     work = work_on(batch)
     rows = work.rows(FlaggedQuestion)
     items = [item for row in rows for item in _list_items(row)]
-    return work.finish(review_rows(work, rows, items, AUTO_RULES, EDITABLE), FlaggedQuestion)
+    return work.finish(
+        review_rows(work, rows, items, work.inputs(FanOutInputs).reviewing, AUTO_RULES, EDITABLE), FlaggedQuestion
+    )
 
 
 def _list_items(row: FlaggedQuestion) -> list[ReviewItem]:

@@ -27,11 +27,8 @@ class Run:
     options: dict[str, Any]
     services: Services
     recorder: Recorder
-
-    @property
-    def params(self) -> dict[str, Any]:
-        """The build's parameters, as the lock names them."""
-        return dict(self.lock["params"])
+    inputs: Any = None
+    """The lock's inputs, as the model that steps read them by; kept once they were read."""
 
 
 _runs: dict[str, Run] = {}

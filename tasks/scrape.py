@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 from urllib.parse import quote
 
 from prefect import task
@@ -30,6 +31,7 @@ from tasks.core.wikipedia_calls import (
     read_revision,
 )
 from tasks.errors import ServiceUnreachable
+from tasks.slaq_params import SlaqInputs
 
 MEMBERS_A_PAGE = 500
 ENGLISH_WIKIPEDIA = "https://en.wikipedia.org/wiki/"
@@ -49,10 +51,10 @@ class _Member:
 def draw_category_pages(batch: Batch) -> Receipt:
     """List a category's pages, and those of the categories below it, and draw some by chance (Appendix A.1)."""
     work = work_on(batch)
-    params = work.run.params
+    params = work.inputs(SlaqInputs).params
     counts = {"members": 0, "subcategories": 0}
-    members = _list_members(work, batch.unit, params["depth"], counts)
-    drawn = draw_pages(members, params["seed"], batch.unit, params["candidates"])
+    members = _list_members(work, batch.unit, params.depth, counts)
+    drawn = draw_pages(members, params.seed, batch.unit, params.candidates)
     rows: list[Outcome] = []
     for member in drawn:
         row_id = f"{batch.unit}-{member.pageid}"
@@ -86,11 +88,13 @@ def _list_members(work: Work, category: str, depth: int, counts: dict[str, int])
         level = list(dict.fromkeys(below))
 
 
-def _iterate_members(work: Work, unit: str, category: str, kind: str) -> Iterator[tuple[int, str]]:
+def _iterate_members(
+    work: Work, unit: str, category: str, kind: Literal["page", "subcat"]
+) -> Iterator[tuple[int, str]]:
     """Yield (page id, title) of a category's members, request by request."""
     service, after = work.run.services.wikipedia, None
     while True:
-        call = call_category_members(service.identity, category, kind, MEMBERS_A_PAGE, after)  # type: ignore[arg-type]
+        call = call_category_members(service.identity, category, kind, MEMBERS_A_PAGE, after)
         reply = work.call(service, [(unit, call)])[call.key].reply()
         if reply.status != "ok":
             raise ServiceUnreachable(
@@ -120,7 +124,7 @@ def scrape_articles(batch: Batch) -> Receipt:
     """Read each page's main text as of the epoch; lists, redirects, disambiguations and short pages go no further."""
     work = work_on(batch)
     rows = work.rows(CategoryPage)
-    wiki, at = work.run.services.wikipedia, work.run.params["epoch"]
+    wiki, at = work.run.services.wikipedia, work.inputs(SlaqInputs).epoch
     failed: dict[str, Reject] = {}
     pages, failed_now = work.look_up(
         wiki,
@@ -172,7 +176,8 @@ def _refuse_missing(row: CategoryPage) -> Reject:
 
 
 def _scrape(work: Work, row: CategoryPage, revision: Revision, page: PageText | None) -> Outcome:
-    at, least = work.run.params["epoch"], work.run.params["min_chars"]
+    inputs = work.inputs(SlaqInputs)
+    at, least = inputs.epoch, inputs.params.min_chars
     if revision.missing:
         return _refuse_missing(row)
     if revision.revid is None or page is None:
@@ -190,7 +195,8 @@ def measure_topics(batch: Batch) -> Receipt:
     work = work_on(batch)
     rows = work.rows(Topic)
     service = work.run.services.pageviews
-    first, last = work.run.params["views_from"], work.run.params["views_to"]
+    inputs = work.inputs(SlaqInputs)
+    first, last = inputs.views_from, inputs.views_to
     calls = ((row.id, row.id, call_pageviews(service.identity, row.title, first, last)) for row in rows)
     views, failed = work.look_up(
         service, calls, lambda body: None if body is None else int(body["views"]), "pageviews_failed"
@@ -208,7 +214,8 @@ def measure_topics(batch: Batch) -> Receipt:
 def halve_topics(batch: Batch) -> Receipt:
     """Take the most and the least viewed topics of each category, as many of both, with spares (Appendix A.1)."""
     work = work_on(batch)
-    per_half = work.run.params["per_half"] + work.run.params["spares"]
+    params = work.inputs(SlaqInputs).params
+    per_half = params.per_half + params.spares
     groups: dict[str, list[Viewed[ViewedTopic]]] = defaultdict(list)
     for row in work.rows(ViewedTopic):
         groups[row.category].append(Viewed(row, row.views))

@@ -13,6 +13,7 @@ from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject
 from tasks.core.translation_calls import call_translate_path, call_translate_text, read_parts
 from tasks.labels import look_up_labels
+from tasks.multihal_params import MultiHalInputs
 from tasks.storage.journal import Record
 
 
@@ -22,7 +23,7 @@ def translate_paths(batch: Batch) -> Receipt:
     work = work_on(batch)
     rows = work.rows_to_open(ScoredPath)
     outcomes: list[Outcome] = []
-    for language in work.run.params["languages"]:
+    for language in work.inputs(MultiHalInputs).languages:
         for row in rows:
             work.take(f"{row.id}_{language}", row.model_dump_json())
         outcomes += _make_english(rows) if language == "eng" else _translate(work, rows, language)
@@ -69,7 +70,7 @@ def _translate(work: Work, rows: list[ScoredPath], language: str) -> list[Outcom
 
 def _own_labels(work: Work, rows: list[ScoredPath], language: str) -> tuple[dict[str, str], dict[str, Reject]]:
     """Return id → Wikidata's label in the language, where such labels are wanted, and row id → Reject where they cannot be had."""
-    if work.run.params["label_source"] != "wikidata":
+    if work.inputs(MultiHalInputs).params.label_source != "wikidata":
         return {}, {}
     asked = [(row.id, each) for row in rows for each in row.responses_formatted if _is_id(each)]
     return look_up_labels(work, asked, TAGS[language])
@@ -111,10 +112,7 @@ def _translate_row(
 
 
 def _publish(row: ScoredPath, language: str, **changed: object) -> MultiHalRow:
-    kept = {name: getattr(row, name) for name in MultiHalRow.model_fields if name in ScoredPath.model_fields}
-    return MultiHalRow.model_validate(
-        {**kept, "id": f"{row.id}_{language}", "path_id": row.id, "language": language, **changed}
-    )
+    return row.narrow(MultiHalRow, id=f"{row.id}_{language}", path_id=row.id, language=language, **changed)
 
 
 def _is_id(part: str) -> bool:

@@ -42,7 +42,7 @@ def _read_question(row: FanOutRow, texts: Sequence[str]) -> str | Unreadable:
     return check_worded(texts[0], Wording.load(row.wording or ""), json.loads(row.answer or ""))
 
 
-def _word(row: FanOutRow, worded: Mapping[str, Answered]) -> Outcome:
+def _word(row: FanOutRow, worded: Mapping[str, Answered[str]]) -> Outcome:
     answer = worded.get(row.id)
     if answer is None:
         return row

@@ -11,6 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
+from inputs import biokalma_inputs
 from namesakes import ORGANISATIONS, PEOPLE
 from steps import Left, read_unit
 from two_wikidatas import LIMITS, Served
@@ -32,8 +33,8 @@ def draw(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cal
 
     def run(items: Sequence[str], pid: str, of: str = "Q5", **limits: int) -> Left:
         def step(services: Any, folder: Path) -> Left:
-            params = {"class": of, "limits": limits}
-            left = read_unit(draw_person_pairs, pid, services, folder, monkeypatch, **params)
+            inputs = biokalma_inputs(class_qid=of, limits={pid: None, **limits})
+            left = read_unit(draw_person_pairs, pid, services, folder, monkeypatch, inputs)
             assert {row.pop("source_name") for row in left.rows.values()} <= {services.wikidata.identity}
             return left
 
@@ -86,8 +87,8 @@ def test_pairs_whose_classes_or_labels_cannot_be_had_are_drawn_by_a_later_run(
 
     def run() -> Left:
         services = SimpleNamespace(wikidata=both.sparql(LIMITS.model_copy(update={"batch": 1})))
-        params = {"class": "Q5", "limits": {}}
-        return read_unit(draw_person_pairs, "P40", services, tmp_path / "run", monkeypatch, **params)
+        inputs = biokalma_inputs(limits={"P40": None})
+        return read_unit(draw_person_pairs, "P40", services, tmp_path / "run", monkeypatch, inputs)
 
     both.too_much = "wd:Q12 "
     left = run()
@@ -106,7 +107,9 @@ def test_pairs_whose_classes_or_labels_cannot_be_had_are_drawn_by_a_later_run(
     both.too_much = "wdt:P26"
     with pytest.raises(ServiceUnreachable, match="does not list the facts of P26: http_504"):
         services = SimpleNamespace(wikidata=both.sparql())
-        read_unit(draw_person_pairs, "P26", services, tmp_path / "other", monkeypatch, **{"class": "Q5", "limits": {}})
+        read_unit(
+            draw_person_pairs, "P26", services, tmp_path / "other", monkeypatch, biokalma_inputs(limits={"P26": None})
+        )
 
 
 def test_a_file_is_read_row_by_row_up_to_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,10 +118,9 @@ def test_a_file_is_read_row_by_row_up_to_its_limit(tmp_path: Path, monkeypatch: 
     source.write_text("".join(f"{json.dumps(each)}\n" for each in (row, {**row, "person": "Ada"}, row)), "utf-8")
 
     def run(of: str, **limits: int) -> Left:
-        files = {"own.jsonl": source}
-        params = {"class": of, "limits": limits}
+        inputs = biokalma_inputs(class_qid=of, limits={"own.jsonl": None, **limits})
         folder = tmp_path / "run"
-        return read_unit(read_person_pairs, "own.jsonl", SimpleNamespace(), folder, monkeypatch, files, **params)
+        return read_unit(read_person_pairs, "own.jsonl", SimpleNamespace(), folder, monkeypatch, inputs, [source])
 
     left = run("Q5")
     assert (left.rows.keys(), left.receipt.rows_in) == ({"own_0", "own_2"}, 3)

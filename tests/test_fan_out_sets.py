@@ -11,6 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
+from inputs import fan_out_inputs
 from namesakes import tell_item
 from small_wiki import SmallPage, SmallWiki
 from steps import Left, read_unit
@@ -84,12 +85,8 @@ def make(
     """Make the questions of a kind of sets, with both engines."""
 
     def run(unit: str, **changed: Any) -> Left:
-        params = {
-            "epoch": "2023-11-20T00:00:00Z", "sets_a_kind": 12, "least_members": 5, "licence": "CC0-1.0", **changed
-        }  # fmt: skip
-
         def step(services: Any, folder: Path) -> Left:
-            return read_unit(gather_questions, unit, services, folder, monkeypatch, **params)
+            return read_unit(gather_questions, unit, services, folder, monkeypatch, fan_out_inputs(**changed))
 
         return wikidatas.run(step, tmp_path, wikipedia=wiki.services().wikipedia)
 
@@ -206,7 +203,7 @@ def test_a_wikidata_that_lists_no_facts_stops_the_run(
     try:
         services: Any = type("Services", (), {"wikidata": wikidatas.sparql(), "wikipedia": wiki.services().wikipedia})()
         with pytest.raises(ServiceUnreachable, match="does not list the facts of P47"):
-            read_unit(gather_questions, BORDERS, services, tmp_path, monkeypatch, sets_a_kind=1, least_members=5)
+            read_unit(gather_questions, BORDERS, services, tmp_path, monkeypatch, fan_out_inputs(sets_a_kind=1))
     finally:
         wikidatas.too_much = ""
 

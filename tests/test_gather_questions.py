@@ -9,6 +9,7 @@ from tasks.core.fanout_rows import FanOutRow
 from tasks.core.fingerprints import digest_bytes
 from tasks.core.rows import Merged, Reject
 from tasks.gather_questions import _read_files
+from tasks.sources.source_files import SourceFile
 
 RIVERS = ["Enns", "Mur", "Drava", "Traun", "Salzach"]
 
@@ -26,14 +27,13 @@ def author(question: str, first: int = 254) -> dict[str, Any]:
 
 def read(folder: Path, **files: list[dict[str, Any]]) -> list[Any]:
     taken: dict[str, str] = {}
-    origin, digests = [], {}
+    sources: list[SourceFile] = []
     for name, rows in files.items():
         path = folder / f"{name}.json"
         path.write_text(json.dumps(rows))
-        origin.append([path.name, str(path), ""])
-        digests[path.name] = digest_bytes(path.read_bytes())
-    run = SimpleNamespace(origin={"files": origin}, lock={"sources": digests})
-    outcomes = list(_read_files(SimpleNamespace(run=run, take=taken.__setitem__)))  # type: ignore[arg-type]
+        sources.append(SourceFile(path, path.name, digest_bytes(path.read_bytes())))
+    work: Any = SimpleNamespace(files=lambda _unit: sources, take=taken.__setitem__)
+    outcomes = list(_read_files(work))
     assert len(taken) == sum(map(len, files.values()))
     return outcomes
 

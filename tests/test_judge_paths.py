@@ -11,6 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
+from inputs import multihal_inputs
 from questions import mined_question, path_of
 from scripted_judge import REFUSAL, Manners, Said, ScriptedJudge, always, pick, pick_first_ten
 from steps import Left, run_step
@@ -18,7 +19,7 @@ from steps import Left, run_step
 from tasks.clients.chat import Chat
 from tasks.core.calls import Call, Deliver, Reply
 from tasks.core.multihal_rows import MinedQuestion, SelectedQuestion
-from tasks.core.path_choice import LOWEST_KEPT, PATHS_WANTED, ROUNDS
+from tasks.core.path_choice import PATHS_WANTED, ROUNDS
 from tasks.core.rows import Row
 from tasks.judge_paths import score_paths, select_paths
 from tasks.mine import label_paths
@@ -73,7 +74,7 @@ def run(judge: ScriptedJudge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     def run(step: Any, rows: Sequence[Row]) -> Left:
         chat = Chat(judge.url, model, lambda: "key", "factmill tests")
         services = SimpleNamespace(model=lambda _role: (chat, model))
-        return run_step(step, rows, services, tmp_path / "run", monkeypatch, min_score=LOWEST_KEPT)
+        return run_step(step, rows, services, tmp_path / "run", monkeypatch, multihal_inputs())
 
     return run
 

@@ -11,6 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
+from inputs import multihal_inputs
 from loopback import Loopback, Seen
 from questions import typed_question
 from rdf_lines import spell_out
@@ -106,7 +107,9 @@ def link(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
     """Link questions with Falcon."""
 
     def run(*rows: TypedQuestion) -> Left:
-        return run_step(link_entities, rows, web.services(), tmp_path / "run", monkeypatch, linker="falcon")
+        return run_step(
+            link_entities, rows, web.services(), tmp_path / "run", monkeypatch, multihal_inputs(linker="falcon")
+        )
 
     return run
 
@@ -335,7 +338,9 @@ def test_the_labels_of_a_graph_link_without_any_network(
         typed_question("c", "Who of Berlin was it?", "Nobody"),
         typed_question("d", "How big is Berlin?", "9", answer_type="numerical", looked_for="9"),
     ]
-    left = run_step(link_entities, rows, web.services(graph), tmp_path / "run", monkeypatch, linker="labels")
+    left = run_step(
+        link_entities, rows, web.services(graph), tmp_path / "run", monkeypatch, multihal_inputs(linker="labels")
+    )
     assert items(left, "a", "subject") == [("Q64", "labels"), ("Q821244", "labels")]
     assert [qid for qid, _ in items(left, "a", "object")] == ["Q57084", "Q64"]
     assert [link["rank"] for link in left.rows["a"]["subject_links"]] == [1, 2]

@@ -10,6 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
+from inputs import multihal_inputs
 from loopback import Loopback, Seen
 from questions import linked_question, mined_question, path_of
 from steps import Left, run_step
@@ -79,8 +80,8 @@ def web() -> Iterator[Web]:
 @pytest.fixture
 def mine(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
     def run(*rows: LinkedQuestion, all_hops: bool = False, most_paths: int = 100) -> Left:
-        params = {"all_hops": all_hops, "most_paths": most_paths}
-        return run_step(mine_paths, rows, web.services(), tmp_path / "run", monkeypatch, **params)
+        inputs = multihal_inputs(all_hops=all_hops, most_paths=most_paths)
+        return run_step(mine_paths, rows, web.services(), tmp_path / "run", monkeypatch, inputs)
 
     return run
 

@@ -11,17 +11,19 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
+from inputs import fan_out_inputs
 from loopback import Seen
 from small_wiki import SmallPage, SmallWiki
 from steps import Left, run_step
 
-from tasks import runs
 from tasks.core.fanout_questions import Evidence, SubQuestion, dump_json, to_released
 from tasks.core.fanout_rows import Flag, FlaggedQuestion
 from tasks.core.fingerprints import digest_bytes
 from tasks.errors import SourceError, WorldError
+from tasks.fanoutqa_params import TITLES
 from tasks.models.char_ngrams import CharNgrams
 from tasks.near_articles import check_near_articles, find_near_articles
+from tasks.sources.source_files import SourceFile
 from tasks.world.data import list_article_titles
 from tasks.world.files.reading import load_world_data
 
@@ -70,7 +72,9 @@ Run = Callable[..., Left]
 @pytest.fixture
 def check(wiki: SmallWiki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     def run(*rows: FlaggedQuestion) -> Left:
-        return run_step(check_near_articles, rows, wiki.services(), tmp_path / "check", monkeypatch, epoch=EPOCH)
+        return run_step(
+            check_near_articles, rows, wiki.services(), tmp_path / "check", monkeypatch, fan_out_inputs(epoch=EPOCH)
+        )
 
     return run
 
@@ -85,18 +89,9 @@ def find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         services = SimpleNamespace(
             embedder=CharNgrams, home=tmp_path, world=SimpleNamespace(wikipedia=SimpleNamespace(url=url))
         )
-        opened = runs.open_run
-
-        def open_with_titles(folder: str) -> Any:
-            run = opened(folder)
-            run.origin["titles"] = str(titles)
-            return run
-
-        monkeypatch.setattr("tasks.batches.open_run", open_with_titles)
-        known = digest or (digest_bytes(titles.read_bytes()) if titles else None)
-        return run_step(
-            find_near_articles, rows, services, tmp_path / "find", monkeypatch, titles=known, near_articles=near
-        )
+        listed = [SourceFile(titles, titles.name, digest or digest_bytes(titles.read_bytes()))] if titles else []
+        inputs = fan_out_inputs(near=near)
+        return run_step(find_near_articles, rows, services, tmp_path / "find", monkeypatch, inputs, {TITLES: listed})
 
     return run
 

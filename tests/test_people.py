@@ -11,6 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 from biographies import person_pair, resolved_pair
+from inputs import biokalma_inputs
 from namesakes import ORGANISATIONS, PEOPLE, tell_item
 from steps import Left, run_step
 from two_wikidatas import LIMITS, Served, TwoWikidatas
@@ -48,7 +49,7 @@ def resolve(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     def run(items: Sequence[str], *rows: PersonPair, of: str = "Q5") -> Left:
         def step(services: Any, folder: Path) -> Left:
-            return run_step(resolve_people, rows, services, folder, monkeypatch, **{"class": of})
+            return run_step(resolve_people, rows, services, folder, monkeypatch, biokalma_inputs(class_qid=of))
 
         return served.open(items).run(step, tmp_path)
 
@@ -208,7 +209,7 @@ def test_pairs_that_cannot_be_looked_up_are_left_for_a_later_run(
 
     def run() -> Left:
         services = SimpleNamespace(wikidata=both.sparql(LIMITS.model_copy(update={"batch": 1})))
-        return run_step(resolve_people, rows, services, tmp_path / "run", monkeypatch, **{"class": "Q5"})
+        return run_step(resolve_people, rows, services, tmp_path / "run", monkeypatch, biokalma_inputs(class_qid="Q5"))
 
     for trouble in ("Winston Churchill", "wd:Q13 ", "wdt:P40 }"):
         both.too_much = trouble
@@ -231,7 +232,9 @@ def test_a_class_that_cannot_be_looked_up_costs_no_pair_for_good(
 
     def run() -> Left:
         services = SimpleNamespace(wikidata=both.sparql(LIMITS.model_copy(update={"batch": 1})))
-        return run_step(resolve_people, rows, services, tmp_path / "run", monkeypatch, **{"class": "Q43229"})
+        return run_step(
+            resolve_people, rows, services, tmp_path / "run", monkeypatch, biokalma_inputs(class_qid="Q43229")
+        )
 
     both.too_much = "wd:Q73 "
     left = run()
@@ -249,7 +252,7 @@ def test_a_wikidata_that_is_not_there_stops_the_step(tmp_path: Path, monkeypatch
     both.close()
     rows, services = [person_pair("a", "Ada Lovelace", "Lord Byron")], SimpleNamespace(wikidata=both.sparql())
     with pytest.raises(ServiceUnreachable, match="cannot be reached"):
-        run_step(resolve_people, rows, services, tmp_path / "run", monkeypatch, **{"class": "Q5"})
+        run_step(resolve_people, rows, services, tmp_path / "run", monkeypatch, biokalma_inputs(class_qid="Q5"))
 
 
 def test_pairs_of_the_same_two_are_united_whatever_joins_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 from biographies import described_pair, make_piece, pooled_pair, resolved_pair
+from inputs import biokalma_inputs
 from loopback import Loopback, Seen
 from steps import Left, run_step
 from two_wikidatas import AGENT, LIMITS, TwoWikidatas
@@ -255,8 +256,7 @@ def describe(
 
     def run(*rows: PooledPair) -> Left:
         def step(services: Any, folder: Path) -> Left:
-            params = {"licence": "CC0-1.0", "epoch": "2026-01-01T00:00:00Z"}
-            return run_step(describe_pairs, rows, services, folder, monkeypatch, **params)
+            return run_step(describe_pairs, rows, services, folder, monkeypatch, biokalma_inputs())
 
         return wikidatas.run(step, tmp_path, wikipedia=wiki.client())
 

@@ -12,6 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
+from inputs import slaq_inputs
 from scripted_chat import Message, ScriptedChat
 from steps import Left, run_step
 
@@ -89,12 +90,12 @@ def run(talker: Talker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a step on rows; replies are recorded, so that another run of the step asks nothing again."""
     model = Model(kind="openai", name="tester", url=talker.chat.url, limits=LIMITS)
 
-    def run(step: Any, *rows: Any, **params: Any) -> Left:
+    def run(step: Any, *rows: Any, review: str = "auto", decisions: Sequence[Any] = (), **params: Any) -> Left:
         services = SimpleNamespace(
             model=lambda _role: (Chat(talker.chat.url, model, lambda: "key", "factmill tests"), model)
         )
-        given = {"review": "auto", "decisions": [], "per_half": 20, "licence": "CC-BY-SA-4.0", **params}
-        return run_step(step, rows, services, tmp_path / step.name, monkeypatch, **given)
+        inputs = slaq_inputs(reviewing={"policy": review, "decisions": decisions}, **params)
+        return run_step(step, rows, services, tmp_path / step.name, monkeypatch, inputs)
 
     return run
 

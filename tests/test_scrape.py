@@ -10,6 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
+from inputs import slaq_inputs
 from loopback import Seen
 from small_wiki import SmallPage, SmallWiki
 from steps import Left, read_unit, run_step
@@ -46,8 +47,8 @@ def draw(wiki: SmallWiki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ca
 
     def run(category: str = "Algebra", **params: Any) -> Left:
         folder = tmp_path / str(next(runs))
-        given = {"seed": 7, "candidates": 5, "depth": 1, **params}
-        return read_unit(draw_category_pages, category, wiki.services(), folder, monkeypatch, **given)
+        inputs = slaq_inputs(**{"candidates": 5, **params})
+        return read_unit(draw_category_pages, category, wiki.services(), folder, monkeypatch, inputs)
 
     return run
 
@@ -57,7 +58,7 @@ def step(wiki: SmallWiki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ca
     """Run another step on rows."""
 
     def run(task: Any, rows: Sequence[Any], **params: Any) -> Left:
-        return run_step(task, rows, wiki.services(), tmp_path / task.name, monkeypatch, **params)
+        return run_step(task, rows, wiki.services(), tmp_path / task.name, monkeypatch, slaq_inputs(**params))
 
     return run
 

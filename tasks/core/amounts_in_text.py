@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tasks.core.value_words import Count, Value, drop_light, read_values
-from tasks.core.written_values import read_number
+from tasks.core.written_values import SCALES, read_number
 
 
 class Said(NamedTuple):
@@ -26,7 +26,7 @@ class Said(NamedTuple):
 PERCENT = "percent"
 _BARE_DIGITS_AT_LEAST = 3
 _NUMBER = r"[0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)?"
-_SCALE = r"(?:hundred|thousand|million|billion|trillion)"
+_SCALE = rf"(?:{'|'.join(SCALES)})"
 _SCALE_LETTERS = {
     **{"k": "thousand", "m": "million", "mn": "million", "mln": "million"},
     **{"b": "billion", "bn": "billion", "t": "trillion", "tn": "trillion"},

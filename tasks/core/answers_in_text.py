@@ -30,7 +30,7 @@ from tasks.core.amounts_in_text import UNITS, Said, is_number, read_amounts, spe
 from tasks.core.fanout_questions import Answer
 from tasks.core.literals import YEAR, Date
 from tasks.core.value_words import Count, DayOfYear, Value
-from tasks.core.written_values import MONTHS, read_date
+from tasks.core.written_values import MONTHS, SCALES, read_date
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,7 @@ _SEPARATOR = re.compile(
 )
 _ADDRESS = re.compile(r"://|www\.")
 _SLASHED = re.compile(r"([0-9]{1,2})[/.]([0-9]{1,2})[/.]([0-9]{4})")
-_SCALED = re.compile(r"[0-9](?:\.([0-9]+))? (hundred|thousand|million|billion|trillion)\b")
-_POWERS = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+_SCALED = re.compile(rf"[0-9](?:\.([0-9]+))? ({'|'.join(SCALES)})\b")
 _PROSE_WORDS = 12
 _LONG_PART_WORDS = 6
 _UNIT_WORDS = 3
@@ -288,7 +287,7 @@ def _has_rounded(told: str, wanted: Sequence[Value], text: KnownText) -> bool:
     first, tail = wanted[0], wanted[1:]
     if not scaled or not isinstance(first, Count) or any(map(is_number, tail)) or len(tail) > _UNIT_WORDS:
         return False
-    half = Decimal(5).scaleb(_POWERS[scaled[2]] - len(scaled[1] or "") - 1)
+    half = Decimal(5).scaleb(SCALES[scaled[2]] - len(scaled[1] or "") - 1)
     number = Decimal(first.number)
     at = bisect_left(text.numbers, (number - half, -1))
     while at < len(text.numbers) and text.numbers[at][0] <= number + half:

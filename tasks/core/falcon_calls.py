@@ -7,7 +7,7 @@ nothing again. Since 2022 a link is an object with `URI` and `surface form`; bef
 reliable and is told by what looks like a URI. Any list may be missing or null, and candidates repeat.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
@@ -50,7 +50,7 @@ def read_links(body: Any) -> Links:
     )
 
 
-def _collect(entries: Any, is_wanted: Any = None) -> tuple[Link, ...]:
+def _collect(entries: Any, is_wanted: Callable[[str], bool] | None = None) -> tuple[Link, ...]:
     found: dict[Link, None] = {}
     for uri, surface in _read_entries(entries or ()):
         name = uri.rstrip("/").rpartition("/")[2] if is_wanted else uri

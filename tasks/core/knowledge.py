@@ -161,6 +161,11 @@ def read_facts(body: Any) -> list[Fact]:
     return [Fact(**fact) for fact in body]
 
 
+def read_fact_pairs(body: Any) -> list[tuple[Qid, Qid]]:
+    """Read the answer to list_facts as (subject, value)."""
+    return [(Qid(fact["subject"]), Qid(fact["object"])) for fact in body]
+
+
 def tell_facts(facts: Iterable[Fact]) -> list[Json]:
     """Return the answer to item_facts: a JSON object a fact.
 

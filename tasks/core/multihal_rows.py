@@ -9,6 +9,9 @@ from tasks.core.rows import Row
 AnswerType = Literal["date", "rank", "numerical", "other"]
 """What kind of thing the answer is; the first three are looked for as values, `other` as items."""
 
+Drop = Literal["pair_failed", "part_without_label", "not_selected", "same_words"]
+"""Why a path is left out before scoring."""
+
 TAGS = {"eng": "en", "deu": "de", "fra": "fr", "ita": "it", "spa": "es", "por": "pt"}
 """Language as published → Wikidata's tag, which translators are asked for too."""
 
@@ -184,5 +187,5 @@ class DroppedPath(Row):
 
     question_id: str
     path_ids: list[str]
-    reason: Literal["pair_failed", "part_without_label", "not_selected", "same_words"]
+    reason: Drop
     detail: str

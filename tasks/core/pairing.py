@@ -1,13 +1,13 @@
 """The pairs of a question's items and its answer's items or value, between which paths are looked for (MultiHal, §2.2)."""
 
-from typing import Any
-
 from tasks.core.knowledge import id_number
-from tasks.core.literals import Number, read_plain_date
+from tasks.core.literals import Date, Number, read_plain_date
 from tasks.core.multihal_rows import LinkedQuestion
 
-Pair = tuple[str, int, Any]
-"""Row id, number of the subject, and number of the object's item or the value."""
+Target = int | Date | Number
+"""Number of the object's item, or the value."""
+Pair = tuple[str, int, Target]
+"""Row id, number of the subject, and what is looked for from there."""
 
 
 def pair_up(row: LinkedQuestion) -> list[Pair]:

@@ -71,6 +71,17 @@ class ReviewItem(BaseModel):
     """Line of that file on which the item begins."""
 
 
+class Reviewing(BaseModel):
+    """What a build goes by where rows are flagged: its policy, and what reviewers decided before it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    policy: Literal["auto", "manual"]
+    """`ask` is `manual` with a pause after it."""
+    decisions: tuple[ReviewItem, ...] = ()
+    """By id, without the files that they were read from."""
+
+
 def flag_row(
     benchmark: str, row_id: str, flag: str, detail: str, context: str, proposed: Sequence[Edit] = ()
 ) -> ReviewItem:

@@ -29,12 +29,24 @@ class Row(BaseModel):
     """Stable id, derived from the content of the source row."""
 
     def extend(self, model: type[R], **more: Any) -> R:
-        """Return this row as the next stage's model, with the columns that stage adds."""
-        return model.model_construct(**self.__dict__, **more)
+        """Return this row as the next stage's model, with exactly the columns that stage adds.
+
+        TypeError for a column that this row has already; ValidationError names those that are missing, unknown to the
+        model, or of another type.
+        """
+        return model.model_validate(dict(**self.__dict__, **more))
+
+    def narrow(self, model: type[R], **more: Any) -> R:
+        """Return the columns of this row that the model has, as that model; `more` adds others and replaces some.
+
+        ValidationError names those that are then missing, unknown to the model, or of another type.
+        """
+        kept = {name: value for name, value in self.__dict__.items() if name in model.model_fields}
+        return model.model_validate(kept | more)
 
     def replace(self, **changed: Any) -> Self:
-        """Return a copy with some columns changed."""
-        return self.model_copy(update=changed)
+        """Return a copy with some columns changed; ValidationError for one that there is not, or of another type."""
+        return self.model_validate(self.__dict__ | changed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from tasks.core.dates_in_text import write_date
 from tasks.core.folded_text import fold_text
 from tasks.core.literals import YEAR, Date
 from tasks.core.matching import singular_form
-from tasks.core.written_values import read_date, read_number
+from tasks.core.written_values import SCALES, read_date, read_number
 
 
 class Count(NamedTuple):
@@ -53,7 +53,6 @@ _DECADE = re.compile(r"([0-9]{2,4})'?s")
 _ORDINAL = re.compile(r"[0-9]+(?:st|nd|rd|th)")
 _MONTHS = frozenset({"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"})
 _ERAS = frozenset({"bc", "bce", "ad", "ce"})
-_SCALES = frozenset({"hundred", "thousand", "million", "billion", "trillion"})
 _TENS = {"twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90}
 _UNITS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9}
 _ORDINALS = {
@@ -153,7 +152,7 @@ def _read_at(words: Sequence[str], marks: Sequence[bool], at: int) -> tuple[int,
         units = _UNITS.get(_word_at(words, at + 1), 0)
         width, number = (2 if units else 1), str(tens + units)
     scale = _word_at(words, at + width)
-    if scale in _SCALES and (count := _read_count(f"{number} {scale}")):
+    if scale in SCALES and (count := _read_count(f"{number} {scale}")):
         return width + 1, count
     return width, Count(number) if tens else _read_word(words[at])
 

@@ -43,7 +43,8 @@ _AMOUNT = re.compile(
 _NUMBER = re.compile(
     r"(?P<sign>[+\-−]?)(?P<digits>[0-9]{1,3}(?:(?P<gap>[,'\s])[0-9]{3})(?:(?P=gap)[0-9]{3})*|[0-9]+)(?P<rest>\.[0-9]+)?"
 )
-_SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+"""Scale word → power of ten."""
 _WORDS = {
     word: number
     for number, word in enumerate(
@@ -126,8 +127,8 @@ def look_for(written: WrittenNumber, units: Mapping[str, int]) -> Number:
 
 def _scale(number: str, behind: str, mark: str | None) -> WrittenNumber | None:
     scale, _, rest = behind.partition(" ")
-    if scale.lower() in _SCALES:
-        number = format(Decimal(number).scaleb(_SCALES[scale.lower()]), "f")
+    if scale.lower() in SCALES:
+        number = format(Decimal(number).scaleb(SCALES[scale.lower()]), "f")
         behind = rest
     words = behind.split()
     canonical = canonical_number(number)

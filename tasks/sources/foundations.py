@@ -8,18 +8,21 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from tasks.errors import SourceError, UsageError
 from tasks.sources import defan, felm, halubench, halueval, shroom, simpleqa, truthfulqa
 from tasks.sources.source_files import SourceFile, peek_columns
 from tasks.sources.source_rows import ReadRow
 
+FoundationName = Literal["halueval", "truthfulqa", "felm", "halubench", "shroom2024", "defan", "simpleqa"]
+
 
 @dataclass(frozen=True, slots=True)
 class Foundation:
     """One foundation."""
 
-    name: str
+    name: FoundationName
     title: str
     licence: str
     """Of its rows, as the paper's Table 1 has it (SPDX id; CC-BY without a version where none is given)."""
@@ -48,7 +51,7 @@ def _whole(_path: Path) -> str:
     return ""
 
 
-FOUNDATIONS = {
+FOUNDATIONS: dict[str, Foundation] = {
     foundation.name: foundation
     for foundation in (
         Foundation(

@@ -1,35 +1,32 @@
 """Exports: a build's published tables as Parquet, CSV and JSON Lines, and its rejects.
 
-The Parquet bytes are those the build was published with; the CSV spreads a list column into numbered columns. Columns of
-FanOutQA that hold JSON become what they say in JSON Lines, and its two parts are written as one JSON array each too, as
-they were released.
+The Parquet bytes are those the build was published with; what a benchmark wants beyond one form for
+all tables (list columns spread in the CSV, columns that hold JSON, a JSON array) is its ExportForms.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
-from tasks.core.fanout_rows import JSON_COLUMNS
+from tasks.core.export_forms import ExportForms
 from tasks.core.fingerprints import digest_bytes
 from tasks.errors import OutputError, WarehouseError
 from tasks.storage.builds import BuildRecord, published_names, published_table
 from tasks.storage.shards import parquet_bytes
 from tasks.storage.warehouse import open_warehouse
 
-SPREAD = {"granola_answers": "granola_answer_"}
-"""List columns that the CSV spreads into numbered columns: column → beginning of their names."""
 SEPARATOR = "<SEP>"
 """Between the entries of other list columns in a CSV."""
-ARRAYS = ("fanoutqa_dev", "fanoutqa_test")
-"""Tables that are also written as a JSON array."""
 
 
-def export_build(warehouse: Path, build: BuildRecord, folder: Path, held_out: Sequence[str] = ()) -> list[Path]:
-    """Write the tables of a build but those held out, and return the files.
+def export_build(
+    warehouse: Path, build: BuildRecord, folder: Path, forms: ExportForms, held_out: Sequence[str] = ()
+) -> list[Path]:
+    """Write the tables of a build but those held out, in the forms that its benchmark asks for, and return the files.
 
     WarehouseError when a table is not what was published.
     """
@@ -54,23 +51,25 @@ def export_build(warehouse: Path, build: BuildRecord, folder: Path, held_out: Se
             raise WarehouseError(
                 f"{warehouse}: table {name} of {build.build_id} is not what was published; build again with --force"
             )
-        written += [_write(folder / f"{name}.parquet", data), _write(folder / f"{name}.csv", csv_bytes(table))]
-        written.append(_write(folder / f"{name}.jsonl", jsonl_bytes(table, JSON_COLUMNS.get(name, ()))))
-        if name in ARRAYS:
-            written.append(_write(folder / f"{name}.json", json_bytes(table, JSON_COLUMNS[name])))
+        columns = forms.json_columns.get(name, ())
+        written.append(_write(folder / f"{name}.parquet", data))
+        written.append(_write(folder / f"{name}.csv", csv_bytes(table, forms.spread)))
+        written.append(_write(folder / f"{name}.jsonl", jsonl_bytes(table, columns)))
+        if name in forms.arrays:
+            written.append(_write(folder / f"{name}.json", json_bytes(table, columns)))
     written.append(_write(folder / "rejects.parquet", parquet_bytes(rejects)))
     return written
 
 
-def csv_bytes(table: pa.Table) -> bytes:
+def csv_bytes(table: pa.Table, spread: Mapping[str, str]) -> bytes:
     """Return a table as CSV: UTF-8, header, null as nothing, list columns spread or joined."""
     columns: dict[str, Any] = {}
     for name in table.column_names:
         values = table[name].to_pylist()
-        if name in SPREAD:
+        if name in spread:
             widest = max((len(value) for value in values), default=0)
             for position in range(widest):
-                columns[f"{SPREAD[name]}{position + 1}"] = [
+                columns[f"{spread[name]}{position + 1}"] = [
                     value[position] if position < len(value) else None for value in values
                 ]
         elif pa.types.is_list(table.schema.field(name).type):

@@ -8,13 +8,13 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import duckdb
 
-from tasks.core.review import ReviewItem
+from tasks.core.review import Policy, Reviewing, ReviewItem
 from tasks.errors import UsageError
-from tasks.storage.builds import BuildRecord, published_names, published_table
+from tasks.options import RunOptions, warehouse_of
+from tasks.storage.builds import BuildRecord, find_build, published_names, published_table
 from tasks.storage.warehouse import open_warehouse
 
 
@@ -48,10 +48,13 @@ def load_decisions(warehouse: Path, benchmark: str) -> list[ReviewItem]:
         return _load(db, benchmark)
 
 
-def tell_decisions(warehouse: Path, benchmark: str) -> list[dict[str, Any]]:
-    """Return all decisions about rows of a benchmark as a lock holds them, by id."""
-    taken = load_decisions(warehouse, benchmark)
-    return [item.model_dump(mode="json", exclude={"file", "line"}) for item in taken]
+def open_review(benchmark: str, policy: Policy, run: RunOptions) -> Reviewing:
+    """Return what a build goes by where it flags rows: the decisions imported so far, or those of the build that it replays."""
+    warehouse = warehouse_of(run)
+    if run.pinned_build:
+        return Reviewing.model_validate(find_build(warehouse, run.pinned_build).lock["params"]["reviewing"])
+    decisions = (item.model_copy(update={"file": "", "line": 0}) for item in load_decisions(warehouse, benchmark))
+    return Reviewing(policy="auto" if policy == "auto" else "manual", decisions=tuple(decisions))
 
 
 def _load(db: duckdb.DuckDBPyConnection, benchmark: str) -> list[ReviewItem]:

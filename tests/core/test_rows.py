@@ -68,6 +68,87 @@ def test_rows_are_frozen_and_take_no_unknown_columns() -> None:
         Whole.model_validate({**WHOLE.model_dump(), "extra": 1})
 
 
+class Asked(Row):
+    question: str
+    tags: list[str]
+
+
+class Told(Asked):
+    answer: str | None
+    score: int
+
+
+class Published(Row):
+    question: str
+    answer: str
+    rank: int
+
+
+ASKED = Asked(id="a1", question="Who?", tags=["x"])
+TOLD = Told(id="a1", question="Who?", tags=["x"], answer="Ada", score=3)
+
+
+def name_faults(caught: pytest.ExceptionInfo[ValidationError]) -> set[tuple[str, str]]:
+    return {(str(fault["loc"][0]), fault["type"]) for fault in caught.value.errors()}
+
+
+def test_a_row_is_extended_by_the_columns_of_the_next_stage() -> None:
+    assert ASKED.extend(Told, answer="Ada", score=3) == TOLD
+
+
+@pytest.mark.parametrize(
+    ("columns", "faults"),
+    [
+        ({"answr": "Ada", "score": 3}, {("answr", "extra_forbidden"), ("answer", "missing")}),
+        ({"answer": "Ada"}, {("score", "missing")}),
+        ({"answer": "Ada", "score": 3, "sure": True}, {("sure", "extra_forbidden")}),
+        ({"answer": ["Ada"], "score": "many"}, {("answer", "string_type"), ("score", "int_parsing")}),
+    ],
+    ids=["misspelt", "missing", "one too many", "of another type"],
+)
+def test_what_a_row_is_extended_by_is_checked(columns: dict[str, object], faults: set[tuple[str, str]]) -> None:
+    with pytest.raises(ValidationError) as caught:
+        ASKED.extend(Told, **columns)
+    assert name_faults(caught) == faults
+
+
+def test_extending_neither_drops_nor_replaces_a_column() -> None:
+    with pytest.raises(ValidationError) as caught:
+        TOLD.extend(Asked)
+    assert name_faults(caught) == {("answer", "extra_forbidden"), ("score", "extra_forbidden")}
+    with pytest.raises(TypeError, match="question"):
+        ASKED.extend(Told, question="When?", answer="Ada", score=3)
+
+
+def test_a_row_is_narrowed_to_the_columns_of_another_model() -> None:
+    assert TOLD.narrow(Asked) == ASKED
+    narrowed = TOLD.narrow(Published, id="a1_1", rank=2)
+    assert narrowed == Published(id="a1_1", question="Who?", answer="Ada", rank=2)
+
+
+@pytest.mark.parametrize(
+    ("row", "columns", "faults"),
+    [
+        (TOLD, {"rnk": 2}, {("rnk", "extra_forbidden"), ("rank", "missing")}),
+        (TOLD.replace(answer=None), {"rank": 2}, {("answer", "string_type")}),
+    ],
+    ids=["misspelt", "null where none may be"],
+)
+def test_what_a_row_is_narrowed_to_is_checked(
+    row: Row, columns: dict[str, object], faults: set[tuple[str, str]]
+) -> None:
+    with pytest.raises(ValidationError) as caught:
+        row.narrow(Published, **columns)
+    assert name_faults(caught) == faults
+
+
+def test_a_row_is_copied_with_columns_that_it_has() -> None:
+    assert TOLD.replace(score=4).score == 4
+    with pytest.raises(ValidationError) as caught:
+        TOLD.replace(scor=4)
+    assert name_faults(caught) == {("scor", "extra_forbidden")}
+
+
 @pytest.mark.parametrize("model", [granola_rows.GranolaRow, granola_rows.CandidateRow])
 def test_every_published_column_says_what_it_means(model: type[Row]) -> None:
     assert [name for name, text in column_docs(model).items() if not text] == []

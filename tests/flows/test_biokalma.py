@@ -249,7 +249,7 @@ def test_pairs_of_organisations_are_built_to_the_end(factmill: Callable[..., Any
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--class", "nobody"], "--class nobody: expected the QID of a class, like Q5 (human)"),
+        (["--class", "nobody"], "Invalid value for '--class': nobody: expected the QID of a class, like Q5 (human)"),
         (["--relations", "P26"], "--relations is for pairs from a Wikidata (--source wikidata)"),
         (
             ["--source", "wikidata", "--relations", "P26,P19"],

@@ -132,7 +132,7 @@ def test_every_row_can_be_followed_back(factmill: Any, embedded_build: Any) -> N
         assert trace["row"]["answer"] == row["answer"]
         operations = {call["operation"] for call in trace["calls"]}
         assert {"find_items", "describe_items", "chat"} <= operations
-        chosen = {c["qid"] for c in trace["candidates"] if c["chosen"]}
+        chosen = {c["qid"] for c in trace["beside"]["granola_candidates"] if c["chosen"]}
         assert chosen == {row["question_entity_qid"], row["answer_entity_qid"]}
         assert row["author_call"] in {call["key"] for call in trace["calls"]}
 
@@ -159,8 +159,17 @@ def test_lists_and_tables_are_printed(factmill: Any, embedded_build: Any) -> Non
         (["build", "granola", "--world", "marble"], 2, "no world 'marble'"),
         (["build", "granola", "--relation", "P9999"], 2, "unknown relation P9999"),
         (["build", "granola", "--source", "/absent.json"], 2, "no such file or folder"),
-        (["build", "granola", "--limit", "0"], 2, "greater than or equal to 1"),
-        (["build", "granola", "--policy", "largest"], 2, "is not one of 'smallest', 'linked'"),
+        (
+            ["build", "granola", "--limit", "0"],
+            2,
+            "Invalid value for '--limit': '0': Input should be greater than or equal to 1",
+        ),
+        (["build", "granola", "--max-error-score", "2"], 2, "less than or equal to 1"),
+        (
+            ["build", "granola", "--policy", "largest"],
+            2,
+            "Invalid value for '--policy': 'largest': Input should be 'smallest' or 'linked'",
+        ),
         (["build", "granola", "--graph", "nowhere"], 1, "no graph nowhere"),
         (["build", "granola", "--colour", "red"], 2, "No such option"),
         (["verify", "granola-000000"], 2, "no build 'granola-000000'"),

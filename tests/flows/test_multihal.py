@@ -171,8 +171,8 @@ def test_one_foundation_alone_is_built(factmill: Callable[..., Any]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--foundation", "quizbowl"], "unknown foundation quizbowl; there are halueval"),
-        (["--language", "nld"], "unknown language nld; there are eng, deu"),
+        (["--foundation", "quizbowl"], "'quizbowl': Input should be 'halueval', 'truthfulqa'"),
+        (["--language", "nld"], "'nld': Input should be 'eng', 'deu'"),
         (["--source", "/absent"], "no such file or folder"),
     ],
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from tasks.core.export_forms import ExportForms
 from tasks.core.granola_rows import CandidateRow
 from tasks.core.receipts import Receipt
 from tasks.core.rows import arrow_schema, arrow_table
@@ -16,6 +17,7 @@ from tasks.storage.export import csv_bytes, export_build, json_bytes, jsonl_byte
 from tasks.storage.shards import MERGED, REJECTS, USES, write_shard
 from tasks.storage.warehouse import open_warehouse
 
+NO_FORMS = ExportForms()
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SUMMARY = {"stage": "s", "rows_in": 2, "rows_out": 1, "rejects": 1, "merged": 0, "calls_sent": 0, "calls_replayed": 0,
            "tokens_in": 0, "tokens_out": 0, "cost_usd": 0.0, "seconds": 0.1}  # fmt: skip
@@ -120,13 +122,13 @@ def test_a_warehouse_that_is_not_there_has_no_builds(tmp_path: Path) -> None:
 def test_an_export_of_a_changed_table_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "w.duckdb"
     record = make(path, "a", "p")
-    assert {file.name for file in export_build(path, record, tmp_path / "out")} == {
+    assert {file.name for file in export_build(path, record, tmp_path / "out", NO_FORMS)} == {
         "granola_candidates.parquet", "granola_candidates.csv", "granola_candidates.jsonl", "rejects.parquet",
     }  # fmt: skip
     with open_warehouse(path) as db:
         db.execute("UPDATE granola_candidates SET name = 'forged'")
     with pytest.raises(WarehouseError, match="is not what was published"):
-        export_build(path, record, tmp_path / "again")
+        export_build(path, record, tmp_path / "again", NO_FORMS)
 
 
 def test_csv_spreads_granola_answers_and_joins_other_lists() -> None:
@@ -138,7 +140,7 @@ def test_csv_spreads_granola_answers_and_joins_other_lists() -> None:
             "n": pa.array([None, 3], pa.int64()),
         }
     )
-    assert csv_bytes(table).decode() == (
+    assert csv_bytes(table, {"granola_answers": "granola_answer_"}).decode() == (
         'id,granola_answer_1,granola_answer_2,tags,n\na,"x, y","z ""q""",1<SEP>2,\nb,x,,,3\n'
     )
 
@@ -157,11 +159,11 @@ def test_json_texts_are_written_out_as_what_they_say() -> None:
 def test_tables_with_answers_of_a_test_part_can_be_left_out(tmp_path: Path) -> None:
     path = tmp_path / "w.duckdb"
     record = make(path, "a", "p")
-    assert {file.name for file in export_build(path, record, tmp_path / "out", ["granola_candidates"])} == {
+    assert {file.name for file in export_build(path, record, tmp_path / "out", NO_FORMS, ["granola_candidates"])} == {
         "rejects.parquet"
     }
 
 
 def test_an_empty_table_exports_with_its_header() -> None:
-    header = csv_bytes(arrow_schema(CandidateRow).empty_table()).decode()
+    header = csv_bytes(arrow_schema(CandidateRow).empty_table(), {}).decode()
     assert header == "id,row_id,role,name,qid,via,chosen,linked\n"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from biographies import evolving_pair, make_piece
+from inputs import biokalma_inputs
 from scripted_author import ScriptedAuthor
 from steps import Left, run_step
 
@@ -62,7 +63,7 @@ def step_runner(author: ScriptedAuthor, folder: Path, patch: pytest.MonkeyPatch)
         chat = Chat(author.url, model, lambda: "key", "factmill tests")
         weigher = scorer or Weigher({})
         services = SimpleNamespace(model=lambda _role: (chat, model), perplexity=lambda: weigher)
-        return run_step(step, rows, services, folder, patch, **{"rounds": 2, "alpha": 0.5, **params})
+        return run_step(step, rows, services, folder, patch, biokalma_inputs(**{"rounds": 2, **params}))
 
     return run
 

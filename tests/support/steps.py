@@ -9,10 +9,12 @@ import pytest
 from prefect import Task
 
 from tasks import runs
+from tasks.benchmark import Inputs
 from tasks.core.fingerprints import digest_bytes
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Row, arrow_table
 from tasks.runs import Run
+from tasks.sources.source_files import SourceFile
 from tasks.storage.recorder import Recorder
 from tasks.storage.shards import has_kind, read_shard, write_shard
 
@@ -32,14 +34,20 @@ class Left:
 
 
 def run_step(
-    step: Task[..., Receipt], rows: Sequence[Row], services: Any, folder: Path, patch: pytest.MonkeyPatch, **params: Any
+    step: Task[..., Receipt],
+    rows: Sequence[Row],
+    services: Any,
+    folder: Path,
+    patch: pytest.MonkeyPatch,
+    inputs: Inputs | None = None,
+    files: Mapping[str, Sequence[SourceFile]] | None = None,
 ) -> Left:
     """Run a step on a batch of rows with these services; its calls are recorded in `folder`, and replayed from there."""
     folder.mkdir(parents=True, exist_ok=True)
     came_in = folder / "came-in"
     write_shard(came_in, {"rows": arrow_table(type(rows[0]), rows)})
     batch = Batch(run=str(folder), stage=step.name, index=0, key="k" * 40, files=(str(came_in),), stop=len(rows))
-    return _run(step, batch, {"params": params}, {}, services, patch)
+    return _run(step, batch, inputs, files or {}, services, patch)
 
 
 def read_unit(
@@ -48,16 +56,14 @@ def read_unit(
     services: Any,
     folder: Path,
     patch: pytest.MonkeyPatch,
-    files: Mapping[str, Path] | None = None,
-    **params: Any,
+    inputs: Inputs,
+    files: Sequence[Path] = (),
 ) -> Left:
-    """Run the first step of a recipe on one unit of its source: a relation, or the name of one of `files`."""
+    """Run the first step of a recipe on one unit of its source: a relation, or `files`."""
     folder.mkdir(parents=True, exist_ok=True)
-    given = files or {}
-    lock = {"params": params, "sources": {name: digest_bytes(path.read_bytes()) for name, path in given.items()}}
-    origin = {"files": {name: [name, str(path)] for name, path in given.items()}}
     batch = Batch(run=str(folder), stage=step.name, index=0, key="k" * 40, unit=unit)
-    return _run(step, batch, lock, origin, services, patch)
+    found = [SourceFile(path, path.name, digest_bytes(path.read_bytes())) for path in files]
+    return _run(step, batch, inputs, {unit: found}, services, patch)
 
 
 def read_files(
@@ -79,13 +85,20 @@ def read_files(
 def _run(
     step: Task[..., Receipt],
     batch: Batch,
-    lock: dict[str, Any],
-    origin: dict[str, Any],
+    inputs: Inputs | None,
+    files: Mapping[str, Sequence[SourceFile]],
     services: Any,
     patch: pytest.MonkeyPatch,
 ) -> Left:
     folder = Path(batch.run)
     recorder = Recorder(folder / "w.duckdb", "record")
+    lock = {"params": inputs.model_dump(mode="json") if inputs else {}}
+    origin = {
+        "files": {
+            unit: [[str(file.path), file.name, file.sha256, file.licence] for file in found]
+            for unit, found in files.items()
+        }
+    }
     try:
         patch.setitem(runs._runs, batch.run, Run(folder, lock, origin, {}, services, recorder))
         receipt = step.fn(batch)

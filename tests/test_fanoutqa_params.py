@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tasks.errors import SourceError, UsageError
-from tasks.fanoutqa_inputs import check_epoch, check_sets, check_titles, find_question_files
+from tasks.fanoutqa_params import check_epoch, check_sets, check_titles, find_question_files
 
 
 def write(folder: Path, *names: str) -> list[Path]:
@@ -30,7 +30,7 @@ def test_no_file_is_told(tmp_path: Path) -> None:
 
 
 def test_a_relation_stands_for_all_kinds_of_its_sets() -> None:
-    kinds = check_sets(None)
+    kinds = check_sets([])
     assert check_sets(["P150"]) == [kind for kind in kinds if kind.startswith("P150 ")]
     assert len(check_sets(["P150"])) > 1
     assert check_sets(["P47", kinds[-1]]) == ["P47 Q6256", kinds[-1]]
@@ -45,6 +45,6 @@ def test_a_moment_to_come_is_refused() -> None:
 
 
 def test_a_list_of_titles_has_to_be_there(tmp_path: Path) -> None:
-    assert check_titles(None) is None
+    assert check_titles(None) == []
     with pytest.raises(UsageError, match="one title a line"):
         check_titles(str(tmp_path / "titles.txt"))

@@ -1,0 +1,85 @@
+"""Options of a command made of a model's fields: name, help, default and bounds stand in the model alone.
+
+Values go to the model as they were typed; what it refuses is told with the option's name and what was expected.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+
+import typer
+from annotated_types import Ge, Le
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from tasks.options import Option
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def list_options(model: type[BaseModel], leave_out: Sequence[str] = ()) -> list[tuple[str, Any, Any]]:
+    """Return (name, type with Typer's option, None) of each field of a model, as dataclasses.make_dataclass takes them."""
+    return [
+        (name, _make_option(name, field), None) for name, field in model.model_fields.items() if name not in leave_out
+    ]
+
+
+def read_options(model: type[M], given: object) -> M:
+    """Return a model of what was given of its fields; the rest is left to its defaults. BadParameter where it refuses."""
+    found = {name: getattr(given, name, None) for name in model.model_fields}
+    with naming_options(model):
+        return model(**{name: value for name, value in found.items() if value not in (None, False, [])})
+
+
+def _make_option(name: str, field: FieldInfo) -> Any:
+    help_text = " ".join(filter(None, [field.description, _describe_bounds(field)]))
+    kind: Any = str | None
+    if field.annotation is bool:
+        kind = bool
+    elif get_origin(field.annotation) is tuple:
+        kind = list[str] | None
+    named = _name_option(name, field)
+    return Annotated[kind, typer.Option(named, help=help_text, metavar=_describe_value(field), show_default=False)]
+
+
+@contextmanager
+def naming_options(model: type[BaseModel]) -> Iterator[None]:
+    """Turn what a model refuses into wrong usage that names the option and what was expected (exit code 2)."""
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        value = "" if first["type"] == "value_error" else f"{first['input']!r}: "
+        said = f"{value}{first['msg'].removeprefix('Value error, ')}"
+        raise typer.BadParameter(said, param_hint=f"'{_name_option(name, model.model_fields[name])}'") from error
+
+
+def _find_marker(field: FieldInfo) -> Option:
+    return next((each for each in field.metadata if isinstance(each, Option)), Option())
+
+
+def _name_option(name: str, field: FieldInfo) -> str:
+    return _find_marker(field).name or f"--{name.replace('_', '-')}"
+
+
+def _describe_value(field: FieldInfo) -> str | None:
+    """Return what stands for a value in the help: the choices, or a word for its kind."""
+    if field.annotation is bool:
+        return None
+    inner = get_args(field.annotation)[0] if get_origin(field.annotation) is tuple else field.annotation
+    if get_origin(inner) is Literal:
+        return f"[{'|'.join(get_args(inner))}]"
+    if metavar := _find_marker(field).metavar:
+        return metavar
+    return "NUMBER" if {int, float} & {inner, *get_args(inner)} else "TEXT"
+
+
+def _describe_bounds(field: FieldInfo) -> str:
+    """Return default and bounds as the help tells them: [default: 4; from 1 to 5]."""
+    lowest = next((each.ge for each in field.metadata if isinstance(each, Ge)), None)
+    highest = next((each.le for each in field.metadata if isinstance(each, Le)), None)
+    told = [] if field.default in (None, (), False) else [f"default: {field.default}"]
+    if lowest is not None:
+        told.append(f"{lowest} or more" if highest is None else f"from {lowest} to {highest}")
+    return f"[{'; '.join(told)}]" if told else ""

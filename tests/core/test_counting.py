@@ -1,0 +1,23 @@
+"""What reports count."""
+
+from tasks.core.counting import compare_figures, count_values, divide
+
+
+def test_values_are_counted_in_their_own_order() -> None:
+    assert list(count_values([10, 2, 10, 9]).items()) == [("2", 1), ("9", 1), ("10", 2)]
+    assert list(count_values(["b", "a", "b"]).items()) == [("a", 1), ("b", 2)]
+    assert count_values([]) == {}
+
+
+def test_nothing_has_no_share() -> None:
+    assert divide(2, 3) == 0.667
+    assert divide(2, 3, digits=2) == 0.67
+    assert divide(0, 4) == 0
+    assert divide(0, 0) is None
+
+
+def test_each_figure_stands_beside_the_papers() -> None:
+    assert compare_figures({"rows": (4, 4), "share": (None, 0)}, {"rows": 310, "share": 0.2}) == {
+        "rows": {"here": 4, "n": 4, "paper": 310},
+        "share": {"here": None, "n": 0, "paper": 0.2},
+    }

@@ -1,0 +1,113 @@
+"""A sixth benchmark, as CONTRIBUTING's "A new benchmark" says to write one: which country has which number in Wikidata."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from prefect import flow, task
+from pydantic import Field
+
+from tasks.batches import batch_key, work_on
+from tasks.benchmark import Assets, Benchmark, Inputs, Locked, find_absolute
+from tasks.building import open_build
+from tasks.core.fingerprints import digest_bytes
+from tasks.core.knowledge import call_find_items, read_candidates
+from tasks.core.receipts import Batch, Receipt
+from tasks.core.rows import Outcome, Reject, Row
+from tasks.options import BuildReport, Option, Params, RunOptions
+from tasks.sources.source_files import SourceFile
+
+
+class Country(Row):
+    """A country's name, as a file has it."""
+
+    name: str
+
+
+class CountryQuestion(Row):
+    """A published question."""
+
+    question: str
+    """What is asked."""
+    letter: str
+    qid: str
+    """The answer."""
+    others: list[str]
+    """Other items of the name."""
+
+
+class CountryParams(Params):
+    source: Annotated[tuple[str, ...], Option("--file", "PATH")] = ()
+    """File of names, one a line (repeatable)."""
+    most_others: int = Field(default=3, ge=0, le=9)
+    """Other items of the name that are listed."""
+
+
+class CountryInputs(Inputs):
+    resolved: ClassVar = frozenset({"source"})
+    params: CountryParams
+
+
+def lock_inputs(params: CountryParams, run: RunOptions) -> Locked[CountryInputs]:
+    paths = [Path(each) for each in find_absolute(params.source)]
+    files = {path.name: [SourceFile(path, path.name, digest_bytes(path.read_bytes()))] for path in paths}
+    return Locked(CountryInputs(params=params.model_copy(update={"source": tuple(map(str, paths))})), files)
+
+
+@task(name="read_countries", cache_key_fn=batch_key, persist_result=True)
+def read_countries(batch: Batch) -> Receipt:
+    work = work_on(batch)
+    names = [name for file in work.files(batch.unit) for name in file.path.read_text("utf-8").splitlines()]
+    for name in names:
+        work.take(f"c-{name}", name)
+    return work.finish((Country(id=f"c-{name}", name=name) for name in names), Country)
+
+
+@task(name="ask_countries", cache_key_fn=batch_key, persist_result=True)
+def ask_countries(batch: Batch) -> Receipt:
+    work = work_on(batch)
+    rows, wikidata = work.rows(Country), work.run.services.wikidata
+    asked = ((row.id, row.name, call_find_items(wikidata.identity, row.name)) for row in rows)
+    found, failed = work.look_up(wikidata, asked, read_candidates)
+    most = work.inputs(CountryInputs).params.most_others
+
+    def decide(row: Country) -> Outcome:
+        if row.id in failed or not found[row.name]:
+            return failed.get(row.id) or Reject(row.id, "no_such_item", f"no item is called {row.name!r}")
+        first, *others = (each.qid for each in found[row.name])
+        question = f"Which number has {row.name}?"
+        return CountryQuestion(id=row.id, question=question, letter=row.name[0], qid=first, others=others[:most])
+
+    return work.finish(map(decide, rows), CountryQuestion)
+
+
+@flow(name="countries", validate_parameters=True, persist_result=False)
+def countries(params: CountryParams = CountryParams(), run: RunOptions = RunOptions()) -> BuildReport:  # noqa: B008 - frozen
+    """A question a country."""
+    locked = lock_inputs(params, run)
+    with open_build(COUNTRIES, locked, run) as build:
+        read = build.load(read_countries, locked.files)
+        asked = build.stage(ask_countries, read)
+        return build.publish({"countries": asked.table(CountryQuestion)})
+
+
+def explain_row(row: CountryQuestion) -> Iterator[str]:
+    yield f"  question    {row.question}"
+    yield f"  answer      {row.qid}"
+
+
+COUNTRIES = Benchmark(
+    name="countries",
+    title="Countries: which number has each in Wikidata",
+    examples=("factmill build countries --file names.txt",),
+    params=CountryParams,
+    lock_inputs=lock_inputs,
+    recipe="toy_benchmark:countries",
+    tables={"countries": CountryQuestion},
+    main_table="countries",
+    part="letter",
+    shown={"id": "id", "question": "question", "qid": "answer"},
+    trace=("id",),
+    explain=explain_row,
+    assets=Assets(queries=("wikidata/find_items",)),
+)
