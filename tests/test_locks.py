@@ -3,15 +3,21 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
 from tasks import assets
+from tasks.benchmark import Assets, Benchmark, Inputs, Locked
 from tasks.core.fingerprints import digest_bytes, digest_json
 from tasks.core.import_closure import close_over_imports, digest_closure
 from tasks.errors import BuildError
-from tasks.locks import Inputs, code_digest, make_lock
+from tasks.granola_benchmark import GRANOLA
+from tasks.locks import code_digest, make_lock
+from tasks.options import Params, RunOptions
 from tasks.own_code import read_code
+from tasks.slaq_benchmark import SLAQ
+from tasks.sources.source_files import SourceFile
 
 RECIPES = ["granola", "multihal", "biokalma", "slaq", "fanoutqa"]
 WORLD = """
@@ -28,14 +34,27 @@ name = "m"
 url = "http://e/v1"
 """
 PROMPT = '+++\nrole = "author"\ninputs = ["name"]\n+++\n# user\n$name\n'
-INPUTS = Inputs(
-    params={"limit": 3, "relations": ["P19", "P20"]},
-    sources={"P19.json": "a" * 64, "P20.json": "b" * 64},
-    prompts=["toy/ask"],
-    lists=["words.txt"],
-    queries=["toy/find"],
-    origin={"files": {"P19.json": "/here"}},
-)
+
+
+class ToyParams(Params):
+    limit: int | None = 3
+    relations: tuple[str, ...] = ("P19", "P20")
+    path: str = "/here"
+
+
+class ToyInputs(Inputs):
+    resolved: ClassVar = frozenset({"path"})
+    params: ToyParams
+    first: str = "20230101"
+
+
+def source(name: str, letter: str = "a", folder: str = "/here") -> SourceFile:
+    return SourceFile(path=Path(folder) / name, name=name, sha256=letter * 64)
+
+
+FILES = {"P19": [source("P19.json")], "P20": [source("P20.json", "b")]}
+ASSETS = Assets(prompts=("toy/ask",), lists=("words.txt",), queries=("toy/find",))
+INPUTS: Locked[Inputs] = Locked(ToyInputs(params=ToyParams()), FILES)
 
 
 @pytest.fixture
@@ -60,49 +79,60 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     assets.load_prompt.cache_clear()
 
 
-def lock_of(root: Path, inputs: Inputs = INPUTS, benchmark: str = "granola") -> str:
+def lock_of(
+    root: Path, inputs: Locked[Inputs] = INPUTS, used: Assets = ASSETS, benchmark: Benchmark = GRANOLA
+) -> dict[str, Any]:
     assets.load_prompt.cache_clear()
-    return digest_json(make_lock(benchmark, str(root / "world.toml"), None, inputs))
+    return make_lock(replace(benchmark, assets=used), inputs, RunOptions(world=str(root / "world.toml")))
 
 
 def test_a_lock_names_every_input_by_its_content(root: Path) -> None:
-    lock = make_lock("granola", str(root / "world.toml"), None, INPUTS)
+    lock = lock_of(root)
     assert {name: lock[name] for name in ("params", "sources", "prompts", "lists", "queries", "models", "rules")} == {
-        "params": {"limit": 3, "relations": ["P19", "P20"]},
-        "sources": {"P19.json": "a" * 64, "P20.json": "b" * 64},
+        "params": {"params": {"limit": 3, "relations": ["P19", "P20"]}, "first": "20230101"},
+        "sources": {"files": {"P19": [["P19.json", "a" * 64]], "P20": [["P20.json", "b" * 64]]}, "wikidata": None},
         "prompts": {"toy/ask": digest_bytes(PROMPT.encode())},
         "lists": {"words.txt": digest_bytes(b"one\n")},
         "queries": {"toy/find": digest_bytes(b"ASK {}")},
         "models": {"author": "m"},
         "rules": None,
     }
-    assert (lock["benchmark"], lock["code"], lock["world"]["epoch"]) == (
-        "granola",
-        code_digest("granola"),
-        "2024-01-01",
-    )
+    named = (lock["benchmark"], lock["code"], lock["world"]["epoch"])
+    assert named == ("granola", code_digest("flows.granola"), "2024-01-01")
     assert lock["services"]["wikidata"] == "http://a/sparql"
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        Locked(ToyInputs(params=ToyParams(limit=4)), FILES),
+        Locked(ToyInputs(params=ToyParams(limit=None)), FILES),
+        Locked(ToyInputs(params=ToyParams(relations=("P20", "P19"))), FILES),
+        Locked(ToyInputs(params=ToyParams(), first="20230102"), FILES),
+        Locked(ToyInputs(params=ToyParams()), {**FILES, "P20": [source("P20.json", "c")]}),
+        Locked(ToyInputs(params=ToyParams()), {"P19": FILES["P19"]}),
+        Locked(ToyInputs(params=ToyParams()), FILES, wikidata="a graph"),
+    ],
+    ids=range(7),
+)
+def test_another_input_makes_another_lock(root: Path, inputs: Locked[Inputs]) -> None:
+    assert lock_of(root, inputs) != lock_of(root)
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"params": {"limit": 4, "relations": ["P19", "P20"]}},
-        {"params": {"limit": 3, "relations": ["P20", "P19"]}},
-        {"params": {"limit": 3}},
-        {"sources": {"P19.json": "a" * 64, "P20.json": "c" * 64}},
-        {"sources": {"P19.json": "a" * 64}},
-        {"prompts": ["toy/ask", "toy/tell"]},
-        {"prompts": ["toy/tell"]},
-        {"lists": []},
-        {"lists": ["more.txt"]},
-        {"queries": []},
-        {"queries": ["toy/list"]},
+        {"prompts": ("toy/ask", "toy/tell")},
+        {"prompts": ("toy/tell",)},
+        {"lists": ()},
+        {"lists": ("more.txt",)},
+        {"queries": ()},
+        {"queries": ("toy/list",)},
     ],
     ids=str,
 )
-def test_another_input_makes_another_lock(root: Path, change: dict[str, object]) -> None:
-    assert lock_of(root, replace(INPUTS, **change)) != lock_of(root)
+def test_another_prompt_list_or_query_makes_another_lock(root: Path, change: dict[str, Any]) -> None:
+    assert lock_of(root, used=replace(ASSETS, **change)) != lock_of(root)
 
 
 @pytest.mark.parametrize("name", ["prompts/toy/ask.md", "data/lists/words.txt", "sparql/toy/find.rq"])
@@ -119,16 +149,10 @@ def test_a_file_that_the_build_does_not_use_does_not_count(root: Path, name: str
     assert lock_of(root) == before
 
 
-def test_neither_the_order_of_names_nor_the_place_of_files_counts(root: Path) -> None:
-    turned = Inputs(
-        params=dict(reversed(INPUTS.params.items())),
-        sources=dict(reversed(INPUTS.sources.items())),
-        prompts=INPUTS.prompts,
-        lists=INPUTS.lists,
-        queries=INPUTS.queries,
-        origin={"files": {"P19.json": "/elsewhere"}},
-    )
-    assert lock_of(root, turned) == lock_of(root)
+def test_neither_the_order_of_units_nor_the_place_of_files_counts(root: Path) -> None:
+    moved = {unit: [source(f"{unit}.json", letter, "/elsewhere")] for unit, letter in (("P20", "b"), ("P19", "a"))}
+    turned: Locked[Inputs] = Locked(ToyInputs(params=ToyParams(path="/elsewhere")), moved)
+    assert digest_json(lock_of(root, turned)) == digest_json(lock_of(root))
 
 
 @pytest.mark.parametrize(
@@ -155,12 +179,12 @@ def test_who_asks_and_how_fast_does_not_count(root: Path) -> None:
 
 
 def test_benchmarks_of_the_same_inputs_have_locks_of_their_own(root: Path) -> None:
-    assert lock_of(root, benchmark="slaq") != lock_of(root, benchmark="granola")
+    assert lock_of(root, benchmark=SLAQ) != lock_of(root)
 
 
 def changes_granola(module: str) -> bool:
     changed = {**read_code(), module: read_code()[module] + "\nLATER = True\n"}
-    return digest_closure(["flows.granola"], changed)[:16] != code_digest("granola")
+    return digest_closure(["flows.granola"], changed)[:16] != code_digest("flows.granola")
 
 
 @pytest.mark.parametrize(
@@ -187,4 +211,4 @@ def test_no_recipe_rests_on_the_command_or_on_another_recipe(name: str) -> None:
 
 def test_a_benchmark_without_a_recipe_has_no_digest() -> None:
     with pytest.raises(BuildError, match=r"no module flows\.cake"):
-        code_digest("cake")
+        code_digest("flows.cake")
