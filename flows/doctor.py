@@ -11,14 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from flows.benchmarks import BENCHMARKS
+from flows.digests import read_digests
 from tasks.benchmark import Benchmark
 from tasks.errors import FactmillError
-from tasks.locks import digest_assets
+from tasks.locks import digest_assets, make_lock
+from tasks.options import RunOptions
 from tasks.settings import Model, World, api_key, environment, graphs_folder, home, load_world
+from tasks.storage.builds import build_of_lock, published_names
 from tasks.storage.warehouse import open_warehouse
 
 _LEAST_FREE_GB = 1.0
 _REACH_TIMEOUT_S = 8.0
+EMBEDDED = "embedded"
 
 Finding = dict[str, Any]
 
@@ -31,6 +35,7 @@ def examine(world_name: str, warehouse: Path) -> list[Finding]:
         *_examine_graphs(world),
         *map(_examine_assets, BENCHMARKS.values()),
         *(_examine_embedded() if world.is_embedded else ()),
+        *(_compare_builds(warehouse) if world_name == EMBEDDED else ()),
         *_examine_endpoints(world),
         *_examine_models(world),
     ]
@@ -93,6 +98,28 @@ def _examine_embedded() -> Iterator[Finding]:
             return f"starts; digest {world.digest[:12]}"
 
     yield _try("embedded world", start, "mend the file that the message names, or install factmill anew")
+
+
+def _compare_builds(warehouse: Path) -> Iterator[Finding]:
+    """Hold the embedded builds that are there, made by today's code with the defaults, to the published digests."""
+    published = read_digests()
+    if not warehouse.exists() or not published:
+        return
+    run = RunOptions(world=EMBEDDED, warehouse=warehouse)
+    agreeing, others = [], []
+    for name, benchmark in BENCHMARKS.items():
+        lock = make_lock(benchmark, benchmark.lock_inputs(benchmark.params(), run), run)
+        if (build := build_of_lock(warehouse, lock)) is None:
+            continue
+        with open_warehouse(warehouse, wait_s=2) as db:
+            found = published_names(db, build.build_id)
+        expected = {table: each["sha256"] for table, each in published[name].items()}
+        agreeing += [name] if found == expected else []
+        others += sorted(f"{build.build_id}: {table}" for table in expected if found.get(table) != expected[table])
+    if agreeing or others:
+        agrees = f"{', '.join(agreeing)}: your build agrees with the published one"
+        advice = "compare CPU, pyarrow and the embedder (`factmill models list`) with README's `On any machine`"
+        yield _finding("same bytes", not others, f"other bytes in {', '.join(others)}" if others else agrees, advice)
 
 
 def _examine_endpoints(world: World) -> Iterator[Finding]:
