@@ -14,6 +14,11 @@ from tasks.core.export_forms import ExportForms
 from tasks.options import Params, RunOptions
 from tasks.sources.source_files import SourceFile
 
+WIKIDATA_QUERIES = tuple(
+    f"wikidata/{name}"
+    for name in ("find_items", "describe_items", "label", "resolve_item", "neighbours", "list_facts", "item_facts")
+)
+"""Queries that every benchmark may ask of a Wikidata."""
 WIKIDATA_SOURCE = "wikidata"
 """Source name that stands for the facts of the world's Wikidata."""
 
