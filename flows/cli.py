@@ -5,12 +5,11 @@ standard error, results to standard output.
 """
 
 import atexit
-import json
 import os
 import sys
 import traceback
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -18,6 +17,7 @@ from flows.cli_build import build_app
 from flows.cli_drift import drift_app
 from flows.cli_graphs import graph_app
 from flows.cli_models import models_app
+from flows.cli_options import CONCURRENCY, AsJson, Concurrency, Warehouse, naming_options, print_json
 from flows.cli_paths import paths
 from flows.cli_review import review_app
 from flows.cli_validate import validate_app
@@ -45,16 +45,10 @@ app.add_typer(world_app, name="world")
 INTERRUPTED = 130
 """What the command ends with after Ctrl-C (Typer's own choice, and the shell's)."""
 
-Warehouse = Annotated[
-    Path | None, typer.Option(help="The DuckDB file. Default: factmill.duckdb in factmill's home.", metavar="FILE")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 BuildName = Annotated[
     str, typer.Argument(help="A build's id, the beginning of one, or latest:BENCHMARK.", metavar="BUILD")
 ]
 Benchmark = Annotated[str, typer.Argument(metavar="BENCHMARK")]
-_CONCURRENCY = RunOptions().concurrency
-Concurrency = Annotated[int, typer.Option(min=1, max=64, help="Batches worked on at once.")]
 
 
 def main() -> NoReturn:
@@ -103,7 +97,7 @@ def builds(warehouse: Warehouse = None, as_json: AsJson = False) -> None:
 
     found = list_builds(warehouse_of(RunOptions(warehouse=warehouse)))
     if as_json:
-        _print_json(
+        print_json(
             [
                 {**b.report, "published_at": b.published_at.isoformat(), "content_digest": b.content_digest}
                 for b in found
@@ -184,14 +178,14 @@ def explain(
     found = find_build(path, build_name or f"latest:{benchmark}")
     with open_warehouse(path) as db:
         trace = trace_row(db, known, found, row)
-    _print_json(trace) if as_json else typer.echo("\n".join(tell_trace(known, trace)))
+    print_json(trace) if as_json else typer.echo("\n".join(tell_trace(known, trace)))
 
 
 @app.command()
 def verify(
     build_name: BuildName,
     warehouse: Warehouse = None,
-    concurrency: Concurrency = _CONCURRENCY,
+    concurrency: Concurrency = CONCURRENCY,
     as_json: AsJson = False,
 ) -> None:
     """Build again from recorded calls alone and compare the bytes of every published table.
@@ -203,12 +197,13 @@ def verify(
     from tasks.storage.builds import find_build
 
     progress.show()
-    run = RunOptions(warehouse=warehouse, concurrency=concurrency)
+    with naming_options(RunOptions):
+        run = RunOptions(warehouse=warehouse, concurrency=concurrency)
     record = find_build(warehouse_of(run), build_name)
     tables = verify_build(find_benchmark(record.benchmark), record, run)
     agrees = all(table["agrees"] for table in tables.values())
     if as_json:
-        _print_json({"build_id": record.build_id, "agrees": agrees, "tables": tables})
+        print_json({"build_id": record.build_id, "agrees": agrees, "tables": tables})
     else:
         for name, table in tables.items():
             typer.echo(
@@ -243,7 +238,7 @@ def export(
     held_out = () if with_answers else benchmark.held_out
     files = export_build(path, record, to, benchmark.forms, held_out)
     if as_json:
-        _print_json({"build_id": record.build_id, "files": [str(file) for file in files], "held_out": list(held_out)})
+        print_json({"build_id": record.build_id, "files": [str(file) for file in files], "held_out": list(held_out)})
         return
     typer.echo("\n".join(str(file) for file in files))
     if held_out:
@@ -285,7 +280,7 @@ def doctor(
 
     findings = examine(world, warehouse_of(RunOptions(warehouse=warehouse)))
     if as_json:
-        _print_json({"ok": all(f["ok"] for f in findings), "findings": findings})
+        print_json({"ok": all(f["ok"] for f in findings), "findings": findings})
     else:
         for f in findings:
             typer.echo(
@@ -294,7 +289,3 @@ def doctor(
             )
     if not all(f["ok"] for f in findings):
         raise typer.Exit(1)
-
-
-def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, ensure_ascii=False, default=str))

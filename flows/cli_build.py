@@ -1,6 +1,5 @@
 """`factmill build BENCHMARK`: a command for each benchmark, made of its record, and `build all`."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import make_dataclass
 from typing import Annotated, Any
@@ -8,19 +7,19 @@ from typing import Annotated, Any
 import typer
 
 from flows.benchmarks import BENCHMARKS
-from flows.cli_options import list_options, read_options
+from flows.cli_options import AsJson, list_options, print_json, read_options
 from tasks import progress
 from tasks.benchmark import Benchmark
-from tasks.options import BuildReport, RunOptions
+from tasks.options import RunOptions
 
 Force = Annotated[bool, typer.Option("--force", help="Build even when a build with the same inputs is there.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 
 
 def build(given: Any) -> None:
     """Build the benchmarks of a command by the options it was given, and print their reports."""
     from flows.prefect_server import shared_server
     from flows.running import make_build
+    from flows.showing import tell_report
 
     progress.show()
     run = read_options(RunOptions, given)
@@ -29,7 +28,8 @@ def build(given: Any) -> None:
             params = read_options(benchmark.params, given)
             # a build that is there already may have open items to ask about
             force = given.force or getattr(given, "review", None) == "ask"
-            print_report(make_build(benchmark, params, run, force), given.as_json)
+            report = make_build(benchmark, params, run, force)
+            print_json(report.model_dump(mode="json")) if given.as_json else typer.echo("\n".join(tell_report(report)))
 
 
 build_app = typer.Typer(
@@ -50,12 +50,3 @@ def _add_command(name: str, title: str, examples: Sequence[str], benchmarks: Seq
 for _each in BENCHMARKS.values():
     _add_command(_each.name, _each.title, _each.examples, [_each], list_options(_each.params))
 _add_command("all", "Every benchmark, with its defaults", ["factmill build all"], list(BENCHMARKS.values()), [])
-
-
-def print_report(report: BuildReport, as_json: bool) -> None:
-    """Print a build's report, as JSON or as lines to read."""
-    from flows.showing import tell_report
-
-    typer.echo(
-        json.dumps(report.model_dump(mode="json"), ensure_ascii=False) if as_json else "\n".join(tell_report(report))
-    )

@@ -1,11 +1,11 @@
 """The command `factmill drift fanoutqa`: its options, and how the report is printed."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from flows.cli_options import AsJson, Warehouse, print_json
 from tasks import progress
 from tasks.errors import OutputError
 from tasks.options import RunOptions, warehouse_of
@@ -29,10 +29,8 @@ def drift_fanoutqa(
     world: Annotated[
         str | None, typer.Option(help="World whose Wikipedia is asked. Default: the build's.", metavar="WORLD")
     ] = None,
-    warehouse: Annotated[
-        Path | None, typer.Option(help="The DuckDB file. Default: factmill.duckdb in factmill's home.", metavar="FILE")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+    warehouse: Warehouse = None,
+    as_json: AsJson = False,
 ) -> None:
     """Pin the articles of a build's questions to another moment and list the sub-answers that they no longer say.
 
@@ -79,7 +77,7 @@ def drift_fanoutqa(
     if as_json:
         summary = {"build_id": build.build_id, "epoch_before": moments[0], "epoch": moment, "counts": counts}
         told = {"file": str(to)} if to else {"drift": [flatten_drift(each) for each in listed]}
-        typer.echo(json.dumps({**summary, **told}, ensure_ascii=False))
+        print_json({**summary, **told})
         return
     if not to:
         for each in listed:

@@ -1,13 +1,13 @@
 """The commands `factmill graph …`: their options, and how their results are printed."""
 
-import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
+from flows.cli_options import AsJson, print_json
+
 graph_app = typer.Typer(help="Local graphs: Wikidata dumps on this machine.", no_args_is_help=True)
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 GraphName = Annotated[str, typer.Argument(help="Name of the graph.", metavar="NAME")]
 
 
@@ -48,7 +48,7 @@ def load_graph(
 
     manifest = load(files, name, tuple(language or ("en",)), form, dump_date, replace)
     if as_json:
-        _print_json(manifest)
+        print_json(manifest)
         return
     told = manifest | {"files": f"{sum(file['size_bytes'] for file in manifest['files'].values()):,} bytes"}
     typer.echo("\n".join(f"{key:16} {value}" for key, value in told.items()))
@@ -61,7 +61,7 @@ def list_graphs(as_json: AsJson = False) -> None:
 
     found = listing()
     if as_json:
-        _print_json(found)
+        print_json(found)
         return
     for graph in found:
         told = f"{graph['edges']:>13,} edges  {graph['digest'][:16]}" if graph["digest"] else graph["advice"]
@@ -80,7 +80,7 @@ def check_graph(name: GraphName, as_json: AsJson = False) -> None:
 
     found = check(name)
     if as_json:
-        _print_json(found)
+        print_json(found)
     else:
         for file, told in found["files"].items():
             typer.echo(f"{file:24} {told['size_bytes']:>15,} bytes  {told['damage'] or 'as loaded'}")
@@ -99,7 +99,3 @@ def remove_graph(name: GraphName) -> None:
     from flows.graphs import remove
 
     typer.echo(f"removed the {remove(name)} {name}")
-
-
-def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, ensure_ascii=False, default=str))

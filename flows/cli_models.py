@@ -1,19 +1,19 @@
 """The commands `factmill models …`: their options, and how their results are printed."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
+from flows.cli_options import AsJson, print_json
 from tasks import progress
 
 models_app = typer.Typer(help="Local models: converted for CTranslate2.", no_args_is_help=True)
-add_app = typer.Typer(help="Convert a checkpoint's directory.", no_args_is_help=True)
+add_app = typer.Typer(
+    help="Convert a checkpoint's directory.", no_args_is_help=True, callback=lambda: progress.show()
+)
 models_app.add_typer(add_app, name="add")
-add_app.callback()(progress.show)
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Name = Annotated[str | None, typer.Option(help="Name of the model. Default: that of the directory.", metavar="NAME")]
 _STORED = (
     "How weights are stored. int8 (in 7 bits) is the quickest, with the same bytes on CPUs of one class; float32 gives the "
@@ -105,7 +105,7 @@ def list_models(as_json: AsJson = False) -> None:
 
     found = listing()
     if as_json:
-        _print_json(found)
+        print_json(found)
         return
     for model in found:
         typer.echo(_tell(model))
@@ -126,14 +126,10 @@ def remove_model(name: Annotated[str, typer.Argument(help="Name of the model.", 
 
 
 def _tell_added(added: dict[str, Any], as_json: bool) -> None:
-    _print_json(added) if as_json else typer.echo(f"{_tell(added)}  in {added['seconds']} s")
+    print_json(added) if as_json else typer.echo(f"{_tell(added)}  in {added['seconds']} s")
 
 
 def _tell(model: dict[str, Any]) -> str:
     if model["state"] == "damaged":
         return f"{model['name']:24} damaged: {model['advice']}"
     return f"{model['name']:24} {model['kind']:12} {model['size_bytes']:>15,} bytes  {model['digest'][:16]}"
-
-
-def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, ensure_ascii=False))

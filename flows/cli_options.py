@@ -3,8 +3,10 @@
 Values go to the model as they were typed; what it refuses is told with the option's name and what was expected.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import typer
@@ -12,9 +14,19 @@ from annotated_types import Ge, Le
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from tasks.options import Option
+from tasks.options import Option, RunOptions
 
 M = TypeVar("M", bound=BaseModel)
+_RUN = RunOptions.model_fields
+Warehouse = Annotated[Path | None, typer.Option(help=_RUN["warehouse"].description, metavar="FILE")]
+Concurrency = Annotated[int, typer.Option(help=_RUN["concurrency"].description)]
+CONCURRENCY: int = _RUN["concurrency"].default
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+
+
+def print_json(value: Any) -> None:
+    """Print a result as one JSON object."""
+    typer.echo(json.dumps(value, ensure_ascii=False, default=str))
 
 
 def list_options(model: type[BaseModel], leave_out: Sequence[str] = ()) -> list[tuple[str, Any, Any]]:

@@ -1,19 +1,14 @@
 """The commands `factmill review …`: the queue of flagged rows goes out to a table, decisions come back."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from flows.cli_options import AsJson, Warehouse, print_json
 from tasks.options import RunOptions, warehouse_of
 
 review_app = typer.Typer(help="Rows that checks flagged, for people to decide on.", no_args_is_help=True)
-
-Warehouse = Annotated[
-    Path | None, typer.Option(help="The DuckDB file. Default: factmill.duckdb in factmill's home.", metavar="FILE")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 
 
 @review_app.command("export")
@@ -42,7 +37,7 @@ def export_queue(
         raise OutputError(f"{to}: cannot be written: {error.strerror}") from error
     undecided = sum(item.decision == "open" for item in items)
     if as_json:
-        typer.echo(json.dumps({"file": str(to), "items": len(items), "open": undecided}))
+        print_json({"file": str(to), "items": len(items), "open": undecided})
     else:
         typer.echo(f"{to}: {len(items)} items, {undecided} of them open")
 
@@ -70,6 +65,6 @@ def import_decisions(
     items = read_queue(text, file.name)
     taken = save_decisions(warehouse_of(RunOptions(warehouse=warehouse)), items)
     if as_json:
-        typer.echo(json.dumps({"file": str(file), "items": len(items), "decisions": taken}))
+        print_json({"file": str(file), "items": len(items), "decisions": taken})
     else:
         typer.echo(f"{file}: {taken} decisions taken in, {len(items) - taken} items are still open")

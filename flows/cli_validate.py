@@ -1,11 +1,13 @@
 """The commands `factmill validate …`: files of questions are checked before anything is built of them."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from flows.cli_options import AsJson, print_json
+from tasks.core.fanout_questions import LEAST_ARTICLES
 
 validate_app = typer.Typer(help="Check files of questions before a build.", no_args_is_help=True)
 
@@ -26,12 +28,12 @@ def validate_fanoutqa(
     ],
     least_articles: Annotated[
         int, typer.Option(min=1, help="Different articles that an authored question needs.", metavar="N")
-    ] = 5,
+    ] = LEAST_ARTICLES,
     duplicates: Annotated[
         bool, typer.Option("--duplicates", help="Also compare the wordings of all questions by their embeddings.")
     ] = False,
     world: Annotated[str, typer.Option(help="World whose sentence encoder compares.", metavar="WORLD")] = "embedded",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check fan-out questions, without network. Exit code 1 when a question breaks a rule of its form.
 
@@ -55,7 +57,7 @@ def validate_fanoutqa(
         told: dict[str, object] = {"valid": is_valid, "files": [report.as_json() for report in reports]}
         if similar:
             told["duplicates"] = asdict(similar)
-        typer.echo(json.dumps(told, ensure_ascii=False))
+        print_json(told)
     else:
         lines = [line for report in reports for line in tell_file(report)]
         typer.echo("\n".join([*lines, *(tell_pairs(similar) if similar else ())]))

@@ -60,15 +60,17 @@ def verify_build(benchmark: Benchmark, record: BuildRecord, run: RunOptions) -> 
         report = recipe(params, replay)
     with open_warehouse(warehouse_of(run)) as db:
         expected = published_names(db, record.build_id)
-    return {
-        name: {
+    tables = {}
+    for name in sorted({*expected, *report.tables}):
+        found = report.tables.get(name, {"sha256": None, "rows": None})
+        agrees = expected.get(name) == found["sha256"]
+        tables[name] = {
             "expected": expected.get(name),
-            "found": report.tables.get(name, {}).get("sha256"),
-            "rows": report.tables.get(name, {}).get("rows"),
-            "agrees": expected.get(name) == report.tables.get(name, {}).get("sha256"),
+            "found": found["sha256"],
+            "rows": found["rows"],
+            "agrees": agrees,
         }
-        for name in sorted({*expected, *report.tables})
-    }
+    return tables
 
 
 def load_flow(benchmark: Benchmark) -> Any:

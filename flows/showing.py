@@ -9,6 +9,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from flows.cli_options import print_json
 from tasks.benchmark import Benchmark
 from tasks.core.rows import column_docs
 from tasks.options import BuildReport
@@ -80,7 +81,7 @@ def show_rows(
             .to_pylist()
         )
     if as_json:
-        _print_json({"build_id": record.build_id, "rows": rows})
+        print_json({"build_id": record.build_id, "rows": rows})
         return
     print_rows(
         f"{record.build_id}, {len(rows)} of {record.report['rows']} rows (author {record.report['author']})",
@@ -103,7 +104,7 @@ def show_rejects(warehouse: Path, known: Benchmark, build: str | None, limit: in
             .to_pylist()
         )
     if as_json:
-        _print_json({"build_id": record.build_id, "rejects": rows})
+        print_json({"build_id": record.build_id, "rejects": rows})
         return
     print_rows(
         f"{record.build_id}, {len(rows)} of {record.report['rejects']} rejects",
@@ -116,7 +117,7 @@ def show_columns(known: Benchmark, as_json: bool) -> None:
     """Print what each column of the published table means."""
     docs = column_docs(known.row)
     if as_json:
-        _print_json(docs)
+        print_json(docs)
         return
     print_rows(
         known.main_table,
@@ -141,7 +142,3 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.2f}"
     return "" if value is None else str(value)
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, ensure_ascii=False, default=str))  # noqa: T201 - the command's result

@@ -12,8 +12,14 @@ from pydantic import BaseModel, ConfigDict
 
 from tasks.core.export_forms import ExportForms
 from tasks.options import Params, RunOptions
+from tasks.settings import World
 from tasks.sources.source_files import SourceFile
 
+WIKIDATA_QUERIES = tuple(
+    f"wikidata/{name}"
+    for name in ("find_items", "describe_items", "label", "resolve_item", "neighbours", "list_facts", "item_facts")
+)
+"""Queries that every benchmark may ask of a Wikidata."""
 WIKIDATA_SOURCE = "wikidata"
 """Source name that stands for the facts of the world's Wikidata."""
 
@@ -106,6 +112,11 @@ class Benchmark:
     def row(self) -> type[BaseModel]:
         """Model of the main table's rows."""
         return self.tables[self.main_table]
+
+
+def is_from_wikidata(source: Sequence[str], run: RunOptions, world: World) -> bool:
+    """True where rows are made of facts: where that was asked for, and by default unless the Wikidata is the embedded one."""
+    return tuple(source) == (WIKIDATA_SOURCE,) or (not source and bool(run.graph or not world.is_embedded))
 
 
 def find_absolute(source: Sequence[str]) -> tuple[str, ...]:

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from tasks.benchmark import Assets, Benchmark
+from tasks.benchmark import WIKIDATA_QUERIES, Assets, Benchmark
 from tasks.biokalma_params import BiokalmaParams, lock_inputs
-from tasks.context import WIKIDATA_QUERIES
 from tasks.core.biokalma_rows import BiographyRow, CandidateRow, RelationCount, RoundRow
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from tasks.assets import ROOT, load_pair_relations
-from tasks.benchmark import WIKIDATA_SOURCE, Inputs, Locked, find_absolute, share_limit
+from tasks.benchmark import Inputs, Locked, find_absolute, is_from_wikidata, share_limit
 from tasks.core.fingerprints import digest_bytes
 from tasks.core.knowledge import HUMAN, is_qid
 from tasks.errors import UsageError
@@ -69,9 +69,7 @@ class BiokalmaInputs(Inputs):
 def lock_inputs(params: BiokalmaParams, run: RunOptions) -> Locked[BiokalmaInputs]:
     """Return what the build depends on; UsageError and SourceError say what was expected."""
     world = load_world(run.world, run.graph)
-    from_wikidata = params.source == (WIKIDATA_SOURCE,) or (
-        not params.source and bool(run.graph or not world.is_embedded)
-    )
+    from_wikidata = is_from_wikidata(params.source, run, world)
     files: dict[str, Path] = {}
     if not from_wikidata:
         files = find_pair_files([Path(path) for path in params.source] or [_EMBEDDED])

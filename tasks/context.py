@@ -32,12 +32,6 @@ if TYPE_CHECKING:
     from tasks.graph.lookup import Graph
     from tasks.models.embed import Embedder
 
-WIKIDATA_QUERIES = tuple(
-    f"wikidata/{name}"
-    for name in ("find_items", "describe_items", "label", "resolve_item", "neighbours", "list_facts", "item_facts")
-)
-"""Queries that every benchmark may ask of a Wikidata."""
-
 WORLD_LANGUAGES = ("en", "de", "fr", "it", "es", "pt")
 """Languages of the embedded world's labels."""
 

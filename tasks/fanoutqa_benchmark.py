@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tasks.benchmark import Assets, Benchmark, SideTable
-from tasks.context import WIKIDATA_QUERIES
+from tasks.benchmark import WIKIDATA_QUERIES, Assets, Benchmark, SideTable
 from tasks.core.export_forms import ExportForms
 from tasks.core.fanout_rows import (
     JSON_COLUMNS,

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from tasks.assets import ROOT, load_fan_out_sets
 from tasks.benchmark import WIKIDATA_SOURCE, Inputs, Locked, find_absolute
@@ -20,12 +20,18 @@ from tasks.options import Option, Params, RunOptions
 from tasks.progress import say
 from tasks.settings import home, load_world
 from tasks.sources.source_files import SourceFile
-from tasks.storage.reviews import open_review
 
 FILES, TITLES = "files", "titles"
 """Units: all files of questions (the others are kinds of sets to make questions from), and the list of all titles."""
 _EMBEDDED = ROOT / "data" / "world" / "sources" / "fanoutqa"
 _OWN_LICENCE, _GRAPH_LICENCE = "Apache-2.0", "CC0-1.0"
+
+
+def _read_epoch(given: str) -> str:
+    try:
+        return read_epoch(given)
+    except UsageError as error:
+        raise ValueError(str(error)) from error
 
 
 class FanOutParams(Params):
@@ -37,7 +43,7 @@ class FanOutParams(Params):
     """Kinds of sets to make questions from (repeatable). Default: all."""
     sets_a_kind: int = Field(default=12, ge=1)
     """Sets of one kind, at most."""
-    epoch: Annotated[str, Option(metavar="DATE")] = SNAPSHOT[:10]
+    epoch: Annotated[str, AfterValidator(_read_epoch), Option(metavar="DATE")] = SNAPSHOT[:10]
     """Articles are those of this day or moment (UTC)."""
     titles: Annotated[str | None, Option(metavar="FILE")] = None
     """All titles of the wiki, one a line (.gz too), for the retrieval check. Default: those of the questions."""
@@ -67,6 +73,8 @@ class FanOutInputs(Inputs):
 
 def lock_inputs(params: FanOutParams, run: RunOptions) -> Locked[FanOutInputs]:
     """Return what the build depends on; UsageError and SourceError say what was expected."""
+    from tasks.storage.reviews import open_review
+
     world = load_world(run.world, run.graph)
     moment = check_epoch(params.epoch)
     wanted = list(dict.fromkeys(params.source)) or [str(_EMBEDDED), WIKIDATA_SOURCE]

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tasks.assets import ROOT, load_relations
-from tasks.benchmark import WIKIDATA_SOURCE, Inputs, Locked, find_absolute, share_limit
+from tasks.benchmark import Inputs, Locked, find_absolute, is_from_wikidata, share_limit
 from tasks.core.fingerprints import digest_bytes
 from tasks.errors import UsageError
 from tasks.identities import wikidata_identity
@@ -60,9 +60,7 @@ def lock_inputs(params: GranolaParams, run: RunOptions) -> Locked[GranolaInputs]
     """Return what the build depends on; UsageError for an unknown relation or a source that cannot be placed."""
     relations = check_relations(params.relations)
     world = load_world(run.world, run.graph)
-    from_wikidata = params.source == (WIKIDATA_SOURCE,) or (
-        not params.source and bool(run.graph or not world.is_embedded)
-    )
+    from_wikidata = is_from_wikidata(params.source, run, world)
     files: dict[str, list[SourceFile]] = {}
     if not from_wikidata:
         files = name_files(find_files([Path(path) for path in params.source] or [_EMBEDDED], relations))

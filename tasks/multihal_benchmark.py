@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from tasks.benchmark import Assets, Benchmark
-from tasks.context import WIKIDATA_QUERIES
+from tasks.benchmark import WIKIDATA_QUERIES, Assets, Benchmark
 from tasks.core.multihal_rows import DroppedPath, MultiHalRow
 from tasks.multihal_params import MultiHalParams, lock_inputs
 

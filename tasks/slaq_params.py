@@ -10,7 +10,6 @@ from tasks.core.review import Policy, Reviewing
 from tasks.core.topic_sampling import VIEW_DAYS, open_window
 from tasks.options import Option, Params, RunOptions
 from tasks.settings import load_world
-from tasks.storage.reviews import open_review
 
 _LICENCE, _OWN_LICENCE = "CC-BY-SA-4.0", "Apache-2.0"
 
@@ -64,6 +63,8 @@ class SlaqInputs(Inputs):
 
 def lock_inputs(params: SlaqParams, run: RunOptions) -> Locked[SlaqInputs]:
     """Return what the build depends on; UsageError says what was expected."""
+    from tasks.storage.reviews import open_review
+
     world = load_world(run.world, run.graph)
     window = open_window(world.epoch_day(), params.days)
     return Locked(

@@ -94,14 +94,15 @@ def publish(
         started_at,
         datetime.now(UTC),
     )
-    for name, table in sorted_tables.items():
-        _make_table(db, name, table)
-    for table in ("build_stages", "rejects", "merged_rows", "build_calls", "build_tables", "builds", *sorted_tables):
+    for table in ("build_stages", "rejects", "merged_rows", "build_calls", "build_tables", "builds"):
         db.execute(f"DELETE FROM {table} WHERE build_id = ?", [build_id])
     for table in ("build_stages", "rejects", "merged_rows", "build_calls"):
         db.execute(f"UPDATE {table} SET build_id = ? WHERE build_id = ?", [build_id, run_id])
     for name, table in sorted_tables.items():
         db.register("published", table)
+        # a table that no migration made has the columns of its rows
+        db.execute(f"CREATE TABLE IF NOT EXISTS {name} AS SELECT '' AS build_id, * FROM published WHERE false")
+        db.execute(f"DELETE FROM {name} WHERE build_id = ?", [build_id])
         columns = ", ".join(f'"{column}"' for column in table.column_names)
         db.execute(f"INSERT INTO {name} (build_id, {columns}) SELECT ?, {columns} FROM published", [build_id])
         db.unregister("published")
@@ -173,13 +174,6 @@ def published_names(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, s
     return dict(
         db.execute("SELECT table_name, sha256 FROM build_tables WHERE build_id = ? ORDER BY 1", [build_id]).fetchall()
     )
-
-
-def _make_table(db: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
-    """Make a published table that the warehouse does not have, with the columns of its rows."""
-    db.register("published", table)
-    db.execute(f"CREATE TABLE IF NOT EXISTS {name} AS SELECT '' AS build_id, * FROM published WHERE false")
-    db.unregister("published")
 
 
 def _build_id(db: duckdb.DuckDBPyConnection, benchmark: str, lock_digest: str, content: str) -> str:

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-import duckdb
-
 from tasks.core.review import Policy, Reviewing, ReviewItem
 from tasks.errors import UsageError
 from tasks.options import RunOptions, warehouse_of
@@ -45,7 +43,8 @@ def load_decisions(warehouse: Path, benchmark: str) -> list[ReviewItem]:
     if not warehouse.exists():
         return []
     with open_warehouse(warehouse) as db:
-        return _load(db, benchmark)
+        found = db.execute("SELECT item FROM review_decisions WHERE benchmark = ? ORDER BY id", [benchmark]).fetchall()
+    return [ReviewItem.model_validate_json(item) for (item,) in found]
 
 
 def open_review(benchmark: str, policy: Policy, run: RunOptions) -> Reviewing:
@@ -55,8 +54,3 @@ def open_review(benchmark: str, policy: Policy, run: RunOptions) -> Reviewing:
         return Reviewing.model_validate(find_build(warehouse, run.pinned_build).lock["params"]["reviewing"])
     decisions = (item.model_copy(update={"file": "", "line": 0}) for item in load_decisions(warehouse, benchmark))
     return Reviewing(policy="auto" if policy == "auto" else "manual", decisions=tuple(decisions))
-
-
-def _load(db: duckdb.DuckDBPyConnection, benchmark: str) -> list[ReviewItem]:
-    found = db.execute("SELECT item FROM review_decisions WHERE benchmark = ? ORDER BY id", [benchmark]).fetchall()
-    return [ReviewItem.model_validate_json(item) for (item,) in found]

@@ -165,8 +165,8 @@ def test_a_row_is_followed_back_to_its_calls(factmill: Callable[..., Any], built
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--category", " "], "--category '': expected the name of a category, without its prefix, like Astronomy"),
-        (["--category", "Category:Algebra"], "--category 'Category:Algebra': expected the name of a category"),
+        (["--category", " "], "'--category': '': expected the name of a category, without its prefix, like Astronomy"),
+        (["--category", "Category:Algebra"], "'--category': 'Category:Algebra': expected the name of a category"),
         (["--candidates", "1"], "Invalid value for '--candidates'"),
         (["--days", "9999"], "9999 days of page views before"),
         (["--review", "perhaps"], "Invalid value for '--review'"),

@@ -1,0 +1,114 @@
+"""Parameters stand in one place: options, Prefect's form, locks and deployments are made of it."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import typer
+from prefect.exceptions import ParameterTypeError
+
+from flows.benchmarks import BENCHMARKS
+from flows.cli import app
+from flows.running import load_flow, verify_build
+from flows.serve import make_deployment
+from tasks.benchmark import Benchmark
+from tasks.core.fingerprints import canonical_json
+from tasks.core.multihal_rows import TAGS
+from tasks.errors import OldBuild
+from tasks.granola_params import GranolaParams, lock_inputs
+from tasks.multihal_params import MultiHalParams
+from tasks.options import RunOptions
+from tasks.slaq_params import SlaqParams
+from tasks.sources.foundations import FOUNDATIONS, FoundationName
+from tasks.storage.builds import BuildRecord
+
+EACH = pytest.mark.parametrize("benchmark", BENCHMARKS.values(), ids=list(BENCHMARKS))
+
+
+@EACH
+def test_the_command_has_an_option_for_every_parameter_with_its_help(benchmark: Benchmark) -> None:
+    command = typer.main.get_command(app).commands["build"].commands[benchmark.name]  # type: ignore[attr-defined]
+    options = {option.name: option for option in command.params}
+    for model, hidden in ((benchmark.params, set()), (RunOptions, {"pinned_build"})):
+        for name, field in model.model_fields.items():
+            if name in hidden:
+                continue
+            assert field.description
+            assert options[name].help.startswith(field.description), name
+
+
+@EACH
+def test_the_flow_shows_help_ranges_and_choices_in_prefects_form(benchmark: Benchmark) -> None:
+    form = load_flow(benchmark).parameters
+    assert list(form.properties) == ["params", "run"]
+    for model in (benchmark.params, RunOptions):
+        shown = form.definitions[model.__name__]["properties"]
+        assert shown.keys() == model.model_fields.keys()
+        assert all(each["description"] for each in shown.values())
+    known = {name: each for model in form.definitions.values() for name, each in model["properties"].items()}
+    assert (known["concurrency"]["minimum"], known["concurrency"]["maximum"]) == (1, 64)
+    assert known["mode"]["enum"] == ["record", "replay", "refresh"]
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [
+        ("granola", {"params": {"limit": -1}}, "params.limit: Input should be greater than or equal to 1"),
+        ("biokalma", {"params": {"class_qid": "P5"}}, "expected the QID of a class"),
+        ("slaq", {"params": {"categories": ["Category:Art"]}}, "expected the name of a category, without its prefix"),
+        ("multihal", {"params": {"languages": ["nld"]}}, "Input should be 'eng', 'deu'"),
+        ("fanoutqa", {"params": {"epoch": "soon"}}, "expected a day like 2023-11-20"),
+        ("fanoutqa", {"params": {"size": 3}}, "Extra inputs are not permitted"),
+        ("slaq", {"run": {"batch_size": 0}}, "run.batch_size: Input should be greater than or equal to 1"),
+    ],
+)
+def test_a_run_with_wrong_parameters_is_refused_before_it_starts(name: str, given: Any, said: str) -> None:
+    with pytest.raises(ParameterTypeError, match=said):
+        load_flow(BENCHMARKS[name]).validate_parameters(given)
+
+
+def test_a_deployment_is_made_of_the_models_and_held_to_them() -> None:
+    made = make_deployment(BENCHMARKS["slaq"], SlaqParams(per_half=3), RunOptions(world="live"), "0 3 1 * *")
+    assert made.enforce_parameter_schema
+    assert (made.parameters["params"]["per_half"], made.parameters["run"]["world"]) == (3, "live")
+    assert load_flow(BENCHMARKS["slaq"]).validate_parameters(made.parameters)["params"] == SlaqParams(per_half=3)
+
+
+def test_choices_are_those_that_there_are() -> None:
+    assert get_args(FoundationName) == tuple(FOUNDATIONS)
+    assert get_args(get_args(MultiHalParams.model_fields["languages"].annotation)[0]) == tuple(TAGS)
+
+
+def test_a_lock_holds_what_was_found_and_not_where(tmp_path: Path) -> None:
+    rows = '[{"question": "Where was Ada born?", "answers": ["London"]}]'
+    locks = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "P19.json").write_text(rows)
+        found = lock_inputs(GranolaParams(source=(str(tmp_path / name),), samples=3, limit=9), RunOptions())
+        assert found.inputs.params.source == (str(tmp_path / name),)
+        assert found.inputs.limits == {"P19": 9}
+        locks.append(canonical_json(found.inputs.as_locked()))
+    assert locks[0] == locks[1]
+    assert '"samples":3' in locks[0]
+
+
+def test_a_build_with_the_parameters_of_an_earlier_factmill_says_so() -> None:
+    now = datetime.now(UTC)
+    origin = {"world": "embedded", "graph": None, "flow": {"categories": None, "decisions": []}}
+    record = BuildRecord("slaq-1", "slaq", "", {"version": "0.1.0"}, origin, "", {}, now, now)
+    with pytest.raises(
+        OldBuild, match=r"slaq-1 was made by factmill 0\.1\.0 .* build it again with `factmill build slaq`"
+    ):
+        verify_build(BENCHMARKS["slaq"], record, RunOptions())
+
+
+@EACH
+def test_a_record_names_its_recipe_tables_and_columns(benchmark: Benchmark) -> None:
+    assert load_flow(benchmark).name == benchmark.name
+    assert benchmark.shown.keys() | {benchmark.part, *benchmark.trace} <= benchmark.row.model_fields.keys()
+    assert {side.table for side in benchmark.beside} | set(benchmark.held_out) <= benchmark.tables.keys()
+    for side in benchmark.beside:
+        assert side.column in benchmark.tables[side.table].model_fields
+    assert {*benchmark.forms.json_columns, *benchmark.forms.arrays} <= benchmark.tables.keys()
