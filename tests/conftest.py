@@ -1,10 +1,26 @@
 """Fixtures that many tests share."""
 
+import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from flows.prefect_server import prefect_settings
+
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+PREFECT_HOME = Path(tempfile.mkdtemp(prefix="factmill-tests-"))
+
+
+def pytest_configure() -> None:
+    """Settle Prefect as the command does, before a test imports it: it reads its settings only once."""
+    os.environ.update(prefect_settings(PREFECT_HOME))
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(PREFECT_HOME, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)

@@ -31,7 +31,8 @@ class Seen:
 
 
 class Loopback:
-    """The server. An answer is a dict: status, headers, json or text (and type), delay_s, cut, truncate."""
+    """The server. An answer is a dict: status, headers, json or text (and type), delay_s, held (an event
+    that it waits for), cut, truncate."""
 
     def __init__(self) -> None:
         self.seen: list[Seen] = []
@@ -72,6 +73,8 @@ class Loopback:
                     server.most_at_once = max(server.most_at_once, server._at_once)
                     answer = server.handle(seen)
                 time.sleep(answer.get("delay_s", 0))
+                if held := answer.get("held"):
+                    held.wait()
                 with server._lock:
                     server._at_once -= 1
                 if answer.get("cut"):
