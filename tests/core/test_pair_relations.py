@@ -87,8 +87,9 @@ def test_a_list_of_properties_names_each_once_by_id_and_label(name: str, some: s
     lines = load_list(name)
     assert len(load_properties(name)) == len(lines)
     assert some <= load_properties(name)
-    labels = {f"{pid} {known.labels['en']}" for pid, known in load_world_data().properties.items()}
-    in_world = [line for line in lines if line.split()[0] in load_world_data().properties]
+    properties = load_world_data().properties
+    labels = {f"{pid} {known.labels['en']}" for pid, known in properties.items()}
+    in_world = [line for line in lines if line.split()[0] in properties]
     assert [line for line in in_world if line not in labels] == []
 
 

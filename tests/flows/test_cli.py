@@ -47,7 +47,7 @@ def test_a_second_build_finds_the_first_and_asks_nothing(factmill: Factmill, emb
 def test_a_forced_build_with_other_batches_and_concurrency_has_the_same_bytes(
     factmill: Factmill, embedded_build: Any
 ) -> None:
-    again = factmill("build", "granola", "--force", "--concurrency", "1", "--batch-size", "7", "--json").json
+    again = factmill("build", "granola", "--force", "--concurrency", "1", "--batch-size", "40", "--json").json
     assert again["calls_sent"] == 0
     assert (again["build_id"], again["tables"]) == (embedded_build["build_id"], embedded_build["tables"])
 
@@ -164,7 +164,7 @@ def test_lists_and_tables_are_printed(factmill: Factmill, embedded_build: Any) -
         (["build", "granola", "--graph", "nowhere"], 1, "no graph nowhere"),
         (["build", "granola", "--colour", "red"], 2, "No such option"),
         (["verify", "granola-000000"], 2, "no build 'granola-000000'"),
-        (["verify", "latest:fanoutqa"], 2, "no build 'latest:fanoutqa'"),
+        (["verify", "latest:quizbowl"], 2, "no build 'latest:quizbowl'"),
         (["explain", "granola", "P19-zzz"], 2, "no row 'P19-zzz'"),
         (["export", "latest:granola"], 2, "Missing option"),
         (["show", "quizbowl"], 2, "no benchmark 'quizbowl'"),
@@ -177,6 +177,12 @@ def test_wrong_usage_is_told_in_words(
     ran = factmill(*arguments)
     assert (ran.code, message in ran.err) == (code, True), ran.err
     assert "Traceback" not in ran.err
+
+
+def test_a_benchmark_that_was_not_built_has_no_latest_build(factmill: Factmill, tmp_path: Path) -> None:
+    ran = factmill("verify", "latest:fanoutqa", "--warehouse", tmp_path / "empty.duckdb")
+    assert ran.code == 2
+    assert "no build 'latest:fanoutqa'" in ran.err
 
 
 def test_a_process_ends_with_the_code_of_its_command(factmill: Factmill) -> None:
