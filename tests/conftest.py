@@ -51,8 +51,19 @@ SLOW = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the slow tests by their place."""
+    """Mark the slow tests by their place, and begin with those that share a home with all builds.
+
+    Where several processes share the tests (`--dist loadgroup`), one of them gets all that share this home, and each
+    file goes to one process.
+    """
     root = Path(__file__).resolve().parent.parent
     for item in items:
-        if item.path.relative_to(root).as_posix().startswith(SLOW):
+        file = item.path.relative_to(root).as_posix()
+        if file.startswith(SLOW):
             item.add_marker(pytest.mark.slow)
+        item.add_marker(pytest.mark.xdist_group("builds" if _shares_builds(item) else file))
+    items.sort(key=_shares_builds, reverse=True)
+
+
+def _shares_builds(item: pytest.Item) -> bool:
+    return "session_home" in getattr(item, "fixturenames", ())

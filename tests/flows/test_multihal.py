@@ -140,10 +140,8 @@ def test_other_batches_and_a_local_engine_give_the_same_rows(factmill: Factmill,
     assert (again["calls_sent"], again["tables"]) == (0, english_build["tables"])
 
 
-def test_all_benchmarks_are_built_by_one_command_with_a_server_of_its_own(build_of_all: tuple[Ran, Path]) -> None:
-    ran, _ = build_of_all
-    assert ran.code == 0, ran.err
-    made = [json.loads(line) for line in ran.out.splitlines()]
+def test_all_benchmarks_are_built_by_one_command_with_a_server_of_its_own(build_of_all: Ran) -> None:
+    made = [json.loads(line) for line in build_of_all.out.splitlines()]
     assert [report["benchmark"] for report in made] == list(BENCHMARKS)
     assert all(report["rows"] for report in made)
 

@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -101,12 +100,3 @@ class Factmill:
 def _inherited() -> dict[str, str]:
     """Return this process's environment without the Prefect settings of the tests: a command makes its own."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-
-
-def clone_home(template: Path, home: Path) -> None:
-    """Make a home like the template's; what is never written again is linked, the warehouse is copied."""
-
-    def take(source: str, target: str) -> None:
-        (shutil.copyfile if Path(source).suffix == ".duckdb" else os.link)(source, target)
-
-    shutil.copytree(template, home, copy_function=take, ignore=shutil.ignore_patterns("prefect"), dirs_exist_ok=True)
