@@ -4,6 +4,8 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 export PREFECT_SERVER_ANALYTICS_ENABLED = false
 export DO_NOT_TRACK = 1
+# tests on all cores, four at most; a file goes to one process (tests/conftest.py)
+SHARED  = --numprocesses logical --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help build test test-quick test-llm check lock clean
@@ -41,10 +43,10 @@ build: $(VENV)/.base
 	$(BIN)/factmill build all
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -m "not llm"
+	$(BIN)/python -m pytest $(SHARED) -m "not llm"
 
 test-quick: $(VENV)/.dev
-	$(BIN)/python -m pytest -m "not llm and not slow"
+	$(BIN)/python -m pytest $(SHARED) -m "not llm and not slow"
 
 test-llm: $(VENV)/.llm
 	$(BIN)/python -m pytest -m llm tests/llm

@@ -178,14 +178,14 @@ def test_the_list_is_told_in_words(factmill: Factmill, setup: Setup) -> None:
 
 def test_an_outage_is_no_change(factmill: Factmill, setup: Setup) -> None:
     fault = {"path": "/w/api.php", "kind": "status", "status": 503, "times": 1000}
-    requests.post(f"{setup.wikipedia}/faults", json=fault, timeout=5).raise_for_status()
+    requests.post(f"{setup.wikipedia}/faults", json=fault, timeout=60).raise_for_status()
     command = ("drift", "fanoutqa", "--epoch", LATER, "--warehouse", setup.warehouse)
     ran = factmill(*command, "--json")
     assert ran.code == 0, ran.err
     counts = ran.json["counts"]
     assert (counts["not_looked_up"], counts["unchanged"]) == (len(REFERENCES), 0)
     # what failed for a passing reason is asked again
-    requests.delete(f"{setup.wikipedia}/faults", timeout=5).raise_for_status()
+    requests.delete(f"{setup.wikipedia}/faults", timeout=60).raise_for_status()
     again = factmill(*command, "--json")
     assert {f"{row['question_id']} {row['path']}": row["kind"] for row in again.json["drift"]} == EXPECTED
 
