@@ -13,7 +13,7 @@ SHARED  = --numprocesses logical --maxprocesses 4 --dist loadgroup --no-loadscop
 help:
 	@echo "make build     set up .venv, then build every benchmark in the embedded world"
 	@echo "make test      set up .venv, then run all tests"
-	@echo "make test-quick  the tests that need no server and no whole build"
+	@echo "make test-quick  the tests that need no server, no whole build and no long search"
 	@echo "make check     ruff, mypy, import-linter, locks match pyproject.toml"
 	@echo "make test-llm  the chat client and a build against a real chat server (compiles for minutes)"
 	@echo "make lock      resolve requirements*.lock anew from pyproject.toml"

@@ -108,6 +108,7 @@ def make_asker(store):
     return ask
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(triples, max_size=40), meanings)
 def test_paths_are_those_of_the_plain_finder(lines, said):

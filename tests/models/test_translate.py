@@ -66,6 +66,7 @@ def check_batchings(translator: Translator, asked: list[Asked], batchings: int, 
         assert translator.find(some) == [alone[pair] for pair in some]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compute_type", ["int8", "float32"])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_embedded_translator_says_the_same_in_every_batch(compute_type: ComputeType, threads: int) -> None:
@@ -73,6 +74,7 @@ def test_the_embedded_translator_says_the_same_in_every_batch(compute_type: Comp
     check_batchings(Translator(EMBEDDED_FOLDER, "cpu", compute_type, threads), asked, batchings=20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compute_type", ["int8", "float32"])
 def test_random_weights_say_the_same_in_every_batch(random_small: Path, compute_type: ComputeType) -> None:
     asked = [(text, language) for text in QUESTIONS for language in TARGET_LANGUAGES]
@@ -80,11 +82,13 @@ def test_random_weights_say_the_same_in_every_batch(random_small: Path, compute_
     check_batchings(translator, asked, batchings=10)
 
 
+@pytest.mark.slow
 def test_a_layer_of_nllb_says_the_same_in_every_batch(random_nllb: Path) -> None:
     asked = [(text, language) for text in QUESTIONS[:8] for language in ("de", "pt")]
     check_batchings(Translator(random_nllb, "cpu", decoding=Decoding(max_tokens=16)), asked, batchings=8)
 
 
+@pytest.mark.slow
 def test_whole_translations_are_the_same_in_every_batch(embedded: Translator) -> None:
     """With what is refused, and what is searched for twice."""
     texts = [
