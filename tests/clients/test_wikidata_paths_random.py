@@ -5,6 +5,7 @@ import string
 
 import numpy as np
 import pyoxigraph as ox
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_paths import PlainPaths
