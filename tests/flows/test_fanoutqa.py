@@ -181,7 +181,7 @@ def test_verify_rebuilds_the_same_bytes_from_recorded_calls(factmill: Factmill, 
 
 
 def test_other_batches_give_the_same_rows(factmill: Factmill, built: Any) -> None:
-    again = factmill("build", "fanoutqa", "--force", "--batch-size", "7", "--json").json
+    again = factmill("build", "fanoutqa", "--force", "--batch-size", "20", "--json").json
     assert (again["calls_sent"], again["tables"]) == (0, built["tables"])
 
 
@@ -210,7 +210,7 @@ def read_if_valid(row: dict[str, Any]) -> str:
 
 
 def test_reviewers_decide_on_what_was_flagged(factmill: Factmill, built: Any, tmp_path: Path) -> None:
-    first = factmill("build", "fanoutqa", "--review", "manual", "--json").json
+    first = factmill("build", "fanoutqa", "--source", OWN, "--review", "manual", "--json").json
     published = {row["id"] for row in read_table(first, "fanoutqa")}
     queue = read_table(first, "fanoutqa_review")
     assert {item["decision"] for item in queue} == {"open"}
@@ -231,7 +231,7 @@ def test_reviewers_decide_on_what_was_flagged(factmill: Factmill, built: Any, tm
         writer.writeheader()
         writer.writerows(lines)
     assert factmill("review", "import", file).code == 0
-    second = factmill("build", "fanoutqa", "--review", "manual", "--json").json
+    second = factmill("build", "fanoutqa", "--source", OWN, "--review", "manual", "--json").json
     assert second["build_id"] != first["build_id"]
     rows = {row["id"]: row for row in read_table(second, "fanoutqa")}
     assert rows.keys() == published | {kept["row_id"], edited["row_id"]}

@@ -136,7 +136,7 @@ def test_verify_rebuilds_the_same_bytes_from_recorded_calls(factmill: Factmill, 
 
 
 def test_other_batches_and_a_local_engine_give_the_same_rows(factmill: Factmill, english_build: Any) -> None:
-    again = factmill("build", "multihal", "--language", "eng", "--force", "--batch-size", "7", "--json").json
+    again = factmill("build", "multihal", "--language", "eng", "--force", "--batch-size", "40", "--json").json
     assert (again["calls_sent"], again["tables"]) == (0, english_build["tables"])
 
 
