@@ -4,6 +4,8 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 export PREFECT_SERVER_ANALYTICS_ENABLED = false
 export DO_NOT_TRACK = 1
+# tests on all cores, four at most; a file goes to one process (tests/conftest.py)
+SHARED  = --numprocesses logical --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help build test test-quick test-llm check digests lock clean
@@ -11,7 +13,7 @@ export DO_NOT_TRACK = 1
 help:
 	@echo "make build     set up .venv, then build every benchmark in the embedded world"
 	@echo "make test      set up .venv, then run all tests"
-	@echo "make test-quick  the tests that need no server and no whole build"
+	@echo "make test-quick  the tests that need no server, no whole build and no long search"
 	@echo "make check     ruff, mypy, import-linter, locks match pyproject.toml"
 	@echo "make test-llm  the chat client and a build against a real chat server (compiles for minutes)"
 	@echo "make digests   build all anew and write what every machine is held to, data/world/digests.json"
@@ -42,10 +44,10 @@ build: $(VENV)/.base
 	$(BIN)/factmill build all
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -m "not llm"
+	$(BIN)/python -m pytest $(SHARED) -m "not llm"
 
 test-quick: $(VENV)/.dev
-	$(BIN)/python -m pytest -m "not llm and not slow"
+	$(BIN)/python -m pytest $(SHARED) -m "not llm and not slow"
 
 test-llm: $(VENV)/.llm
 	$(BIN)/python -m pytest -m llm tests/llm

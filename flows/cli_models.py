@@ -9,9 +9,7 @@ from flows.cli_options import AsJson, print_json
 from tasks import progress
 
 models_app = typer.Typer(help="Local models: converted for CTranslate2.", no_args_is_help=True)
-add_app = typer.Typer(
-    help="Convert a checkpoint's directory.", no_args_is_help=True, callback=lambda: progress.show()
-)
+add_app = typer.Typer(help="Convert a checkpoint's directory.", no_args_is_help=True)
 models_app.add_typer(add_app, name="add")
 
 Name = Annotated[str | None, typer.Option(help="Name of the model. Default: that of the directory.", metavar="NAME")]
@@ -123,6 +121,11 @@ def remove_model(name: Annotated[str, typer.Argument(help="Name of the model.", 
 
     remove(name)
     typer.echo(f"removed the model {name}")
+
+
+@add_app.callback()
+def _show_warnings() -> None:
+    progress.show()
 
 
 def _tell_added(added: dict[str, Any], as_json: bool) -> None:

@@ -1,10 +1,26 @@
 """Fixtures that many tests share."""
 
+import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from flows.prefect_server import prefect_settings
+
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+PREFECT_HOME = Path(tempfile.mkdtemp(prefix="factmill-tests-"))
+
+
+def pytest_configure() -> None:
+    """Settle Prefect as the command does, before a test imports it: it reads its settings only once."""
+    os.environ.update(prefect_settings(PREFECT_HOME))
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(PREFECT_HOME, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)
@@ -25,18 +41,32 @@ def shared_data() -> Path:
 
 SLOW = (
     "tests/flows",
+    "tests/graph/test_graph_parity.py",
+    "tests/graph/test_graph_real.py",
     "tests/world",
     "tests/mediawikis",
     "tests/test_parity.py",
     "tests/test_path_parity.py",
     "tests/test_clients_on_world.py",
 )
-"""Tests that start servers or make whole builds; `make test-quick` leaves them out."""
+"""Tests that start servers, make whole builds or load whole dumps; `make test-quick` leaves them out, and those that are
+marked where they stand."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the slow tests by their place."""
+    """Mark the slow tests by their place, and begin with those that share a home with all builds.
+
+    Where several processes share the tests (`--dist loadgroup`), one of them gets all that share this home, and each
+    file goes to one process.
+    """
     root = Path(__file__).resolve().parent.parent
     for item in items:
-        if item.path.relative_to(root).as_posix().startswith(SLOW):
+        file = item.path.relative_to(root).as_posix()
+        if file.startswith(SLOW):
             item.add_marker(pytest.mark.slow)
+        item.add_marker(pytest.mark.xdist_group("builds" if _shares_builds(item) else file))
+    items.sort(key=_shares_builds, reverse=True)
+
+
+def _shares_builds(item: pytest.Item) -> bool:
+    return "session_home" in getattr(item, "fixturenames", ())

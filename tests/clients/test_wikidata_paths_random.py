@@ -5,6 +5,7 @@ import string
 
 import numpy as np
 import pyoxigraph as ox
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_paths import PlainPaths
@@ -108,6 +109,7 @@ def make_asker(store):
     return ask
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(triples, max_size=40), meanings)
 def test_paths_are_those_of_the_plain_finder(lines, said):

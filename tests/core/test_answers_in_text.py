@@ -241,6 +241,7 @@ def test_what_is_missing_is_named_once(answer: object, missing: tuple[str, ...])
     assert find_answer(answer, read_known_text("Mary met Ada in Ann Arbor.")) == Finding(False, missing)
 
 
+@pytest.mark.slow
 @given(st.text(max_size=60))
 def test_any_text_says_itself_or_nothing(text: str) -> None:
     assert is_found(text, text) is not False

@@ -138,6 +138,7 @@ def test_every_flag_has_one_line() -> None:
     assert all(code.isidentifier() and meaning.endswith(".") and "\n" not in meaning for code, meaning in FLAGS.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "counts"),
     [

@@ -1,5 +1,7 @@
 """The relations of pairs: what names them, the list that ships, and the lists of properties that pools go by."""
 
+from functools import cache
+
 import pytest
 
 from tasks.assets import load_list, load_pair_relations, load_properties
@@ -8,6 +10,7 @@ from tasks.errors import SettingsError
 from tasks.world.files.reading import load_world_data
 
 RELATIONS = load_pair_relations()
+read_world = cache(load_world_data)
 HEAD = "pid,label,between,inverse,other_names\n"
 
 
@@ -87,8 +90,9 @@ def test_a_list_of_properties_names_each_once_by_id_and_label(name: str, some: s
     lines = load_list(name)
     assert len(load_properties(name)) == len(lines)
     assert some <= load_properties(name)
-    labels = {f"{pid} {known.labels['en']}" for pid, known in load_world_data().properties.items()}
-    in_world = [line for line in lines if line.split()[0] in load_world_data().properties]
+    properties = read_world().properties
+    labels = {f"{pid} {known.labels['en']}" for pid, known in properties.items()}
+    in_world = [line for line in lines if line.split()[0] in properties]
     assert [line for line in in_world if line not in labels] == []
 
 
@@ -97,7 +101,7 @@ def test_no_relation_of_pairs_is_left_out_of_pools() -> None:
 
 
 def test_labels_of_relations_are_those_of_the_embedded_world() -> None:
-    known = load_world_data().properties
+    known = read_world().properties
     assert {
         pid: known[pid].labels["en"] for pid in RELATIONS.labels if pid in known
     }.items() <= RELATIONS.labels.items()
@@ -108,7 +112,7 @@ def test_in_the_embedded_world_only_people_have_what_only_people_have() -> None:
     listed = {f"P{number}" for number in load_properties("person_properties")}
     taken = {
         item.labels["en"]
-        for item in load_world_data().items.values()
+        for item in read_world().items.values()
         if any(statement.pid in listed for statement in item.statements)
         and not any(getattr(statement.value, "qid", "") == "Q5" for statement in item.statements_of("P31"))
     }

@@ -1,11 +1,9 @@
-"""One warehouse with an embedded build, made once a session by the command itself, and a way to run the command."""
+"""The command, in a home where every benchmark is built: made once a session, by the command itself."""
 
 import json
 import os
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +11,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
+from command import Factmill, Ran
+
 from flows.prefect_server import prefect_server
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What a command did."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out.strip().splitlines()[-1])
-
-
-Command = Callable[..., Ran]
 
 
 @pytest.fixture(scope="session")
@@ -48,27 +30,25 @@ def prefect_api(session_home: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def factmill(session_home: Path, prefect_api: str) -> Command:
-    """Run `factmill` as a process of its own."""
-
-    def run(*arguments: str | Path, **environment: str) -> Ran:
-        env = {
-            **os.environ,
-            "FACTMILL_HOME": str(session_home),
-            "PYTHONPATH": str(ROOT),
-            "COLUMNS": "200",
-            **environment,
-        }
-        command = [sys.executable, "-c", "from flows.cli import main; main()", *map(str, arguments)]
-        done = subprocess.run(command, env=env, capture_output=True, text=True, cwd=ROOT, timeout=240, check=False)
-        return Ran(done.returncode, done.stdout, done.stderr)
-
-    return run
+def build_of_all(session_home: Path) -> Ran:
+    """Build every benchmark by `factmill build all`, as a process of its own with a Prefect server of its own."""
+    ran = Factmill(session_home).run_process("build", "all", "--json")
+    assert ran.code == 0, ran.err
+    return ran
 
 
 @pytest.fixture(scope="session")
-def embedded_build(factmill: Command) -> Any:
-    """Build GRANOLA-EQ in the embedded world, with a Prefect server of its own, and return the report."""
-    ran = factmill("build", "granola", "--json", PREFECT_API_URL="")
-    assert ran.code == 0, ran.err
-    return ran.json
+def embedded_builds(build_of_all: Ran) -> dict[str, Any]:
+    """Return benchmark → report of its build in the session's home."""
+    return {report["benchmark"]: report for report in map(json.loads, build_of_all.out.splitlines())}
+
+
+@pytest.fixture(scope="session")
+def embedded_build(embedded_builds: dict[str, Any]) -> Any:
+    """Return the report of GRANOLA-EQ."""
+    return embedded_builds["granola"]
+
+
+@pytest.fixture(scope="session")
+def factmill(session_home: Path, prefect_api: str) -> Factmill:
+    return Factmill(session_home, prefect_api)

@@ -4,12 +4,13 @@ import json
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command import Factmill
 from scripted_author import REFUSAL, Asked, Said, ScriptedAuthor, always, extend
 from scripted_chat import write_chat_world
 
@@ -53,11 +54,9 @@ def read_built(report: Any) -> Built:
 
 
 @pytest.fixture(scope="module")
-def built(factmill: Callable[..., Any]) -> Built:
-    """Build BioKaLMA as it comes."""
-    ran = factmill("build", "biokalma", "--json")
-    assert ran.code == 0, ran.err
-    return read_built(ran.json)
+def built(embedded_builds: dict[str, Any]) -> Built:
+    """Return the build of BioKaLMA as it comes."""
+    return read_built(embedded_builds["biokalma"])
 
 
 def check_balance(report: Any) -> None:
@@ -167,17 +166,17 @@ def test_candidates_of_names_that_several_bear_are_kept(built: Built) -> None:
     assert lost, "those of pairs that were not resolved too"
 
 
-def test_verify_rebuilds_the_same_bytes_from_recorded_calls(factmill: Callable[..., Any], built: Built) -> None:
+def test_verify_rebuilds_the_same_bytes_from_recorded_calls(factmill: Factmill, built: Built) -> None:
     ran = factmill("verify", built.report["build_id"], "--json")
     assert (ran.code, ran.json["agrees"]) == (0, True), (ran.out, ran.err)
 
 
-def test_other_batches_give_the_same_rows(factmill: Callable[..., Any], built: Built) -> None:
+def test_other_batches_give_the_same_rows(factmill: Factmill, built: Built) -> None:
     again = factmill("build", "biokalma", "--force", "--batch-size", "7", "--json").json
     assert (again["calls_sent"], again["tables"]) == (0, built.report["tables"])
 
 
-def test_a_local_graph_gives_the_same_rows(factmill: Callable[..., Any], built: Built, tmp_path: Path) -> None:
+def test_a_local_graph_gives_the_same_rows(factmill: Factmill, built: Built, tmp_path: Path) -> None:
     with (tmp_path / "world.nt").open("w", encoding="utf-8") as triples:
         write_rdf(load_world_data(), triples)
     assert factmill("graph", "load", tmp_path / "world.nt", "--name", "biokalma-world").code == 0
@@ -197,7 +196,7 @@ def test_a_local_graph_gives_the_same_rows(factmill: Callable[..., Any], built: 
         assert ran.json["tables"][name] == built.report["tables"][name]
 
 
-def test_a_row_is_followed_back_to_its_calls(factmill: Callable[..., Any], built: Built) -> None:
+def test_a_row_is_followed_back_to_its_calls(factmill: Factmill, built: Built) -> None:
     row = built.rows[0]
     told = factmill("explain", "biokalma", row["id"], "--build", built.report["build_id"], "--json").json
     by_stage: dict[str, Counter[str]] = defaultdict(Counter)
@@ -216,7 +215,7 @@ def test_a_row_is_followed_back_to_its_calls(factmill: Callable[..., Any], built
     assert told["row"]["general_question"] == row["general_question"]
 
 
-def test_pairs_of_people_are_drawn_from_the_facts_and_told_from_articles(factmill: Callable[..., Any]) -> None:
+def test_pairs_of_people_are_drawn_from_the_facts_and_told_from_articles(factmill: Factmill) -> None:
     arguments = ("--source", "wikidata", "--relations", "P26,P1066", "--rounds", "3", "--alpha", "1")
     ran = factmill("build", "biokalma", *arguments, "--json")
     assert ran.code == 0, ran.err
@@ -234,7 +233,7 @@ def test_pairs_of_people_are_drawn_from_the_facts_and_told_from_articles(factmil
     assert {row["relation"] for row in built.rows} == {"P26", "P1066"}
 
 
-def test_pairs_of_organisations_are_built_to_the_end(factmill: Callable[..., Any]) -> None:
+def test_pairs_of_organisations_are_built_to_the_end(factmill: Factmill) -> None:
     arguments = ("--source", "wikidata", "--class", "Q43229", "--relations", "P749,P355,P127")
     ran = factmill("build", "biokalma", *arguments, "--json")
     assert ran.code == 0, ran.err
@@ -262,7 +261,7 @@ def test_pairs_of_organisations_are_built_to_the_end(factmill: Callable[..., Any
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_wrong_usage_of_biokalma_is_told(factmill: Callable[..., Any], arguments: list[str], message: str) -> None:
+def test_wrong_usage_of_biokalma_is_told(factmill: Factmill, arguments: list[str], message: str) -> None:
     ran = factmill("build", "biokalma", *arguments)
     assert (ran.code, message in ran.err, "Traceback" in ran.err) == (2, True, False), ran.err
 
@@ -305,7 +304,7 @@ def author() -> Iterator[ScriptedAuthor]:
 
 
 def test_a_build_ends_whatever_the_author_says_and_a_later_run_mends_what_passed(
-    factmill: Callable[..., Any], author: ScriptedAuthor, tmp_path: Path
+    factmill: Factmill, author: ScriptedAuthor, tmp_path: Path
 ) -> None:
     given = [json.loads(line) for line in SAMPLE.read_text("utf-8").splitlines()[: len(AUTHORS)]]
     rows = [{**row, "paragraph": f"{name} {row['paragraph']}"} for name, row in zip(AUTHORS, given, strict=True)]

@@ -1,21 +1,19 @@
 """The flow with models behind a real HTTP server that misbehaves: wrong formats, errors for a while, plain nonsense."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
+from command import Factmill
 from loopback import Loopback
 from scripted_chat import Message, ScriptedChat, write_chat_world
 
 from tasks.assets import ROOT
+from tasks.storage.warehouse import open_warehouse
 
 QUESTIONS = {
     "Albert Einstein": "Ulm",
@@ -31,7 +29,11 @@ class ChatServer:
 
     def __init__(self) -> None:
         self.asked: Counter[str] = Counter()
+        self.asked_first: Counter[str] = Counter()
+        """Without corrections and what is asked of descriptions."""
         self.broken = True
+        self.thinks_of_corrections = False
+        """True: falls silent as soon as it is told what was wrong with a reply."""
         self.web = ScriptedChat(self.answer)
 
     def answer(self, messages: Sequence[Message]) -> tuple[int, str]:
@@ -42,6 +44,10 @@ class ChatServer:
             return 200, "I am not sure. No" if person == "Ludwig van Beethoven" and QUESTIONS[person] not in said.split(
                 "<name>"
             )[-1] else "Yes."
+        if len(messages) < 3:
+            self.asked_first[person] += 1
+        elif self.thinks_of_corrections:
+            self.web.free.clear()
         levels = f"1:: {QUESTIONS[person]}\n2:: somewhere in Europe"
         if person == "Marie Curie" and len(messages) < 3:
             return 200, f"Here you are:\n{levels}"
@@ -59,24 +65,29 @@ def chat() -> Iterator[ChatServer]:
     server.web.close()
 
 
+def write_source(folder: Path) -> Path:
+    """Write the questions as a source of GRANOLA-EQ."""
+    source = folder / "P19.people.json"
+    source.write_text(
+        json.dumps([{"question": f"Where was {name} born?", "answers": [place]} for name, place in QUESTIONS.items()])
+    )
+    return source
+
+
 def write_world(folder: Path, chat: ChatServer) -> Path:
     return write_chat_world(folder, chat.web.url, ("author", "judge"))
 
 
 def test_every_way_a_model_can_fail_has_its_reason_and_a_later_run_mends_what_passed(
-    factmill: Any, chat: ChatServer, tmp_path: Path
+    factmill: Factmill, chat: ChatServer, tmp_path: Path
 ) -> None:
-    source = tmp_path / "P19.people.json"
-    source.write_text(
-        json.dumps([{"question": f"Where was {name} born?", "answers": [place]} for name, place in QUESTIONS.items()])
-    )
     arguments = [
         "build",
         "granola",
         "--world",
         write_world(tmp_path, chat),
         "--source",
-        source,
+        write_source(tmp_path),
         "--samples",
         "2",
         "--warehouse",
@@ -107,14 +118,15 @@ def test_every_way_a_model_can_fail_has_its_reason_and_a_later_run_mends_what_pa
 
     third = factmill(*arguments, TEST_KEY="secret-key-3").json
     assert (third["calls_sent"], third["tables"]) == (0, second["tables"])
-    for build in (report, second):
-        assert factmill("verify", build["build_id"], "--warehouse", tmp_path / "w.duckdb").code == 0
+    assert factmill("verify", report["build_id"], "--warehouse", tmp_path / "w.duckdb").code == 0
+    # other hash seeds than those it was built with
+    assert factmill.run_process("verify", second["build_id"], "--warehouse", tmp_path / "w.duckdb").code == 0
     assert b"secret-key" not in (tmp_path / "w.duckdb").read_bytes()
     kept = factmill("show", "granola", "--rejects", "--warehouse", tmp_path / "w.duckdb", "--json").json["rejects"]
     assert any("London, of course!" in reject["detail"] for reject in kept)
 
 
-def test_an_endpoint_that_answers_html_ends_the_build_with_a_named_error(factmill: Any, tmp_path: Path) -> None:
+def test_an_endpoint_that_answers_html_ends_the_build_with_a_named_error(factmill: Factmill, tmp_path: Path) -> None:
     html = Loopback()
     html.script({"text": "<html><body>Down for maintenance</body></html>"})
     world = tmp_path / "html.toml"
@@ -131,27 +143,36 @@ def test_an_endpoint_that_answers_html_ends_the_build_with_a_named_error(factmil
     assert "Traceback" not in ran.err
 
 
-def test_ctrl_c_breaks_off_a_slow_model_at_once(chat: ChatServer, session_home: Path, tmp_path: Path) -> None:
-    chat.web.delay_s = 3600.0
-    source = tmp_path / "P19.people.json"
-    source.write_text(json.dumps([{"question": "Where was Albert Einstein born?", "answers": ["Ulm"]}]))
-    env = {**os.environ, "FACTMILL_HOME": str(session_home), "PYTHONPATH": str(ROOT), "TEST_KEY": "x"}
-    arguments = [
-        "build",
-        "granola",
-        "--world",
-        str(write_world(tmp_path, chat)),
-        "--source",
-        str(source),
-        "--warehouse",
-        str(tmp_path / "w.duckdb"),
-    ]
-    command = [sys.executable, "-c", "from flows.cli import main; main()", *arguments]
-    process = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True, cwd=ROOT)
-    while not chat.asked:
-        assert process.poll() is None
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate()  # a build that waited for the model would run into the test's time-out
-    assert process.returncode == 130
-    assert "the same command goes on from here" in err
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["kill -9", "Ctrl-C"])
+def test_a_build_stopped_while_a_model_thinks_goes_on_and_asks_nothing_twice(
+    factmill: Factmill, chat: ChatServer, tmp_path: Path, how: signal.Signals
+) -> None:
+    chat.broken, chat.thinks_of_corrections = False, True
+    build = ("build", "granola", "--world", write_world(tmp_path, chat), "--source", write_source(tmp_path), "--json")
+    stopped = tmp_path / "stopped.duckdb"
+    process = factmill.start(*build, "--warehouse", stopped, TEST_KEY="x")
+    try:
+        # whoever is corrected has answered, and all others too: replies are read together
+        while chat.web.free.is_set():
+            assert process.poll() is None, process.communicate()[1]
+            time.sleep(0.05)
+        process.send_signal(how)
+        # the model is still silent: a process that waited for it would never end
+        _, err = process.communicate()
+    finally:
+        process.kill()
+    if how is signal.SIGINT:
+        assert process.returncode == 130, err
+        assert "the same command goes on from here" in err
+    chat.thinks_of_corrections = False
+    chat.web.free.set()
+
+    again = factmill(*build, "--warehouse", stopped, TEST_KEY="x").json
+    assert set(chat.asked_first.values()) == {1}
+    sent = {stage["stage"]: stage["calls_sent"] for stage in again["stages"]}
+    assert (sent["find_qids"], sent["describe_entities"], sent["measure_popularity"]) == (0, 0, 0)
+    whole = factmill(*build, "--warehouse", tmp_path / "whole.duckdb", TEST_KEY="x").json
+    assert again["tables"] == whole["tables"]
+    assert 0 < again["calls_sent"] < whole["calls_sent"]
+    with open_warehouse(stopped) as db:
+        assert db.execute("SELECT count(*) - count(DISTINCT key) FROM calls").fetchone() == (0,)

@@ -3,8 +3,6 @@
 import csv
 import hashlib
 import json
-import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +12,8 @@ import duckdb
 import pandas as pd
 import pytest
 import requests
+from command import Factmill
 
-ROOT = Path(__file__).resolve().parents[2]
 REPORT_KEYS = {
     "build_id",
     "benchmark",
@@ -40,21 +38,21 @@ def test_the_embedded_build_balances_and_says_who_wrote_it(embedded_build: Any) 
         assert sum(embedded_build["reasons"].get(stage["stage"], {}).values()) == stage["rejects"]
 
 
-def test_a_second_build_finds_the_first_and_asks_nothing(factmill: Any, embedded_build: Any) -> None:
+def test_a_second_build_finds_the_first_and_asks_nothing(factmill: Factmill, embedded_build: Any) -> None:
     again = factmill("build", "granola", "--json").json
     assert (again["build_id"], again["calls_sent"], again["up_to_date"]) == (embedded_build["build_id"], 0, True)
     assert again["tables"] == embedded_build["tables"]
 
 
 def test_a_forced_build_with_other_batches_and_concurrency_has_the_same_bytes(
-    factmill: Any, embedded_build: Any
+    factmill: Factmill, embedded_build: Any
 ) -> None:
-    again = factmill("build", "granola", "--force", "--concurrency", "1", "--batch-size", "7", "--json").json
+    again = factmill("build", "granola", "--force", "--concurrency", "1", "--batch-size", "40", "--json").json
     assert again["calls_sent"] == 0
     assert (again["build_id"], again["tables"]) == (embedded_build["build_id"], embedded_build["tables"])
 
 
-def test_verify_rebuilds_the_same_bytes_and_says_so(factmill: Any, embedded_build: Any) -> None:
+def test_verify_rebuilds_the_same_bytes_and_says_so(factmill: Factmill, embedded_build: Any) -> None:
     ran = factmill("verify", embedded_build["build_id"], "--json")
     assert ran.code == 0, ran.err
     assert ran.json["agrees"]
@@ -76,7 +74,7 @@ def change_copy(session_home: Path, tmp_path: Path, statement: str) -> Path:
 
 
 def test_verify_fails_when_the_recorded_calls_give_other_rows(
-    factmill: Any, embedded_build: Any, session_home: Path, tmp_path: Path
+    factmill: Factmill, embedded_build: Any, session_home: Path, tmp_path: Path
 ) -> None:
     forged = "UPDATE calls SET body = replace(body, 'United States', 'Atlantis') WHERE body LIKE '%:: United States%'"
     ran = factmill("verify", "latest:granola", "--warehouse", change_copy(session_home, tmp_path, forged))
@@ -86,7 +84,7 @@ def test_verify_fails_when_the_recorded_calls_give_other_rows(
 
 
 def test_a_published_table_that_was_changed_is_not_exported(
-    factmill: Any, embedded_build: Any, session_home: Path, tmp_path: Path
+    factmill: Factmill, embedded_build: Any, session_home: Path, tmp_path: Path
 ) -> None:
     copy = change_copy(session_home, tmp_path, "UPDATE granola_eq SET answer = 'Atlantis' WHERE relation = 'P19'")
     ran = factmill("export", "latest:granola", "--to", tmp_path / "out", "--warehouse", copy)
@@ -95,7 +93,7 @@ def test_a_published_table_that_was_changed_is_not_exported(
 
 
 def test_verify_without_a_recorded_call_names_the_miss(
-    factmill: Any, embedded_build: Any, session_home: Path, tmp_path: Path
+    factmill: Factmill, embedded_build: Any, session_home: Path, tmp_path: Path
 ) -> None:
     copy = change_copy(session_home, tmp_path, "DELETE FROM calls WHERE operation = 'pageviews'")
     ran = factmill("verify", "latest:granola", "--warehouse", copy)
@@ -104,7 +102,9 @@ def test_verify_without_a_recorded_call_names_the_miss(
     assert "pageviews" in ran.err
 
 
-def test_export_writes_all_forms_with_the_published_bytes(factmill: Any, embedded_build: Any, tmp_path: Path) -> None:
+def test_export_writes_all_forms_with_the_published_bytes(
+    factmill: Factmill, embedded_build: Any, tmp_path: Path
+) -> None:
     ran = factmill("export", "latest:granola", "--to", tmp_path)
     assert ran.code == 0, ran.err
     for name, table in embedded_build["tables"].items():
@@ -125,7 +125,7 @@ def test_export_writes_all_forms_with_the_published_bytes(factmill: Any, embedde
     assert rejects["reason"].str.len().min() > 0
 
 
-def test_every_row_can_be_followed_back(factmill: Any, embedded_build: Any) -> None:
+def test_every_row_can_be_followed_back(factmill: Factmill, embedded_build: Any) -> None:
     rows = factmill("show", "granola", "--limit", "3", "--json").json["rows"]
     for row in rows:
         trace = factmill("explain", "granola", row["id"], "--json").json
@@ -137,14 +137,14 @@ def test_every_row_can_be_followed_back(factmill: Any, embedded_build: Any) -> N
         assert row["author_call"] in {call["key"] for call in trace["calls"]}
 
 
-def test_a_rejected_row_can_be_explained_too(factmill: Any, embedded_build: Any) -> None:
+def test_a_rejected_row_can_be_explained_too(factmill: Factmill, embedded_build: Any) -> None:
     reject = factmill("show", "granola", "--rejects", "--limit", "1", "--json").json["rejects"][0]
     ran = factmill("explain", "granola", reject["id"])
     assert ran.code == 0, ran.err
     assert reject["reason"] in ran.out
 
 
-def test_lists_and_tables_are_printed(factmill: Any, embedded_build: Any) -> None:
+def test_lists_and_tables_are_printed(factmill: Factmill, embedded_build: Any) -> None:
     assert embedded_build["build_id"] in factmill("builds").out
     assert embedded_build["build_id"] in [build["build_id"] for build in factmill("builds", "--json").json]
     assert "granola_answers" in factmill("show", "granola", "--columns").out
@@ -173,7 +173,7 @@ def test_lists_and_tables_are_printed(factmill: Any, embedded_build: Any) -> Non
         (["build", "granola", "--graph", "nowhere"], 1, "no graph nowhere"),
         (["build", "granola", "--colour", "red"], 2, "No such option"),
         (["verify", "granola-000000"], 2, "no build 'granola-000000'"),
-        (["verify", "latest:fanoutqa"], 2, "no build 'latest:fanoutqa'"),
+        (["verify", "latest:quizbowl"], 2, "no build 'latest:quizbowl'"),
         (["explain", "granola", "P19-zzz"], 2, "no row 'P19-zzz'"),
         (["export", "latest:granola"], 2, "Missing option"),
         (["show", "quizbowl"], 2, "no benchmark 'quizbowl'"),
@@ -181,14 +181,30 @@ def test_lists_and_tables_are_printed(factmill: Any, embedded_build: Any) -> Non
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_wrong_usage_is_told_in_words(
-    factmill: Any, embedded_build: Any, arguments: list[str], code: int, message: str
+    factmill: Factmill, embedded_build: Any, arguments: list[str], code: int, message: str
 ) -> None:
     ran = factmill(*arguments)
     assert (ran.code, message in ran.err) == (code, True), ran.err
     assert "Traceback" not in ran.err
 
 
-def test_bad_rows_and_names_are_rejects_with_reasons_and_nothing_is_lost(factmill: Any, tmp_path: Path) -> None:
+def test_a_benchmark_that_was_not_built_has_no_latest_build(factmill: Factmill, tmp_path: Path) -> None:
+    ran = factmill("verify", "latest:fanoutqa", "--warehouse", tmp_path / "empty.duckdb")
+    assert ran.code == 2
+    assert "no build 'latest:fanoutqa'" in ran.err
+
+
+def test_a_process_ends_with_the_code_of_its_command(factmill: Factmill) -> None:
+    wrong = factmill.run_process("show", "quizbowl")
+    assert (wrong.code, wrong.out) == (2, "")
+    assert "no benchmark 'quizbowl'" in wrong.err
+    assert "Traceback" not in wrong.err
+    right = factmill.run_process("show", "granola", "--columns")
+    assert (right.code, right.err) == (0, "")
+    assert "granola_answers" in right.out
+
+
+def test_bad_rows_and_names_are_rejects_with_reasons_and_nothing_is_lost(factmill: Factmill, tmp_path: Path) -> None:
     odd = 'Ada "the {first}"\n\\ SELECT * } #'
     rows = [
         {"question": "Where was Albert Einstein born?", "answers": ["Ulm"]},
@@ -217,7 +233,7 @@ def test_bad_rows_and_names_are_rejects_with_reasons_and_nothing_is_lost(factmil
 
 
 def test_a_warehouse_held_by_another_process_is_waited_for_and_named(
-    factmill: Any, embedded_build: Any, tmp_path: Path
+    factmill: Factmill, embedded_build: Any, tmp_path: Path
 ) -> None:
     path = tmp_path / "held.duckdb"
     code = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
@@ -232,48 +248,11 @@ def test_a_warehouse_held_by_another_process_is_waited_for_and_named(
     assert f"held by process {holder.pid}" in ran.err
 
 
-def start_build(home: Path, warehouse: Path) -> "subprocess.Popen[str]":
-    env = {**os.environ, "FACTMILL_HOME": str(home), "PYTHONPATH": str(ROOT)}
-    command = [
-        sys.executable,
-        "-c",
-        "from flows.cli import main; main()",
-        "build",
-        "granola",
-        "--warehouse",
-        str(warehouse),
-    ]
-    return subprocess.Popen(command, env=env, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, cwd=ROOT)
-
-
-@pytest.mark.parametrize(
-    ("marker", "how"), [("describe_entities", signal.SIGKILL), ("find_qids", signal.SIGINT)], ids=["kill -9", "Ctrl-C"]
-)
-def test_a_stopped_build_goes_on_and_asks_nothing_twice(
-    factmill: Any, embedded_build: Any, session_home: Path, tmp_path: Path, marker: str, how: signal.Signals
+def test_a_run_leaves_funnel_sample_and_cost_in_prefect(
+    factmill: Factmill, embedded_build: Any, prefect_api: str
 ) -> None:
-    warehouse = tmp_path / "stopped.duckdb"
-    process = start_build(session_home, warehouse)
-    assert process.stderr is not None
-    while not (line := process.stderr.readline()).startswith(marker):
-        assert line, "the build ended before it could be stopped"
-    process.send_signal(how)
-    rest = process.stderr.read()
-    code = process.wait()
-    if how is signal.SIGINT:
-        assert code == 130, rest
-        assert "the same command goes on from here" in rest
-    again = factmill("build", "granola", "--warehouse", warehouse, "--json").json
-    assert again["tables"] == embedded_build["tables"]
-    assert again["calls_sent"] < embedded_build["calls_sent"]
-    db = duckdb.connect(str(warehouse), read_only=True)
-    assert db.execute("SELECT count(*) - count(DISTINCT key) FROM calls").fetchone() == (0,)
-    db.close()
-
-
-def test_a_run_leaves_funnel_sample_and_cost_in_prefect(factmill: Any, embedded_build: Any, prefect_api: str) -> None:
     assert factmill("build", "granola", "--force", "--json").code == 0
-    found = requests.post(f"{prefect_api}/artifacts/filter", json={}, timeout=10).json()
+    found = requests.post(f"{prefect_api}/artifacts/filter", json={}, timeout=60).json()
     ours = {
         artifact["key"]: artifact["data"]
         for artifact in found

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import requests
+from command import Factmill
 from page_histories import HISTORIES, LATER, THEN, copy_world, revid_of
 
 from tasks.core.drift import COLUMNS
@@ -22,7 +23,6 @@ from tasks.storage.builds import publish
 from tasks.storage.warehouse import open_warehouse
 from tasks.world.serving import running_world
 
-Command = Callable[..., Any]
 SAMPLE = Path(__file__).parents[1] / "world" / "sample"
 
 
@@ -126,7 +126,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_exactly_what_changed_is_listed_and_a_second_run_asks_nothing(
-    factmill: Command, setup: Setup, tmp_path: Path
+    factmill: Factmill, setup: Setup, tmp_path: Path
 ) -> None:
     ran = factmill("drift", "fanoutqa", "--epoch", LATER[:10], "--warehouse", setup.warehouse, "--json")
     assert ran.code == 0, ran.err
@@ -159,7 +159,7 @@ def test_exactly_what_changed_is_listed_and_a_second_run_asks_nothing(
     assert told == {each.id: EXPECTED.get(each.id, "unchanged") for each in REFERENCES}
 
 
-def test_the_list_is_told_in_words(factmill: Command, setup: Setup) -> None:
+def test_the_list_is_told_in_words(factmill: Factmill, setup: Setup) -> None:
     ran = factmill("drift", "fanoutqa", "--epoch", LATER, "--build", setup.build_id, "--warehouse", setup.warehouse)
     assert ran.code == 0, ran.err
     assert (
@@ -176,21 +176,21 @@ def test_the_list_is_told_in_words(factmill: Command, setup: Setup) -> None:
     assert "4 no longer found, 1 now found, 1 other parts missing, 1 no longer pinned, 1 now pinned" in ran.out
 
 
-def test_an_outage_is_no_change(factmill: Command, setup: Setup) -> None:
+def test_an_outage_is_no_change(factmill: Factmill, setup: Setup) -> None:
     fault = {"path": "/w/api.php", "kind": "status", "status": 503, "times": 1000}
-    requests.post(f"{setup.wikipedia}/faults", json=fault, timeout=5).raise_for_status()
+    requests.post(f"{setup.wikipedia}/faults", json=fault, timeout=60).raise_for_status()
     command = ("drift", "fanoutqa", "--epoch", LATER, "--warehouse", setup.warehouse)
     ran = factmill(*command, "--json")
     assert ran.code == 0, ran.err
     counts = ran.json["counts"]
     assert (counts["not_looked_up"], counts["unchanged"]) == (len(REFERENCES), 0)
     # what failed for a passing reason is asked again
-    requests.delete(f"{setup.wikipedia}/faults", timeout=5).raise_for_status()
+    requests.delete(f"{setup.wikipedia}/faults", timeout=60).raise_for_status()
     again = factmill(*command, "--json")
     assert {f"{row['question_id']} {row['path']}": row["kind"] for row in again.json["drift"]} == EXPECTED
 
 
-def test_a_wikipedia_that_is_not_there_is_told(factmill: Command, setup: Setup) -> None:
+def test_a_wikipedia_that_is_not_there_is_told(factmill: Factmill, setup: Setup) -> None:
     setup.stop()
     ran = factmill("drift", "fanoutqa", "--epoch", LATER, "--warehouse", setup.warehouse)
     assert (ran.code, ran.out) == (1, "")
@@ -208,7 +208,7 @@ def test_a_wikipedia_that_is_not_there_is_told(factmill: Command, setup: Setup) 
         ([], 2, ""),
     ],
 )
-def test_what_is_wrong_is_told(factmill: Command, published: Path, arguments: list[str], code: int, told: str) -> None:
+def test_what_is_wrong_is_told(factmill: Factmill, published: Path, arguments: list[str], code: int, told: str) -> None:
     ran = factmill("drift", "fanoutqa", "--warehouse", published, *arguments)
     assert ran.code == code
     assert told in ran.err

@@ -2,11 +2,11 @@
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command import Factmill, Ran
 
 from flows.benchmarks import BENCHMARKS
 from tasks.sources.foundations import FOUNDATIONS
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
-def english_build(factmill: Callable[..., Any]) -> Any:
+def english_build(factmill: Factmill) -> Any:
     """Build MultiHal in English alone and return the report."""
     ran = factmill("build", "multihal", "--language", "eng", "--json")
     assert ran.code == 0, ran.err
@@ -23,19 +23,18 @@ def english_build(factmill: Callable[..., Any]) -> Any:
 
 
 @pytest.fixture(scope="module")
-def rows(factmill: Callable[..., Any], english_build: Any) -> list[dict[str, Any]]:
+def rows(factmill: Factmill, english_build: Any) -> list[dict[str, Any]]:
     ran = factmill("show", "multihal", "--build", english_build["build_id"], "--limit", "1000", "--json")
     found: list[dict[str, Any]] = ran.json["rows"]
     return found
 
 
 @pytest.fixture(scope="module")
-def six(factmill: Callable[..., Any]) -> tuple[Any, list[dict[str, Any]]]:
-    """Build MultiHal as it comes, in all languages, and return the report and the rows."""
-    ran = factmill("build", "multihal", "--json")
-    assert ran.code == 0, ran.err
-    shown = factmill("show", "multihal", "--build", ran.json["build_id"], "--limit", "1000", "--json")
-    return ran.json, shown.json["rows"]
+def six(factmill: Factmill, embedded_builds: dict[str, Any]) -> tuple[Any, list[dict[str, Any]]]:
+    """Return report and rows of the build of MultiHal as it comes, in all languages."""
+    report = embedded_builds["multihal"]
+    shown = factmill("show", "multihal", "--build", report["build_id"], "--limit", "1000", "--json")
+    return report, shown.json["rows"]
 
 
 def test_rows_are_in_six_languages(six: tuple[Any, list[dict[str, Any]]]) -> None:
@@ -66,21 +65,19 @@ def test_what_cannot_be_translated_is_rejected_by_language(six: tuple[Any, list[
 
 
 def test_six_languages_are_rebuilt_from_recorded_calls(
-    factmill: Callable[..., Any], six: tuple[Any, list[dict[str, Any]]]
+    factmill: Factmill, six: tuple[Any, list[dict[str, Any]]]
 ) -> None:
     ran = factmill("verify", six[0]["build_id"], "--json")
     assert (ran.code, ran.json["agrees"]) == (0, True), (ran.out, ran.err)
 
 
-def test_a_translated_row_names_its_translations(
-    factmill: Callable[..., Any], six: tuple[Any, list[dict[str, Any]]]
-) -> None:
+def test_a_translated_row_names_its_translations(factmill: Factmill, six: tuple[Any, list[dict[str, Any]]]) -> None:
     row = next(row for row in six[1] if row["language"] == "por")
     told = factmill("explain", "multihal", row["id"], "--build", six[0]["build_id"], "--json").json
     assert {call["operation"] for call in told["calls"]} >= {"translate_text", "translate_path", "chat"}
 
 
-def test_labels_of_the_wikidata_itself_take_the_place_of_translated_ones(factmill: Callable[..., Any]) -> None:
+def test_labels_of_the_wikidata_itself_take_the_place_of_translated_ones(factmill: Factmill) -> None:
     arguments = ("--foundation", "felm", "--language", "deu", "--label-source", "wikidata")
     ran = factmill("build", "multihal", *arguments, "--json")
     assert ran.code == 0, ran.err
@@ -90,7 +87,7 @@ def test_labels_of_the_wikidata_itself_take_the_place_of_translated_ones(factmil
     assert "Der große Gatsby" in {part for row in german for part in row["trip_labels"]}
 
 
-def test_labels_that_a_graph_does_not_have_are_not_asked_for(factmill: Callable[..., Any], tmp_path: Path) -> None:
+def test_labels_that_a_graph_does_not_have_are_not_asked_for(factmill: Factmill, tmp_path: Path) -> None:
     triples = tmp_path / "one.nt"
     triples.write_text(
         "<http://www.wikidata.org/entity/Q1> <http://www.wikidata.org/prop/direct/P31> <http://www.wikidata.org/entity/Q2> .\n"
@@ -133,28 +130,24 @@ def test_what_is_dropped_says_why(english_build: Any) -> None:
     assert english_build["merged"] == 1
 
 
-def test_verify_rebuilds_the_same_bytes_from_recorded_calls(factmill: Callable[..., Any], english_build: Any) -> None:
+def test_verify_rebuilds_the_same_bytes_from_recorded_calls(factmill: Factmill, english_build: Any) -> None:
     ran = factmill("verify", english_build["build_id"], "--json")
     assert ran.code == 0, ran.err
 
 
-def test_other_batches_and_a_local_engine_give_the_same_rows(factmill: Callable[..., Any], english_build: Any) -> None:
-    again = factmill("build", "multihal", "--language", "eng", "--force", "--batch-size", "7", "--json").json
+def test_other_batches_and_a_local_engine_give_the_same_rows(factmill: Factmill, english_build: Any) -> None:
+    again = factmill("build", "multihal", "--language", "eng", "--force", "--batch-size", "40", "--json").json
     assert (again["calls_sent"], again["tables"]) == (0, english_build["tables"])
 
 
-def test_all_benchmarks_are_built_by_one_command_with_a_server_of_its_own(
-    factmill: Callable[..., Any], tmp_path: Path
-) -> None:
-    ran = factmill("build", "all", "--warehouse", tmp_path / "all.duckdb", "--json", PREFECT_API_URL="")
-    assert ran.code == 0, ran.err
-    made = [json.loads(line) for line in ran.out.splitlines()]
+def test_all_benchmarks_are_built_by_one_command_with_a_server_of_its_own(build_of_all: Ran) -> None:
+    made = [json.loads(line) for line in build_of_all.out.splitlines()]
     assert [report["benchmark"] for report in made] == list(BENCHMARKS)
     assert all(report["rows"] for report in made)
 
 
 def test_a_row_is_followed_back_to_its_calls(
-    factmill: Callable[..., Any], english_build: Any, rows: list[dict[str, Any]]
+    factmill: Factmill, english_build: Any, rows: list[dict[str, Any]]
 ) -> None:
     row = next(row for row in rows if row["answer_type"] == "date")
     told = factmill("explain", "multihal", row["id"], "--build", english_build["build_id"], "--json").json
@@ -162,7 +155,7 @@ def test_a_row_is_followed_back_to_its_calls(
     assert told["row"]["responses"] != told["row"]["responses_formatted"]
 
 
-def test_one_foundation_alone_is_built(factmill: Callable[..., Any]) -> None:
+def test_one_foundation_alone_is_built(factmill: Factmill) -> None:
     ran = factmill("build", "multihal", "--foundation", "felm", "--language", "eng", "--json")
     assert ran.code == 0, ran.err
     assert set(ran.json["facts"]["rows"]) == {"felm"}
@@ -176,12 +169,12 @@ def test_one_foundation_alone_is_built(factmill: Callable[..., Any]) -> None:
         (["--source", "/absent"], "no such file or folder"),
     ],
 )
-def test_wrong_usage_of_multihal_is_told(factmill: Callable[..., Any], arguments: list[str], message: str) -> None:
+def test_wrong_usage_of_multihal_is_told(factmill: Factmill, arguments: list[str], message: str) -> None:
     ran = factmill("build", "multihal", *arguments)
     assert (ran.code, message in ran.err) == (2, True), ran.err
 
 
-def test_a_language_without_a_translator_is_refused(factmill: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_language_without_a_translator_is_refused(factmill: Factmill, tmp_path: Path) -> None:
     world = tmp_path / "mute.toml"
     text = (ROOT / "data" / "worlds" / "embedded.toml").read_text()
     world.write_text(re.sub(r"\[models\.translator\][^\[]*", "", text))
@@ -189,14 +182,14 @@ def test_a_language_without_a_translator_is_refused(factmill: Callable[..., Any]
     assert (ran.code, "names no translator" in ran.err) == (2, True), ran.err
 
 
-def test_falcon_links_as_the_labels_do(factmill: Callable[..., Any]) -> None:
+def test_falcon_links_as_the_labels_do(factmill: Factmill) -> None:
     ran = factmill("build", "multihal", "--linker", "falcon", "--language", "eng", "--json")
     assert ran.code == 0, ran.err
     assert ran.json["rows"] >= 25
     assert ran.json["facts"]["answer_types"].keys() == {"date", "rank", "numerical", "other"}
 
 
-def test_an_export_joins_lists(factmill: Callable[..., Any], english_build: Any, tmp_path: Path) -> None:
+def test_an_export_joins_lists(factmill: Factmill, english_build: Any, tmp_path: Path) -> None:
     ran = factmill("export", english_build["build_id"], "--to", tmp_path)
     assert ran.code == 0, ran.err
     lines = [json.loads(line) for line in (tmp_path / "multihal.jsonl").read_text().splitlines()]

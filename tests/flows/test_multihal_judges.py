@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command import Factmill, Ran
 from foundation_rows import HALUEVAL, write
 from scripted_chat import write_chat_world
 from scripted_judge import REFUSAL, Manners, Said, ScriptedJudge, always, pick, pick_first_ten
@@ -55,17 +56,17 @@ paths join Marie Curie and France to it, so there is always a choice."""
 class Building:
     """What is needed to build with a judge, again and again, in one warehouse."""
 
-    factmill: Callable[..., Any]
+    factmill: Factmill
     judge: ScriptedJudge
     source: Path
     world: Path
     warehouse: Path
 
-    def build(self, *more: str) -> Any:
+    def build(self, *more: str) -> Ran:
         chosen = ["--world", self.world, "--source", self.source, "--language", "eng", "--all-hops", *more]
         return self.run("build", "multihal", *chosen, "--json")
 
-    def run(self, *arguments: str | Path) -> Any:
+    def run(self, *arguments: str | Path) -> Ran:
         return self.factmill(*arguments, "--warehouse", self.warehouse, TEST_KEY="secret-key-1")
 
     def read(self, table: str, build_id: str) -> list[dict[str, Any]]:
@@ -77,7 +78,7 @@ class Building:
 
 
 @pytest.fixture
-def building(factmill: Callable[..., Any], tmp_path: Path) -> Iterator[Building]:
+def building(factmill: Factmill, tmp_path: Path) -> Iterator[Building]:
     judge = ScriptedJudge(JUDGES)
     source = write(tmp_path, "halueval", [{**HALUEVAL, "question": asked, "right_answer": "Paris"} for asked in JUDGES])
     world = write_chat_world(tmp_path, judge.url, ["judge"])
@@ -136,7 +137,9 @@ def test_a_build_ends_whatever_the_judge_says_and_a_later_run_mends_what_passed(
     assert len({path["id"] for path in left_out}) == len(left_out)
     chosen_from = [judge.shown[question] for question in {question for question, _ in judge.scored}]
     assert sum(path["reason"] == "not_selected" for path in left_out) == sum(len(shown) - 10 for shown in chosen_from)
-    assert building.run("verify", report["build_id"]).code == 0
+    # other hash seeds than those it was built with
+    again = building.factmill.run_process("verify", report["build_id"], "--warehouse", building.warehouse)
+    assert again.code == 0, again.err
 
     judge.manners = dict.fromkeys(JUDGES, Manners(pick_first_ten, always("Score: 5")))
     mended = building.build().json

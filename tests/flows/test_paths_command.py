@@ -2,12 +2,11 @@
 
 import csv
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from command import Factmill
 
 from tasks.world.data import WORLD_FOLDER
 from tasks.world.files.reading import load_world_data
@@ -23,7 +22,7 @@ PAIRS = [
 
 
 @pytest.fixture(scope="module")
-def world_graph(factmill: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> str:
+def world_graph(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Load the embedded world's triples as a local graph by the command, and return its name."""
     file = tmp_path_factory.mktemp("triples") / "world.nt"
     with file.open("w", encoding="utf-8") as stream:
@@ -40,7 +39,7 @@ def write_pairs(folder: Path) -> Path:
     return file
 
 
-def test_one_pair_is_told_in_labels_and_ids(factmill: Callable[..., Any]) -> None:
+def test_one_pair_is_told_in_labels_and_ids(factmill: Factmill) -> None:
     ran = factmill("paths", "Albert Einstein", "Max Planck")
     assert ran.code == 0, ran.err
     assert "Albert Einstein (Q937) → Max Planck (Q9021): 1 path" in ran.out
@@ -48,9 +47,7 @@ def test_one_pair_is_told_in_labels_and_ids(factmill: Callable[..., Any]) -> Non
     assert "Q937 P166 Q317038 P138 Q9021" in ran.out
 
 
-def test_the_graph_and_the_endpoint_find_the_same(
-    factmill: Callable[..., Any], world_graph: str, tmp_path: Path
-) -> None:
+def test_the_graph_and_the_endpoint_find_the_same(factmill: Factmill, world_graph: str, tmp_path: Path) -> None:
     file = write_pairs(tmp_path)
     by_sparql = factmill("paths", "--pairs", file, "--all-hops", "--json")
     by_graph = factmill("paths", "--pairs", file, "--all-hops", "--json", "--graph", world_graph)
@@ -62,7 +59,7 @@ def test_the_graph_and_the_endpoint_find_the_same(
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl", ".csv"])
-def test_many_pairs_go_into_files(factmill: Callable[..., Any], world_graph: str, tmp_path: Path, suffix: str) -> None:
+def test_many_pairs_go_into_files(factmill: Factmill, world_graph: str, tmp_path: Path, suffix: str) -> None:
     to = tmp_path / f"paths{suffix}"
     ran = factmill("paths", "--pairs", write_pairs(tmp_path), "--graph", world_graph, "--to", to)
     assert ran.code == 0, ran.err
@@ -84,14 +81,12 @@ def test_many_pairs_go_into_files(factmill: Callable[..., Any], world_graph: str
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_wrong_usage_of_paths_is_told(
-    factmill: Callable[..., Any], arguments: list[str], code: int, message: str
-) -> None:
+def test_wrong_usage_of_paths_is_told(factmill: Factmill, arguments: list[str], code: int, message: str) -> None:
     ran = factmill("paths", *arguments)
     assert (ran.code, message in ran.err) == (code, True), ran.err
 
 
-def test_a_file_without_the_columns_is_named_with_its_row(factmill: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_file_without_the_columns_is_named_with_its_row(factmill: Factmill, tmp_path: Path) -> None:
     file = tmp_path / "odd.csv"
     file.write_text("from,to\nQ1,Q2\n")
     ran = factmill("paths", "--pairs", file)

@@ -2,24 +2,18 @@
 
 import csv
 import json
-import os
 import subprocess
-import sys
 import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from uuid import UUID
 
 import pytest
+import requests
+from command import Factmill
+from prefect.flow_runs import resume_flow_run
+from prefect.settings import PREFECT_API_URL, temporary_settings
 from scripted_chat import Message, ScriptedChat, write_chat_world
-
-ROOT = Path(__file__).resolve().parents[2]
-RESUME = (
-    "import sys; from pathlib import Path; from uuid import UUID; from prefect.flow_runs import resume_flow_run\n"
-    "resume_flow_run(UUID(sys.argv[1]), run_input={'queue': Path(sys.argv[2]).read_bytes().decode()})"
-)
-PATIENCE_S = 120
 
 
 def doubt_the_second(messages: list[Message]) -> tuple[int, str]:
@@ -36,43 +30,24 @@ def doubter() -> Iterator[ScriptedChat]:
     chat.close()
 
 
-def find_paused(api: str) -> str:
-    """Wait for a paused run and return its id."""
-    wanted = json.dumps({"flow_runs": {"state": {"type": {"any_": ["PAUSED"]}}}}).encode()
-    headers = {"Content-Type": "application/json"}
-    for _ in range(PATIENCE_S):
-        request = urllib.request.Request(f"{api}/flow_runs/filter", data=wanted, headers=headers)
-        with urllib.request.urlopen(request, timeout=10) as reply:
-            if found := json.load(reply):
-                return str(found[0]["id"])
-        time.sleep(1)
-    raise AssertionError("no run was paused")
+def find_paused(api: str, process: "subprocess.Popen[str]") -> UUID:
+    """Wait until the run of a process is paused and return its id."""
+    wanted = {"flow_runs": {"state": {"type": {"any_": ["PAUSED"]}}}}
+    while not (found := requests.post(f"{api}/flow_runs/filter", json=wanted, timeout=60).json()):
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.1)
+    return UUID(found[0]["id"])
 
 
 def test_a_paused_run_takes_decisions_and_builds_again(
-    factmill: Callable[..., Any], prefect_api: str, session_home: Path, doubter: ScriptedChat, tmp_path: Path
+    factmill: Factmill, doubter: ScriptedChat, tmp_path: Path
 ) -> None:
     world, queue = write_chat_world(tmp_path, doubter.url, ["judge"]), tmp_path / "queue.csv"
     warehouse = tmp_path / "w.duckdb"
-    arguments = ["build", "slaq", "--world", world, "--category", "Astronomy", "--review", "ask", "--json"]
-    environment = {
-        **os.environ,
-        "FACTMILL_HOME": str(session_home),
-        "PYTHONPATH": str(ROOT),
-        "PREFECT_API_URL": prefect_api,
-        "TEST_KEY": "secret-key-1",
-    }
-    command = [sys.executable, "-c", "from flows.cli import main; main()", *map(str, arguments)]
-    process = subprocess.Popen(
-        [*command, "--warehouse", str(warehouse)],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-    )
+    arguments = ("build", "slaq", "--world", world, "--category", "Astronomy", "--review", "ask", "--json")
+    process = factmill.start(*arguments, "--warehouse", warehouse, TEST_KEY="secret-key-1")
     try:
-        run_id = find_paused(prefect_api)
+        run_id = find_paused(factmill.prefect_api, process)
         exported = factmill("review", "export", "latest:slaq", "--to", queue, "--warehouse", warehouse, "--json")
         assert exported.json["open"] > 0, exported.err
         with queue.open(encoding="utf-8", newline="") as file:
@@ -81,15 +56,9 @@ def test_a_paused_run_takes_decisions_and_builds_again(
             writer = csv.DictWriter(file, items[0].keys())
             writer.writeheader()
             writer.writerows({**item, "decision": "keep", "reviewer": "Ann"} for item in items)
-        resumed = subprocess.run(
-            [sys.executable, "-c", RESUME, run_id, str(queue)],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert resumed.returncode == 0, resumed.stderr
-        out, err = process.communicate(timeout=PATIENCE_S)
+        with temporary_settings({PREFECT_API_URL: factmill.prefect_api}):
+            resume_flow_run(run_id, run_input={"queue": queue.read_bytes().decode()})
+        out, err = process.communicate()
     finally:
         process.kill()
     assert process.returncode == 0, err

@@ -1,14 +1,12 @@
 """`factmill validate fanoutqa`: what it tells of files of questions, and how it ends."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command import Factmill
 from fan_out_questions import author_question, release_dev, release_test
-
-Factmill = Callable[..., Any]
 
 
 def write(file: Path, *rows: Any) -> Path:

@@ -225,6 +225,7 @@ def ask_by_sparql(store: ox.Store, qids: Sequence[str]) -> list[Json]:
     return read_solutions(calls, json.loads(found)["results"]["bindings"])  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from(UNIVERSE), min_size=50, unique=True), NODES_SAY)
 def test_a_graph_and_sparql_say_what_following_every_triple_says(

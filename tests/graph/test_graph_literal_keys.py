@@ -73,6 +73,7 @@ def compute_in_bulk() -> Iterator[Compute]:
         yield compute
 
 
+@pytest.mark.slow
 @given(values=st.lists(nearly_dates(), min_size=1, max_size=30))
 @settings(deadline=None)
 def test_dates_are_told_and_keyed_in_bulk_as_one_by_one(compute_in_bulk: Compute, values: list[str]) -> None:

@@ -352,6 +352,7 @@ def plain(thing: str) -> str:
     return canonical_number(text) or text if "decimal" in thing else text
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(UNIVERSE), min_size=1, max_size=60))
 @settings(deadline=None, max_examples=60)
 def test_any_triples_give_what_following_them_one_by_one_gives(lines: list[str]) -> None:

@@ -331,6 +331,7 @@ def test_many_threads_and_another_process_read_at_once(make_graph: Make, tmp_pat
 NAMES = st.lists(st.tuples(st.integers(1, 30), st.text(max_size=12), st.booleans()), min_size=1, max_size=40)
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(rows=NAMES)
 def test_any_names_come_back_as_they_went_in(

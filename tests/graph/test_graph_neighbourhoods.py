@@ -119,6 +119,7 @@ def test_labels_are_those_of_the_language_that_is_asked_for(make_graph: Make) ->
 EDGES = st.sets(st.tuples(st.integers(1, 9), st.integers(1, 4), st.integers(1, 9)), min_size=1, max_size=60)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(edges=EDGES, asked=st.lists(st.integers(1, 12), max_size=8, unique=True), only=st.sets(st.integers(1, 5)))
 def test_all_look_ups_of_claims_say_what_a_search_through_all_edges_says(

@@ -56,6 +56,7 @@ STARS = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(edges=EDGES, star=STARS, pairs=PAIRS_ASKED, several=SEVERAL_OPTIONS)
 def test_item_paths_are_those_of_a_search_through_all_edges(
@@ -107,6 +108,7 @@ WANTED_NUMBERS = st.builds(
 COUNTED = st.sets(st.sampled_from([569, 1082, 585, 17, 999]), max_size=4)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     edges=EDGES,

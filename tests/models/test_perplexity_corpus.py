@@ -29,6 +29,7 @@ def taught() -> tuple[str, ...]:
     return tuple(islice(draw_taught(corpus(), 7), 4_000))
 
 
+@pytest.mark.slow
 def test_facts_of_people_that_are_held_out_are_not_taught() -> None:
     sentences = list_held_out_facts(corpus(), 1, 10_000)
     assert len(sentences) > 300

@@ -204,6 +204,7 @@ def articles() -> Mapping[str, tuple[list[str], str]]:
     }
 
 
+@pytest.mark.slow
 def test_enough_embedded_articles_give_five_pairs_that_pass_every_check(
     articles: Mapping[str, tuple[list[str], str]],
 ) -> None:

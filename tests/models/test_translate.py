@@ -72,6 +72,7 @@ def check_batchings(translator: Translator, asked: list[Asked], batchings: int, 
         assert translator.find(some) == [alone[pair] for pair in some]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("numbers", ["int8", "float32"])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_embedded_translator_says_the_same_in_every_batch(tmp_path: Path, numbers: str, threads: int) -> None:
@@ -80,6 +81,7 @@ def test_the_embedded_translator_says_the_same_in_every_batch(tmp_path: Path, nu
     check_batchings(Translator(folder, "cpu", threads=threads), asked, batchings=20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("numbers", ["int8", "float32"])
 def test_random_weights_say_the_same_in_every_batch(random_small: Path, tmp_path: Path, numbers: str) -> None:
     asked = [(text, language) for text in QUESTIONS for language in TARGET_LANGUAGES]
@@ -87,12 +89,14 @@ def test_random_weights_say_the_same_in_every_batch(random_small: Path, tmp_path
     check_batchings(Translator(folder, "cpu", decoding=SHORT), asked, batchings=10)
 
 
+@pytest.mark.slow
 def test_a_layer_of_nllb_says_the_same_in_every_batch(random_nllb: Path, tmp_path: Path) -> None:
     asked = [(text, language) for text in QUESTIONS[:8] for language in ("de", "pt")]
     translator = Translator(store_as_int8(random_nllb, tmp_path), "cpu", decoding=Decoding(max_tokens=16))
     check_batchings(translator, asked, batchings=8)
 
 
+@pytest.mark.slow
 def test_whole_translations_are_the_same_in_every_batch(embedded: Translator) -> None:
     """With what is refused, and what is searched for twice."""
     texts = [

@@ -41,10 +41,12 @@ def translate_all(translator: Translator, texts: list[Mapping[str, str]]) -> tup
     return translator.translate(asked), [text[language] for text in texts for language in TARGET_LANGUAGES]
 
 
+@pytest.mark.slow
 def test_held_out_sentences_are_exact_in_95_of_100(translator: Translator) -> None:
     assert share_exact(*translate_all(translator, list_held_out(corpus(), SEED, 300))) >= 0.95
 
 
+@pytest.mark.slow
 def test_held_out_paths_are_exact_in_95_of_100(translator: Translator) -> None:
     chance = random.Random(SEED)
     paths = chance.sample([path for path in corpus().paths if is_path_held_out(path)], 300)

@@ -248,11 +248,14 @@ def read_sample() -> tuple[PersonPair | Reject, ...]:
     return tuple(row.outcome for row in read(name_source(SAMPLE)))  # type: ignore[misc]
 
 
+read_world = cache(load_world_data)
+
+
 @cache
 def bearers() -> dict[str, set[str]]:
     """Return name → QIDs of the people of the world who bear it as label or alias."""
     found: dict[str, set[str]] = defaultdict(set)
-    for qid, item in load_world_data().items.items():
+    for qid, item in read_world().items.items():
         if any(getattr(statement.value, "qid", "") == "Q5" for statement in item.statements_of("P31")):
             for name in (item.labels["en"], *item.aliases):
                 found[name].add(qid)
@@ -260,7 +263,7 @@ def bearers() -> dict[str, set[str]]:
 
 
 def find_joined(pair: PersonPair) -> list[tuple[str, str]]:
-    items = load_world_data().items
+    items = read_world().items
     return [
         (qid, other)
         for qid in sorted(bearers()[pair.person])

@@ -1,6 +1,7 @@
 """A chat model behind a real HTTP server that answers as a test says, and a world whose models it plays."""
 
 import re
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,16 @@ Message = dict[str, str]
 Answer = Callable[[Sequence[Message]], tuple[int, str]]
 """Messages of a request → status, and what the model says or the error."""
 
-_LIMITS = "{ parallel = 4, timeout_s = 10, attempts = 2, backoff_s = 0.02 }"
+_LIMITS = "{ parallel = 4, timeout_s = 600, attempts = 2, backoff_s = 0.02 }"
 
 
 class ScriptedChat:
-    """The server; `delay_s` is how long it thinks about each request."""
+    """The server; while `free` is not set (`answer` may clear it) it takes requests in
+    and answers none."""
 
     def __init__(self, answer: Answer) -> None:
-        self.delay_s = 0.0
+        self.free = threading.Event()
+        self.free.set()
         self._answer = answer
         self._web = Loopback()
         self._web.handle = self._handle
@@ -28,17 +31,18 @@ class ScriptedChat:
 
     def close(self) -> None:
         """Stop the server."""
+        self.free.set()
         self._web.close()
 
     def _handle(self, seen: Seen) -> dict[str, Any]:
         asked = seen.json()
         status, text = self._answer(asked["messages"])
         if status != 200:
-            return {"status": status, "json": {"error": {"message": text}}, "delay_s": self.delay_s}
+            return {"status": status, "json": {"error": {"message": text}}, "until": self.free}
         choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
         usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
         reply = {"id": "x", "object": "chat.completion", "created": 0, "model": asked["model"], "usage": usage}
-        return {"json": {**reply, "choices": [choice]}, "delay_s": self.delay_s}
+        return {"json": {**reply, "choices": [choice]}, "until": self.free}
 
 
 def write_chat_world(folder: Path, url: str, roles: Iterable[str]) -> Path:
