@@ -31,7 +31,7 @@ import pyarrow as pa
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from graph_maker import Ints
-from mining_estimate import Dump, Measured, Mixture, tell_estimate, tell_growth
+from mining_estimate import Dump, Measured, Mixture, format_estimate, format_growth
 from mining_tasks import MIB, Result, measure_command, run_task
 from triple_maker import EDGE_SHARE
 
@@ -288,9 +288,9 @@ def measure_growth(room: Room, sizes: list[int], batches: list[int], dump: Dump)
                 cold_mapped_mib=cold["cold_mapped_mib"],
             )
         )
-    print(tell_growth(measured), flush=True)
+    print(format_growth(measured), flush=True)
     mixture = _load_mixture(room, sizes[-2] if len(sizes) > 1 else sizes[-1])
-    print(tell_estimate(measured, mixture, dump), flush=True)
+    print(format_estimate(measured, mixture, dump), flush=True)
     room.report["growth"] = {"measured": [each.as_dict() for each in measured], "dump": dump.as_dict()}
 
 

@@ -70,7 +70,7 @@ class Mixture:
     tables_bytes: int
 
 
-def tell_growth(measured: list[Measured]) -> str:
+def format_growth(measured: list[Measured]) -> str:
     """Return the table of what was measured."""
     heads = "".join(f"{f'{each.edges:,} edges':>24}" for each in measured)
     lines = [f"\n## Growth\n\n{'':28}{heads}"]
@@ -94,7 +94,7 @@ def tell_growth(measured: list[Measured]) -> str:
     return "\n".join(lines)
 
 
-def tell_estimate(measured: list[Measured], mixture: Mixture, dump: Dump) -> str:
+def format_estimate(measured: list[Measured], mixture: Mixture, dump: Dump) -> str:
     """Return what the whole dump would take, from the two largest graphs and the mixture; nothing from fewer graphs."""
     if len(measured) < 2:
         return "No estimate: it takes graphs of two sizes."

@@ -45,7 +45,7 @@ def write_questions(home: Path, count: int, file: Path) -> None:
     file.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows.values()), "utf-8")
 
 
-def tell_stages(report: dict[str, Any]) -> None:
+def print_stages(report: dict[str, Any]) -> None:
     """Print what went through each stage and the seconds its batches took together."""
     for stage in report["stages"]:
         print(f"    {stage['stage']:16} {stage['rows_in']:>7} in {stage['rows_out']:>7} out {stage['seconds']:>8.1f} s")
@@ -64,9 +64,9 @@ def main() -> int:
         write_questions(home, options.questions, questions)
         arguments = ["build", "multihal", "--graph", "real", "--source", str(questions), "--language", "eng"]
         first = run("multihal, first build", arguments, home)
-        tell_stages(first)
+        print_stages(first)
         again = run("multihal, from recorded calls", [*arguments, "--force"], home)
-        tell_stages(again)
+        print_stages(again)
         same = first["tables"] == again["tables"]
         print(f"bytes {'identical' if same else 'DIFFER'}; calls of the second build: {again['calls_sent']}")
         return 0 if same and again["calls_sent"] == 0 else 1

@@ -169,7 +169,7 @@ def explain(
     Example: factmill explain granola P19-3f2a
     """
     from flows.benchmarks import find_benchmark
-    from flows.explain import tell_trace, trace_row
+    from flows.explain import format_trace, trace_row
     from tasks.storage.builds import find_build
     from tasks.storage.warehouse import open_warehouse
 
@@ -178,7 +178,7 @@ def explain(
     found = find_build(path, build_name or f"latest:{benchmark}")
     with open_warehouse(path) as db:
         trace = trace_row(db, known, found, row)
-    print_json(trace) if as_json else typer.echo("\n".join(tell_trace(known, trace)))
+    print_json(trace) if as_json else typer.echo("\n".join(format_trace(known, trace)))
 
 
 @app.command()

@@ -19,7 +19,7 @@ def build(given: Any) -> None:
     """Build the benchmarks of a command by the options it was given, and print their reports."""
     from flows.prefect_server import shared_server
     from flows.running import make_build
-    from flows.showing import tell_report
+    from flows.showing import format_report
 
     progress.show()
     run = read_options(RunOptions, given)
@@ -29,7 +29,9 @@ def build(given: Any) -> None:
             # a build that is there already may have open items to ask about
             force = given.force or getattr(given, "review", None) == "ask"
             report = make_build(benchmark, params, run, force)
-            print_json(report.model_dump(mode="json")) if given.as_json else typer.echo("\n".join(tell_report(report)))
+            print_json(report.model_dump(mode="json")) if given.as_json else typer.echo(
+                "\n".join(format_report(report))
+            )
 
 
 build_app = typer.Typer(

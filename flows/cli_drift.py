@@ -42,7 +42,7 @@ def drift_fanoutqa(
       factmill drift fanoutqa --epoch 2026-01-01
       factmill drift fanoutqa --epoch 2026-01-01 --to drift.csv --all
     """
-    from flows.drift import measure_drift, read_references, tell_counts, tell_drift
+    from flows.drift import format_counts, format_drift, measure_drift, read_references
     from tasks.context import Services
     from tasks.core.drift import count_drift, flatten_drift, write_drift
     from tasks.fanoutqa_params import check_epoch
@@ -81,7 +81,7 @@ def drift_fanoutqa(
         return
     if not to:
         for each in listed:
-            typer.echo("\n".join(tell_drift(each)))
-    typer.echo(tell_counts(build.build_id, moments, counts))
+            typer.echo("\n".join(format_drift(each)))
+    typer.echo(format_counts(build.build_id, moments, counts))
     if counts["not_looked_up"]:
         typer.echo(f"{counts['not_looked_up']:,} could not be looked up; run this again later", err=True)

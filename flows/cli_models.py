@@ -44,7 +44,7 @@ def add_embedder(
     """
     from flows.models import add_embedder as add
 
-    _tell_added(add(checkpoint, name, replace), as_json)
+    _print_added(add(checkpoint, name, replace), as_json)
 
 
 @add_app.command("translator")
@@ -67,7 +67,7 @@ def add_translator(
     """
     from flows.models import add_translator as add
 
-    _tell_added(add(checkpoint, name, quantization, replace), as_json)
+    _print_added(add(checkpoint, name, quantization, replace), as_json)
 
 
 @add_app.command("perplexity")
@@ -93,7 +93,7 @@ def add_perplexity(
     """
     from flows.models import add_perplexity as add
 
-    _tell_added(add(checkpoint, name, quantization, replace), as_json)
+    _print_added(add(checkpoint, name, quantization, replace), as_json)
 
 
 @models_app.command("list")
@@ -106,7 +106,7 @@ def list_models(as_json: AsJson = False) -> None:
         print_json(found)
         return
     for model in found:
-        typer.echo(_tell(model))
+        typer.echo(_format_model(model))
     if not found:
         typer.echo("no models yet; try: factmill models add --help", err=True)
 
@@ -128,11 +128,11 @@ def _show_warnings() -> None:
     progress.show()
 
 
-def _tell_added(added: dict[str, Any], as_json: bool) -> None:
-    print_json(added) if as_json else typer.echo(f"{_tell(added)}  in {added['seconds']} s")
+def _print_added(added: dict[str, Any], as_json: bool) -> None:
+    print_json(added) if as_json else typer.echo(f"{_format_model(added)}  in {added['seconds']} s")
 
 
-def _tell(model: dict[str, Any]) -> str:
+def _format_model(model: dict[str, Any]) -> str:
     if model["state"] == "damaged":
         return f"{model['name']:24} damaged: {model['advice']}"
     return f"{model['name']:24} {model['kind']:12} {model['size_bytes']:>15,} bytes  {model['digest'][:16]}"

@@ -53,7 +53,7 @@ def paths(
     if bool(pairs) == bool(subject) or bool(subject) != bool(target):
         raise UsageError("give SUBJECT and OBJECT, or --pairs FILE; see factmill paths --help")
     from flows.paths import mine_pairs
-    from flows.paths_output import PathFiles, read_pairs, tell_pairs
+    from flows.paths_output import PathFiles, format_pairs, read_pairs
     from tasks.assets import load_properties
     from tasks.context import Services
     from tasks.core.paths import PathOptions
@@ -76,12 +76,12 @@ def paths(
                 elif as_json:
                     _print_json(found.to_pylist(), statuses.to_pylist())
                 else:
-                    typer.echo("\n".join(tell_pairs(found, statuses, limit)))
+                    typer.echo("\n".join(format_pairs(found, statuses, limit)))
     finally:
         services.close()
     if to:
         summary = {"files": [str(file) for file in files.files], **dict(sorted(counts.items()))} if files else {}
-        typer.echo(json.dumps(summary) if as_json else _tell_summary(counts, to))
+        typer.echo(json.dumps(summary) if as_json else _format_summary(counts, to))
 
 
 def _print_json(found: list[dict[str, object]], statuses: list[dict[str, object]]) -> None:
@@ -92,7 +92,7 @@ def _print_json(found: list[dict[str, object]], statuses: list[dict[str, object]
         typer.echo(json.dumps({**pair, "paths": by_pair.get(pair["pair"], [])}, ensure_ascii=False))
 
 
-def _tell_summary(counts: Counter[str], to: Path) -> str:
+def _format_summary(counts: Counter[str], to: Path) -> str:
     paths_found = counts.pop("paths")
     told = ", ".join(f"{count:,} {status.replace('_', ' ')}" for status, count in sorted(counts.items()))
     return f"{to}: {paths_found:,} paths of {counts.total():,} pairs ({told or 'none'})"

@@ -47,7 +47,7 @@ def validate_fanoutqa(
       factmill validate fanoutqa drafts/*.json --least-articles 3 --json
       factmill validate fanoutqa fanout-final-dev.json --duplicates
     """
-    from flows.validating import compare_wordings, tell_file, tell_pairs, validate_file
+    from flows.validating import compare_wordings, format_file_report, format_pairs, validate_file
     from tasks.fanoutqa_params import find_question_files
 
     reports = [validate_file(file, least_articles) for file in find_question_files(files).values()]
@@ -59,7 +59,7 @@ def validate_fanoutqa(
             told["duplicates"] = asdict(similar)
         print_json(told)
     else:
-        lines = [line for report in reports for line in tell_file(report)]
-        typer.echo("\n".join([*lines, *(tell_pairs(similar) if similar else ())]))
+        lines = [line for report in reports for line in format_file_report(report)]
+        typer.echo("\n".join([*lines, *(format_pairs(similar) if similar else ())]))
     if not is_valid:
         raise typer.Exit(1)

@@ -113,7 +113,7 @@ def _put_finding(reference: Reference, findings: dict[tuple[str, int], Finding |
     return reference.replace(found=finding.found, missing=list(finding.missing))
 
 
-def tell_drift(drift: Drift) -> Iterator[str]:
+def format_drift(drift: Drift) -> Iterator[str]:
     """Yield the lines that tell of one reference."""
     before, after = drift.before, drift.after
     yield f"{drift.kind.replace('_', ' ')}: {before.question_id} {before.path}  {before.sub_question}".rstrip()
@@ -122,16 +122,16 @@ def tell_drift(drift: Drift) -> Iterator[str]:
         answers += f"; {'missing now' if after.missing else 'was missing'}: {', '.join(missing)}"
     if answers:
         yield f"    {answers}"
-    yield f"    {_tell_side(before)} → {_tell_side(after)}"
+    yield f"    {_format_side(before)} → {_format_side(after)}"
 
 
-def _tell_side(reference: Reference) -> str:
+def _format_side(reference: Reference) -> str:
     if reference.problem is not None:
         return f"{reference.title_asked}: {reference.problem}"
     return f"{reference.title}, revision {reference.revid} of {reference.timestamp or 'an unknown date'}"
 
 
-def tell_counts(build_id: str, moments: tuple[str, str], counts: dict[str, int]) -> str:
+def format_counts(build_id: str, moments: tuple[str, str], counts: dict[str, int]) -> str:
     """Return the summary in one line."""
     kinds = [name for name in counts if name not in ("references", "questions", "in_another_revision")]
     told = ", ".join(f"{counts[kind]:,} {kind.replace('_', ' ')}" for kind in kinds)

@@ -65,7 +65,7 @@ def _find_calls(db: duckdb.DuckDBPyConnection, build: BuildRecord, row_id: str) 
     return calls
 
 
-def tell_trace(benchmark: Benchmark, trace: dict[str, Any]) -> list[str]:
+def format_trace(benchmark: Benchmark, trace: dict[str, Any]) -> list[str]:
     """Return a trace as lines to read."""
     lines = [f"{trace['id']} in {trace['build']}"]
     if trace["row"]:
@@ -81,11 +81,11 @@ def tell_trace(benchmark: Benchmark, trace: dict[str, Any]) -> list[str]:
             lines += side.explain(found, trace["services"])
     lines.append("  calls:" if trace["calls"] else "  calls: none")
     for call in trace["calls"]:
-        lines += _tell_call(call)
+        lines += _format_call(call)
     return lines
 
 
-def _tell_call(call: dict[str, Any]) -> list[str]:
+def _format_call(call: dict[str, Any]) -> list[str]:
     parts = call["parts"]
     what = {k: v for k, v in parts.items() if k not in ("variables", "prompt_digest", "correction", "language")}
     asked = parts.get("variables", {})

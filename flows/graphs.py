@@ -45,7 +45,7 @@ def load(
             name,
             graphs_folder(home()),
             languages,
-            lambda news: show(tell_progress(news)),
+            lambda news: show(format_progress(news)),
             form=form,
             dump_date=dump_date,
             replace=replace,
@@ -74,7 +74,7 @@ def remove(name: str) -> str:
     return remove_graph(name, graphs_folder(home()))
 
 
-def tell_progress(news: LoadProgress) -> str:
+def format_progress(news: LoadProgress) -> str:
     """Return how far a load is in one line: phase, share, lines, rates and time left."""
     parts = [_PHASES[news.phase]]
     if news.phase in ("checking", "reading"):
@@ -85,7 +85,7 @@ def tell_progress(news: LoadProgress) -> str:
     if news.phase == "reading":
         parts += [f"{news.lines_per_s:,.0f} lines/s", f"{news.text_bytes_per_s / 1e6:,.0f} MB/s"]
         if news.eta_s is not None:
-            parts.append(f"all is read in {_tell_time(news.eta_s)}")
+            parts.append(f"all is read in {_format_time(news.eta_s)}")
     return ", ".join(parts)
 
 
@@ -101,7 +101,7 @@ def _describe(found: FoundGraph) -> dict[str, Any]:
     }
 
 
-def _tell_time(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
@@ -127,7 +127,7 @@ def _print_now_and_then(title: str) -> Iterator[Callable[[str], None]]:
 
     def print_latest() -> None:
         while not is_over.wait(NEWS_EVERY_S):
-            _say(f"{title}: {_tell_time(time.monotonic() - started)}, {latest[0]}")
+            _say(f"{title}: {_format_time(time.monotonic() - started)}, {latest[0]}")
 
     def take(note: str) -> None:
         latest[0] = note

@@ -24,9 +24,9 @@ from tasks.core.knowledge import (
     is_qid,
     read_candidates,
 )
-from tasks.core.literals import tell_value
+from tasks.core.literals import format_value
 from tasks.core.path_calls import ask_service
-from tasks.core.paths import FoundPaths, PathFinder, PathOptions, tell_paths
+from tasks.core.paths import FoundPaths, PathFinder, PathOptions, list_path_ids
 from tasks.core.written_values import look_for, read_date, read_number
 from tasks.errors import ServiceError, UsageError
 
@@ -195,10 +195,10 @@ def _find(
     if kind == "item":
         objects = np.array([each.target for each in wanted], np.int64)
         found = finder.find_item_paths(subjects, objects, options)
-        return found, tell_paths(found.paths, subjects, objects)
+        return found, list_path_ids(found.paths, subjects, objects)
     properties = load_properties(_PROPERTIES[kind])
     found = finder.find_literal_paths(subjects, [each.target for each in wanted], properties, options)
-    return found, tell_paths(found.paths, subjects)
+    return found, list_path_ids(found.paths, subjects)
 
 
 def _shape_paths(paths: pa.Table, told: pa.ListArray, rows: np.ndarray[Any, Any]) -> pa.Table:
@@ -239,7 +239,7 @@ def _label_paths(columns: dict[str, Any], service: Service, language: str) -> li
     ):
         named = [labels.get(part, part) for part in path]
         if value is not None:
-            named[-1] = tell_value(value, precision, labels.get(unit, unit) if unit else None)
+            named[-1] = format_value(value, precision, labels.get(unit, unit) if unit else None)
         told.append(named)
     return told
 
@@ -253,7 +253,7 @@ def _finish_pairs(
             "object": target,
             "kind": each.kind,
             "subject_qid": None if each.subject is None else f"Q{each.subject}",
-            "object_found": _tell_target(each),
+            "object_found": _format_target(each),
             **statuses[at],
             "pair": start + at,
         }
@@ -262,7 +262,7 @@ def _finish_pairs(
     return pa.Table.from_pylist(lines, PAIRS)
 
 
-def _tell_target(wanted: _Wanted) -> str | None:
+def _format_target(wanted: _Wanted) -> str | None:
     if wanted.target is None:
         return None
     if wanted.kind == "item":

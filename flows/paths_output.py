@@ -98,14 +98,14 @@ def _flatten(table: pa.Table) -> pa.Table:
     return pa.table(columns, names=table.schema.names)
 
 
-def tell_pairs(paths: pa.Table, pairs: pa.Table, limit: int) -> Iterator[str]:
+def format_pairs(paths: pa.Table, pairs: pa.Table, limit: int) -> Iterator[str]:
     """Yield lines to read: each pair with what came of it, then its first paths as labels and ids."""
     by_pair: dict[int, list[dict[str, Any]]] = {}
     for row in paths.to_pylist():
         by_pair.setdefault(row["pair"], []).append(row)
     for pair in pairs.to_pylist():
         found = by_pair.get(pair["pair"], [])
-        yield f"{_name(pair['subject'], pair['subject_qid'])} → {_name(pair['object'], pair['object_found'])}: {_tell(pair)}"
+        yield f"{_name(pair['subject'], pair['subject_qid'])} → {_name(pair['object'], pair['object_found'])}: {_format_outcome(pair)}"
         for row in found[:limit]:
             yield f"  {'; '.join(row['labels'])}"
             yield f"    {' '.join(row['path'])}" + (f"  ({row['statement']})" if row["statement"] else "")
@@ -117,7 +117,7 @@ def _name(text: str, found: str | None) -> str:
     return text if found in (None, text) else f"{text} ({found})"
 
 
-def _tell(pair: dict[str, Any]) -> str:
+def _format_outcome(pair: dict[str, Any]) -> str:
     total, kept = pair["total"], pair["kept"]
     return {
         "found": f"{total:,} path{'s' if total != 1 else ''}",

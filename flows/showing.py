@@ -17,7 +17,7 @@ from tasks.storage.builds import find_build
 from tasks.storage.warehouse import open_warehouse
 
 
-def tell_report(report: BuildReport) -> list[str]:
+def format_report(report: BuildReport) -> list[str]:
     """Return a build's report as lines to read."""
     lines = [
         f"{report.build_id}: {'already built from the same inputs' if report.up_to_date else 'published'} in {report.warehouse}"
@@ -33,7 +33,7 @@ def tell_report(report: BuildReport) -> list[str]:
         )
         lines += [f"      {count:>7} {reason}" for reason, count in report.reasons.get(stage["stage"], {}).items()]
     for name, value in report.facts.items():
-        lines += _tell_shape(value) if name == "shape" else [f"  {name}: {json.dumps(value)}"]
+        lines += _format_shape(value) if name == "shape" else [f"  {name}: {json.dumps(value)}"]
     lines.append(
         f"  calls: {report.calls_sent} sent, {report.calls_replayed} replayed; tokens {report.tokens_in} in, {report.tokens_out} out; "
         f"US$ {report.cost_usd:.4f}; {report.seconds:.1f} s"
@@ -56,7 +56,7 @@ def tell_report(report: BuildReport) -> list[str]:
     return lines
 
 
-def _tell_shape(shape: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def _format_shape(shape: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return the build's shape beside the paper's, a line a figure."""
     return [
         f"  {name}: {'no data' if figure['here'] is None else figure['here']} (n = {figure['n']}; paper {figure['paper']})"

@@ -11,7 +11,7 @@ import numpy as np
 from tasks import progress
 from tasks.core.duplicates import find_duplicates
 from tasks.core.fanout_flags import FLAGS, find_structure_flags
-from tasks.core.fanout_forms import Violation, is_empty, tell
+from tasks.core.fanout_forms import Violation, describe_value, is_empty
 from tasks.core.fanout_questions import Answer, FanOutQuestion, list_leaves, list_sub_questions
 from tasks.core.fanout_rows import Flag
 from tasks.core.released_form import UnresolvedReference, list_unresolved
@@ -159,7 +159,7 @@ def name_kind(answer: Answer | None) -> str:
     return kinds[type(answer)]
 
 
-def tell_file(report: FileReport) -> Iterator[str]:
+def format_file_report(report: FileReport) -> Iterator[str]:
     """Yield a file's report as lines to read."""
     counts = report.count()
     forms = ", ".join(f"{number} {form}" for form, number in counts["forms"].items())
@@ -175,10 +175,10 @@ def tell_file(report: FileReport) -> Iterator[str]:
             for each in valid.unresolved:
                 yield f"    {each.path}: not resolved to a revision: {each.title} ({each.url})"
             yield from (f"    {flag.path or 'top-level question'}: {flag.code}: {flag.detail}" for flag in valid.flags)
-    yield from _tell_counts(counts)
+    yield from _format_counts(counts)
 
 
-def tell_pairs(found: SimilarQuestions) -> Iterator[str]:
+def format_pairs(found: SimilarQuestions) -> Iterator[str]:
     """Yield the pairs of questions that say the same as lines to read."""
     yield f"pairs of questions with a cosine of {SAME_FROM} or more by {found.embedder}: {len(found.pairs)}"
     for pair in found.pairs:
@@ -187,21 +187,21 @@ def tell_pairs(found: SimilarQuestions) -> Iterator[str]:
             yield f"    {side['file']} row {side['row']}, {side['id']}: {_shorten(side['question'])}"
 
 
-def _tell_counts(counts: Mapping[str, Any]) -> Iterator[str]:
+def _format_counts(counts: Mapping[str, Any]) -> Iterator[str]:
     yield (
         f"  valid {counts['questions'] - counts['invalid']}, invalid {counts['invalid']}; "
         f"sub-questions {counts['sub_questions']}, references {counts['references']} to {counts['articles']} articles, "
         f"not resolved {counts['unresolved']}"
     )
     for name in ("answers", "sub_answers"):
-        yield f"  {name.replace('_', '-')}: {_tell_numbers(counts[name])}"
+        yield f"  {name.replace('_', '-')}: {_format_numbers(counts[name])}"
     for code, number in counts["flags"].items():
         yield f"  flag {code}: {number} in {counts['flagged_questions'][code]} questions ({FLAGS[code]})"
     if counts["invalid"]:
         yield "  invalid questions are left out of builds; mend them at the places named and run this again"
 
 
-def _tell_numbers(counts: Mapping[str, int]) -> str:
+def _format_numbers(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{number} {name}" for name, number in counts.items()) or "none"
 
 
@@ -215,6 +215,6 @@ def _place(file: Path, each: ValidQuestion) -> dict[str, Any]:
 
 def _shorten(wording: object) -> str:
     if not isinstance(wording, str):
-        return "" if wording is None else tell(wording)
+        return "" if wording is None else describe_value(wording)
     line = "".join(each if each.isprintable() else "�" for each in " ".join(wording.split()))
     return line if len(line) <= _LONGEST_WORDING else f"{line[: _LONGEST_WORDING - 1]}…"

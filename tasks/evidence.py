@@ -103,13 +103,13 @@ def load_article_texts(work: Work, asked: Iterable[tuple[str, int]]) -> dict[int
 
 def _read_text(revid: int, reply: Reply) -> str | Unpinned:
     if reply.status != "ok":
-        return _tell_failure(f"revision {revid}", reply)
+        return _read_failure(f"revision {revid}", reply)
     page = read_page_text(reply.body)
-    text = _tell_text(read_article(page.text, load_removed_from_evidence()))
+    text = _join_sections(read_article(page.text, load_removed_from_evidence()))
     return text or Unpinned("evidence_missing", f"revision {revid} of {page.title} shows no text")
 
 
-def _tell_text(article: Article) -> str:
+def _join_sections(article: Article) -> str:
     """Return the text with its headings, each once, before what stands below it."""
     pieces: list[str] = []
     above: tuple[str, ...] = ()
@@ -191,7 +191,7 @@ class _Search:
         return {
             title: read_revision(reply.body)
             if reply.status == "ok"
-            else _tell_failure(calls[title].parts["title"], reply)
+            else _read_failure(calls[title].parts["title"], reply)
             for title, reply in _ask(self.work, self.rows, calls)
         }
 
@@ -208,13 +208,13 @@ class _Search:
         marked: list[str] = []
         for title, reply in _ask(self.work, self.rows, shown):
             if reply.status != "ok":
-                found[title] = _tell_failure(f"revision {revids[title]}", reply)
+                found[title] = _read_failure(f"revision {revids[title]}", reply)
             elif _REDIRECT_MARK in read_page_text(reply.body).text:
                 marked.append(title)
         written = {title: call_page_text(service.identity, revids[title]) for title in marked}
         for title, reply in _ask(self.work, self.rows, written):
             if reply.status != "ok":
-                found[title] = _tell_failure(f"revision {revids[title]}", reply)
+                found[title] = _read_failure(f"revision {revids[title]}", reply)
             elif redirect := find_redirect(read_page_text(reply.body).text):
                 found[title] = spell_title(redirect[0].partition("#")[0])
         return found
@@ -233,7 +233,7 @@ def _ask(work: Work, rows: Mapping[K, list[str]], calls: Mapping[K, Call]) -> It
     return ((key, records[call.key].reply()) for key, call in calls.items())
 
 
-def _tell_failure(what: object, reply: Reply) -> Unpinned:
+def _read_failure(what: object, reply: Reply) -> Unpinned:
     error = reply.error or "no reason given"
     code = error.partition(":")[0]
     if code in ("invalid_title", "redirect_loop"):

@@ -12,9 +12,9 @@ from tasks.biokalma_params import BiokalmaInputs
 from tasks.core.added_sentences import check_added
 from tasks.core.biokalma_rows import BiographyRow, Candidate, CountedPair, EvolvingPair, Piece, Round, RoundRow
 from tasks.core.calls import Reply
-from tasks.core.citations import MatchedCitations, match_citations, parse_citations, tell_knowledge
+from tasks.core.citations import MatchedCitations, format_knowledge, match_citations, parse_citations
 from tasks.core.evolution import lacks, list_new, rank_candidates
-from tasks.core.knowledge_sentences import tell_piece
+from tasks.core.knowledge_sentences import verbalise_piece
 from tasks.core.paragraph_replies import read_paragraph, read_question
 from tasks.core.perplexity_calls import call_perplexity, read_weighed
 from tasks.core.prompts import Ask, fill_in
@@ -36,7 +36,7 @@ def annotate_paragraph(batch: Batch) -> Receipt:
     asked = []
     for row in work.rows(CountedPair):
         pools = (row.person, row.person_pool), (row.other, row.other_pool)
-        knowledge = "\n".join(tell_knowledge(name, pool) for name, pool in pools)
+        knowledge = "\n".join(format_knowledge(name, pool) for name, pool in pools)
         asked.append((row.id, row, fill_in(prompt, paragraph=row.text, knowledge=knowledge)))
     return work.finish(
         (_begin(row, answer) for row, answer in work.ask("author", asked, _read_annotated)), EvolvingPair
@@ -115,7 +115,7 @@ def evolve_paragraph(batch: Batch) -> Receipt:
         while turns:
             turns = _try_pieces(work, turns, number, rows, lost)
     outcomes = [lost.get(row.id) or _judge(rows[row.id]) for row in given]
-    work.extras = arrow_table(RoundRow, _tell_rounds(rows.values()))
+    work.extras = arrow_table(RoundRow, _list_rounds(rows.values()))
     return work.finish(outcomes, EvolvingPair)
 
 
@@ -132,7 +132,7 @@ def _open_turns(work: Work, rows: Sequence[EvolvingPair], number: int, lost: dic
     choices = {row.id: _choose_among(row, is_last=number == work.inputs(BiokalmaInputs).params.rounds) for row in rows}
     names = {row.id: {row.person_qid: row.person, row.other_qid: row.other} for row in rows}
     texts = {
-        (row.id, place): f"{row.paragraph_now} {tell_piece(piece, names[row.id][piece.qid], forms)}"
+        (row.id, place): f"{row.paragraph_now} {verbalise_piece(piece, names[row.id][piece.qid], forms)}"
         for row in rows
         for place, piece in enumerate(choices[row.id])
     }
@@ -186,7 +186,9 @@ def _try_pieces(
     for turn in turns:
         row, piece = turn.row, turn.next_piece
         name = row.person if piece.qid == row.person_qid else row.other
-        asked.append((row.id, turn, fill_in(prompt, paragraph=row.paragraph_now, piece=tell_knowledge(name, [piece]))))
+        asked.append(
+            (row.id, turn, fill_in(prompt, paragraph=row.paragraph_now, piece=format_knowledge(name, [piece])))
+        )
     left = []
     for turn, answer in work.ask("author", asked, _read_extended):
         row = turn.row
@@ -227,7 +229,7 @@ def _add(turn: _Turn, number: int, sentence: str, call: str) -> EvolvingPair:
     )
 
 
-def _tell_rounds(rows: Iterable[EvolvingPair]) -> list[RoundRow]:
+def _list_rounds(rows: Iterable[EvolvingPair]) -> list[RoundRow]:
     return [
         RoundRow(id=f"{row.id}_{each.number}", row_id=row.id, **each.model_dump())
         for row in rows

@@ -28,7 +28,7 @@ def select_paths(batch: Batch) -> Receipt:
     """Choose at most ten paths of each question: two shuffled passes a round, three rounds, the rest by chance (§2.3)."""
     work = work_on(batch)
     rows = work.rows(MinedQuestion)
-    choices = {row.id: open_choice(row.id, [tell_path(path.labels) for path in row.paths]) for row in rows}
+    choices = {row.id: open_choice(row.id, [format_path(path.labels) for path in row.paths]) for row in rows}
     by_id = {row.id: row for row in rows}
     failed: dict[str, Reject] = {}
     while open_now := [row_id for row_id, choice in choices.items() if choice.is_open and row_id not in failed]:
@@ -69,7 +69,7 @@ def _close_choice(row: MinedQuestion, choice: Choice, dropped: list[DroppedPath]
     chosen = choice.finish()
     kept: dict[str, ChosenPath] = {}
     for number, path in enumerate(row.paths):
-        words = tell_path(path.labels)
+        words = format_path(path.labels)
         if words in chosen and words not in kept:
             kept[words] = ChosenPath(**path.model_dump(), chosen_by=chosen[words])
         else:
@@ -92,7 +92,7 @@ def score_paths(batch: Batch) -> Receipt:
     prompt = load_prompt(SCORE_PROMPT)
     opened = list(_open_paths(work))
     asked = [
-        (path_id, (path_id, row, path), ask_score(prompt, row.input, answers_of(row), tell_path(path.labels)))
+        (path_id, (path_id, row, path), ask_score(prompt, row.input, answers_of(row), format_path(path.labels)))
         for path_id, row, path in opened
     ]
     lowest = work.inputs(MultiHalInputs).params.min_score
@@ -102,7 +102,7 @@ def score_paths(batch: Batch) -> Receipt:
             unscored = answer.read.reason == "reply_not_in_format"
             outcomes.append(Reject(path_id, "unscored", answer.read.detail) if unscored else answer.read)
         elif answer.read < lowest:
-            outcomes.append(Reject(path_id, "low_score", f"score {answer.read}: {tell_path(path.labels)}"))
+            outcomes.append(Reject(path_id, "low_score", f"score {answer.read}: {format_path(path.labels)}"))
         else:
             outcomes.append(_scored(path_id, row, path, answer.read, answer))
     return work.finish(outcomes, ScoredPath)
@@ -141,6 +141,6 @@ def answers_of(row: MinedQuestion | SelectedQuestion) -> list[str]:
     return list(dict.fromkeys([row.output, *row.optional_output]))
 
 
-def tell_path(labels: Sequence[str]) -> str:
+def format_path(labels: Sequence[str]) -> str:
     """Return a path on one line, its parts parted by semicolons (Table 6, trip_labels)."""
     return "; ".join(" ".join(label.split()) for label in labels)

@@ -10,7 +10,7 @@ from prefect import task
 
 from tasks.assets import load_prompt
 from tasks.batches import Answered, batch_key, work_on
-from tasks.core.fanout_replies import WordingReply, read_reason, read_verdict, read_wording, tell_change
+from tasks.core.fanout_replies import WordingReply, describe_change, read_reason, read_verdict, read_wording
 from tasks.core.fanout_rows import Flag, FlaggedQuestion
 from tasks.core.prompts import fill_in
 from tasks.core.receipts import Batch, Receipt
@@ -74,5 +74,5 @@ def _list_flags(question: str, found: str | WordingReply | None) -> list[Flag]:
         return []
     if found.kind == "flag":
         return [Flag(code="cannot_be_mended", path="", detail=found.text)]
-    told = f"the judge {tell_change(question, found.text)}"
+    told = f"the judge {describe_change(question, found.text)}"
     return [Flag(code="wording", path="", detail=told, proposed=found.text)]

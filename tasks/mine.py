@@ -13,10 +13,10 @@ from tasks.batches import Work, batch_key, work_on
 from tasks.context import choose_finder
 from tasks.core.calls import Call, Reply
 from tasks.core.knowledge import is_pid, is_qid
-from tasks.core.literals import Date, Number, tell_value
+from tasks.core.literals import Date, Number, format_value
 from tasks.core.multihal_rows import Drop, DroppedPath, LinkedQuestion, MinedQuestion, Path
 from tasks.core.pairing import Pair, Target, pair_up
-from tasks.core.paths import FoundPaths, PathOptions, tell_paths
+from tasks.core.paths import FoundPaths, PathOptions, list_path_ids
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject, arrow_table
 from tasks.labels import look_up_labels
@@ -80,18 +80,18 @@ def _mine_kind(
     if kind == "other":
         objects = np.array([target for _, _, target in pairs], np.int64)
         result = finder.find_item_paths(subjects, objects, options)
-        told = tell_paths(result.paths, subjects, objects)
+        told = list_path_ids(result.paths, subjects, objects)
     else:
         # answers of one type are all looked for as values of one type
         values = cast(list[Date] | list[Number], [target for _, _, target in pairs])
         result = finder.find_literal_paths(subjects, values, load_properties(PROPERTY_LISTS[kind]), options)
-        told = tell_paths(result.paths, subjects)
+        told = list_path_ids(result.paths, subjects)
     _file_paths(pairs, result, told.to_pylist(), found)
     for line in result.pairs.to_pylist():
         totals[pairs[line["pair"]][0]] += line["total"]
     for pair, problem in result.problems.items():
         row_id, subject, target = pairs[pair]
-        failed.pairs.append((row_id, f"Q{subject}", _tell_target(target), problem))
+        failed.pairs.append((row_id, f"Q{subject}", _format_target(target), problem))
 
 
 def _file_paths(
@@ -102,7 +102,7 @@ def _file_paths(
         found[row_id].append(
             Path(
                 subject=f"Q{subject}",
-                object=_tell_target(target),
+                object=_format_target(target),
                 hops=line["hops"],
                 backward=bool(line.get("backward")),
                 ids=ids,
@@ -127,7 +127,7 @@ def _asker(work: Work, pairs: Sequence[Pair], failed: Failed) -> Callable[[Seque
     """Return what puts calls through the recorder, filed under the rows whose pairs they are about."""
     rows: dict[tuple[str, str], list[str]] = defaultdict(list)
     for row_id, subject, target in pairs:
-        rows[f"Q{subject}", _tell_target(target)].append(row_id)
+        rows[f"Q{subject}", _format_target(target)].append(row_id)
     service = work.run.services.wikidata
 
     def ask(calls: Sequence[Call]) -> list[Reply]:
@@ -145,7 +145,7 @@ def _pair_of(parts: Mapping[str, Any]) -> tuple[str, str]:
     return str(parts["subject"]), str(target)
 
 
-def _tell_target(target: Target) -> str:
+def _format_target(target: Target) -> str:
     if isinstance(target, Number):
         return target.number
     return f"Q{target}" if isinstance(target, int) else str(target)
@@ -169,7 +169,7 @@ def label_paths(batch: Batch) -> Receipt:
             if missing:
                 dropped.append(_drop(row.id, f"label/{number}", path.ids, "part_without_label", ", ".join(missing)))
             else:
-                kept.append(path.model_copy(update={"labels": tell_labels(path, labels)}))
+                kept.append(path.model_copy(update={"labels": list_labels(path, labels)}))
         if kept:
             outcomes.append(row.replace(paths=kept))
         else:
@@ -180,11 +180,11 @@ def label_paths(batch: Batch) -> Receipt:
     return work.finish(outcomes, MinedQuestion)
 
 
-def tell_labels(path: Path, labels: Mapping[str, str]) -> list[str]:
+def list_labels(path: Path, labels: Mapping[str, str]) -> list[str]:
     """Return a path in words: labels, and a value as a reader writes it (a semicolon would part it in two)."""
     told = [labels.get(part, part) for part in path.ids]
     if not is_qid(path.ids[-1]):
-        told[-1] = tell_value(path.ids[-1], path.precision, labels.get(path.unit, path.unit) if path.unit else None)
+        told[-1] = format_value(path.ids[-1], path.precision, labels.get(path.unit, path.unit) if path.unit else None)
     return [part.replace(";", ",") for part in told]
 
 

@@ -168,10 +168,12 @@ def _resolve(
         if not found:
             return Reject(row.id, "name_not_found", f"nobody of the class bears the name {name!r}")
     if not joined:
-        return Reject(row.id, "not_joined", f"{row.relation} joins none of {_tell(people)} to any of {_tell(others)}")
+        return Reject(
+            row.id, "not_joined", f"{row.relation} joins none of {_join_names(people)} to any of {_join_names(others)}"
+        )
     if len(joined) > 1:
         told = [f"{a} and {b}" for a, b in joined]
-        return Reject(row.id, "ambiguous_pair", f"{row.relation} joins {_tell(told)}")
+        return Reject(row.id, "ambiguous_pair", f"{row.relation} joins {_join_names(told)}")
     person_qid, other_qid = joined[0]
     return row.extend(
         ResolvedPair,
@@ -182,7 +184,7 @@ def _resolve(
     )
 
 
-def _tell(found: Sequence[str]) -> str:
+def _join_names(found: Sequence[str]) -> str:
     shown = ", ".join(found[:_NAMED_IN_REASON])
     return f"{shown} and {len(found) - _NAMED_IN_REASON} more" if len(found) > _NAMED_IN_REASON else shown
 

@@ -115,7 +115,7 @@ def _refer(row_id: str, leaf: Leaf, pinned: PinnedArticle | Unpinned | None) -> 
         revid=found.revid if found else evidence.revid,
         timestamp=found.timestamp if found else None,
         url=evidence.url,
-        problem=_tell_problem(pinned) if isinstance(pinned, Unpinned) else None,
+        problem=_format_problem(pinned) if isinstance(pinned, Unpinned) else None,
         found=None,
         missing=[],
     )
@@ -138,7 +138,7 @@ def flag_answers(batch: Batch) -> Receipt:
         lost = [(path, trouble) for path, _, _, each in leaves[row.id] if (trouble := _find_trouble(each, texts))]
         if lost:
             outcomes.append(_reject(row.id, lost))
-            told += [_tell_lost(f"{row.id} {path}", trouble) for path, trouble in lost]
+            told += [_record_loss(f"{row.id} {path}", trouble) for path, trouble in lost]
             continue
         findings = [(leaf, _find(leaf, known)) for leaf in leaves[row.id]]
         flags = find_structure_flags(trees[row.id])
@@ -157,11 +157,11 @@ def _find_trouble(evidence: Evidence, texts: Mapping[int, str | Unpinned]) -> Un
     return replace(found, detail=f"{evidence.title}: {found.detail}") if isinstance(found, Unpinned) else None
 
 
-def _tell_lost(reference_id: str, trouble: Unpinned) -> ReferenceFinding:
-    return ReferenceFinding(id=reference_id, found=None, missing=[], problem=_tell_problem(trouble))
+def _record_loss(reference_id: str, trouble: Unpinned) -> ReferenceFinding:
+    return ReferenceFinding(id=reference_id, found=None, missing=[], problem=_format_problem(trouble))
 
 
-def _tell_problem(trouble: Unpinned) -> str:
+def _format_problem(trouble: Unpinned) -> str:
     return f"{trouble.reason}: {trouble.detail}"
 
 

@@ -12,8 +12,8 @@ from tasks.core.article_text import read_article
 from tasks.core.biokalma_rows import CountedPair, DescribedPair, Piece, PooledPair, RelationCount, ResolvedPair
 from tasks.core.evolution import count_relations
 from tasks.core.knowledge import Fact, call_describe_item, call_item_facts, id_number, read_description, read_facts
-from tasks.core.knowledge_sentences import tell_piece
-from tasks.core.literals import tell_date
+from tasks.core.knowledge_sentences import verbalise_piece
+from tasks.core.literals import format_date
 from tasks.core.opening_paragraph import find_opening, finish_paragraph
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject, arrow_table
@@ -74,7 +74,7 @@ def make_pool(qid: str, facts: Iterable[Fact], left_out: set[str]) -> list[Piece
     for fact in facts:
         if fact.pid in left_out or not fact.property or not fact.value or (fact.qid is None and fact.pid not in DATES):
             continue
-        value = fact.value if fact.qid else tell_date(fact.value, fact.precision)
+        value = fact.value if fact.qid else format_date(fact.value, fact.precision)
         pieces.setdefault(
             (fact.pid, fact.qid, value),
             Piece(
@@ -130,7 +130,7 @@ def _describe(work: Work, row: PooledPair, articles: Mapping[str, PageText]) -> 
     )
     if relation is None:
         return Reject(row.id, "no_paragraph", f"no article names both, and {row.relation} is no knowledge of a pool")
-    sentence = tell_piece(relation, row.person, load_relation_forms())
+    sentence = verbalise_piece(relation, row.person, load_relation_forms())
     return row.extend(DescribedPair, text=sentence, text_source="fact", text_pages=[], licence=WIKIDATA_LICENCE)
 
 

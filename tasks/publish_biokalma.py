@@ -23,10 +23,10 @@ def publish_biokalma(
         "biokalma_candidates": resolved.extras(arrow_schema(CandidateRow)),
         "biokalma_relations": counted.extras(arrow_schema(RelationCount)),
     }
-    return build.publish(tables, _tell_facts(published, pairs, counted.rows))
+    return build.publish(tables, _count_facts(published, pairs, counted.rows))
 
 
-def _tell_facts(published: Iterable[BiographyRow], pairs: list[EvolvingPair], counted: int) -> dict[str, Any]:
+def _count_facts(published: Iterable[BiographyRow], pairs: list[EvolvingPair], counted: int) -> dict[str, Any]:
     pieces = [len(row.minimum_knowledge) for row in published]
     years = sorted(year for pair in pairs for year in pair.birth_years)
     return {

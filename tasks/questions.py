@@ -13,7 +13,7 @@ from tasks.core.receipts import Batch, Receipt
 from tasks.core.replies import Unreadable
 from tasks.core.review import AutoRules, Editable, ReviewItem, flag_row
 from tasks.core.rows import Outcome, Reject
-from tasks.core.slaq_checks import CheckLists, check_all, read_lists, tell_problems
+from tasks.core.slaq_checks import CheckLists, check_all, format_problems, read_lists
 from tasks.core.slaq_replies import PAIRS, Generated, read_check, read_fact_type, read_generated
 from tasks.core.slaq_rows import CheckedTopic, ChosenTopic, QuestionedTopic, SlaqRow
 from tasks.review import review_rows
@@ -47,7 +47,7 @@ def write_questions(batch: Batch) -> Receipt:
         if isinstance(generated, Unreadable):
             return generated
         problems = check_all(generated, row.title, row.text, lists)
-        return Unreadable(f"{problems[0].code}: {tell_problems(problems)}") if problems else generated
+        return Unreadable(f"{problems[0].code}: {format_problems(problems)}") if problems else generated
 
     return work.finish((_question(row, answer) for row, answer in work.ask("author", asked, read)), QuestionedTopic)
 
@@ -78,7 +78,9 @@ def check_questions(batch: Batch) -> Receipt:
     work = work_on(batch)
     rows = work.rows(QuestionedTopic)
     prompt = load_prompt(CHECK)
-    asked = [(row.id, row, fill_in(prompt, topic=row.title, article=row.text, pairs=_tell_pairs(row))) for row in rows]
+    asked = [
+        (row.id, row, fill_in(prompt, topic=row.title, article=row.text, pairs=_format_pairs(row))) for row in rows
+    ]
     checked: list[CheckedTopic] = []
     outcomes: list[Outcome] = []
     items: list[ReviewItem] = []
@@ -87,19 +89,19 @@ def check_questions(batch: Batch) -> Receipt:
             outcomes.append(answer.read)
             continue
         flags = [f"ShortQ{number}: {said}" for number, said in enumerate(answer.read, 1) if said is not None]
-        items += [flag_row("slaq", row.id, FLAG, flag, _tell_context(row)) for flag in flags]
+        items += [flag_row("slaq", row.id, FLAG, flag, _format_context(row)) for flag in flags]
         checked.append(row.extend(CheckedTopic, judge=answer.model, judge_call=answer.key, flags=flags, reviewed_by=[]))
     outcomes += review_rows(work, checked, items, work.inputs(SlaqInputs).reviewing, AUTO_RULES, EDITABLE)
     return work.finish(outcomes, CheckedTopic)
 
 
-def _tell_pairs(row: QuestionedTopic) -> str:
+def _format_pairs(row: QuestionedTopic) -> str:
     pairs = zip(row.questions, row.answers, strict=True)
     return "\n".join(f"{number}. {question} — {answer}" for number, (question, answer) in enumerate(pairs, 1))
 
 
-def _tell_context(row: QuestionedTopic) -> str:
-    return f"{row.title} ({row.url}, revision {row.revid})\n{_tell_pairs(row)}\nLong: {row.long_question}\n{row.long_answer}"
+def _format_context(row: QuestionedTopic) -> str:
+    return f"{row.title} ({row.url}, revision {row.revid})\n{_format_pairs(row)}\nLong: {row.long_question}\n{row.long_answer}"
 
 
 @task(name="balance_halves", cache_key_fn=batch_key, persist_result=True)

@@ -69,7 +69,7 @@ def review_questions(batch: Batch) -> Receipt:
 
 
 def _list_items(row: FlaggedQuestion) -> list[ReviewItem]:
-    context = _tell_context(row) if row.flags else ""
+    context = _format_context(row) if row.flags else ""
     return [
         flag_row(
             "fanoutqa",
@@ -83,7 +83,7 @@ def _list_items(row: FlaggedQuestion) -> list[ReviewItem]:
     ]
 
 
-def _tell_context(row: FlaggedQuestion) -> str:
+def _format_context(row: FlaggedQuestion) -> str:
     """Return what a reviewer needs to see: the question, its answer, and the way to it with its articles."""
     lines = [f"{row.question} — {row.answer or 'held back'}"]
     for path, sub in list_sub_questions(row.tree()):

@@ -33,7 +33,7 @@ def _ask(prompt: Prompt, wording: Wording) -> Ask:
         prompt,
         group=wording.group,
         names="; ".join(wording.names),
-        choice=wording.tell_choice(),
+        choice=wording.format_choice(),
         asked=wording.asked,
     )
 

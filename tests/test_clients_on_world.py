@@ -18,7 +18,7 @@ from tasks.core.falcon_calls import call_link, read_links
 from tasks.core.knowledge import call_find_items, call_pageviews
 from tasks.core.literals import Date
 from tasks.core.path_calls import PathsByCalls, ask_service, call_item_paths
-from tasks.core.paths import FoundPaths, PathOptions, tell_paths
+from tasks.core.paths import FoundPaths, PathOptions, list_path_ids
 from tasks.core.wikipedia_calls import (
     call_page_revision_at,
     call_page_text,
@@ -135,14 +135,14 @@ def find_paths(service: Service) -> FoundPaths:
 
 def test_paths_are_found_in_the_world(clients: dict[str, Service]) -> None:
     found = find_paths(clients["wikidata"])
-    ids = tell_paths(found.paths, SUBJECTS, OBJECTS).to_pylist()
+    ids = list_path_ids(found.paths, SUBJECTS, OBJECTS).to_pylist()
     assert ["Q42", "P27", "Q145"] in ids
     assert ["Q42", "P69", "Q691283", "P17", "Q145"] in ids
     assert found.problems == {}
     school = PathsByCalls(ask_service(clients["wikidata"]), "w").find_literal_paths(
         np.array([42]), [Date(1974)], frozenset({582}), PathOptions()
     )
-    assert tell_paths(school.paths, np.array([42])).to_pylist() == [
+    assert list_path_ids(school.paths, np.array([42])).to_pylist() == [
         ["Q42", "P69", "Q691283", "P582", "1974-01-01T00:00:00Z"]
     ]
 

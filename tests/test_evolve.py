@@ -30,12 +30,12 @@ from steps import Left
 
 from tasks.clients.perplexity import Scorer
 from tasks.core.calls import Reply
-from tasks.core.perplexity_calls import Unweighable, Weighed, tell_outcome
+from tasks.core.perplexity_calls import Unweighable, Weighed, write_reply
 from tasks.evolve import EXTEND, evolve_paragraph
 from tasks.settings import Model
 
-IMPOSSIBLE = tell_outcome(Weighed(-math.inf, 3))
-UNWEIGHABLE = tell_outcome(Unweighable("too_long", "2000 tokens; at most 1024 are read"))
+IMPOSSIBLE = write_reply(Weighed(-math.inf, 3))
+UNWEIGHABLE = write_reply(Unweighable("too_long", "2000 tokens; at most 1024 are read"))
 DOWN = Reply(None, "failed", "http_503: overloaded", transient=True)
 
 

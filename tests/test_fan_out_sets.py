@@ -12,7 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 from inputs import fan_out_inputs
-from namesakes import tell_item
+from namesakes import write_item
 from small_wiki import SmallPage, SmallWiki
 from steps import Left, read_unit
 from two_wikidatas import TwoWikidatas
@@ -31,7 +31,7 @@ COUNTRY, NOVEL = "Q6256", "Q8261"
 BORDERS, NOVELS = f"P47 {COUNTRY}", f"P50 {NOVEL}"
 
 
-def tell_page(qid: str, title: str) -> str:
+def write_page(qid: str, title: str) -> str:
     """Return the triples of an item's English article."""
     address = title.replace(" ", "_")
     return f"""
@@ -41,26 +41,26 @@ def tell_page(qid: str, title: str) -> str:
     """
 
 
-def tell_world() -> str:
+def write_world() -> str:
     """Return a country with six neighbours, one with three, a lake that borders five, and seven novels."""
     midland = [f"P47 Q{number}" for number in range(1, 7)]
-    lines = [tell_item("Q100", "Midland", *midland, of=[COUNTRY]), tell_page("Q100", "Midland")]
-    lines += [tell_item("Q101", "Smallia", "P47 Q1", "P47 Q2", "P47 Q3", of=[COUNTRY]), tell_page("Q101", "Smallia")]
-    lines += [tell_item("Q102", "Lake Wide", *midland[:5], of=["Q23397"]), tell_page("Q102", "Lake Wide")]
+    lines = [write_item("Q100", "Midland", *midland, of=[COUNTRY]), write_page("Q100", "Midland")]
+    lines += [write_item("Q101", "Smallia", "P47 Q1", "P47 Q2", "P47 Q3", of=[COUNTRY]), write_page("Q101", "Smallia")]
+    lines += [write_item("Q102", "Lake Wide", *midland[:5], of=["Q23397"]), write_page("Q102", "Lake Wide")]
     for number, (name, capital) in enumerate(zip(NEIGHBOURS, CAPITALS, strict=True), 1):
-        lines += [tell_item(f"Q{number}", name, f"P36 Q1{number}", of=[COUNTRY]), tell_page(f"Q{number}", name)]
-        lines += [tell_item(f"Q1{number}", capital, of=["Q515"])]
+        lines += [write_item(f"Q{number}", name, f"P36 Q1{number}", of=[COUNTRY]), write_page(f"Q{number}", name)]
+        lines += [write_item(f"Q1{number}", capital, of=["Q515"])]
         lines += [f'wd:Q{number} wdt:P1082 "{number}00123"^^xsd:decimal']
     for number in range(1, 8):
-        lines += [tell_item(f"Q20{number}", f"Novel {'ABCDEFG'[number - 1]}", f"P50 Q30{number}", of=[NOVEL])]
-        lines += [tell_page(f"Q20{number}", f"Novel {'ABCDEFG'[number - 1]}")]
-        lines += [tell_item(f"Q30{number}", f"Writer {'ABCDEFG'[number - 1]}")]
+        lines += [write_item(f"Q20{number}", f"Novel {'ABCDEFG'[number - 1]}", f"P50 Q30{number}", of=[NOVEL])]
+        lines += [write_page(f"Q20{number}", f"Novel {'ABCDEFG'[number - 1]}")]
+        lines += [write_item(f"Q30{number}", f"Writer {'ABCDEFG'[number - 1]}")]
     return "\n".join(lines)
 
 
 @pytest.fixture(scope="module")
 def wikidatas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoWikidatas]:
-    both = TwoWikidatas(tell_world(), tmp_path_factory.mktemp("wikidata"))
+    both = TwoWikidatas(write_world(), tmp_path_factory.mktemp("wikidata"))
     yield both
     both.close()
 

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 from granola_questions import LIMITS, make_row
 from loopback import Loopback, Seen
-from namesakes import tell_item
+from namesakes import write_item
 from steps import Left, run_step
 from two_wikidatas import AGENT, TwoWikidatas
 
@@ -21,14 +21,14 @@ from tasks.core.granola_rows import DescribedQuestion, EntityQuestion, LinkedQue
 from tasks.disambiguate import describe_entities, find_qids, measure_popularity
 
 WORLD = [
-    tell_item("Q10", "Ada", "P19 Q84"),
-    tell_item("Q84", "London", of=["Q515"]),
-    tell_item("Q92561", "London", of=["Q515"]),
-    tell_item("Q20", "Bo", "P19 Q92561"),
-    tell_item("Q30", "Cy", "P19 Q60"),
-    tell_item("Q31", "Sy", "P19 Q84", aliases=["Cy"]),
-    tell_item("Q40", "Di", "P27 Q84"),
-    tell_item("Q60", "Rome", of=["Q515"]),
+    write_item("Q10", "Ada", "P19 Q84"),
+    write_item("Q84", "London", of=["Q515"]),
+    write_item("Q92561", "London", of=["Q515"]),
+    write_item("Q20", "Bo", "P19 Q92561"),
+    write_item("Q30", "Cy", "P19 Q60"),
+    write_item("Q31", "Sy", "P19 Q84", aliases=["Cy"]),
+    write_item("Q40", "Di", "P27 Q84"),
+    write_item("Q60", "Rome", of=["Q515"]),
     'wd:Q10 schema:description "English mathematician"@en',
     'wd:Q84 schema:description "capital of England"@en',
     "enwiki:Ada schema:about wd:Q10",

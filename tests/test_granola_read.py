@@ -12,7 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 from granola_questions import make_row
-from namesakes import tell_item
+from namesakes import write_item
 from steps import Left, read_files, read_unit, run_step
 from two_wikidatas import TwoWikidatas
 
@@ -105,16 +105,16 @@ def test_a_file_that_changed_since_the_lock_was_made_stops_the_run(
 
 
 WORLD = [
-    tell_item("Q1", "Ada", "P19 Q84"),
-    tell_item("Q2", "Bo", "P19 Q84", "P19 Q90"),
-    tell_item("Q3", None, "P19 Q84"),
-    tell_item("Q4", "Cy", "P19 Q99"),
-    tell_item("Q5", "Di", "P19 Q84"),
-    tell_item("Q6", "Di", "P19 Q84"),
-    tell_item("Q7", "Ed", "P19 Q84"),
-    tell_item("Q8", "Ed", "P19 Q90"),
-    tell_item("Q84", "London", of=["Q515"]),
-    tell_item("Q90", "Paris", of=["Q515"]),
+    write_item("Q1", "Ada", "P19 Q84"),
+    write_item("Q2", "Bo", "P19 Q84", "P19 Q90"),
+    write_item("Q3", None, "P19 Q84"),
+    write_item("Q4", "Cy", "P19 Q99"),
+    write_item("Q5", "Di", "P19 Q84"),
+    write_item("Q6", "Di", "P19 Q84"),
+    write_item("Q7", "Ed", "P19 Q84"),
+    write_item("Q8", "Ed", "P19 Q90"),
+    write_item("Q84", "London", of=["Q515"]),
+    write_item("Q90", "Paris", of=["Q515"]),
     "wd:Q99 wdt:P31 wd:Q515",
 ]
 

@@ -153,7 +153,7 @@ def draw_number(value: tuple[Any, ...], draw: random.Random) -> Number:
     return Number(draw.choice([number, number, number, "12345.678"]), draw.choice([None, unit, 11573]))
 
 
-def tell(found: FoundPaths) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+def list_found(found: FoundPaths) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
     """Return paths and pairs as rows; an item that only a graph can know to be missing has no paths."""
     assert found.problems == {}
     pairs = [tuple(line.values()) for line in found.pairs.to_pylist()]
@@ -161,20 +161,20 @@ def tell(found: FoundPaths) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]
     return [tuple(line.values()) for line in found.paths.to_pylist()], known
 
 
-def tell_plainly(value: Any) -> Any:
+def canonicalise(value: Any) -> Any:
     is_number = isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]+(?:\.[0-9]+)?", value)
     return canonical_number(value) if is_number else value
 
 
 def find_plainly(found: list[list[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
-    return [(pair, *map(tell_plainly, row)) for pair, rows in enumerate(found) for row in rows]
+    return [(pair, *map(canonicalise, row)) for pair, rows in enumerate(found) for row in rows]
 
 
 def check_items(engines: Engines, pairs: Sequence[tuple[int, int]], options: PathOptions) -> int:
     """Hold the three engines to each other; return how many paths there are."""
     subjects, objects = (np.array(side, np.int64) for side in zip(*pairs, strict=True))
-    by_graph = tell(engines.graph.find_item_paths(subjects, objects, options))
-    by_sparql = tell(engines.sparql.find_item_paths(subjects, objects, options))
+    by_graph = list_found(engines.graph.find_item_paths(subjects, objects, options))
+    by_sparql = list_found(engines.sparql.find_item_paths(subjects, objects, options))
     assert by_graph == by_sparql
     expected = []
     for subject, target in pairs:
@@ -192,8 +192,8 @@ def check_literals(
     """Hold the three engines to each other; return how many paths there are."""
     subjects = np.array([subject for subject, _ in pairs], np.int64)
     wanted: list[Any] = [each for _, each in pairs]
-    by_graph = tell(engines.graph.find_literal_paths(subjects, wanted, properties, options))
-    by_sparql = tell(engines.sparql.find_literal_paths(subjects, wanted, properties, options))
+    by_graph = list_found(engines.graph.find_literal_paths(subjects, wanted, properties, options))
+    by_sparql = list_found(engines.sparql.find_literal_paths(subjects, wanted, properties, options))
     assert by_graph == by_sparql
     expected = []
     for subject, value in pairs:

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 from biographies import person_pair, resolved_pair
 from inputs import biokalma_inputs
-from namesakes import ORGANISATIONS, PEOPLE, tell_item
+from namesakes import ORGANISATIONS, PEOPLE, write_item
 from steps import Left, run_step
 from two_wikidatas import LIMITS, Served, TwoWikidatas
 
@@ -71,10 +71,10 @@ def candidates(left: Left, row_id: str, role: str) -> dict[str, tuple[str, bool,
 
 
 def test_names_of_any_letters_and_marks_are_found_by_both_engines(resolve: Callable[..., Left]) -> None:
-    items = [tell_item(f"Q{100 + at}", name, f"P26 Q{200 + at}") for at, name in enumerate(NAMES)]
+    items = [write_item(f"Q{100 + at}", name, f"P26 Q{200 + at}") for at, name in enumerate(NAMES)]
     # the others bear the names from the last to the first, half of them as an alias
     items += [
-        tell_item(f"Q{200 + at}", None if at % 2 else name, aliases=[name]) for at, name in enumerate(reversed(NAMES))
+        write_item(f"Q{200 + at}", None if at % 2 else name, aliases=[name]) for at, name in enumerate(reversed(NAMES))
     ]
     rows = [
         person_pair(str(at), name, other) for at, (name, other) in enumerate(zip(NAMES, reversed(NAMES), strict=True))

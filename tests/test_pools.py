@@ -31,7 +31,7 @@ LABELS = {
 }  # fmt: skip
 
 
-def tell_date_statement(qid: str, pid: str, day: str, precision: int, name: str) -> str:
+def write_date_statement(qid: str, pid: str, day: str, precision: int, name: str) -> str:
     """Return the triples of a statement with a date and its value node."""
     date = f'"{day}T00:00:00Z"^^xsd:dateTime'
     return f"""
@@ -60,20 +60,20 @@ FACTS = f"""
     wds:Q1-also-writes ps:P106 wd:Q36180
     wd:Q1 wdt:P2048 "1.65"^^xsd:decimal
     wd:Q1 wdt:P22 wd:Q2
-    {tell_date_statement("Q1", "P569", "1815-12-10", 11, "born")}
-    {tell_date_statement("Q1", "P570", "1852-11-27", 11, "died")}
-    {tell_date_statement("Q1", "P570", "1851-01-01", 9, "wrong")}
+    {write_date_statement("Q1", "P569", "1815-12-10", 11, "born")}
+    {write_date_statement("Q1", "P570", "1852-11-27", 11, "died")}
+    {write_date_statement("Q1", "P570", "1851-01-01", 9, "wrong")}
     wds:Q1-wrong wikibase:rank wikibase:DeprecatedRank
-    {tell_date_statement("Q1", "P585", "1843-01-01", 9, "wrote")}
+    {write_date_statement("Q1", "P585", "1843-01-01", 9, "wrote")}
     wd:Q2 wdt:P31 wd:Q5
     wd:Q2 wdt:P27 wd:Q220
     wd:Q2 wdt:P19 wd:Q220
-    {tell_date_statement("Q2", "P569", "-0099-07-12", 11, "born")}
-    {tell_date_statement("Q2", "P570", "-0043-01-01", 9, "died")}
+    {write_date_statement("Q2", "P569", "-0099-07-12", 11, "born")}
+    {write_date_statement("Q2", "P570", "-0043-01-01", 9, "died")}
     wd:Q3 wdt:P106 wd:Q36180
-    {tell_date_statement("Q3", "P569", "1593-07-01", 10, "born")}
-    {tell_date_statement("Q3", "P569", "1593-07-08", 11, "born-too")}
-    {tell_date_statement("Q3", "P570", "1656-01-01", 7, "died")}
+    {write_date_statement("Q3", "P569", "1593-07-01", 10, "born")}
+    {write_date_statement("Q3", "P569", "1593-07-08", 11, "born-too")}
+    {write_date_statement("Q3", "P570", "1656-01-01", 7, "died")}
     wd:Q4 wdt:P106 wd:Q36180
     wd:Q5 wdt:P31 wd:Q5
     wd:Q6 wdt:P31 wd:Q5
@@ -82,7 +82,7 @@ FACTS = f"""
     wd:Q6 wdt:P1082 "7"^^xsd:decimal
     wd:Q7 wdt:P569 "0000-01-01T00:00:00Z"^^xsd:dateTime
     wd:Q300 wdt:P40 wd:Q300
-    {tell_date_statement("Q300", "P571", "1998-09-04", 11, "begun")}
+    {write_date_statement("Q300", "P571", "1998-09-04", 11, "begun")}
 """
 ARTICLES = """
     enwiki:Ada schema:about wd:Q1

@@ -331,7 +331,7 @@ def test_a_judge_that_cannot_be_read_or_is_down_costs_the_row(run: Run, talker: 
     assert left.receipt.unsettled == 1
 
 
-def tell_halves(left: Left) -> list[tuple[str, str, int]]:
+def list_halves(left: Left) -> list[tuple[str, str, int]]:
     return [(row["category"], row["half"], row["pageid"]) for row in left.rows.values()]
 
 
@@ -339,7 +339,7 @@ def test_halves_are_made_equal_from_the_outside_in(run: Run) -> None:
     rows = [checked(1, "least"), checked(2, "least"), checked(3, "least"), checked(8), checked(9)]
     art = [checked(4, "least", category="Art"), checked(5, category="Art"), checked(6, category="Art")]
     left = run(balance_halves, *rows, *art, checked(7, category="Law"), per_half=2)
-    assert tell_halves(left) == [
+    assert list_halves(left) == [
         ("Bridges", "most", 9),
         ("Bridges", "most", 8),
         ("Bridges", "least", 1),
@@ -356,9 +356,9 @@ def test_halves_are_made_equal_from_the_outside_in(run: Run) -> None:
 
 def test_a_short_half_shortens_the_other_and_ties_go_by_page_id(run: Run) -> None:
     rows = [checked(1, "least", 0), *(checked(number, "most", 50) for number in (7, 5, 6))]
-    assert tell_halves(run(balance_halves, *rows)) == [("Bridges", "most", 5), ("Bridges", "least", 1)]
+    assert list_halves(run(balance_halves, *rows)) == [("Bridges", "most", 5), ("Bridges", "least", 1)]
     ties = [checked(number, half, 50) for number, half in ((1, "most"), (2, "most"), (3, "least"), (4, "least"))]
-    assert tell_halves(run(balance_halves, *ties, per_half=1)) == [("Bridges", "most", 1), ("Bridges", "least", 4)]
+    assert list_halves(run(balance_halves, *ties, per_half=1)) == [("Bridges", "most", 1), ("Bridges", "least", 4)]
 
 
 def test_facts_are_typed_and_the_row_has_the_published_columns(run: Run, talker: Talker) -> None:

@@ -309,14 +309,14 @@ def viewed(views: Mapping[int, int | None], category: str = "Algebra") -> list[V
     ]
 
 
-def tell_halves(left: Left) -> list[tuple[str, int]]:
+def list_halves(left: Left) -> list[tuple[str, int]]:
     return [(row["half"], row["pageid"]) for row in left.rows.values()]
 
 
 def test_halves_are_the_ends_of_each_category_with_spares(step: Callable[..., Left]) -> None:
     rows = viewed({1: 10, 2: 60, 3: 20, 4: 50, 5: 30, 6: 40, 7: None}) + viewed({8: 1, 9: 2}, "Art")
     left = step(halve_topics, rows, per_half=1, spares=1)
-    assert tell_halves(left) == [
+    assert list_halves(left) == [
         ("most", 2), ("most", 4), ("least", 1), ("least", 3), ("most", 9), ("least", 8),
     ]  # fmt: skip
     assert {row: reason for row, (reason, _) in left.rejects.items()} == {
@@ -329,7 +329,7 @@ def test_halves_are_the_ends_of_each_category_with_spares(step: Callable[..., Le
 
 def test_equal_views_go_by_page_id_and_the_middle_one_is_in_no_half(step: Callable[..., Left]) -> None:
     left = step(halve_topics, viewed(dict.fromkeys((5, 3, 1, 4, 2), 9)), per_half=20, spares=5)
-    assert tell_halves(left) == [("most", 1), ("most", 2), ("least", 5), ("least", 4)]
+    assert list_halves(left) == [("most", 1), ("most", 2), ("least", 5), ("least", 4)]
     assert left.rejects == {
         "Algebra-3": ("odd_one_out", "9 views; 25 a half, spares with them, of 5 in Algebra"),
     }

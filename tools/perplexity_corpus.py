@@ -26,10 +26,10 @@ from pathlib import Path
 from tasks.assets import ROOT, load_relation_forms
 from tasks.core.biokalma_rows import Piece
 from tasks.core.fingerprints import combine_digests, digest_bytes, seed_from
-from tasks.core.knowledge_sentences import tell_piece
-from tasks.core.literals import tell_date
+from tasks.core.knowledge_sentences import verbalise_piece
+from tasks.core.literals import format_date
 from tasks.models.rules_biography_pieces import Fact
-from tasks.models.rules_biography_sentences import tell_fact
+from tasks.models.rules_biography_sentences import verbalise_fact
 from tasks.world.data import WORLD_FOLDER, Item, WorldData, world_files
 from tasks.world.files.reading import load_world_data
 from tasks.world.files.values import ItemValue, TimeValue
@@ -129,10 +129,10 @@ def draw_taught(corpus: Corpus, seed: int) -> Iterator[str]:
     while True:
         match chance.choices(list(SHARES), list(SHARES.values()))[0]:
             case "people":
-                yield tell_paragraph(_draw_pair(corpus, chance.choice(people), chance), chance)
+                yield write_paragraph(_draw_pair(corpus, chance.choice(people), chance), chance)
             case "made_up":
                 made_up = [make_up_person(corpus, chance) for _ in range(chance.choice([1, 1, 2]))]
-                yield tell_paragraph(made_up, chance)
+                yield write_paragraph(made_up, chance)
             case "article":
                 _, paragraphs = chance.choice(articles)
                 start = chance.randrange(len(paragraphs))
@@ -141,26 +141,26 @@ def draw_taught(corpus: Corpus, seed: int) -> Iterator[str]:
                 qid, paragraphs = chance.choice(articles)
                 subject = corpus.people.get(qid)
                 if subject and not subject.is_held_out:
-                    yield f"{chance.choice(paragraphs)} {tell_paragraph([subject], chance, has_start=False)}"
+                    yield f"{chance.choice(paragraphs)} {write_paragraph([subject], chance, has_start=False)}"
             case _:
-                yield tell_paragraph([chance.choice(things)], chance)
+                yield write_paragraph([chance.choice(things)], chance)
 
 
-def tell_paragraph(subjects: Sequence[Subject], chance: random.Random, has_start: bool = True, most: int = 14) -> str:
+def write_paragraph(subjects: Sequence[Subject], chance: random.Random, has_start: bool = True, most: int = 14) -> str:
     """Return a paragraph about one or two subjects: what the first is, then facts of both, mixed."""
     sentences = []
     if has_start and chance.random() < 0.7:
-        sentences.append(tell_start(subjects[0], chance))
+        sentences.append(write_start(subjects[0], chance))
     facts = [(subject, fact) for subject in subjects for fact in subject.facts]
     count = min(len(facts), chance.choice([1, 2, 3, 4, 6, 8, most]))
     plain = chance.random()
     for subject, fact in chance.sample(facts, count):
-        tell = tell_plainly if chance.random() < plain else partial(tell_in_prose, chance=chance)
-        sentences.append(tell(subject, fact))
+        verbalise = verbalise_plainly if chance.random() < plain else partial(verbalise_in_prose, chance=chance)
+        sentences.append(verbalise(subject, fact))
     return " ".join(sentences)
 
 
-def tell_start(subject: Subject, chance: random.Random) -> str:
+def write_start(subject: Subject, chance: random.Random) -> str:
     """Return a sentence that says what a subject is."""
     verb = chance.choice(["was", "is"])
     if not subject.description:
@@ -169,17 +169,17 @@ def tell_start(subject: Subject, chance: random.Random) -> str:
     return f"{subject.name} {verb} {chance.choice([article, 'the'])} {subject.description}."
 
 
-def tell_plainly(subject: Subject, fact: Piece) -> str:
+def verbalise_plainly(subject: Subject, fact: Piece) -> str:
     """Return a fact as the sentence that BioKaLMA weighs."""
-    return tell_piece(fact, subject.name, load_relation_forms())
+    return verbalise_piece(fact, subject.name, load_relation_forms())
 
 
-def tell_in_prose(subject: Subject, fact: Piece, chance: random.Random) -> str:
+def verbalise_in_prose(subject: Subject, fact: Piece, chance: random.Random) -> str:
     """Return a fact as the rules author tells it, of the name or a part of it."""
     name = chance.choice([subject.name, subject.name, subject.name.split()[-1]])
     is_repeated = chance.random() < 0.3
     known = Fact(fact.property, fact.value)
-    return tell_fact(name, known, subject.gender, is_person=bool(subject.gender), is_repeated=is_repeated)
+    return verbalise_fact(name, known, subject.gender, is_person=bool(subject.gender), is_repeated=is_repeated)
 
 
 def make_up_person(corpus: Corpus, chance: random.Random) -> Subject:
@@ -221,7 +221,7 @@ def is_text_held_out(text: str) -> bool:
 def list_held_out_facts(corpus: Corpus, seed: int, most: int) -> list[str]:
     """Return at most `most` plain sentences about people that are held out."""
     people = [person for person in corpus.people.values() if person.is_held_out]
-    sentences = dict.fromkeys(tell_plainly(person, fact) for person in people for fact in person.facts)
+    sentences = dict.fromkeys(verbalise_plainly(person, fact) for person in people for fact in person.facts)
     return random.Random(seed).sample(list(sentences), min(most, len(sentences)))
 
 
@@ -262,9 +262,9 @@ def _draw_continuations(people: Sequence[Subject], chance: random.Random) -> Ite
         ]
         if not others:
             continue
-        paragraph = tell_paragraph([known], chance, most=9)
+        paragraph = write_paragraph([known], chance, most=9)
         if subject.name in paragraph:
-            yield Continuation(paragraph, tell_plainly(subject, fact), tell_plainly(*chance.choice(others)))
+            yield Continuation(paragraph, verbalise_plainly(subject, fact), verbalise_plainly(*chance.choice(others)))
 
 
 def _draw_pair(corpus: Corpus, person: Subject, chance: random.Random) -> list[Subject]:
@@ -311,7 +311,7 @@ def _read_piece(world: WorldData, qid: str, pid: str, value: ItemValue | TimeVal
         return Piece(**given, value_qid=value.qid, value=world.items[value.qid].labels["en"], precision=None)
     precision = PRECISIONS[value.precision]
     sign = "-" if value.year < 0 else ""
-    told = tell_date(f"{sign}{abs(value.year):04d}-{value.month:02d}-{value.day:02d}T00:00:00Z", precision)
+    told = format_date(f"{sign}{abs(value.year):04d}-{value.month:02d}-{value.day:02d}T00:00:00Z", precision)
     return Piece(**given, value_qid=None, value=told, precision=precision)
 
 

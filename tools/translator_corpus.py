@@ -145,7 +145,7 @@ def read_corpus(folder: Path = WORLD_FOLDER) -> Corpus:
     ]
     fillers = {slot: _fill_slot(world, classes, labels) for slot, classes in given["slots"].items()}
     properties = sorted({thing.labels[SOURCE_LANGUAGE] for thing in world.properties.values()})
-    return Corpus(forms, fillers, labels, properties, _list_units(world, labels), list(_tell_paths(world)))
+    return Corpus(forms, fillers, labels, properties, _list_units(world, labels), list(_list_paths(world)))
 
 
 def digest_inputs(folder: Path = WORLD_FOLDER) -> str:
@@ -346,7 +346,7 @@ def _list_units(world: WorldData, labels: Mapping[str, Texts]) -> list[Texts]:
     return [*(labels[world.items[qid].labels[SOURCE_LANGUAGE]] for qid in sorted(used)), *several]
 
 
-def _tell_paths(world: WorldData) -> Iterator[list[str]]:
+def _list_paths(world: WorldData) -> Iterator[list[str]]:
     """Yield the labels of each path of one hop, and of one path of two hops that begins with it."""
     for item in world.items.values():
         for statement in item.statements:

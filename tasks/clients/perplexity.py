@@ -20,7 +20,7 @@ from tasks.clients.answers import fail, read_json, shorten
 from tasks.clients.openai_server import Answer, OpenAiServer
 from tasks.clients.sending import Retry, Sender
 from tasks.core.calls import Call, Deliver, Reply
-from tasks.core.perplexity_calls import NOTHING, add_up, tell_outcome
+from tasks.core.perplexity_calls import NOTHING, add_up, write_reply
 from tasks.settings import Model
 
 Form = Literal["echo", "prompt_logprobs"]
@@ -60,7 +60,7 @@ class Scorer:
             return [fail("unknown_operation", f"a language model has no {call.operation}")]
         text = str(call.parts["text"])
         if not text:
-            return [tell_outcome(NOTHING)]
+            return [write_reply(NOTHING)]
         first = self._form
         missing = []
         spent = Reply(None)
@@ -77,7 +77,7 @@ class Scorer:
                     reason = str(error)
                 else:
                     self._form = form
-                    return [_add(tell_outcome(add_up(logs)), spent)]
+                    return [_add(write_reply(add_up(logs)), spent)]
             missing.append(f"{form}: {reason}")
         advice = "use vLLM, llama-cpp-python with logits_all = true, or a local model (factmill models add perplexity)"
         detail = f"{self._server.name} tells no log-probabilities of a prompt ({'; '.join(missing)}); {advice}"

@@ -22,7 +22,7 @@ from tasks.core.calls import Call
 from tasks.core.fingerprints import Json
 from tasks.core.knowledge import id_number, is_pid
 from tasks.core.literals import DAY, UNITLESS, Date, Number, canonical_number, date_key, read_plain_date
-from tasks.core.path_calls import OPERATIONS, PathRow, tell_item_rows, tell_literal_rows
+from tasks.core.path_calls import OPERATIONS, PathRow, write_item_rows, write_literal_rows
 from tasks.core.sparql_terms import Term, decimal_term, fill_tuples, fill_values, item_term, literal_term
 
 QUERIES = tuple(f"{operation}_{hops}" for operation in OPERATIONS for hops in (1, 2))
@@ -96,7 +96,7 @@ def _read_item_paths(calls: Sequence[Call], solutions: Sequence[Solution]) -> li
         subject, target = id_number(str(call.parts["subject"])), id_number(str(call.parts["object"]))
         forth = [(hops, False, *walk) for walk in walks[subject, target]]
         back = [(hops, True, *walk) for walk in walks[target, subject]]
-        bodies.append(tell_item_rows([*forth, *back]))
+        bodies.append(write_item_rows([*forth, *back]))
     return bodies
 
 
@@ -118,7 +118,7 @@ def _read_literal_paths(calls: Sequence[Call], solutions: Sequence[Solution]) ->
     for call in calls:
         wanted = _wanted(call)
         mine = rows.get(id_number(str(call.parts["subject"])), [])
-        bodies.append(tell_literal_rows(row for row in mine if _fits(wanted, row)))
+        bodies.append(write_literal_rows(row for row in mine if _fits(wanted, row)))
     return bodies
 
 

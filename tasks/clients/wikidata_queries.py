@@ -12,7 +12,7 @@ from tasks.clients.solutions import ENTITY as _ENTITY
 from tasks.clients.solutions import Solution, tidy_date
 from tasks.core.calls import Call
 from tasks.core.fingerprints import Json, canonical_json
-from tasks.core.knowledge import Fact, Pid, Qid, id_number, is_pid, is_qid, tell_facts
+from tasks.core.knowledge import Fact, Pid, Qid, id_number, is_pid, is_qid, write_facts
 from tasks.core.literals import UNITLESS, canonical_number, date_key
 from tasks.core.path_calls import OPERATIONS as PATH_OPERATIONS
 from tasks.core.sparql_terms import (
@@ -171,7 +171,7 @@ def _read_item_facts(calls: Sequence[Call], rows: Sequence[Row]) -> list[Json]:
     labels = _read_tagged_labels([row for row in rows if "thing" in row], str(calls[0].parts["language"]))
     by_qid = _by_item(row for row in rows if "item" in row and is_pid(_pid_of(row["property"])))
     facts = {qid: [*_list_claims(found, labels), *_list_literals(found, labels)] for qid, found in by_qid.items()}
-    return [tell_facts(facts.get(str(call.parts["qid"]), [])) for call in calls]
+    return [write_facts(facts.get(str(call.parts["qid"]), [])) for call in calls]
 
 
 def _read_tagged_labels(rows: Iterable[Row], language: str) -> dict[str, str]:

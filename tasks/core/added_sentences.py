@@ -43,7 +43,7 @@ def find_added(old: str, new: str, name: str = "") -> str | Unreadable:
     if is_same and not any(character.isalnum() for character in added):
         return Unreadable("nothing_added: nothing stands behind the given paragraph, expected one more sentence")
     if not is_same or not _follows(before, after):
-        return Unreadable(f"text_changed: the given paragraph was not left as it is, {_tell_change(before, after)}")
+        return Unreadable(f"text_changed: the given paragraph was not left as it is, {_describe_change(before, after)}")
     sentences = _split_sentences(added, name)
     known = set(map(normalise, _split_sentences(before, name)))
     if all(normalise(sentence) in known for sentence in sentences):
@@ -75,7 +75,7 @@ def _follows(before: str, after: str) -> bool:
     return not before or ((rest[0] == " " or not before[-1].isalnum()) and (first.isalnum() or first in "\"'“‘«([¿¡"))
 
 
-def _tell_change(before: str, after: str) -> str:
+def _describe_change(before: str, after: str) -> str:
     same = next((at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other), None)
     at = min(len(before), len(after)) if same is None else same
     start = max(0, at - 20)

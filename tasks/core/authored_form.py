@@ -24,8 +24,8 @@ from tasks.core.fanout_forms import (
     check_keys,
     check_order,
     check_question_text,
+    describe_value,
     is_text,
-    tell,
     violate,
 )
 from tasks.core.fanout_questions import LEAST_ARTICLES, Evidence, FanOutQuestion, SubQuestion
@@ -44,7 +44,11 @@ _ID_DIGITS = 16
 def check_authored(found: object, least_articles: int = LEAST_ARTICLES) -> list[Violation]:
     """Return every rule of the form that a question breaks; none: `read_authored` can read it."""
     if not isinstance(found, Mapping):
-        return [violate("", "no_object", f"expected an object with question, strategy and answer, found {tell(found)}")]
+        return [
+            violate(
+                "", "no_object", f"expected an object with question, strategy and answer, found {describe_value(found)}"
+            )
+        ]
     broken = [*_check_question(found, "", 0), *check_categories(found), *_check_ids(found)]
     subs = [sub for _, sub in _walk(found, "")]
     articles = {_article_key(sub) for sub in subs if isinstance(sub.get("evidence"), str)}
@@ -92,7 +96,7 @@ def _check_question(found: Mapping[Any, Any], path: str, level: int) -> Iterator
     yield from check_question_text(found, path)
     yield from check_answer(found, path, may_be_empty=level > 0)
     if "id" in found and not is_text(found["id"]):
-        yield violate(path, "wrong_id", f"expected a text as id, found {tell(found['id'])}")
+        yield violate(path, "wrong_id", f"expected a text as id, found {describe_value(found['id'])}")
     yield from _check_support(found, path, level)
     if "page" in found and level:
         yield from _check_page(found, path)
@@ -123,7 +127,7 @@ def _check_support(found: Mapping[Any, Any], path: str, level: int) -> Iterator[
 def _check_list(found: Mapping[Any, Any], key: str, path: str, level: int) -> Iterator[Violation]:
     listed = found[key]
     if not isinstance(listed, list):
-        yield violate(path, "no_list", f"expected a list of questions as {key}, found {tell(listed)}")
+        yield violate(path, "no_list", f"expected a list of questions as {key}, found {describe_value(listed)}")
     elif not listed:
         yield violate(path, "empty_list", f"{key} is an empty list; expected a question in it, or no {key}")
     elif level == DEEPEST:
@@ -134,7 +138,9 @@ def _check_list(found: Mapping[Any, Any], key: str, path: str, level: int) -> It
             if isinstance(sub, Mapping):
                 yield from _check_question(sub, sub_path, level + 1)
             else:
-                yield violate(sub_path, "no_object", f"expected an object with question and answer, found {tell(sub)}")
+                yield violate(
+                    sub_path, "no_object", f"expected an object with question and answer, found {describe_value(sub)}"
+                )
 
 
 def _check_page(found: Mapping[Any, Any], path: str) -> Iterator[Violation]:
@@ -142,17 +148,19 @@ def _check_page(found: Mapping[Any, Any], path: str) -> Iterator[Violation]:
     if "evidence" not in found:
         yield violate(path, "page_without_evidence", "has page without evidence; expected the article's address too")
     if not isinstance(page, Mapping):
-        yield violate(path, "wrong_page", f"expected page as an object, found {tell(page)}")
+        yield violate(path, "wrong_page", f"expected page as an object, found {describe_value(page)}")
         return
     yield from check_keys(page, _PAGE_KEYS, path)
     for key in ("pageid", "revid"):
         number = page.get(key)
         if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
             yield violate(
-                path, "wrong_page", f"expected a number above 0 or null as {key} of page, found {tell(number)}"
+                path,
+                "wrong_page",
+                f"expected a number above 0 or null as {key} of page, found {describe_value(number)}",
             )
     if "title" in page and not is_text(page["title"]):
-        yield violate(path, "wrong_page", f"expected a text as title of page, found {tell(page['title'])}")
+        yield violate(path, "wrong_page", f"expected a text as title of page, found {describe_value(page['title'])}")
 
 
 def _check_dependences(found: Mapping[Any, Any], path: str) -> Iterator[Violation]:
@@ -168,10 +176,14 @@ def _check_dependences(found: Mapping[Any, Any], path: str) -> Iterator[Violatio
         if kind == "strategy":
             yield violate(at, "depends_on_in_strategy", "has depends_on; expected such a question under then")
         elif not isinstance(needed, list) or not needed or not all(map(is_text, needed)):
-            yield violate(at, "wrong_depends_on", f"expected a list of ids as depends_on, found {tell(needed)}")
+            yield violate(
+                at, "wrong_depends_on", f"expected a list of ids as depends_on, found {describe_value(needed)}"
+            )
         elif unknown := [each for each in needed if each not in paths]:
-            told = f"depends_on names {tell(unknown[0])}; expected ids of the questions beside it"
-            yield violate(at, "depends_on_nobody", f"{told} ({', '.join(map(tell, paths)) or 'none has an id'})")
+            told = f"depends_on names {describe_value(unknown[0])}; expected ids of the questions beside it"
+            yield violate(
+                at, "depends_on_nobody", f"{told} ({', '.join(map(describe_value, paths)) or 'none has an id'})"
+            )
         elif is_text(sub.get("id")):
             needs[sub["id"]] += needed
     yield from check_order(needs, paths)
@@ -179,7 +191,7 @@ def _check_dependences(found: Mapping[Any, Any], path: str) -> Iterator[Violatio
         order = found["order"]
         listed = order if isinstance(order, list) and all(map(is_text, order)) else []
         if not listed or len(paths) != len(subs) or sorted(listed) != sorted(paths):
-            told = f"expected the ids of all questions under strategy and then as order, found {tell(order)}"
+            told = f"expected the ids of all questions under strategy and then as order, found {describe_value(order)}"
             yield violate(path, "wrong_order", told)
 
 
@@ -190,7 +202,7 @@ def _check_ids(found: Mapping[Any, Any]) -> Iterator[Violation]:
         if not is_text(given):
             continue
         if given in seen:
-            told = f"has the id {tell(given)} of {seen[given]}; expected another, or none"
+            told = f"has the id {describe_value(given)} of {seen[given]}; expected another, or none"
             yield violate(path, "repeated_id", told)
         seen.setdefault(given, path)
 

@@ -5,7 +5,7 @@
 
 Labels may hold commas, colons and brackets, so nothing is split at those: a value ends where a comma, the label of a
 known property and a colon follow, the longest label first, or where the citation's own bracket closes. Brackets are
-paired over the whole text; a label whose own brackets do not pair is told with round ones (`tell_label`), and compared
+paired over the whole text; a label whose own brackets do not pair is told with round ones (`format_label`), and compared
 so. A value that holds ", ", a known label and ": " in a row cannot be told apart from two values and is found in no pool.
 
 A bracket that opens like a citation and is none is malformed, with a reason, and never mended by guessing; any other
@@ -89,25 +89,25 @@ class MatchedCitations:
     """Properties with values that are in no pool, and malformed citations but for those that name an item alone."""
 
 
-def tell_label(label: str) -> str:
+def format_label(label: str) -> str:
     """Return a label as citations hold it: on one line, brackets that do not pair made round."""
     line = " ".join(label.split())
     return line if _is_paired(line) else line.translate(_ROUND)
 
 
-def tell_citation(qid: str, name: str, parts: Iterable[Part]) -> str:
+def format_citation(qid: str, name: str, parts: Iterable[Part]) -> str:
     """Return `[qid: Q1, name: Ada Lovelace, place of birth: London]`."""
-    return f"[{_tell_parts(qid, name, parts)}]"
+    return f"[{_format_parts(qid, name, parts)}]"
 
 
-def tell_knowledge(name: str, pieces: Sequence[Piece]) -> str:
+def format_knowledge(name: str, pieces: Sequence[Piece]) -> str:
     """Return one person's pieces, one at least, as a line `{qid: Q1, name: Ada Lovelace, place of birth: London}`."""
-    return f"{{{_tell_parts(pieces[0].qid, name, ((piece.property, piece.value) for piece in pieces))}}}"
+    return f"{{{_format_parts(pieces[0].qid, name, ((piece.property, piece.value) for piece in pieces))}}}"
 
 
 def parse_citations(text: str, properties: Collection[str]) -> AnnotatedText:
     """Tell a text from its citations; `properties` are the labels that a citation can name."""
-    known = sorted(map(tell_label, properties), key=lambda label: (-len(label), label))
+    known = sorted(map(format_label, properties), key=lambda label: (-len(label), label))
     any_label = "|".join(map(re.escape, known)) or "(?!)"
     splits = re.compile(rf", ?({any_label}) ?:(?: |$)")
     opens = re.compile(rf"\[\s*(?:NA\s*\]|Q[1-9][0-9]*\s*[,:\]]|(?i:qid|name)\s*:|(?:{any_label})\s*:)")
@@ -155,9 +155,9 @@ def match_citations(citations: Iterable[AnyCitation], pool: Sequence[Piece]) -> 
     return MatchedCitations(tuple(cited), removed)
 
 
-def _tell_parts(qid: str, name: str, parts: Iterable[Part]) -> str:
-    told = (f"{tell_label(label)}: {tell_label(value)}" for label, value in parts)
-    return ", ".join([f"qid: {qid}", f"name: {tell_label(name)}", *told])
+def _format_parts(qid: str, name: str, parts: Iterable[Part]) -> str:
+    told = (f"{format_label(label)}: {format_label(value)}" for label, value in parts)
+    return ", ".join([f"qid: {qid}", f"name: {format_label(name)}", *told])
 
 
 def _is_paired(line: str) -> bool:
@@ -226,7 +226,7 @@ def _join(kept: Sequence[str], stretch: str) -> str:
 
 
 def _compared(label: str) -> str:
-    return unicodedata.normalize("NFC", tell_label(label))
+    return unicodedata.normalize("NFC", format_label(label))
 
 
 def _find_date(pieces: Iterable[Piece], value: str) -> Piece | None:

@@ -80,7 +80,7 @@ def write_date(told: str) -> str:
 
 
 def _read_told(told: str) -> When | None:
-    """Return the date that a text is as a whole (core.literals.tell_date, or as people write it); None for no date."""
+    """Return the date that a text is as a whole (core.literals.format_date, or as people write it); None for no date."""
     text = _spell(told.removeprefix("about ").removeprefix("the "))
     return Date(int(text)) if _SHORT_YEAR.fullmatch(text) else _read(text)
 

@@ -46,7 +46,7 @@ def compare_findings(before: Iterable[Reference], after: Iterable[Reference]) ->
     earlier, later = ({each.id: each for each in side} for side in (before, after))
     if alone := sorted(earlier.keys() ^ later.keys()):
         raise ValueError(f"{len(alone)} references stand on one side alone, the first is {alone[0]}")
-    return [Drift(_tell_kind(earlier[each], later[each]), earlier[each], later[each]) for each in sorted(earlier)]
+    return [Drift(_classify(earlier[each], later[each]), earlier[each], later[each]) for each in sorted(earlier)]
 
 
 def count_drift(drifts: Sequence[Drift]) -> dict[str, int]:
@@ -81,7 +81,7 @@ def write_drift(drifts: Iterable[Drift]) -> str:
     return file.getvalue()
 
 
-def _tell_kind(before: Reference, after: Reference) -> Kind:
+def _classify(before: Reference, after: Reference) -> Kind:
     if any((each.problem or "").partition(":")[0] == OUTAGE for each in (before, after)):
         return "not_looked_up"
     if (before.problem is None) != (after.problem is None):

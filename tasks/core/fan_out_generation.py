@@ -104,7 +104,7 @@ class _Choice:
 def make_questions(of: MemberSet, properties: Properties) -> Iterator[Tried]:
     """Yield what is tried of a set until it has given enough questions of each form."""
     if refused := refuse_set(of):
-        yield _tell_tried(of, None, of.members, lambda _: refused)
+        yield _make_tried(of, None, of.members, lambda _: refused)
         return
     forms: Counter[Form] = Counter()
     used: Counter[str] = Counter()
@@ -128,12 +128,12 @@ def _try_plan(of: MemberSet, plan: _Plan) -> Tried:
     if of.owner is None:
         picked = _pick_named(of, plan)
         named = [each for each, _ in picked] if len(picked) >= of.least else of.members
-        return _tell_tried(of, plan, named, lambda row_id: _compose_named(row_id, of, plan, picked))
+        return _make_tried(of, plan, named, lambda row_id: _compose_named(row_id, of, plan, picked))
     owner = of.owner
-    return _tell_tried(of, plan, of.members, lambda row_id: _compose_listed(row_id, of, owner, plan))
+    return _make_tried(of, plan, of.members, lambda row_id: _compose_listed(row_id, of, owner, plan))
 
 
-def _tell_tried(
+def _make_tried(
     of: MemberSet, plan: _Plan | None, members: Sequence[Member], compose: Callable[[str], Composed | Refused]
 ) -> Tried:
     told: dict[str, Json] = {"set": of.kind.unit, "plan": list(_name_plan(plan)) if plan else []}
@@ -275,10 +275,10 @@ def _compose_listed(row_id: str, of: MemberSet, owner: Member, plan: _Plan) -> C
         return asked
     if len(asked) > MOST_ASKED:
         return Refused("too_many_members", f"{len(asked)} members are asked of, expected {MOST_ASKED} or fewer")
-    group = _tell_group(of)
+    group = _format_group(of)
     which = f"What are {group}?"
     if by_list:
-        moment = by_list.tell_moment(of.month)
+        moment = by_list.format_moment(of.month)
         which = put_moment(f"Which {count_in_words(choice.count)}of {group} {choice.phrase}?", moment)
     assert owner.article is not None, "a set whose owner has no article is refused before"
     names: list[Answer] = [member.name for member, _ in asked]
@@ -286,11 +286,11 @@ def _compose_listed(row_id: str, of: MemberSet, owner: Member, plan: _Plan) -> C
     return _compose(row_id, of, plan, first, asked, choice, known)
 
 
-def _tell_group(of: MemberSet) -> str:
+def _format_group(of: MemberSet) -> str:
     """Return a listed set in words; for a named one what its members are."""
     if of.owner is None:
         return of.kind.members
-    return of.kind.tell_group(of.owner.name, of.month)
+    return of.kind.format_group(of.owner.name, of.month)
 
 
 # ── The question ──
@@ -318,10 +318,10 @@ def _compose(
     for article in (each.article for each in (of.owner, *(member for member, _ in asked)) if each):
         if article and all(find_answer(sub.answer, article.known).found is not False for sub in subs):
             return Refused("one_article_has_all", f"{article.evidence.title} says all {len(subs)} sub-answers")
-    chosen_at = plan.by.tell_moment(of.month) if plan.by else ""
-    asked_at = plan.asked.tell_moment(of.month)
+    chosen_at = plan.by.format_moment(of.month) if plan.by else ""
+    asked_at = plan.asked.format_moment(of.month)
     wording = Wording(
-        group=_tell_group(of),
+        group=_format_group(of),
         owner=of.owner.name if of.owner else "",
         names=() if of.owner else tuple(of.kind.list_name(member.name) for member, _ in asked),
         choice=f"{choice.phrase} {chosen_at}".strip(),
@@ -344,7 +344,7 @@ def _name_sub(row_id: str, at: int) -> str:
 
 def _ask_of(of: MemberSet, asked: Property, member: Member, value: Value) -> str:
     question = Template(asked.question).substitute(x=of.kind.call(member.name), unit=value.unit)
-    return put_moment(question, asked.tell_moment(of.month))
+    return put_moment(question, asked.format_moment(of.month))
 
 
 def _ask_of_each(asked: Property, value: Value, moment: str) -> str:

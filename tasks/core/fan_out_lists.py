@@ -63,7 +63,7 @@ class SetKind:
         """Return what a question that lists the members calls one: Jaws, the Nile, the Netherlands."""
         return self.call(name) if self.called in ("the $name", "$place") else name
 
-    def tell_group(self, owner: str, month: str) -> str:
+    def format_group(self, owner: str, month: str) -> str:
         """Return the set of an owner in words, with its month where it has other members in other years."""
         return _fill_in(self.group, owner) + (f" as of {month}" if self.changes else "")
 
@@ -90,7 +90,7 @@ class Property:
         """True when members can be ranked by it."""
         return self.kind != "item"
 
-    def tell_moment(self, month: str) -> str:
+    def format_moment(self, month: str) -> str:
         """Return the moment that it is asked of, as of May 2020; empty where the answer stays."""
         return Template(self.moment).substitute(month=month)
 

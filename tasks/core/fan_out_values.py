@@ -14,7 +14,7 @@ from tasks.core.dates_in_text import write_date
 from tasks.core.fan_out_lists import Kind
 from tasks.core.fanout_questions import Answer
 from tasks.core.knowledge import Fact
-from tasks.core.literals import YEAR, canonical_number, date_key, tell_date
+from tasks.core.literals import YEAR, canonical_number, date_key, format_date
 
 _BESIDE = 600
 """Characters behind a name within which an article says something of it."""
@@ -74,7 +74,7 @@ def read_values(facts: Iterable[Fact], kind: Kind, units: Mapping[str, str]) -> 
 
 def _read_date(fact: Fact, _units: Mapping[str, str]) -> Value | None:
     key = date_key(fact.value or "")
-    told = tell_date(fact.value or "", fact.precision)
+    told = format_date(fact.value or "", fact.precision)
     if key is None or (fact.precision is not None and fact.precision < YEAR):
         return None
     year, month_day = divmod(key, 10_000)
@@ -107,8 +107,8 @@ def verify_value(values: Sequence[Value], text: KnownText) -> Value | str:
     if len(finest) == 1:
         return finest[0]
     if finest:
-        return f"says both {' and '.join(map(_tell, finest))}"
-    return f"does not say {' or '.join(map(_tell, values))}"
+        return f"says both {' and '.join(map(_format_value, finest))}"
+    return f"does not say {' or '.join(map(_format_value, values))}"
 
 
 def _is_said(value: Value, text: KnownText) -> bool:
@@ -129,7 +129,7 @@ def _precision(value: Value) -> int:
     return sum(map(bool, value.rank[1:])) if isinstance(value.rank, tuple) else 0
 
 
-def _tell(value: Value) -> str:
+def _format_value(value: Value) -> str:
     told = ", ".join(map(str, value.answer)) if isinstance(value.answer, list) else str(value.answer)
     return f"{told} {value.unit}".rstrip()
 

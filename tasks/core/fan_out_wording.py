@@ -82,7 +82,7 @@ class Wording:
         found: dict[str, Any] = json.loads(text)
         return cls(**{**found, "names": tuple(found["names"])})
 
-    def tell_choice(self) -> str:
+    def format_choice(self) -> str:
         """Return of whom something is asked: all of them, the five that have the largest areas, those that are …"""
         if not self.choice:
             return "all of them"

@@ -41,7 +41,7 @@ def is_text(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and bool(value.strip()) and _is_whole(value)
 
 
-def tell(value: object) -> str:
+def describe_value(value: object) -> str:
     """Return in few words what a value is, whatever it holds."""
     told = f"a value of type {type(value).__name__}"
     match value:
@@ -63,7 +63,9 @@ def check_keys(found: Mapping[Any, Any], known: Sequence[str], path: str) -> Ite
     """Yield the keys that no question of this form has."""
     for key in found:
         if key not in known:
-            yield violate(path, "unknown_key", f"the key {tell(key)} is not known; expected {', '.join(known)}")
+            yield violate(
+                path, "unknown_key", f"the key {describe_value(key)} is not known; expected {', '.join(known)}"
+            )
 
 
 def check_question_text(found: Mapping[Any, Any], path: str) -> Iterator[Violation]:
@@ -71,7 +73,9 @@ def check_question_text(found: Mapping[Any, Any], path: str) -> Iterator[Violati
     if "question" not in found:
         yield violate(path, "question_missing", "no question; expected its wording under the key question")
     elif not is_text(found["question"]):
-        yield violate(path, "question_no_text", f"expected the wording as question, found {tell(found['question'])}")
+        yield violate(
+            path, "question_no_text", f"expected the wording as question, found {describe_value(found['question'])}"
+        )
 
 
 def check_answer(found: Mapping[Any, Any], path: str, may_be_empty: bool) -> Iterator[Violation]:
@@ -89,7 +93,7 @@ def check_answer(found: Mapping[Any, Any], path: str, may_be_empty: bool) -> Ite
     elif problem := _find_answer_problem(answer):
         yield violate(path, "answer_of_wrong_kind", problem)
     elif not may_be_empty and is_empty(answer):
-        yield violate(path, "answer_empty", f"the answer is {tell(answer)}; expected one that says something")
+        yield violate(path, "answer_empty", f"the answer is {describe_value(answer)}; expected one that says something")
 
 
 def is_empty(answer: object) -> bool:
@@ -100,7 +104,9 @@ def is_empty(answer: object) -> bool:
 def check_article(url: object, path: str, key: str) -> Iterator[Violation]:
     """Yield why an address is not that of an article of the English Wikipedia."""
     if not is_text(url):
-        yield violate(path, "evidence_no_text", f"expected the address of one article as {key}, found {tell(url)}")
+        yield violate(
+            path, "evidence_no_text", f"expected the address of one article as {key}, found {describe_value(url)}"
+        )
     elif isinstance(problem := read_article_address(url), str):
         yield violate(path, "evidence_no_article", f"{key}: {problem}")
 
@@ -110,7 +116,7 @@ def check_categories(found: Mapping[Any, Any]) -> Iterator[Violation]:
     categories = found.get("categories", [])
     if not isinstance(categories, list) or not all(map(is_text, categories)):
         shown = next((each for each in categories if not is_text(each)), None) if isinstance(categories, list) else None
-        told = f"a list with {tell(shown)}" if isinstance(categories, list) else tell(categories)
+        told = f"a list with {describe_value(shown)}" if isinstance(categories, list) else describe_value(categories)
         yield violate("", "wrong_categories", f"expected categories as a list of texts, found {told}")
 
 
@@ -128,12 +134,10 @@ def _find_answer_problem(answer: object) -> str:
     if isinstance(answer, Mapping):
         for key, value in answer.items():
             if not isinstance(key, str) or not _is_whole(key):
-                return f"expected texts as the answer's keys, found {tell(key)}"
+                return f"expected texts as the answer's keys, found {describe_value(key)}"
             for each in value if isinstance(value, list) else [value]:
                 if problem := _find_primitive_problem(each):
-                    return (
-                        f"the answer's {tell(key)}: expected a text, number, true, false or a list of them, {problem}"
-                    )
+                    return f"the answer's {describe_value(key)}: expected a text, number, true, false or a list of them, {problem}"
         return ""
     for each in answer if isinstance(answer, list) else [answer]:
         if problem := _find_primitive_problem(each):
@@ -148,8 +152,8 @@ def _find_primitive_problem(value: object) -> str:
     if isinstance(value, str):
         return "" if _is_whole(value) else "found a text with half a surrogate pair"
     if isinstance(value, float) and not math.isfinite(value):
-        return f"found {tell(value)}, which JSON does not know"
-    return "" if isinstance(value, (bool, int, float)) else f"found {tell(value)}"
+        return f"found {describe_value(value)}, which JSON does not know"
+    return "" if isinstance(value, (bool, int, float)) else f"found {describe_value(value)}"
 
 
 def _quote(text: str) -> str:

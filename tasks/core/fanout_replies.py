@@ -154,7 +154,7 @@ def _read_rewrite(lines: Sequence[str], question: str) -> WordingReply | Unreada
     return Unreadable(problem) if problem else WordingReply("rewrite", rewrite)
 
 
-def tell_change(question: str, rewrite: str) -> str:
+def describe_change(question: str, rewrite: str) -> str:
     """Return in words what a rewrite changes: `changes "a" to "an", adds "in metres"`."""
     before, after = question.split(), rewrite.split()
     told = []

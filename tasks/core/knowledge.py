@@ -11,7 +11,7 @@ them to it. All lists are in a fixed order, so that answers can be compared and 
 | neighbours | qid, pids (sorted), language | `[{"pid", "qid", "label"}]`: direct claims with an item as value, by number of pid and qid; label null when unknown |
 | label | id (of an item or property), language | the label as text, or null when it has none in the language nor one for all languages |
 | list_facts | pid, after (a subject's QID or null), limit, language | `[{"subject", "object"}]`: direct item claims of the property by number of subject, then object; only subjects behind `after`; a subject is never cut in two, so up to `limit` subjects |
-| item_facts | qid, language | `[{"pid", "property", "qid", "value", "precision", "unit", "statement"}]`: the graph of one hop, in the order and form of `tell_facts` |
+| item_facts | qid, language | `[{"pid", "property", "qid", "value", "precision", "unit", "statement"}]`: the graph of one hop, in the order and form of `write_facts` |
 | pageviews | title, start, end (YYYYMMDD, inclusive) | `{"views": int, "days": int}`: sum over the days that the API lists; null when it knows none (404) |
 """
 
@@ -166,7 +166,7 @@ def read_fact_pairs(body: Any) -> list[tuple[Qid, Qid]]:
     return [(Qid(fact["subject"]), Qid(fact["object"])) for fact in body]
 
 
-def tell_facts(facts: Iterable[Fact]) -> list[Json]:
+def write_facts(facts: Iterable[Fact]) -> list[Json]:
     """Return the answer to item_facts: a JSON object a fact.
 
     They are in the order of their properties' numbers; dates and numbers come first, by text and statement, then

@@ -93,7 +93,7 @@ def read_relation_forms(text: str) -> dict[str, RelationForm]:
     return found
 
 
-def tell_piece(piece: Piece, name: str, forms: Mapping[str, RelationForm]) -> str:
+def verbalise_piece(piece: Piece, name: str, forms: Mapping[str, RelationForm]) -> str:
     """Return a piece as a sentence about the person or thing of this name."""
     said = forms.get(piece.pid) or find_form(piece.property)
     subject = f"The {name}" if _IS_BODY.fullmatch(name) else name

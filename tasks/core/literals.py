@@ -108,7 +108,7 @@ def number_key(number: str) -> int:
     return int.from_bytes(hashlib.md5(number.encode(), usedforsecurity=False).digest()[8:], "little") & (2**63 - 1)
 
 
-def tell_date(text: str, precision: int | None) -> str:
+def format_date(text: str, precision: int | None) -> str:
     """Return an xsd:dateTime as a reader would write it, cut at its precision (Wikidata's number; None: to the day).
 
     Day and month are ISO 8601, which needs no translation: 1952-03-11, 1952-03, 1952, 1950s, 20th century, 44 BC,
@@ -136,11 +136,11 @@ def tell_date(text: str, precision: int | None) -> str:
     return told + era
 
 
-def tell_value(text: str, precision: int | None, unit: str | None = None) -> str:
-    """Return the value at the end of a path as a reader would write it: a date by `tell_date`, a number with its unit."""
+def format_value(text: str, precision: int | None, unit: str | None = None) -> str:
+    """Return the value at the end of a path as a reader would write it: a date by `format_date`, a number with its unit."""
     number = canonical_number(text)
     if number is None:
-        return tell_date(text, precision)
+        return format_date(text, precision)
     return f"{number} {unit}" if unit else number
 
 

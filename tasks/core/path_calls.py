@@ -53,10 +53,10 @@ def call_literal_paths(service: str, subject: int, wanted: Date | Number, proper
     )
 
 
-def tell_item_rows(rows: Iterable[PathRow]) -> Json:
+def write_item_rows(rows: Iterable[PathRow]) -> Json:
     """Return rows of ITEM_PATHS, in any order and however often, as a body of item_paths."""
     told = (dict(zip(_ITEM_COLUMNS, row, strict=True)) for row in _sort_rows(rows))
-    return [{"backward": row["backward"], "path": _tell_walk(row)} for row in told]
+    return [{"backward": row["backward"], "path": _list_walk(row)} for row in told]
 
 
 def read_item_rows(body: Any) -> list[PathRow]:
@@ -68,12 +68,12 @@ def read_item_rows(body: Any) -> list[PathRow]:
     return rows
 
 
-def tell_literal_rows(rows: Iterable[PathRow]) -> Json:
+def write_literal_rows(rows: Iterable[PathRow]) -> Json:
     """Return rows of LITERAL_PATHS, in any order and however often, as a body of date_paths or number_paths."""
     told = (dict(zip(_LITERAL_COLUMNS, row, strict=True)) for row in _sort_rows(rows))
     return [
         {
-            "path": _tell_walk(row),
+            "path": _list_walk(row),
             "qualifier": _id("P", row["qualifier"]),
             "unit": _id("Q", row["unit"]),
             **{name: row[name] for name in ("statement", "value", "precision", "main")},
@@ -129,7 +129,7 @@ class PathsByCalls:
         identical = {pair for pair, (subject, target) in enumerate(pairs) if subject == target}
         found = _Findings(ITEM_PATHS, len(pairs), options, identical)
         self._find(found, lambda pair, hops: call_item_paths(self._service, *pairs[pair], hops), read_item_rows)
-        return found.tell()
+        return found.collect()
 
     def find_literal_paths(
         self,
@@ -146,7 +146,7 @@ class PathsByCalls:
             lambda pair, hops: call_literal_paths(self._service, *pairs[pair], properties, hops),
             read_literal_rows,
         )
-        return found.tell()
+        return found.collect()
 
     def _find(
         self, found: "_Findings", make_call: Callable[[int, int], Call], read: Callable[[Any], list[PathRow]]
@@ -192,7 +192,7 @@ class _Findings:
         self._rows[pair] = []
         self._problems[pair] = reason
 
-    def tell(self) -> FoundPaths:
+    def collect(self) -> FoundPaths:
         """Return everything in the agreed form."""
         kept = [rows[: self._options.most_paths] for rows in self._rows]
         paths = [(pair, *row) for pair, rows in enumerate(kept) for row in rows]
@@ -222,7 +222,7 @@ def _sort_rows(rows: Iterable[PathRow]) -> list[PathRow]:
     return sorted(set(rows), key=lambda row: [(value is not None, value) for value in row])
 
 
-def _tell_walk(row: dict[str, Any]) -> list[str]:
+def _list_walk(row: dict[str, Any]) -> list[str]:
     first = f"P{row['property_1']}"
     return [first] if row["middle"] is None else [first, f"Q{row['middle']}", f"P{row['property_2']}"]
 

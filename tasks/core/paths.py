@@ -114,7 +114,7 @@ class PathFinder(Protocol):
         ...
 
 
-def tell_paths(
+def list_path_ids(
     paths: pa.Table, subjects: npt.NDArray[np.int64], objects: npt.NDArray[np.int64] | None = None
 ) -> pa.ListArray:
     """Return each path as the list of its ids from start to end (Q42, P69, Q691283, …), values as they are written.

@@ -82,7 +82,7 @@ def add_up(logs: Sequence[float]) -> Outcome:
     return Weighed(math.fsum(logs), len(logs))
 
 
-def tell_outcome(outcome: Outcome) -> Reply:
+def write_reply(outcome: Outcome) -> Reply:
     """Return the reply that tells how probable a text is, or why that cannot be told."""
     if isinstance(outcome, Unweighable):
         return Reply(None, "failed", f"unweighable: {outcome.reason}: {outcome.detail}")

@@ -19,8 +19,8 @@ from tasks.core.fanout_forms import (
     check_keys,
     check_order,
     check_question_text,
+    describe_value,
     is_text,
-    tell,
     violate,
 )
 from tasks.core.fanout_questions import (
@@ -62,7 +62,11 @@ def list_unresolved(question: FanOutQuestion) -> list[UnresolvedReference]:
 def check_released(found: object) -> list[Violation]:
     """Return every rule of the released form that a question breaks; none: `read_released` can read it."""
     if not isinstance(found, Mapping):
-        return [violate("", "no_object", f"expected an object with id, question and categories, found {tell(found)}")]
+        return [
+            violate(
+                "", "no_object", f"expected an object with id, question and categories, found {describe_value(found)}"
+            )
+        ]
     return [*_check_top(found), *_check_ids(found)]
 
 
@@ -96,7 +100,9 @@ def _check_top(found: Mapping[Any, Any]) -> Iterator[Violation]:
 
 def _check_necessary_evidence(listed: object) -> Iterator[Violation]:
     if not isinstance(listed, list) or not listed:
-        yield violate("", "no_list", f"expected a list of articles as necessary_evidence, found {tell(listed)}")
+        yield violate(
+            "", "no_list", f"expected a list of articles as necessary_evidence, found {describe_value(listed)}"
+        )
         return
     for at, each in enumerate(listed):
         yield from _check_evidence(each, f"necessary_evidence[{at}]")
@@ -105,7 +111,7 @@ def _check_necessary_evidence(listed: object) -> Iterator[Violation]:
 def _check_decomposition(found: Mapping[Any, Any], path: str, level: int) -> Iterator[Violation]:
     listed = found.get("decomposition")
     if not isinstance(listed, list):
-        yield violate(path, "no_list", f"expected a list of questions as decomposition, found {tell(listed)}")
+        yield violate(path, "no_list", f"expected a list of questions as decomposition, found {describe_value(listed)}")
     elif listed and level == DEEPEST:
         yield violate(path, "too_deep", f"expected at most {DEEPEST} levels of sub-questions, found more")
     else:
@@ -114,7 +120,9 @@ def _check_decomposition(found: Mapping[Any, Any], path: str, level: int) -> Ite
             if isinstance(sub, Mapping):
                 yield from _check_sub(sub, sub_path, level + 1)
             else:
-                yield violate(sub_path, "no_object", f"expected an object with id and question, found {tell(sub)}")
+                yield violate(
+                    sub_path, "no_object", f"expected an object with id and question, found {describe_value(sub)}"
+                )
         yield from _check_dependences([(at, sub) for at, sub in placed if isinstance(sub, Mapping)])
 
 
@@ -136,22 +144,26 @@ def _check_sub(found: Mapping[Any, Any], path: str, level: int) -> Iterator[Viol
 
 def _check_id(found: Mapping[Any, Any], path: str) -> Iterator[Violation]:
     if not is_text(found.get("id")):
-        yield violate(path, "wrong_id", f"expected a text as id, found {tell(found.get('id'))}")
+        yield violate(path, "wrong_id", f"expected a text as id, found {describe_value(found.get('id'))}")
 
 
 def _check_evidence(found: object, path: str) -> Iterator[Violation]:
     if not isinstance(found, Mapping):
-        yield violate(path, "wrong_page", f"expected {{{', '.join(_ARTICLE_KEYS)}}} as evidence, found {tell(found)}")
+        yield violate(
+            path, "wrong_page", f"expected {{{', '.join(_ARTICLE_KEYS)}}} as evidence, found {describe_value(found)}"
+        )
         return
     yield from check_keys(found, _ARTICLE_KEYS, path)
     for key in ("pageid", "revid"):
         number = found.get(key)
         if number != UNRESOLVED and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
             yield violate(
-                path, "wrong_page", f"expected a number above 0 or {UNRESOLVED} as {key}, found {tell(number)}"
+                path,
+                "wrong_page",
+                f"expected a number above 0 or {UNRESOLVED} as {key}, found {describe_value(number)}",
             )
     if not is_text(found.get("title")):
-        yield violate(path, "wrong_page", f"expected a text as title, found {tell(found.get('title'))}")
+        yield violate(path, "wrong_page", f"expected a text as title, found {describe_value(found.get('title'))}")
     yield from check_article(found.get("url"), path, "url")
 
 
@@ -161,9 +173,11 @@ def _check_dependences(placed: list[tuple[str, Mapping[Any, Any]]]) -> Iterator[
     for path, sub in placed:
         needed = sub.get("depends_on")
         if not isinstance(needed, list) or not all(map(is_text, needed)):
-            yield violate(path, "wrong_depends_on", f"expected a list of ids as depends_on, found {tell(needed)}")
+            yield violate(
+                path, "wrong_depends_on", f"expected a list of ids as depends_on, found {describe_value(needed)}"
+            )
         elif unknown := [each for each in needed if each not in paths]:
-            told = f"depends_on names {tell(unknown[0])}; expected ids of the questions beside it"
+            told = f"depends_on names {describe_value(unknown[0])}; expected ids of the questions beside it"
             yield violate(path, "depends_on_nobody", told)
         elif is_text(sub.get("id")):
             needs[sub["id"]] += needed
@@ -175,7 +189,7 @@ def _check_ids(found: Mapping[Any, Any]) -> Iterator[Violation]:
     for path, sub in _walk(found, "", 0):
         given = sub.get("id")
         if is_text(given) and given in seen:
-            yield violate(path, "repeated_id", f"has the id {tell(given)} of {seen[given]}; expected another")
+            yield violate(path, "repeated_id", f"has the id {describe_value(given)} of {seen[given]}; expected another")
         elif is_text(given):
             seen[given] = path
 

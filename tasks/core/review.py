@@ -111,7 +111,7 @@ def decide_items(
     for item in decided:
         if item.id not in queue:
             raise SourceError(
-                f"{tell_place(item)}: no item {item.id!r} (row {item.row_id!r}, flag {item.flag!r}) in the review queue "
+                f"{format_place(item)}: no item {item.id!r} (row {item.row_id!r}, flag {item.flag!r}) in the review queue "
                 "of this build; export the queue again and decide on what it holds"
             )
         if item.decision != "open":
@@ -142,13 +142,13 @@ def apply_decisions(rows: Sequence[R], items: Iterable[ReviewItem], editable: Ed
     by_row: dict[str, list[ReviewItem]] = defaultdict(list)
     for item in items:
         if item.row_id not in known:
-            raise SourceError(f"{tell_place(item)}: no row {item.row_id!r} in {item.benchmark}")
+            raise SourceError(f"{format_place(item)}: no row {item.row_id!r} in {item.benchmark}")
         _check_edits(item, editable)
         by_row[item.row_id].append(item)
     return [_decide_row(row, by_row[row.id], editable) if row.id in by_row else row for row in rows]
 
 
-def tell_place(item: ReviewItem) -> str:
+def format_place(item: ReviewItem) -> str:
     """Return where a decision stands, for messages: "queue.csv, line 3", or the item where it is from no file."""
     return f"{item.file}, line {item.line}" if item.file else f"review item {item.id}"
 
@@ -156,10 +156,10 @@ def tell_place(item: ReviewItem) -> str:
 def _check_edits(item: ReviewItem, editable: Editable) -> None:
     if unknown := [edit.field for edit in item.edited if edit.field not in editable]:
         raise SourceError(
-            f"{tell_place(item)}: {unknown[0]!r} cannot be edited in {item.benchmark}; expected one of {list(editable)}"
+            f"{format_place(item)}: {unknown[0]!r} cannot be edited in {item.benchmark}; expected one of {list(editable)}"
         )
     if item.decision == "edit" and not item.edited:
-        raise SourceError(f"{tell_place(item)}: the decision is edit, but no edited text is given")
+        raise SourceError(f"{format_place(item)}: the decision is edit, but no edited text is given")
 
 
 def _decide_row(row: R, items: Sequence[ReviewItem], editable: Editable) -> R | Reject:
@@ -174,7 +174,7 @@ def _decide_row(row: R, items: Sequence[ReviewItem], editable: Editable) -> R | 
             column = editable[edit.field]
             if (other := texts.setdefault(column, item)) is not item and edit not in other.edited:
                 raise SourceError(
-                    f"{tell_place(item)}: {edit.field} of row {row.id!r} is edited in another way in {tell_place(other)}"
+                    f"{format_place(item)}: {edit.field} of row {row.id!r} is edited in another way in {format_place(other)}"
                 )
             row = _put_text(row, column, edit.text)
     return row

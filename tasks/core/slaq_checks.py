@@ -143,7 +143,7 @@ def check_all(generated: Generated, topic: str, article_text: str, lists: CheckL
     return problems
 
 
-def tell_problems(problems: Sequence[Problem]) -> str:
+def format_problems(problems: Sequence[Problem]) -> str:
     """Return the problems as one clause that a model can act on (Unreadable.correction); "" for none."""
     return "; ".join(
         f"{f'pair {problem.which}' if problem.which else 'long'}: {problem.sentence}" for problem in problems

@@ -111,13 +111,13 @@ def _read_object(text: str) -> Generated:
     _check_keys(value, ("short", "long_question", "long_answer"), "the object")
     short = value["short"]
     if not isinstance(short, list):
-        raise _Wrong(f'"short" is {_tell_type(short)}, expected a list of {PAIRS} pairs')
+        raise _Wrong(f'"short" is {_name_type(short)}, expected a list of {PAIRS} pairs')
     if len(short) != PAIRS:
         raise _Wrong(f'"short" holds {len(short)} pairs, expected exactly {PAIRS}')
     values = []
     for number, pair in enumerate(short, 1):
         if not isinstance(pair, dict):
-            raise _Wrong(f'pair {number} of "short" is {_tell_type(pair)}, expected an object')
+            raise _Wrong(f'pair {number} of "short" is {_name_type(pair)}, expected an object')
         _check_keys(pair, ("question", "answer"), f'pair {number} of "short"')
         values += [_tidy(pair["question"], f"question {number}"), _tidy(pair["answer"], f"answer {number}")]
     values += [_tidy(value["long_question"], "long_question"), _tidy(value["long_answer"], "long_answer")]
@@ -161,7 +161,7 @@ def _read_line(text: str) -> Generated:
     found = list(_LABEL.finditer(text))
     labels = [label["label"].casefold() for label in found]
     if labels != [label.casefold() for label in LABELS]:
-        raise _Wrong(_tell_labels(labels))
+        raise _Wrong(_describe_labels(labels))
     values = []
     for at, (label, name) in enumerate(zip(found, LABELS, strict=True)):
         end = found[at + 1].start() if at + 1 < len(found) else len(text)
@@ -176,7 +176,7 @@ def _read_line(text: str) -> Generated:
     return _unite(values)
 
 
-def _tell_labels(found: Sequence[str]) -> str:
+def _describe_labels(found: Sequence[str]) -> str:
     if lacking := [label for label in LABELS if label.casefold() not in found]:
         return f"{', '.join(lacking)} missing, expected the {len(LABELS)} labels {LABELS[0]} to {LABELS[-1]}"
     known = {label.casefold(): label for label in LABELS}
@@ -205,7 +205,7 @@ def _unwrap(text: str) -> str:
 
 def _tidy(value: Any, name: str) -> str:
     if not isinstance(value, str):
-        raise _Wrong(f"{name} is {_tell_type(value)}, expected a text")
+        raise _Wrong(f"{name} is {_name_type(value)}, expected a text")
     tidy = " ".join(value.split())
     # lone surrogates, which JSON can spell, cannot be stored
     if any(unicodedata.category(character) in ("Cs", "Cc") for character in tidy):
@@ -215,7 +215,7 @@ def _tidy(value: Any, name: str) -> str:
     return tidy
 
 
-def _tell_type(value: Any) -> str:
+def _name_type(value: Any) -> str:
     names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")
 

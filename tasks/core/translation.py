@@ -74,7 +74,7 @@ class PathPart:
     """A part of a path before translation."""
 
     text: str
-    """English label, or a value as `core.literals.tell_value` writes it."""
+    """English label, or a value as `core.literals.format_value` writes it."""
     label: str | None = None
     """Wikidata's label in the target language, where there is one and it is wanted (`label_source = "wikidata"`)."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.core.calls import Call, Deliver, Reply
 from tasks.core.fingerprints import Json
-from tasks.core.knowledge import is_pid, is_qid, tell_facts
+from tasks.core.knowledge import is_pid, is_qid, write_facts
 
 if TYPE_CHECKING:
     from tasks.graph.lookup import Graph
@@ -79,7 +79,7 @@ def _answer_list_facts(graph: "Graph", parts: Sequence[Parts], _language: str) -
 
 def _answer_item_facts(graph: "Graph", parts: Sequence[Parts], language: str) -> list[Json]:
     found = graph.item_facts([each["qid"] for each in parts], language)
-    return [tell_facts(found[each["qid"]]) for each in parts]
+    return [write_facts(found[each["qid"]]) for each in parts]
 
 
 _ANSWERS: dict[str, Callable[["Graph", Sequence[Parts], str], list[Json]]] = {

@@ -31,7 +31,7 @@ from numpy.lib import format as npy_format
 
 from tasks.core.literals import DAY
 from tasks.errors import GraphError
-from tasks.graph.manifest import tell_how_to_load
+from tasks.graph.manifest import format_load_advice
 
 Ints = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
@@ -172,12 +172,12 @@ def _open_array(file: Path) -> Array:
     try:
         array = np.load(file, mmap_mode="r")
     except (OSError, ValueError, EOFError) as error:
-        raise GraphError(f"{file}: cannot be opened ({error}); {tell_how_to_load(file.parent.name)}") from error
+        raise GraphError(f"{file}: cannot be opened ({error}); {format_load_advice(file.parent.name)}") from error
     dtype = np.dtype(_TYPES[file.stem])
     if array.ndim != 1 or array.dtype != dtype:
         raise GraphError(
             f"{file}: holds {array.dtype} of shape {array.shape}, expected one row of {dtype};"
-            f" {tell_how_to_load(file.parent.name)}"
+            f" {format_load_advice(file.parent.name)}"
         )
     # what walks the arrays is compiled for plain ones
     return array.view(np.ndarray)
@@ -194,7 +194,7 @@ def _check_lengths(path: Path, found: dict[str, Array]) -> None:
         if len(found[name]) != length:
             raise GraphError(
                 f"{path / name}.npy: has {len(found[name]):,} entries, expected {length:,} as other files say:"
-                f" damaged; {tell_how_to_load(path.name)}"
+                f" damaged; {format_load_advice(path.name)}"
             )
 
 

@@ -28,10 +28,10 @@ def read_facts(graph: "Graph", qids: Sequence[str], language: str) -> list[list[
     keys = pa.table({"item": pa.array(read_numbers(qids))})
     said = {(item, pid, qid): statement for item, pid, qid, statement in graph.query(_CLAIMS, {"keys": keys})}
     around = graph.neighbourhoods(qids, language)
-    return [list(_tell_facts(id_number(qid), around[Qid(qid)], said)) for qid in qids]
+    return [list(_list_facts(id_number(qid), around[Qid(qid)], said)) for qid in qids]
 
 
-def _tell_facts(item: int, around: Neighbourhood, said: _Said) -> Iterator[Fact]:
+def _list_facts(item: int, around: Neighbourhood, said: _Said) -> Iterator[Fact]:
     for each in around.literals:
         yield Fact(each.pid, each.property_label, None, each.value, each.precision, each.unit, each.statement)
     for claim in around.claims:

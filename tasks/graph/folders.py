@@ -49,7 +49,7 @@ class Request(BaseModel):
     code: str
     """Digest of the modules that decide which rows are read."""
 
-    def tell_command(self, name: str) -> str:
+    def format_command(self, name: str) -> str:
         """Return the command that asks for this."""
         languages = [] if self.languages == ("en",) else [f"--language={language}" for language in self.languages]
         form = [f"--format={self.form}"] if self.form else []
@@ -175,7 +175,7 @@ def _look_at_load(name: str, folder: Path) -> FoundGraph:
             return FoundGraph(name, "loading", None, "another process is loading it")
         request = read_request(beside)
     replace = " --replace" if graph_path(name, folder).exists() else ""
-    go_on = f"to go on: {request.tell_command(name)}{replace}; " if request else ""
+    go_on = f"to go on: {request.format_command(name)}{replace}; " if request else ""
     return FoundGraph(name, "half loaded", None, f"{go_on}to drop it: factmill graph remove {name}")
 
 

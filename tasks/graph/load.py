@@ -91,7 +91,7 @@ class _Job:
     dump_date: str | None
     sources: list[Source] = field(default_factory=list)
 
-    def tell(self, text: str) -> None:
+    def notify(self, text: str) -> None:
         """Tell what the user should know."""
         self.notice(f"graph {self.name}: {text}")
 
@@ -109,7 +109,7 @@ def _make_graph(job: _Job) -> GraphManifest:
     """Read what is not read yet, and write the files of the graph."""
     if read_request(job.folder) != job.request:
         if (job.folder / REQUEST).exists():
-            job.tell("a half load of other files or options, or by another version, is dropped")
+            job.notify("a half load of other files or options, or by another version, is dropped")
         empty_folder(job.folder)
     try:
         with open_staging(job.folder, job.name) as (staging, tally):
@@ -118,7 +118,7 @@ def _make_graph(job: _Job) -> GraphManifest:
     except SourceChanged as error:
         if any(source.size_bytes and not source.can_be_read_again for source in job.sources):
             raise SourceError(f"{error}; pipe the same bytes again") from error
-        job.tell(f"{error}; the half load is dropped")
+        job.notify(f"{error}; the half load is dropped")
         empty_folder(job.folder)
         return _make_graph(job)
     # not before the connection is closed, which changes the database
@@ -129,13 +129,13 @@ def _make_graph(job: _Job) -> GraphManifest:
 
 
 def _read(job: _Job, staging: Staging, tally: Tally) -> None:
-    job.sources = [Source(path, job.request.form, job.meter.tell) for path in job.request.files]
+    job.sources = [Source(path, job.request.form, job.meter.report) for path in job.request.files]
     job.meter.watch(job.sources, tally.lines)
     if tally.is_whole:
-        job.tell("all files are read already; going on with the tables")
+        job.notify("all files are read already; going on with the tables")
         return
     if tally.lines:
-        job.tell(f"going on behind line {tally.lines:,}; what comes before is read again to see that it is the same")
+        job.notify(f"going on behind line {tally.lines:,}; what comes before is read again to see that it is the same")
     job.meter.enter("checking" if tally.lines else "reading")
     read_sources(
         job.sources,
@@ -208,10 +208,10 @@ def _errors_in_words(name: str, folder: Path) -> Iterator[None]:
     try:
         yield
     except SourceError as error:
-        raise SourceError(f"{error}{_tell_kept(name, folder, 'put it right')}") from error
+        raise SourceError(f"{error}{_format_advice(name, folder, 'put it right')}") from error
     except (duckdb.Error, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        kept = _tell_kept(name, folder, "make room on the disk if it is full")
+        kept = _format_advice(name, folder, "make room on the disk if it is full")
         raise GraphError(f"graph {name} cannot be written in {folder}: {reason}{kept}") from error
     except RuntimeError as error:
         # what DuckDB makes of Ctrl-C
@@ -220,7 +220,7 @@ def _errors_in_words(name: str, folder: Path) -> Iterator[None]:
         raise
 
 
-def _tell_kept(name: str, folder: Path, advice: str) -> str:
+def _format_advice(name: str, folder: Path, advice: str) -> str:
     if not (loading_path(name, folder) / REQUEST).exists():
         return ""
     return (

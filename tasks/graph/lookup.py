@@ -28,7 +28,7 @@ from tasks.graph.arrays import Ints, open_arrays
 from tasks.graph.facts import read_facts
 from tasks.graph.loading.shapes import ANY_LANGUAGE
 from tasks.graph.loading.tables import attach_database, connect_memory
-from tasks.graph.manifest import DATABASE, GraphManifest, graph_path, read_manifest, tell_how_to_load
+from tasks.graph.manifest import DATABASE, GraphManifest, format_load_advice, graph_path, read_manifest
 from tasks.graph.neighbourhoods import (
     Neighbourhood,
     read_degrees,
@@ -120,7 +120,9 @@ class Graph:
             self._connection = connect_memory(Path(tempfile.gettempdir()) / "factmill-spill")
             attach_database(self._connection, path / DATABASE, "graph", read_only=True)
         except duckdb.Error as error:
-            raise GraphError(f"{path / DATABASE}: cannot be opened: {error}; {tell_how_to_load(path.name)}") from error
+            raise GraphError(
+                f"{path / DATABASE}: cannot be opened: {error}; {format_load_advice(path.name)}"
+            ) from error
 
     def __enter__(self) -> "Graph":
         return self
@@ -296,7 +298,7 @@ class Graph:
                 yield cursor
         except duckdb.Error as error:
             raise GraphError(
-                f"{self.path / DATABASE}: cannot be read: {error}; {tell_how_to_load(self.path.name)}"
+                f"{self.path / DATABASE}: cannot be read: {error}; {format_load_advice(self.path.name)}"
             ) from error
 
     def _check_language(self, language: str) -> None:

@@ -134,14 +134,14 @@ def list_names(folder: Path) -> list[str]:
     return sorted(names | loads)
 
 
-def tell_how_to_load(name: str) -> str:
+def format_load_advice(name: str) -> str:
     """Return what to do about a graph that cannot be used."""
     return f"load it again: factmill graph load FILE... --name {name} --replace"
 
 
 def read_unchecked(name: str, folder: Path) -> GraphManifest:
     """Read a graph's manifest alone; GraphError as `read_manifest`."""
-    path, again = graph_path(name, folder), tell_how_to_load(name)
+    path, again = graph_path(name, folder), format_load_advice(name)
     if not path.is_dir():
         refuse_missing(name, folder)
     if not (path / MANIFEST).is_file():
@@ -183,4 +183,4 @@ def refuse_damage(name: str, folder: Path, damage: dict[str, str]) -> None:
     if damage:
         path = graph_path(name, folder)
         told = "; ".join(f"{path / file}: {flaw}" for file, flaw in sorted(damage.items()))
-        raise GraphError(f"{told}: damaged; {tell_how_to_load(name)}")
+        raise GraphError(f"{told}: damaged; {format_load_advice(name)}")

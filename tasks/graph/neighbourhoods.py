@@ -134,7 +134,7 @@ def read_neighbourhoods(
     labels = graph.labels(_list_ids([*claims, *leading], literals), language)
     literals_of: list[list[LiteralClaim]] = [[] for _ in qids]
     for position, *row in literals:
-        literals_of[position].append(_tell_literal(row, labels))
+        literals_of[position].append(_read_literal(row, labels))
     claims_of, leading_of = _share_out(claims, labels, len(qids)), _share_out(leading, labels, len(qids))
     return [
         Neighbourhood(tuple(claims_of[at]), tuple(literals_of[at]), tuple(leading_of[at]), total)
@@ -224,7 +224,7 @@ def _share_out(edges: Iterable[tuple[int, Pid, Qid]], labels: Mapping[str, str],
     return claims
 
 
-def _tell_literal(row: Sequence[Any], labels: Mapping[str, str]) -> LiteralClaim:
+def _read_literal(row: Sequence[Any], labels: Mapping[str, str]) -> LiteralClaim:
     number, value, precision, unit, statement = row
     pid, unit_qid = Pid(f"P{number}"), None if unit is None else Qid(f"Q{unit}")
     return LiteralClaim(

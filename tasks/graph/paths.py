@@ -54,7 +54,7 @@ def find_item_paths(arrays: Arrays, subjects: Ints, objects: Ints, options: Path
         pa.array(arrays.properties[second], mask=is_direct),
     ]
     outcomes = [(subjects == objects, _IDENTICAL), (starts < 0, _UNKNOWN_SUBJECT), (ends < 0, _UNKNOWN_OBJECT)]
-    return FoundPaths(pa.table(columns, ITEM_PATHS), _tell_pairs(totals, cap, outcomes))
+    return FoundPaths(pa.table(columns, ITEM_PATHS), _list_pairs(totals, cap, outcomes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def find_literal_paths(
         _make_ground(arrays, options.ignored),
         arrays.items.find_places(subjects),
         _seek(objects, counted),
-        _tell_numbers(objects),
+        _list_numbers(objects),
         _cap(options),
     )
     one_hop, totals = _find_at(search, 1, np.arange(len(subjects)))
@@ -102,7 +102,7 @@ def find_literal_paths(
     pairs = found["pair"].to_numpy()[order]
     rank = np.arange(len(pairs)) - np.searchsorted(pairs, pairs)
     paths = found.take(pa.array(order[rank < search.cap]))
-    return FoundPaths(paths, _tell_pairs(totals, search.cap, [(search.starts < 0, _UNKNOWN_SUBJECT)]))
+    return FoundPaths(paths, _list_pairs(totals, search.cap, [(search.starts < 0, _UNKNOWN_SUBJECT)]))
 
 
 def prepare_kernels() -> None:
@@ -138,10 +138,10 @@ def _find_at(search: _Search, hops: int, pairs: Ints) -> tuple[pa.Table, Ints]:
         fits = _fit_numbers(literals, search.numbers.take(pa.array(pairs[found[:, 0]])))
         literals, found = literals.filter(pa.array(fits)), found[fits]
         totals = np.bincount(found[:, 0], minlength=len(pairs))
-    return _tell_literals(search.arrays, hops, pairs[found[:, 0]], found, literals), totals
+    return _list_literal_paths(search.arrays, hops, pairs[found[:, 0]], found, literals), totals
 
 
-def _tell_literals(arrays: Arrays, hops: int, pairs: Ints, found: Table, literals: pa.Table) -> pa.Table:
+def _list_literal_paths(arrays: Arrays, hops: int, pairs: Ints, found: Table, literals: pa.Table) -> pa.Table:
     """Return rows of LITERAL_PATHS."""
     own = literals["property"]
     if hops == 1:
@@ -233,7 +233,7 @@ def _find_keys(wanted: Date | Number) -> tuple[int, int, int]:
     return lowest, lowest + step - 1, wanted.precision
 
 
-def _tell_numbers(objects: Sequence[Date] | Sequence[Number]) -> pa.Table | None:
+def _list_numbers(objects: Sequence[Date] | Sequence[Number]) -> pa.Table | None:
     numbers = [each for each in objects if isinstance(each, Number)]
     if len(numbers) not in (0, len(objects)):
         raise ValueError("expected dates or numbers, got both in one batch")
@@ -247,7 +247,7 @@ def _tell_numbers(objects: Sequence[Date] | Sequence[Number]) -> pa.Table | None
     )
 
 
-def _tell_pairs(totals: Ints, cap: int, outcomes: Sequence[tuple[npt.NDArray[np.bool_], int]]) -> pa.Table:
+def _list_pairs(totals: Ints, cap: int, outcomes: Sequence[tuple[npt.NDArray[np.bool_], int]]) -> pa.Table:
     """Return rows of PAIRS; the first outcome that a pair has is its status, else what the totals say."""
     kept = np.minimum(totals, cap)
     conditions = [*(condition for condition, _ in outcomes), totals > cap, totals > 0]

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from tasks.core.calls import Call, Deliver, Reply
-from tasks.core.perplexity_calls import tell_outcome
+from tasks.core.perplexity_calls import write_reply
 from tasks.models.perplexity import LanguageModel
 
 
@@ -27,7 +27,7 @@ class PerplexityService:
             if self._model is None:
                 self._model = self._open()
             for place, outcome in self._model.weigh_each([str(call.parts["text"]) for call in asked]):
-                deliver(asked[place], tell_outcome(outcome))
+                deliver(asked[place], write_reply(outcome))
         for call in calls:
             if call.operation != "perplexity":
                 deliver(call, Reply(None, "failed", f"unknown_operation: a language model has no {call.operation}"))

@@ -12,7 +12,7 @@ from tasks.models.rules_biography_citing import cite_paragraph
 from tasks.models.rules_biography_pieces import read_knowledge, read_piece
 from tasks.models.rules_biography_questions import ask_general, ask_specific, has_told
 from tasks.models.rules_biography_reading import read_paragraph
-from tasks.models.rules_biography_sentences import tell_fact
+from tasks.models.rules_biography_sentences import verbalise_fact
 from tasks.models.rules_biography_subjects import find_subjects, look_up_kinds
 from tasks.models.rules_tables import load_biography_properties
 
@@ -37,7 +37,7 @@ def extend_paragraphs(batch: Sequence[Mapping[str, str]], knowledge: Knowledge) 
         kind, told = kinds[known.qid], load_biography_properties().get(fact.property)
         before = read_paragraph(_drop_citations(asked["paragraph"]), [known.name], [kind.gender])
         is_repeated = told is not None and has_told(before, told.label)
-        sentence = tell_fact(known.name, fact, kind.gender, is_person=kind.is_person, is_repeated=is_repeated)
+        sentence = verbalise_fact(known.name, fact, kind.gender, is_person=kind.is_person, is_repeated=is_repeated)
         written.append(f"Paragraph: {asked['paragraph']} {sentence}")
     return written
 

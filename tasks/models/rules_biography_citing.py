@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tasks.core.citations import tell_citation
-from tasks.models.rules_biography_pieces import MONTHS, Fact, Known, ToldDate, read_told_date, tells_date
+from tasks.core.citations import format_citation
+from tasks.models.rules_biography_pieces import MONTHS, Fact, Known, ToldDate, is_date_property, read_told_date
 from tasks.models.rules_biography_reading import (
     Mention,
     Sentence,
@@ -83,7 +83,7 @@ def _insert(paragraph: str, people: Sequence[Known], inserted: dict[int, dict[in
         written.append(paragraph[at:place])
         for person, facts in sorted(inserted[place].items()):
             parts = [(fact.property, fact.value) for fact in facts]
-            written.append(f" {tell_citation(people[person].qid, people[person].name, parts)}")
+            written.append(f" {format_citation(people[person].qid, people[person].name, parts)}")
         at = place
     return "".join([*written, paragraph[at:]])
 
@@ -128,7 +128,7 @@ def _is_doubtful(sentence: Sentence, person: int, fact: Fact, facts: Sequence[Fa
 
 def _find_value(sentence: Sentence, fact: Fact, people: Sequence[Known]) -> Iterator[_Place]:
     """Yield the places that tell the value of a fact; one of the people is told by any name or pronoun."""
-    if tells_date(fact.property):
+    if is_date_property(fact.property):
         date = read_told_date(fact.value)
         for found in re.finditer(_spell_date(date) if date else rf"\b{re.escape(fact.value)}\b", sentence.text):
             yield _Place(*found.span())
@@ -181,7 +181,7 @@ def _state(sentence: Sentence, people: Sequence[Known], person: int, fact: Fact,
     told = sentence.properties_told(place.start, place.end)
     if known.tie:
         return _state_tie(sentence, known.label, subject, place, told)
-    if tells_date(fact.property) and (life := _read_life_dates(sentence, place)):
+    if is_date_property(fact.property) and (life := _read_life_dates(sentence, place)):
         return place.end if life == (person, known.label) else None
     if known.label not in told and not known.stands_alone:
         return None

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-from tasks.core.citations import tell_label
+from tasks.core.citations import format_label
 from tasks.models.rules_tables import load_biography_properties
 
 _HEAD = re.compile(r"\s*\{qid: (?P<qid>Q[1-9][0-9]*), name: (?P<rest>.*)\}\s*", re.DOTALL)
@@ -41,7 +41,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class ToldDate:
-    """A date as core.literals.tell_date tells it."""
+    """A date as core.literals.format_date tells it."""
 
     year: int
     month: int | None
@@ -80,7 +80,7 @@ def read_told_date(value: str) -> ToldDate | None:
     return ToldDate(int(found["year"]), month, day, bool(found["era"]))
 
 
-def tells_date(label: str) -> bool:
+def is_date_property(label: str) -> bool:
     """True for a property whose values are dates."""
     return label == "inception" or "date" in label.split()
 
@@ -97,5 +97,5 @@ def _read_line(line: str) -> Known | None:
 @cache
 def _compile_splits() -> re.Pattern[str]:
     # the longest label first, and found whole: "languages spoken, written or signed" is one
-    labels = sorted(map(tell_label, load_biography_properties()), key=lambda label: (-len(label), label))
+    labels = sorted(map(format_label, load_biography_properties()), key=lambda label: (-len(label), label))
     return re.compile(rf", ({'|'.join(map(re.escape, labels))}|{_ANY_PROPERTY}): ")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from string import Template
 
-from tasks.models.rules_biography_pieces import MONTHS, Fact, read_told_date, tells_date
+from tasks.models.rules_biography_pieces import MONTHS, Fact, is_date_property, read_told_date
 from tasks.models.rules_places import place_with_article
 from tasks.models.rules_reading import with_article
 from tasks.models.rules_tables import load_biography_sentences, one_of
@@ -29,7 +29,7 @@ _EARLY = 1000
 """Years before it are told with their era: in 14 is more than a year."""
 
 
-def tell_fact(name: str, fact: Fact, gender: str, *, is_person: bool, is_repeated: bool) -> str:
+def verbalise_fact(name: str, fact: Fact, gender: str, *, is_person: bool, is_repeated: bool) -> str:
     """Return a sentence that tells a fact with its value as it stands, or as a written date.
 
     `gender` is male, female or empty; `is_repeated` says that the text has told something of this property before.
@@ -39,7 +39,7 @@ def tell_fact(name: str, fact: Fact, gender: str, *, is_person: bool, is_repeate
     fitting = [told for key in (fact.property, "") for told in wordings.get(key, ()) if _fits(fact.value, told.values)]
     wording = choose_wording(fitting[0].sentences, f"{name}|{fact.property}|{fact.value}")
     wording = _REPEATED.sub(r"\1 " if is_repeated else "", wording)
-    value = _tell_value(fact.value) if tells_date(fact.property) else fact.value
+    value = _format_value(fact.value) if is_date_property(fact.property) else fact.value
     kin = _KIN.get(gender, {kind: kind for kind in ("parent", "child", "sibling")})
     sentence = Template(wording).substitute(
         kin,
@@ -48,7 +48,7 @@ def tell_fact(name: str, fact: Fact, gender: str, *, is_person: bool, is_repeate
         subject=name if is_person else name_with_article(name),
         property=fact.property,
         value=value,
-        on_value=_tell_when(fact.value),
+        on_value=_format_when(fact.value),
         the_value=name_with_article(value),
         the_event=value if value.startswith(("The ", "the ", "World War ")) else f"the {value}",
         a_value=with_article(value),
@@ -74,25 +74,25 @@ def _fits(value: str, patterns: Sequence[str]) -> bool:
     return not patterns or any(fnmatchcase(value, pattern) for pattern in patterns)
 
 
-def _tell_value(value: str) -> str:
+def _format_value(value: str) -> str:
     """Return a date to the day or month in words; anything else, and a mere year, as it is."""
     date = read_told_date(value)
     if date is None or date.month is None:
         return value
     day = f"{date.day} " if date.day is not None else ""
-    return f"{day}{MONTHS[date.month - 1]} {_tell_year(date.year, date.is_before_christ)}"
+    return f"{day}{MONTHS[date.month - 1]} {_format_year(date.year, date.is_before_christ)}"
 
 
-def _tell_year(year: int, is_before_christ: bool) -> str:
+def _format_year(year: int, is_before_christ: bool) -> str:
     return f"{year} BC" if is_before_christ else f"{year}"
 
 
-def _tell_when(value: str) -> str:
+def _format_when(value: str) -> str:
     """Return when something was, with its preposition: on 14 March 1879, in 44 BC, in the 1590s."""
     date = read_told_date(value)
     if date is None:
         return value if value.startswith("about ") else f"in the {value}"
-    told = _tell_value(value)
+    told = _format_value(value)
     if date.day is not None:
         return f"on {told}"
     return f"in AD {told}" if date.month is None and not date.is_before_christ and date.year < _EARLY else f"in {told}"

@@ -10,7 +10,7 @@ from tasks.core.knowledge import Knowledge
 from tasks.models.rules_questions_clauses import ask_clause, read_clauses
 from tasks.models.rules_questions_patterns import ask_patterns
 from tasks.models.rules_questions_reading import Topic, read_sentences, read_topic
-from tasks.models.rules_questions_wording import Fact, ask_all, tell_all
+from tasks.models.rules_questions_wording import Fact, ask_all, write_paragraph
 
 _QUESTIONS = 5
 _ANSWER_WORDS = 9
@@ -29,7 +29,7 @@ def write_questions(batch: Sequence[Mapping[str, str]], _knowledge: Knowledge) -
                 {
                     "short": [{"question": fact.question, "answer": fact.answer} for fact in facts],
                     "long_question": ask_all(topic.name, facts) if topic and facts else "",
-                    "long_answer": tell_all(facts),
+                    "long_answer": write_paragraph(facts),
                 },
                 ensure_ascii=False,
             )

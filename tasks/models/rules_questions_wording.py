@@ -61,7 +61,7 @@ def ask_all(name: str, facts: Sequence[Fact]) -> str:
     return f"Tell about {name} by answering {', '.join(asked[:-1])}, and {asked[-1]}."
 
 
-def tell_all(facts: Sequence[Fact]) -> str:
+def write_paragraph(facts: Sequence[Fact]) -> str:
     """Return one paragraph that tells all facts and nothing else."""
     return " ".join(f"{capitalise(fact.said)}." for fact in facts)
 

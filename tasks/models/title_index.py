@@ -189,7 +189,7 @@ def _embed_titles(folder: Path, starts: npt.NDArray[np.int64], embedder: Embedde
             os.fsync(file.fileno())
             done += len(texts)
             _write_note(note, done)
-            news.tell(done)
+            news.report(done)
     draft.replace(folder / "vectors.npy")
     note.unlink()
 
@@ -210,7 +210,7 @@ class _News:
         self._began_with, self._count = done, count
         self._started = self._told = time.monotonic()
 
-    def tell(self, done: int) -> None:
+    def report(self, done: int) -> None:
         now = time.monotonic()
         if now - self._told < _NEWS_EVERY_S:
             return

@@ -29,9 +29,9 @@ class TranslationService:
             texts = [call for call in calls if call.operation == "translate_text"]
             paths = [call for call in calls if call.operation == "translate_path"]
             for call, outcome in zip(texts, self._model.translate(list(map(_read_text, texts))), strict=True):
-                deliver(call, _tell_text(outcome))
+                deliver(call, _write_text_reply(outcome))
             for call, told in zip(paths, self._model.translate_paths(list(map(_read_path, paths))), strict=True):
-                deliver(call, _tell_path(told))
+                deliver(call, _write_path_reply(told))
         for call in calls:
             if call.operation not in ("translate_text", "translate_path"):
                 deliver(call, Reply(None, "failed", f"unknown_operation: a translator has no {call.operation}"))
@@ -47,11 +47,11 @@ def _read_path(call: Call) -> tuple[list[PathPart], str]:
     return [PathPart(text, label) for text, label in zip(parts, labels, strict=True)], str(call.parts["language"])
 
 
-def _tell_text(outcome: Outcome) -> Reply:
+def _write_text_reply(outcome: Outcome) -> Reply:
     if isinstance(outcome, Untranslatable):
         return Reply(None, "failed", f"untranslatable: {outcome.reason}: {outcome.detail}")
     return Reply(outcome)
 
 
-def _tell_path(told: TranslatedPath) -> Reply:
+def _write_path_reply(told: TranslatedPath) -> Reply:
     return Reply([{"text": part.text, "origin": part.origin} for part in told.parts])

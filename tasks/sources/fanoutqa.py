@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tasks.core.authored_form import check_authored, read_authored
-from tasks.core.fanout_forms import Violation, tell, violate
+from tasks.core.fanout_forms import Violation, describe_value, violate
 from tasks.core.fanout_questions import LEAST_ARTICLES, FanOutQuestion, dump_json, evidence_to_released, to_released
 from tasks.core.fanout_rows import FanOutRow, Split
 from tasks.core.released_form import check_released, read_released
@@ -40,14 +40,14 @@ class Examined:
 def examine_question(found: object, least_articles: int = LEAST_ARTICLES) -> Examined:
     """Tell the form of a row, check it and read it; released questions need no least number of articles."""
     if not isinstance(found, Mapping):
-        return Examined(None, None, (violate("", "no_object", f"expected an object, found {tell(found)}"),))
+        return Examined(None, None, (violate("", "no_object", f"expected an object, found {describe_value(found)}"),))
     if "decomposition" in found or "necessary_evidence" in found:
         broken = check_released(found)
         return Examined("released", None if broken else read_released(found), tuple(broken))
     if "strategy" in found or "question" in found:
         broken = check_authored(found, least_articles)
         return Examined("authored", None if broken else read_authored(found), tuple(broken))
-    keys = ", ".join(map(tell, list(found)[:10])) or "none"
+    keys = ", ".join(map(describe_value, list(found)[:10])) or "none"
     told = f"expected the keys question and strategy, decomposition or necessary_evidence, found {keys}"
     return Examined(None, None, (violate("", "unknown_form", told),))
 

@@ -118,7 +118,7 @@ def find_foundation_files(paths: Sequence[Path], foundations: Sequence[str] | No
     if missing := [name for name in wanted if name not in found.files and (foundations or not found.files)]:
         raise SourceError(
             f"no file of {', '.join(missing)} in {', '.join(map(str, paths))}; expected "
-            + "; ".join(f"{name}: {_tell_form(FOUNDATIONS[name])}" for name in missing)
+            + "; ".join(f"{name}: {_format_form(FOUNDATIONS[name])}" for name in missing)
         )
     return found
 
@@ -131,7 +131,7 @@ def _share_out(placed: dict[Path, str]) -> FoundFiles:
         part = FOUNDATIONS[name].part_of(path)
         if part is None:
             raise SourceError(
-                f"{path}: holds rows of {name}, but the name does not say of what; expected {_tell_form(FOUNDATIONS[name])}"
+                f"{path}: holds rows of {name}, but the name does not say of what; expected {_format_form(FOUNDATIONS[name])}"
             )
         if name == "defan" and part == defan.MATH:
             found.left_out.append(
@@ -149,7 +149,7 @@ def _share_out(placed: dict[Path, str]) -> FoundFiles:
 def _place_outright(path: Path, wanted: Sequence[str]) -> str:
     name = _place(path)
     if name is None:
-        known = "; ".join(f"{name}: {_tell_form(FOUNDATIONS[name])}" for name in wanted)
+        known = "; ".join(f"{name}: {_format_form(FOUNDATIONS[name])}" for name in wanted)
         raise SourceError(f"{path}: belongs to no foundation by its columns; expected one of {known}")
     if name not in wanted:
         raise SourceError(f"{path}: is a file of {name}, which is not among {', '.join(wanted)}")
@@ -166,10 +166,10 @@ def _place(path: Path) -> str | None:
         if foundation.promise.search(path.name):
             raise SourceError(
                 f"{path}: row 1: named like a file of {name}, but its columns are {', '.join(sorted(columns)) or 'not to be read'}; "
-                f"expected {_tell_form(foundation)}"
+                f"expected {_format_form(foundation)}"
             )
     return None
 
 
-def _tell_form(foundation: Foundation) -> str:
+def _format_form(foundation: Foundation) -> str:
     return f"{foundation.files} with the columns {', '.join(foundation.columns[0])}"

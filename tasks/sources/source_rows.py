@@ -42,7 +42,7 @@ def judge_rows(
             first = first or f"row {number}: {outcome.detail}"
         else:
             is_of_this_kind = True
-        yield ReadRow(row_id, _tell_row(row).encode("utf-8", "backslashreplace").decode(), outcome)
+        yield ReadRow(row_id, _dump_row(row).encode("utf-8", "backslashreplace").decode(), outcome)
     if not is_of_this_kind:
         raise SourceError(f"{source.path}: {first or 'no rows'}" + (", and no other row is better" if first else ""))
 
@@ -69,13 +69,13 @@ def unique(texts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(filter(None, texts)))
 
 
-def _tell_row(row: Any) -> str:
+def _dump_row(row: Any) -> str:
     return json.dumps(row, ensure_ascii=False, default=str)
 
 
 def _has_half_surrogate(row: Any) -> bool:
     try:
-        _tell_row(row).encode()
+        _dump_row(row).encode()
     except UnicodeEncodeError:
         return True
     return False

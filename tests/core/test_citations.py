@@ -12,11 +12,11 @@ from tasks.core.citations import (
     Malformed,
     MissingKnowledge,
     Part,
+    format_citation,
+    format_knowledge,
+    format_label,
     match_citations,
     parse_citations,
-    tell_citation,
-    tell_knowledge,
-    tell_label,
 )
 
 PROPERTIES = (
@@ -54,14 +54,15 @@ def read_one(written: str) -> tuple[Part, ...]:
 
 
 def test_a_citation_is_told_with_qid_and_name() -> None:
-    told = tell_citation("Q1", "Ada Lovelace", OF_ADA)
+    told = format_citation("Q1", "Ada Lovelace", OF_ADA)
     assert told == "[qid: Q1, name: Ada Lovelace, place of birth: London, occupation: writer]"
 
 
 def test_knowledge_is_told_as_one_line_in_braces() -> None:
     pieces = [make_piece("occupation", "writer"), make_piece("occupation", "poet")]
     assert (
-        tell_knowledge("Ada\nLovelace", pieces) == "{qid: Q1, name: Ada Lovelace, occupation: writer, occupation: poet}"
+        format_knowledge("Ada\nLovelace", pieces)
+        == "{qid: Q1, name: Ada Lovelace, occupation: writer, occupation: poet}"
     )
 
 
@@ -182,11 +183,11 @@ SPLITS_A_VALUE = re.compile(rf", ?(?:{'|'.join(map(re.escape, PROPERTIES))}) ?:(
 
 @given(NASTY, st.lists(st.tuples(st.sampled_from(PROPERTIES), NASTY), min_size=1, max_size=4), st.booleans())
 def test_what_is_told_is_read_again(name: str, parts: list[Part], is_behind_text: bool) -> None:
-    told = tuple((tell_label(label), tell_label(value)) for label, value in parts)
-    assume(tell_label(name) and all(value for _, value in told))
-    assume(not any(SPLITS_A_VALUE.search(f"{label} ") for label in [tell_label(name), *(value for _, value in told)]))
+    told = tuple((format_label(label), format_label(value)) for label, value in parts)
+    assume(format_label(name) and all(value for _, value in told))
+    assume(not any(SPLITS_A_VALUE.search(f"{label} ") for label in [format_label(name), *(value for _, value in told)]))
     before = "Text " if is_behind_text else ""
-    read = parse_citations(f"{before}{tell_citation('Q42', name, parts)} [1], text", PROPERTIES)
+    read = parse_citations(f"{before}{format_citation('Q42', name, parts)} [1], text", PROPERTIES)
     assert read.citations == (Citation(len(before.strip()), "Q42", told),)
     assert read.text == f"{before}[1], text"
 

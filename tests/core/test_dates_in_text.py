@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.core.dates_in_text import is_same_date, says_date, write_date
-from tasks.core.literals import tell_date
+from tasks.core.literals import format_date
 
 DAY = "1879-03-14"
 
@@ -110,7 +110,7 @@ def test_a_told_date_is_written_out(told: str, written: str) -> None:
 @given(st.integers(-3000, 2100), st.integers(1, 12), st.integers(1, 28), st.integers(6, 11))
 def test_a_date_that_is_written_out_says_what_was_told(year: int, month: int, day: int, precision: int) -> None:
     sign = "-" if year < 0 else ""
-    told = tell_date(f"{sign}{abs(year):04d}-{month:02d}-{day:02d}T00:00:00Z", precision)
+    told = format_date(f"{sign}{abs(year):04d}-{month:02d}-{day:02d}T00:00:00Z", precision)
     assert says_date(f"It was in {write_date(told)}, they say.", told) is True
     assert is_same_date(write_date(told), told)
 

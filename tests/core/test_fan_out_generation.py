@@ -77,7 +77,7 @@ def _plan(tried: Tried) -> Sequence[str]:
     return plan
 
 
-def tell(question: FanOutQuestion) -> list[tuple[str, str, object, str]]:
+def list_subs(question: FanOutQuestion) -> list[tuple[str, str, object, str]]:
     return [
         (path, sub.question, sub.answer, sub.evidence.title if sub.evidence else "")
         for path, sub in list_sub_questions(question)
@@ -89,7 +89,7 @@ def test_a_property_of_a_whole_list_is_asked_by_way_of_the_list() -> None:
     assert list(found) == [f"whole {HARBOUR}"]
     made = found[f"whole {HARBOUR}"]
     assert made.question.answer == dict(zip(NAMES[:5], HARBOURS, strict=False))
-    assert tell(made.question)[:2] == [
+    assert list_subs(made.question)[:2] == [
         ("strategy[0]", "What are the islands of the Grey Sea?", list(NAMES[:5]), "Grey Sea"),
         ("then[0]", "What is the harbour of the island Alsen?", "Port Alpha", "Alsen"),
     ]
@@ -117,7 +117,7 @@ def test_five_of_a_list_are_found_in_its_article_and_asked_something_else() -> N
     assert isinstance(made, Composed)
     five = list(NAMES[6:1:-1] if "high" in plan else NAMES[:5])
     which = f"Which five of the islands of the Grey Sea are the {'longest' if 'high' in plan else 'shortest'}?"
-    assert tell(made.question)[0] == ("strategy[0]", which, five, "Grey Sea")
+    assert list_subs(made.question)[0] == ("strategy[0]", which, five, "Grey Sea")
     assert made.question.answer == {name: HARBOURS[NAMES.index(name)] for name in five}
     assert len(made.question.articles) == 6
 
@@ -130,7 +130,7 @@ def test_named_members_are_asked_without_a_list() -> None:
         assert isinstance(made.question.answer, dict)
         assert len(made.question.decomposition) == len(made.wording.names) == 7
         assert len(made.question.answer) == (made.wording.count or len(made.question.answer)) >= 5
-        assert {path.split("[")[0] for path, *_ in tell(made.question)} == {"strategy"}
+        assert {path.split("[")[0] for path, *_ in list_subs(made.question)} == {"strategy"}
         assert set(made.wording.names) == set(NAMES)
 
 

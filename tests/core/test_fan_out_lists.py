@@ -39,9 +39,9 @@ def test_members_have_their_article_alone_and_in_a_list(called: str, name: str, 
 
 def test_a_set_that_changes_is_told_with_its_month() -> None:
     (kind,) = read_fan_out_sets(SETS + LINE.replace(",no,", ",yes,")).values()
-    assert kind.tell_group("Netherlands", "May 2020") == "the neighbours of the Netherlands as of May 2020"
+    assert kind.format_group("Netherlands", "May 2020") == "the neighbours of the Netherlands as of May 2020"
     (kind,) = read_fan_out_sets(SETS + LINE).values()
-    assert kind.tell_group("France", "May 2020") == "the neighbours of France"
+    assert kind.format_group("France", "May 2020") == "the neighbours of France"
 
 
 def test_a_property_is_worded_for_its_members_before_it_is_for_all() -> None:

@@ -43,9 +43,9 @@ def test_pieces_are_written_and_read_without_loss() -> None:
 
 
 def test_a_choice_is_told_with_its_number() -> None:
-    assert LISTED.tell_choice() == "the five that have the largest areas"
-    assert NAMED.tell_choice() == "those that are higher than 1,200 metres"
-    assert replace(NAMED, choice="").tell_choice() == "all of them"
+    assert LISTED.format_choice() == "the five that have the largest areas"
+    assert NAMED.format_choice() == "those that are higher than 1,200 metres"
+    assert replace(NAMED, choice="").format_choice() == "all of them"
 
 
 @pytest.mark.parametrize(

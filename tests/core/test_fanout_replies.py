@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.core.fanout_replies import WordingReply, read_reason, read_verdict, read_wording, tell_change
+from tasks.core.fanout_replies import WordingReply, describe_change, read_reason, read_verdict, read_wording
 from tasks.core.replies import Unreadable
 
 QUESTION = "What is the height of the 5 tallest towers in the U.S. built before 1990, and who owns the Space Needle?"
@@ -174,11 +174,11 @@ def test_a_rewrite_may_not_drop_the_name_that_a_question_begins_with() -> None:
 
 
 def test_changes_are_told_in_words() -> None:
-    assert tell_change("How high is a oak?", "How high is an oak, in metres?") == (
+    assert describe_change("How high is a oak?", "How high is an oak, in metres?") == (
         'changes "a oak?" to "an oak, in metres?"'
     )
     assert (
-        tell_change("who won the the race in 1998?", "Who won the race in 1998?")
+        describe_change("who won the the race in 1998?", "Who won the race in 1998?")
         == 'changes "who" to "Who", drops "the"'
     )
-    assert tell_change("Who won?", "Who has won?") == 'adds "has"'
+    assert describe_change("Who won?", "Who has won?") == 'adds "has"'

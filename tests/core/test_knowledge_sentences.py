@@ -6,7 +6,7 @@ import pytest
 
 from tasks.assets import ROOT
 from tasks.core.biokalma_rows import Piece
-from tasks.core.knowledge_sentences import RelationForm, find_form, read_relation_forms, tell_piece
+from tasks.core.knowledge_sentences import RelationForm, find_form, read_relation_forms, verbalise_piece
 from tasks.errors import SettingsError
 
 HEAD = "pid,label,form,wording,article\n"
@@ -17,7 +17,7 @@ def forms() -> Mapping[str, RelationForm]:
     return read_relation_forms((ROOT / "data" / "lists" / "relation_forms.csv").read_text("utf-8"))
 
 
-def tell(
+def verbalise(
     forms: Mapping[str, RelationForm], name: str, pid: str, value: str, label: str = "", *, is_date: bool = False
 ) -> str:
     piece = Piece(
@@ -29,7 +29,7 @@ def tell(
         precision=None,
         statement=None,
     )
-    return tell_piece(piece, name, forms)
+    return verbalise_piece(piece, name, forms)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def tell(
 def test_each_relation_has_its_template(
     forms: Mapping[str, RelationForm], name: str, pid: str, value: str, sentence: str
 ) -> None:
-    assert tell(forms, name, pid, value) == sentence
+    assert verbalise(forms, name, pid, value) == sentence
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_each_relation_has_its_template(
     [("1593-07-08", "8 July 1593"), ("44 BC", "44 BC"), ("5th century BC", "the 5th century BC")],
 )
 def test_dates_are_written_out(forms: Mapping[str, RelationForm], told: str, written: str) -> None:
-    assert tell(forms, "Ada", "P569", told, is_date=True) == f"Ada's date of birth is {written}."
+    assert verbalise(forms, "Ada", "P569", told, is_date=True) == f"Ada's date of birth is {written}."
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_dates_are_written_out(forms: Mapping[str, RelationForm], told: str, wri
     ],
 )
 def test_a_relation_beyond_the_list_goes_by_its_label(label: str, sentence: str) -> None:
-    assert tell({}, "X", "P99999", "Y", label) == sentence
+    assert verbalise({}, "X", "P99999", "Y", label) == sentence
 
 
 def test_a_label_of_a_qualifier_alone_is_kept() -> None:

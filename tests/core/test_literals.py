@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.core.literals import Date, Number, canonical_number, date_key, number_key, read_plain_date, tell_date
+from tasks.core.literals import Date, Number, canonical_number, date_key, format_date, number_key, read_plain_date
 
 
 @pytest.mark.parametrize(
@@ -130,4 +130,4 @@ def test_the_key_of_a_number_is_that_of_the_tables(number: str) -> None:
     ],
 )
 def test_a_date_is_told_at_its_precision(text: str, precision: int | None, told: str) -> None:
-    assert tell_date(text, precision) == told
+    assert format_date(text, precision) == told

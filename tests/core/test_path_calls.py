@@ -17,8 +17,8 @@ from tasks.core.path_calls import (
     call_literal_paths,
     read_item_rows,
     read_literal_rows,
-    tell_item_rows,
-    tell_literal_rows,
+    write_item_rows,
+    write_literal_rows,
 )
 from tasks.core.paths import ITEM_PATHS, LITERAL_PATHS, PAIRS, PathOptions
 
@@ -44,8 +44,8 @@ class Answers:
         found = self.table.get((call.parts["subject"], target, call.parts["hops"]), [])
         if isinstance(found, str):
             return Reply(None, "failed", error=found)
-        tell = tell_item_rows if call.operation == "item_paths" else tell_literal_rows
-        return Reply(json.loads(json.dumps(tell(found))))
+        write = write_item_rows if call.operation == "item_paths" else write_literal_rows
+        return Reply(json.loads(json.dumps(write(found))))
 
 
 def find_items(answers, pairs, options=EVERYTHING):
@@ -195,7 +195,7 @@ def test_a_service_is_asked_without_a_recorder():
 
         def send(self, calls, deliver):
             for call in reversed(calls):
-                deliver(call, Reply(tell_item_rows([(1, False, None, int(call.parts["object"][1:]), None)])))
+                deliver(call, Reply(write_item_rows([(1, False, None, int(call.parts["object"][1:]), None)])))
 
     found = find_items(ask_service(Backwards()), [(1, 2), (1, 3)])
     assert [row[4] for row in walks(found)] == [2, 3]
@@ -220,18 +220,18 @@ literal_rows = st.sets(
 
 @given(item_rows, st.randoms(use_true_random=False))
 def test_item_rows_come_back_from_a_body_in_the_order_that_arrow_sorts_them(rows, random):
-    check_order(rows, random, tell_item_rows, read_item_rows, ITEM_PATHS)
+    check_order(rows, random, write_item_rows, read_item_rows, ITEM_PATHS)
 
 
 @given(literal_rows, st.randoms(use_true_random=False))
 def test_literal_rows_come_back_from_a_body_in_the_order_that_arrow_sorts_them(rows, random):
-    check_order(rows, random, tell_literal_rows, read_literal_rows, LITERAL_PATHS)
+    check_order(rows, random, write_literal_rows, read_literal_rows, LITERAL_PATHS)
 
 
-def check_order(rows, random, tell, read, schema):
+def check_order(rows, random, write, read, schema):
     given_rows = list(rows) * 2
     random.shuffle(given_rows)
-    body = json.loads(json.dumps(tell(given_rows)))
+    body = json.loads(json.dumps(write(given_rows)))
     columns = schema.names[1:]
     fields = [schema.field(name) for name in columns]
     table = pa.Table.from_pylist([dict(zip(columns, row, strict=True)) for row in rows], pa.schema(fields))

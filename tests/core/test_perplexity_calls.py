@@ -14,7 +14,7 @@ from tasks.core.perplexity_calls import (
     call_perplexity,
     name_scorer,
     read_weighed,
-    tell_outcome,
+    write_reply,
 )
 
 
@@ -85,17 +85,17 @@ def test_the_order_of_tokens_does_not_matter_to_the_last_bit() -> None:
 
 @pytest.mark.parametrize("weighed", [Weighed(-12.25, 7), Weighed(-math.inf, 2), Weighed(0.0, 1)])
 def test_a_reply_carries_any_value_through_json(weighed: Weighed) -> None:
-    reply = tell_outcome(weighed)
+    reply = write_reply(weighed)
     assert reply.status == "ok"
     assert read_weighed(json.loads(canonical_json(reply.body))) == weighed
 
 
 def test_an_impossible_text_is_null_in_json() -> None:
-    assert tell_outcome(Weighed(-math.inf, 2)).body == {"log_probability": None, "tokens": 2}
+    assert write_reply(Weighed(-math.inf, 2)).body == {"log_probability": None, "tokens": 2}
 
 
 def test_a_text_without_perplexity_is_a_failed_reply_that_is_not_asked_again() -> None:
-    reply = tell_outcome(NOTHING)
+    reply = write_reply(NOTHING)
     assert (reply.body, reply.status, reply.transient) == (None, "failed", False)
     assert reply.error is not None and reply.error.startswith("unweighable: nothing_to_weigh: ")
 

@@ -12,10 +12,10 @@ from tasks.core.slaq_checks import (
     check_distinct,
     check_question,
     find_loose_pronoun,
+    format_problems,
     is_in_article,
     read_article,
     read_lists,
-    tell_problems,
 )
 from tasks.core.slaq_replies import Generated, Pair
 from tasks.core.value_words import read_values
@@ -53,7 +53,7 @@ def change_pair(which: int, pair: Pair) -> Generated:
 
 def test_nothing_is_wrong_with_good_pairs() -> None:
     assert check_all(GOOD, TOPIC, TEXT, LISTS) == []
-    assert tell_problems([]) == ""
+    assert format_problems([]) == ""
 
 
 def test_problems_carry_the_number_of_their_pair() -> None:
@@ -69,7 +69,7 @@ def test_problems_carry_the_number_of_their_pair() -> None:
 
 
 def test_problems_are_told_as_one_clause() -> None:
-    told = tell_problems([Problem("a", 2, "the answer is long"), Problem("b", 0, "the long answer adds 7")])
+    told = format_problems([Problem("a", 2, "the answer is long"), Problem("b", 0, "the long answer adds 7")])
     assert told == "pair 2: the answer is long; long: the long answer adds 7"
 
 

@@ -103,7 +103,7 @@ def make_viewed(views: dict[int, int | None]) -> list[Viewed[Page]]:
     return [Viewed(Page(number, f"Page {number}"), count) for number, count in views.items()]
 
 
-def tell_halves(views: dict[int, int | None], per_half: int) -> tuple[list[int], list[int], dict[int, str]]:
+def list_halves(views: dict[int, int | None], per_half: int) -> tuple[list[int], list[int], dict[int, str]]:
     halves = split_by_views(make_viewed(views), per_half)
     return (
         [each.page.pageid for each in halves.most],
@@ -129,7 +129,7 @@ def tell_halves(views: dict[int, int | None], per_half: int) -> tuple[list[int],
     ],
 )
 def test_halves_are_taken_from_both_ends(views, per_half: int, expected) -> None:
-    assert tell_halves(views, per_half) == expected
+    assert list_halves(views, per_half) == expected
 
 
 VIEWS = st.dictionaries(st.integers(1, 200), st.none() | st.integers(0, 20), max_size=30)
@@ -137,14 +137,14 @@ VIEWS = st.dictionaries(st.integers(1, 200), st.none() | st.integers(0, 20), max
 
 @given(VIEWS, st.integers(1, 8), st.randoms(use_true_random=False))
 def test_halves_are_equal_and_nothing_is_lost(views: dict[int, int | None], per_half: int, chance) -> None:
-    most, least, left_out = tell_halves(views, per_half)
+    most, least, left_out = list_halves(views, per_half)
     counted = [number for number, count in views.items() if count is not None]
     assert len(most) == len(least) == min(per_half, len(counted) // 2)
     assert sorted([*most, *least, *left_out]) == sorted(views)
     assert all(views[one] >= views[other] for one in most for other in least)  # type: ignore[operator]
     shuffled = list(views.items())
     chance.shuffle(shuffled)
-    assert tell_halves(dict(shuffled), per_half) == (most, least, left_out)
+    assert list_halves(dict(shuffled), per_half) == (most, least, left_out)
 
 
 def test_a_page_that_is_given_twice_and_empty_halves_are_refused() -> None:

@@ -185,13 +185,13 @@ def test_a_local_graph_gives_the_same_rows(factmill: Factmill, built: Built, tmp
     again = read_built(ran.json)
     of_build = {"build_id", "licence"}
 
-    def tell(rows: Rows, *left_out: str) -> Rows:
+    def leave_out(rows: Rows, *left_out: str) -> Rows:
         return [{name: row[name] for name in row.keys() - of_build - set(left_out)} for row in rows]
 
-    assert tell(again.rows) == tell(built.rows)
+    assert leave_out(again.rows) == leave_out(built.rows)
     # calls are put to another service, so they have other keys
     for row_id, told in built.rounds.items():
-        assert tell(again.rounds[row_id], "call") == tell(told, "call")
+        assert leave_out(again.rounds[row_id], "call") == leave_out(told, "call")
     for name in ("biokalma_candidates", "biokalma_relations"):
         assert ran.json["tables"][name] == built.report["tables"][name]
 

@@ -127,7 +127,7 @@ NEWS = LoadProgress(
 
 
 def test_progress_is_told_in_a_line() -> None:
-    assert graphs.tell_progress(NEWS) == (
+    assert graphs.format_progress(NEWS) == (
         "reading a.nt.gz, 25 %, 1,234,567 lines, 61,728 lines/s, 8 MB/s, all is read in 1 h 02 min"
     )
 

@@ -16,7 +16,7 @@ from tasks.assets import load_query
 from tasks.clients.wikidata_queries import fill_query, read_solutions
 from tasks.core.calls import Call, Reply
 from tasks.core.fingerprints import Json
-from tasks.core.knowledge import Fact, call_item_facts, read_facts, tell_facts
+from tasks.core.knowledge import Fact, call_item_facts, read_facts, write_facts
 from tasks.core.literals import canonical_number
 from tasks.errors import GraphError
 from tasks.graph.load import load_graph
@@ -120,7 +120,7 @@ def test_facts_are_told_by_number_of_property_literals_first_then_by_number_of_t
         fact("P9", "Q10", "ant"),
         fact("P10", None, "1"),
     ]
-    assert read_facts(tell_facts(reversed(ordered))) == ordered
+    assert read_facts(write_facts(reversed(ordered))) == ordered
 
 
 def test_the_table_of_claims_holds_each_statement_of_an_item_once_and_sorted(make_graph: Make) -> None:
@@ -202,7 +202,7 @@ def follow(triples: Sequence[ox.Triple | ox.Quad], qids: Sequence[str]) -> list[
         saying = (s for s in linked if (s, f"{PROP}statement/P{pid}", ox.NamedNode(f"{WD}Q{target}")) in said)
         return min((s.value.removeprefix(f"{WD}statement/") for s in saying), default=None)
 
-    def tell(value: str) -> str:
+    def canonicalise(value: str) -> str:
         return canonical_number(value) or value
 
     def list_facts(qid: str) -> Iterable[Fact]:
@@ -211,11 +211,15 @@ def follow(triples: Sequence[ox.Triple | ox.Quad], qids: Sequence[str]) -> list[
             yield Fact(f"P{pid}", name(f"P{pid}"), value, name(value), None, None, find_statement(qid, pid, target))  # type: ignore[arg-type]
         literals = plain.literals[int(qid[1:])]
         # an engine keeps numbers by value: those that are written differently are one
-        own = {(pid, tell(v), at, exact, unit) for pid, qualifier, at, v, exact, unit, _ in literals if not qualifier}
+        own = {
+            (pid, canonicalise(v), at, exact, unit)
+            for pid, qualifier, at, v, exact, unit, _ in literals
+            if not qualifier
+        }
         for pid, value, at, exact, unit in own:
             yield Fact(f"P{pid}", name(f"P{pid}"), None, value, exact, unit and f"Q{unit}", at)  # type: ignore[arg-type]
 
-    return [tell_facts(list_facts(qid)) for qid in qids]
+    return [write_facts(list_facts(qid)) for qid in qids]
 
 
 def ask_by_sparql(store: ox.Store, qids: Sequence[str]) -> list[Json]:

@@ -15,7 +15,7 @@ from tools.perplexity_corpus import (
     list_held_out_facts,
     read_corpus,
     scramble,
-    tell_plainly,
+    verbalise_plainly,
 )
 
 
@@ -61,7 +61,7 @@ def test_the_same_seed_draws_the_same_documents() -> None:
 
 def test_a_world_s_statements_become_pieces_of_knowledge() -> None:
     ada = next(person for person in corpus().people.values() if person.name == "Ada Lovelace")
-    told = {tell_plainly(ada, fact) for fact in ada.facts}
+    told = {verbalise_plainly(ada, fact) for fact in ada.facts}
     assert {"Ada Lovelace's father is Lord Byron.", "Ada Lovelace's date of birth is 10 December 1815."} <= told
     dates = {fact.value for person in corpus().people.values() for fact in person.facts if fact.value_qid is None}
     assert {"1815-12-10", "0044-03-15 BC"} <= dates

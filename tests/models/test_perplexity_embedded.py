@@ -19,8 +19,8 @@ from tools.perplexity_corpus import (
     make_up_person,
     read_corpus,
     scramble,
-    tell_paragraph,
-    tell_plainly,
+    verbalise_plainly,
+    write_paragraph,
 )
 
 SEED = 11
@@ -71,11 +71,11 @@ def test_a_paragraph_keeps_to_people_that_nobody_has_heard_of(model: LanguageMod
     own, other = [], []
     while len(own) < 200:
         person, stranger = make_up_person(corpus(), chance), make_up_person(corpus(), chance)
-        paragraph = tell_paragraph([person], chance)
+        paragraph = write_paragraph([person], chance)
         if person.name in paragraph:
             fact = chance.choice(person.facts)
-            own.append(f"{paragraph} {tell_plainly(person, fact)}")
-            other.append(f"{paragraph} {tell_plainly(stranger, fact)}")
+            own.append(f"{paragraph} {verbalise_plainly(person, fact)}")
+            other.append(f"{paragraph} {verbalise_plainly(stranger, fact)}")
     assert share_lower(model, own, other) >= 0.8
 
 

@@ -8,7 +8,7 @@ from tasks.assets import load_prompt, load_properties
 from tasks.core.added_sentences import check_added
 from tasks.core.biokalma_rows import Piece
 from tasks.core.calls import Call, Reply
-from tasks.core.citations import match_citations, parse_citations, tell_knowledge
+from tasks.core.citations import format_knowledge, match_citations, parse_citations
 from tasks.core.knowledge import Candidate, Description, Neighbour, Pid, Qid
 from tasks.core.paragraph_replies import read_paragraph, read_question
 from tasks.core.prompts import fill_in
@@ -76,7 +76,7 @@ def send(prompt: str, **variables: str) -> str:
 
 
 def test_annotation_is_read_back_with_every_piece_and_the_text_as_it_was() -> None:
-    knowledge = f"{tell_knowledge('Ada Lovelace', ADA)}\n{tell_knowledge('Lord Byron', BYRON)}"
+    knowledge = f"{format_knowledge('Ada Lovelace', ADA)}\n{format_knowledge('Lord Byron', BYRON)}"
     annotated = read_paragraph(send("annotate", paragraph=PARAGRAPH, knowledge=knowledge))
     assert isinstance(annotated, str)
     read = parse_citations(annotated, {piece.property for piece in [*ADA, *BYRON]})
@@ -86,7 +86,7 @@ def test_annotation_is_read_back_with_every_piece_and_the_text_as_it_was() -> No
 
 
 def test_somebody_who_is_related_to_himself_is_cited_once() -> None:
-    knowledge = "\n".join([tell_knowledge("Ada Lovelace", ADA)] * 2)
+    knowledge = "\n".join([format_knowledge("Ada Lovelace", ADA)] * 2)
     assert send("annotate", paragraph="Ada Lovelace was born in London.", knowledge=knowledge) == (
         "Paragraph: Ada Lovelace was born in London [qid: Q1, name: Ada Lovelace, place of birth: London]."
     )
@@ -95,7 +95,7 @@ def test_somebody_who_is_related_to_himself_is_cited_once() -> None:
 @pytest.mark.parametrize("piece", [*ADA, *BYRON])
 def test_an_extension_keeps_the_text_and_says_the_piece(piece: Piece) -> None:
     name = CLAIMS[piece.qid][0]
-    extended = read_paragraph(send("extend", paragraph="She liked horses.", piece=tell_knowledge(name, [piece])))
+    extended = read_paragraph(send("extend", paragraph="She liked horses.", piece=format_knowledge(name, [piece])))
     assert isinstance(extended, str)
     added = check_added("She liked horses.", extended, piece)
     assert isinstance(added, str), added

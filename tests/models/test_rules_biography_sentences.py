@@ -8,7 +8,7 @@ from tasks.core.sentences import split_sentences
 from tasks.models.rules_biography_pieces import Fact
 from tasks.models.rules_biography_questions import find_properties
 from tasks.models.rules_biography_reading import read_paragraph
-from tasks.models.rules_biography_sentences import name_with_article, tell_fact
+from tasks.models.rules_biography_sentences import name_with_article, verbalise_fact
 from tasks.models.rules_tables import Wordings, load_biography_properties, load_biography_sentences
 
 VALUES = {
@@ -20,13 +20,17 @@ VALUES = {
 }
 
 
-def tell(
+def verbalise(
     property_label: str, value: str, *, gender: str = "", is_person: bool = True, is_repeated: bool = False
 ) -> str:
-    return tell_fact("Ada Lovelace", Fact(property_label, value), gender, is_person=is_person, is_repeated=is_repeated)
+    return verbalise_fact(
+        "Ada Lovelace", Fact(property_label, value), gender, is_person=is_person, is_repeated=is_repeated
+    )
 
 
-def tell_all(property_label: str, value: str, monkeypatch: pytest.MonkeyPatch, **options: bool) -> list[str]:
+def verbalise_in_every_wording(
+    property_label: str, value: str, monkeypatch: pytest.MonkeyPatch, **options: bool
+) -> list[str]:
     """Return the sentence in every wording that fits the value."""
     told: list[str] = []
     number = 0
@@ -38,9 +42,9 @@ def tell_all(property_label: str, value: str, monkeypatch: pytest.MonkeyPatch, *
 
     with monkeypatch.context() as patched:
         patched.setattr("tasks.models.rules_biography_sentences.choose_wording", choose)
-        told.append(tell(property_label, value, **options))
+        told.append(verbalise(property_label, value, **options))
         while len(told) < number:
-            told.append(tell(property_label, value, **options))
+            told.append(verbalise(property_label, value, **options))
     return told
 
 
@@ -98,38 +102,42 @@ def tell_all(property_label: str, value: str, monkeypatch: pytest.MonkeyPatch, *
 def test_articles_prepositions_and_dates_suit_the_value(
     property_label: str, value: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for sentence in tell_all(property_label, value, monkeypatch):
+    for sentence in verbalise_in_every_wording(property_label, value, monkeypatch):
         assert said in sentence.replace("The ", "the ") or said in sentence, sentence
         assert "Ada Lovelace" in sentence
         assert sentence.endswith(".")
 
 
 def test_words_for_kin_follow_the_gender(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "Ada Lovelace was a child of Lord Byron." in tell_all("father", "Lord Byron", monkeypatch)
-    assert tell("sibling", "X", gender="male") == "Ada Lovelace was a brother of X."
-    assert tell("sibling", "X", gender="female") == "Ada Lovelace was a sister of X."
-    assert tell("sibling", "X") == "Ada Lovelace was a sibling of X."
+    assert "Ada Lovelace was a child of Lord Byron." in verbalise_in_every_wording("father", "Lord Byron", monkeypatch)
+    assert verbalise("sibling", "X", gender="male") == "Ada Lovelace was a brother of X."
+    assert verbalise("sibling", "X", gender="female") == "Ada Lovelace was a sister of X."
+    assert verbalise("sibling", "X") == "Ada Lovelace was a sibling of X."
 
 
 def test_the_wording_of_a_piece_stays_and_those_of_others_differ() -> None:
-    told = [tell("occupation", job) for job in ("composer", "painter", "poet", "singer", "writer", "dancer")]
-    assert told == [tell("occupation", job) for job in ("composer", "painter", "poet", "singer", "writer", "dancer")]
+    told = [verbalise("occupation", job) for job in ("composer", "painter", "poet", "singer", "writer", "dancer")]
+    assert told == [
+        verbalise("occupation", job) for job in ("composer", "painter", "poet", "singer", "writer", "dancer")
+    ]
     assert len({re.sub(r" an? .*", "", sentence) for sentence in told}) > 1
 
 
 def test_what_was_told_before_is_told_with_also() -> None:
     for property_label in ("occupation", "award received", "influenced by", "member of"):
-        assert " also " in tell(property_label, "X", is_repeated=True)
-        assert " also " not in tell(property_label, "X")
+        assert " also " in verbalise(property_label, "X", is_repeated=True)
+        assert " also " not in verbalise(property_label, "X")
 
 
 @pytest.mark.parametrize(("value", "end"), [("Warner Bros.", "Warner Bros."), ("Oh!", "Oh!"), ("BMW", "BMW.")])
 def test_a_value_with_its_own_stop_gets_no_second_one(value: str, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert all(sentence.endswith(f" {end}") for sentence in tell_all("record label", value, monkeypatch))
+    assert all(
+        sentence.endswith(f" {end}") for sentence in verbalise_in_every_wording("record label", value, monkeypatch)
+    )
 
 
 def test_what_is_no_person_may_have_an_article() -> None:
-    told = tell_fact("University of Paris", Fact("sport", "polo"), "", is_person=False, is_repeated=False)
+    told = verbalise_fact("University of Paris", Fact("sport", "polo"), "", is_person=False, is_repeated=False)
     assert "he University of Paris" in told
     assert [name_with_article(name) for name in ("University of Paris", "iPhone", "The Who", "Paris")] == [
         "the University of Paris",
@@ -147,7 +155,7 @@ def test_every_wording_is_one_sentence_that_questions_and_also_understand(
     for wordings in load_biography_sentences()[label]:
         value = fitting_value(label, wordings)
         for is_repeated in (False, True):
-            for sentence in tell_all(label, value, monkeypatch, is_repeated=is_repeated):
+            for sentence in verbalise_in_every_wording(label, value, monkeypatch, is_repeated=is_repeated):
                 read = read_paragraph(sentence, ["Ada Lovelace"], [""])
                 aspects = {properties[found].aspect for found in find_properties(read[0], 0)}
                 assert properties[label].aspect in aspects, sentence

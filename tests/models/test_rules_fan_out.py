@@ -88,7 +88,7 @@ def test_its_questions_pass_the_check_that_models_have_to_pass() -> None:
         month="May 2020",
     )
     answer: dict[str, Answer] = {"Hungary": 93025, "Slovakia": 49035}
-    question = word_question(wording.group, "", wording.tell_choice(), wording.asked)
+    question = word_question(wording.group, "", wording.format_choice(), wording.asked)
     assert check_worded(question, wording, answer) == question
 
 

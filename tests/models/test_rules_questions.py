@@ -14,7 +14,7 @@ from tasks.core.slaq_replies import Unreadable, read_generated
 from tasks.models.rules import RulesAuthor
 from tasks.models.rules_questions import choose_facts, find_facts, write_questions
 from tasks.models.rules_questions_reading import read_sentences, read_topic
-from tasks.models.rules_questions_wording import Fact, ask_all, tell_all
+from tasks.models.rules_questions_wording import Fact, ask_all, write_paragraph
 from tasks.world.data import WORLD_FOLDER
 from tasks.world.files.articles import categories_of
 from tasks.world.files.reading import read_world_files
@@ -168,7 +168,7 @@ def test_the_long_pair_joins_the_short_ones() -> None:
         Fact("When", "A", "was seen", "", "1", "the A was seen in 1"),
     ]
     assert ask_all("A", facts) == "Tell about A by answering (1) who drew A, and (2) when A was seen."
-    assert tell_all(facts) == "B drew A. The A was seen in 1."
+    assert write_paragraph(facts) == "B drew A. The A was seen in 1."
 
 
 def test_the_author_answers_the_prompt_with_one_object() -> None:

@@ -95,7 +95,7 @@ NOT_PUBLISHED = {name: {"file", "line"} for name in ("slaq_review", "fanoutqa_re
 """Table → columns of its model that say where a decision was read from, and stay behind."""
 
 
-def tell_type(kind: pa.DataType) -> str:
+def name_type(kind: pa.DataType) -> str:
     """Return a type as both tell it: DuckDB names the values of lists otherwise, and has no null-free parts."""
     return str(kind.value_type if pa.types.is_list(kind) else kind).replace(" not null", "")
 
@@ -128,8 +128,8 @@ def test_published_columns_are_those_of_the_row_model(tmp_path: Path, table: str
         found = db.sql(f"SELECT * EXCLUDE (build_id) FROM {table}").to_arrow_table().schema
         nullable = {row[0]: row[2] == "YES" for row in db.execute(f"DESCRIBE {table}").fetchall()}
     expected = [field for field in arrow_schema(model) if field.name not in NOT_PUBLISHED.get(table, ())]
-    assert [(field.name, tell_type(field.type)) for field in found] == [
-        (field.name, tell_type(field.type)) for field in expected
+    assert [(field.name, name_type(field.type)) for field in found] == [
+        (field.name, name_type(field.type)) for field in expected
     ]
     assert {field.name: nullable[field.name] for field in expected} == {
         field.name: field.nullable for field in expected

@@ -15,7 +15,7 @@ from steps import Left, run_step
 from tasks.clients.chat import Chat
 from tasks.core.biokalma_rows import EvolvingPair, Piece
 from tasks.core.calls import Call, Deliver, Reply
-from tasks.core.perplexity_calls import Weighed, tell_outcome
+from tasks.core.perplexity_calls import Weighed, write_reply
 from tasks.core.rows import Row
 from tasks.settings import Limits, Model
 
@@ -48,7 +48,7 @@ class Weigher:
             text = str(call.parts["text"])
             self.texts.append(text)
             (found,) = [weight for value, weight in self.weights.items() if value in text[-25:]]
-            deliver(call, found if isinstance(found, Reply) else tell_outcome(Weighed(-7 * math.log(found), 7)))
+            deliver(call, found if isinstance(found, Reply) else write_reply(Weighed(-7 * math.log(found), 7)))
 
 
 Run = Callable[..., Left]

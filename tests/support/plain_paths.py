@@ -77,7 +77,7 @@ class PlainPaths:
         if (f"{WIKIBASE}rank", ox.NamedNode(f"{WIKIBASE}DeprecatedRank")) in pairs:
             return
         name = statement.value.removeprefix(f"{WD}statement/")
-        mains = [_tell(thing) for predicate, thing in pairs if predicate == f"{PROP}statement/P{own}"]
+        mains = [_format(thing) for predicate, thing in pairs if predicate == f"{PROP}statement/P{own}"]
         for predicate, thing in pairs:
             if not _is_value(thing):
                 continue
@@ -120,7 +120,7 @@ def _says(wanted: Date | Number, value: str, precision: int | None, unit: int | 
     return key is not None and wanted.fits(key, DAY if precision is None else precision)
 
 
-def _tell(thing: Any) -> str | None:
+def _format(thing: Any) -> str | None:
     if isinstance(thing, ox.BlankNode) or thing.value.startswith("http://www.wikidata.org/.well-known/genid/"):
         return None
     if isinstance(thing, ox.Literal) and thing.datatype.value == f"{XSD}decimal":

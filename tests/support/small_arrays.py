@@ -154,8 +154,8 @@ def search_items(
                 leaving = [(p, o) for s, p, o in edges if s == start]
                 leading = [(s, p) for s, p, o in edges if o == end]
                 found += [(2, backward, x, p, q) for p, x in leaving for y, q in leading if x == y]
-        outcome = "identical" if subject == target else tell_unknown(graph, subject, target)
-        outcomes.append(tell_outcome(position, outcome, len(found), options))
+        outcome = "identical" if subject == target else find_unknown(graph, subject, target)
+        outcomes.append(make_pair_row(position, outcome, len(found), options))
         paths += [(position, *row) for row in sorted(found, key=null_first)[: options.most_paths]]
     return paths, outcomes
 
@@ -184,18 +184,18 @@ def search_literals(
                 for each in hits
                 if s == subject and o == each.item and p not in options.ignored
             ]
-        outcomes.append(tell_outcome(position, tell_unknown(graph, subject), len(found), options))
+        outcomes.append(make_pair_row(position, find_unknown(graph, subject), len(found), options))
         paths += [(position, *row) for row in sorted(found, key=null_first)[: options.most_paths]]
     return paths, outcomes
 
 
-def tell_unknown(graph: SmallGraph, subject: int, target: int | None = None) -> str | None:
+def find_unknown(graph: SmallGraph, subject: int, target: int | None = None) -> str | None:
     if not graph.knows(subject):
         return "unknown_subject"
     return None if target is None or graph.knows(target) else "unknown_object"
 
 
-def tell_outcome(position: int, outcome: str | None, total: int, options: PathOptions) -> Row:
+def make_pair_row(position: int, outcome: str | None, total: int, options: PathOptions) -> Row:
     kept = total if options.most_paths is None else min(total, options.most_paths)
     return position, outcome or ("none" if not total else "found" if kept == total else "capped"), total, kept
 

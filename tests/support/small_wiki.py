@@ -66,10 +66,10 @@ class SmallWiki:
         if answer := self.trouble(seen):
             return answer
         if not seen.path.endswith("api.php"):
-            return self._tell_views(unquote(seen.path.split("/")[-4]).replace("_", " "))
+            return self._answer_views(unquote(seen.path.split("/")[-4]).replace("_", " "))
         query = seen.query
         if query["action"] == "parse":
-            return self._tell_text(int(query["oldid"]))
+            return self._answer_text(int(query["oldid"]))
         if query.get("list") == "categorymembers":
             return self._list_members(query)
         return {"json": {"query": self._find_titles(query["titles"].split("|"), query)}}
@@ -98,17 +98,17 @@ class SmallWiki:
             if page is None:
                 found.append({"ns": 0, "title": title, "missing": True})
             elif not page.redirect_to:
-                found.append(_tell_page(page, query))
+                found.append(_answer_page(page, query))
         # a loop of redirects ends at no page
         return {"redirects": [{"from": old, "to": new} for old, new in redirects.items()], "pages": found}
 
-    def _tell_text(self, revid: int) -> dict[str, Any]:
+    def _answer_text(self, revid: int) -> dict[str, Any]:
         page = next((page for page in self.pages.values() if page.pageid * 10 == revid), None)
         if page is None:
             return {"json": {"error": {"code": "nosuchrevid", "info": f"There is no revision with ID {revid}."}}}
         return {"json": {"parse": {"title": page.title, "pageid": page.pageid, "revid": revid, "text": page.html}}}
 
-    def _tell_views(self, title: str) -> dict[str, Any]:
+    def _answer_views(self, title: str) -> dict[str, Any]:
         views = self.pages[title].views
         if views is None:
             return {"status": 404, "json": {"title": "Not found."}, "type": "application/problem+json"}
@@ -117,7 +117,7 @@ class SmallWiki:
         }
 
 
-def _tell_page(page: SmallPage, query: Mapping[str, str]) -> dict[str, Any]:
+def _answer_page(page: SmallPage, query: Mapping[str, str]) -> dict[str, Any]:
     told: dict[str, Any] = {"pageid": page.pageid, "ns": 0, "title": page.title}
     if query["prop"] == "pageprops":
         return told | {"pageprops": {"disambiguation": ""} if page.is_disambiguation else {}}

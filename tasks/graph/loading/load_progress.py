@@ -38,9 +38,9 @@ class LoadProgress:
 class Meter:
     """Counts what is read and tells it."""
 
-    def __init__(self, tell: Callable[[LoadProgress], None]) -> None:
+    def __init__(self, notify: Callable[[LoadProgress], None]) -> None:
         self.phase: Phase = "reading"
-        self._tell = tell
+        self._notify = notify
         self._began_s = time.monotonic()
         self._sources: Sequence[Source] = ()
         self._total: int | None = None
@@ -59,7 +59,7 @@ class Meter:
         self.phase = phase
         if phase == "reading":
             self._reading_began_s, self._bytes_before = time.monotonic(), self._count_bytes()
-        self.tell()
+        self.report()
 
     def count(self, block: Block) -> None:
         """Count a block that was read."""
@@ -67,9 +67,9 @@ class Meter:
             self.enter("reading")
         self._lines += block.end.lines - block.first_line + 1
         self._text_bytes += len(block.data)
-        self.tell()
+        self.report()
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Tell how far the load is."""
         now_s = time.monotonic()
         if self.phase == "reading":
@@ -77,7 +77,7 @@ class Meter:
         read, reading_s = self._count_bytes(), self._reading_s
         new_bytes = read - self._bytes_before
         is_known = self._total is not None and self.phase == "reading" and new_bytes > 0
-        self._tell(
+        self._notify(
             LoadProgress(
                 phase=self.phase,
                 source=next((each.path for each in reversed(self._sources) if each.size_bytes), ""),

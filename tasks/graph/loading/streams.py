@@ -127,7 +127,7 @@ class Source:
                 else:
                     yield from self._read_lines(text, after, block_bytes or BLOCK_BYTES)
         except (OSError, pa.ArrowException) as error:
-            raise SourceError(f"{self.path}: {self._tell_trouble(error)}") from error
+            raise SourceError(f"{self.path}: {self._describe_trouble(error)}") from error
 
     def read_again(self) -> None:
         """Read and digest all bytes as they lie on disk, without looking at them."""
@@ -137,7 +137,7 @@ class Source:
                 while raw.read(_CHUNK_BYTES):
                     pass
         except OSError as error:
-            raise SourceError(f"{self.path}: {self._tell_trouble(error)}") from error
+            raise SourceError(f"{self.path}: {self._describe_trouble(error)}") from error
 
     def count(self, data: memoryview) -> None:
         """Take note of bytes as they are read from disk."""
@@ -252,7 +252,7 @@ class Source:
                 " expected N-Triples"
             )
 
-    def _tell_trouble(self, error: OSError | pa.ArrowException) -> str:
+    def _describe_trouble(self, error: OSError | pa.ArrowException) -> str:
         # what the system refuses has a number, what Arrow cannot unpack has none
         if isinstance(error, OSError) and error.errno is not None:
             return f"cannot be read: {error.strerror}"

@@ -55,10 +55,10 @@ def render_revision(wiki: Wiki, page: Page, revision: Revision, with_edit_links:
     redirect = find_redirect(revision.text)
     target, text = redirect or (None, revision.text)
     renderer = _PageRenderer(wiki, page.title, with_edit_links)
-    return renderer.render(text, _tell_redirect(renderer.inline, target) if target else "")
+    return renderer.render(text, _render_redirect(renderer.inline, target) if target else "")
 
 
-def _tell_redirect(inline: InlineRenderer, target: str) -> str:
+def _render_redirect(inline: InlineRenderer, target: str) -> str:
     link = inline.link_to(parse_title(target), escape(target, quote=False))
     return f'<div class="redirectMsg"><p>Redirect to:</p><ul class="redirectText"><li>{link}</li></ul></div>'
 
