@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 
 from tasks.core.article_text import Removed, read_removed
-from tasks.core.fan_out_lists import Property, SetKind, read_fan_out_properties, read_fan_out_sets
+from tasks.core.fanout_lists import Property, SetKind, read_fanout_properties, read_fanout_sets
 from tasks.core.fingerprints import digest_bytes
 from tasks.core.knowledge import id_number, is_pid
 from tasks.core.knowledge_sentences import RelationForm, read_relation_forms
@@ -83,15 +83,15 @@ def load_removed_from_evidence() -> Removed:
 
 
 @cache
-def load_fan_out_sets() -> dict[str, SetKind]:
-    """Return unit → kind of sets that fan-out questions are made from, from `data/lists/fan_out_sets.csv`."""
-    return read_fan_out_sets(_asset("data/lists", "fan_out_sets.csv").read_text("utf-8"))
+def load_fanout_sets() -> dict[str, SetKind]:
+    """Return unit → kind of sets that fan-out questions are made from, from `data/lists/fanout_sets.csv`."""
+    return read_fanout_sets(_asset("data/lists", "fanout_sets.csv").read_text("utf-8"))
 
 
 @cache
-def load_fan_out_properties() -> dict[tuple[str, str], Property]:
-    """Return (PID, members or empty) → how a property is asked, from `data/lists/fan_out_properties.csv`."""
-    return read_fan_out_properties(_asset("data/lists", "fan_out_properties.csv").read_text("utf-8"))
+def load_fanout_properties() -> dict[tuple[str, str], Property]:
+    """Return (PID, members or empty) → how a property is asked, from `data/lists/fanout_properties.csv`."""
+    return read_fanout_properties(_asset("data/lists", "fanout_properties.csv").read_text("utf-8"))
 
 
 @cache

@@ -69,7 +69,7 @@ FANOUTQA = Benchmark(
     forms=ExportForms(json_columns=JSON_COLUMNS, arrays=("fanoutqa_dev", "fanoutqa_test")),
     assets=Assets(
         prompts=("fanoutqa/word_question", "fanoutqa/objective", "fanoutqa/wording"),
-        lists=("removed_from_evidence.txt", "fan_out_sets.csv", "fan_out_properties.csv"),
+        lists=("removed_from_evidence.txt", "fanout_sets.csv", "fanout_properties.csv"),
         queries=WIKIDATA_QUERIES,
     ),
 )

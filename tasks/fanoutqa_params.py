@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from tasks.assets import ROOT, load_fan_out_sets
+from tasks.assets import ROOT, load_fanout_sets
 from tasks.benchmark import WIKIDATA_SOURCE, Inputs, Locked, find_absolute
 from tasks.core.epochs import SNAPSHOT, read_epoch
 from tasks.core.fanout_questions import LEAST_ARTICLES
@@ -137,10 +137,10 @@ def check_sets(sets: Sequence[str]) -> list[str]:
 
     UsageError for an unknown one.
     """
-    known = list(load_fan_out_sets())
+    known = list(load_fanout_sets())
     if unknown := [each for each in sets if not any(each in (kind, kind.split()[0]) for kind in known)]:
         raise UsageError(
-            f"--sets: unknown kind of sets {unknown[0]!r}; data/lists/fan_out_sets.csv has {', '.join(known)}"
+            f"--sets: unknown kind of sets {unknown[0]!r}; data/lists/fanout_sets.csv has {', '.join(known)}"
         )
     return [kind for kind in known if not sets or kind in sets or kind.split()[0] in sets]
 

@@ -8,7 +8,7 @@ from tasks.batches import Work, batch_key, work_on
 from tasks.core.fanout_rows import FanOutRow
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Merged, Outcome, Reject
-from tasks.fan_out_sets import generate_questions
+from tasks.fanout_sets import generate_questions
 from tasks.fanoutqa_params import FILES
 from tasks.sources.fanoutqa import read_question_file
 

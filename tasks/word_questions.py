@@ -7,8 +7,8 @@ from prefect import task
 
 from tasks.assets import load_prompt
 from tasks.batches import Answered, batch_key, work_on
-from tasks.core.fan_out_wording import Wording, check_worded
 from tasks.core.fanout_rows import FanOutRow
+from tasks.core.fanout_wording import Wording, check_worded
 from tasks.core.prompts import Ask, Prompt, fill_in
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.replies import Unreadable

@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
-from inputs import fan_out_inputs
+from inputs import fanout_inputs
 from scripted_chat import Message, ScriptedChat
 from steps import Left, run_step
 
@@ -73,7 +73,7 @@ def run(judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         services = SimpleNamespace(
             model=lambda _role: (Chat(judge.chat.url, model, lambda: "key", "factmill tests"), model)
         )
-        return run_step(judge_questions, rows, services, tmp_path, monkeypatch, fan_out_inputs(epoch=EPOCH))
+        return run_step(judge_questions, rows, services, tmp_path, monkeypatch, fanout_inputs(epoch=EPOCH))
 
     return run
 

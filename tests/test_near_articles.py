@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
-from inputs import fan_out_inputs
+from inputs import fanout_inputs
 from loopback import Seen
 from small_wiki import SmallPage, SmallWiki
 from steps import Left, run_step
@@ -73,7 +73,7 @@ Run = Callable[..., Left]
 def check(wiki: SmallWiki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     def run(*rows: FlaggedQuestion) -> Left:
         return run_step(
-            check_near_articles, rows, wiki.services(), tmp_path / "check", monkeypatch, fan_out_inputs(epoch=EPOCH)
+            check_near_articles, rows, wiki.services(), tmp_path / "check", monkeypatch, fanout_inputs(epoch=EPOCH)
         )
 
     return run
@@ -90,7 +90,7 @@ def find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
             embedder=CharNgrams, home=tmp_path, world=SimpleNamespace(wikipedia=SimpleNamespace(url=url))
         )
         listed = [SourceFile(titles, titles.name, digest or digest_bytes(titles.read_bytes()))] if titles else []
-        inputs = fan_out_inputs(near=near)
+        inputs = fanout_inputs(near=near)
         return run_step(find_near_articles, rows, services, tmp_path / "find", monkeypatch, inputs, {TITLES: listed})
 
     return run

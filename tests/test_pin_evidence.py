@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
-from inputs import fan_out_inputs
+from inputs import fanout_inputs
 from small_wiki import SmallPage, SmallWiki
 from steps import Left, run_step
 
@@ -50,7 +50,7 @@ def wiki() -> Iterator[SmallWiki]:
 @pytest.fixture
 def pin(wiki: SmallWiki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     def run(*rows: FanOutRow, epoch: str = SNAPSHOT) -> Left:
-        return run_step(pin_evidence, rows, wiki.services(), tmp_path / "pin", monkeypatch, fan_out_inputs(epoch=epoch))
+        return run_step(pin_evidence, rows, wiki.services(), tmp_path / "pin", monkeypatch, fanout_inputs(epoch=epoch))
 
     return run
 
@@ -59,7 +59,7 @@ def pin(wiki: SmallWiki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run
 def flag(wiki: SmallWiki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     def run(*rows: PinnedQuestion) -> Left:
         return run_step(
-            flag_answers, rows, wiki.services(), tmp_path / "flag", monkeypatch, fan_out_inputs(epoch=SNAPSHOT)
+            flag_answers, rows, wiki.services(), tmp_path / "flag", monkeypatch, fanout_inputs(epoch=SNAPSHOT)
         )
 
     return run

@@ -14,9 +14,9 @@ from scripted_chat import Message, ScriptedChat
 from steps import Left, run_step
 
 from tasks.clients.chat import Chat
-from tasks.core.fan_out_wording import Wording
 from tasks.core.fanout_questions import dump_json
 from tasks.core.fanout_rows import FanOutRow
+from tasks.core.fanout_wording import Wording
 from tasks.models.rules import RulesAuthor
 from tasks.settings import Limits, Model
 from tasks.word_questions import word_questions

@@ -16,8 +16,8 @@ from tasks.models.rules_biographies import (
     extend_paragraphs,
 )
 from tasks.models.rules_consistency import fits_question
-from tasks.models.rules_fan_out import word_questions
-from tasks.models.rules_fan_out_checks import judge_objectivity, mend_wording
+from tasks.models.rules_fanout import word_questions
+from tasks.models.rules_fanout_checks import judge_objectivity, mend_wording
 from tasks.models.rules_graph import look_up_facts
 from tasks.models.rules_levels import list_levels
 from tasks.models.rules_paths import choose_paths, score_path

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from fan_out_questions import WIKI, author_question, leaf
+from fanout_questions import WIKI, author_question, leaf
 
 from tasks.core.authored_form import check_authored, read_authored, write_authored
 from tasks.core.fanout_questions import Answer, Evidence, FanOutQuestion, SubQuestion, list_sub_questions

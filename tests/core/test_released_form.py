@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fan_out_questions import release_article, release_dev, release_sub, release_test, write_released
+from fanout_questions import release_article, release_dev, release_sub, release_test, write_released
 
 from tasks.core.authored_form import check_authored, read_authored, write_authored
 from tasks.core.fanout_questions import Evidence, list_sub_questions

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from command import Factmill
-from fan_out_questions import author_question, release_dev, release_test
+from fanout_questions import author_question, release_dev, release_test
 
 
 def write(file: Path, *rows: Any) -> Path:

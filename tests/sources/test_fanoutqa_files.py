@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fan_out_questions import author_question, leaf, release_dev, release_test
+from fanout_questions import author_question, leaf, release_dev, release_test
 
 from tasks.core.fanout_questions import Answer, list_sub_questions
 from tasks.core.fanout_rows import FanOutRow

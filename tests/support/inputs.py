@@ -32,7 +32,7 @@ def slaq_inputs(**given: Any) -> SlaqInputs:
     return _make(SlaqInputs, given, categories=(), licence="CC-BY-SA-4.0", reviewing=reviewing, **found)
 
 
-def fan_out_inputs(**given: Any) -> FanOutInputs:
+def fanout_inputs(**given: Any) -> FanOutInputs:
     found = {"epoch": "2023-11-20T00:00:00Z", "licence": "CC0-1.0", "reviewing": Reviewing(policy="auto")}
     return _make(FanOutInputs, given, units=(), embedder={}, **found)
 

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from string import Template
 from typing import Literal, cast, get_args
 
-from tasks.core.fan_out_wording import with_article, with_the
+from tasks.core.fanout_wording import with_article, with_the
 from tasks.core.knowledge import is_pid, is_qid
 from tasks.errors import SettingsError
 
 Kind = Literal["item", "time", "quantity"]
 
-_SETS, _PROPERTIES = "fan_out_sets.csv", "fan_out_properties.csv"
+_SETS, _PROPERTIES = "fanout_sets.csv", "fanout_properties.csv"
 _SET_COLUMNS = (
     "relation", "listed", "owner_classes", "member_classes", "members", "called", "group", "changes", "properties",
 )  # fmt: skip
@@ -104,7 +104,7 @@ Properties = Mapping[tuple[str, str], Property]
 """(PID, members) → property; members is empty for the wording that holds for all."""
 
 
-def read_fan_out_sets(text: str) -> dict[str, SetKind]:
+def read_fanout_sets(text: str) -> dict[str, SetKind]:
     """Return unit → kind of sets, in the order of the list (CSV); SettingsError names the line that is wrong."""
     found: dict[str, SetKind] = {}
     for place, line in _read_lines(text, _SETS, _SET_COLUMNS):
@@ -132,7 +132,7 @@ def read_fan_out_sets(text: str) -> dict[str, SetKind]:
     return found
 
 
-def read_fan_out_properties(text: str) -> dict[tuple[str, str], Property]:
+def read_fanout_properties(text: str) -> dict[tuple[str, str], Property]:
     """Return (PID, members or empty) → property (CSV); SettingsError names the line that is wrong."""
     found: dict[tuple[str, str], Property] = {}
     for place, line in _read_lines(text, _PROPERTIES, _PROPERTY_COLUMNS):

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tasks.core.answers_in_text import KnownText, find_answer, read_known_text
-from tasks.core.fan_out_lists import Property, SetKind
-from tasks.core.fan_out_values import Value, find_beside, verify_value
+from tasks.core.fanout_lists import Property, SetKind
 from tasks.core.fanout_questions import Answer, Evidence
+from tasks.core.fanout_values import Value, find_beside, verify_value
 
 MOST_MEMBERS = 30
 """Members of a listed set."""

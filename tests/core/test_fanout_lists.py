@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks.assets import load_fan_out_properties, load_fan_out_sets
-from tasks.core.fan_out_lists import find_property, read_fan_out_properties, read_fan_out_sets
+from tasks.assets import load_fanout_properties, load_fanout_sets
+from tasks.core.fanout_lists import find_property, read_fanout_properties, read_fanout_sets
 from tasks.errors import SettingsError
 
 SETS = "relation,listed,owner_classes,member_classes,members,called,group,changes,properties\n"
@@ -14,7 +14,7 @@ AREA = "P2046,,quantity,,What is the area of $x in $unit?,are largest,are smalle
 
 
 def test_a_kind_of_sets_is_known_by_its_relation_and_first_class() -> None:
-    found = read_fan_out_sets(SETS + LINE + NAMED)
+    found = read_fanout_sets(SETS + LINE + NAMED)
     assert list(found) == ["P47 Q6", "P57 Q11"]
     assert found["P47 Q6"].owner_classes == {"Q6", "Q7"}
     assert not found["P47 Q6"].is_named
@@ -33,21 +33,21 @@ def test_a_kind_of_sets_is_known_by_its_relation_and_first_class() -> None:
     ],
 )
 def test_members_have_their_article_alone_and_in_a_list(called: str, name: str, one: str, listed: str) -> None:
-    (kind,) = read_fan_out_sets(SETS + NAMED.replace("the film $name", called)).values()
+    (kind,) = read_fanout_sets(SETS + NAMED.replace("the film $name", called)).values()
     assert (kind.call(name), kind.list_name(name)) == (one, listed)
 
 
 def test_a_set_that_changes_is_told_with_its_month() -> None:
-    (kind,) = read_fan_out_sets(SETS + LINE.replace(",no,", ",yes,")).values()
+    (kind,) = read_fanout_sets(SETS + LINE.replace(",no,", ",yes,")).values()
     assert kind.format_group("Netherlands", "May 2020") == "the neighbours of the Netherlands as of May 2020"
-    (kind,) = read_fan_out_sets(SETS + LINE).values()
+    (kind,) = read_fanout_sets(SETS + LINE).values()
     assert kind.format_group("France", "May 2020") == "the neighbours of France"
 
 
 def test_a_property_is_worded_for_its_members_before_it_is_for_all() -> None:
     line = "P577,{},time,,When was $x {}?,come last,come first,come after $limit,come before $limit\n"
-    properties = read_fan_out_properties(PROPERTIES + line.format("films", "shown") + line.format("", "published"))
-    sets = read_fan_out_sets(SETS + NAMED + NAMED.replace("Q11", "Q12").replace("films", "books"))
+    properties = read_fanout_properties(PROPERTIES + line.format("films", "shown") + line.format("", "published"))
+    sets = read_fanout_sets(SETS + NAMED + NAMED.replace("Q11", "Q12").replace("films", "books"))
     told = [find_property(properties, "P577", kind).question for kind in sets.values()]
     assert told == ["When was $x shown?", "When was $x published?"]
     with pytest.raises(SettingsError, match="P57 Q11 names the property P36"):
@@ -71,7 +71,7 @@ def test_a_property_is_worded_for_its_members_before_it_is_for_all() -> None:
 )
 def test_a_line_of_sets_that_is_wrong_is_named(text: str, part: str) -> None:
     with pytest.raises(SettingsError, match=part):
-        read_fan_out_sets(text)
+        read_fanout_sets(text)
 
 
 @pytest.mark.parametrize(
@@ -92,10 +92,10 @@ def test_a_line_of_sets_that_is_wrong_is_named(text: str, part: str) -> None:
 )
 def test_a_line_of_properties_that_is_wrong_is_named(text: str, part: str) -> None:
     with pytest.raises(SettingsError, match=part):
-        read_fan_out_properties(text)
+        read_fanout_properties(text)
 
 
 def test_the_lists_that_ship_fit_together() -> None:
-    properties = load_fan_out_properties()
-    used = {find_property(properties, pid, kind) for kind in load_fan_out_sets().values() for pid in kind.properties}
+    properties = load_fanout_properties()
+    used = {find_property(properties, pid, kind) for kind in load_fanout_sets().values() for pid in kind.properties}
     assert used == set(properties.values())

@@ -7,11 +7,11 @@ import pytest
 from tasks.assets import load_prompt
 from tasks.core.calls import Call, Reply
 from tasks.core.chat_calls import call_chat
-from tasks.core.fan_out_wording import Wording, check_worded
 from tasks.core.fanout_questions import Answer
+from tasks.core.fanout_wording import Wording, check_worded
 from tasks.core.prompts import fill_in
 from tasks.models.rules import RulesAuthor
-from tasks.models.rules_fan_out import word_question
+from tasks.models.rules_fanout import word_question
 
 BORDERS = "the countries that share a border with Austria"
 ALL, FIVE, THOSE = "all of them", "the five that have the largest areas", "those that were released before 1980"

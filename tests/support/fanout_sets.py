@@ -5,17 +5,17 @@ from decimal import Decimal
 from typing import Any
 
 from tasks.core.answers_in_text import read_known_text
-from tasks.core.fan_out_lists import SetKind, read_fan_out_properties, read_fan_out_sets
-from tasks.core.fan_out_members import Article, Member, MemberSet
-from tasks.core.fan_out_values import Value
+from tasks.core.fanout_lists import SetKind, read_fanout_properties, read_fanout_sets
+from tasks.core.fanout_members import Article, Member, MemberSet
 from tasks.core.fanout_questions import Evidence
+from tasks.core.fanout_values import Value
 
 HARBOUR, PEOPLE, FOUNDED, LENGTH = "P1", "P2", "P3", "P4"
 SETS = """relation,listed,owner_classes,member_classes,members,called,group,changes,properties
 P9,by owner,,Q9,islands,the island $name,the islands of $place,no,P1|P2|P3|P4
 P8,by name,,Q9,islands,the island $name,,no,P1|P2|P3|P4
 """
-PROPERTIES = read_fan_out_properties(
+PROPERTIES = read_fanout_properties(
     """pid,members,kind,moment,question,most,least,above,below
 P1,,item,,What is the harbour of $x?,,,,
 P2,,quantity,when last counted in $month,What is the population of $x?,are most populous,are least populous,have over $limit,have under $limit
@@ -30,7 +30,7 @@ HARBOURS = ("Port Alpha", "Port Beta", "Port Gamma", "Port Delta", "Port Epsilon
 def island_kind(is_named: bool, *properties: str) -> SetKind:
     """Return the kind of sets of islands, of which these properties may be asked."""
     lines = SETS.replace("P1|P2|P3|P4", "|".join(properties)) if properties else SETS
-    return read_fan_out_sets(lines)["P8 Q9" if is_named else "P9 Q9"]
+    return read_fanout_sets(lines)["P8 Q9" if is_named else "P9 Q9"]
 
 
 def make_article(title: str, text: str, number: int) -> Article:

@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from tasks.core.answers_in_text import find_answer, read_known_text
-from tasks.core.fan_out_values import (
+from tasks.core.fanout_values import (
     Value,
     choose_threshold,
     find_beside,

@@ -11,13 +11,13 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
-from inputs import fan_out_inputs
+from inputs import fanout_inputs
 from namesakes import write_item
 from small_wiki import SmallPage, SmallWiki
 from steps import Left, read_unit
 from two_wikidatas import TwoWikidatas
 
-from tasks.assets import load_fan_out_sets
+from tasks.assets import load_fanout_sets
 from tasks.core.fanout_rows import FanOutRow
 from tasks.core.knowledge import is_qid
 from tasks.core.wikipedia_calls import call_page_text
@@ -86,7 +86,7 @@ def make(
 
     def run(unit: str, **changed: Any) -> Left:
         def step(services: Any, folder: Path) -> Left:
-            return read_unit(gather_questions, unit, services, folder, monkeypatch, fan_out_inputs(**changed))
+            return read_unit(gather_questions, unit, services, folder, monkeypatch, fanout_inputs(**changed))
 
         return wikidatas.run(step, tmp_path, wikipedia=wiki.services().wikipedia)
 
@@ -203,11 +203,11 @@ def test_a_wikidata_that_lists_no_facts_stops_the_run(
     try:
         services: Any = type("Services", (), {"wikidata": wikidatas.sparql(), "wikipedia": wiki.services().wikipedia})()
         with pytest.raises(ServiceUnreachable, match="does not list the facts of P47"):
-            read_unit(gather_questions, BORDERS, services, tmp_path, monkeypatch, fan_out_inputs(sets_a_kind=1))
+            read_unit(gather_questions, BORDERS, services, tmp_path, monkeypatch, fanout_inputs(sets_a_kind=1))
     finally:
         wikidatas.too_much = ""
 
 
 def test_kinds_of_sets_are_named_by_relation_and_class() -> None:
-    assert BORDERS in load_fan_out_sets()
-    assert all(is_qid(unit.split()[1]) for unit in load_fan_out_sets())
+    assert BORDERS in load_fanout_sets()
+    assert all(is_qid(unit.split()[1]) for unit in load_fanout_sets())

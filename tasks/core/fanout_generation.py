@@ -17,8 +17,8 @@ from string import Template
 from typing import Literal, NamedTuple
 
 from tasks.core.answers_in_text import find_answer, read_known_text
-from tasks.core.fan_out_lists import Properties, Property, find_property
-from tasks.core.fan_out_members import (
+from tasks.core.fanout_lists import Properties, Property, find_property
+from tasks.core.fanout_members import (
     NOT_LISTED,
     NOT_SAID,
     TOO_FEW,
@@ -30,9 +30,9 @@ from tasks.core.fan_out_members import (
     refuse_set,
     verify_member,
 )
-from tasks.core.fan_out_values import LEAST_LEFT_OUT, Value, choose_threshold, is_tied, write_threshold
-from tasks.core.fan_out_wording import EACH, Wording, count_in_words, put_moment
 from tasks.core.fanout_questions import Answer, FanOutQuestion, SubQuestion
+from tasks.core.fanout_values import LEAST_LEFT_OUT, Value, choose_threshold, is_tied, write_threshold
+from tasks.core.fanout_wording import EACH, Wording, count_in_words, put_moment
 from tasks.core.fingerprints import Json, canonical_json, digest_json, seed_from
 
 Form = Literal["whole", "ranked", "filtered"]

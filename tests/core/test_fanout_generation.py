@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-from fan_out_sets import (
+from fanout_sets import (
     FOUNDED,
     HARBOUR,
     HARBOURS,
@@ -24,8 +24,8 @@ from fan_out_sets import (
     make_set,
 )
 
-from tasks.core.fan_out_generation import Composed, Tried, make_questions
-from tasks.core.fan_out_members import MemberSet, Refused
+from tasks.core.fanout_generation import Composed, Tried, make_questions
+from tasks.core.fanout_members import MemberSet, Refused
 from tasks.core.fanout_questions import FanOutQuestion, list_sub_questions
 
 LIST = f"The islands of the Grey Sea are {', '.join(NAMES)}."

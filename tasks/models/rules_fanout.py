@@ -7,7 +7,7 @@ word for word.
 import re
 from collections.abc import Mapping, Sequence
 
-from tasks.core.fan_out_wording import EACH
+from tasks.core.fanout_wording import EACH
 from tasks.core.fingerprints import seed_from
 from tasks.core.knowledge import Knowledge
 

@@ -11,7 +11,7 @@ from decimal import ROUND_CEILING, Decimal
 
 from tasks.core.answers_in_text import KnownText, find_answer, read_known_text
 from tasks.core.dates_in_text import write_date
-from tasks.core.fan_out_lists import Kind
+from tasks.core.fanout_lists import Kind
 from tasks.core.fanout_questions import Answer
 from tasks.core.knowledge import Fact
 from tasks.core.literals import YEAR, canonical_number, date_key, format_date

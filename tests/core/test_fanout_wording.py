@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.core.fan_out_wording import Wording, check_worded, put_moment, with_article
 from tasks.core.fanout_questions import Answer
+from tasks.core.fanout_wording import Wording, check_worded, put_moment, with_article
 from tasks.core.replies import Unreadable
 
 LISTED = Wording(

@@ -13,16 +13,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from tasks.assets import load_fan_out_properties, load_fan_out_sets
+from tasks.assets import load_fanout_properties, load_fanout_sets
 from tasks.batches import Work
 from tasks.classes import INSTANCE_OF, look_up_claims
 from tasks.core.dates_in_text import write_date
-from tasks.core.fan_out_generation import Composed, Tried, make_questions
-from tasks.core.fan_out_lists import SetKind, find_property
-from tasks.core.fan_out_members import MOST_MEMBERS, Article, Member, MemberSet, Refused
-from tasks.core.fan_out_values import Value, read_values
+from tasks.core.fanout_generation import Composed, Tried, make_questions
+from tasks.core.fanout_lists import SetKind, find_property
+from tasks.core.fanout_members import MOST_MEMBERS, Article, Member, MemberSet, Refused
 from tasks.core.fanout_questions import Evidence, dump_json, to_released
 from tasks.core.fanout_rows import FanOutRow
+from tasks.core.fanout_values import Value, read_values
 from tasks.core.fingerprints import canonical_json, digest_json, seed_from
 from tasks.core.knowledge import Description, Fact, call_describe_item, call_item_facts, read_description, read_facts
 from tasks.core.rows import Outcome, Reject
@@ -100,11 +100,11 @@ class _Read:
 
 
 def generate_questions(work: Work, unit: str) -> list[Outcome]:
-    """Return what becomes of every question that is tried about one kind of sets (data/lists/fan_out_sets.csv).
+    """Return what becomes of every question that is tried about one kind of sets (data/lists/fanout_sets.csv).
 
     Takes each as a row of the batch: FanOutRows without their wording, and Rejects.
     """
-    kind = load_fan_out_sets()[unit]
+    kind = load_fanout_sets()[unit]
     known = _Known()
     drawn = _draw_named(work, kind, known) if kind.is_named else _draw_listed(work, kind, known)
     drawn = _describe(work, kind, drawn, known)
@@ -304,7 +304,7 @@ def _try_set(work: Work, kind: SetKind, each: _Drawn, drawn: Sequence[_Drawn], k
         month=write_date(work.inputs(FanOutInputs).epoch[:7]),
         least=work.inputs(FanOutInputs).least_members,
     )
-    yield from make_questions(of, load_fan_out_properties())
+    yield from make_questions(of, load_fanout_properties())
 
 
 def _list_class(kind: SetKind, drawn: Sequence[_Drawn]) -> Iterator[str]:
@@ -331,7 +331,7 @@ def _make_member(kind: SetKind, qid: str, known: _Known, read: _Read) -> Member:
 
 
 def _read_property(kind: SetKind, pid: str, facts: Sequence[Fact], units: Mapping[str, str]) -> tuple[Value, ...]:
-    return read_values(facts, find_property(load_fan_out_properties(), pid, kind).kind, units)
+    return read_values(facts, find_property(load_fanout_properties(), pid, kind).kind, units)
 
 
 def _finish(tried: Tried, licence: str) -> Outcome:
