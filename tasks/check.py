@@ -11,7 +11,7 @@ from tasks.core.rows import Outcome, Reject
 from tasks.granola_params import TRIVIAL_LIST, GranolaInputs
 
 
-@task(name="remove_trivial_answers", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def remove_trivial_answers(batch: Batch) -> Receipt:
     """Remove trivial and repeated answers; drop rows with too few levels left (Appendix B)."""
     work = work_on(batch)

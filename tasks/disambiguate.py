@@ -30,7 +30,7 @@ T = TypeVar("T")
 Role = Literal["question", "answer"]
 
 
-@task(name="find_qids", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def find_qids(batch: Batch) -> Receipt:
     """Look up the QIDs of both entities by exact label, then alias; keep all candidates, choose one (Appendix B)."""
     work = work_on(batch)
@@ -51,7 +51,7 @@ def find_qids(batch: Batch) -> Receipt:
     return work.finish(outcomes, LinkedQuestion)
 
 
-@task(name="describe_entities", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def describe_entities(batch: Batch) -> Receipt:
     """Fetch the English descriptions of both entities (§3.1, Appendix B)."""
     work = work_on(batch)
@@ -89,7 +89,7 @@ def describe_entities(batch: Batch) -> Receipt:
     return work.finish(outcomes, DescribedQuestion)
 
 
-@task(name="measure_popularity", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def measure_popularity(batch: Batch) -> Receipt:
     """Sum the page views of both entities' English articles over the last 12 full months before the epoch."""
     work = work_on(batch)

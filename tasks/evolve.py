@@ -28,7 +28,7 @@ PIECES_TRIED = 3
 """So many pieces, the best ones, are tried in a round before a pair is given up; each is asked for twice at the most."""
 
 
-@task(name="annotate_paragraph", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def annotate_paragraph(batch: Batch) -> Receipt:
     """Round 1: mark in the paragraph what the knowledge pool holds of it (Appendix A.3, Table 9)."""
     work = work_on(batch)
@@ -103,7 +103,7 @@ class _Turn:
         return len(self.refused) >= min(PIECES_TRIED, len(self.pieces))
 
 
-@task(name="evolve_paragraph", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def evolve_paragraph(batch: Batch) -> Receipt:
     """Rounds 2 and on: the best piece of knowledge becomes the paragraph's next sentence (Appendix A.3, Equation 1)."""
     work = work_on(batch)
@@ -237,7 +237,7 @@ def _list_rounds(rows: Iterable[EvolvingPair]) -> list[RoundRow]:
     ]
 
 
-@task(name="ask_questions", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def ask_questions(batch: Batch) -> Receipt:
     """Two questions that the paragraph answers, one general and one specific (Appendix A.3, Tables 11 and 12)."""
     work = work_on(batch)

@@ -19,7 +19,7 @@ SAME_ABOVE = 0.99
 """Cosine above which two questions are one (§2.1)."""
 
 
-@task(name="read_foundation", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def read_foundation(batch: Batch) -> Receipt:
     """Read the rows of one foundation from its files (§2, Table 1)."""
     work = work_on(batch)
@@ -33,7 +33,7 @@ def read_foundation(batch: Batch) -> Receipt:
     return work.finish(outcomes, FoundationQuestion)
 
 
-@task(name="unite_duplicates", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def unite_duplicates(batch: Batch) -> Receipt:
     """Unite questions that say the same: a cosine above the limit between their sentence embeddings (§2.1).
 
@@ -48,7 +48,7 @@ def unite_duplicates(batch: Batch) -> Receipt:
     return work.finish(unite_questions(rows, duplicates), FoundationQuestion)
 
 
-@task(name="type_answers", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def type_answers(batch: Batch) -> Receipt:
     """Drop refusals, and say what kind of thing each answer is and which value is looked for (§2.1, Appendix B)."""
     work = work_on(batch)

@@ -13,7 +13,7 @@ from tasks.fanoutqa_params import FILES
 from tasks.sources.fanoutqa import read_question_file
 
 
-@task(name="gather_questions", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def gather_questions(batch: Batch) -> Receipt:
     """Read all files, or make the questions about one kind of sets."""
     work = work_on(batch)

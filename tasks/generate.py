@@ -11,7 +11,7 @@ from tasks.core.rows import Reject
 from tasks.granola_params import LEVELS_PROMPT
 
 
-@task(name="generate_granular_answers", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def generate_granular_answers(batch: Batch) -> Receipt:
     """Ask the author for answers from fine to coarse, one call a row (§3.1, Table 8)."""
     work = work_on(batch)

@@ -14,7 +14,7 @@ from tasks.core.rows import Outcome, Reject
 from tasks.granola_params import CONSISTENCY_PROMPT, GranolaInputs
 
 
-@task(name="score_description_consistency", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def score_description_consistency(batch: Batch) -> Receipt:
     """Score both descriptions by the share of samples that find them inconsistent with the question (Appendix B).
 

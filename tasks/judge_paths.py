@@ -23,7 +23,7 @@ SELECTION_PROMPT = "multihal/select_paths"
 SCORE_PROMPT = "multihal/score_path"
 
 
-@task(name="select_paths", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def select_paths(batch: Batch) -> Receipt:
     """Choose at most ten paths of each question: two shuffled passes a round, three rounds, the rest by chance (§2.3)."""
     work = work_on(batch)
@@ -85,7 +85,7 @@ def _close_choice(row: MinedQuestion, choice: Choice, dropped: list[DroppedPath]
     return row.narrow(SelectedQuestion, paths=list(kept.values()))
 
 
-@task(name="score_paths", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def score_paths(batch: Batch) -> Receipt:
     """Score each path from 1 to 5; the low ones are rejected with their score, one that cannot be read is unscored (§2.3)."""
     work = work_on(batch)

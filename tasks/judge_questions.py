@@ -25,7 +25,7 @@ _UNREADABLE, _EMPTY = "reply_not_in_format", "empty_reply:"
 """Reason of the reject for a reply that cannot be read; how the error begins where a model says nothing."""
 
 
-@task(name="judge_questions", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def judge_questions(batch: Batch) -> Receipt:
     """Have a model flag questions that are not objective, and mend grammar and units (Appendices F.1, F.2)."""
     work = work_on(batch)

@@ -47,7 +47,7 @@ class Missed:
             self.in_passing.add(row_id)
 
 
-@task(name="link_entities", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def link_entities(batch: Batch) -> Receipt:
     """Find the items that question, answers and context name, three candidates a name (§2.2)."""
     work = work_on(batch)

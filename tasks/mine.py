@@ -44,7 +44,7 @@ class Failed:
         ]
 
 
-@task(name="mine_paths", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def mine_paths(batch: Batch) -> Receipt:
     """Find the paths of up to two hops, in both directions, between the question's items and the answer's (§2.2)."""
     work = work_on(batch)
@@ -151,7 +151,7 @@ def _format_target(target: Target) -> str:
     return f"Q{target}" if isinstance(target, int) else str(target)
 
 
-@task(name="label_paths", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def label_paths(batch: Batch) -> Receipt:
     """Put English labels to the parts of every path; a path with a part that has none is dropped (§2.2)."""
     work = work_on(batch)

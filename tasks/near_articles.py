@@ -43,7 +43,7 @@ class NearArticles(BaseModel):
     """Titles without an article or text at the epoch; they prove nothing."""
 
 
-@task(name="find_near_articles", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def find_near_articles(batch: Batch) -> Receipt:
     """Find the titles nearest to each question by embedding (Appendix B: 30)."""
     work = work_on(batch)
@@ -70,7 +70,7 @@ def _list_known_titles(work: Work, rows: Iterable[FlaggedQuestion]) -> list[str]
     )
 
 
-@task(name="check_near_articles", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def check_near_articles(batch: Batch) -> Receipt:
     """Flag questions all of whose sub-answers stand in one of the articles near to them (Appendix B)."""
     work = work_on(batch)

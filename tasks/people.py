@@ -24,7 +24,7 @@ Bearers = dict[str, list[Candidate]]
 _NAMED_IN_REASON = 6
 
 
-@task(name="read_pairs", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def read_person_pairs(batch: Batch) -> Receipt:
     """Read paragraphs about two people from a file, with the relation between the two (Appendix A.1)."""
     work = work_on(batch)
@@ -40,7 +40,7 @@ def read_person_pairs(batch: Batch) -> Receipt:
     return work.finish(outcomes, PersonPair)
 
 
-@task(name="read_pairs", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def draw_person_pairs(batch: Batch) -> Receipt:
     """Take the pairs of a class that a relation joins from the world's Wikidata (our default beside files)."""
     work = work_on(batch)
@@ -93,7 +93,7 @@ def _draw_pair(
     )
 
 
-@task(name="resolve_people", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def resolve_people(batch: Batch) -> Receipt:
     """Find the two items that bear the names and are joined by the relation (Appendix A.2); all candidates are kept."""
     work = work_on(batch)
@@ -189,7 +189,7 @@ def _join_names(found: Sequence[str]) -> str:
     return f"{shown} and {len(found) - _NAMED_IN_REASON} more" if len(found) > _NAMED_IN_REASON else shown
 
 
-@task(name="unite_pairs", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def unite_pairs(batch: Batch) -> Receipt:
     """Unite pairs of the same two people: a child and its father are one pair, whatever joins them.
 

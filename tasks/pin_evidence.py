@@ -30,7 +30,7 @@ Leaf = tuple[str, str, Answer | None, Evidence]
 """Path, sub-question, its answer and its article."""
 
 
-@task(name="pin_evidence", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def pin_evidence(batch: Batch) -> Receipt:
     """Pin every article to its newest revision at or before the epoch (§3.1)."""
     work = work_on(batch)
@@ -121,7 +121,7 @@ def _refer(row_id: str, leaf: Leaf, pinned: PinnedArticle | Unpinned | None) -> 
     )
 
 
-@task(name="flag_answers", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def flag_answers(batch: Batch) -> Receipt:
     """Flag answers not composed of sub-answers, articles used twice, and sub-answers not in their article (App. B)."""
     work = work_on(batch)

@@ -33,7 +33,7 @@ COUNTRIES, CITIES, OCCUPATIONS = ("P27",), ("P19", "P20"), ("P106",)
 WIKIPEDIA_LICENCE, WIKIDATA_LICENCE = "CC-BY-SA-4.0", "CC0-1.0"
 
 
-@task(name="pool_knowledge", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def pool_knowledge(batch: Batch) -> Receipt:
     """Read the graph of one hop around both people, without what says nothing of a life (Appendix A.2)."""
     work = work_on(batch)
@@ -101,7 +101,7 @@ def _year(date: str) -> int:
     return year if year > 0 else year - 1
 
 
-@task(name="describe_pairs", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def describe_pairs(batch: Batch) -> Receipt:
     """Find the paragraph that evolution begins with: the source's, else from an article, else the relation in words."""
     work = work_on(batch)
@@ -157,7 +157,7 @@ def _read_articles(work: Work, rows: Sequence[PooledPair]) -> tuple[dict[str, Pa
     return articles, failed | failed_now | failed_last
 
 
-@task(name="count_relations", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def count_relations_of_all(batch: Batch) -> Receipt:
     """Count in how many people's graphs each relation occurs, over all pairs of the build (Equation 1)."""
     work = work_on(batch)

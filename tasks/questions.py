@@ -35,7 +35,7 @@ _FAILED_CHECK = re.compile(r"([a-z_]+): (?:pair [1-5]|long): ")
 """How the problems of checks are told: the code of the first, then all of them."""
 
 
-@task(name="write_questions", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def write_questions(batch: Batch) -> Receipt:
     """Have five short pairs and a long one made of each article; what fails a check is asked for once more (A.1)."""
     work = work_on(batch)
@@ -72,7 +72,7 @@ def _question(row: ChosenTopic, answer: Answered[Generated]) -> Outcome:
     )
 
 
-@task(name="check_questions", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def check_questions(batch: Batch) -> Receipt:
     """Have a second model look at phrasing and grounding; what it flags goes into the review queue (§3.2)."""
     work = work_on(batch)
@@ -104,7 +104,7 @@ def _format_context(row: QuestionedTopic) -> str:
     return f"{row.title} ({row.url}, revision {row.revid})\n{_format_pairs(row)}\nLong: {row.long_question}\n{row.long_answer}"
 
 
-@task(name="balance_halves", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def balance_halves(batch: Batch) -> Receipt:
     """Keep as many most as least viewed topics of each category, the outermost of those that came through (§3.2)."""
     work = work_on(batch)
@@ -125,7 +125,7 @@ def balance_halves(batch: Batch) -> Receipt:
     return work.finish(outcomes, CheckedTopic)
 
 
-@task(name="type_facts", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def type_facts(batch: Batch) -> Receipt:
     """Tell of each short answer whether it is an entity, by the classes of OntoNotes (§3.2, Figure 6)."""
     work = work_on(batch)

@@ -19,7 +19,7 @@ from tasks.granola_params import GranolaInputs
 from tasks.sources.entity_questions import read_questions
 
 
-@task(name="read_entity_questions", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def read_entity_questions(batch: Batch) -> Receipt:
     """Read one relation's questions from its files (§3.2); keep those with exactly one gold answer."""
     work = work_on(batch)
@@ -50,7 +50,7 @@ def read_entity_questions(batch: Batch) -> Receipt:
     return work.finish([*outcomes, *unite_questions(rows)], SourceQuestion)
 
 
-@task(name="draw_questions", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def draw_questions(batch: Batch) -> Receipt:
     """Make one relation's questions from the facts of the world's Wikidata, by the relation's template (§3.2).
 
@@ -94,7 +94,7 @@ def draw_questions(batch: Batch) -> Receipt:
     return work.finish([*outcomes, *unite_questions(rows)], SourceQuestion)
 
 
-@task(name="cut_question_entities", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def cut_question_entities(batch: Batch) -> Receipt:
     """Cut the question entity out of the question by the relation's template (§3.1)."""
     work = work_on(batch)

@@ -24,7 +24,7 @@ EDITABLE: Editable = {"question": "question"}
 """Texts that a reviewer may replace; answers are mended in the source, where their sub-answers stand."""
 
 
-@task(name="flag_duplicates", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def flag_duplicates(batch: Batch) -> Receipt:
     """Flag questions whose embedding has a cosine of at least 0.9 with that of one that stays (Appendix B).
 
@@ -57,7 +57,7 @@ def _comes_before(rows: Sequence[FlaggedQuestion], one: int, other: int) -> bool
     return (len(rows[one].flags), one) < (len(rows[other].flags), other)
 
 
-@task(name="review_questions", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def review_questions(batch: Batch) -> Receipt:
     """Put every flag into the review queue, and do what reviewers or the policy decided (Appendix B)."""
     work = work_on(batch)

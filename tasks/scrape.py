@@ -47,7 +47,7 @@ class _Member:
     subcategory: str
 
 
-@task(name="draw_pages", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def draw_category_pages(batch: Batch) -> Receipt:
     """List a category's pages, and those of the categories below it, and draw some by chance (Appendix A.1)."""
     work = work_on(batch)
@@ -107,7 +107,7 @@ def _iterate_members(
             return
 
 
-@task(name="unite_pages", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def unite_pages(batch: Batch) -> Receipt:
     """Unite pages that were drawn from several categories; the first category keeps the page."""
     work = work_on(batch)
@@ -119,7 +119,7 @@ def unite_pages(batch: Batch) -> Receipt:
     return work.finish(outcomes, CategoryPage)
 
 
-@task(name="scrape_articles", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def scrape_articles(batch: Batch) -> Receipt:
     """Read each page's main text as of the epoch; lists, redirects, disambiguations and short pages go no further."""
     work = work_on(batch)
@@ -189,7 +189,7 @@ def _scrape(work: Work, row: CategoryPage, revision: Revision, page: PageText | 
     return row.extend(Topic, url=url, revid=page.revid, text=text)
 
 
-@task(name="measure_topics", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def measure_topics(batch: Batch) -> Receipt:
     """Sum each article's page views over the days before the cut-off (Appendix A.1)."""
     work = work_on(batch)
@@ -210,7 +210,7 @@ def measure_topics(batch: Batch) -> Receipt:
     )
 
 
-@task(name="halve_topics", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def halve_topics(batch: Batch) -> Receipt:
     """Take the most and the least viewed topics of each category, as many of both, with spares (Appendix A.1)."""
     work = work_on(batch)

@@ -17,7 +17,7 @@ from tasks.multihal_params import MultiHalInputs
 from tasks.storage.journal import Record
 
 
-@task(name="translate_paths", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def translate_paths(batch: Batch) -> Receipt:
     """Make one row a language: English as it is, the others by the translator (§2.4)."""
     work = work_on(batch)

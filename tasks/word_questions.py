@@ -17,7 +17,7 @@ from tasks.core.rows import Outcome, Reject
 WORD = "fanoutqa/word_question"
 
 
-@task(name="word_questions", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def word_questions(batch: Batch) -> Receipt:
     """Have generated questions worded, and check that each keeps its pieces and its answer to itself; others pass."""
     work = work_on(batch)

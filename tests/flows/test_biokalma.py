@@ -116,7 +116,7 @@ def test_at_least_25_pairs_have_five_rounds_and_what_they_say_is_in_the_text(bui
 def test_every_stage_adds_up_and_what_is_lost_says_why(built: Built) -> None:
     check_balance(built.report)
     assert built.report["reasons"] == {
-        "read_pairs": {
+        "read_person_pairs": {
             "incomplete_name": 1,
             "malformed_row": 1,
             "no_paragraph": 1,
@@ -241,7 +241,7 @@ def test_pairs_of_organisations_are_built_to_the_end(factmill: Factmill) -> None
     check_balance(ran.json)
     check_rows(built, rounds=5)
     assert len(built.rows) >= 25
-    assert ran.json["reasons"]["read_pairs"].keys() == {"not_of_class"}
+    assert ran.json["reasons"]["draw_person_pairs"].keys() == {"not_of_class"}
     assert ran.json["merged"] > 0, "a parent has the subsidiary whose parent it is"
 
 

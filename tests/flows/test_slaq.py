@@ -149,7 +149,7 @@ def test_a_row_is_followed_back_to_its_calls(factmill: Factmill, built: Built) -
         by_stage[call["stage"]][call["operation"]] += 1
     asked = by_stage.pop("write_questions")["chat"]
     assert asked in (1, 2)
-    assert by_stage.pop("draw_pages")["category_members"] > 1
+    assert by_stage.pop("draw_category_pages")["category_members"] > 1
     assert by_stage == {
         "scrape_articles": {"resolve_title": 1, "page_revision_at": 1, "page_text": 1},
         "measure_topics": {"pageviews": 1},

@@ -54,7 +54,7 @@ def lock_inputs(params: CountryParams, run: RunOptions) -> Locked[CountryInputs]
     return Locked(CountryInputs(params=params.model_copy(update={"source": tuple(map(str, paths))})), files)
 
 
-@task(name="read_countries", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def read_countries(batch: Batch) -> Receipt:
     work = work_on(batch)
     names = [name for file in work.files(batch.unit) for name in file.path.read_text("utf-8").splitlines()]
@@ -63,7 +63,7 @@ def read_countries(batch: Batch) -> Receipt:
     return work.finish((Country(id=f"c-{name}", name=name) for name in names), Country)
 
 
-@task(name="ask_countries", cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=batch_key, persist_result=True)
 def ask_countries(batch: Batch) -> Receipt:
     work = work_on(batch)
     rows, wikidata = work.rows(Country), work.run.services.wikidata
