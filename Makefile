@@ -57,14 +57,14 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python tools/locks.py check
+	$(BIN)/python .ci/locks.py check
 
 digests: $(VENV)/.base
 	home=$$(mktemp -d) && FACTMILL_HOME=$$home $(BIN)/factmill build all --json >$$home/reports && \
 	  $(BIN)/python -m flows.digests <$$home/reports && rm -rf $$home
 
 lock: $(VENV)/.dev
-	$(BIN)/python tools/locks.py write
+	$(BIN)/python .ci/locks.py write
 
 clean:
 	rm -rf $(VENV) data/factmill.duckdb* data/runs data/graphs data/world-cache data/world-graphs data/prefect data/local-models

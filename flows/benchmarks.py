@@ -1,12 +1,12 @@
 """The benchmarks that can be built: the list of their records."""
 
-from tasks.benchmark import Benchmark
-from tasks.biokalma_benchmark import BIOKALMA
+from tasks.biokalma.benchmark import BIOKALMA
+from tasks.engine.benchmark import Benchmark
 from tasks.errors import UsageError
-from tasks.fanoutqa_benchmark import FANOUTQA
-from tasks.granola_benchmark import GRANOLA
-from tasks.multihal_benchmark import MULTIHAL
-from tasks.slaq_benchmark import SLAQ
+from tasks.fanoutqa.benchmark import FANOUTQA
+from tasks.granola.benchmark import GRANOLA
+from tasks.multihal.benchmark import MULTIHAL
+from tasks.slaq.benchmark import SLAQ
 
 BENCHMARKS = {benchmark.name: benchmark for benchmark in (GRANOLA, MULTIHAL, BIOKALMA, SLAQ, FANOUTQA)}
 """By name, in the order in which `build all` makes them."""

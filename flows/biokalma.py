@@ -3,15 +3,15 @@
 from prefect import flow
 
 from flows.artifacts import leave_artifacts
-from tasks.biokalma_benchmark import BIOKALMA
-from tasks.biokalma_params import BiokalmaParams, lock_inputs
-from tasks.building import open_build
-from tasks.core.biokalma_rows import BiographyRow
-from tasks.evolve import annotate_paragraph, ask_questions, evolve_paragraph
+from tasks.biokalma.benchmark import BIOKALMA
+from tasks.biokalma.core.rows import BiographyRow
+from tasks.biokalma.evolve import annotate_paragraph, ask_questions, evolve_paragraph
+from tasks.biokalma.params import BiokalmaParams, lock_inputs
+from tasks.biokalma.people import draw_person_pairs, read_person_pairs, resolve_people, unite_pairs
+from tasks.biokalma.pools import count_relations_of_all, describe_pairs, pool_knowledge
+from tasks.biokalma.publish import publish_biokalma
+from tasks.engine.building import open_build
 from tasks.options import BuildReport, RunOptions
-from tasks.people import draw_person_pairs, read_person_pairs, resolve_people, unite_pairs
-from tasks.pools import count_relations_of_all, describe_pairs, pool_knowledge
-from tasks.publish_biokalma import publish_biokalma
 
 
 @flow(name="biokalma", validate_parameters=True, persist_result=False)

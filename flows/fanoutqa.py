@@ -4,18 +4,18 @@ from prefect import flow
 
 from flows.artifacts import leave_artifacts
 from flows.reviewing import ask_for_decisions
-from tasks.building import open_build
-from tasks.core.fanout_rows import FlaggedQuestion
-from tasks.fanoutqa_benchmark import FANOUTQA
-from tasks.fanoutqa_params import FanOutParams, lock_inputs
-from tasks.gather_questions import gather_questions
-from tasks.judge_questions import judge_questions
-from tasks.near_articles import check_near_articles, find_near_articles
+from tasks.engine.building import open_build
+from tasks.fanoutqa.benchmark import FANOUTQA
+from tasks.fanoutqa.core.rows import FlaggedQuestion
+from tasks.fanoutqa.gather import gather_questions
+from tasks.fanoutqa.judge import judge_questions
+from tasks.fanoutqa.near import check_near_articles, find_near_articles
+from tasks.fanoutqa.params import FanOutParams, lock_inputs
+from tasks.fanoutqa.pin import flag_answers, pin_evidence
+from tasks.fanoutqa.publish import publish_fanoutqa
+from tasks.fanoutqa.review import flag_duplicates, review_questions
+from tasks.fanoutqa.word import word_questions
 from tasks.options import BuildReport, RunOptions
-from tasks.pin_evidence import flag_answers, pin_evidence
-from tasks.publish_fanoutqa import publish_fanoutqa
-from tasks.review_questions import flag_duplicates, review_questions
-from tasks.word_questions import word_questions
 
 ROWS_WITH_TEXTS, ROWS_WITH_NEAR_TEXTS = 100, 25
 """Questions of a batch that holds their articles, some seven or thirty a question, so that it stays below a gigabyte."""

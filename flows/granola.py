@@ -3,17 +3,17 @@
 from prefect import flow
 
 from flows.artifacts import leave_artifacts
-from tasks.building import open_build
-from tasks.check import remove_trivial_answers
-from tasks.core.granola_rows import GranolaRow
-from tasks.disambiguate import describe_entities, find_qids, measure_popularity
-from tasks.generate import generate_granular_answers
-from tasks.granola_benchmark import GRANOLA
-from tasks.granola_params import GranolaParams, lock_inputs
-from tasks.judge import score_description_consistency
+from tasks.engine.building import open_build
+from tasks.granola.benchmark import GRANOLA
+from tasks.granola.check import remove_trivial_answers
+from tasks.granola.core.rows import GranolaRow
+from tasks.granola.disambiguate import describe_entities, find_qids, measure_popularity
+from tasks.granola.generate import generate_granular_answers
+from tasks.granola.judge import score_description_consistency
+from tasks.granola.params import GranolaParams, lock_inputs
+from tasks.granola.publish import publish_granola
+from tasks.granola.read import cut_question_entities, draw_questions, read_entity_questions
 from tasks.options import BuildReport, RunOptions
-from tasks.publish import publish_granola
-from tasks.read import cut_question_entities, draw_questions, read_entity_questions
 
 
 @flow(name="granola", validate_parameters=True, persist_result=False)

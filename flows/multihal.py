@@ -3,17 +3,17 @@
 from prefect import flow
 
 from flows.artifacts import leave_artifacts
-from tasks.building import open_build
-from tasks.core.multihal_rows import MultiHalRow
-from tasks.foundations import read_foundation, type_answers, unite_duplicates
-from tasks.judge_paths import score_paths, select_paths
-from tasks.link import link_entities
-from tasks.mine import label_paths, mine_paths
-from tasks.multihal_benchmark import MULTIHAL
-from tasks.multihal_params import MultiHalParams, lock_inputs
+from tasks.engine.building import open_build
+from tasks.multihal.benchmark import MULTIHAL
+from tasks.multihal.core.rows import MultiHalRow
+from tasks.multihal.foundations import read_foundation, type_answers, unite_duplicates
+from tasks.multihal.judge import score_paths, select_paths
+from tasks.multihal.link import link_entities
+from tasks.multihal.mine import label_paths, mine_paths
+from tasks.multihal.params import MultiHalParams, lock_inputs
+from tasks.multihal.publish import publish_multihal
+from tasks.multihal.translate import translate_paths
 from tasks.options import BuildReport, RunOptions
-from tasks.publish_multihal import publish_multihal
-from tasks.translate import translate_paths
 
 
 @flow(name="multihal", validate_parameters=True, persist_result=False)

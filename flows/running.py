@@ -15,9 +15,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from flows.prefect_server import prefect_server, prefect_settings
-from tasks.benchmark import Benchmark
+from tasks.engine.benchmark import Benchmark
+from tasks.engine.locks import make_lock
 from tasks.errors import OldBuild
-from tasks.locks import make_lock
 from tasks.options import BuildReport, Params, RunOptions, warehouse_of
 from tasks.progress import say
 from tasks.settings import home, load_world
@@ -101,7 +101,7 @@ def prepare() -> None:
     os.environ.update(prefect_settings(folder))
     with prefect_server(folder) as server:
         say("preparing the embedded world …")
-        from tasks.context import embedded_graph
+        from tasks.engine.services import embedded_graph
         from tasks.graph.paths import prepare_kernels
         from tasks.world.serving import running_world
 
@@ -113,7 +113,7 @@ def prepare() -> None:
 
 def _stop_at_once(_signal: int, _frame: object) -> None:
     """On Ctrl-C, break off what is being sent: Prefect's worker threads never see the signal and would be waited for."""
-    from tasks.clients.sending import interrupt_sending
+    from tasks.clients.sending.sender import interrupt_sending
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     interrupt_sending()
@@ -123,8 +123,8 @@ def _stop_at_once(_signal: int, _frame: object) -> None:
 def _import_services(run: RunOptions) -> None:
     """Import what the stages will need while the Prefect server is still starting on the other core."""
     import tasks.clients.pageviews
-    import tasks.clients.wikidata
-    import tasks.models.rules
+    import tasks.clients.wikidata.client
+    import tasks.rules.author
 
     if load_world(run.world).is_embedded:
         import tasks.world.app  # noqa: F401

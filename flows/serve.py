@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from flows.benchmarks import BENCHMARKS
 from flows.prefect_server import prefect_settings
 from flows.running import load_flow
-from tasks.benchmark import Benchmark
+from tasks.engine.benchmark import Benchmark
 from tasks.options import Params, RunOptions
 from tasks.settings import environment, home
 

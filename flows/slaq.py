@@ -4,14 +4,14 @@ from prefect import flow
 
 from flows.artifacts import leave_artifacts
 from flows.reviewing import ask_for_decisions
-from tasks.building import open_build
-from tasks.core.slaq_rows import SlaqRow
+from tasks.engine.building import open_build
 from tasks.options import BuildReport, RunOptions
-from tasks.publish_slaq import publish_slaq
-from tasks.questions import balance_halves, check_questions, type_facts, write_questions
-from tasks.scrape import draw_category_pages, halve_topics, measure_topics, scrape_articles, unite_pages
-from tasks.slaq_benchmark import SLAQ
-from tasks.slaq_params import SlaqParams, lock_inputs
+from tasks.slaq.benchmark import SLAQ
+from tasks.slaq.core.rows import SlaqRow
+from tasks.slaq.params import SlaqParams, lock_inputs
+from tasks.slaq.publish import publish_slaq
+from tasks.slaq.questions import balance_halves, check_questions, type_facts, write_questions
+from tasks.slaq.scrape import draw_category_pages, halve_topics, measure_topics, scrape_articles, unite_pages
 
 
 @flow(name="slaq", validate_parameters=True, persist_result=False)

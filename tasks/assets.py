@@ -3,16 +3,16 @@
 from functools import cache
 from pathlib import Path
 
-from tasks.core.article_text import Removed, read_removed
-from tasks.core.fanout_lists import Property, SetKind, read_fanout_properties, read_fanout_sets
+from tasks.biokalma.core.knowledge_sentences import RelationForm, read_relation_forms
+from tasks.biokalma.core.pair_relations import PairRelations, read_pair_relations
+from tasks.core.calls.knowledge import id_number, is_pid
 from tasks.core.fingerprints import digest_bytes
-from tasks.core.knowledge import id_number, is_pid
-from tasks.core.knowledge_sentences import RelationForm, read_relation_forms
-from tasks.core.pair_relations import PairRelations, read_pair_relations
 from tasks.core.prompts import Prompt, read_prompt
 from tasks.core.relations import Relation, read_relations
-from tasks.core.written_values import read_units
 from tasks.errors import PromptError, SettingsError
+from tasks.fanoutqa.core.sets.lists import Property, SetKind, read_fanout_properties, read_fanout_sets
+from tasks.text.article import Removed, read_removed
+from tasks.text.values.written import read_units
 
 _PACKAGED = Path(__file__).parent / "_assets"
 ROOT = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parent.parent

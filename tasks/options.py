@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tasks.core.calls import Mode
+from tasks.core.calls.call import Mode
 from tasks.settings import SHIPPED_WORLDS, default_warehouse
 
 

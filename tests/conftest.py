@@ -41,13 +41,13 @@ def shared_data() -> Path:
 
 SLOW = (
     "tests/flows",
-    "tests/graph/test_graph_parity.py",
-    "tests/graph/test_graph_real.py",
+    "tests/graph/test_parity.py",
+    "tests/graph/test_real.py",
     "tests/world",
     "tests/mediawikis",
     "tests/test_parity.py",
     "tests/test_path_parity.py",
-    "tests/test_clients_on_world.py",
+    "tests/clients/test_clients_on_world.py",
 )
 """Tests that start servers, make whole builds or load whole dumps; `make test-quick` leaves them out, and those that are
 marked where they stand."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from flows.cli import app
+from flows.cli.main import app
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "data/world/README.md")

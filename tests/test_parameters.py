@@ -9,18 +9,18 @@ import typer
 from prefect.exceptions import ParameterTypeError
 
 from flows.benchmarks import BENCHMARKS
-from flows.cli import app
+from flows.cli.main import app
 from flows.running import load_flow, verify_build
 from flows.serve import make_deployment
-from tasks.benchmark import Benchmark
 from tasks.core.fingerprints import canonical_json
-from tasks.core.multihal_rows import TAGS
+from tasks.engine.benchmark import Benchmark
 from tasks.errors import OldBuild
-from tasks.granola_params import GranolaParams, lock_inputs
-from tasks.multihal_params import MultiHalParams
+from tasks.granola.params import GranolaParams, lock_inputs
+from tasks.multihal.core.rows import TAGS
+from tasks.multihal.params import MultiHalParams
+from tasks.multihal.sources.foundations import FOUNDATIONS, FoundationName
 from tasks.options import RunOptions
-from tasks.slaq_params import SlaqParams
-from tasks.sources.foundations import FOUNDATIONS, FoundationName
+from tasks.slaq.params import SlaqParams
 from tasks.storage.builds import BuildRecord
 
 EACH = pytest.mark.parametrize("benchmark", BENCHMARKS.values(), ids=list(BENCHMARKS))

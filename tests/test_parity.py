@@ -6,12 +6,10 @@ from pathlib import Path
 import pytest
 
 from tasks.assets import load_query, load_relations
-from tasks.clients.wikidata import WikidataSparql
-from tasks.clients.wikidata_queries import QUERY_IDS
-from tasks.context import embedded_graph
-from tasks.core.calls import Call, Reply, Service
-from tasks.core.fingerprints import Json
-from tasks.core.knowledge import (
+from tasks.clients.wikidata.client import WikidataSparql
+from tasks.clients.wikidata.queries import QUERY_IDS
+from tasks.core.calls.call import Call, Reply, Service
+from tasks.core.calls.knowledge import (
     call_describe_item,
     call_find_items,
     call_item_facts,
@@ -20,6 +18,8 @@ from tasks.core.knowledge import (
     call_neighbours,
     call_resolve_item,
 )
+from tasks.core.fingerprints import Json
+from tasks.engine.services import embedded_graph
 from tasks.settings import load_world
 from tasks.world.files.reading import load_world_data
 from tasks.world.serving import running_world

@@ -8,7 +8,6 @@ import random
 import re
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,21 +19,18 @@ from typing import Any
 import numpy as np
 import pyoxigraph
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent / "support"))
-
-from plain_paths import PlainPaths
+from support.graphs.plain_paths import PlainPaths
 
 from tasks.assets import load_properties, load_query
-from tasks.clients.wikidata import WikidataSparql
-from tasks.clients.wikidata_queries import QUERY_IDS
-from tasks.core.literals import Date, Number, canonical_number
-from tasks.core.path_calls import PathsByCalls, ask_service
+from tasks.clients.wikidata.client import WikidataSparql
+from tasks.clients.wikidata.queries import QUERY_IDS
+from tasks.core.calls.paths import PathsByCalls, ask_service
 from tasks.core.paths import FoundPaths, PathFinder, PathOptions
 from tasks.graph.load import load_graph
 from tasks.graph.lookup import open_graph
 from tasks.processes import HOST, free_port, start_child, stop_child
 from tasks.settings import Limits
+from tasks.text.values.literals import Date, Number, canonical_number
 from tasks.world.data import WORLD_FOLDER
 from tasks.world.files.reading import load_world_data
 from tasks.world.rdf import write_rdf

@@ -1,4 +1,4 @@
-"""A chat model behind any server of the OpenAI protocol (openai_server.py); the question is core/chat_calls.py's.
+"""A chat model behind any server of the OpenAI protocol (openai_server.py); the question is core/calls/chat.py's.
 
 Several samples are one request with `n` where the server can do that, and one request each with a seed of its own where
 it cannot; every such request counts for the limiter and is tried again alone. No stream is ever asked for.
@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tasks.clients.answers import fail, read_json, shorten
 from tasks.clients.openai_server import Answer, OpenAiServer
-from tasks.clients.sending import Retry, Sender
-from tasks.core.calls import Call, Deliver, Reply
+from tasks.clients.sending.answers import fail, read_json, shorten
+from tasks.clients.sending.sender import Retry, Sender
+from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.settings import Model
 
 

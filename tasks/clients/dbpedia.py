@@ -1,4 +1,4 @@
-"""DBpedia behind a SPARQL endpoint; the question and its body are those of core/dbpedia_calls.py.
+"""DBpedia behind a SPARQL endpoint; the question and its body are those of core/calls/dbpedia.py.
 
 Linkers give some resources with characters of the title that DBpedia escapes (a percent sign, quotes); they are sent
 escaped, since an endpoint refuses the whole query for one IRI that is none.
@@ -8,13 +8,13 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 
-from tasks.clients.answers import fail
-from tasks.clients.sending import Retry, Sender, run_in_thread
-from tasks.clients.solutions import ENTITY
-from tasks.clients.sparql import SparqlEndpoint
-from tasks.core.calls import Call, Deliver, Reply
-from tasks.core.knowledge import id_number, is_qid
-from tasks.core.sparql_terms import fill_values, iri_term
+from tasks.clients.sending.answers import fail
+from tasks.clients.sending.sender import Retry, Sender, run_in_thread
+from tasks.clients.sparql.endpoint import SparqlEndpoint
+from tasks.clients.sparql.solutions import ENTITY
+from tasks.clients.sparql.terms import fill_values, iri_term
+from tasks.core.calls.call import Call, Deliver, Reply
+from tasks.core.calls.knowledge import id_number, is_qid
 from tasks.settings import Limits
 
 _TO_ESCAPE = re.compile(r'%(?![0-9A-Fa-f]{2})|["^`\\]')

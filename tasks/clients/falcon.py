@@ -1,4 +1,4 @@
-"""Falcon 2.0, the entity and relation linker, over httpx; question and reply are those of core/falcon_calls.py.
+"""Falcon 2.0, the entity and relation linker, over httpx; question and reply are those of core/calls/falcon.py.
 
 Falcon is slow and often down, and a request that it did not answer within half a minute is sometimes answered within a
 minute: the first try gets the shorter time-out.
@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import httpx
 
-from tasks.clients.answers import judge_status, read_json, shorten
-from tasks.clients.sending import Retry, Sender
-from tasks.core.calls import Call, Deliver, Reply
+from tasks.clients.sending.answers import judge_status, read_json, shorten
+from tasks.clients.sending.sender import Retry, Sender
+from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.settings import Limits
 
 TIMEOUTS_S = (30.0, 60.0)

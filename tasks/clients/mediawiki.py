@@ -12,10 +12,10 @@ import mwclient
 import requests
 from mwclient.errors import APIDisabledError, InvalidResponse
 
-from tasks.clients.answers import fail, judge_status, read_json, read_retry_after
-from tasks.clients.sending import Retry
-from tasks.clients.web_sessions import open_session, raise_retry
-from tasks.core.calls import Reply
+from tasks.clients.sending.answers import fail, judge_status, read_json, read_retry_after
+from tasks.clients.sending.sender import Retry
+from tasks.clients.sending.web_sessions import open_session, raise_retry
+from tasks.core.calls.call import Reply
 from tasks.settings import Limits
 
 _MAXLAG_S = 5

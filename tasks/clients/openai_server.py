@@ -14,9 +14,9 @@ from typing import Any
 import httpx2
 import openai
 
-from tasks.clients.answers import fail, judge_status, shorten
-from tasks.clients.sending import Retry
-from tasks.core.calls import Reply
+from tasks.clients.sending.answers import fail, judge_status, shorten
+from tasks.clients.sending.sender import Retry
+from tasks.core.calls.call import Reply
 from tasks.errors import ServiceUnreachable
 from tasks.settings import Model
 

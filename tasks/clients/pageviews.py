@@ -1,4 +1,4 @@
-"""Page views of English articles from the Pageviews API, over requests; the question is that of core/knowledge.py.
+"""Page views of English articles from the Pageviews API, over requests; the question is that of core/calls/knowledge.py.
 
 Views are those of people (agent `user`) from all platforms, day by day. Redirects are counted apart by the API, so a
 title must be the article's own. An article the API knows nothing of is an answer (null), not a failure.
@@ -7,10 +7,10 @@ title must be the article's own. An article the API knows nothing of is an answe
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from tasks.clients.answers import judge_status, read_json
-from tasks.clients.sending import Retry, Sender, run_in_thread
-from tasks.clients.web_sessions import open_session, raise_retry
-from tasks.core.calls import Call, Deliver, Reply
+from tasks.clients.sending.answers import judge_status, read_json
+from tasks.clients.sending.sender import Retry, Sender, run_in_thread
+from tasks.clients.sending.web_sessions import open_session, raise_retry
+from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.settings import Limits
 
 _SERIES = "metrics/pageviews/per-article/en.wikipedia/all-access/user"

@@ -1,4 +1,4 @@
-"""A language model behind a server of the OpenAI protocol that says how probable a text is (core/perplexity_calls.py).
+"""A language model behind a server of the OpenAI protocol that says how probable a text is (core/calls/perplexity.py).
 
 Chat gives no probabilities of what was said to it; `POST /completions` can. Two forms are known, and the one that a server
 answered is kept for what follows:
@@ -16,11 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from tasks.clients.answers import fail, read_json, shorten
 from tasks.clients.openai_server import Answer, OpenAiServer
-from tasks.clients.sending import Retry, Sender
-from tasks.core.calls import Call, Deliver, Reply
-from tasks.core.perplexity_calls import NOTHING, add_up, write_reply
+from tasks.clients.sending.answers import fail, read_json, shorten
+from tasks.clients.sending.sender import Retry, Sender
+from tasks.core.calls.call import Call, Deliver, Reply
+from tasks.core.calls.perplexity import NOTHING, add_up, write_reply
 from tasks.settings import Model
 
 Form = Literal["echo", "prompt_logprobs"]
@@ -39,7 +39,7 @@ class _NotGivenError(Exception):
 
 
 class Scorer:
-    """Answers perplexity with one model; its identity names the model (core.perplexity_calls.name_scorer)."""
+    """Answers perplexity with one model; its identity names the model (core.calls.perplexity.name_scorer)."""
 
     is_outside = True
 

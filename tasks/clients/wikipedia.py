@@ -1,4 +1,4 @@
-"""A Wikipedia over mwclient; the questions and bodies are those of core/wikipedia_calls.py.
+"""A Wikipedia over mwclient; the questions and bodies are those of core/calls/wikipedia.py.
 
 Titles are resolved fifty a request, everything else is asked one by one, as the API has it. Both JSON forms of
 MediaWiki (formatversion 1 and 2) are understood, since wikis differ in which one they give.
@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from tasks.clients.answers import fail
 from tasks.clients.mediawiki import MediaWiki, RefusedError
-from tasks.clients.sending import Retry, Sender, run_in_thread
-from tasks.core.calls import Call, Deliver, Reply
+from tasks.clients.sending.answers import fail
+from tasks.clients.sending.sender import Retry, Sender, run_in_thread
+from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.core.fingerprints import Json
 from tasks.settings import Limits
 

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from tasks.core.knowledge import is_pid
+from tasks.core.calls.knowledge import is_pid
 from tasks.errors import SettingsError
 
 _COLUMNS = ["pid", "label", "template", "kept", "subject_kinds", "answer_kinds"]

@@ -1,4 +1,4 @@
-"""How a local graph answers the calls of core/knowledge.py: the graph as the Wikidata of a build.
+"""How a local graph answers the calls of core/calls/knowledge.py: the graph as the Wikidata of a build.
 
 All calls of one operation and language are one look-up. A call that cannot be answered fails alone, with a reason.
 """
@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from tasks.core.calls import Call, Deliver, Reply
+from tasks.core.calls.call import Call, Deliver, Reply
+from tasks.core.calls.knowledge import is_pid, is_qid, write_facts
 from tasks.core.fingerprints import Json
-from tasks.core.knowledge import is_pid, is_qid, write_facts
 
 if TYPE_CHECKING:
     from tasks.graph.lookup import Graph

@@ -14,7 +14,7 @@ in_offsets, in_items, in_properties   the same of the claims that lead to an ite
 literal_offsets int64[n + 1]   where the literals of each item begin; their position is their id in table `literals`
 literal_properties uint16[l]   place of the property that holds the value: the qualifier's, else the statement's
 literal_claims uint16[l]       place of the statement's property
-literal_keys int64[l]          date_key or number_key (core/literals.py)
+literal_keys int64[l]          date_key or number_key (text/values/literals.py)
 literal_precisions uint8[l]    of a date, DAY where the data do not say it; 0 for numbers
 """
 
@@ -29,9 +29,9 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib import format as npy_format
 
-from tasks.core.literals import DAY
 from tasks.errors import GraphError
 from tasks.graph.manifest import format_load_advice
+from tasks.text.values.literals import DAY
 
 Ints = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tasks.core.knowledge import Fact, Qid, id_number
+from tasks.core.calls.knowledge import Fact, Qid, id_number
 from tasks.graph.neighbourhoods import Neighbourhood, read_numbers
 
 if TYPE_CHECKING:

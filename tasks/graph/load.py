@@ -28,7 +28,7 @@ from tasks.graph.folders import (
     put_in_place,
     read_request,
 )
-from tasks.graph.loading.load_progress import LoadProgress, Meter
+from tasks.graph.load_progress import LoadProgress, Meter
 from tasks.graph.loading.reading import read_sources
 from tasks.graph.loading.rows import TABLES
 from tasks.graph.loading.staging import Staging, Tally, open_staging

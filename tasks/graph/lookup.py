@@ -18,9 +18,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from tasks.core.calls import Call, Deliver
-from tasks.core.knowledge import Candidate, Description, Fact, Neighbour, Qid, id_number
-from tasks.core.literals import Date, Number
+from tasks.core.calls.call import Call, Deliver
+from tasks.core.calls.knowledge import Candidate, Description, Fact, Neighbour, Qid, id_number
 from tasks.core.paths import FoundPaths, PathOptions
 from tasks.errors import GraphError
 from tasks.graph.answers import answer_calls
@@ -36,6 +35,7 @@ from tasks.graph.neighbourhoods import (
     read_neighbours,
     read_numbers,
 )
+from tasks.text.values.literals import Date, Number
 
 _HIGHEST_ITEM = 2**63 - 1
 _HIGHEST_PROPERTY = 2**31 - 1
@@ -137,7 +137,7 @@ class Graph:
         self._connection.close()
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
-        """Answer calls of core/knowledge.py, one query an operation and language; see Service.send."""
+        """Answer calls of core/calls/knowledge.py, one query an operation and language; see Service.send."""
         answer_calls(self, calls, deliver)
 
     def find(self, names: Iterable[str], language: str = "en") -> dict[str, list[Candidate]]:

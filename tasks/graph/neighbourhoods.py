@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tasks.core.knowledge import Neighbour, Pid, Qid, id_number
+from tasks.core.calls.knowledge import Neighbour, Pid, Qid, id_number
 from tasks.graph.arrays import Arrays, Ints, Rows, search_places
 
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ class LiteralClaim:
     pid: Pid
     property_label: str | None
     value: str
-    """A date as written in the RDF, a number in canonical spelling (core/literals.py)."""
+    """A date as written in the RDF, a number in canonical spelling (text/values/literals.py)."""
     precision: int | None
-    """Of a date, as Wikidata counts it (core/literals.py); None where the data do not say it, and for numbers."""
+    """Of a date, as Wikidata counts it (text/values/literals.py); None where the data do not say it, and for numbers."""
     unit: Qid | None
     """Of a number; None for none."""
     unit_label: str | None

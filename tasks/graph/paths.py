@@ -15,10 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.core.literals import DAY, MONTH, YEAR, Date, Number, number_key
 from tasks.core.paths import ITEM_PATHS, LITERAL_PATHS, PAIRS, FoundPaths, PathOptions
 from tasks.graph.arrays import Arrays, Ints, make_empty_arrays
 from tasks.graph.walking import ITEM_COLUMNS, LITERAL_COLUMNS, Ground, Sought, Table, walk_items, walk_literals
+from tasks.text.values.literals import DAY, MONTH, YEAR, Date, Number, number_key
 
 ReadLiterals = Callable[[Ints], pa.Table]
 """Ids of literals, ascending → their rows of table `literals`, in that order."""
@@ -160,7 +160,7 @@ def _list_literal_paths(arrays: Arrays, hops: int, pairs: Ints, found: Table, li
 
 
 def _fit_numbers(literals: pa.Table, wanted: pa.Table) -> npt.NDArray[np.bool_]:
-    """Return where a literal is the number that is wanted, row by row; see core.literals.Number.fits."""
+    """Return where a literal is the number that is wanted, row by row; see text.values.literals.Number.fits."""
     same_number = pc.equal(literals["number"], wanted["number"])
     same_unit = pc.or_kleene(pc.is_null(wanted["unit"]), pc.equal(literals["unit"], wanted["unit"]))
     return pc.fill_null(pc.and_kleene(same_number, same_unit), False).to_numpy(zero_copy_only=False)

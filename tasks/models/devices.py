@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tasks.errors import UsageError
-from tasks.models.weights import WEIGHTS, is_stored_as_int8
+from tasks.models.converting.weights import WEIGHTS, is_stored_as_int8
 from tasks.settings import ComputeType, environment
 
 Device = Literal["auto", "cpu", "cuda"]

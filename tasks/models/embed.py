@@ -69,7 +69,7 @@ class EncoderSettings(BaseModel):
 
 
 class SentenceEncoder:
-    """A converted encoder on CTranslate2 (bert_conversion.py)."""
+    """A converted encoder on CTranslate2 (models/converting/encoder.py)."""
 
     def __init__(self, path: Path, device: Device = "auto", threads: int | None = None) -> None:
         """Open a model folder; `threads` batches run at once on the CPU (default: one a core)."""
@@ -180,7 +180,7 @@ def _find_package() -> Path | None:
 
 def _convert_package(checkpoint: Path, folder: Path) -> Path:
     """Convert the package's checkpoint; UsageError when it is another than the one we know."""
-    from tasks.models.bert_conversion import add_embedder
+    from tasks.models.converting.encoder import add_embedder
 
     for name, expected in _PACKAGED_SHA256.items():
         found = digest_file(checkpoint / name) if (checkpoint / name).is_file() else "missing"

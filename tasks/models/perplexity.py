@@ -1,7 +1,8 @@
 """Causal language models that say how probable a text is: any decoder on CTranslate2 (GPT-2, Llama, Qwen, …).
 
 BioKaLMA finds the piece of knowledge that suits a paragraph by the perplexity of the paragraph with a sentence of that
-piece (paper, Appendix A). core/perplexity_calls.py says what is weighed; perplexity_conversion.py makes model folders.
+piece (paper, Appendix A). core/calls/perplexity.py says what is weighed; models/converting/perplexity.py makes model
+folders.
 
 Builds must come out the same byte for byte, so a text gets the same bits whatever it is weighed with
 (exact_batches.py). A text is weighed in one pass, so that little is lost where each is a batch of its own. float32, in
@@ -9,7 +10,7 @@ which processors differ in the last bits only, is what a conversion is made for;
 take too long.
 
 The embedded model, `embedded-lm-1`, is no model of English: a tiny one, taught the articles and facts of the embedded
-world and how its paragraphs go on (tools/train_perplexity.py). It reads any text, letter by letter where it must.
+world and how its paragraphs go on (data/models/train_perplexity.py). It reads any text, letter by letter where it must.
 """
 
 import json
@@ -23,7 +24,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tasks.assets import ROOT
-from tasks.core.perplexity_calls import NOTHING, Outcome, Unweighable, add_up
+from tasks.core.calls.perplexity import NOTHING, Outcome, Unweighable, add_up
 from tasks.errors import UsageError
 from tasks.models.decoder_tokens import open_cutter
 from tasks.models.devices import (

@@ -1,10 +1,10 @@
-"""A language model as a service: answers the calls of core/perplexity_calls.py from a local model, opened when first asked."""
+"""A language model as a service: answers the calls of core/calls/perplexity.py from a local model, opened when first asked."""
 
 import threading
 from collections.abc import Callable, Sequence
 
-from tasks.core.calls import Call, Deliver, Reply
-from tasks.core.perplexity_calls import write_reply
+from tasks.core.calls.call import Call, Deliver, Reply
+from tasks.core.calls.perplexity import write_reply
 from tasks.models.perplexity import LanguageModel
 
 

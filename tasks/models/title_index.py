@@ -6,7 +6,7 @@
 
 The digest is that of the file of titles and the embedder. Vectors are appended block by block, and a note says how many
 are safely on the disk: what is broken off goes on from there. Neither titles nor vectors are ever in memory as a whole.
-Seven million titles take 10.8 GB on the disk at 384 dimensions; benchmarks/title_index.py states the speed.
+Seven million titles take 10.8 GB on the disk at 384 dimensions; tests/speed/title_index.py states the speed.
 """
 
 import fcntl
@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tasks.core.fingerprints import digest_json
-from tasks.core.nearest import find_nearest
+from tasks.core.vectors.nearest import find_nearest
 from tasks.errors import OutputError, SourceError
 from tasks.models.embed import Embedder, Vectors
 from tasks.models.model_folder import digest_file

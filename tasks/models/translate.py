@@ -5,11 +5,11 @@ tokens </s>` to its encoder (`tokens </s> <code>` in checkpoints of the older ma
 code of the target language. Words are cut by SentencePiece itself, which gives what the Hugging Face tokenizer gives.
 
 The embedded translator, `embedded-nllb-1`, is no real NLLB: a tiny model of the same architecture, taught the sentence
-forms and labels of the embedded world (tools/train_translator.py). It knows its words, and refuses texts with others; of
-texts of its words that are unlike those it was taught, it was taught to say so. It also knows when it is unsure, by the
-least probable token of what was found. That may be the fault of the search, which forbids to say two tokens twice and
-ends early (Table 2), so such a text is searched for once more without either; when it is unsure again, it refuses. Real
-NLLB models have none of these limits.
+forms and labels of the embedded world (data/models/train_translator.py). It knows its words, and refuses texts with
+others; of texts of its words that are unlike those it was taught, it was taught to say so. It also knows when it is
+unsure, by the least probable token of what was found. That may be the fault of the search, which forbids to say two
+tokens twice and ends early (Table 2), so such a text is searched for once more without either; when it is unsure again,
+it refuses. Real NLLB models have none of these limits.
 """
 
 import math
@@ -21,8 +21,14 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tasks.assets import ROOT
 from tasks.core.fingerprints import digest_json
-from tasks.core.protected_text import find_words
-from tasks.core.translation import (
+from tasks.errors import UsageError
+from tasks.models.devices import Device, choose_compute_type, choose_device, describe_numbers
+from tasks.models.exact_batches import Batching
+from tasks.models.model_folder import ModelManifest, check_model, list_models, model_path, models_folder, read_model
+from tasks.models.translate_search import Decoding, Found, Search, Tokens
+from tasks.settings import ComputeType
+from tasks.text.protected import find_words
+from tasks.text.translation import (
     SOURCE_LANGUAGE,
     Asked,
     Outcome,
@@ -32,12 +38,6 @@ from tasks.core.translation import (
     translate_paths,
     translate_texts,
 )
-from tasks.errors import UsageError
-from tasks.models.devices import Device, choose_compute_type, choose_device, describe_numbers
-from tasks.models.exact_batches import Batching
-from tasks.models.model_folder import ModelManifest, check_model, list_models, model_path, models_folder, read_model
-from tasks.models.translate_search import Decoding, Found, Search, Tokens
-from tasks.settings import ComputeType
 
 EMBEDDED = "embedded-nllb-1"
 """Name of the embedded translator; its identity holds the digest of what it was taught as well."""

@@ -1,6 +1,6 @@
 """The search for translations on CTranslate2, in batches that change nothing (exact_batches.py).
 
-With a large model a batch for each text, as floats are computed, is slower by far; benchmarks/translate.py says by how
+With a large model a batch for each text, as floats are computed, is slower by far; tests/speed/translate.py says by how
 much.
 
 CTranslate2 takes tokens that the no-repeat rule forbids out before it turns what is left into probabilities, transformers

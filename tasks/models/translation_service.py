@@ -1,12 +1,12 @@
-"""The translator as a service: answers the calls of core/translation_calls.py from a local model, opened when first asked."""
+"""The translator as a service: answers the calls of core/calls/translation.py from a local model, opened when first asked."""
 
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tasks.core.calls import Call, Deliver, Reply
-from tasks.core.translation import Outcome, PathPart, TranslatedPath, Untranslatable
+from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.models.translate import Translator
+from tasks.text.translation import Outcome, PathPart, TranslatedPath, Untranslatable
 
 
 class TranslationService:

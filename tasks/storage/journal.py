@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tasks.core.calls import Call, Reply
+from tasks.core.calls.call import Call, Reply
 from tasks.core.fingerprints import canonical_json
 from tasks.errors import ShardError
 

@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from tasks import progress
-from tasks.core.calls import Call, Mode, Reply, Service
+from tasks.core.calls.call import Call, Mode, Reply, Service
 from tasks.core.fingerprints import canonical_json
 from tasks.errors import ReplayMiss
 from tasks.storage.bodies import pack_body, unpack_body

@@ -1,16 +1,11 @@
 """A scripted web server, quick limits, and a place where replies arrive."""
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from support.webs.loopback import Loopback
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
-
-from loopback import Loopback
-
-from tasks.core.calls import Call, Reply
+from tasks.core.calls.call import Call, Reply
 from tasks.settings import Limits
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from tasks.clients.chat import Chat
-from tasks.core.chat_calls import call_chat, read_chat
+from tasks.core.calls.chat import call_chat, read_chat
 from tasks.core.prompts import fill_in, read_prompt
 from tasks.errors import ServiceUnreachable, SettingsError
 from tasks.settings import Limits, Model

@@ -1,12 +1,12 @@
 """DBpedia: resources of any title are asked for as they are, many in one query, each answered or failed for itself."""
 
 import pytest
-from loopback import Seen
-from wikidata_web import answer_from, open_store, read_query
+from support.webs.loopback import Seen
+from support.webs.wikidata_web import answer_from, open_store, read_query
 
 from tasks.assets import load_query
 from tasks.clients.dbpedia import Dbpedia
-from tasks.core.dbpedia_calls import call_same_as, read_same_as
+from tasks.core.calls.dbpedia import call_same_as, read_same_as
 from tasks.errors import ServiceUnreachable
 
 HERE = "test-dbpedia"

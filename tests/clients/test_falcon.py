@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.clients.falcon import LISTS, Falcon
-from tasks.core.falcon_calls import Link, Links, call_link, read_links
+from tasks.core.calls.falcon import Link, Links, call_link, read_links
 
 HERE = "test-falcon"
 FOUND = {"json": {"entities_wikidata": [{"URI": "http://www.wikidata.org/entity/Q64", "surface form": "Berlin"}]}}

@@ -4,10 +4,10 @@ import threading
 from typing import Any
 
 import pytest
-from loopback import Seen
+from support.webs.loopback import Seen
 
 from tasks.clients.pageviews import Pageviews
-from tasks.core.knowledge import call_pageviews
+from tasks.core.calls.knowledge import call_pageviews
 from tasks.errors import ServiceUnreachable
 
 HERE = "test-pageviews"

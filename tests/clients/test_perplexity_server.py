@@ -5,7 +5,7 @@ import math
 import pytest
 
 from tasks.clients.perplexity import Scorer
-from tasks.core.perplexity_calls import call_perplexity, name_scorer, read_weighed
+from tasks.core.calls.perplexity import call_perplexity, name_scorer, read_weighed
 from tasks.errors import ServiceUnreachable
 from tasks.settings import Limits, Model
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.clients.wikipedia import Wikipedia
-from tasks.core.wikipedia_calls import (
+from tasks.core.calls.wikipedia import (
     Page,
     ResolvedTitle,
     Revision,

@@ -2,16 +2,12 @@
 
 import json
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
-
-from command import Factmill, Ran
+from support.work.command import Factmill, Ran
 
 from flows.prefect_server import prefect_server
 

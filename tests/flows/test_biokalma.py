@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Factmill
-from scripted_author import REFUSAL, Asked, Said, ScriptedAuthor, always, extend
-from scripted_chat import write_chat_world
+from support.work.command import Factmill
+from support.work.scripted_author import REFUSAL, Asked, Said, ScriptedAuthor, always, extend
+from support.work.scripted_chat import write_chat_world
 
 from tasks.assets import ROOT
-from tasks.core.added_sentences import mentions
-from tasks.core.biokalma_rows import Piece
-from tasks.core.citations import parse_citations
-from tasks.evolve import ANNOTATE, EXTEND, GENERAL, SPECIFIC
+from tasks.biokalma.core.added_sentences import mentions
+from tasks.biokalma.core.rows import Piece
+from tasks.biokalma.evolve import ANNOTATE, EXTEND, GENERAL, SPECIFIC
+from tasks.core.authoring.citations import parse_citations
 from tasks.storage.warehouse import open_warehouse
 from tasks.world.files.reading import load_world_data
 from tasks.world.rdf import write_rdf

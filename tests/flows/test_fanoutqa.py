@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Factmill
+from support.work.command import Factmill
 
-from tasks.core.answers_in_text import find_answer, read_known_text
-from tasks.core.authored_form import read_authored
-from tasks.core.fanout_flags import FLAGS
-from tasks.core.fanout_questions import list_leaves, read_decomposition
-from tasks.core.splitting import choose_split
+from tasks.fanoutqa.core.flags import FLAGS
+from tasks.fanoutqa.core.forms.authored import read_authored
+from tasks.fanoutqa.core.questions import list_leaves, read_decomposition
+from tasks.fanoutqa.core.splitting import choose_split
 from tasks.storage.warehouse import open_warehouse
+from tasks.text.values.answers import find_answer, read_known_text
 from tasks.world.data import WORLD_FOLDER
 from tasks.world.files.reading import load_world_data
 
@@ -279,7 +279,7 @@ def test_explain_tells_articles_and_answers(factmill: Factmill, built: Any, answ
 
 
 def list_leaves_of(decomposition: Rows) -> list[tuple[str, Any]]:
-    from tasks.core.fanout_questions import FanOutQuestion
+    from tasks.fanoutqa.core.questions import FanOutQuestion
 
     return list(list_leaves(FanOutQuestion("x", "x", read_decomposition(decomposition))))
 

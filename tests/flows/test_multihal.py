@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Factmill, Ran
+from support.work.command import Factmill, Ran
 
 from flows.benchmarks import BENCHMARKS
-from tasks.sources.foundations import FOUNDATIONS
+from tasks.multihal.sources.foundations import FOUNDATIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 

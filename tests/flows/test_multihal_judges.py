@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Factmill, Ran
-from foundation_rows import HALUEVAL, write
-from scripted_chat import write_chat_world
-from scripted_judge import REFUSAL, Manners, Said, ScriptedJudge, always, pick, pick_first_ten
+from support.rows.foundation_rows import HALUEVAL, write
+from support.work.command import Factmill, Ran
+from support.work.scripted_chat import write_chat_world
+from support.work.scripted_judge import REFUSAL, Manners, Said, ScriptedJudge, always, pick, pick_first_ten
 
 from tasks.storage.warehouse import open_warehouse
 

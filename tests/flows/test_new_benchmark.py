@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WITH_THE_RECORD = (
     "from flows.benchmarks import BENCHMARKS; from toy_benchmark import COUNTRIES\n"
     "BENCHMARKS[COUNTRIES.name] = COUNTRIES\n"
-    "from flows.cli import main; main()"
+    "from flows.cli.main import main; main()"
 )
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -47,7 +47,7 @@ def test_another_machine_s_builds_have_the_same_bytes(tmp_path: Path) -> None:
     if not (published := read_digests()):
         pytest.skip(OTHER_WRITER)
     options = ["--batch-size", "37", "--concurrency", "2", "--json"]
-    command = [sys.executable, "-c", "from flows.cli import main; main()", "build", "all", *options]
+    command = [sys.executable, "-c", "from flows.cli.main import main; main()", "build", "all", *options]
     done = subprocess.run(
         command,
         env=environment,

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Factmill
-from scripted_chat import Message, ScriptedChat, write_chat_world
+from support.work.command import Factmill
+from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
 
 from tasks.assets import load_list, load_removed
-from tasks.core.article_text import read_article as read_html
-from tasks.core.slaq_checks import check_all, is_in_article, read_article, read_lists
-from tasks.core.slaq_replies import Generated, Pair
+from tasks.slaq.core.checks import check_all, is_in_article, read_article, read_lists
+from tasks.slaq.core.replies import Generated, Pair
 from tasks.storage.bodies import unpack_body
 from tasks.storage.warehouse import open_warehouse
+from tasks.text.article import read_article as read_html
 
 LEAST_TOPICS, LEAST_CATEGORIES = 30, 15
 """What the embedded build has to give at least (issue 6)."""

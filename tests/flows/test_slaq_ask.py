@@ -10,10 +10,10 @@ from uuid import UUID
 
 import pytest
 import requests
-from command import Factmill
 from prefect.flow_runs import resume_flow_run
 from prefect.settings import PREFECT_API_URL, temporary_settings
-from scripted_chat import Message, ScriptedChat, write_chat_world
+from support.work.command import Factmill
+from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
 
 
 def doubt_the_second(messages: list[Message]) -> tuple[int, str]:

@@ -1,14 +1,10 @@
 """Small graphs made from N-Triples written in the test itself."""
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
-
-from rdf_lines import spell_out
+from support.graphs.rdf_lines import spell_out
 
 from tasks.graph.load import load_graph
 from tasks.graph.lookup import Graph, open_graph

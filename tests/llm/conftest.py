@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
-
 KEY = "tiny-key-1234567890"
 _MODEL_SCRIPT = Path(__file__).with_name("tiny_model.py")
 _LISTENING = re.compile(r"Uvicorn running on (http://127\.0\.0\.1:\d+)")

@@ -1,18 +1,14 @@
 """A real MediaWiki and the embedded one, started once for all tests of this folder.
 
-Skipped, with what to install, where MediaWiki is not there (tests/support/real_mediawiki.py).
+Skipped, with what to install, where MediaWiki is not there (tests/support/webs/real_mediawiki.py).
 """
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
-
-from both_wikis import Both, running_both
-from real_mediawiki import NotInstalledError, find_programs
+from support.webs.both_wikis import Both, running_both
+from support.webs.real_mediawiki import NotInstalledError, find_programs
 
 
 @pytest.fixture(scope="session")

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 import requests
-from both_wikis import LIMITS, Both, ask, ask_both, compare, open_wiki, without_ids
-from page_histories import HISTORIES, LATER, THEN
-from real_mediawiki import PACKAGES
+from support.webs.both_wikis import LIMITS, Both, ask, ask_both, compare, open_wiki, without_ids
+from support.webs.page_histories import HISTORIES, LATER, THEN
+from support.webs.real_mediawiki import PACKAGES
 
 from tasks.assets import load_list
-from tasks.core.article_text import read_article, read_removed
-from tasks.core.wikipedia_calls import (
+from tasks.core.calls.wikipedia import (
     call_category_members,
     call_page_revision_at,
     call_page_text,
@@ -23,6 +22,7 @@ from tasks.core.wikipedia_calls import (
     read_members,
 )
 from tasks.settings import Limits
+from tasks.text.article import read_article, read_removed
 
 TITLES = [
     "Mars", "mars", "  mars ", "_mars_", "Mars_(planet)", "Red Planet", "red_planet", "Hamiltonian numbers",

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from both_wikis import Both
-from evidence_work import working
-from page_histories import HISTORIES, LATER, THEN
-from real_mediawiki import CHANGED, MOVED_TO
+from support.webs.both_wikis import Both
+from support.webs.page_histories import HISTORIES, LATER, THEN
+from support.webs.real_mediawiki import CHANGED, MOVED_TO
+from support.work.evidence_work import working
 
 from tasks.clients.wikipedia import Wikipedia
-from tasks.core.wikipedia_addresses import read_article_address
-from tasks.evidence import PinnedArticle, Unpinned, load_article_texts, pin_articles
+from tasks.lookups.evidence import PinnedArticle, Unpinned, load_article_texts, pin_articles
+from tasks.text.wikipedia_addresses import read_article_address
 from tasks.world.data import WORLD_FOLDER
 
 

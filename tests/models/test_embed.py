@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_encoder import POSITIONS, VOCABULARY, WIDTH, embed_by_numpy, make_weights, write_checkpoint
+from support.models.tiny_encoder import POSITIONS, VOCABULARY, WIDTH, embed_by_numpy, make_weights, write_checkpoint
 
 from tasks.errors import UsageError
 from tasks.models import embed
-from tasks.models.bert_conversion import add_embedder
+from tasks.models.converting.encoder import add_embedder
+from tasks.models.converting.tensor_file import TensorFile
 from tasks.models.embed import SentenceEncoder, choose_embedder, identify_embedder, open_embedder
 from tasks.models.model_folder import models_folder, read_model
-from tasks.models.tensor_file import TensorFile
 
 TEXTS = ["Who was born in Paris?", "a river flows in the river", "Who wrote 1946?", "", "unheard", "river " * 40]
 TOKENS = [

@@ -9,16 +9,16 @@ from pathlib import Path
 import ctranslate2
 import numpy as np
 import pytest
-from random_decoder import POSITIONS, SENTENCES, START, write_random_decoder
+from support.models.random_decoder import POSITIONS, SENTENCES, START, write_random_decoder
 
-from tasks.core.perplexity_calls import Unweighable, Weighed
+from tasks.core.calls.perplexity import Unweighable, Weighed
 from tasks.errors import UsageError
+from tasks.models.converting.perplexity import add_perplexity
+from tasks.models.converting.weights import Quantization
 from tasks.models.devices import find_instructions
 from tasks.models.exact_batches import Batching
 from tasks.models.model_folder import models_folder
 from tasks.models.perplexity import EMBEDDED, EMBEDDED_FOLDER, LanguageModel, identify_perplexity, open_perplexity
-from tasks.models.perplexity_conversion import add_perplexity
-from tasks.models.weights import Quantization
 
 TEXTS = [
     *SENTENCES,

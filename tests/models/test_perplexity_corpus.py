@@ -6,8 +6,7 @@ from functools import cache
 from itertools import islice
 
 import pytest
-
-from tools.perplexity_corpus import (
+from perplexity_corpus import (
     Corpus,
     draw_taught,
     is_text_held_out,

@@ -7,10 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-
-from tasks.core.perplexity_calls import Weighed
-from tasks.models.perplexity import EMBEDDED, EMBEDDED_FOLDER, LanguageModel, open_perplexity
-from tools.perplexity_corpus import (
+from perplexity_corpus import (
     Corpus,
     draw_taught,
     list_continuations,
@@ -22,6 +19,9 @@ from tools.perplexity_corpus import (
     verbalise_plainly,
     write_paragraph,
 )
+
+from tasks.core.calls.perplexity import Weighed
+from tasks.models.perplexity import EMBEDDED, EMBEDDED_FOLDER, LanguageModel, open_perplexity
 
 SEED = 11
 """Another than the one that the training examines itself with."""

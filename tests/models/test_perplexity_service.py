@@ -1,7 +1,7 @@
 """The language model as a service: opened when first asked, every call answered once."""
 
-from tasks.core.calls import Call, Reply
-from tasks.core.perplexity_calls import Outcome, Weighed, call_perplexity, read_weighed
+from tasks.core.calls.call import Call, Reply
+from tasks.core.calls.perplexity import Outcome, Weighed, call_perplexity, read_weighed
 from tasks.models.perplexity import EMBEDDED, LanguageModel, identify_perplexity, open_perplexity
 from tasks.models.perplexity_service import PerplexityService
 

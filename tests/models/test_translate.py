@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from random_translator import make_random_translator
+from support.models.random_translator import make_random_translator
 
-from tasks.core.translation import TARGET_LANGUAGES, Asked, Untranslatable
 from tasks.errors import UsageError
+from tasks.models.converting.translator import add_translator
 from tasks.models.model_folder import models_folder
 from tasks.models.translate import (
     EMBEDDED,
@@ -21,7 +21,7 @@ from tasks.models.translate import (
     identify_translator,
     open_translator,
 )
-from tasks.models.translate_conversion import add_translator
+from tasks.text.translation import TARGET_LANGUAGES, Asked, Untranslatable
 
 SHORT = Decoding(max_tokens=24)
 """Random weights never end a translation by themselves."""

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from functools import cache
 
 import pytest
+from translator_corpus import Corpus, draw_outside, is_path_held_out, list_held_out, number_unit, read_corpus
 
 from tasks.assets import ROOT
-from tasks.core.multihal_rows import FoundationQuestion
-from tasks.core.protected_text import is_all_protected
-from tasks.core.translation import SOURCE_LANGUAGE, TARGET_LANGUAGES, Outcome, PathPart
 from tasks.models.translate import EMBEDDED_FOLDER, Translator
-from tasks.sources.foundations import FOUNDATIONS, find_foundation_files
-from tasks.sources.source_files import name_source
-from tools.translator_corpus import Corpus, draw_outside, is_path_held_out, list_held_out, number_unit, read_corpus
+from tasks.multihal.core.rows import FoundationQuestion
+from tasks.multihal.sources.foundations import FOUNDATIONS, find_foundation_files
+from tasks.storage.source_files import name_source
+from tasks.text.protected import is_all_protected
+from tasks.text.translation import SOURCE_LANGUAGE, TARGET_LANGUAGES, Outcome, PathPart
 
 SEED = 11
 """Another than the one that the training examines itself with."""

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from translator_corpus import draw_taught, read_corpus
 
-from tasks.core.protected_text import protect
-from tasks.core.translation import LANGUAGE_CODES
 from tasks.models.translate import EMBEDDED_FOLDER, END, VOCABULARY, Translator
-from tools.translator_corpus import draw_taught, read_corpus
+from tasks.text.protected import protect
+from tasks.text.translation import LANGUAGE_CODES
 
 
 @pytest.fixture(scope="module")

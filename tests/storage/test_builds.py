@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from tasks.core.export_forms import ExportForms
-from tasks.core.granola_rows import CandidateRow
 from tasks.core.receipts import Receipt
 from tasks.core.rows import arrow_schema, arrow_table
 from tasks.errors import UnknownBuild, WarehouseError
+from tasks.granola.core.rows import CandidateRow
 from tasks.storage.builds import BuildRecord, build_of_lock, find_build, list_builds, merge_stage, publish
 from tasks.storage.export import csv_bytes, export_build, json_bytes, jsonl_bytes
 from tasks.storage.shards import MERGED, REJECTS, USES, write_shard

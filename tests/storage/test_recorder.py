@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tasks.core.calls import Call, Deliver, Mode, Reply
+from tasks.core.calls.call import Call, Deliver, Mode, Reply
 from tasks.errors import ReplayMiss
 from tasks.storage.journal import Record, read_journal
 from tasks.storage.recorder import Recorder, insert_records, newest_record

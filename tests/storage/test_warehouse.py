@@ -8,9 +8,12 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from tasks.core.biokalma_rows import BiographyRow, RelationCount, RoundRow
-from tasks.core.biokalma_rows import CandidateRow as BiographyCandidateRow
-from tasks.core.fanout_rows import (
+from tasks.biokalma.core.rows import BiographyRow, RelationCount, RoundRow
+from tasks.biokalma.core.rows import CandidateRow as BiographyCandidateRow
+from tasks.core.review import ReviewItem
+from tasks.core.rows import arrow_schema
+from tasks.errors import WarehouseBusy, WarehouseError, WarehouseTooNew
+from tasks.fanoutqa.core.rows import (
     Article,
     DevQuestion,
     FanOutQuestionRow,
@@ -18,12 +21,9 @@ from tasks.core.fanout_rows import (
     HeldOutQuestion,
     Reference,
 )
-from tasks.core.granola_rows import CandidateRow, GranolaRow
-from tasks.core.multihal_rows import DroppedPath, MultiHalRow
-from tasks.core.review import ReviewItem
-from tasks.core.rows import arrow_schema
-from tasks.core.slaq_rows import CategoryCount, SlaqRow
-from tasks.errors import WarehouseBusy, WarehouseError, WarehouseTooNew
+from tasks.granola.core.rows import CandidateRow, GranolaRow
+from tasks.multihal.core.rows import DroppedPath, MultiHalRow
+from tasks.slaq.core.rows import CategoryCount, SlaqRow
 from tasks.storage.warehouse import _commit, migrations, open_warehouse
 
 HOLD = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()"

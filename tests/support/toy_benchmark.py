@@ -7,15 +7,15 @@ from typing import Annotated, ClassVar
 from prefect import flow, task
 from pydantic import Field
 
-from tasks.batches import batch_key, work_on
-from tasks.benchmark import Assets, Benchmark, Inputs, Locked, find_absolute
-from tasks.building import open_build
+from tasks.core.calls.knowledge import call_find_items, read_candidates
 from tasks.core.fingerprints import digest_bytes
-from tasks.core.knowledge import call_find_items, read_candidates
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject, Row
+from tasks.engine.batches import batch_key, work_on
+from tasks.engine.benchmark import Assets, Benchmark, Inputs, Locked, find_absolute
+from tasks.engine.building import open_build
 from tasks.options import BuildReport, Option, Params, RunOptions
-from tasks.sources.source_files import SourceFile
+from tasks.storage.source_files import SourceFile
 
 
 class Country(Row):

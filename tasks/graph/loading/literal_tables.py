@@ -7,7 +7,7 @@ most of Wikidata's have none. The result depends on the set of triples alone.
 
 import duckdb
 
-from tasks.core.literals import UNITLESS
+from tasks.text.values.literals import UNITLESS
 
 # dates and numbers have no common spelling: dates alone hold a T
 _IS_DATE = "contains(value, 'T')"
@@ -23,14 +23,14 @@ _NUMBER = (
     f" || CASE WHEN {_SHORTEST} = '' OR starts_with({_SHORTEST}, '.') THEN '0' ELSE '' END || {_SHORTEST}"
 )
 NUMBER = f"CASE WHEN NOT {_IS_DATE} THEN {_NUMBER} END"
-"""SQL: core.literals.canonical_number of a column `value`; null for dates."""
+"""SQL: text.values.literals.canonical_number of a column `value`; null for dates."""
 _VALUE = f"coalesce({NUMBER}, value)"
 """SQL: a column `value` in the spelling in which it is stored."""
 KEY = (
     f"CASE WHEN {_IS_DATE} THEN {_KEY_OF_DATE}"
     " ELSE (md5_number_lower(number) & 9223372036854775807)::BIGINT END"
 )  # fmt: skip
-"""SQL: core.literals.date_key of a column `value`, number_key of its column `number`."""
+"""SQL: text.values.literals.date_key of a column `value`, number_key of its column `number`."""
 
 # each date or number of a statement once, with the property that says it: the statement's own or a qualifier's
 _SAID = f"""

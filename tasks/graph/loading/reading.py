@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from tasks.errors import SourceError
-from tasks.graph.loading.load_progress import Meter
+from tasks.graph.load_progress import Meter
 from tasks.graph.loading.rows import Sorted
 from tasks.graph.loading.shapes import Group, make_shapes, sort_block
 from tasks.graph.loading.staging import Staging, Tally

@@ -39,15 +39,15 @@ UNKNOWN_VALUES = b"<http://www.wikidata.org/.well-known/genid/"
 ONTOLOGY = rb"http://wikiba\.se/ontology(?:-beta)?#"
 """The name of Wikibase's ontology, now and until 2018."""
 
-# a year is 10^14 at most, as in core.literals
+# a year is 10^14 at most, as in text.values.literals
 _YEAR = rb"(?:[0-9]{4,14}|0+[0-9]{14}|0*10{14})"
 DATE = (
     rb'"[+\-]?' + _YEAR + rb"-(?:0[0-9]|1[0-2])-(?:[0-2][0-9]|3[01])T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?"
     rb'(?:Z|[+\-][0-9]{2}:[0-9]{2})?"\^\^<http://www\.w3\.org/2001/XMLSchema#dateTime>'
 )
-"""What core.literals.date_key takes for a date."""
+"""What text.values.literals.date_key takes for a date."""
 NUMBER = rb'"[+\-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"\^\^<http://www\.w3\.org/2001/XMLSchema#decimal>'
-"""What core.literals.canonical_number takes for a number."""
+"""What text.values.literals.canonical_number takes for a number."""
 
 _DATE_OR_NUMBER = rb"(?:" + DATE + rb"|" + NUMBER + rb")"
 _LOCAL = rb"[^\x00-\x20<>\"{}|^`\\]+>"

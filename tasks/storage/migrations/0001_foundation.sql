@@ -1,7 +1,7 @@
 -- Calls, builds, their funnels and their rejects.
 CREATE TABLE calls (
     record_id  VARCHAR NOT NULL,      -- sorts by the time the reply came
-    key        VARCHAR NOT NULL,      -- digest of the call (tasks/core/calls.py)
+    key        VARCHAR NOT NULL,      -- digest of the call (tasks/core/calls/call.py)
     service    VARCHAR NOT NULL,
     operation  VARCHAR NOT NULL,
     parts      VARCHAR NOT NULL,      -- canonical JSON

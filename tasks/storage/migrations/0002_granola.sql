@@ -1,4 +1,4 @@
--- Published tables of GRANOLA-EQ; columns are those of tasks/core/granola_rows.py (a test compares them).
+-- Published tables of GRANOLA-EQ; columns are those of tasks/granola/core/rows.py (a test compares them).
 CREATE TABLE granola_eq (
     build_id                        VARCHAR NOT NULL,
     id                              VARCHAR NOT NULL,

@@ -1,4 +1,4 @@
--- Published tables of MultiHal; columns are those of tasks/core/multihal_rows.py (a test compares them).
+-- Published tables of MultiHal; columns are those of tasks/multihal/core/rows.py (a test compares them).
 CREATE TABLE multihal (
     build_id             VARCHAR NOT NULL,
     id                   VARCHAR NOT NULL,

@@ -1,4 +1,4 @@
--- Published tables of BioKaLMA; columns are those of tasks/core/biokalma_rows.py (a test compares them).
+-- Published tables of BioKaLMA; columns are those of tasks/biokalma/core/rows.py (a test compares them).
 CREATE TABLE biokalma (
     build_id           VARCHAR NOT NULL,
     id                 VARCHAR NOT NULL,

@@ -1,4 +1,4 @@
--- Published tables of SLAQ; columns are those of tasks/core/slaq_rows.py and core/review.py (a test compares them).
+-- Published tables of SLAQ; columns are those of tasks/slaq/core/rows.py and core/review.py (a test compares them).
 CREATE TABLE slaq (
     build_id       VARCHAR NOT NULL,
     id             VARCHAR NOT NULL,

@@ -1,4 +1,4 @@
--- Published tables of FanOutQA; columns are those of tasks/core/fanout_rows.py and core/review.py (a test compares them).
+-- Published tables of FanOutQA; columns are those of tasks/fanoutqa/core/rows.py and core/review.py (a test compares them).
 CREATE TABLE fanoutqa (
     build_id       VARCHAR NOT NULL,
     id             VARCHAR NOT NULL,

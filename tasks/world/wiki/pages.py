@@ -14,7 +14,7 @@ from functools import cached_property
 from html import unescape
 
 from tasks.core.fingerprints import seed_from
-from tasks.core.wikipedia_addresses import find_redirect
+from tasks.text.wikipedia_addresses import find_redirect
 from tasks.world.data import Article, Revision, WorldData
 from tasks.world.files.articles import CATEGORY_LINK, categories_of
 

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from html import escape, unescape
 
-from tasks.core.wikipedia_addresses import find_redirect
+from tasks.text.wikipedia_addresses import find_redirect
 from tasks.world.data import Revision
 from tasks.world.files.articles import CATEGORY_LINK
 from tasks.world.wiki.inline import Found, InlineRenderer, Note, list_anchor, note_anchor

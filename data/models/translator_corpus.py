@@ -1,0 +1,364 @@
+"""What the embedded translator is taught and examined on: the sentence forms and labels of the embedded world.
+
+An example is an English text and its translation into one language, both as the pipeline shows them to a model: with
+stand-ins for numbers, dates and ids, and without the parts of a path that are not sent:
+
+- a sentence form of data/world/sources/multihal_forms.yaml, its slots filled with labels of items of the slot's class
+- the parts of a path with semicolons between them: paths of the world, or labels at random
+- the label of an item or property alone; a title in quotation marks
+- a number with its unit
+- a text that is none of these, whose translation is a mark of refusal
+
+Every form with its labels, and every path, belongs to one of ten shares by its digest; one share is held out: never
+taught, only examined.
+"""
+
+import random
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import yaml
+
+from tasks.core.fingerprints import combine_digests, digest_bytes, seed_from
+from tasks.text.protected import is_all_protected, protect
+from tasks.text.translation import SEPARATOR, SOURCE_LANGUAGE, TARGET_LANGUAGES
+from tasks.world.data import WORLD_FOLDER, Item, WorldData, world_files
+from tasks.world.files.reading import load_world_data
+from tasks.world.files.values import ItemValue, QuantityValue
+
+FORMS_FILE = WORLD_FOLDER / "sources" / "multihal_forms.yaml"
+YEAR, YEARS = "year", range(1850, 2026)
+HELD_OUT_OF = 10
+SHARES = {"form": 0.3, "path": 0.15, "parts": 0.12, "label": 0.2, "title": 0.05, "unit": 0.03, "outside": 0.2}
+"""How much of what is taught is of which kind."""
+OUTSIDE = "⁇"
+"""What the translator says of a text that is none of what it is taught."""
+TITLED = ("book", "film", "painting", "series")
+"""Slots that stand in quotation marks."""
+QUOTES = {"en": '"{}"', "de": "„{}“", "fr": "« {} »", "it": "«{}»", "es": "«{}»", "pt": "«{}»"}
+
+Texts = Mapping[str, str]
+"""Language → text."""
+
+_SEVERAL = """
+centimetres / Zentimeter / centimètres / centimetri / centímetros / centímetros
+days / Tage / jours / giorni / días / dias
+kilograms / Kilogramm / kilogrammes / chilogrammi / kilogramos / quilogramas
+kilometres / Kilometer / kilomètres / chilometri / kilómetros / quilômetros
+metres / Meter / mètres / metri / metros / metros
+minutes / Minuten / minutes / minuti / minutos / minutos
+years / Jahre / années / anni / años / anos
+"""
+"""Units in the plural, which answers use and labels do not: English and the target languages in their order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A text and its translation."""
+
+    source: str
+    target: str
+    language: str
+    kind: str
+    """One of SHARES."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """A sentence form in six languages."""
+
+    name: str
+    texts: Texts
+    slots: tuple[str, ...]
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """Matches the English sentences of this form, its slots as groups."""
+        pattern = re.escape(self.texts[SOURCE_LANGUAGE])
+        for slot in self.slots:
+            first, *others = pattern.split(re.escape(f"[{slot}]"))
+            pattern = f"{first}(?P<{slot}>.+){f'(?P={slot})'.join(others)}"
+        return re.compile(pattern)
+
+    def fill(self, labels: Mapping[str, Texts]) -> dict[str, str]:
+        """Return the sentence in six languages; `labels`: slot → label in six languages."""
+        filled = dict(self.texts)
+        for slot in self.slots:
+            filled = {language: text.replace(f"[{slot}]", labels[slot][language]) for language, text in filled.items()}
+        return filled
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The embedded world as texts in six languages."""
+
+    forms: Sequence[Form]
+    fillers: Mapping[str, Sequence[Texts]]
+    """Slot → labels that may fill it."""
+    labels: Mapping[str, Texts]
+    """English label → its translations; one for each, see `_choose_labels`."""
+    properties: Sequence[str]
+    """English labels of properties."""
+    units: Sequence[Texts]
+    paths: Sequence[Sequence[str]]
+    """English labels of the world's own paths of one and two hops, values left out."""
+
+    def match(self, text: str) -> Texts | None:
+        """Return an English label or sentence in six languages; None when it is neither."""
+        for form in self.forms:
+            if found := form.pattern.fullmatch(text):
+                slots = {slot: self._match_filler(slot, filler) for slot, filler in found.groupdict().items()}
+                if all(slots.values()):
+                    return form.fill({slot: labels for slot, labels in slots.items() if labels})
+        return self.labels.get(text)
+
+    def _match_filler(self, slot: str, filler: str) -> Texts | None:
+        if slot == YEAR:
+            return _year(filler) if re.fullmatch("[12][0-9]{3}", filler) else None
+        return self.labels.get(filler)
+
+    @cached_property
+    def words(self) -> Sequence[str]:
+        """Words of English labels and forms, with the marks beside them, as often as they occur there."""
+        texts = [*self.labels, *(re.sub(r"\[\w+\]", " ", form.texts[SOURCE_LANGUAGE]) for form in [*self.forms] * 20)]
+        return [word for text in texts for word in text.split()]
+
+    @cached_property
+    def all_labels(self) -> Sequence[Texts]:
+        """Labels in six languages, in fixed order."""
+        return [self.labels[label] for label in sorted(self.labels)]
+
+
+def read_corpus(folder: Path = WORLD_FOLDER) -> Corpus:
+    """Read the forms and the world's labels."""
+    given = yaml.safe_load((folder / FORMS_FILE.relative_to(WORLD_FOLDER)).read_text("utf-8"))
+    world = load_world_data(folder)
+    labels = _choose_labels(world)
+    forms = [
+        Form(name, {language: texts[language] for language in (SOURCE_LANGUAGE, *TARGET_LANGUAGES)}, slots)
+        for group in ("questions", "answers")
+        for name, texts in given[group].items()
+        if (slots := tuple(slot for slot in given["slots"] if f"[{slot}]" in texts[SOURCE_LANGUAGE])) is not None
+    ]
+    fillers = {slot: _fill_slot(world, classes, labels) for slot, classes in given["slots"].items()}
+    properties = sorted({thing.labels[SOURCE_LANGUAGE] for thing in world.properties.values()})
+    return Corpus(forms, fillers, labels, properties, _list_units(world, labels), list(_list_paths(world)))
+
+
+def digest_inputs(folder: Path = WORLD_FOLDER) -> str:
+    """Return the digest of everything the corpus is made from."""
+    files = [path for path in world_files(folder) if path.suffix == ".yaml" and path.name != "categories.yaml"]
+    return combine_digests(digest_bytes(path.read_bytes()) for path in [*files, FORMS_FILE])
+
+
+def draw_taught(corpus: Corpus, seed: int) -> Iterator[Example]:
+    """Yield examples to teach, without end; held-out forms with labels, and held-out paths, never come."""
+    chance = random.Random(seed)
+    while True:
+        kind = chance.choices(list(SHARES), list(SHARES.values()))[0]
+        texts: Texts | None
+        match kind:
+            case "form":
+                form = chance.choice(corpus.forms)
+                chosen = draw_fillers(corpus, form, chance)
+                texts = None if is_held_out(form, chosen) else form.fill(chosen)
+            case "path":
+                path = chance.choice(corpus.paths)
+                texts = None if is_path_held_out(path) else join_texts([corpus.labels[label] for label in path])
+            case "parts":
+                texts = join_texts(draw_parts(corpus, chance))
+            case "title":
+                title = chance.choice(corpus.fillers[chance.choice(TITLED)])
+                texts = {language: quote.format(title[language]) for language, quote in QUOTES.items()}
+            case "unit":
+                texts = number_unit(chance.choice(corpus.units), str(chance.choice(YEARS)))
+            case "outside":
+                texts = None
+                if outside := protect(draw_outside(corpus, chance)):
+                    yield Example(outside.text, OUTSIDE, chance.choice(TARGET_LANGUAGES), kind)
+            case _:
+                texts = chance.choice(corpus.all_labels)
+        if texts and (example := mask_pair(texts, chance.choice(TARGET_LANGUAGES), kind)):
+            yield example
+
+
+def draw_parts(corpus: Corpus, chance: random.Random) -> list[Texts]:
+    """Return two to five labels at random, every second one a property's."""
+    return [
+        corpus.labels[chance.choice(corpus.properties)] if place % 2 else chance.choice(corpus.all_labels)
+        for place in range(chance.randint(2, 5))
+    ]
+
+
+def draw_outside(corpus: Corpus, chance: random.Random) -> str:
+    """Return an English text of words that are taught, but none of what is taught: to be refused.
+
+    A sentence or label with its words in disorder, or with some left out, doubled or exchanged; the beginning of one with
+    the end of another; words at random; parts of a path, one of which is such a text.
+    """
+    texts = [_draw_text(corpus, chance), _draw_text(corpus, chance)]
+    words, others = (text.split() for text in texts)
+    match chance.randrange(6):
+        case 0:
+            chance.shuffle(words)
+        case 1 | 2:
+            for _ in range(chance.randint(1, 3)):
+                at = chance.randrange(len(words))
+                words[at : at + chance.randint(0, 1)] = chance.choice(
+                    [[], [words[at]] * 2, chance.choices(corpus.words)]
+                )
+                words = words or chance.choices(corpus.words)
+        case 3 | 4:
+            words = words[: chance.randint(1, len(words))] + others[chance.randrange(len(others)) :]
+        case _:
+            words = chance.choices(corpus.words, k=chance.randint(1, 8))
+    outside = " ".join(words)
+    if corpus.match(outside):
+        return draw_outside(corpus, chance)
+    if chance.random() < 0.15:
+        parts = [label[SOURCE_LANGUAGE] for label in draw_parts(corpus, chance)]
+        parts[chance.randrange(len(parts))] = outside.replace(";", "")
+        return SEPARATOR.join(parts)
+    return outside
+
+
+def _draw_text(corpus: Corpus, chance: random.Random) -> str:
+    """Return an English sentence or, more seldom, a label."""
+    if chance.random() < 0.3:
+        return chance.choice(corpus.all_labels)[SOURCE_LANGUAGE]
+    form = chance.choice(corpus.forms)
+    return form.fill(draw_fillers(corpus, form, chance))[SOURCE_LANGUAGE]
+
+
+def draw_fillers(corpus: Corpus, form: Form, chance: random.Random) -> dict[str, Texts]:
+    """Return labels for a form's slots: of the slot's class, or one time in six any label at all."""
+    return {
+        slot: chance.choice(corpus.fillers[slot] if chance.random() > 1 / 6 else corpus.all_labels)
+        for slot in form.slots
+    }
+
+
+def is_held_out(form: Form, labels: Mapping[str, Texts]) -> bool:
+    """True when a form with these labels is kept from teaching."""
+    names = [labels[slot][SOURCE_LANGUAGE] for slot in form.slots if slot != YEAR]
+    return seed_from("embedded-nllb", form.name, *names) % HELD_OUT_OF == 0
+
+
+def is_path_held_out(path: Sequence[str]) -> bool:
+    """True when a path of the world is kept from teaching."""
+    return seed_from("embedded-nllb", *path) % HELD_OUT_OF == 0
+
+
+def list_held_out(corpus: Corpus, seed: int, most: int) -> list[dict[str, str]]:
+    """Return at most `most` held-out sentences, each in six languages, drawn evenly over the forms."""
+    chance = random.Random(seed)
+    found: dict[str, dict[str, str]] = {}
+    for turn in range(most * 50):
+        form = corpus.forms[turn % len(corpus.forms)]
+        chosen = {slot: chance.choice(corpus.fillers[slot]) for slot in form.slots}
+        if is_held_out(form, chosen):
+            filled = form.fill(chosen)
+            found[filled[SOURCE_LANGUAGE]] = filled
+        if len(found) == most:
+            break
+    return list(found.values())
+
+
+def join_texts(parts: Sequence[Texts]) -> dict[str, str]:
+    """Return the parts of a path as one text, in six languages; each different part once, values left out."""
+    kept = {part[SOURCE_LANGUAGE]: part for part in parts if not is_all_protected(part[SOURCE_LANGUAGE])}
+    return {
+        language: SEPARATOR.join(part[language] for part in kept.values())
+        for language in (SOURCE_LANGUAGE, *TARGET_LANGUAGES)
+    }
+
+
+def number_unit(unit: Texts, number: str) -> dict[str, str]:
+    """Return a number with its unit in six languages."""
+    return {language: f"{number} {text}" for language, text in unit.items()}
+
+
+def mask_pair(texts: Texts, language: str, kind: str) -> Example | None:
+    """Return a text and its translation as a model is shown them; None where no number stays as it is in both."""
+    source = texts[SOURCE_LANGUAGE]
+    protected = protect(source)
+    if protected is None or is_all_protected(source):
+        return None
+    target = texts[language]
+    for stand_in, original in protected.stand_ins:
+        if target.count(original) != 1:
+            return None
+        target = target.replace(original, stand_in)
+    return Example(protected.text, target, language, kind)
+
+
+def _choose_labels(world: WorldData) -> dict[str, Texts]:
+    """Return English label → labels; of those that share one, the property's, else that of the item of lowest QID.
+
+    A translator is shown the label alone, and cannot tell the town of Georgia from the country.
+    """
+    items = sorted(world.items.values(), key=lambda item: int(item.qid[1:]))
+    chosen: dict[str, Texts] = {}
+    for labels in [thing.labels for thing in world.properties.values()] + [item.labels for item in items]:
+        chosen.setdefault(labels[SOURCE_LANGUAGE], labels)
+    return chosen
+
+
+def _fill_slot(world: WorldData, classes: Sequence[str], labels: Mapping[str, Texts]) -> list[Texts]:
+    if not classes:
+        return [_year(str(year)) for year in YEARS]
+    return [labels[name] for name in dict.fromkeys(item.labels["en"] for item in _instances_of(world, classes))]
+
+
+def _year(year: str) -> Texts:
+    return dict.fromkeys((SOURCE_LANGUAGE, *TARGET_LANGUAGES), year)
+
+
+def _instances_of(world: WorldData, classes: Sequence[str]) -> list[Item]:
+    """Return the items of some classes or their subclasses."""
+    wanted, before = set(classes), set[str]()
+    while wanted != before:
+        before = set(wanted)
+        wanted |= {item.qid for item in world.items.values() if before & set(_objects(item, "P279"))}
+    return [item for item in world.items.values() if wanted & set(_objects(item, "P31"))]
+
+
+def _objects(item: Item, pid: str) -> list[str]:
+    return [s.value.qid for s in item.statements_of(pid) if isinstance(s.value, ItemValue)]
+
+
+def _list_units(world: WorldData, labels: Mapping[str, Texts]) -> list[Texts]:
+    """Return the labels of the items that some quantity is given in, and some in the plural."""
+    used = {
+        value.unit
+        for item in world.items.values()
+        for statement in item.statements
+        for value in (statement.value, *(qualifier.value for qualifier in statement.qualifiers))
+        if isinstance(value, QuantityValue) and value.unit
+    }
+    several = [
+        dict(zip((SOURCE_LANGUAGE, *TARGET_LANGUAGES), line.split(" / "), strict=True))
+        for line in _SEVERAL.strip().splitlines()
+    ]
+    return [*(labels[world.items[qid].labels[SOURCE_LANGUAGE]] for qid in sorted(used)), *several]
+
+
+def _list_paths(world: WorldData) -> Iterator[list[str]]:
+    """Yield the labels of each path of one hop, and of one path of two hops that begins with it."""
+    for item in world.items.values():
+        for statement in item.statements:
+            told = [item.labels["en"], world.properties[statement.pid].labels["en"]]
+            if not isinstance(statement.value, ItemValue):
+                yield told
+                continue
+            other = world.items[statement.value.qid]
+            told.append(other.labels["en"])
+            yield told
+            onward = [s for s in other.statements if isinstance(s.value, ItemValue)]
+            if onward:
+                last = onward[seed_from(item.qid, statement.pid, other.qid) % len(onward)]
+                assert isinstance(last.value, ItemValue)
+                yield [*told, world.properties[last.pid].labels["en"], world.items[last.value.qid].labels["en"]]

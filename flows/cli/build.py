@@ -1,0 +1,54 @@
+"""`factmill build BENCHMARK`: a command for each benchmark, made of its record, and `build all`."""
+
+from collections.abc import Sequence
+from dataclasses import make_dataclass
+from typing import Annotated, Any
+
+import typer
+
+from flows.benchmarks import BENCHMARKS
+from flows.cli.options import AsJson, list_options, print_json, read_options
+from tasks import progress
+from tasks.engine.benchmark import Benchmark
+from tasks.options import RunOptions
+
+Force = Annotated[bool, typer.Option("--force", help="Build even when a build with the same inputs is there.")]
+
+
+def build(given: Any) -> None:
+    """Build the benchmarks of a command by the options it was given, and print their reports."""
+    from flows.commands.show import format_report
+    from flows.prefect_server import shared_server
+    from flows.running import make_build
+
+    progress.show()
+    run = read_options(RunOptions, given)
+    with shared_server():
+        for benchmark in given.benchmarks:
+            params = read_options(benchmark.params, given)
+            # a build that is there already may have open items to ask about
+            force = given.force or getattr(given, "review", None) == "ask"
+            report = make_build(benchmark, params, run, force)
+            print_json(report.model_dump(mode="json")) if given.as_json else typer.echo(
+                "\n".join(format_report(report))
+            )
+
+
+build_app = typer.Typer(
+    help="Build a benchmark into the warehouse. Try: factmill build granola, factmill build all",
+    no_args_is_help=True,
+    result_callback=build,
+)
+
+
+def _add_command(name: str, title: str, examples: Sequence[str], benchmarks: Sequence[Benchmark], own: Any) -> None:
+    """Add a command whose callback is the record of its options, which `build` then gets."""
+    shared = [*list_options(RunOptions, ["pinned_build"]), ("force", Force, False), ("as_json", AsJson, False)]
+    options = make_dataclass(name, [*own, *shared], namespace={"benchmarks": benchmarks}, kw_only=True)
+    told = "\n".join([f"{title}.", "", "\b", "Examples:", *(f"  {example}" for example in examples)])
+    build_app.command(name, help=told)(options)
+
+
+for _each in BENCHMARKS.values():
+    _add_command(_each.name, _each.title, _each.examples, [_each], list_options(_each.params))
+_add_command("all", "Every benchmark, with its defaults", ["factmill build all"], list(BENCHMARKS.values()), [])

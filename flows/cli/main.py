@@ -1,0 +1,291 @@
+"""The command `factmill`: thin; what it does is in flows/running.py, flows/commands and the tasks.
+
+Exit codes: 0 right, 1 a build or a check failed, 2 wrong usage, 130 stopped with Ctrl-C. Progress and messages go to
+standard error, results to standard output.
+"""
+
+import atexit
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from flows.cli.build import build_app
+from flows.cli.drift import drift_app
+from flows.cli.graphs import graph_app
+from flows.cli.models import models_app
+from flows.cli.options import CONCURRENCY, AsJson, Concurrency, Warehouse, naming_options, print_json
+from flows.cli.paths import paths
+from flows.cli.review import review_app
+from flows.cli.validate import validate_app
+from tasks import progress
+from tasks.errors import FactmillError
+from tasks.options import RunOptions, warehouse_of
+
+app = typer.Typer(
+    help="Rebuild factuality benchmarks from Wikipedia and Wikidata. Try: factmill build granola",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+world_app = typer.Typer(help="The embedded world.", no_args_is_help=True)
+app.add_typer(build_app, name="build")
+app.add_typer(drift_app, name="drift")
+app.add_typer(graph_app, name="graph")
+app.add_typer(models_app, name="models")
+app.command("paths")(paths)
+app.add_typer(review_app, name="review")
+app.add_typer(validate_app, name="validate")
+app.add_typer(world_app, name="world")
+
+INTERRUPTED = 130
+"""What the command ends with after Ctrl-C (Typer's own choice, and the shell's)."""
+
+BuildName = Annotated[
+    str, typer.Argument(help="A build's id, the beginning of one, or latest:BENCHMARK.", metavar="BUILD")
+]
+Benchmark = Annotated[str, typer.Argument(metavar="BENCHMARK")]
+
+
+def main() -> NoReturn:
+    """Run the command; errors are told in one line, without a traceback."""
+    _insist_on_utf8()
+    code = _run_command()
+    # Prefect's daemon threads outlive the flow, and DuckDB's bindings then complain of leaks for pages while the
+    # interpreter is taken down; everything is closed by now, so exit handlers run and the process ends at once.
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _insist_on_utf8() -> None:
+    """Start over in Python's UTF-8 mode where the locale has another encoding: names of files are UTF-8 everywhere else.
+
+    Arrow, DuckDB and the tools that Prefect starts take names in UTF-8, and the digest of the embedded world holds names.
+    """
+    if sys.getfilesystemencoding() != "utf-8":
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONUTF8": "1"})
+
+
+def _run_command() -> int:
+    try:
+        app(standalone_mode=True)
+    except FactmillError as error:
+        sys.stderr.write(f"factmill: {error}\n")
+        return error.exit_code
+    except BrokenPipeError:
+        return 1
+    except SystemExit as stop:
+        if stop.code == INTERRUPTED:
+            sys.stderr.write("\nfactmill: stopped; what was done is kept, the same command goes on from here\n")
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except Exception:  # noqa: BLE001 - a fault of ours: the whole traceback, and the exit code of a failure
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+@app.command()
+def builds(warehouse: Warehouse = None, as_json: AsJson = False) -> None:
+    """List the builds of the warehouse, oldest first."""
+    from tasks.storage.builds import list_builds
+
+    found = list_builds(warehouse_of(RunOptions(warehouse=warehouse)))
+    if as_json:
+        print_json(
+            [
+                {**b.report, "published_at": b.published_at.isoformat(), "content_digest": b.content_digest}
+                for b in found
+            ]
+        )
+        return
+    for b in found:
+        r = b.report
+        typer.echo(
+            f"{b.build_id:28} {b.published_at:%Y-%m-%d %H:%M}  {r['rows']:>6} rows  {r['rejects']:>6} rejects  author {r['author']}  world {r['world']}"
+        )
+    if not found:
+        typer.echo("no builds yet; try: factmill build granola", err=True)
+
+
+@app.command()
+def show(
+    benchmark: Benchmark,
+    build_name: Annotated[
+        str | None, typer.Option("--build", help="A build; default: the latest.", metavar="BUILD")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Rows to show.")] = 20,
+    relation: Annotated[
+        str | None,
+        typer.Option(
+            "--relation",
+            "--part",
+            help="Only rows of this part: a relation, a source or a category, whichever the benchmark falls into.",
+            metavar="NAME",
+        ),
+    ] = None,
+    rejects: Annotated[bool, typer.Option("--rejects", help="Show what was rejected, and why.")] = False,
+    columns: Annotated[bool, typer.Option("--columns", help="Show what each column means.")] = False,
+    warehouse: Warehouse = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show rows of a benchmark's latest build.
+
+    \b
+    Examples:
+      factmill show granola --relation P19
+      factmill show granola --rejects
+    """
+    from flows.benchmarks import find_benchmark
+    from flows.commands.show import show_columns, show_rejects, show_rows
+
+    known = find_benchmark(benchmark)
+    path = warehouse_of(RunOptions(warehouse=warehouse))
+    if columns:
+        show_columns(known, as_json)
+    elif rejects:
+        show_rejects(path, known, build_name, limit, as_json)
+    else:
+        show_rows(path, known, build_name, limit, relation, as_json)
+
+
+@app.command()
+def explain(
+    benchmark: Benchmark,
+    row: Annotated[str, typer.Argument(help="A row's id, or the beginning of one.", metavar="ROW")],
+    build_name: Annotated[
+        str | None, typer.Option("--build", help="A build; default: the latest.", metavar="BUILD")
+    ] = None,
+    warehouse: Warehouse = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell where a row comes from: source, items, statements, calls, verdicts. Works for rejected rows too.
+
+    Example: factmill explain granola P19-3f2a
+    """
+    from flows.benchmarks import find_benchmark
+    from flows.commands.explain import format_trace, trace_row
+    from tasks.storage.builds import find_build
+    from tasks.storage.warehouse import open_warehouse
+
+    known = find_benchmark(benchmark)
+    path = warehouse_of(RunOptions(warehouse=warehouse))
+    found = find_build(path, build_name or f"latest:{benchmark}")
+    with open_warehouse(path) as db:
+        trace = trace_row(db, known, found, row)
+    print_json(trace) if as_json else typer.echo("\n".join(format_trace(known, trace)))
+
+
+@app.command()
+def verify(
+    build_name: BuildName,
+    warehouse: Warehouse = None,
+    concurrency: Concurrency = CONCURRENCY,
+    as_json: AsJson = False,
+) -> None:
+    """Build again from recorded calls alone and compare the bytes of every published table.
+
+    Exit code 0 only when all agree. Example: factmill verify latest:granola
+    """
+    from flows.benchmarks import find_benchmark
+    from flows.running import verify_build
+    from tasks.storage.builds import find_build
+
+    progress.show()
+    with naming_options(RunOptions):
+        run = RunOptions(warehouse=warehouse, concurrency=concurrency)
+    record = find_build(warehouse_of(run), build_name)
+    tables = verify_build(find_benchmark(record.benchmark), record, run)
+    agrees = all(table["agrees"] for table in tables.values())
+    if as_json:
+        print_json({"build_id": record.build_id, "agrees": agrees, "tables": tables})
+    else:
+        for name, table in tables.items():
+            typer.echo(
+                f"{name:24} {'identical' if table['agrees'] else 'DIFFERS'}  {str(table['found'])[:16]}  {table['rows']} rows"
+            )
+        typer.echo(
+            f"{record.build_id}: {'rebuilt byte for byte from recorded calls' if agrees else 'does NOT rebuild to the same bytes'}"
+        )
+    if not agrees:
+        raise typer.Exit(1)
+
+
+@app.command()
+def export(
+    build_name: BuildName,
+    to: Annotated[Path, typer.Option(help="Folder to write to.", metavar="DIR")],
+    with_answers: Annotated[bool, typer.Option("--with-answers", help="Write the answers of a test part too.")] = False,
+    warehouse: Warehouse = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a build's tables as Parquet, CSV and JSON Lines, and its rejects as Parquet.
+
+    Example: factmill export latest:granola --to out/
+    """
+    from flows.benchmarks import find_benchmark
+    from tasks.storage.builds import find_build
+    from tasks.storage.export import export_build
+
+    path = warehouse_of(RunOptions(warehouse=warehouse))
+    record = find_build(path, build_name)
+    benchmark = find_benchmark(record.benchmark)
+    held_out = () if with_answers else benchmark.held_out
+    files = export_build(path, record, to, benchmark.forms, held_out)
+    if as_json:
+        print_json({"build_id": record.build_id, "files": [str(file) for file in files], "held_out": list(held_out)})
+        return
+    typer.echo("\n".join(str(file) for file in files))
+    if held_out:
+        typer.echo(
+            f"left out, since they hold answers of the test part: {', '.join(held_out)} (--with-answers)", err=True
+        )
+
+
+@app.command()
+def prepare() -> None:
+    """Make once what every build needs (Prefect's database, the embedded world's store), so that the first is quick."""
+    from flows.running import prepare as make_ready
+
+    progress.show()
+    make_ready()
+
+
+@world_app.command("serve")
+def world_serve(
+    port: Annotated[
+        int, typer.Option(min=0, max=65534, help="Port of the app; SPARQL is on the next one. 0: any.")
+    ] = 8123,
+) -> None:
+    """Serve the embedded world on loopback until Ctrl-C: SPARQL, MediaWiki, Pageviews, Falcon."""
+    from tasks.settings import home
+    from tasks.world.serving import serve_forever
+
+    serve_forever(home(), port)
+
+
+@app.command()
+def doctor(
+    world: Annotated[str, typer.Option(help="World to look at.")] = "embedded",
+    warehouse: Warehouse = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what is configured, reachable or missing, and what to do about it."""
+    from flows.commands.doctor import examine
+
+    findings = examine(world, warehouse_of(RunOptions(warehouse=warehouse)))
+    if as_json:
+        print_json({"ok": all(f["ok"] for f in findings), "findings": findings})
+    else:
+        for f in findings:
+            typer.echo(
+                f"{'ok     ' if f['ok'] else 'MISSING'} {f['what']:22} {f['found']}"
+                + ("" if f["ok"] else f"\n        → {f['advice']}")
+            )
+    if not all(f["ok"] for f in findings):
+        raise typer.Exit(1)

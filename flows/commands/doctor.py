@@ -1,0 +1,206 @@
+"""`factmill doctor`: what is configured, reachable or missing, and what to do about it."""
+
+import importlib.metadata
+import shutil
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from flows.benchmarks import BENCHMARKS
+from flows.digests import read_digests
+from tasks.engine.benchmark import Benchmark
+from tasks.engine.locks import digest_assets, make_lock
+from tasks.errors import FactmillError
+from tasks.options import RunOptions
+from tasks.settings import Model, World, api_key, environment, graphs_folder, home, load_world
+from tasks.storage.builds import build_of_lock, published_names
+from tasks.storage.warehouse import open_warehouse
+
+_LEAST_FREE_GB = 1.0
+_REACH_TIMEOUT_S = 8.0
+EMBEDDED = "embedded"
+
+Finding = dict[str, Any]
+
+
+def examine(world_name: str, warehouse: Path) -> list[Finding]:
+    """Return findings: {what, ok, found, advice} each."""
+    world = load_world(world_name)
+    return [
+        *_examine_machine(warehouse),
+        *_examine_graphs(world),
+        *map(_examine_assets, BENCHMARKS.values()),
+        *(_examine_embedded() if world.is_embedded else ()),
+        *(_compare_builds(warehouse) if world_name == EMBEDDED else ()),
+        *_examine_endpoints(world),
+        *_examine_models(world),
+    ]
+
+
+def _examine_machine(warehouse: Path) -> Iterator[Finding]:
+    version = ".".join(map(str, sys.version_info[:3]))
+    yield _finding("python", sys.version_info >= (3, 11), version, "use Python 3.11 or newer")
+    for package in ("prefect", "duckdb", "oxigraph", "fastapi", "openai"):
+        found = importlib.metadata.version(package)
+        yield _finding(package, True, found, "")
+    yield _finding("home", True, str(home()), "")
+    free_gb = shutil.disk_usage(home() if home().exists() else Path.cwd()).free / 1e9
+    yield _finding(
+        "disk", free_gb >= _LEAST_FREE_GB, f"{free_gb:.1f} GB free", "make room, or point FACTMILL_HOME elsewhere"
+    )
+    yield _try(
+        "warehouse", lambda: _count_builds(warehouse), "see the message; another file can be named with --warehouse"
+    )
+    api = environment("PREFECT_API_URL")
+    yield _finding(
+        "prefect api", True, api or "a server of our own for each run (set PREFECT_API_URL to use a running one)", ""
+    )
+
+
+def _examine_assets(benchmark: Benchmark) -> Finding:
+    assets = benchmark.assets
+
+    def read() -> str:
+        digests = digest_assets(assets)
+        return ", ".join(f"{len(found)} {kind}" for kind, found in digests.items())
+
+    return _try(f"assets {benchmark.name}", read, "mend the file that the message names, or install factmill anew")
+
+
+def _examine_graphs(world: World) -> Iterator[Finding]:
+    from flows.commands.graphs import listing
+
+    if world.wikidata.engine == "graph":
+        from tasks.graph.lookup import open_graph
+
+        name = world.wikidata.graph
+        yield _try(
+            f"graph {name}",
+            lambda: open_graph(name, graphs_folder(home())).identity,
+            f"factmill graph load FILE --name {name}",
+        )
+    yield _try(
+        "local graphs",
+        lambda: ", ".join(graph["name"] for graph in listing()) or "none loaded",
+        "reload the damaged graph",
+    )
+
+
+def _examine_embedded() -> Iterator[Finding]:
+    def start() -> str:
+        from tasks.world.serving import running_world
+
+        with running_world(home()) as world:
+            return f"starts; digest {world.digest[:12]}"
+
+    yield _try("embedded world", start, "mend the file that the message names, or install factmill anew")
+
+
+def _compare_builds(warehouse: Path) -> Iterator[Finding]:
+    """Hold the embedded builds that are there, made by today's code with the defaults, to the published digests."""
+    published = read_digests()
+    if not warehouse.exists() or not published:
+        return
+    run = RunOptions(world=EMBEDDED, warehouse=warehouse)
+    agreeing, others = [], []
+    for name, benchmark in BENCHMARKS.items():
+        lock = make_lock(benchmark, benchmark.lock_inputs(benchmark.params(), run), run)
+        if (build := build_of_lock(warehouse, lock)) is None:
+            continue
+        with open_warehouse(warehouse, wait_s=2) as db:
+            found = published_names(db, build.build_id)
+        expected = {table: each["sha256"] for table, each in published[name].items()}
+        agreeing += [name] if found == expected else []
+        others += sorted(f"{build.build_id}: {table}" for table in expected if found.get(table) != expected[table])
+    if agreeing or others:
+        agrees = f"{', '.join(agreeing)}: your build agrees with the published one"
+        advice = "compare CPU, pyarrow and the embedder (`factmill models list`) with README's `On any machine`"
+        yield _finding("same bytes", not others, f"other bytes in {', '.join(others)}" if others else agrees, advice)
+
+
+def _examine_endpoints(world: World) -> Iterator[Finding]:
+    named = {
+        "wikidata": world.wikidata.url,
+        "wikipedia": world.wikipedia.url,
+        "pageviews": world.pageviews.url,
+        "falcon": world.falcon.url,
+    }
+    outside = {name: url for name, url in named.items() if url and url != "embedded"}
+    if outside:
+        contact = "@" in world.user_agent and "example.org" not in world.user_agent
+        advice = "copy the world's file and put a contact address of your own into user_agent"
+        yield _finding("user agent", contact, world.user_agent, advice)
+    for name, url in outside.items():
+        yield _try(
+            name,
+            partial(_reach, url, world.user_agent),
+            f"check the network and the address of [{name}] in the world's file",
+        )
+
+
+def _examine_models(world: World) -> Iterator[Finding]:
+    for role, model in sorted(world.models.items()):
+        what = f"model {role}"
+        if model.kind == "rules":
+            yield _finding(what, True, f"{model.name} (rules, no language model)", "")
+        elif model.kind == "local":
+            yield _try(what, partial(_describe_local, role, model.name), f"factmill models add {role} PATH")
+        else:
+            yield _try(
+                what,
+                partial(_describe_model, model),
+                f"export {model.key_env}=…",
+            )
+
+
+def _describe_local(role: str, name: str) -> str:
+    from tasks.models.embed import identify_embedder
+    from tasks.models.perplexity import identify_perplexity
+    from tasks.models.translate import identify_translator
+
+    identify: Callable[[str, Path], str] = {
+        "embedder": identify_embedder,
+        "translator": identify_translator,
+        "perplexity": identify_perplexity,
+    }[role]
+    identify(name, home())
+    return f"{name} (on this machine)"
+
+
+def _describe_model(model: Model) -> str:
+    api_key(model)
+    return f"{model.name} at {model.url}, key {'is set' if model.key_env else 'not needed'}"
+
+
+def _count_builds(warehouse: Path) -> str:
+    if not warehouse.exists():
+        return f"{warehouse} (none yet; the first build makes it)"
+    with open_warehouse(warehouse, wait_s=2) as db:
+        row = db.execute("SELECT (SELECT count(*) FROM builds), (SELECT count(*) FROM calls)").fetchone() or (0, 0)
+    return f"{warehouse}: {row[0]} builds, {row[1]} recorded calls"
+
+
+def _reach(url: str, user_agent: str) -> str:
+    request = urllib.request.Request(url, headers={"User-Agent": user_agent})
+    try:
+        with urllib.request.urlopen(request, timeout=_REACH_TIMEOUT_S) as answer:
+            return f"{url} answers ({answer.status})"
+    except urllib.error.HTTPError as error:
+        return f"{url} answers ({error.code})"
+
+
+def _try(what: str, look: Callable[[], str], advice: str) -> Finding:
+    try:
+        return _finding(what, True, look(), "")
+    except FactmillError as error:
+        return _finding(what, False, str(error), advice)
+    except OSError as error:
+        return _finding(what, False, f"not reachable: {error}", advice)
+
+
+def _finding(what: str, ok: bool, found: str, advice: str) -> Finding:
+    return {"what": what, "ok": ok, "found": found, "advice": advice}

@@ -1,0 +1,118 @@
+"""`factmill explain`: where a published row comes from, step by step."""
+
+import json
+from typing import Any
+
+import duckdb
+
+from tasks.engine.benchmark import Benchmark
+from tasks.errors import UnknownBuild
+from tasks.storage.bodies import unpack_body
+from tasks.storage.builds import BuildRecord
+
+
+def trace_row(db: duckdb.DuckDBPyConnection, benchmark: Benchmark, build: BuildRecord, row_id: str) -> dict[str, Any]:
+    """Return everything that is known of a row: the row or its reject, what belongs to it, the calls it rests on.
+
+    `row_id` may be the beginning of an id when only one fits; UnknownBuild when none or several do. A row that was made
+    of another (a translation of a path, a path of a question) rests on the calls of those too.
+    """
+    row_id = _find_row(db, benchmark, build, row_id)
+    published = _records(
+        db,
+        f"SELECT * EXCLUDE (build_id) FROM {benchmark.main_table} WHERE build_id = ? AND id = ?",
+        build.build_id,
+        row_id,
+    )
+    row = published[0] if published else None
+    ids = list(dict.fromkeys(row[name] for name in benchmark.trace)) if row else [row_id]
+    rejected = _records(
+        db, "SELECT stage, reason, detail, row FROM rejects WHERE build_id = ? AND id = ?", build.build_id, row_id
+    )
+    return {
+        "build": build.build_id,
+        "benchmark": build.benchmark,
+        "id": row_id,
+        "row": row,
+        "reject": rejected[0] if rejected else None,
+        "beside": {
+            side.table: _records(
+                db,
+                f"SELECT * EXCLUDE (build_id) FROM {side.table} WHERE build_id = ? AND {side.column} = ? ORDER BY id",
+                build.build_id,
+                row_id,
+            )
+            for side in benchmark.beside
+        },
+        "services": build.lock["services"],
+        "calls": [call for each in reversed(ids) for call in _find_calls(db, build, each)],
+    }
+
+
+def _find_calls(db: duckdb.DuckDBPyConnection, build: BuildRecord, row_id: str) -> list[dict[str, Any]]:
+    calls = _records(
+        db,
+        "SELECT b.stage, c.operation, c.service, c.parts, c.status, c.error, c.body, c.asked_at, c.latency_s, c.tokens_in, "
+        "c.tokens_out, c.cost_usd, c.key FROM build_calls b JOIN calls c USING (record_id) "
+        "JOIN build_stages s ON s.build_id = b.build_id AND s.stage = b.stage "
+        "WHERE b.build_id = ? AND b.id = ? ORDER BY s.position, c.record_id",
+        build.build_id,
+        row_id,
+    )
+    for call in calls:
+        call["parts"], call["body"] = json.loads(call["parts"]), json.loads(unpack_body(call["body"]))
+        call["asked_at"] = call["asked_at"].isoformat()
+    return calls
+
+
+def format_trace(benchmark: Benchmark, trace: dict[str, Any]) -> list[str]:
+    """Return a trace as lines to read."""
+    lines = [f"{trace['id']} in {trace['build']}"]
+    if trace["row"]:
+        lines += benchmark.explain(benchmark.row.model_validate(trace["row"]))
+    if reject := trace["reject"]:
+        lines += [
+            f"  rejected at {reject['stage']}: {reject['reason']}",
+            f"              {reject['detail']}",
+            f"  row then    {reject['row']}",
+        ]
+    for side in benchmark.beside:
+        if found := [benchmark.tables[side.table].model_validate(each) for each in trace["beside"][side.table]]:
+            lines += side.explain(found, trace["services"])
+    lines.append("  calls:" if trace["calls"] else "  calls: none")
+    for call in trace["calls"]:
+        lines += _format_call(call)
+    return lines
+
+
+def _format_call(call: dict[str, Any]) -> list[str]:
+    parts = call["parts"]
+    what = {k: v for k, v in parts.items() if k not in ("variables", "prompt_digest", "correction", "language")}
+    asked = parts.get("variables", {})
+    answer = call["error"] if call["status"] != "ok" else json.dumps(call["body"], ensure_ascii=False)
+    return [
+        f"    {call['stage']}: {call['operation']} of {call['service']} at {call['asked_at']} (call {call['key'][:12]})",
+        f"      asked   {json.dumps(what, ensure_ascii=False)}",
+        *(f"              {name}: {value}" for name, value in asked.items()),
+        f"      replied {answer[:400]}",
+    ]
+
+
+def _find_row(db: duckdb.DuckDBPyConnection, known: Benchmark, build: BuildRecord, row_id: str) -> str:
+    found = db.execute(
+        f"SELECT DISTINCT id FROM (SELECT id FROM {known.main_table} WHERE build_id = $1 UNION ALL SELECT id FROM rejects WHERE build_id = $1) "
+        "WHERE id = $2 OR starts_with(id, $2) ORDER BY id = $2 DESC, id LIMIT 3",
+        [build.build_id, row_id],
+    ).fetchall()
+    if len(found) == 1 or (found and found[0][0] == row_id):
+        return str(found[0][0])
+    several = (
+        f"several rows begin with {row_id!r}: {', '.join(row[0] for row in found)} …" if found else f"no row {row_id!r}"
+    )
+    raise UnknownBuild(
+        f"{several} in {build.build_id}; ids stand in the first column of `factmill show {build.benchmark}`"
+    )
+
+
+def _records(db: duckdb.DuckDBPyConnection, query: str, *values: str) -> list[dict[str, Any]]:
+    return list(db.sql(query, params=list(values)).to_arrow_table().to_pylist())

@@ -1,0 +1,80 @@
+"""`factmill models`: converting, listing and removing local models."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tasks.errors import UsageError
+from tasks.models.model_folder import ModelManifest, list_models, model_path, models_folder, read_model, remove_model
+from tasks.settings import home
+
+if TYPE_CHECKING:
+    from tasks.models.converting.weights import Quantization
+
+
+def add_embedder(checkpoint: Path, name: str | None, replace: bool) -> dict[str, Any]:
+    """Convert a sentence encoder's checkpoint; return what came of it and the seconds it took."""
+    from tasks.models.converting.encoder import add_embedder as convert
+
+    started = time.perf_counter()
+    manifest = convert(checkpoint, models_folder(home()), name, "replace" if replace else "refuse")
+    return {**_describe(manifest), "seconds": round(time.perf_counter() - started, 2)}
+
+
+def add_translator(
+    checkpoint: Path, name: str | None, quantization: "Quantization | None", replace: bool
+) -> dict[str, Any]:
+    """Convert an NLLB checkpoint; return what came of it and the seconds it took."""
+    from tasks.models.converting.translator import add_translator as convert
+
+    started = time.perf_counter()
+    manifest = convert(checkpoint, models_folder(home()), name, "replace" if replace else "refuse", quantization)
+    return {**_describe(manifest), "seconds": round(time.perf_counter() - started, 2)}
+
+
+def add_perplexity(checkpoint: Path, name: str | None, quantization: "Quantization", replace: bool) -> dict[str, Any]:
+    """Convert a causal language model's checkpoint; return what came of it and the seconds it took."""
+    from tasks.models.converting.perplexity import add_perplexity as convert
+
+    started = time.perf_counter()
+    manifest = convert(checkpoint, models_folder(home()), name, "replace" if replace else "refuse", quantization)
+    return {**_describe(manifest), "seconds": round(time.perf_counter() - started, 2)}
+
+
+def listing() -> list[dict[str, Any]]:
+    """Return kind, state, digest, size and settings of every local model; a damaged one with what to do about it."""
+    folder = models_folder(home())
+    return [_look_at(name, folder) for name in list_models(folder)]
+
+
+def remove(name: str) -> None:
+    """Remove a local model."""
+    remove_model(name, models_folder(home()))
+
+
+def _look_at(name: str, folder: Path) -> dict[str, Any]:
+    try:
+        return _describe(read_model(model_path(name, folder)))
+    except UsageError as error:
+        return {
+            "name": name,
+            "kind": None,
+            "state": "damaged",
+            "digest": None,
+            "size_bytes": None,
+            "advice": str(error),
+        }
+
+
+def _describe(manifest: ModelManifest) -> dict[str, Any]:
+    return {
+        "name": manifest.name,
+        "kind": manifest.kind,
+        "state": "whole",
+        "digest": manifest.digest,
+        "size_bytes": manifest.size_bytes,
+        "settings": manifest.settings,
+        "made_with": manifest.made_with,
+        "source": manifest.source,
+        "advice": None,
+    }

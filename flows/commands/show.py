@@ -1,0 +1,144 @@
+"""What the command prints of builds: reports, rows, rejects, columns."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from flows.cli.options import print_json
+from tasks.core.rows import column_docs
+from tasks.engine.benchmark import Benchmark
+from tasks.options import BuildReport
+from tasks.storage.builds import find_build
+from tasks.storage.warehouse import open_warehouse
+
+
+def format_report(report: BuildReport) -> list[str]:
+    """Return a build's report as lines to read."""
+    lines = [
+        f"{report.build_id}: {'already built from the same inputs' if report.up_to_date else 'published'} in {report.warehouse}"
+    ]
+    opened = f" + {report.opened} opened from them" if report.opened else ""
+    lines.append(
+        f"  {report.inputs} source rows{opened} = {report.rows} published + {report.rejects} rejected + {report.merged} merged"
+        f"   (world {report.world}, author {report.author})"
+    )
+    for stage in report.stages:
+        lines.append(
+            f"  {stage['stage']:32} {stage['rows_in']:>7} in {stage['rows_out']:>7} out {stage['rejects']:>7} rejected"
+        )
+        lines += [f"      {count:>7} {reason}" for reason, count in report.reasons.get(stage["stage"], {}).items()]
+    for name, value in report.facts.items():
+        lines += _format_shape(value) if name == "shape" else [f"  {name}: {json.dumps(value)}"]
+    lines.append(
+        f"  calls: {report.calls_sent} sent, {report.calls_replayed} replayed; tokens {report.tokens_in} in, {report.tokens_out} out; "
+        f"US$ {report.cost_usd:.4f}; {report.seconds:.1f} s"
+    )
+    if report.author.startswith("rules"):
+        lines.append(
+            f"  note: answers and scores are by {report.author}, plain rules over the graph, no language model"
+        )
+    if report.unsettled:
+        lines.append(
+            f"  note: {report.unsettled} rows were lost to passing failures; the same command tries them again"
+        )
+    if report.rows:
+        shown = f"factmill show {report.benchmark}, factmill verify {report.build_id}"
+        lines.append(f"  next: {shown}, factmill export {report.build_id} --to DIR")
+    elif report.inputs:
+        lines.append(f"  note: no row came through; factmill show {report.benchmark} --rejects tells why")
+    else:
+        lines.append("  note: no row was read; the sources hold none of the kind that is looked for")
+    return lines
+
+
+def _format_shape(shape: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the build's shape beside the paper's, a line a figure."""
+    return [
+        f"  {name}: {'no data' if figure['here'] is None else figure['here']} (n = {figure['n']}; paper {figure['paper']})"
+        for name, figure in shape.items()
+    ]
+
+
+def show_rows(
+    warehouse: Path, known: Benchmark, build: str | None, limit: int, part: str | None, as_json: bool
+) -> None:
+    """Print rows of the published table, spread over its parts (relations, sources) when none is named."""
+    record = find_build(warehouse, build or f"latest:{known.name}")
+    order = "id" if part else f"row_number() OVER (PARTITION BY {known.part} ORDER BY id), id"
+    with open_warehouse(warehouse) as db:
+        rows = (
+            db.sql(
+                f"SELECT * EXCLUDE (build_id) FROM {known.main_table} WHERE build_id = $1 AND ($2 IS NULL OR {known.part} = $2) "
+                f"ORDER BY {order} LIMIT $3",
+                params=[record.build_id, part, limit],
+            )
+            .to_arrow_table()
+            .to_pylist()
+        )
+    if as_json:
+        print_json({"build_id": record.build_id, "rows": rows})
+        return
+    print_rows(
+        f"{record.build_id}, {len(rows)} of {record.report['rows']} rows (author {record.report['author']})",
+        known.shown,
+        rows,
+    )
+
+
+def show_rejects(warehouse: Path, known: Benchmark, build: str | None, limit: int, as_json: bool) -> None:
+    """Print rejected rows with stage and reason, spread over the reasons."""
+    record = find_build(warehouse, build or f"latest:{known.name}")
+    with open_warehouse(warehouse) as db:
+        rows = (
+            db.sql(
+                "SELECT stage, id, reason, detail FROM rejects WHERE build_id = ? "
+                "ORDER BY row_number() OVER (PARTITION BY stage, reason ORDER BY id), stage, reason LIMIT ?",
+                params=[record.build_id, limit],
+            )
+            .to_arrow_table()
+            .to_pylist()
+        )
+    if as_json:
+        print_json({"build_id": record.build_id, "rejects": rows})
+        return
+    print_rows(
+        f"{record.build_id}, {len(rows)} of {record.report['rejects']} rejects",
+        dict.fromkeys(("stage", "id", "reason", "detail")),
+        rows,
+    )
+
+
+def show_columns(known: Benchmark, as_json: bool) -> None:
+    """Print what each column of the published table means."""
+    docs = column_docs(known.row)
+    if as_json:
+        print_json(docs)
+        return
+    print_rows(
+        known.main_table,
+        dict.fromkeys(("column", "meaning")),
+        [{"column": name, "meaning": text} for name, text in docs.items()],
+    )
+
+
+def print_rows(title: str, columns: Mapping[str, str | None], rows: list[dict[str, Any]]) -> None:
+    """Print rows as a table as wide as the terminal; `columns`: name → heading (None: the name)."""
+    table = Table(title=title, box=box.SIMPLE_HEAD, header_style="bold", title_justify="left", pad_edge=False)
+    for column, heading in columns.items():
+        table.add_column(heading or column, no_wrap=column == "id", overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(row[column]) for column in columns))
+    Console(highlight=False, markup=False).print(table)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, list):
+        return " → ".join(map(str, value))
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    return "" if value is None else str(value)

@@ -1,0 +1,59 @@
+"""BioKaLMA as commands know it."""
+
+from collections.abc import Iterator
+
+from tasks.biokalma.core.rows import BiographyRow, CandidateRow, RelationCount, RoundRow
+from tasks.biokalma.params import BiokalmaParams, lock_inputs
+from tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Benchmark
+
+
+def explain_row(row: BiographyRow) -> Iterator[str]:
+    """Yield what a row says, as lines to read."""
+    pages = f": {', '.join(row.text_pages)}" if row.text_pages else ""
+    yield f"  source      {row.source_name}, row {row.source_row}; its text from {row.text_source}{pages} ({row.licence})"
+    (person, other), (name, other_name) = row.people, row.names
+    yield f"  people      {name} ({person}), {row.relation_label} {other_name} ({other})"
+    yield f"  general     {row.general_question}"
+    yield f"  specific    {row.specific_question}"
+    yield f"  paragraph   {row.paragraph}"
+    yield "  knowledge   in the order in which it was added (biokalma_rounds has all candidates with their scores):"
+    for piece in row.minimum_knowledge:
+        item = f" ({piece.value_qid})" if piece.value_qid else ""
+        yield f"              {piece.qid} {piece.property} ({piece.pid}): {piece.value}{item}"
+    yield f"  made by     author {row.author}, scorer {row.scorer}"
+
+
+BIOKALMA = Benchmark(
+    name="biokalma",
+    title="BioKaLMA: questions about two people, with the smallest set of knowledge that answers them",
+    examples=(
+        "factmill build biokalma",
+        "factmill build biokalma --source wikidata --graph mine --relations P26,P40",
+        "factmill build biokalma --source wikidata --class Q43229 --relations P749,P355",
+    ),
+    params=BiokalmaParams,
+    lock_inputs=lock_inputs,
+    recipe="flows.biokalma:biokalma",
+    tables={
+        "biokalma": BiographyRow,
+        "biokalma_rounds": RoundRow,
+        "biokalma_candidates": CandidateRow,
+        "biokalma_relations": RelationCount,
+    },
+    main_table="biokalma",
+    part="relation",
+    shown={"id": "id", "general_question": "question", "paragraph": "answer", "minimum_knowledge": "knowledge"},
+    trace=("id",),
+    explain=explain_row,
+    assets=Assets(
+        prompts=("biokalma/annotate", "biokalma/extend", "biokalma/general_question", "biokalma/specific_question"),
+        lists=(
+            "pair_relations.csv",
+            "pool_left_out.txt",
+            "person_properties.txt",
+            "relation_forms.csv",
+            "removed_from_articles.txt",
+        ),
+        queries=WIKIDATA_QUERIES,
+    ),
+)

@@ -1,0 +1,88 @@
+"""What a model added to a paragraph, and whether it brings in the piece of knowledge (BioKaLMA, Appendix A.3, Table 10).
+
+The paper only asks the model for one sentence that holds the knowledge; here a program checks it. The paragraph so far has
+to be the beginning of the new one, letter for letter (spaces aside), one sentence is added, and the piece's value stands in
+it as a reader would take it: case, accents and forms of quotes do not matter, words are whole, dates are dates.
+
+What is wrong with a paragraph is Unreadable; its reason begins with a code: `text_changed` (the paragraph so far is not the
+beginning of the new one), `nothing_added`, `repeated` (what was added stands there already), `several_sentences`,
+`unfinished` (a sentence without its end) or `value_missing`.
+"""
+
+import re
+import unicodedata
+
+from tasks.biokalma.core.rows import Piece
+from tasks.core.replies import Unreadable
+from tasks.text.folded import fold_text, has_words
+from tasks.text.matching import normalise
+from tasks.text.sentences import split_sentences
+from tasks.text.values.dates import says_date
+
+_FINISHED = re.compile(r"[.!?…][\"'”’)\]»]*$")
+_STOPS = str.maketrans(".!?…", "____")
+_QUALIFIER = re.compile(r"(?<=\S) *\([^()]*\)$")
+
+
+def check_added(old: str, new: str, piece: Piece) -> str | Unreadable:
+    """Return the one sentence by which a paragraph was extended, spaces made single; Unreadable unless it says the piece."""
+    added = find_added(old, new, piece.value)
+    if isinstance(added, Unreadable) or mentions(added, piece):
+        return added
+    return Unreadable(f"value_missing: the added sentence does not say {piece.value!r}, which it was to say as given")
+
+
+def find_added(old: str, new: str, name: str = "") -> str | Unreadable:
+    """Return the one sentence by which a paragraph was extended, spaces made single.
+
+    `name` is a text whose stops end no sentence, such as the piece's value (Oh! What a Lovely War).
+    """
+    before, after = _squeeze(old), _squeeze(new)
+    added = after.removeprefix(before).lstrip()
+    is_same = after.startswith(before)
+    if is_same and not any(character.isalnum() for character in added):
+        return Unreadable("nothing_added: nothing stands behind the given paragraph, expected one more sentence")
+    if not is_same or not _follows(before, after):
+        return Unreadable(f"text_changed: the given paragraph was not left as it is, {_describe_change(before, after)}")
+    sentences = _split_sentences(added, name)
+    known = set(map(normalise, _split_sentences(before, name)))
+    if all(normalise(sentence) in known for sentence in sentences):
+        return Unreadable("repeated: what was added stands in the given paragraph already, expected a new sentence")
+    if len(sentences) > 1:
+        return Unreadable(f"several_sentences: {len(sentences)} sentences were added, expected one")
+    if not _FINISHED.search(added):
+        return Unreadable("unfinished: the added sentence has no end, expected a whole sentence with its full stop")
+    return added
+
+
+def mentions(sentence: str, piece: Piece) -> bool:
+    """True when the piece's value is said in a sentence: its label, or its date at its precision or a finer one.
+
+    A qualifier in brackets at the end of a label, as in "Artemisia (film)", need not be there.
+    """
+    said = says_date(sentence, piece.value) if piece.value_qid is None else None
+    return has_words(fold_text(sentence), fold_text(_QUALIFIER.sub("", piece.value))) if said is None else said
+
+
+def _squeeze(text: str) -> str:
+    return unicodedata.normalize("NFC", " ".join(text.split()))
+
+
+def _follows(before: str, after: str) -> bool:
+    """True when what stands behind the text so far begins a sentence, not the rest of a word or clause."""
+    rest = after[len(before) :]
+    first = rest.lstrip()[0]
+    return not before or ((rest[0] == " " or not before[-1].isalnum()) and (first.isalnum() or first in "\"'“‘«([¿¡"))
+
+
+def _describe_change(before: str, after: str) -> str:
+    same = next((at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other), None)
+    at = min(len(before), len(after)) if same is None else same
+    start = max(0, at - 20)
+    return f"expected {before[start : at + 20]!r} in it, found {after[start : at + 20]!r}"
+
+
+def _split_sentences(text: str, name: str) -> list[str]:
+    """Return the sentences of a text, the stops inside a name made underscores."""
+    inside = _squeeze(name)
+    return split_sentences(text.replace(inside, inside[:-1].translate(_STOPS) + inside[-1]) if inside else text)

@@ -1,0 +1,140 @@
+"""A piece of knowledge as a plain sentence, whose perplexity says how well it goes on a paragraph (BioKaLMA, Appendix A.3).
+
+There are three templates, by the part of speech of the relation: "Ada Lovelace's occupation is mathematician" for nouns,
+"Ada Lovelace is educated at …" for participles and for nouns with a preposition, "Ada Lovelace speaks English" for verbs.
+Which one a relation takes stands in a list (data/lists/relation_forms.csv), with a wording where its label does not read
+well; relations beyond the list go by their label. Perplexity punishes bad grammar whatever the knowledge, so values that
+take an article get it, and dates are written out.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from tasks.biokalma.core.rows import Piece
+from tasks.core.calls.knowledge import is_pid
+from tasks.errors import SettingsError
+from tasks.text.values.dates import write_date
+
+Form = Literal["possessive", "is", "verb"]
+
+_COLUMNS = ["pid", "label", "form", "wording", "article"]
+_VERBS = frozenset({
+    "has", "owns", "follows", "replaces", "uses", "contains", "includes", "depicts", "shares", "crosses", "operates",
+    "produces", "speaks", "plays", "wears", "competes", "works", "lives", "writes", "connects", "serves", "employs",
+})  # fmt: skip
+_PREPOSITIONS = frozenset({
+    "by", "of", "at", "in", "on", "for", "with", "from", "to", "as", "after", "under", "against",
+})  # fmt: skip
+_NO_NOUNS = frozenset({
+    "born", "built", "drawn", "given", "held", "known", "made", "set", "sung", "taught", "won", "written", "led", "shot",
+    "present", "similar", "different", "native", "adjacent", "active", "relevant", "part",
+})  # fmt: skip
+"""Participles that do not end in -ed, and words that need no article before a preposition."""
+_NOT_PLURAL = frozenset({"series", "species", "headquarters", "sports", "politics", "mathematics"})
+_QUALIFIER = re.compile(r" *\([^()]*\)")
+_BODIES_OF = (
+    "University|Universities|Academy|Institute|Museum|House|Order|Legion|Kingdom|Republic|Ministry|Church|Battle|Siege|"
+    "Bank|School|College|Society|Union|Army|Department|Council|Faculty|Conservatory|Duchy|Treaty|Chamber|Parliament|"
+    "Senate|State|Isle|Party|Association|Institution|League|Federation|Commonwealth"
+)
+_LAST_WORDS = (
+    "Prize|Award|Awards|Medal|War|Wars|Society|Academy|Institute|Institution|Party|Union|Church|Empire|Army|Navy|Museum|"
+    "Association|Revolution|Movement|Orchestra|Rebellion|Uprising|Campaign|Crusade|Cross|Order|States|Kingdom|Republic|"
+    "Islands|Netherlands|Mountains|Sea|Ocean|River|Enlightenment|Renaissance|Sciences|Committee|Commission|Federation|"
+    "League|Force|Forces|Corps|Guard|Observatory|Library|Theatre|Gallery|Foundation|Circle|Group|Brotherhood|BBC|"
+    "Agency|Conference|Bauhaus|Nations|Company"
+)
+# what is somebody's takes no article (King's College), nor does what names an office of a state
+_BODY = rf"(?!The |(?:\S+ )*\S+['’]s? )(?:(?!of )\S+ )*?(?:{_BODIES_OF}) (?:of|for) .+"
+_TAKES_ARTICLE = re.compile(
+    rf"{_BODY}|(?!The |(?:\S+ )*\S+['’]s? )(?:(?!of )\S+ )*?(?:(?:{_LAST_WORDS})|(?:Prize|Award|Medal) (?:in|for) .+)"
+)
+"""Names that stand with "the": of institutions, prizes, wars, groups of islands."""
+_IS_BODY = re.compile(_BODY)
+"""Those of them that are no family names."""
+
+
+@dataclass(frozen=True, slots=True)
+class RelationForm:
+    """How a relation is said."""
+
+    form: Form
+    wording: str
+    """What stands in the template: a noun, what follows "is", or a verb with what goes with it."""
+    takes_article: bool = False
+    """True where values are institutions, prizes, wars or places, whose names may stand with "the"; people and works do not."""
+
+
+def read_relation_forms(text: str) -> dict[str, RelationForm]:
+    """Read the list of forms (CSV) as PID → form; SettingsError names the line that is wrong.
+
+    An empty wording stands for the label.
+    """
+    reader = csv.DictReader(io.StringIO(text))
+    if reader.fieldnames != _COLUMNS:
+        raise SettingsError(f"relation_forms.csv: expected the columns {_COLUMNS}, found {reader.fieldnames}")
+    found: dict[str, RelationForm] = {}
+    for line in reader:
+        if None in line.values() or not is_pid(line["pid"]) or line["pid"] in found:
+            raise SettingsError(
+                f"relation_forms.csv, line {reader.line_num}: expected five columns and a new PID, found {line}"
+            )
+        form = next((form for form in get_args(Form) if form == line["form"]), None)
+        if form is None or line["article"] not in ("yes", ""):
+            raise SettingsError(
+                f"relation_forms.csv, line {reader.line_num}: expected a form of {get_args(Form)} and yes or nothing in "
+                f"column article, found {line}"
+            )
+        found[line["pid"]] = RelationForm(form, line["wording"] or line["label"], line["article"] == "yes")
+    return found
+
+
+def verbalise_piece(piece: Piece, name: str, forms: Mapping[str, RelationForm]) -> str:
+    """Return a piece as a sentence about the person or thing of this name."""
+    said = forms.get(piece.pid) or find_form(piece.property)
+    subject = f"The {name}" if _IS_BODY.fullmatch(name) else name
+    value = write_date(piece.value) if piece.value_qid is None else piece.value
+    if said.takes_article and _TAKES_ARTICLE.fullmatch(value):
+        value = f"the {value}"
+    match said.form:
+        case "verb":
+            told = f"{subject} {said.wording} {value}"
+        case "is":
+            told = f"{subject} is {said.wording} {value}"
+        case "possessive":
+            verb = "include" if _is_plural(said.wording) else "is"
+            told = f"{_add_possessive(subject)} {said.wording} {verb} {value}"
+    return told if told.endswith((".", "!", "?")) else f"{told}."
+
+
+def find_form(label: str) -> RelationForm:
+    """Return how a relation is said by the words of its label alone."""
+    words = _QUALIFIER.sub("", label.replace("(s)", "")).split() or [label]
+    plain = " ".join(words)
+    if words[0] in _VERBS:
+        return RelationForm("verb", plain)
+    no_nouns = (first in _NO_NOUNS or first.endswith("ed") for first in words)
+    if any(no_noun and second in _PREPOSITIONS for no_noun, second in zip(no_nouns, words[1:], strict=False)):
+        return RelationForm("is", plain)
+    if words[-1] in _PREPOSITIONS or words[:2] == ["member", "of"]:
+        return RelationForm("is", f"{'an' if plain[0] in 'aeiou' else 'a'} {plain}")
+    return RelationForm("possessive", plain)
+
+
+def _add_possessive(name: str) -> str:
+    """Return a name in the possessive: an apostrophe alone after any s; a name that is one already (McDonald's) stays."""
+    if name.endswith(("'s", "’s", "'")):
+        return name
+    return f"{name}'" if name.casefold().endswith("s") else f"{name}'s"
+
+
+def _is_plural(wording: str) -> bool:
+    """True when the noun that the wording is about, the last one before a preposition, is in the plural."""
+    words = wording.split()
+    end = next((at for at, word in enumerate(words) if at and word in _PREPOSITIONS), len(words))
+    noun = words[end - 1].strip(",")
+    return noun.endswith("s") and not noun.endswith(("ss", "us", "is")) and noun not in _NOT_PLURAL

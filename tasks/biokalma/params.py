@@ -1,0 +1,104 @@
+"""BioKaLMA's parameters, and what a build depends on by them: its pairs, relations and language model (paper Appendix A)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from tasks.assets import ROOT, load_pair_relations
+from tasks.biokalma.sources.person_pairs import find_pair_files
+from tasks.core.calls.knowledge import HUMAN, is_qid
+from tasks.core.fingerprints import digest_bytes
+from tasks.engine.benchmark import Inputs, Locked, find_absolute, is_from_wikidata, share_limit
+from tasks.engine.identities import perplexity_identity, wikidata_identity
+from tasks.errors import UsageError
+from tasks.options import Option, Params, RunOptions
+from tasks.settings import home, load_world
+from tasks.storage.source_files import SourceFile
+
+_EMBEDDED = ROOT / "data" / "world" / "sources" / "biokalma"
+_OWN_LICENCE, _NO_LICENCE = "Apache-2.0", "none stated"
+
+
+def _check_class(qid: str) -> str:
+    if not is_qid(qid):
+        raise ValueError(f"{qid}: expected the QID of a class, like {HUMAN} (human) or Q43229 (organization)")
+    return qid
+
+
+def _split_commas(given: Any) -> Any:
+    if not isinstance(given, Sequence) or not all(isinstance(each, str) for each in given):
+        return given  # the model says what was expected
+    return tuple(pid.strip() for each in given for pid in each.split(",") if pid.strip())
+
+
+class BiokalmaParams(Params):
+    """What a build of BioKaLMA can be told."""
+
+    source: Annotated[tuple[str, ...], Option(metavar="PATH")] = ()
+    """JSONL or CSV file of paragraphs about two people, or a folder (repeatable); `wikidata`: the facts of the Wikidata itself. Default: our own, or those facts where the Wikidata is another than the embedded one."""
+    class_qid: Annotated[str, AfterValidator(_check_class), Option("--class", "QID")] = HUMAN
+    """Class of the pairs' items."""
+    relations: Annotated[tuple[str, ...], BeforeValidator(_split_commas), Option(metavar="PIDS")] = ()
+    """Relations to take pairs from, with commas between. Default: between people."""
+    limit: int | None = Field(default=None, ge=1)
+    """At most so many source rows, spread over the sources."""
+    rounds: int = Field(default=5, ge=1)
+    """Rounds of evolution; the first annotates."""
+    alpha: float = Field(default=0.5, ge=0, le=1)
+    """Weight of specificity against coherence when a piece is chosen (the paper gives none)."""
+
+
+class BiokalmaInputs(Inputs):
+    """What the steps of BioKaLMA read."""
+
+    resolved: ClassVar = frozenset({"source", "relations", "limit"})
+    params: BiokalmaParams
+    from_wikidata: bool
+    """True where pairs are taken from the facts of the world's Wikidata."""
+    limits: dict[str, int | None]
+    """Relation, or name of a file → most rows to read of it; None: all."""
+    epoch: str
+    """Moment whose articles are read (ISO 8601, UTC)."""
+    licence: str
+    perplexity: str
+    """Identity of the language model that weighs texts."""
+
+
+def lock_inputs(params: BiokalmaParams, run: RunOptions) -> Locked[BiokalmaInputs]:
+    """Return what the build depends on; UsageError and SourceError say what was expected."""
+    world = load_world(run.world, run.graph)
+    from_wikidata = is_from_wikidata(params.source, run, world)
+    files: dict[str, Path] = {}
+    if not from_wikidata:
+        files = find_pair_files([Path(path) for path in params.source] or [_EMBEDDED])
+        if params.relations:
+            raise UsageError(
+                "--relations is for pairs from a Wikidata (--source wikidata); rows of a file name their own"
+            )
+    units = check_relations(params.relations, params.class_qid) if from_wikidata else list(files)
+    return Locked(
+        BiokalmaInputs(
+            params=params.model_copy(update={"source": find_absolute(params.source)}),
+            from_wikidata=from_wikidata,
+            limits=share_limit(params.limit, units),
+            epoch=f"{world.epoch_day().isoformat()}T00:00:00Z",
+            licence=_NO_LICENCE if params.source else _OWN_LICENCE,
+            perplexity=perplexity_identity(world, home()),
+        ),
+        {name: [SourceFile(path, name, digest_bytes(path.read_bytes()))] for name, path in files.items()},
+        wikidata_identity(world, home()) if from_wikidata else None,
+    )
+
+
+def check_relations(relations: Sequence[str], class_qid: str) -> list[str]:
+    """Return the relations to take pairs from, those between people by default; UsageError for an unknown one."""
+    known = load_pair_relations()
+    if unknown := [pid for pid in relations if pid not in known.labels]:
+        raise UsageError(
+            f"--relations: unknown relation {', '.join(unknown)}; data/lists/pair_relations.csv has {', '.join(known.labels)}"
+        )
+    if not relations and class_qid != HUMAN:
+        raise UsageError(f"--class {class_qid}: name the relations that join such items, like --relations P749,P355")
+    return list(dict.fromkeys(relations or known.default))

@@ -1,0 +1,120 @@
+"""Reader of pairs of people: a paragraph, and who is related to whom in it (BioKaLMA, paper Appendix A.1).
+
+The paper takes such rows from the Biographical database, which is not free to be had; any file of this form will do:
+JSON Lines (or a JSON array) or CSV with the columns paragraph, person, relation, other, where `other` is the value of
+the relation of `person`. Names stay as they are written but for their spaces; whom they mean is for a later step.
+
+A name is complete with a first and a family name, which is told by its words: two of them, where a script parts words.
+The pairs of another domain, such as organisations, need no complete names.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tasks.assets import load_pair_relations
+from tasks.biokalma.core.pair_relations import fold_name
+from tasks.biokalma.core.rows import PersonPair
+from tasks.core.rows import Reject
+from tasks.errors import SourceError
+from tasks.storage.source_files import SourceFile, iterate_csv, iterate_json, peek_columns
+from tasks.storage.source_rows import MALFORMED, ReadRow, find_problem, judge_rows
+
+COLUMNS = ("paragraph", "person", "relation", "other")
+_SUFFIXES = (".jsonl", ".json", ".csv")
+_FORM = f"a file that ends in {', '.join(_SUFFIXES)} with the columns {', '.join(COLUMNS)}"
+_UNSPACED = re.compile(
+    r"[\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+"""A character of Chinese, Japanese or Korean, in which a whole name is written without a space."""
+
+
+def find_pair_files(paths: Sequence[Path]) -> dict[str, Path]:
+    """Return name → file of pairs, from files and from those in folders that have the columns, by name.
+
+    Raises SourceError for a path that is not there, for two files whose rows would have the same ids, and when no file
+    is left.
+    """
+    found: dict[str, Path] = {}
+    for path in paths:
+        if path.is_dir():
+            inside = [file for file in path.iterdir() if file.is_file() and file.suffix.lower() in _SUFFIXES]
+            found |= _add([file for file in inside if set(COLUMNS) <= set(peek_columns(file))], found)
+        elif path.is_file():
+            found |= _add([path], found)
+        else:
+            raise SourceError(f"{path}: no such file or folder")
+    if not found:
+        raise SourceError(f"no file of pairs in {', '.join(map(str, paths))}; expected {_FORM}")
+    return {path.name: path for _, path in sorted(found.items())}
+
+
+def read_pairs(source: SourceFile, *, complete_names: bool) -> Iterator[ReadRow]:
+    """Yield what becomes of each row, ids <stem of the file>_0, …_1; SourceError for a file that cannot be read.
+
+    `complete_names`: whether both names must be complete, as those of people must.
+    """
+    relations = load_pair_relations()
+
+    def judge(row_id: str, number: int, row: Any) -> PersonPair | Reject:
+        if problem := _find_problem(row):
+            return Reject(row_id, MALFORMED, problem)
+        relation = relations.find(row["relation"])
+        if relation is None:
+            known = ", ".join(f"{label} ({pid})" for pid, label in relations.labels.items())
+            return Reject(row_id, "unknown_relation", f"{row['relation']!r} names none of {known}")
+        person, other = (" ".join(row[column].split()) for column in ("person", "other"))
+        if complete_names and (short := [name for name in (person, other) if not is_complete_name(name)]):
+            return Reject(row_id, "incomplete_name", f"{short[0]}: a first and a family name are wanted")
+        label = relations.label(relation)
+        if fold_name(person) == fold_name(other):
+            return Reject(row_id, "self_relation", f"{person} is both person and other of {label}")
+        paragraph = (row["paragraph"] or "").strip()
+        if not paragraph:
+            return Reject(row_id, "no_paragraph", f"the column paragraph is empty for {person} and {other}")
+        return PersonPair(
+            id=row_id,
+            person=person,
+            relation=relation,
+            relation_label=label,
+            other=other,
+            paragraph=paragraph,
+            given=[],
+            source_name=source.name,
+            source_row=number,
+        )
+
+    return judge_rows(source, source.path.stem, _iterate_rows(source), judge)
+
+
+def is_complete_name(name: str) -> bool:
+    """True for a name of two words or more, or of two characters or more in a script that parts no words."""
+    words = [word for word in name.split() if any(map(str.isalpha, word))]
+    return len(words) > 1 or len(_UNSPACED.findall(name)) > 1
+
+
+def _add(paths: Sequence[Path], found: dict[str, Path]) -> dict[str, Path]:
+    """Return stem → file, the stem being what ids begin with; SourceError where another file has it."""
+    added: dict[str, Path] = {}
+    for path in sorted(paths):
+        other = found.get(path.stem) or added.get(path.stem)
+        if other and other.resolve() != path.resolve():
+            raise SourceError(f"{path}: rows of {other} would have the same ids; give one of the two another name")
+        added[path.stem] = path
+    return added
+
+
+def _iterate_rows(source: SourceFile) -> Iterator[tuple[int, Any]]:
+    suffix = source.path.suffix.lower()
+    if suffix not in _SUFFIXES:
+        raise SourceError(f"{source.path}: not of a known kind; expected {_FORM}")
+    return iterate_csv(source, COLUMNS) if suffix == ".csv" else iterate_json(source, _FORM)
+
+
+def _find_problem(row: Any) -> str:
+    if problem := find_problem(row, ("person", "relation", "other")):
+        return problem
+    if "paragraph" not in row:
+        return f"the column paragraph is missing (found: {', '.join(map(str, row))[:300]})"
+    return "" if row["paragraph"] is None or isinstance(row["paragraph"], str) else "the column paragraph is no text"

@@ -1,0 +1,72 @@
+"""How an HTTP answer is judged, the same for every service: an answer, a final failure, or worth another try.
+
+| what came | what it is |
+|---|---|
+| 2xx | an answer, if its body is JSON; HTML, or JSON that ends too early, is worth another try |
+| 408, 425, 429, 5xx | worth another try, not before Retry-After |
+| 413, 414, 504 | worth another try with half of the group |
+| 401, 403 | the service refuses us, not this call: the run stops |
+| any other | final |
+"""
+
+import json
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from tasks.clients.sending.sender import Retry
+from tasks.core.calls.call import Reply
+from tasks.errors import ServiceUnreachable
+
+_TOO_BIG = {413, 414}
+_PASSING = {408, 425, 429} | _TOO_BIG
+
+
+def fail(code: str, detail: str, transient: bool = False) -> Reply:
+    """Return a failed reply with its code and particulars."""
+    return Reply(None, "failed", error=f"{code}: {detail}", transient=transient)
+
+
+def judge_status(service: str, status: int, text: str, retry_after: str | None = None) -> Reply | None:
+    """Return None for 2xx and a failed reply for what is final; raise Retry or ServiceUnreachable for the rest."""
+    if 200 <= status < 300:
+        return None
+    code, detail = f"http_{status}", shorten(text)
+    if status in (401, 403):
+        raise ServiceUnreachable(
+            f"{service}: refuses us with HTTP {status}: {detail}. Check the key, and the contact address in user_agent"
+        )
+    if status in _PASSING or status >= 500:
+        raise Retry(f"{code}: {detail}", read_retry_after(retry_after), split=status in _TOO_BIG or status == 504)
+    return fail(code, detail)
+
+
+def read_json(text: str) -> Any:
+    """Return the JSON of a body; Retry when it is HTML or ends too early."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        if text.lstrip()[:1] == "<":
+            raise Retry(f"html_instead_of_json: {shorten(text)}") from error
+        raise Retry(f"broken_json: {error}; the body ends with {text[-60:]!r}") from error
+
+
+def read_retry_after(value: str | None) -> float | None:
+    """Return the seconds of a Retry-After header, given in seconds or as an HTTP date; None when it is neither."""
+    if value is None:
+        return None
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        when = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    return max(0.0, (when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
+
+
+def shorten(text: str, most: int = 200) -> str:
+    """Return text on one line, at most `most` characters."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= most else f"{flat[: most - 1]}…"

@@ -1,0 +1,286 @@
+"""The one engine that all clients send through: retries, time-outs, splitting, and an adaptive limiter.
+
+All sending happens in one asyncio loop in one background thread of the process, so that batches that run in several
+threads share each service's limiter. Replies are handed over in the thread that called `send`, one at a time: what is
+done with them (appending to a journal) cannot hold up the loop, and what goes wrong there reaches the caller.
+
+A request covers a group of calls (one VALUES block, fifty titles). It returns a reply for each, `failed` ones where
+trying again is useless, and raises Retry for what may pass. A group that is too big is halved, and how many calls a
+group has may be learnt from that (group_size.py). Work in hand is two lists and one heap: a task exists only for a
+request that is under way, so 100,000 calls cost no 100,000 tasks, and a call that waits for its next try holds no place.
+"""
+
+import asyncio
+import heapq
+import itertools
+import logging
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import CancelledError, Future
+from dataclasses import replace
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
+
+from tasks.clients.sending.group_size import GroupSize, Piece
+from tasks.clients.sending.limiter import SHORT_PAUSE_S, Limiter, PauseError, wait_for_event
+from tasks.core.calls.call import Reply
+from tasks.errors import ServiceError, ServiceUnreachable
+from tasks.settings import Limits
+
+Item = TypeVar("Item")
+Request = Callable[[Sequence[Item]], Awaitable[list[Reply]]]
+Result = TypeVar("Result")
+
+_LONGEST_BACKOFF_S = 60.0
+_OVERLOAD = frozenset({"http_429", "http_503", "http_504", "timeout", "maxlag", "ratelimited"})
+_log = logging.getLogger(__name__)
+
+
+class Retry(Exception):
+    """A request failed in a way that may pass.
+
+    `reason` is a short code, a colon and the particulars (`http_503: …`); `retry_after_s` is what the service asked
+    for; `split` says that half of the group may succeed where the whole did not.
+    """
+
+    def __init__(self, reason: str, retry_after_s: float | None = None, split: bool = False) -> None:
+        super().__init__(reason)
+        self.code = reason.partition(":")[0]
+        self.retry_after_s = retry_after_s
+        self.split = split
+
+    @property
+    def is_overload(self) -> bool:
+        """True when the service asks for less."""
+        return self.code in _OVERLOAD or self.retry_after_s is not None
+
+
+class _Job(Generic[Item]):
+    """What one `send` still has to do."""
+
+    def __init__(
+        self, groups: Sequence[Sequence[Item]], request: Request[Item], sizes: Sequence[GroupSize] | None
+    ) -> None:
+        self.request = request
+        self.open = sum(map(len, groups))
+        """Items that have no reply yet."""
+        self.changed = asyncio.Event()
+        self.arrived: SimpleQueue[list[tuple[Item, Reply]] | None] = SimpleQueue()
+        given: Sequence[GroupSize | None] = [None] * len(groups) if sizes is None else sizes
+        self._uncut = deque(zip(map(deque, groups), given, strict=True))
+        self._ready: deque[Piece[Item]] = deque()
+        self._put_off: list[tuple[float, int, Piece[Item]]] = []
+        self._order = itertools.count()
+
+    def take(self, now: float) -> tuple[Piece[Item] | None, float | None]:
+        """Return a piece that is due, or None and the seconds until the next one is (None: nobody knows)."""
+        if self._put_off and self._put_off[0][0] <= now:
+            return heapq.heappop(self._put_off)[2], None
+        if self._ready:
+            return self._ready.popleft(), None
+        if piece := self._cut():
+            return piece, None
+        return None, self._put_off[0][0] - now if self._put_off else None
+
+    def put_off(self, piece: Piece[Item], due: float) -> None:
+        piece.tries += 1
+        heapq.heappush(self._put_off, (due, next(self._order), piece))
+        self.changed.set()
+
+    def trim(self, piece: Piece[Item]) -> None:
+        """Cut a piece to the size that works by now: it may have waited long for its place."""
+        if rest := piece.trim():
+            self._ready.appendleft(rest)
+
+    def split(self, piece: Piece[Item]) -> None:
+        """Put both halves in front."""
+        piece.note_too_big()
+        self._ready.extendleft(reversed(piece.halve()))
+        self.changed.set()
+
+    def finish(self, piece: Piece[Item], replies: Sequence[Reply]) -> None:
+        self.arrived.put(list(zip(piece.items, replies, strict=True)))
+        self.open -= len(piece.items)
+        self.changed.set()
+
+    def _cut(self) -> Piece[Item] | None:
+        """Return the next items of which none has been tried; None when there are no more."""
+        while self._uncut:
+            waiting, size = self._uncut[0]
+            if waiting:
+                count = min(len(waiting), size.now) if size else len(waiting)
+                return Piece([waiting.popleft() for _ in range(count)], size)
+            self._uncut.popleft()
+        return None
+
+
+class Sender:
+    """Sends one service's requests, from any number of threads, under one limiter.
+
+    `timeouts_s`: the time-out of the first, second, … try of a request, the last one for all further tries; by default
+    always `limits.timeout_s`.
+    """
+
+    def __init__(self, limits: Limits, name: str, timeouts_s: Sequence[float] = ()) -> None:
+        self._limits = limits
+        self._name = name
+        self._timeouts_s = tuple(timeouts_s) or (limits.timeout_s,)
+        self._limiter = Limiter(limits.parallel)
+        self._random = random.Random()
+        self._was_answered = False
+        self._lost_in_a_row = 0
+
+    def send(
+        self,
+        groups: Sequence[Sequence[Item]],
+        request: Request[Item],
+        deliver: Callable[[Item, Reply], None],
+        sizes: Sequence[GroupSize] | None = None,
+    ) -> None:
+        """Send every group, calling `deliver` in this thread for each item the moment its reply is there.
+
+        A group goes out in one request, or, with `sizes`, one for each group, in requests of that many items.
+        Raises ServiceUnreachable when the service never answers, whatever `request` and `deliver` raise beside Retry,
+        and lets Ctrl-C through at once; what is under way is then cancelled.
+        """
+        job = _Job(groups, request, sizes)
+        future = asyncio.run_coroutine_threadsafe(self._run(job), _background_loop())
+        future.add_done_callback(lambda _: job.arrived.put(None))
+        _under_way.add(future)
+        try:
+            while (pairs := job.arrived.get()) is not None:
+                for item, reply in pairs:
+                    deliver(item, reply)
+            future.result()
+        except CancelledError:
+            raise ServiceError(f"{self._name}: sending was interrupted") from None
+        finally:
+            future.cancel()
+            _under_way.discard(future)
+
+    async def _run(self, job: _Job[Any]) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.TaskGroup() as under_way:
+                while job.open:
+                    job.changed.clear()
+                    piece, wait_s = job.take(loop.time())
+                    if piece is None:
+                        await wait_for_event(job.changed, wait_s)
+                        continue
+                    try:
+                        await self._limiter.enter()
+                    except PauseError as error:
+                        self._give_up(job, piece, Retry(f"asked_to_wait: {error}"))
+                    else:
+                        job.trim(piece)
+                        under_way.create_task(self._try_once(job, piece))
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+
+    async def _try_once(self, job: _Job[Any], piece: Piece[Any]) -> None:
+        timeout_s = self._timeouts_s[min(piece.tries, len(self._timeouts_s) - 1)]
+        started = time.perf_counter()
+        try:
+            async with asyncio.timeout(timeout_s):
+                replies = await job.request(piece.items)
+        except TimeoutError:
+            self._try_again(job, piece, Retry(f"timeout: no answer within {timeout_s:g} s", split=True))
+        except Retry as trouble:
+            self._try_again(job, piece, trouble)
+        else:
+            self._was_answered, self._lost_in_a_row = True, 0
+            latency_s = time.perf_counter() - started
+            self._limiter.note_success(latency_s)
+            if piece.size is not None:
+                piece.size.note_success(len(piece.items))
+            job.finish(piece, [replace(reply, latency_s=latency_s) for reply in replies])
+        finally:
+            self._limiter.leave()
+
+    def _try_again(self, job: _Job[Any], piece: Piece[Any], trouble: Retry) -> None:
+        self._was_answered |= trouble.code != "unreachable"
+        if trouble.is_overload:
+            self._limiter.note_trouble(trouble.retry_after_s)
+        if (trouble.retry_after_s or 0) > 10 * SHORT_PAUSE_S:
+            _log.warning("%s: asked to wait %.0f s (%s)", self._name, trouble.retry_after_s, trouble)
+        if trouble.split and len(piece.items) > 1:
+            job.split(piece)
+        elif piece.tries + 1 >= self._limits.attempts:
+            self._give_up(job, piece, trouble)
+        else:
+            job.put_off(piece, asyncio.get_running_loop().time() + self._pause_s(piece.tries, trouble))
+
+    def _give_up(self, job: _Job[Any], piece: Piece[Any], trouble: Retry) -> None:
+        """Deliver a failure; stop the whole run when there is reason to think that no request would be answered."""
+        job.finish(piece, [Reply(None, "failed", error=str(trouble), transient=True)] * len(piece.items))
+        self._lost_in_a_row += 1
+        if not self._was_answered:
+            raise ServiceUnreachable(
+                f"{self._name}: cannot be reached; {trouble}. Check network and address, see `factmill doctor`"
+            )
+        if self._lost_in_a_row >= max(10, 2 * self._limits.parallel):
+            raise ServiceUnreachable(
+                f"{self._name}: gave no useful answer to {self._lost_in_a_row} requests in a row, each tried up to"
+                f" {self._limits.attempts} times; last trouble: {trouble}. Answers so far are kept; run again later"
+            )
+
+    def _pause_s(self, tries: int, trouble: Retry) -> float:
+        """Return the seconds until the next try: Retry-After and up to a tenth more, or doubled backoff with jitter."""
+        if trouble.retry_after_s:
+            return trouble.retry_after_s * self._random.uniform(1.0, 1.1)
+        backoff_s: float = self._limits.backoff_s * 2**tries * self._random.uniform(0.5, 1.5)
+        return min(_LONGEST_BACKOFF_S, backoff_s)
+
+
+async def run_in_thread(function: Callable[..., Result], *args: Any) -> Result:
+    """Return what a blocking function returns, run in a thread of its own.
+
+    The thread is a daemon: after a time-out or Ctrl-C nobody waits for a socket that never answers, as the
+    interpreter does at its end for the threads of a pool.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Result] = loop.create_future()
+
+    def hand_over(result: Result | None, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(result)  # type: ignore[arg-type]
+        else:
+            future.set_exception(error)
+
+    def run() -> None:
+        try:
+            result = function(*args)
+        except BaseException as error:  # noqa: BLE001 (handed over to whoever waits)
+            loop.call_soon_threadsafe(hand_over, None, error)
+        else:
+            loop.call_soon_threadsafe(hand_over, result, None)
+
+    threading.Thread(target=run, name="factmill-request", daemon=True).start()
+    return await future
+
+
+def interrupt_sending() -> None:
+    """Cancel every `send` of this process; each raises ServiceError in its own thread."""
+    for future in list(_under_way):
+        future.cancel()
+
+
+_under_way: set[Future[None]] = set()
+_loops: list[asyncio.AbstractEventLoop] = []
+_starting = threading.Lock()
+
+
+def _background_loop() -> asyncio.AbstractEventLoop:
+    """Return the loop of this process, started by whoever comes first."""
+    with _starting:
+        if not _loops:
+            loop = asyncio.new_event_loop()
+            threading.Thread(target=loop.run_forever, name="factmill-sending", daemon=True).start()
+            _loops.append(loop)
+        return _loops[0]

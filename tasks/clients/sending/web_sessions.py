@@ -1,0 +1,36 @@
+"""Sessions of the requests library, as the Wikipedia and Pageviews clients use them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.exceptions import ReadTimeoutError
+
+from tasks.clients.sending.sender import Retry
+
+
+def open_session(user_agent: str, parallel: int) -> requests.Session:
+    """Return a session that keeps as many connections open as requests run in parallel, and retries nothing itself."""
+    session = requests.Session()
+    session.headers.update({"User-Agent": user_agent, "Accept-Encoding": "gzip"})
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, HTTPAdapter(pool_connections=1, pool_maxsize=parallel, max_retries=0))
+    return session
+
+
+@contextmanager
+def raise_retry() -> Iterator[None]:
+    """Turn the ways in which a connection fails into Retry, by code."""
+    try:
+        yield
+    except requests.Timeout as error:
+        raise Retry(f"timeout: {error}", split=True) from error
+    except (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError) as error:
+        raise Retry(f"truncated: {error}") from error
+    except requests.ConnectionError as error:
+        cause = error.args[0] if error.args else None
+        if isinstance(cause, ReadTimeoutError):
+            raise Retry(f"timeout: {error}", split=True) from error
+        was_refused = hasattr(cause, "reason")  # urllib3's MaxRetryError: no connection came about at all
+        raise Retry(f"{'unreachable' if was_refused else 'connection_cut'}: {error}") from error

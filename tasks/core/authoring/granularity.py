@@ -1,0 +1,172 @@
+"""GRANOLA answers: what is asked of the models, how their replies are read, and which levels are kept.
+
+One call restates the known answer from fine to coarse; several samples of another judge whether a description can
+belong to the question (paper §3.1, Appendix B "Data cleaning", Tables 6 and 8). Reading is strict: a reply that is not
+in the agreed form is Unreadable with a reason, never mended by guessing.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tasks.core.prompts import Ask, Prompt, fill_in
+from tasks.core.relations import Relation, cut_entity
+from tasks.core.replies import Unreadable
+from tasks.errors import SettingsError
+from tasks.text.matching import normal_words, normalise, singular_form
+
+MAX_LEVELS = 8
+"""More levels than this are no ladder of answers but a list."""
+
+_LEVEL = re.compile(r"([0-9]{1,3})\s*::\s*(.*)")
+_VERDICT = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
+_TRIVIAL_LINE = re.compile(r"(?:(P[1-9][0-9]*):\s*)?(.*\S)\s*")
+_FILLER = frozenset({"in", "of", "at", "on", "from", "by", "for", "to", "and", "or", "near", "with", "within", "is"})
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorScore:
+    """How likely a description is the wrong one."""
+
+    score: float | None
+    """Share of No among the readable verdicts, 0 to 1; None when none was readable."""
+    n_counted: int
+    n_unscored: int
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedLevels:
+    """What cleaning leaves of one row's answers."""
+
+    levels: tuple[str, ...]
+    """Fine to coarse, the given answer first; empty when the given answer itself is trivial."""
+    removed: tuple[tuple[str, str], ...]
+    """(level, why) in order: `trivial`, `duplicate`, `repeats_question` or `first_answer_trivial`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrivialAnswers:
+    """Answers that tell the asker nothing, in singular normal form."""
+
+    everywhere: frozenset[str]
+    by_relation: Mapping[str, frozenset[str]]
+
+    def hold(self, level: str, pid: str) -> bool:
+        """True when a level is trivial for a relation."""
+        form = singular_form(level)
+        return form in self.everywhere or form in self.by_relation.get(pid, frozenset())
+
+
+def read_trivial_answers(lines: Iterable[str]) -> TrivialAnswers:
+    """Read the list of trivial answers: one a line, for all relations or, as `P50: writer`, for one."""
+    everywhere: set[str] = set()
+    by_relation: dict[str, set[str]] = {}
+    for line in lines:
+        match = _TRIVIAL_LINE.fullmatch(line)
+        form = singular_form(match[2]) if match else ""
+        if not match or not form:
+            raise SettingsError(f"trivial_answers.txt: expected an answer or `P50: answer`, found {line!r}")
+        (by_relation.setdefault(match[1], set()) if match[1] else everywhere).add(form)
+    return TrivialAnswers(frozenset(everywhere), {pid: frozenset(forms) for pid, forms in by_relation.items()})
+
+
+def ask_levels(
+    prompt: Prompt,
+    question: str,
+    answer: str,
+    question_description: str | None,
+    answer_description: str | None,
+    *,
+    correction: str = "",
+) -> Ask:
+    """Ask for a row's answers from fine to coarse (paper §3.1); a missing description is given as an empty text."""
+    return fill_in(
+        prompt,
+        correction=correction,
+        question=question,
+        answer=answer,
+        question_description=question_description or "",
+        answer_description=answer_description or "",
+    )
+
+
+def read_levels(text: str, answer: str) -> tuple[str, ...] | Unreadable:
+    """Read a reply of `1:: answer` lines; the first level is returned as the given answer is spelled.
+
+    Numbered from 1 without a gap, one line each, nothing else but blank lines; at most MAX_LEVELS; the first level is
+    the given answer after normalisation.
+    """
+    levels: list[str] = []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        match = _LEVEL.fullmatch(line)
+        reason = _misfit(line, match, len(levels) + 1)
+        if reason or not match:
+            return Unreadable(reason)
+        levels.append(" ".join(match[2].split()))
+    if not levels or len(levels) > MAX_LEVELS:
+        return Unreadable(f"expected 1 to {MAX_LEVELS} levels, found {len(levels)}")
+    if normalise(levels[0]) != normalise(answer):
+        return Unreadable(f"expected the given answer {_shorten(answer)} on line 1, found {_shorten(levels[0])}")
+    return (answer, *levels[1:])
+
+
+def _misfit(line: str, match: re.Match[str] | None, number: int) -> str:
+    """Return what is wrong with one line of a reply; empty when it is the level with this number."""
+    if not match:
+        return f"expected a line like `{number}:: answer`, found {_shorten(line)}"
+    if int(match[1]) != number:
+        return f"expected line {number}, found number {match[1]}"
+    return "" if normalise(match[2]) else f"line {number} holds no answer"
+
+
+def ask_consistency(prompt: Prompt, question: str, entity: str, description: str, samples: int) -> Ask:
+    """Ask, several times over, whether a description can belong to a question (paper Appendix B)."""
+    return fill_in(prompt, samples=samples, question=question, entity=entity, description=description)
+
+
+def read_verdict(text: str) -> bool | Unreadable:
+    """Return True for Yes, False for No; the last of several holds."""
+    found = _VERDICT.findall(text)
+    if not found:
+        return Unreadable(f"expected Yes or No, found {_shorten(text)}")
+    return str(found[-1]).lower() == "yes"
+
+
+def score_error(verdicts: Sequence[bool | Unreadable]) -> ErrorScore:
+    """Return the share of No among the verdicts that could be read, and how many could and could not."""
+    counted = [verdict for verdict in verdicts if isinstance(verdict, bool)]
+    score = counted.count(False) / len(counted) if counted else None
+    return ErrorScore(score, len(counted), len(verdicts) - len(counted))
+
+
+def clean_levels(levels: Sequence[str], question: str, relation: Relation, trivial: TrivialAnswers) -> CleanedLevels:
+    """Remove levels that say nothing, say the same as one before, or merely echo the question (paper Appendix B).
+
+    The given answer stays unless it is trivial; then nothing is left.
+    """
+    if not levels or trivial.hold(levels[0], relation.pid):
+        return CleanedLevels((), tuple((level, "first_answer_trivial") for level in levels[:1]))
+    question_words = frozenset(normal_words(question))
+    subject = normalise(cut_entity(question, relation) or "")
+    kept, seen, removed = [levels[0]], {normalise(levels[0])}, []
+    for level in levels[1:]:
+        form = normalise(level)
+        if not form or trivial.hold(level, relation.pid):
+            removed.append((level, "trivial"))
+        elif form in seen:
+            removed.append((level, "duplicate"))
+        elif form == subject or _echoes(form, question_words):
+            removed.append((level, "repeats_question"))
+        else:
+            kept.append(level)
+            seen.add(form)
+    return CleanedLevels(tuple(kept), tuple(removed))
+
+
+def _echoes(form: str, question_words: frozenset[str]) -> bool:
+    return all(word in question_words or word in _FILLER for word in form.split())
+
+
+def _shorten(text: str) -> str:
+    flat = " ".join(text.split())
+    return repr(flat if len(flat) <= 80 else flat[:77] + "…")

@@ -1,0 +1,41 @@
+"""What is asked of a chat model, and the form of its answer.
+
+`chat`: parts are those of the Ask (prompt, digest, variables, samples, sampling) and the model's name; the body is
+`{"texts": [str], "finish": [str], "fingerprint": str or null}`, one text and one finish reason a sample.
+
+The messages and the schema follow from the parts and are sent beside them (`Call.wire`).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.core.calls.call import Call
+from tasks.core.prompts import Ask
+
+
+@dataclass(frozen=True, slots=True)
+class ChatReply:
+    """What a model said."""
+
+    texts: tuple[str, ...]
+    """One text a sample; a sample may be empty, but not all of them are."""
+    finish: tuple[str, ...]
+    """Why each text ends: `stop`, `length` (cut off at max_tokens), `refusal`, …"""
+    fingerprint: str | None
+    """The server's own mark of the system that answered."""
+
+
+def call_chat(service: str, model_name: str, ask: Ask) -> Call:
+    """Ask a model a filled-in prompt."""
+    schema = None if ask.prompt.schema is None else dict(ask.prompt.schema)
+    return Call(
+        service,
+        "chat",
+        {**ask.parts(), "model": model_name},
+        {"messages": ask.messages(), "schema": schema},
+    )
+
+
+def read_chat(body: Any) -> ChatReply:
+    """Read the answer to chat."""
+    return ChatReply(tuple(body["texts"]), tuple(body["finish"]), body["fingerprint"])

@@ -1,0 +1,243 @@
+"""What a task does with its batch: read the rows, get the replies, write what became of each row."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
+
+from tasks.core.calls.call import Call, Reply, Service
+from tasks.core.calls.chat import call_chat
+from tasks.core.prompts import Ask
+from tasks.core.receipts import Batch, Receipt
+from tasks.core.replies import Unreadable
+from tasks.core.rows import Merged, Outcome, Reject, Row, arrow_table, rows_from_arrow
+from tasks.engine.benchmark import Inputs
+from tasks.engine.runs import Run, open_run
+from tasks.errors import BuildError
+from tasks.storage.journal import Record, make_record
+from tasks.storage.recorder import Answers
+from tasks.storage.shards import MERGED, REJECTS, USES, read_range, read_receipt, write_receipt, write_shard
+from tasks.storage.source_files import SourceFile
+
+R = TypeVar("R", bound=Row)
+I = TypeVar("I", bound=Inputs)  # noqa: E741 - inputs
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+A = TypeVar("A")
+
+
+@dataclass(frozen=True, slots=True)
+class Answered(Generic[A]):
+    """What a model's reply came to."""
+
+    read: A | Reject
+    """What was read, or why nothing was."""
+    model: str
+    key: str
+    """Key of the recorded call."""
+
+
+@dataclass(slots=True)
+class Work:
+    """A batch being worked on: counts what it costs and which calls serve which row."""
+
+    batch: Batch
+    run: Run
+    rows_in: int = 0
+    originals: dict[str, str] = field(default_factory=dict)
+    uses: list[tuple[str, str, str]] = field(default_factory=list)
+    answers: list[Answers] = field(default_factory=list)
+    extras: pa.Table | None = None
+    started: float = field(default_factory=time.perf_counter)
+
+    def inputs(self, model: type[I]) -> I:
+        """Return the build's inputs as its lock has them."""
+        if not isinstance(self.run.inputs, model):
+            self.run.inputs = model.model_validate(self.run.lock["params"])
+        return self.run.inputs
+
+    def files(self, unit: str) -> list[SourceFile]:
+        """Return the files of a unit of the source."""
+        found = self.run.origin["files"].get(unit, ())
+        return [SourceFile(Path(path), name, sha256, licence) for path, name, sha256, licence in found]
+
+    def rows(self, model: type[R]) -> list[R]:
+        """Return the batch's rows."""
+        rows = self.rows_to_open(model)
+        for row in rows:
+            self.take(row.id, row.model_dump_json())
+        return rows
+
+    def rows_to_open(self, model: type[R]) -> list[R]:
+        """Return the batch's rows for a step that makes several rows of each, and takes those instead."""
+        return rows_from_arrow(model, read_range(self.batch.files, self.batch.start, self.batch.stop))
+
+    def take(self, row_id: str, as_it_came: str) -> None:
+        """Note a row that came in, for the funnel and for the reject it may become."""
+        self.rows_in += 1
+        self.originals[row_id] = as_it_came
+
+    def call(self, service: Service, asked: Iterable[tuple[str, Call]]) -> dict[str, Record]:
+        """Get the reply of every (row id, call); return call key → record. Calls for several rows are asked once."""
+        pairs = list(asked)
+        calls = list({call.key: call for _, call in pairs}.values())
+        if not service.is_outside:
+            return _ask_directly(service, calls)
+        answers = self.run.recorder.answer(calls, service)
+        self.answers.append(answers)
+        self.uses.extend((row_id, call.key, answers.records[call.key].record_id) for row_id, call in pairs)
+        return answers.records
+
+    def look_up(
+        self,
+        service: Service,
+        asked: Iterable[tuple[str, K, Call]],
+        read: Callable[[Any], V],
+        failure: str = "wikidata_failed",
+    ) -> tuple[dict[K, V], dict[str, Reject]]:
+        """Put every (row id, thing, call); return thing → what was read of the reply, and row id → Reject where there is none."""
+        calls = list(asked)
+        records = self.call(service, ((row_id, call) for row_id, _, call in calls))
+        found: dict[K, V] = {}
+        failed: dict[str, Reject] = {}
+        for row_id, thing, call in calls:
+            reply = records[call.key].reply()
+            if reply.status == "ok":
+                found[thing] = read(reply.body)
+            else:
+                failed[row_id] = Reject(row_id, failure, reply.error or "no reason given", reply.transient)
+        return found, failed
+
+    def ask(
+        self, role: str, asked: Iterable[tuple[str, T, Ask]], read: Callable[[T, list[str]], A | Unreadable]
+    ) -> Iterator[tuple[T, Answered[A]]]:
+        """Put every (row id, row, ask) to the model of a role and read its replies.
+
+        `read` gets the row and the reply's texts and returns what it read, or an Unreadable, upon which the model is
+        asked once more with the reason. A second Unreadable and a failure become Rejects, the reply kept. Yields
+        (row, answer) in the order given.
+        """
+        service, model = self.run.services.model(role)
+        pending = list(asked)
+        asks = [ask for _, _, ask in pending]
+        answers: dict[int, Answered[A]] = {}
+        for attempt in (1, 2):
+            todo = [index for index in range(len(pending)) if index not in answers]
+            calls = {index: call_chat(service.identity, model.name, asks[index]) for index in todo}
+            records = self.call(service, ((pending[index][0], calls[index]) for index in todo))
+            for index in todo:
+                row_id, row, _ = pending[index]
+                reply = records[calls[index].key].reply()
+                result = _read_reply(reply, row_id, row, read)
+                if isinstance(result, Unreadable) and attempt == 1:
+                    asks[index] = replace(asks[index], correction=result.correction())
+                    continue
+                if isinstance(result, Unreadable):
+                    result = Reject(
+                        row_id, "reply_not_in_format", f"{result.reason}; the reply was: {str(reply.body)[:2000]}"
+                    )
+                answers[index] = Answered(result, model.name, calls[index].key)
+        for index, (_, row, _) in enumerate(pending):
+            yield row, answers[index]
+
+    def finish(self, outcomes: Iterable[Outcome], model: type[Row]) -> Receipt:
+        """Write what became of each row and return the receipt; BuildError when rows are missing or doubled."""
+        rows: list[Row] = []
+        rejects: list[Reject] = []
+        merged: list[Merged] = []
+        for outcome in outcomes:
+            if isinstance(outcome, Reject):
+                rejects.append(outcome)
+            elif isinstance(outcome, Merged):
+                merged.append(outcome)
+            else:
+                rows.append(outcome)
+        self._check_balance(rows, rejects, merged)
+        batch = self.batch
+        shard = shard_path(batch)
+        tables = {
+            "rows": arrow_table(model, rows),
+            "rejects": pa.Table.from_pylist(
+                [
+                    {"id": r.row_id, "reason": r.reason, "detail": r.detail, "row": self.originals.get(r.row_id)}
+                    for r in rejects
+                ],
+                REJECTS,
+            ),
+            "merged": pa.Table.from_pylist([{"id": m.row_id, "into_id": m.into} for m in merged], MERGED),
+            "uses": pa.Table.from_pylist(
+                [{"id": i, "key": k, "record_id": r} for i, k, r in dict.fromkeys(self.uses)], USES
+            ),
+        }
+        if self.extras is not None:
+            tables["extras"] = self.extras
+        digest = write_shard(shard, tables)
+        used = {record.record_id: record for answers in self.answers for record in answers.records.values()}
+        receipt = Receipt(
+            stage=batch.stage,
+            index=batch.index,
+            key=batch.key,
+            shard=str(shard),
+            rows_in=self.rows_in,
+            rows=len(rows),
+            rejects=len(rejects),
+            merged=len(merged),
+            digest=digest,
+            calls_sent=sum(answers.sent for answers in self.answers),
+            calls_replayed=sum(answers.replayed for answers in self.answers),
+            tokens_in=sum(record.tokens_in for record in used.values()),
+            tokens_out=sum(record.tokens_out for record in used.values()),
+            cost_usd=sum(record.cost_usd for record in used.values()),
+            seconds=round(time.perf_counter() - self.started, 3),
+            unsettled=sum(reject.retryable for reject in rejects),
+        )
+        write_receipt(receipt)
+        return receipt
+
+    def _check_balance(self, rows: Sequence[Row], rejects: Sequence[Reject], merged: Sequence[Merged]) -> None:
+        ids = [row.id for row in rows] + [reject.row_id for reject in rejects] + [m.row_id for m in merged]
+        if len(ids) != self.rows_in or len(set(ids)) != len(ids):
+            raise BuildError(
+                f"stage {self.batch.stage}, batch {self.batch.index}: {self.rows_in} rows came in but {len(ids)} went out "
+                f"({len(set(ids))} distinct); this is a fault of the step, please report it"
+            )
+
+
+def work_on(batch: Batch) -> Work:
+    """Open a batch for work."""
+    return Work(batch, open_run(batch.run))
+
+
+def shard_path(batch: Batch) -> Path:
+    """Return where a batch's shard lies, without endings."""
+    return Path(batch.run) / batch.stage / f"{batch.index:05d}-{batch.key[:16]}"
+
+
+def batch_key(_context: Any, arguments: dict[str, Any]) -> str:
+    """Return the explicit cache key of a batch task (Prefect's own does not notice edited prompts or helpers)."""
+    batch: Batch = arguments["batch"]
+    return f"{Path(batch.run).name}-{batch.stage}-{batch.index:05d}-{batch.key[:32]}"
+
+
+def finished(batch: Batch) -> Receipt | None:
+    """Return the receipt of a batch that is done, or None."""
+    return read_receipt(shard_path(batch))
+
+
+def _read_reply(
+    reply: Reply, row_id: str, row: T, read: Callable[[T, list[str]], A | Unreadable]
+) -> A | Unreadable | Reject:
+    if reply.status != "ok":
+        return Reject(row_id, "model_failed", reply.error or "no reason given", retryable=reply.transient)
+    assert isinstance(reply.body, dict)
+    return read(row, list(reply.body["texts"]))
+
+
+def _ask_directly(service: Service, calls: Sequence[Call]) -> dict[str, Record]:
+    records: dict[str, Record] = {}
+    service.send(calls, lambda call, reply: records.__setitem__(call.key, make_record(call, reply)))
+    return records

@@ -1,0 +1,132 @@
+"""What a benchmark is to everything around it: one record, kept by the benchmark itself (tasks/<name>_benchmark.py).
+
+Commands, deployments, locks and exports read the record and know no benchmark by name; flows/benchmarks.py lists them.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from tasks.core.export_forms import ExportForms
+from tasks.options import Params, RunOptions
+from tasks.settings import World
+from tasks.storage.source_files import SourceFile
+
+WIKIDATA_QUERIES = tuple(
+    f"wikidata/{name}"
+    for name in ("find_items", "describe_items", "label", "resolve_item", "neighbours", "list_facts", "item_facts")
+)
+"""Queries that every benchmark may ask of a Wikidata."""
+WIKIDATA_SOURCE = "wikidata"
+"""Source name that stands for the facts of the world's Wikidata."""
+
+
+class Inputs(BaseModel):
+    """What a build's steps read beside rows: its parameters, and what they come to in this world, by content."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    resolved: ClassVar[frozenset[str]] = frozenset()
+    """Parameters that other fields say by content (a path, by its file's digest). The lock leaves them out, so steps
+    find their defaults."""
+    params: Params
+
+    def as_locked(self) -> dict[str, Any]:
+        """Return the inputs as a lock holds them, JSON-able."""
+        return self.model_dump(mode="json", exclude={"params": set(self.resolved)})
+
+
+I_co = TypeVar("I_co", bound=Inputs, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Locked(Generic[I_co]):
+    """What a benchmark's build depends on, beside world, assets and code."""
+
+    inputs: I_co
+    files: Mapping[str, Sequence[SourceFile]] = field(default_factory=dict)
+    """Unit of the source → its files; the lock has their names and digests."""
+    wikidata: str | None = None
+    """Identity of the Wikidata, where rows are made of its facts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assets:
+    """Files of the project that a build reads: their digests are in its lock."""
+
+    prompts: tuple[str, ...] = ()
+    lists: tuple[str, ...] = ()
+    """Files of data/lists."""
+    queries: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SideTable:
+    """A published table whose rows belong to rows of the main one; `explain` tells them with it."""
+
+    table: str
+    column: str
+    """Holds the id of the main table's row."""
+    explain: Callable[[Sequence[Any], Mapping[str, str]], Iterable[str]]
+    """Rows of the table (its row model) and service → identity, as lines to read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark:
+    """One benchmark."""
+
+    name: str
+    """Also that of its flow, and the beginning of its builds' ids."""
+    title: str
+    """A line that says what it is."""
+    examples: tuple[str, ...]
+    """Commands that build it."""
+    params: type[Params]
+    lock_inputs: Callable[[Any, RunOptions], Locked[Inputs]]
+    """Parameters → what the build depends on; UsageError says what was expected."""
+    recipe: str
+    """Where its Prefect flow is: `module:function`. The flow takes `params` and `run`."""
+    tables: Mapping[str, type[BaseModel]]
+    """Published tables with their row models; each has an `id`."""
+    main_table: str
+    part: str
+    """Column of the main table by which rows fall into parts: `show` spreads what it prints over them."""
+    shown: Mapping[str, str]
+    """Columns that `show` prints, with their headings."""
+    trace: tuple[str, ...]
+    """Columns whose values are ids of the row at earlier stages, under which its calls are filed."""
+    explain: Callable[[Any], Iterable[str]]
+    """A row of the main table (its row model), as lines to read."""
+    beside: tuple[SideTable, ...] = ()
+    held_out: tuple[str, ...] = ()
+    """Tables with answers of a test part, which exports leave out unless they are asked for."""
+    forms: ExportForms = field(default_factory=ExportForms)
+    assets: Assets = field(default_factory=Assets)
+    evaluation: None = None
+    """How models are measured on it; none can be yet."""
+
+    @property
+    def row(self) -> type[BaseModel]:
+        """Model of the main table's rows."""
+        return self.tables[self.main_table]
+
+
+def is_from_wikidata(source: Sequence[str], run: RunOptions, world: World) -> bool:
+    """True where rows are made of facts: where that was asked for, and by default unless the Wikidata is the embedded one."""
+    return tuple(source) == (WIKIDATA_SOURCE,) or (not source and bool(run.graph or not world.is_embedded))
+
+
+def find_absolute(source: Sequence[str]) -> tuple[str, ...]:
+    """Return sources as they hold from any working directory."""
+    return tuple(each if each == WIKIDATA_SOURCE else str(Path(each).resolve()) for each in source)
+
+
+def share_limit(limit: int | None, units: Sequence[str]) -> dict[str, int | None]:
+    """Return unit → most rows to read, so that `limit` rows are spread over the units; None: all."""
+    if limit is None:
+        return dict.fromkeys(units)
+    share, rest = divmod(limit, len(units))
+    return {unit: share + (index < rest) for index, unit in enumerate(units)}

@@ -1,0 +1,333 @@
+"""Builds: from a lock to published tables, stage by stage.
+
+A recipe opens a build, loads a source, passes rows through stages and publishes. The lock names every input by content;
+each stage maps a Prefect task over batches, merges what the batches left behind into the warehouse in one short
+transaction, and checks that rows in = rows out + rejects + merged.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from prefect import Task
+from prefect.settings import get_current_settings
+
+from tasks import progress
+from tasks.core.fingerprints import digest_bytes, digest_json
+from tasks.core.receipts import SUMMED, Batch, Receipt
+from tasks.core.rows import Row, arrow_schema
+from tasks.engine.batches import finished
+from tasks.engine.benchmark import Benchmark, Inputs, Locked
+from tasks.engine.locks import describe_origin, make_lock
+from tasks.engine.runs import Run, close_run, open_run
+from tasks.errors import BuildError, FunnelError, ServiceUnreachable
+from tasks.options import BuildReport, RunOptions, warehouse_of
+from tasks.settings import home
+from tasks.storage.builds import merge_stage, publish
+from tasks.storage.recorder import newest_record, work_folder
+from tasks.storage.shards import has_kind, parquet_bytes, read_shard
+from tasks.storage.warehouse import open_warehouse
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """The rows that a stage left: shards in order."""
+
+    receipts: tuple[Receipt, ...]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return sum(receipt.rows for receipt in self.receipts)
+
+    def shards_of(self, start: int, stop: int) -> tuple[tuple[str, ...], int]:
+        """Return the shards that hold rows `start` to `stop` (the first one when there are none), and the rows before them."""
+        kept: list[str] = []
+        before = skipped = 0
+        for receipt in self.receipts:
+            if receipt.rows and before < stop and start < before + receipt.rows:
+                skipped = skipped if kept else before
+                kept.append(receipt.shard)
+            before += receipt.rows
+        return tuple(kept or [self.receipts[0].shard]), skipped
+
+    def table(self, model: type[Row]) -> pa.Table:
+        """Return all rows (shape: rows × columns of the model)."""
+        return self._all("rows", arrow_schema(model))
+
+    def extras(self, schema: pa.Schema) -> pa.Table:
+        """Return the side table that the stage's batches left."""
+        return self._all("extras", schema)
+
+    def _all(self, kind: str, schema: pa.Schema) -> pa.Table:
+        parts = [
+            read_shard(receipt.shard, kind).cast(schema) for receipt in self.receipts if has_kind(receipt.shard, kind)
+        ]
+        return pa.concat_tables(parts) if parts else schema.empty_table()
+
+
+class Build:
+    """One build being made."""
+
+    def __init__(self, benchmark: Benchmark, run: Run, options: RunOptions) -> None:
+        self.benchmark = benchmark
+        self.run = run
+        self.options = options
+        self.receipts: list[Receipt] = []
+        self.summaries: list[dict[str, Any]] = []
+        self.reasons: dict[str, dict[str, int]] = {}
+        self.started_at = datetime.now(UTC)
+        self._started = time.perf_counter()
+
+    @property
+    def run_id(self) -> str:
+        """Name under which the stages stand in the warehouse until the build is published; no build has it."""
+        return f"{self.run.folder.name} (unfinished)"
+
+    def load(self, step: Task[..., Receipt], units: Iterable[str]) -> Dataset:
+        """Read a source: one batch a unit (a relation)."""
+        batches = [
+            Batch(run=str(self.run.folder), stage=step.name, index=index, unit=unit, key=self._key(step.name, unit))
+            for index, unit in enumerate(units)
+        ]
+        return self._map(step, batches, 0, opens=True)
+
+    def stage(
+        self,
+        step: Task[..., Receipt],
+        rows: Dataset,
+        *,
+        whole: bool = False,
+        opens: bool = False,
+        most_rows: int | None = None,
+    ) -> Dataset:
+        """Pass rows through a step, in batches.
+
+        `whole`: all rows are one batch, for a step that compares them with each other. `opens`: the step makes several
+        rows of one (a question's paths); its rows in are those it opened. `most_rows`: of a batch, for a step that
+        holds much for each row (the articles near a question).
+        """
+        total = rows.rows
+        size = max(total, 1) if whole else min(self.options.batch_size, most_rows or self.options.batch_size)
+        content = [(receipt.digest, receipt.rows) for receipt in rows.receipts]
+        batches = []
+        for index, start in enumerate(range(0, max(total, 1), size)):
+            stop = min(start + size, total)
+            files, skipped = rows.shards_of(start, stop)
+            batches.append(
+                Batch(
+                    run=str(self.run.folder),
+                    stage=step.name,
+                    index=index,
+                    files=files,
+                    start=start - skipped,
+                    stop=stop - skipped,
+                    key=self._key(step.name, content, start, stop),
+                )
+            )
+        return self._map(step, batches, total, opens=opens)
+
+    def publish(self, tables: Mapping[str, pa.Table], facts: Mapping[str, Any] | None = None) -> BuildReport:
+        """Publish tables atomically and return the report; FunnelError when rows do not add up over the whole build."""
+        inputs = self.summaries[0]["rows_in"]
+        opened = sum(summary["opened"] for summary in self.summaries[1:])
+        rows = tables[self.benchmark.main_table].num_rows
+        rejects = sum(summary["rejects"] for summary in self.summaries)
+        merged = sum(summary["merged"] for summary in self.summaries)
+        if inputs + opened != rows + rejects + merged:
+            raise FunnelError(
+                f"{inputs} rows came in and {opened} were opened, but {rows} are published, {rejects} rejected and {merged} merged"
+            )
+        report = self._report(inputs, rows, rejects, merged, facts or {}).model_copy(update={"opened": opened})
+        if self.options.pinned_build is not None:
+            return report.model_copy(update={"build_id": self.options.pinned_build, "tables": digest_tables(tables)})
+        warehouse = warehouse_of(self.options)
+        self.run.recorder.merge()
+        with open_warehouse(warehouse) as db:
+            record = publish(
+                db,
+                self.run_id,
+                self.benchmark.name,
+                self.run.lock,
+                self.run.origin,
+                tables,
+                report.model_dump(mode="json", exclude={"build_id", "tables"}),
+                self.started_at,
+            )
+        published = report.model_copy(update={"build_id": record.build_id, "tables": digest_tables(tables)})
+        return published.model_copy(update={"seconds": round(time.perf_counter() - self._started, 2)})
+
+    def _map(self, step: Task[..., Receipt], batches: Sequence[Batch], rows_in: int, *, opens: bool) -> Dataset:
+        started = time.perf_counter()
+        with progress.stage(step.name, len(batches)) as bar:
+            done = [finished(batch) for batch in batches]
+            futures = [
+                step.with_options(refresh_cache=receipt is None).submit(batch)
+                for batch, receipt in zip(batches, done, strict=True)
+            ]
+            receipts = []
+            for future, before in zip(futures, done, strict=True):
+                receipts.append(future.result() if before is None else found_again(future.result()))
+                bar.advance(receipts[-1])
+        self._close_stage(step.name, receipts, rows_in, time.perf_counter() - started, opens=opens)
+        return Dataset(tuple(receipts))
+
+    def _close_stage(
+        self, stage: str, receipts: Sequence[Receipt], rows_in: int, seconds: float, *, opens: bool
+    ) -> None:
+        totals = {name: sum(getattr(receipt, name) for receipt in receipts) for name in ("rows", *SUMMED)}
+        came_in = totals["rows_in"]
+        if (not opens and rows_in != came_in) or came_in != totals["rows"] + totals["rejects"] + totals["merged"]:
+            raise FunnelError(f"stage {stage}: {rows_in} rows were handed over, {came_in} read, {totals} left")
+        lost = sum(receipt.unsettled for receipt in receipts)
+        if lost and lost == came_in:
+            raise ServiceUnreachable(
+                f"stage {stage}: all {lost} rows were lost to passing failures, the first: {first_detail(receipts)}; "
+                "see `factmill doctor`, then run the same command again"
+            )
+        summary = {"stage": stage, **totals, "rows_out": totals.pop("rows"), "seconds": round(seconds, 3)}
+        summary["opened"] = came_in - rows_in
+        self.summaries.append(summary)
+        self.reasons[stage] = count_reasons(receipts)
+        self.receipts.extend(receipts)
+        if self.options.pinned_build is None:
+            self.run.recorder.merge()
+            with open_warehouse(warehouse_of(self.options)) as db:
+                merge_stage(db, self.run_id, len(self.summaries), receipts, summary)
+
+    def _report(self, inputs: int, rows: int, rejects: int, merged: int, facts: Mapping[str, Any]) -> BuildReport:
+        total: Callable[[str], Any] = lambda name: sum(summary[name] for summary in self.summaries)  # noqa: E731
+        return BuildReport(
+            build_id=self.run_id,
+            benchmark=self.benchmark.name,
+            world=self.run.services.world.name,
+            author=self.run.services.world.models["author"].name,
+            inputs=inputs,
+            rows=rows,
+            rejects=rejects,
+            merged=merged,
+            calls_sent=total("calls_sent"),
+            calls_replayed=total("calls_replayed"),
+            tokens_in=total("tokens_in"),
+            tokens_out=total("tokens_out"),
+            cost_usd=round(total("cost_usd"), 6),
+            seconds=round(time.perf_counter() - self._started, 2),
+            warehouse=str(warehouse_of(self.options)),
+            unsettled=sum(receipt.unsettled for receipt in self.receipts),
+            stages=self.summaries,
+            reasons={stage: reasons for stage, reasons in self.reasons.items() if reasons},
+            facts=dict(facts),
+        )
+
+    def _key(self, *parts: Any) -> str:
+        return digest_json([digest_json(self.run.lock), self.run.options["floor"], *parts])
+
+
+@contextmanager
+def open_build(benchmark: Benchmark, inputs: Locked[Inputs], options: RunOptions) -> Iterator[Build]:
+    """Open a build for making: write its run folder, hold it against a second maker, clean up when it is published.
+
+    After a crash or an interrupt the folder stays and the same call goes on from it. BuildError when another process is
+    making the same build.
+    """
+    lock = make_lock(benchmark, inputs, options)
+    run_id = f"{benchmark.name}-{digest_json(lock)[:12]}" + ("-refresh" if options.mode == "refresh" else "")
+    scratch = Path(tempfile.mkdtemp(prefix="factmill-verify-")) if options.pinned_build else None
+    folder = scratch or work_folder(warehouse_of(options)) / run_id
+    folder.mkdir(parents=True, exist_ok=True)
+    holder = _hold(folder)
+    finished_well = False
+    try:
+        _describe_run(folder, lock, describe_origin(inputs, options), options)
+        build = Build(benchmark, open_run(str(folder)), options)
+        yield build
+        finished_well = True
+    finally:
+        close_run(str(folder))
+        os.close(holder)
+        if finished_well or scratch:
+            _forget_run(folder)
+
+
+def _forget_run(folder: Path) -> None:
+    """Remove a run's files, and what Prefect has cached of its batches."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for cached in get_current_settings().results.local_storage_path.glob(f"{folder.name}-*"):
+        cached.unlink(missing_ok=True)
+
+
+def digest_tables(tables: Mapping[str, pa.Table]) -> dict[str, dict[str, Any]]:
+    """Return table → rows and SHA-256 of its Parquet bytes, rows sorted by id."""
+    return {
+        name: {"rows": table.num_rows, "sha256": digest_bytes(parquet_bytes(table.sort_by("id")))}
+        for name, table in sorted(tables.items())
+    }
+
+
+def found_again(receipt: Receipt) -> Receipt:
+    """Return the receipt of a batch that an earlier run finished: this run sent none of its calls."""
+    return receipt.model_copy(
+        update={"calls_sent": 0, "calls_replayed": receipt.calls_sent + receipt.calls_replayed, "seconds": 0.0}
+    )
+
+
+def first_detail(receipts: Sequence[Receipt]) -> str:
+    """Return the particulars of the first reject, or nothing when there is none."""
+    details = (read_shard(receipt.shard, "rejects")["detail"].to_pylist() for receipt in receipts if receipt.rejects)
+    return next((detail for found in details for detail in found), "")
+
+
+def count_reasons(receipts: Sequence[Receipt]) -> dict[str, int]:
+    """Return reason → number of rejects, most frequent first."""
+    counts: dict[str, int] = {}
+    for receipt in receipts:
+        if receipt.rejects:
+            for reason in read_shard(receipt.shard, "rejects")["reason"].to_pylist():
+                counts[reason] = counts.get(reason, 0) + 1
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _describe_run(folder: Path, lock: Mapping[str, Any], origin: Mapping[str, Any], options: RunOptions) -> None:
+    path = folder / "run.json"
+    if path.is_file():
+        return
+    warehouse = warehouse_of(options)
+    described = {
+        "lock": lock,
+        "origin": origin,
+        "options": {
+            "world": options.absolute_world(),
+            "graph": options.graph,
+            "warehouse": str(warehouse),
+            "home": str(home()),
+            "mode": options.mode,
+            "pinned_build": options.pinned_build,
+            "floor": newest_record(warehouse) if options.mode == "refresh" else "",
+        },
+    }
+    draft = path.with_suffix(".draft")
+    draft.write_text(json.dumps(described, ensure_ascii=False, indent=1), "utf-8")
+    draft.replace(path)
+
+
+def _hold(folder: Path) -> int:
+    fd = os.open(folder / "held", os.O_CREAT | os.O_RDWR, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.read(fd, 32).decode() or "unknown"
+        os.close(fd)
+        raise BuildError(f"process {holder} is making this very build in {folder}; wait for it or stop it") from None
+    os.ftruncate(fd, 0)
+    os.write(fd, str(os.getpid()).encode())
+    return fd

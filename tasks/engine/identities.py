@@ -1,0 +1,158 @@
+"""What the services and models of a world are known by: in locks, and in recorded calls.
+
+Identities are known without opening anything, so that a build whose calls are all recorded starts no server and no
+client. The embedded world's services are named by the content of the world, never by the port they happen to have.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from tasks.assets import ROOT
+from tasks.core.fingerprints import combine_digests, digest_bytes
+from tasks.engine.import_closure import close_over_imports, digest_closure
+from tasks.engine.own_code import read_code
+from tasks.errors import SettingsError, UsageError
+from tasks.settings import Model, World, graphs_folder
+
+RULES = "tasks.rules.author"
+"""Module of the rules author."""
+_QUOTED = re.compile(r'"([\w.]+)"')
+
+
+@cache
+def world_identity() -> str:
+    """Return the identity of the embedded world: named by the content of its files."""
+    from tasks.world.data import digest_world
+
+    return f"embedded-{digest_world()[:16]}"
+
+
+def wikidata_identity(world: World, home: Path) -> str:
+    """Return the identity of a world's Wikidata."""
+    if world.wikidata.engine == "graph":
+        from tasks.graph.lookup import open_graph
+
+        with open_graph(world.wikidata.graph, graphs_folder(home)) as graph:
+            return graph.identity
+    return f"{world_identity()}/wikidata" if world.wikidata.url == "embedded" else world.wikidata.url
+
+
+def check_graph_languages(world: World, home: Path, languages: Sequence[str]) -> None:
+    """Raise UsageError when a world's Wikidata is a local graph without labels in some of these languages."""
+    if world.wikidata.engine == "graph":
+        from tasks.graph.lookup import open_graph
+
+        with open_graph(world.wikidata.graph, graphs_folder(home)) as graph:
+            if problem := next(filter(None, map(graph.find_language_problem, languages)), None):
+                raise UsageError(
+                    f"{problem}: load it again with {' '.join(f'--language {tag}' for tag in languages)}, or take --label-source translated"
+                )
+
+
+def embedder_name(world: World, home: Path) -> str:
+    """Return the name of a world's sentence encoder: the one it names, or the paper's where it is at hand."""
+    from tasks.models.embed import choose_embedder
+
+    settings = world.models.get("embedder")
+    return settings.name if settings else choose_embedder(home)
+
+
+def embedder_identity(world: World, home: Path) -> dict[str, str]:
+    """Return name and digest of a world's sentence encoder."""
+    from tasks.models.embed import identify_embedder
+
+    name = embedder_name(world, home)
+    return {"name": name, "digest": identify_embedder(name, home)}
+
+
+def has_translator(world: World) -> bool:
+    """True when a world names a translator."""
+    return "translator" in world.models
+
+
+def translator_model(world: World) -> Model:
+    """Return the settings of a world's translator; SettingsError when it has none."""
+    settings = world.models.get("translator")
+    if settings:
+        return settings
+    raise SettingsError(
+        f'the world {world.name} names no translator; add [models.translator] with kind = "local" and the name of a model '
+        "from `factmill models list`, or build in English alone with --language eng"
+    )
+
+
+def translator_identity(world: World, home: Path) -> str:
+    """Return the identity of a world's translator."""
+    from tasks.models.translate import identify_translator
+
+    settings = translator_model(world)
+    return identify_translator(settings.name, home, compute_type=settings.compute_type)
+
+
+def perplexity_model(world: World) -> Model:
+    """Return the settings of a world's language model that weighs texts; SettingsError when it names none."""
+    settings = world.models.get("perplexity")
+    if settings:
+        return settings
+    raise SettingsError(
+        f"the world {world.name} names no language model that weighs texts; add [models.perplexity] to its file: kind = "
+        '"local" and the name of a model from `factmill models list`, or kind = "openai" and a server that returns '
+        "log-probabilities of prompts"
+    )
+
+
+def perplexity_identity(world: World, home: Path) -> str:
+    """Return the identity of a world's language model that weighs texts."""
+    from tasks.core.calls.perplexity import name_scorer
+    from tasks.models.perplexity import identify_perplexity
+
+    settings = perplexity_model(world)
+    if settings.kind == "openai":
+        return name_scorer(settings.url, settings.name)
+    return identify_perplexity(settings.name, home, compute_type=settings.compute_type)
+
+
+def service_identities(world: World, home: Path) -> dict[str, str]:
+    """Return the identity of each service, by which a lock names it."""
+    others = {name: identify_service(name, url) for name, url in service_urls(world).items() if name != "wikidata"}
+    return {"wikidata": wikidata_identity(world, home), **others}
+
+
+def service_urls(world: World) -> dict[str, str]:
+    """Return the URL of each service of a world."""
+    return {
+        "wikidata": world.wikidata.url,
+        "wikipedia": world.wikipedia.url,
+        "pageviews": world.pageviews.url,
+        "falcon": world.falcon.url,
+        "dbpedia": world.dbpedia.url,
+    }
+
+
+def identify_service(name: str, url: str) -> str:
+    """Return the identity of a service: its URL, or the embedded world's own."""
+    return f"{world_identity()}/{name}" if url == "embedded" else url
+
+
+def rules_identity(world: World, home: Path) -> str:
+    """Return the identity of the rules author: the rules' own code and lists, and the graph they read."""
+    return f"rules-1.{_rules_code()[:8]}@{wikidata_identity(world, home)}"
+
+
+def digest_rules(code: Mapping[str, str], lists: Mapping[str, bytes]) -> str:
+    """Return the digest of the rules: the modules that the author rests on, and the lists that these name.
+
+    `code`: dotted name → text of all our modules; `lists`: file name in data/lists → its bytes.
+    """
+    modules = close_over_imports([RULES], code)
+    named = {word for module in modules for word in _QUOTED.findall(code[module])}
+    read = sorted(name for name in lists if named & {name, name.rpartition(".")[0]})
+    return combine_digests([digest_closure([RULES], code), *(f"{name} {digest_bytes(lists[name])}" for name in read)])
+
+
+@cache
+def _rules_code() -> str:
+    lists = (ROOT / "data" / "lists").iterdir()
+    return digest_rules(read_code(), {path.name: path.read_bytes() for path in lists})

@@ -1,0 +1,71 @@
+"""Locks: every input of a build, by content. Two builds with one lock have the same bytes, given the same replies."""
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from tasks.assets import asset_digest, load_prompt
+from tasks.engine.benchmark import Assets, Benchmark, Inputs, Locked
+from tasks.engine.identities import rules_identity, service_identities
+from tasks.engine.import_closure import digest_closure
+from tasks.engine.own_code import read_code
+from tasks.options import RunOptions
+from tasks.settings import home, load_world
+
+
+def make_lock(benchmark: Benchmark, inputs: Locked[Inputs], run: RunOptions) -> dict[str, Any]:
+    """Return the lock of a build as JSON."""
+    world = load_world(run.world, run.graph)
+    uses_rules = any(model.kind == "rules" for model in world.models.values())
+    files = {unit: [[file.name, file.sha256] for file in found] for unit, found in inputs.files.items()}
+    return {
+        "benchmark": benchmark.name,
+        "code": code_digest(benchmark.recipe.partition(":")[0]),
+        "version": package_version(),
+        "world": {"name": world.name, "digest": world.digest(), "epoch": world.epoch_day().isoformat()},
+        "services": service_identities(world, home()),
+        "models": {role: model.name for role, model in sorted(world.models.items())},
+        "rules": rules_identity(world, home()) if uses_rules else None,
+        "sources": {"files": files, "wikidata": inputs.wikidata},
+        **digest_assets(benchmark.assets),
+        "params": inputs.inputs.as_locked(),
+    }
+
+
+def digest_assets(assets: Assets) -> dict[str, dict[str, str]]:
+    """Return kind → name → digest of the project's files that a build reads; an error names one that is missing."""
+    return {
+        "prompts": {prompt: load_prompt(prompt).digest for prompt in assets.prompts},
+        "lists": {name: asset_digest("data/lists", name) for name in assets.lists},
+        "queries": {name: asset_digest("sparql", f"{name}.rq") for name in assets.queries},
+    }
+
+
+def describe_origin(inputs: Locked[Inputs], run: RunOptions) -> dict[str, Any]:
+    """Return where the inputs were found, JSON-able: kept with the build, no part of its lock."""
+    return {
+        "flow": inputs.inputs.params.model_dump(mode="json"),
+        "world": run.absolute_world(),
+        "graph": run.graph,
+        "files": {
+            unit: [[str(file.path.resolve()), file.name, file.sha256, file.licence] for file in found]
+            for unit, found in inputs.files.items()
+        },
+    }
+
+
+def code_digest(recipe: str) -> str:
+    """Return the digest of the code that makes a benchmark's rows: its recipe's module and what that imports, in turn.
+
+    The command and what it prints are imported by no recipe. Migrations do not count: they apply to the rows of all
+    builds alike, those made before among them, so no lock can tell them apart.
+    """
+    packages = dict.fromkeys(["flows", "tasks", recipe.partition(".")[0]])
+    return digest_closure([recipe], read_code(tuple(packages)))[:16]
+
+
+def package_version() -> str:
+    """Return factmill's version."""
+    try:
+        return version("factmill")
+    except PackageNotFoundError:
+        return "0+uninstalled"

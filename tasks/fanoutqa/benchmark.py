@@ -1,0 +1,75 @@
+"""FanOutQA as commands know it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tasks.core.export_forms import ExportForms
+from tasks.core.review import ReviewItem
+from tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Benchmark, SideTable
+from tasks.fanoutqa.core.rows import (
+    JSON_COLUMNS,
+    Article,
+    DevQuestion,
+    FanOutQuestionRow,
+    HeldOutAnswer,
+    HeldOutQuestion,
+    Reference,
+)
+from tasks.fanoutqa.params import FanOutParams, lock_inputs
+
+
+def explain_row(row: FanOutQuestionRow) -> Iterator[str]:
+    """Yield what a row says, as lines to read."""
+    yield f"  source      {row.source_name}, row {row.source_row} ({row.source}; {row.licence})"
+    yield f"  question    {row.question}"
+    yield f"  part        {row.split}; {row.sub_questions} sub-questions (fanoutqa_references has them with revisions)"
+    yield f"  articles    as of {row.epoch}: {', '.join(row.articles)}"
+    if row.statements:
+        yield f"  statements  {', '.join(row.statements)}"
+    yield from (f"  flag        {flag}" for flag in row.flags)
+    makers = {"worded by": row.author, "judged by": row.judge, "reviewed by": ", ".join(row.reviewed_by)}
+    yield f"  made by     {'; '.join(f'{what} {who}' for what, who in makers.items() if who) or 'a person'}"
+
+
+def explain_references(references: Sequence[Reference], _services: Mapping[str, str]) -> Iterator[str]:
+    """Yield the articles that a row's sub-questions rest on."""
+    for each in references:
+        found = {True: "found", False: "not found", None: "not to be told from a text"}[each.found]
+        where = f"{each.title}, revision {each.revid} of {each.timestamp or 'the release'}: {found}"
+        yield f"  {each.path:11} {each.sub_question} — {each.answer}"
+        yield f"              {f'{each.title_asked}: {each.problem}' if each.problem else where}"
+
+
+FANOUTQA = Benchmark(
+    name="fanoutqa",
+    title="FanOutQA: questions that need many articles, with decompositions and dated evidence",
+    examples=(
+        "factmill build fanoutqa",
+        "factmill build fanoutqa --source my-questions.json --epoch 2025-06-01 --world my-world.toml",
+        "factmill build fanoutqa --source wikidata --sets P47 --graph mine --review manual",
+    ),
+    params=FanOutParams,
+    lock_inputs=lock_inputs,
+    recipe="flows.fanoutqa:fanoutqa",
+    tables={
+        "fanoutqa": FanOutQuestionRow,
+        "fanoutqa_dev": DevQuestion,
+        "fanoutqa_test": HeldOutQuestion,
+        "fanoutqa_test_answers": HeldOutAnswer,
+        "fanoutqa_articles": Article,
+        "fanoutqa_references": Reference,
+        "fanoutqa_review": ReviewItem,
+    },
+    main_table="fanoutqa",
+    part="source",
+    shown={"id": "id", "split": "split", "source": "source", "question": "question", "articles": "articles"},
+    trace=("id",),
+    explain=explain_row,
+    beside=(SideTable("fanoutqa_references", "question_id", explain_references),),
+    held_out=("fanoutqa_test_answers", "fanoutqa_references", "fanoutqa_review"),
+    forms=ExportForms(json_columns=JSON_COLUMNS, arrays=("fanoutqa_dev", "fanoutqa_test")),
+    assets=Assets(
+        prompts=("fanoutqa/word_question", "fanoutqa/objective", "fanoutqa/wording"),
+        lists=("removed_from_evidence.txt", "fanout_sets.csv", "fanout_properties.csv"),
+        queries=WIKIDATA_QUERIES,
+    ),
+)

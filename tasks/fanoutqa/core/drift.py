@@ -1,0 +1,104 @@
+"""What changes for sub-answers when their articles are taken of another moment: the drift report of FanOutQA (ours).
+
+Both sides are references as a build publishes them (fanoutqa/core/rows.py), matched by id: one of the build's epoch,
+one of another. What could not be looked up on either side, since a service was down, is never told as a change.
+"""
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from tasks.fanoutqa.core.rows import Reference
+
+Kind = Literal[
+    "no_longer_found",
+    "now_found",
+    "other_parts_missing",
+    "no_longer_pinned",
+    "now_pinned",
+    "not_looked_up",
+    "unchanged",
+]
+OUTAGE = "wikipedia_failed"
+"""Reason of a problem that says nothing about the article."""
+COLUMNS = (
+    *("kind", "question_id", "path", "sub_question", "answer"),
+    *("title_before", "revid_before", "timestamp_before", "missing_before", "problem_before"),
+    *("title_after", "revid_after", "timestamp_after", "missing_after", "problem_after", "url"),
+)
+"""Columns of the table of changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """One reference at two moments."""
+
+    kind: Kind
+    before: Reference
+    after: Reference
+
+
+def compare_findings(before: Iterable[Reference], after: Iterable[Reference]) -> list[Drift]:
+    """Return what became of every reference, by id; both sides have the same references, in any order."""
+    earlier, later = ({each.id: each for each in side} for side in (before, after))
+    if alone := sorted(earlier.keys() ^ later.keys()):
+        raise ValueError(f"{len(alone)} references stand on one side alone, the first is {alone[0]}")
+    return [Drift(_classify(earlier[each], later[each]), earlier[each], later[each]) for each in sorted(earlier)]
+
+
+def count_drift(drifts: Sequence[Drift]) -> dict[str, int]:
+    """Return the counts of a report: references, their questions, other revisions, and every kind."""
+    kinds = Counter(drift.kind for drift in drifts)
+    return {
+        "references": len(drifts),
+        "questions": len({drift.before.question_id for drift in drifts}),
+        "in_another_revision": sum(_is_elsewhere(drift) for drift in drifts),
+        **{kind: kinds[kind] for kind in get_args(Kind)},
+    }
+
+
+def flatten_drift(drift: Drift) -> dict[str, Any]:
+    """Return a reference at two moments as one row with COLUMNS."""
+    told = {"kind": drift.kind} | {
+        name: getattr(drift.before, name) for name in ("question_id", "path", "sub_question", "answer", "url")
+    }
+    for side, reference in (("before", drift.before), ("after", drift.after)):
+        for name in ("title", "revid", "timestamp", "missing", "problem"):
+            told[f"{name}_{side}"] = getattr(reference, name)
+    return {name: told[name] for name in COLUMNS}
+
+
+def write_drift(drifts: Iterable[Drift]) -> str:
+    """Return the report as CSV text with a head line; parts that are missing stand one a line within their cell."""
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, lineterminator="\r\n", quoting=csv.QUOTE_ALL)
+    writer.writerow(COLUMNS)
+    for drift in drifts:
+        writer.writerow([_write_cell(value) for value in flatten_drift(drift).values()])
+    return file.getvalue()
+
+
+def _classify(before: Reference, after: Reference) -> Kind:
+    if any((each.problem or "").partition(":")[0] == OUTAGE for each in (before, after)):
+        return "not_looked_up"
+    if (before.problem is None) != (after.problem is None):
+        return "now_pinned" if after.problem is None else "no_longer_pinned"
+    if before.found is not None and after.found is not None and before.found != after.found:
+        return "now_found" if after.found else "no_longer_found"
+    if before.found is False and after.found is False and set(before.missing) != set(after.missing):
+        return "other_parts_missing"
+    return "unchanged"
+
+
+def _is_elsewhere(drift: Drift) -> bool:
+    before, after = drift.before.revid, drift.after.revid
+    return before is not None and after is not None and before != after
+
+
+def _write_cell(value: Any) -> str:
+    """Return a cell; one that a spreadsheet would take for a formula gets an apostrophe in front."""
+    text = "" if value is None else "\n".join(value) if isinstance(value, list) else str(value)
+    return f"'{text}" if text[:1] in tuple("=+-@\t\r") and text else text

@@ -1,0 +1,211 @@
+"""The form in which FanOutQA is released, checked, read and written.
+
+The dev part has {id, question, decomposition, answer, categories}, each sub-question {id, question, decomposition,
+answer, depends_on, evidence} and each article {pageid, revid, title, url}. The test part holds answers back:
+{id, question, necessary_evidence, categories}. Where the files of 2026 could not resolve an article, its page or
+revision reads ###TBD###. Violations are named by the places in the file: decomposition[1].decomposition[0].
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.fanoutqa.core.forms.shared import (
+    DEEPEST,
+    Violation,
+    check_answer,
+    check_article,
+    check_categories,
+    check_keys,
+    check_order,
+    check_question_text,
+    describe_value,
+    is_text,
+    violate,
+)
+from tasks.fanoutqa.core.questions import (
+    UNRESOLVED,
+    FanOutQuestion,
+    list_leaves,
+    read_decomposition,
+    read_evidence,
+)
+
+_DEV_KEYS = ("id", "question", "decomposition", "answer", "categories")
+_TEST_KEYS = ("id", "question", "necessary_evidence", "categories")
+_SUB_KEYS = ("id", "question", "decomposition", "answer", "depends_on", "evidence")
+_ARTICLE_KEYS = ("pageid", "revid", "title", "url")
+
+
+@dataclass(frozen=True, slots=True)
+class UnresolvedReference:
+    """An article whose page or revision is not known yet."""
+
+    question_id: str
+    path: str
+    """Of the sub-question, such as strategy[1].then[0]; evidence[i] in the test part."""
+    title: str
+    url: str
+
+
+def list_unresolved(question: FanOutQuestion) -> list[UnresolvedReference]:
+    """Return the references of a question whose page or revision is not known, in order."""
+    placed = [(path, sub.evidence) for path, sub in list_leaves(question)]
+    placed += [(f"evidence[{at}]", each) for at, each in enumerate(question.necessary_evidence)]
+    return [
+        UnresolvedReference(question.id, path, each.title, each.url)
+        for path, each in placed
+        if each and (each.pageid is None or each.revid is None)
+    ]
+
+
+def check_released(found: object) -> list[Violation]:
+    """Return every rule of the released form that a question breaks; none: `read_released` can read it."""
+    if not isinstance(found, Mapping):
+        return [
+            violate(
+                "", "no_object", f"expected an object with id, question and categories, found {describe_value(found)}"
+            )
+        ]
+    return [*_check_top(found), *_check_ids(found)]
+
+
+def read_released(found: Mapping[str, Any]) -> FanOutQuestion:
+    """Read a question that `check_released` passes."""
+    evidence = [read_evidence(each) for each in found.get("necessary_evidence", ())]
+    return FanOutQuestion(
+        id=found["id"],
+        question=found["question"],
+        decomposition=read_decomposition(found.get("decomposition", ())),
+        answer=found.get("answer"),
+        categories=tuple(found.get("categories", ())),
+        necessary_evidence=tuple(each for each in evidence if each),
+    )
+
+
+def _check_top(found: Mapping[Any, Any]) -> Iterator[Violation]:
+    is_dev = "decomposition" in found
+    yield from check_keys(found, _DEV_KEYS if is_dev else _TEST_KEYS, "")
+    yield from _check_id(found, "")
+    yield from check_question_text(found, "")
+    yield from check_categories(found)
+    if is_dev:
+        yield from check_answer(found, "", may_be_empty=False)
+        yield from _check_decomposition(found, "", 0)
+        if found["decomposition"] == []:
+            yield violate("", "empty_list", "decomposition is an empty list; expected sub-questions in it")
+    else:
+        yield from _check_necessary_evidence(found.get("necessary_evidence"))
+
+
+def _check_necessary_evidence(listed: object) -> Iterator[Violation]:
+    if not isinstance(listed, list) or not listed:
+        yield violate(
+            "", "no_list", f"expected a list of articles as necessary_evidence, found {describe_value(listed)}"
+        )
+        return
+    for at, each in enumerate(listed):
+        yield from _check_evidence(each, f"necessary_evidence[{at}]")
+
+
+def _check_decomposition(found: Mapping[Any, Any], path: str, level: int) -> Iterator[Violation]:
+    listed = found.get("decomposition")
+    if not isinstance(listed, list):
+        yield violate(path, "no_list", f"expected a list of questions as decomposition, found {describe_value(listed)}")
+    elif listed and level == DEEPEST:
+        yield violate(path, "too_deep", f"expected at most {DEEPEST} levels of sub-questions, found more")
+    else:
+        placed = list(_enumerate(found, path))
+        for sub_path, sub in placed:
+            if isinstance(sub, Mapping):
+                yield from _check_sub(sub, sub_path, level + 1)
+            else:
+                yield violate(
+                    sub_path, "no_object", f"expected an object with id and question, found {describe_value(sub)}"
+                )
+        yield from _check_dependences([(at, sub) for at, sub in placed if isinstance(sub, Mapping)])
+
+
+def _check_sub(found: Mapping[Any, Any], path: str, level: int) -> Iterator[Violation]:
+    yield from check_keys(found, _SUB_KEYS, path)
+    yield from _check_id(found, path)
+    yield from check_question_text(found, path)
+    yield from check_answer(found, path, may_be_empty=True)
+    yield from _check_decomposition(found, path, level)
+    evidence = found.get("evidence")
+    if evidence is None and found.get("decomposition") == []:
+        told = "has neither evidence nor decomposition; expected an article, or sub-questions"
+        yield violate(path, "no_evidence_no_decomposition", told)
+    elif evidence is not None:
+        if found.get("decomposition"):
+            yield violate(path, "evidence_and_decomposition", "has evidence and decomposition; expected one of the two")
+        yield from _check_evidence(evidence, path)
+
+
+def _check_id(found: Mapping[Any, Any], path: str) -> Iterator[Violation]:
+    if not is_text(found.get("id")):
+        yield violate(path, "wrong_id", f"expected a text as id, found {describe_value(found.get('id'))}")
+
+
+def _check_evidence(found: object, path: str) -> Iterator[Violation]:
+    if not isinstance(found, Mapping):
+        yield violate(
+            path, "wrong_page", f"expected {{{', '.join(_ARTICLE_KEYS)}}} as evidence, found {describe_value(found)}"
+        )
+        return
+    yield from check_keys(found, _ARTICLE_KEYS, path)
+    for key in ("pageid", "revid"):
+        number = found.get(key)
+        if number != UNRESOLVED and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
+            yield violate(
+                path,
+                "wrong_page",
+                f"expected a number above 0 or {UNRESOLVED} as {key}, found {describe_value(number)}",
+            )
+    if not is_text(found.get("title")):
+        yield violate(path, "wrong_page", f"expected a text as title, found {describe_value(found.get('title'))}")
+    yield from check_article(found.get("url"), path, "url")
+
+
+def _check_dependences(placed: list[tuple[str, Mapping[Any, Any]]]) -> Iterator[Violation]:
+    paths = {sub["id"]: path for path, sub in placed if is_text(sub.get("id"))}
+    needs: dict[str, list[str]] = {each: [] for each in paths}
+    for path, sub in placed:
+        needed = sub.get("depends_on")
+        if not isinstance(needed, list) or not all(map(is_text, needed)):
+            yield violate(
+                path, "wrong_depends_on", f"expected a list of ids as depends_on, found {describe_value(needed)}"
+            )
+        elif unknown := [each for each in needed if each not in paths]:
+            told = f"depends_on names {describe_value(unknown[0])}; expected ids of the questions beside it"
+            yield violate(path, "depends_on_nobody", told)
+        elif is_text(sub.get("id")):
+            needs[sub["id"]] += needed
+    yield from check_order(needs, paths)
+
+
+def _check_ids(found: Mapping[Any, Any]) -> Iterator[Violation]:
+    seen: dict[str, str] = {}
+    for path, sub in _walk(found, "", 0):
+        given = sub.get("id")
+        if is_text(given) and given in seen:
+            yield violate(path, "repeated_id", f"has the id {describe_value(given)} of {seen[given]}; expected another")
+        elif is_text(given):
+            seen[given] = path
+
+
+def _enumerate(found: Mapping[Any, Any], path: str) -> Iterator[tuple[str, Any]]:
+    listed = found.get("decomposition")
+    above = f"{path}." if path else ""
+    yield from (
+        (f"{above}decomposition[{at}]", sub) for at, sub in enumerate(listed if isinstance(listed, list) else ())
+    )
+
+
+def _walk(found: Mapping[Any, Any], path: str, level: int) -> Iterator[tuple[str, Mapping[Any, Any]]]:
+    if level == DEEPEST:
+        return
+    for sub_path, sub in _enumerate(found, path):
+        if isinstance(sub, Mapping):
+            yield sub_path, sub
+            yield from _walk(sub, sub_path, level + 1)

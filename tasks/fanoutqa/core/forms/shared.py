@@ -1,0 +1,164 @@
+"""Rules that both written forms of fan-out questions share (FanOutQA, Appendix E): texts, answers, articles, order.
+
+Nothing is taken for granted of what is checked: it comes from files of others, and may be of any kind, size or depth.
+What breaks a rule becomes a Violation, and checking goes on behind it, so that an author sees all of them at once.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, TypeGuard
+
+from tasks.text.wikipedia_addresses import read_article_address
+
+DEEPEST = 20
+"""Levels of questions below the top one; the released questions have 3 at most."""
+_SHOWN = 60
+_LONGEST_NUMBER = 10**20
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A rule of a form that is broken."""
+
+    path: str
+    """Of the question that breaks it, such as strategy[1].then[0]; empty: the top-level question."""
+    rule: str
+    """Short snake_case name."""
+    sentence: str
+    """Where it is broken, what was expected, what was found."""
+
+
+def violate(path: str, rule: str, told: str) -> Violation:
+    """Return a violation whose sentence begins with its place."""
+    return Violation(path, rule, f"{path or 'top-level question'}: {told}")
+
+
+def is_text(value: object) -> TypeGuard[str]:
+    """True for a text that is not blank and can be written as UTF-8 (no half of a surrogate pair)."""
+    return isinstance(value, str) and bool(value.strip()) and _is_whole(value)
+
+
+def describe_value(value: object) -> str:
+    """Return in few words what a value is, whatever it holds."""
+    told = f"a value of type {type(value).__name__}"
+    match value:
+        case None | bool() | float():
+            told = json.dumps(value)
+        case int():
+            told = f"{value}" if abs(value) < _LONGEST_NUMBER else "a number of more than 20 digits"
+        case str():
+            shown = value if len(value) <= _SHOWN else f"{value[: _SHOWN - 1]}…"
+            told = _quote(shown) if value.strip() else "an empty text"
+        case Mapping():
+            told = "an object" if value else "an empty object"
+        case Sequence():
+            told = f"a list of {len(value)}" if value else "an empty list"
+    return told
+
+
+def check_keys(found: Mapping[Any, Any], known: Sequence[str], path: str) -> Iterator[Violation]:
+    """Yield the keys that no question of this form has."""
+    for key in found:
+        if key not in known:
+            yield violate(
+                path, "unknown_key", f"the key {describe_value(key)} is not known; expected {', '.join(known)}"
+            )
+
+
+def check_question_text(found: Mapping[Any, Any], path: str) -> Iterator[Violation]:
+    """Yield what is wrong with the wording."""
+    if "question" not in found:
+        yield violate(path, "question_missing", "no question; expected its wording under the key question")
+    elif not is_text(found["question"]):
+        yield violate(
+            path, "question_no_text", f"expected the wording as question, found {describe_value(found['question'])}"
+        )
+
+
+def check_answer(found: Mapping[Any, Any], path: str, may_be_empty: bool) -> Iterator[Violation]:
+    """Yield what is wrong with the answer.
+
+    An empty answer of a sub-question says that its article does not tell, which one of the released questions has; a
+    top-level question without an answer could not be scored.
+    """
+    if "answer" not in found:
+        yield violate(path, "answer_missing", "no answer; expected an object, a list, a text, a number, true or false")
+        return
+    answer = found["answer"]
+    if answer is None:
+        yield violate(path, "answer_null", "the answer is null; expected an object, list, text, number, true or false")
+    elif problem := _find_answer_problem(answer):
+        yield violate(path, "answer_of_wrong_kind", problem)
+    elif not may_be_empty and is_empty(answer):
+        yield violate(path, "answer_empty", f"the answer is {describe_value(answer)}; expected one that says something")
+
+
+def is_empty(answer: object) -> bool:
+    """True for a blank text and for a list or object of nothing."""
+    return not answer.strip() if isinstance(answer, str) else isinstance(answer, (list, dict)) and not answer
+
+
+def check_article(url: object, path: str, key: str) -> Iterator[Violation]:
+    """Yield why an address is not that of an article of the English Wikipedia."""
+    if not is_text(url):
+        yield violate(
+            path, "evidence_no_text", f"expected the address of one article as {key}, found {describe_value(url)}"
+        )
+    elif isinstance(problem := read_article_address(url), str):
+        yield violate(path, "evidence_no_article", f"{key}: {problem}")
+
+
+def check_categories(found: Mapping[Any, Any]) -> Iterator[Violation]:
+    """Yield what is wrong with the subjects of a top-level question, where it has any."""
+    categories = found.get("categories", [])
+    if not isinstance(categories, list) or not all(map(is_text, categories)):
+        shown = next((each for each in categories if not is_text(each)), None) if isinstance(categories, list) else None
+        told = f"a list with {describe_value(shown)}" if isinstance(categories, list) else describe_value(categories)
+        yield violate("", "wrong_categories", f"expected categories as a list of texts, found {told}")
+
+
+def check_order(needs: Mapping[str, Sequence[str]], paths: Mapping[str, str]) -> Iterator[Violation]:
+    """Yield the question that waits for itself, given id → ids whose answers it needs, and id → path."""
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        round_trip: list[str] = error.args[1]
+        told = " → ".join(paths[each] for each in reversed(round_trip))
+        yield violate(paths[round_trip[0]], "depends_on_itself", f"depends_on leads back to where it began: {told}")
+
+
+def _find_answer_problem(answer: object) -> str:
+    if isinstance(answer, Mapping):
+        for key, value in answer.items():
+            if not isinstance(key, str) or not _is_whole(key):
+                return f"expected texts as the answer's keys, found {describe_value(key)}"
+            for each in value if isinstance(value, list) else [value]:
+                if problem := _find_primitive_problem(each):
+                    return f"the answer's {describe_value(key)}: expected a text, number, true, false or a list of them, {problem}"
+        return ""
+    for each in answer if isinstance(answer, list) else [answer]:
+        if problem := _find_primitive_problem(each):
+            where = "in the answer's list: expected texts, numbers, true or false" if isinstance(answer, list) else (
+                "expected an object, a list, a text, a number, true or false as answer"
+            )  # fmt: skip
+            return f"{where}, {problem}"
+    return ""
+
+
+def _find_primitive_problem(value: object) -> str:
+    if isinstance(value, str):
+        return "" if _is_whole(value) else "found a text with half a surrogate pair"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"found {describe_value(value)}, which JSON does not know"
+    return "" if isinstance(value, (bool, int, float)) else f"found {describe_value(value)}"
+
+
+def _quote(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
+
+
+def _is_whole(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)

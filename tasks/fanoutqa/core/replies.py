@@ -1,0 +1,247 @@
+"""How a judge's replies about fan-out questions are read: is it objective, is it well worded? (FanOutQA, Appendices B, F).
+
+The verdict is the last letter Y or N that stands by itself: alone on its line, whatever marks are around it, or behind a
+word that announces it ("Answer: N"). A letter within a sentence of the reasoning is none. Of the wording a reply says
+that nothing need change, or gives the mended question, or raises a flag with its reason. A mended question must keep the
+numbers and names of the one it mends: with `auto` it takes its place, and its answer stays as it was.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Literal
+
+from tasks.core.replies import Unreadable
+from tasks.text.sentences import split_sentences
+from tasks.text.values.words import Count, Value, read_values, says
+
+_MARKS = r"[\s\"'“”‘’`*_~#>()\[\]{}$.,;:!–—-]*"
+_ANNOUNCED = (
+    r"(?:(?:so|thus|therefore|hence),? )?(?:(?:the|my) )?(?:final )?"
+    r"(?:answer|verdict|conclusion|assessment|decision|letter|result)(?: is)?"
+)
+_VERDICT = re.compile(
+    rf"{_MARKS}(?:{_ANNOUNCED}{_MARKS})?(?:\\boxed{{|\\text{{|<\w+>)?{_MARKS}(?P<letter>[YN])(?:</\w+>)?{_MARKS}",
+    re.IGNORECASE,
+)
+_FENCE = re.compile(r"^[ \t]*```[\w-]*[ \t\r]*$", re.MULTILINE)
+_BULLET = re.compile(r"^(?:[0-9]+[.)]|[-*•]) ")
+_LABEL = re.compile(
+    r"(?P<mark>[\"'“*_`]{0,3})(?:here is |here's )?(?:the |my |a )?"
+    r"(?:(?:suggested|proposed|corrected|revised|mended|rewritten|improved|new) )?"
+    r"(?:rewrite|rewording|rewritten|revision|question|version|wording|output|reply|answer)[\"'”*_`]{0,3}\s*:[\s*_]*",
+    re.IGNORECASE,
+)
+_AROUND = (*((mark, mark) for mark in ("**", "__", "*", "_", "`", '"', "'")), ("“", "”"), ("‘", "’"))
+_NO_CHANGE = re.compile(r"no changes?(?: (?:is |are )?(?:needed|required|necessary))?[.!]*", re.IGNORECASE)
+_FLAG_ALONE = re.compile(r"flag[.:!]*", re.IGNORECASE)
+_FLAG_FIRST = re.compile(r"\**FLAG\**\s*(?:[:.,;]|[-–—])[\s*]*(?P<reason>\S.*)")
+_ORDERS = re.compile(
+    r"(?:please )?(?:list|name|find|identify|give|tell|state|provide|describe|determine|compare|rank|order|calculate)\b",
+    re.IGNORECASE,
+)
+_OPENINGS = frozenset(
+    {
+        *(
+            "a",
+            "according",
+            "all",
+            "among",
+            "an",
+            "and",
+            "are",
+            "as",
+            "at",
+            "by",
+            "can",
+            "could",
+            "describe",
+            "did",
+            "do",
+        ),
+        *(
+            "does",
+            "during",
+            "find",
+            "for",
+            "from",
+            "give",
+            "had",
+            "has",
+            "have",
+            "how",
+            "identify",
+            "if",
+            "in",
+            "is",
+            "list",
+        ),
+        *(
+            "name",
+            "of",
+            "on",
+            "out",
+            "over",
+            "please",
+            "provide",
+            "rank",
+            "since",
+            "state",
+            "tell",
+            "the",
+            "to",
+            "under",
+        ),
+        *("until", "was", "were", "what", "when", "where", "which", "who", "whom", "whose", "why", "will", "with"),
+    }
+)
+"""Words that are written large only because a sentence begins with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class WordingReply:
+    """What a judge says of a question's wording."""
+
+    kind: Literal["fine", "rewrite", "flag"]
+    text: str
+    """The mended question, or why it cannot be mended; empty where it is fine."""
+
+
+def read_verdict(text: str) -> bool | Unreadable:
+    """Return True where the last letter by itself is Y, False where it is N; Unreadable where there is none."""
+    letters = [found["letter"].upper() for line in text.splitlines() if (found := _VERDICT.fullmatch(line))]
+    if not letters:
+        found_instead = f"the reply ends with {_shorten(text.strip())!r}" if text.strip() else "the reply is empty"
+        return Unreadable(f"{found_instead}, expected the letter Y or N on a line of its own")
+    return letters[-1] == "Y"
+
+
+def read_reason(text: str) -> str:
+    """Return the last sentence of the reasoning before a verdict; empty where only the letter was given."""
+    reasoning = [line for line in _FENCE.sub("", text).splitlines() if line.strip() and not _VERDICT.fullmatch(line)]
+    if not reasoning:
+        return ""
+    sentences = list(split_sentences(_BULLET.sub("", " ".join(reasoning[-1].split()))))
+    return sentences[-1].strip() if sentences else ""
+
+
+def read_wording(text: str, question: str) -> WordingReply | Unreadable:
+    """Return what a reply says of a question's wording; Unreadable where it is none of the three, or says two.
+
+    A question that is given back as it was is fine. A rewrite is one line that asks something, and holds the numbers and
+    the names of the question and no other numbers.
+    """
+    lines = [tidy for line in _FENCE.sub("", text).splitlines() if (tidy := _strip(line))]
+    if not lines:
+        return Unreadable('the reply is empty, expected "No change.", a rewritten question, or FLAG with a reason')
+    if (flagged := _read_flag(lines)) is not None:
+        return WordingReply("flag", flagged) if flagged else Unreadable("FLAG without a reason, expected one below it")
+    if any(_NO_CHANGE.fullmatch(line) for line in lines):
+        if any(line.endswith("?") for line in lines):
+            return Unreadable('the reply says "No change." and asks something too, expected one of them alone')
+        return WordingReply("fine", "")
+    return _read_rewrite(lines, question)
+
+
+def _read_rewrite(lines: Sequence[str], question: str) -> WordingReply | Unreadable:
+    if len(lines) > 1:
+        return Unreadable(f"the reply has {len(lines)} lines, expected the rewritten question alone on one line")
+    rewrite = " ".join(lines[0].split())
+    if rewrite == " ".join(question.split()):
+        return WordingReply("fine", "")
+    problem = _find_problem(question, rewrite)
+    return Unreadable(problem) if problem else WordingReply("rewrite", rewrite)
+
+
+def describe_change(question: str, rewrite: str) -> str:
+    """Return in words what a rewrite changes: `changes "a" to "an", adds "in metres"`."""
+    before, after = question.split(), rewrite.split()
+    told = []
+    for kind, start, stop, low, high in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        old, new = (f'"{" ".join(words)}"' for words in (before[start:stop], after[low:high]))
+        if kind == "replace":
+            told.append(f"changes {old} to {new}")
+        elif kind != "equal":
+            told.append(f"adds {new}" if kind == "insert" else f"drops {old}")
+    return ", ".join(told)
+
+
+def _strip(line: str) -> str:
+    """Return a line without the label before it and the marks around it."""
+    bare = line.strip(" \t\r>#")
+    if label := _LABEL.match(bare):
+        # what was opened before the label closes behind the line
+        bare = bare[label.end() :].removesuffix(label["mark"] or " ")
+    return _unwrap(bare.strip())
+
+
+def _unwrap(line: str) -> str:
+    """Return a line without quotes, stars or backticks around the whole of it."""
+    for left, right in _AROUND:
+        inner = line[len(left) : len(line) - len(right)]
+        if inner and line.startswith(left) and line.endswith(right) and not _has_mark(inner, left, right):
+            return _unwrap(inner.strip())
+    return line
+
+
+def _has_mark(text: str, left: str, right: str) -> bool:
+    # an apostrophe within a word, or behind the s of a plural, closes nothing
+    plain = re.sub(r"(?<=\w)'(?=\w)|(?<=s)'(?=\s)", "", text)
+    return left in plain or right in plain
+
+
+def _read_flag(lines: Sequence[str]) -> str | None:
+    """Return the reason of a flag, empty where it has none; None where no flag is raised."""
+    if found := _FLAG_FIRST.match(lines[0]):
+        return " ".join([found["reason"], *lines[1:]])
+    for at, line in enumerate(lines):
+        if _FLAG_ALONE.fullmatch(line):
+            return " ".join(lines[at + 1 :] or lines[:at])
+    return None
+
+
+def _find_problem(question: str, rewrite: str) -> str | None:
+    if "?" not in rewrite and not (_ORDERS.match(rewrite) and _ORDERS.match(question)):
+        return f'the reply is {_shorten(rewrite)!r}, expected "No change.", a rewritten question, or FLAG with a reason'
+    before, after = _list_numbers(question), _list_numbers(rewrite)
+    kept = [value for _, value in after]
+    if lost := next((said for said, value in before if not any(says(each, value) for each in kept)), None):
+        return f"the rewrite lacks {lost!r}, which the question has; expected all its numbers and names"
+    known = [value for _, value in before]
+    if new := next((said for said, value in after if not any(says(each, value) for each in known)), None):
+        return f"the rewrite has {new!r}, which the question lacks; expected no other numbers"
+    words = {value for _, value in read_values(_join_initials(rewrite))}
+    if lost := next((said for said, value in _list_names(question) if value not in words), None):
+        return f"the rewrite lacks {lost!r}, which the question has; expected all its numbers and names"
+    return None
+
+
+def _list_numbers(text: str) -> list[tuple[str, Value]]:
+    """Return numbers, dates, ordinals and decades with what they say; not the number one, which is a pronoun too."""
+    return [
+        (said, value)
+        for said, value in read_values(_join_initials(text))
+        if (not isinstance(value, str) or value[0].isdigit()) and value != Count("1")
+    ]
+
+
+def _list_names(text: str) -> Iterator[tuple[str, Value]]:
+    """Yield the words written large that are no mere openings of sentences, with what they say."""
+    for sentence in split_sentences(_join_initials(text)):
+        told = read_values(sentence)
+        for at, (said, value) in enumerate(told):
+            if not isinstance(value, str) or not said[0].isupper() or value in _OPENINGS:
+                continue
+            opens_a_name = at + 1 < len(told) and told[at + 1].said[0].isupper()
+            if at or opens_a_name or said.endswith(("'s", "’s")):
+                yield said, value
+
+
+def _join_initials(text: str) -> str:
+    """Return a text with U.S. and J.K. written as US and JK, as others write them."""
+    return re.sub(r"\b([A-Z])\.(?=[A-Z\s,;:?!)'’]|$)", r"\1", text)
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= 120 else f"…{text[-119:]}"

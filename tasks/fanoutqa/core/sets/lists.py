@@ -1,0 +1,216 @@
+"""What fan-out questions are made from: kinds of sets, and properties with the words they are asked in (FanOutQA, §3.1).
+
+A set is listed in the article of its owner ("the countries that share a border with Germany"), or its members are named
+in the question. Both lists are CSV files of ours; every phrase in them is a template of `string.Template`:
+
+- $name: the label ("the $name" is a name with its article); $place: the label with its article if it takes one, "the
+  Netherlands";
+- $x: whom a property is asked of; $unit: the unit in the plural; $limit: a threshold with its unit; $month: the month of
+  the epoch.
+"""
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from string import Template
+from typing import Literal, cast, get_args
+
+from tasks.core.authoring.fanout_wording import with_article, with_the
+from tasks.core.calls.knowledge import is_pid, is_qid
+from tasks.errors import SettingsError
+
+Kind = Literal["item", "time", "quantity"]
+
+_SETS, _PROPERTIES = "fanout_sets.csv", "fanout_properties.csv"
+_SET_COLUMNS = (
+    "relation", "listed", "owner_classes", "member_classes", "members", "called", "group", "changes", "properties",
+)  # fmt: skip
+_PROPERTY_COLUMNS = ("pid", "members", "kind", "moment", "question", "most", "least", "above", "below")
+_YES_NO = {"yes": True, "no": False}
+
+
+@dataclass(frozen=True, slots=True)
+class SetKind:
+    """One kind of sets."""
+
+    relation: str
+    """PID of what joins an owner to its members, or of any relation that members of a named set have."""
+    is_named: bool
+    """True: a question names the members; False: the article of the owner names them."""
+    owner_classes: frozenset[str]
+    """QIDs; an owner is an instance of one of them. Empty: anything."""
+    member_classes: frozenset[str]
+    """QIDs, likewise."""
+    members: str
+    """What the members are, in the plural: countries."""
+    called: str
+    """How a sub-question calls a member: the film $name."""
+    group: str
+    """The set in words, with the owner: the countries that share a border with $place; empty for a named set."""
+    changes: bool
+    """True when a set has other members in other years."""
+    properties: tuple[str, ...]
+    """PIDs that may be asked of members, or rank them."""
+    unit: str
+    """Its name: the relation and the first class of members."""
+
+    def call(self, name: str) -> str:
+        """Return what a sub-question calls a member: the film Jaws, the Nile, the Netherlands."""
+        return _fill_in(self.called, name)
+
+    def list_name(self, name: str) -> str:
+        """Return what a question that lists the members calls one: Jaws, the Nile, the Netherlands."""
+        return self.call(name) if self.called in ("the $name", "$place") else name
+
+    def format_group(self, owner: str, month: str) -> str:
+        """Return the set of an owner in words, with its month where it has other members in other years."""
+        return _fill_in(self.group, owner) + (f" as of {month}" if self.changes else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """How a property is asked."""
+
+    pid: str
+    kind: Kind
+    moment: str
+    """What a question says of its time where the answer changes within years: as of $month; else empty."""
+    question: str
+    """Of one: What is the area of $x in $unit?"""
+    most: str
+    """What the five with the highest or latest values do: have the largest areas; empty for items."""
+    least: str
+    above: str
+    """What those beyond a threshold do: have an area of more than $limit."""
+    below: str
+
+    @property
+    def can_rank(self) -> bool:
+        """True when members can be ranked by it."""
+        return self.kind != "item"
+
+    def format_moment(self, month: str) -> str:
+        """Return the moment that it is asked of, as of May 2020; empty where the answer stays."""
+        return Template(self.moment).substitute(month=month)
+
+    @property
+    def names_unit(self) -> bool:
+        """True when the question says in which unit it is to be answered."""
+        return "$unit" in self.question
+
+
+Properties = Mapping[tuple[str, str], Property]
+"""(PID, members) → property; members is empty for the wording that holds for all."""
+
+
+def read_fanout_sets(text: str) -> dict[str, SetKind]:
+    """Return unit → kind of sets, in the order of the list (CSV); SettingsError names the line that is wrong."""
+    found: dict[str, SetKind] = {}
+    for place, line in _read_lines(text, _SETS, _SET_COLUMNS):
+        owners, members = (_split_ids(place, line[name], is_qid) for name in ("owner_classes", "member_classes"))
+        kind = SetKind(
+            relation=_check_pid(place, line["relation"]),
+            is_named=_choose(place, line["listed"], {"by name": True, "by owner": False}),
+            owner_classes=frozenset(owners),
+            member_classes=frozenset(members),
+            members=line["members"],
+            called=_check_template(place, line["called"], frozenset({"name", "place"})),
+            group=line["group"] and _check_template(place, line["group"], frozenset({"name", "place"})),
+            changes=_choose(place, line["changes"], _YES_NO),
+            properties=_split_ids(place, line["properties"], is_pid),
+            unit=" ".join([line["relation"], *members[:1]]),
+        )
+        if kind.is_named == bool(kind.group) or not kind.members or not kind.properties:
+            raise SettingsError(
+                f"{place}: expected members, properties, and a group for a set that is listed by owner and none for one "
+                f"that is listed by name, found {line}"
+            )
+        if kind.unit in found:
+            raise SettingsError(f"{place}: {kind.unit} stands in the list twice; expected each relation and class once")
+        found[kind.unit] = kind
+    return found
+
+
+def read_fanout_properties(text: str) -> dict[tuple[str, str], Property]:
+    """Return (PID, members or empty) → property (CSV); SettingsError names the line that is wrong."""
+    found: dict[tuple[str, str], Property] = {}
+    for place, line in _read_lines(text, _PROPERTIES, _PROPERTY_COLUMNS):
+        if line["kind"] not in get_args(Kind):
+            raise SettingsError(f"{place}: expected one of {', '.join(get_args(Kind))}, found {line['kind']!r}")
+        ranks = line["kind"] != "item"
+        phrases = {name: line[name] for name in ("most", "least", "above", "below")}
+        if any(bool(phrase) != ranks for phrase in phrases.values()):
+            raise SettingsError(
+                f"{place}: expected most, least, above and below for times and quantities, none for items"
+            )
+        key = (_check_pid(place, line["pid"]), line["members"])
+        if key in found:
+            raise SettingsError(f"{place}: {' of '.join(filter(None, key))} stands in the list twice")
+        for name in ("above", "below"):
+            if phrases[name]:
+                _check_template(place, phrases[name], frozenset({"limit"}))
+        found[key] = Property(
+            pid=key[0],
+            kind=cast(Kind, line["kind"]),
+            moment=line["moment"] and _check_template(place, line["moment"], frozenset({"month"})),
+            question=_check_template(place, line["question"], frozenset({"x"}), frozenset({"unit"})),
+            **phrases,
+        )
+        if not line["question"].endswith("?"):
+            raise SettingsError(
+                f"{place}: expected a question that ends in a question mark, found {line['question']!r}"
+            )
+    return found
+
+
+def find_property(properties: Properties, pid: str, kind: SetKind) -> Property:
+    """Return how a property is asked of the members of a kind of sets; SettingsError when no line says it."""
+    found = properties.get((pid, kind.members)) or properties.get((pid, ""))
+    if found is None:
+        raise SettingsError(f"{_SETS}: {kind.unit} names the property {pid}, for which {_PROPERTIES} has no line")
+    return found
+
+
+def _fill_in(template: str, name: str) -> str:
+    if template == "the $name":
+        return with_the(name)
+    return Template(template).substitute(name=name, place=with_article(name))
+
+
+def _read_lines(text: str, file: str, columns: tuple[str, ...]) -> Iterator[tuple[str, dict[str, str]]]:
+    reader = csv.DictReader(io.StringIO(text))
+    if tuple(reader.fieldnames or ()) != columns:
+        raise SettingsError(f"{file}: expected the columns {', '.join(columns)}, found {reader.fieldnames}")
+    for line in reader:
+        place = f"{file}, line {reader.line_num}"
+        if len(line) != len(columns) or None in line.values():
+            raise SettingsError(f"{place}: expected {len(columns)} columns, found {line}")
+        yield place, {name: value.strip() for name, value in line.items()}
+
+
+def _check_pid(place: str, text: str) -> str:
+    if not is_pid(text):
+        raise SettingsError(f"{place}: expected the id of a property, like P47, found {text!r}")
+    return text
+
+
+def _split_ids(place: str, text: str, is_id: Callable[[str], bool]) -> tuple[str, ...]:
+    ids = tuple(filter(None, text.split("|")))
+    if wrong := [each for each in ids if not is_id(each)]:
+        raise SettingsError(f"{place}: expected ids with | between, found {wrong[0]!r}")
+    return ids
+
+
+def _choose(place: str, text: str, choices: Mapping[str, bool]) -> bool:
+    if text not in choices:
+        raise SettingsError(f"{place}: expected {' or '.join(choices)}, found {text!r}")
+    return choices[text]
+
+
+def _check_template(place: str, text: str, one_of: frozenset[str], others: frozenset[str] = frozenset()) -> str:
+    names = set(Template(text).get_identifiers())
+    if len(names & one_of) != 1 or names - one_of - others:
+        told = " or ".join(f"${name}" for name in sorted(one_of))
+        raise SettingsError(f"{place}: expected {told} once in {text!r}")
+    return text

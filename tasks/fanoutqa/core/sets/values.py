@@ -1,0 +1,219 @@
+"""Values of properties: as facts tell them, as an article says them, and how members are ranked by them (FanOutQA, §3.1).
+
+A graph often has several values of a property, such as the populations of several years. The one that the dated article
+says is the answer; where it says none or several, there is no answer. Items have to be said all.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, Decimal
+
+from tasks.core.calls.knowledge import Fact
+from tasks.fanoutqa.core.questions import Answer
+from tasks.fanoutqa.core.sets.lists import Kind
+from tasks.text.values.answers import KnownText, find_answer, read_known_text
+from tasks.text.values.dates import write_date
+from tasks.text.values.literals import YEAR, canonical_number, date_key, format_date
+
+_BESIDE = 600
+"""Characters behind a name within which an article says something of it."""
+_LEAST_DIGITS = 3
+"""A shorter number without its unit stands in a text by chance."""
+_SMALLEST_STEP = -2
+"""Power of ten of the finest threshold."""
+_MILLION = 1_000_000
+_IRREGULAR = {"foot": "feet", "person": "people"}
+_UNCHANGED = re.compile(r"(?:hertz|siemens|lux|percent|gauss|yen|yuan|renminbi|baht|won|rand)$")
+_HEADS_FIRST = re.compile(r"^(pound|degree|parts?)(?= )|^(.+?)(?= (?:of|above|below|squared|cubed)\b)")
+"""The word, or words, of a unit that carry its plural where others stand behind them: pounds sterling, tons of TNT."""
+LEAST_LEFT_OUT = 2
+"""Members that a ranking or a threshold leaves out, at least: to leave out one is hardly a choice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One value of a property."""
+
+    answer: Answer
+    """As readers see it: label or list of labels, number, or date in words."""
+    rank: Decimal | tuple[int, int, int] | None
+    """What members are ranked by: a number, or year, month and day (0: not known); None for items."""
+    unit: str = ""
+    """Of a number, in the plural; empty for none."""
+    statements: tuple[str, ...] = field(default=(), compare=False)
+    """Ids of the statements that tell it, as far as the data have them."""
+
+    @property
+    def order(self) -> tuple[Decimal, int, int]:
+        """What members are sorted by: the number or year, which is held against a threshold, then month and day."""
+        if self.rank is None:
+            raise ValueError(f"{self.answer!r} has no rank; expected a time or a quantity")
+        if isinstance(self.rank, Decimal):
+            return self.rank, 0, 0
+        return Decimal(self.rank[0]), *self.rank[1:]
+
+
+def read_values(facts: Iterable[Fact], kind: Kind, units: Mapping[str, str]) -> tuple[Value, ...]:
+    """Return the different values that facts of one property tell; `units`: QID → label.
+
+    Items are one value together, and none where one has no label. Dates that are coarser than a year, and numbers whose
+    unit has no label, are none.
+    """
+    if kind == "item":
+        items = [fact for fact in facts if fact.qid is not None]
+        names = list(dict.fromkeys(fact.value for fact in items if fact.value))
+        if not names or any(not fact.value for fact in items):
+            return ()
+        statements = tuple(statement for fact in items for statement in _list_statements(fact))
+        return (Value(names[0] if len(names) == 1 else names, None, statements=statements),)
+    read = _read_date if kind == "time" else _read_number
+    values = [read(fact, units) for fact in facts if fact.qid is None and fact.value is not None]
+    return tuple(dict.fromkeys(value for value in values if value is not None))
+
+
+def _read_date(fact: Fact, _units: Mapping[str, str]) -> Value | None:
+    key = date_key(fact.value or "")
+    told = format_date(fact.value or "", fact.precision)
+    if key is None or (fact.precision is not None and fact.precision < YEAR):
+        return None
+    year, month_day = divmod(key, 10_000)
+    months = "-" in told
+    days = told.removesuffix(" BC").count("-") == 2
+    rank = (year, month_day // 100 if months else 0, month_day % 100 if days else 0)
+    return Value(write_date(told), rank, statements=_list_statements(fact))
+
+
+def _read_number(fact: Fact, units: Mapping[str, str]) -> Value | None:
+    number = canonical_number(fact.value or "")
+    if number is None or (fact.unit and fact.unit not in units):
+        return None
+    unit = write_plural(units[fact.unit]) if fact.unit else ""
+    return Value(_to_answer(number), Decimal(number), unit, _list_statements(fact))
+
+
+def _list_statements(fact: Fact) -> tuple[str, ...]:
+    return (fact.statement,) if fact.statement else ()
+
+
+def _to_answer(number: str) -> int | float:
+    return float(number) if "." in number else int(number)
+
+
+def verify_value(values: Sequence[Value], text: KnownText) -> Value | str:
+    """Return the value that a text says; a sentence where it says none, or several that differ."""
+    said = [value for value in values if _is_said(value, text)]
+    finest = [value for value in said if not any(_is_finer(other, value) for other in said)]
+    if len(finest) == 1:
+        return finest[0]
+    if finest:
+        return f"says both {' and '.join(map(_format_value, finest))}"
+    return f"does not say {' or '.join(map(_format_value, values))}"
+
+
+def _is_said(value: Value, text: KnownText) -> bool:
+    answer = value.answer
+    if isinstance(value.rank, Decimal) and sum(map(str.isdigit, str(answer).lstrip("0."))) < _LEAST_DIGITS:
+        if not value.unit:
+            return False
+        answer = f"{answer} {value.unit}"
+    return find_answer(answer, text).found is True
+
+
+def _is_finer(one: Value, other: Value) -> bool:
+    """True when a date says the other one more precisely."""
+    return one != other and is_tied(one, other) and one.rank != other.rank and _precision(one) > _precision(other)
+
+
+def _precision(value: Value) -> int:
+    return sum(map(bool, value.rank[1:])) if isinstance(value.rank, tuple) else 0
+
+
+def _format_value(value: Value) -> str:
+    told = ", ".join(map(str, value.answer)) if isinstance(value.answer, list) else str(value.answer)
+    return f"{told} {value.unit}".rstrip()
+
+
+def is_tied(one: Value, other: Value) -> bool:
+    """True when neither value is before the other, as far as both are known."""
+    if isinstance(one.rank, tuple) and isinstance(other.rank, tuple):
+        for mine, others in zip(one.rank[1:], other.rank[1:], strict=True):
+            if one.rank[0] != other.rank[0] or (mine and others and mine != others):
+                return False
+        return True
+    return one.rank == other.rank
+
+
+def find_beside(name: str, names: Collection[str], text: str) -> KnownText:
+    """Return what a text says right behind a name, each time up to the next of the names: a row of a table, an item of a list."""
+    either = "|".join(re.escape(each) for each in sorted({name, *names}, key=lambda each: (-len(each), each)))
+    marks = list(re.finditer(rf"(?<!\w)(?:{either})(?!\w)", text))
+    ends = [mark.start() for mark in marks[1:]] + [len(text)]
+    pieces = [
+        text[mark.end() : min(end, mark.end() + _BESIDE)]
+        for mark, end in zip(marks, ends, strict=True)
+        if mark[0] == name
+    ]
+    return read_known_text("\n\n".join(pieces))
+
+
+def choose_threshold(values: Sequence[Value], is_above: bool, least: int) -> Decimal | None:
+    """Return the roundest number (or year) that at least `least` values are beyond, and LEAST_LEFT_OUT or more are not.
+
+    None where there is no such number. No value is the threshold itself.
+    """
+    numbers = sorted((value.order[0] for value in values), reverse=is_above)
+    is_date = any(isinstance(value.rank, tuple) for value in values)
+    if is_date and min(numbers) < 1:
+        return None
+    found: list[Decimal] = []
+    for at in range(least, len(numbers) - LEAST_LEFT_OUT + 1):
+        low, high = sorted((numbers[at - 1], numbers[at]))
+        between = _round_between(low, high, 0 if is_date else _SMALLEST_STEP)
+        if between is not None:
+            found.append(between)
+    return min(found, key=lambda number: len(number.normalize().as_tuple().digits), default=None)
+
+
+def _round_between(low: Decimal, high: Decimal, smallest: int) -> Decimal | None:
+    """Return the number between two with the fewest digits, the one nearest to their middle."""
+    largest = max(abs(low), abs(high)).adjusted() + 1
+    for power in range(largest, smallest - 1, -1):
+        step = Decimal(1).scaleb(power)
+        first = (low / step).to_integral_value(ROUND_CEILING) * step
+        first += step if first == low else 0
+        if first < high:
+            steps = ((low + high) / 2 - first) / step
+            nearest = first + max(0, int(steps.to_integral_value())) * step
+            return nearest if low < nearest < high else first
+    return None
+
+
+def write_threshold(number: Decimal, unit: str, is_date: bool) -> str:
+    """Return a threshold as it stands in a question: 100,000 square kilometres, 10 million, 1950."""
+    if is_date:
+        return str(int(number))
+    if number >= _MILLION and number % (_MILLION // 10) == 0:
+        told = f"{(number / _MILLION).normalize():f} million"
+    else:
+        told = f"{number:,f}" if number == number.to_integral_value() else f"{number.normalize():,f}"
+    return f"{told} {unit}".rstrip()
+
+
+def write_plural(unit: str) -> str:
+    """Return the label of a unit in the plural: square kilometres, metres per second, degrees Celsius, centuries, hertz."""
+    head, between, rest = unit.partition(" per ")
+    if first := _HEADS_FIRST.match(head):
+        return f"{_write_plural_word(first[0])}{head[first.end() :]}{between}{rest}"
+    return f"{_write_plural_word(head)}{between}{rest}"
+
+
+def _write_plural_word(unit: str) -> str:
+    before, space, last = unit.rpartition(" ")
+    if last in _IRREGULAR:
+        return f"{before}{space}{_IRREGULAR[last]}"
+    if _UNCHANGED.search(last):
+        return unit
+    if re.search(r"[^aeiou]y$", last):
+        return f"{unit[:-1]}ies"
+    return f"{unit}es" if re.search(r"(?:s|x|z|ch|sh)$", last) else f"{unit}s"

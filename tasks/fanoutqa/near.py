@@ -1,0 +1,144 @@
+"""The retrieval check: is there one article that answers a fan-out question all alone? (FanOutQA, Appendix B).
+
+Authors have not seen every article. So the titles nearest to a question by embedding are looked up among all titles of
+the wiki, and a question is flagged where a single one of these articles holds all of its sub-answers: it need not be
+fanned out.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from prefect import task
+from pydantic import BaseModel, ConfigDict
+
+from tasks.core.receipts import Batch, Receipt
+from tasks.core.rows import Outcome, Reject, arrow_table
+from tasks.engine.batches import Work, batch_key, work_on
+from tasks.fanoutqa.core.questions import Answer, dump_json, list_leaves
+from tasks.fanoutqa.core.quick_looks import could_hold, list_beginnings
+from tasks.fanoutqa.core.rows import Flag, FlaggedQuestion
+from tasks.fanoutqa.params import TITLES, FanOutInputs
+from tasks.lookups.evidence import PinnedArticle, Unpinned, know_article, load_article_texts, pin_articles
+from tasks.models.title_index import find_near_titles, open_title_index
+from tasks.text.folded import fold_text
+from tasks.text.values.answers import find_answer, read_known_text
+from tasks.world.data import list_article_titles
+
+LEAST_ANSWERS = 2
+"""Different sub-answers that can be looked for in a text: an article that holds a single one proves nothing."""
+
+
+class NearArticles(BaseModel):
+    """What the retrieval check read for a question: the side table of `check_near_articles`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    id: str
+    """The question's."""
+    answers: int
+    """Different sub-answers that can be looked for in a text; articles are read from two on."""
+    read: int
+    """Different articles that were read, as of the epoch."""
+    not_to_be_had: int
+    """Titles without an article or text at the epoch; they prove nothing."""
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def find_near_articles(batch: Batch) -> Receipt:
+    """Find the titles nearest to each question by embedding (Appendix B: 30)."""
+    work = work_on(batch)
+    rows = work.rows(FlaggedQuestion)
+    services, count = work.run.services, work.inputs(FanOutInputs).params.near
+    embedder, titles = services.embedder(), work.files(TITLES)
+    questions = embedder.encode([row.question for row in rows])
+    if titles:
+        index = open_title_index(titles[0].path, titles[0].sha256 or "", embedder, services.home)
+        near = index.nearest(questions, count)
+    else:
+        near = find_near_titles(_list_known_titles(work, rows), questions, count, embedder)
+    return work.finish(
+        (row.replace(near_articles=list(dict.fromkeys(found))) for row, found in zip(rows, near, strict=True)),
+        FlaggedQuestion,
+    )
+
+
+def _list_known_titles(work: Work, rows: Iterable[FlaggedQuestion]) -> list[str]:
+    """Return the titles that are at hand without a list: those of all questions, and all of the embedded Wikipedia."""
+    is_embedded = work.run.services.world.wikipedia.url == "embedded"
+    return sorted(
+        {title for row in rows for title in row.tree().articles}.union(list_article_titles() if is_embedded else ())
+    )
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def check_near_articles(batch: Batch) -> Receipt:
+    """Flag questions all of whose sub-answers stand in one of the articles near to them (Appendix B)."""
+    work = work_on(batch)
+    rows = work.rows(FlaggedQuestion)
+    answers = {row.id: _list_answers(row) for row in rows}
+    to_check = [row for row in rows if len(answers[row.id]) >= LEAST_ANSWERS]
+    pinned = pin_articles(
+        work, ((row.id, title) for row in to_check for title in row.near_articles), work.inputs(FanOutInputs).epoch
+    )
+    articles = {
+        row.id: {each.revid: each for title in row.near_articles if isinstance(each := pinned[title], PinnedArticle)}
+        for row in to_check
+    }
+    texts = load_article_texts(work, ((row_id, revid) for row_id, near in articles.items() for revid in near))
+    having_all = _find_articles_with_all(answers, articles, texts)
+    outcomes: list[Outcome] = []
+    counts: list[NearArticles] = []
+    for row in rows:
+        near = articles.get(row.id, {})
+        tried = [pinned.get(title) for title in row.near_articles] + [texts[revid] for revid in near]
+        unread = [each for each in tried if isinstance(each, Unpinned)]
+        outage = next((each for each in unread if each.reason == "wikipedia_failed"), None)
+        if outage:
+            outcomes.append(Reject(row.id, outage.reason, outage.detail, outage.retryable))
+            continue
+        found = next((near[revid] for revid in near if revid in having_all[row.id]), None)
+        outcomes.append(_flag(row, found, len(answers[row.id])) if found else row)
+        read = sum(isinstance(texts[revid], str) for revid in near)
+        counts.append(NearArticles(id=row.id, answers=len(answers[row.id]), read=read, not_to_be_had=len(unread)))
+    work.extras = arrow_table(NearArticles, counts)
+    return work.finish(outcomes, FlaggedQuestion)
+
+
+def _list_answers(row: FlaggedQuestion) -> list[Answer]:
+    """Return the different answers of the leaves that can be told from a text."""
+    nothing = read_known_text("")
+    different = {dump_json(sub.answer): sub.answer for _, sub in list_leaves(row.tree())}
+    return [answer for answer in different.values() if find_answer(answer, nothing).found is not None]
+
+
+def _find_articles_with_all(
+    answers: Mapping[str, Sequence[Answer]],
+    articles: Mapping[str, Mapping[int, PinnedArticle]],
+    texts: Mapping[int, str | Unpinned],
+) -> dict[str, set[int]]:
+    """Return row id → revisions whose text holds all of its answers; each text is read once, and only one at a time."""
+    beginnings = {row_id: list_beginnings(of) for row_id, of in answers.items()}
+    near_to: dict[int, list[str]] = defaultdict(list)
+    for row_id, near in articles.items():
+        for revid in near:
+            near_to[revid].append(row_id)
+    having_all: dict[str, set[int]] = defaultdict(set)
+    for revid, row_ids in near_to.items():
+        text = texts[revid]
+        if isinstance(text, Unpinned):
+            continue
+        folded = fold_text(text)
+        likely = [row_id for row_id in row_ids if could_hold(beginnings[row_id], folded)]
+        known = know_article(text) if likely else None
+        for row_id in likely:
+            if known and all(find_answer(answer, known).found for answer in answers[row_id]):
+                having_all[row_id].add(revid)
+    return having_all
+
+
+def _flag(row: FlaggedQuestion, article: PinnedArticle, answers: int) -> FlaggedQuestion:
+    detail = (
+        f"the article {article.title} (revision {article.revid}) alone holds all {answers} different sub-answers; "
+        "expected no article to hold them all"
+    )
+    return row.replace(flags=[*row.flags, Flag(code="one_article_has_all", path="", detail=detail)])

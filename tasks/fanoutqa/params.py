@@ -1,0 +1,165 @@
+"""FanOutQA's parameters, and what a build depends on by them: its questions, the epoch, models and decisions (paper §3.1)."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from pydantic import AfterValidator, Field
+
+from tasks.assets import ROOT, load_fanout_sets
+from tasks.core.epochs import SNAPSHOT, read_epoch
+from tasks.core.fingerprints import digest_bytes
+from tasks.core.review import Policy, Reviewing
+from tasks.engine.benchmark import WIKIDATA_SOURCE, Inputs, Locked, find_absolute
+from tasks.engine.identities import embedder_identity, wikidata_identity
+from tasks.errors import SourceError, UsageError
+from tasks.fanoutqa.core.questions import LEAST_ARTICLES
+from tasks.models.model_folder import digest_file
+from tasks.options import Option, Params, RunOptions
+from tasks.progress import say
+from tasks.settings import home, load_world
+from tasks.storage.source_files import SourceFile
+
+FILES, TITLES = "files", "titles"
+"""Units: all files of questions (the others are kinds of sets to make questions from), and the list of all titles."""
+_EMBEDDED = ROOT / "data" / "world" / "sources" / "fanoutqa"
+_OWN_LICENCE, _GRAPH_LICENCE = "Apache-2.0", "CC0-1.0"
+
+
+def _read_epoch(given: str) -> str:
+    try:
+        return read_epoch(given)
+    except UsageError as error:
+        raise ValueError(str(error)) from error
+
+
+class FanOutParams(Params):
+    """What a build of FanOutQA can be told."""
+
+    source: Annotated[tuple[str, ...], Option(metavar="PATH")] = ()
+    """File or folder of questions, authored or released (repeatable); `wikidata`: made from the facts of the Wikidata. Default: our own, and wikidata."""
+    sets: Annotated[tuple[str, ...], Option(metavar="KIND")] = ()
+    """Kinds of sets to make questions from (repeatable). Default: all."""
+    sets_a_kind: int = Field(default=12, ge=1)
+    """Sets of one kind, at most."""
+    epoch: Annotated[str, AfterValidator(_read_epoch), Option(metavar="DATE")] = SNAPSHOT[:10]
+    """Articles are those of this day or moment (UTC)."""
+    titles: Annotated[str | None, Option(metavar="FILE")] = None
+    """All titles of the wiki, one a line (.gz too), for the retrieval check. Default: those of the questions."""
+    near: int = Field(default=30, ge=1)
+    """Articles near a question that the retrieval check reads."""
+    seed: int = 7
+    """Seed of the split into dev and test."""
+    review: Policy = "auto"
+    """What becomes of flagged rows: what each flag's rule says, mostly dropped (auto), left out until reviewed (manual), or asked for in a pause of the run in the Prefect UI (ask)."""
+
+
+class FanOutInputs(Inputs):
+    """What the steps of FanOutQA read."""
+
+    resolved: ClassVar = frozenset({"source", "sets", "epoch", "titles", "review"})
+    params: FanOutParams
+    units: tuple[str, ...]
+    """`files`, and kinds of sets."""
+    epoch: str
+    """Moment to which articles are pinned (ISO 8601, UTC)."""
+    least_members: int = LEAST_ARTICLES
+    licence: str
+    embedder: dict[str, str]
+    """Name and digest of the sentence encoder."""
+    reviewing: Reviewing
+
+
+def lock_inputs(params: FanOutParams, run: RunOptions) -> Locked[FanOutInputs]:
+    """Return what the build depends on; UsageError and SourceError say what was expected."""
+    from tasks.storage.reviews import open_review
+
+    world = load_world(run.world, run.graph)
+    moment = check_epoch(params.epoch)
+    wanted = list(dict.fromkeys(params.source)) or [str(_EMBEDDED), WIKIDATA_SOURCE]
+    from_wikidata = WIKIDATA_SOURCE in wanted
+    if params.sets and not from_wikidata:
+        raise UsageError("--sets is for questions made from a Wikidata; add --source wikidata")
+    found = find_question_files([Path(each) for each in wanted if each != WIKIDATA_SOURCE])
+    kinds = check_sets(params.sets) if from_wikidata else []
+    licence = None if params.source else _OWN_LICENCE
+    files = {
+        FILES: [SourceFile(path, name, digest_bytes(path.read_bytes()), licence) for name, path in found.items()],
+        TITLES: [SourceFile(path, path.name, digest_file(path)) for path in check_titles(params.titles)],
+    }
+    if not files[TITLES] and world.wikipedia.url != "embedded":
+        say("no --titles: the retrieval check looks among the articles of these questions alone")
+    absolute = {
+        "source": find_absolute(params.source),
+        "epoch": moment,
+        "titles": params.titles and str(Path(params.titles).resolve()),
+    }
+    return Locked(
+        FanOutInputs(
+            params=params.model_copy(update=absolute),
+            units=(*([FILES] if found else []), *kinds),
+            epoch=moment,
+            licence=_GRAPH_LICENCE,
+            embedder=embedder_identity(world, home()),
+            reviewing=open_review("fanoutqa", params.review, run),
+        ),
+        files,
+        wikidata_identity(world, home()) if from_wikidata else None,
+    )
+
+
+def find_question_files(paths: Sequence[Path]) -> dict[str, Path]:
+    """Return name → file of questions; folders are looked through for .json and .jsonl. SourceError when there is none."""
+    files: list[Path] = []
+    for path in paths:
+        found = sorted([*path.glob("*.json"), *path.glob("*.jsonl")]) if path.is_dir() else [path]
+        if not found or not all(each.is_file() for each in found):
+            raise SourceError(
+                f"{path}: no such file, or no .json or .jsonl file in that folder; expected questions in the authored or "
+                "the released form, or `wikidata`"
+            )
+        files += [each for each in map(Path.resolve, found) if each not in files]
+    return {_name_file(path, files): path for path in files}
+
+
+def _name_file(path: Path, files: Sequence[Path]) -> str:
+    """Return a file's name, with as many folders before it as tell it from the other files."""
+    for count in range(1, len(path.parts)):
+        name = "/".join(path.parts[-count:])
+        if sum("/".join(each.parts[-count:]) == name for each in files) == 1:
+            return name
+    return str(path)
+
+
+def check_sets(sets: Sequence[str]) -> list[str]:
+    """Return the kinds of sets to make questions from, all by default; a relation stands for all of its kinds.
+
+    UsageError for an unknown one.
+    """
+    known = list(load_fanout_sets())
+    if unknown := [each for each in sets if not any(each in (kind, kind.split()[0]) for kind in known)]:
+        raise UsageError(
+            f"--sets: unknown kind of sets {unknown[0]!r}; data/lists/fanout_sets.csv has {', '.join(known)}"
+        )
+    return [kind for kind in known if not sets or kind in sets or kind.split()[0] in sets]
+
+
+def check_epoch(epoch: str) -> str:
+    """Return a day or an ISO 8601 moment that has passed, in UTC; UsageError for others."""
+    moment = read_epoch(epoch)
+    if moment > f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}":
+        raise UsageError(f"epoch {epoch!r} is still to come; expected a day or moment of the past")
+    return moment
+
+
+def check_titles(titles: str | None) -> list[Path]:
+    """Return the file of all article titles, if one is named; UsageError when it is not there."""
+    if titles is None:
+        return []
+    path = Path(titles)
+    if not path.is_file():
+        raise UsageError(
+            f"--titles {titles}: no such file; expected one title a line, as in a wiki's dump of all titles"
+        )
+    return [path]

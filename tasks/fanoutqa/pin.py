@@ -1,0 +1,180 @@
+"""Steps that fetch what questions rest on: articles as of the epoch, and whether they say the answers (paper §3.1, App. B).
+
+A question with an article that cannot be pinned goes no further; all of its references are kept with what is wrong.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from prefect import task
+
+from tasks.core.epochs import SNAPSHOT
+from tasks.core.receipts import Batch, Receipt
+from tasks.core.rows import Outcome, Reject, arrow_table
+from tasks.engine.batches import batch_key, work_on
+from tasks.fanoutqa.core.flags import find_structure_flags
+from tasks.fanoutqa.core.questions import (
+    Answer,
+    Evidence,
+    FanOutQuestion,
+    SubQuestion,
+    dump_json,
+    list_leaves,
+)
+from tasks.fanoutqa.core.rows import FanOutRow, Flag, FlaggedQuestion, PinnedQuestion, Reference, ReferenceFinding
+from tasks.fanoutqa.params import FanOutInputs
+from tasks.lookups.evidence import PinnedArticle, Unpinned, know_article, load_article_texts, pin_articles
+from tasks.text.values.answers import Finding, KnownText, find_answer
+
+Leaf = tuple[str, str, Answer | None, Evidence]
+"""Path, sub-question, its answer and its article."""
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def pin_evidence(batch: Batch) -> Receipt:
+    """Pin every article to its newest revision at or before the epoch (§3.1)."""
+    work = work_on(batch)
+    rows = work.rows(FanOutRow)
+    epoch = work.inputs(FanOutInputs).epoch
+    trees = {row.id: row.tree() for row in rows}
+    leaves = {row_id: _list_leaves(tree) for row_id, tree in trees.items()}
+    asked = {row.id: [each for _, _, _, each in leaves[row.id] if not _keeps_pin(row, each, epoch)] for row in rows}
+    pinned = pin_articles(work, ((row_id, each.title) for row_id, of in asked.items() for each in of), epoch)
+    outcomes: list[Outcome] = []
+    references: list[Reference] = []
+    for row in rows:
+        pins = {each: pinned[each.title] for each in asked[row.id]}
+        references += [_refer(row.id, leaf, pins.get(leaf[3])) for leaf in leaves[row.id]]
+        found = ((path, pins.get(each)) for path, _, _, each in leaves[row.id])
+        troubles = [(path, pin) for path, pin in found if isinstance(pin, Unpinned)]
+        if troubles:
+            outcomes.append(_reject(row.id, troubles))
+        else:
+            outcomes.append(row.with_tree(_put_pins(trees[row.id], pins)).extend(PinnedQuestion, epoch=epoch))
+    work.extras = arrow_table(Reference, references)
+    return work.finish(outcomes, PinnedQuestion)
+
+
+def _keeps_pin(row: FanOutRow, evidence: Evidence, epoch: str) -> bool:
+    """True for an article that was pinned to this very moment when its question was released."""
+    is_pinned = evidence.pageid is not None and evidence.revid is not None
+    return row.source == "released" and epoch == SNAPSHOT and is_pinned
+
+
+def _list_leaves(tree: FanOutQuestion) -> list[Leaf]:
+    found: list[Leaf] = [
+        (path, sub.question, sub.answer, sub.evidence) for path, sub in list_leaves(tree) if sub.evidence
+    ]
+    return found or [(f"evidence[{at}]", "", None, each) for at, each in enumerate(tree.necessary_evidence)]
+
+
+def _reject(row_id: str, troubles: Sequence[tuple[str, Unpinned]]) -> Reject:
+    """Return the reject of a question by its first trouble that lasts; one that may pass only when no other is there."""
+    lasting = [trouble for _, trouble in troubles if not trouble.retryable]
+    told = "; ".join(f"{path}: {trouble.detail}" for path, trouble in troubles)
+    return Reject(row_id, (lasting or [trouble for _, trouble in troubles])[0].reason, told, retryable=not lasting)
+
+
+def _put_pins(tree: FanOutQuestion, pins: Mapping[Evidence, PinnedArticle | Unpinned]) -> FanOutQuestion:
+    def pin(evidence: Evidence) -> Evidence:
+        found = pins.get(evidence)
+        if not isinstance(found, PinnedArticle):
+            return evidence
+        return Evidence(found.title, evidence.url, found.pageid, found.revid)
+
+    def pin_all(subs: Sequence[SubQuestion]) -> tuple[SubQuestion, ...]:
+        return tuple(
+            replace(
+                sub,
+                evidence=None if sub.evidence is None else pin(sub.evidence),
+                decomposition=pin_all(sub.decomposition),
+            )
+            for sub in subs
+        )
+
+    return replace(
+        tree,
+        decomposition=pin_all(tree.decomposition),
+        necessary_evidence=tuple(pin(each) for each in tree.necessary_evidence),
+    )
+
+
+def _refer(row_id: str, leaf: Leaf, pinned: PinnedArticle | Unpinned | None) -> Reference:
+    """Return a reference as it is published, but for what the article says."""
+    path, question, answer, evidence = leaf
+    found = pinned if isinstance(pinned, PinnedArticle) else None
+    return Reference(
+        id=f"{row_id} {path}",
+        question_id=row_id,
+        path=path,
+        sub_question=question,
+        answer=None if answer is None else dump_json(answer),
+        title_asked=evidence.title,
+        title=found.title if found else evidence.title if evidence.revid else None,
+        pageid=found.pageid if found else evidence.pageid,
+        revid=found.revid if found else evidence.revid,
+        timestamp=found.timestamp if found else None,
+        url=evidence.url,
+        problem=_format_problem(pinned) if isinstance(pinned, Unpinned) else None,
+        found=None,
+        missing=[],
+    )
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def flag_answers(batch: Batch) -> Receipt:
+    """Flag answers not composed of sub-answers, articles used twice, and sub-answers not in their article (App. B)."""
+    work = work_on(batch)
+    rows = work.rows(PinnedQuestion)
+    trees = {row.id: row.tree() for row in rows}
+    leaves = {row_id: _list_leaves(tree) for row_id, tree in trees.items()}
+    texts = load_article_texts(
+        work, [(row_id, each.revid) for row_id, of in leaves.items() for _, _, _, each in of if each.revid is not None]
+    )
+    known = {revid: know_article(text) for revid, text in texts.items() if isinstance(text, str)}
+    outcomes: list[Outcome] = []
+    told: list[ReferenceFinding] = []
+    for row in rows:
+        lost = [(path, trouble) for path, _, _, each in leaves[row.id] if (trouble := _find_trouble(each, texts))]
+        if lost:
+            outcomes.append(_reject(row.id, lost))
+            told += [_record_loss(f"{row.id} {path}", trouble) for path, trouble in lost]
+            continue
+        findings = [(leaf, _find(leaf, known)) for leaf in leaves[row.id]]
+        flags = find_structure_flags(trees[row.id])
+        flags += [_flag_missing(leaf, finding) for leaf, finding in findings if finding.found is False]
+        outcomes.append(row.extend(FlaggedQuestion, flags=flags, near_articles=[], judge=None, reviewed_by=[]))
+        told += [
+            ReferenceFinding(id=f"{row.id} {leaf[0]}", found=finding.found, missing=list(finding.missing), problem=None)
+            for leaf, finding in findings
+        ]
+    work.extras = arrow_table(ReferenceFinding, told)
+    return work.finish(outcomes, FlaggedQuestion)
+
+
+def _find_trouble(evidence: Evidence, texts: Mapping[int, str | Unpinned]) -> Unpinned | None:
+    found = texts[evidence.revid or 0]
+    return replace(found, detail=f"{evidence.title}: {found.detail}") if isinstance(found, Unpinned) else None
+
+
+def _record_loss(reference_id: str, trouble: Unpinned) -> ReferenceFinding:
+    return ReferenceFinding(id=reference_id, found=None, missing=[], problem=_format_problem(trouble))
+
+
+def _format_problem(trouble: Unpinned) -> str:
+    return f"{trouble.reason}: {trouble.detail}"
+
+
+def _find(leaf: Leaf, known: Mapping[int, KnownText]) -> Finding:
+    _, _, answer, evidence = leaf
+    return Finding(None) if answer is None else find_answer(answer, known[evidence.revid or 0])
+
+
+def _flag_missing(leaf: Leaf, finding: Finding) -> Flag:
+    path, question, _answer, evidence = leaf
+    told = ", ".join(finding.missing)
+    return Flag(
+        code="answer_not_found",
+        path=path,
+        detail=f"{evidence.title} (revision {evidence.revid}) does not say {told}, which is to answer: {question}",
+    )

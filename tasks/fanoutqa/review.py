@@ -1,0 +1,97 @@
+"""The last steps of FanOutQA: questions that ask the same, and the review of everything that was flagged (Appendix B)."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+from prefect import task
+
+from tasks.core.receipts import Batch, Receipt
+from tasks.core.review import AutoRules, Edit, Editable, ReviewItem, flag_row
+from tasks.core.vectors.duplicates import find_duplicates
+from tasks.engine.batches import batch_key, work_on
+from tasks.engine.review import review_rows
+from tasks.fanoutqa.core.flags import FLAGS
+from tasks.fanoutqa.core.questions import list_sub_questions
+from tasks.fanoutqa.core.rows import Flag, FlaggedQuestion
+from tasks.fanoutqa.params import FanOutInputs
+
+AUTO_RULES: AutoRules = {**dict.fromkeys(FLAGS, "drop"), "wording": "edit", "unscored": "keep"}
+"""What the policy `auto` does: a proposed wording is taken, a question without a verdict stays, all else goes."""
+SAME_FROM = 0.9
+"""Cosine from which two questions are one (Appendix B)."""
+EDITABLE: Editable = {"question": "question"}
+"""Texts that a reviewer may replace; answers are mended in the source, where their sub-answers stand."""
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def flag_duplicates(batch: Batch) -> Receipt:
+    """Flag questions whose embedding has a cosine of at least 0.9 with that of one that stays (Appendix B).
+
+    Those with the fewest flags stay first, then those that came first.
+    """
+    work = work_on(batch)
+    rows = work.rows(FlaggedQuestion)
+    vectors = work.run.services.embedder().encode([row.question for row in rows])
+    # the comparison is for more than a threshold; the paper's is "at least"
+    pairs = find_duplicates(vectors, float(np.nextafter(SAME_FROM, 0)))
+    near: dict[int, list[tuple[float, int]]] = defaultdict(list)
+    for one, other, cosine in zip(pairs.first.tolist(), pairs.second.tolist(), pairs.cosine.tolist(), strict=True):
+        near[one].append((-cosine, other))
+        near[other].append((-cosine, one))
+    flags: dict[int, Flag] = {}
+    for at in sorted(range(len(rows)), key=lambda at: (len(rows[at].flags), at)):
+        # of those before it, which have been judged already, the nearest one that stays
+        seen = [(cosine, other) for cosine, other in sorted(near[at]) if _comes_before(rows, other, at)]
+        kept = next(((-cosine, rows[other]) for cosine, other in seen if other not in flags), None)
+        if kept:
+            detail = f"asks the same as {kept[1].id} (cosine {kept[0]:.3f}): {kept[1].question}"
+            flags[at] = Flag(code="duplicate", path="", detail=detail)
+    return work.finish(
+        (row.replace(flags=[*row.flags, flags[at]]) if at in flags else row for at, row in enumerate(rows)),
+        FlaggedQuestion,
+    )
+
+
+def _comes_before(rows: Sequence[FlaggedQuestion], one: int, other: int) -> bool:
+    return (len(rows[one].flags), one) < (len(rows[other].flags), other)
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def review_questions(batch: Batch) -> Receipt:
+    """Put every flag into the review queue, and do what reviewers or the policy decided (Appendix B)."""
+    work = work_on(batch)
+    rows = work.rows(FlaggedQuestion)
+    items = [item for row in rows for item in _list_items(row)]
+    return work.finish(
+        review_rows(work, rows, items, work.inputs(FanOutInputs).reviewing, AUTO_RULES, EDITABLE), FlaggedQuestion
+    )
+
+
+def _list_items(row: FlaggedQuestion) -> list[ReviewItem]:
+    context = _format_context(row) if row.flags else ""
+    return [
+        flag_row(
+            "fanoutqa",
+            row.id,
+            flag.code,
+            f"{flag.path}: {flag.detail}" if flag.path else flag.detail,
+            context,
+            [Edit(field="question", text=flag.proposed)] if flag.proposed else [],
+        )
+        for flag in row.flags
+    ]
+
+
+def _format_context(row: FlaggedQuestion) -> str:
+    """Return what a reviewer needs to see: the question, its answer, and the way to it with its articles."""
+    lines = [f"{row.question} — {row.answer or 'held back'}"]
+    for path, sub in list_sub_questions(row.tree()):
+        where = f" ({sub.evidence.url}, revision {sub.evidence.revid})" if sub.evidence else ""
+        lines.append(f"{path}: {sub.question} — {sub.answer}{where}")
+    return "\n".join(lines)
+
+
+def name_flags(flags: Sequence[Flag]) -> list[str]:
+    """Return flags by code and path alone: what is told of them may give answers away."""
+    return list(dict.fromkeys(f"{flag.code} {flag.path}".rstrip() for flag in flags))

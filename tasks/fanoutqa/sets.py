@@ -1,0 +1,364 @@
+"""Sets of a world's Wikidata with their articles of the epoch, and the questions made of them (FanOutQA, §3.1).
+
+Sets, labels and articles' revisions are looked up for all sets of a kind at once; texts and facts set by set, since on
+a large wiki those of a dozen sets are a lot to hold. Of a large graph only so many facts of a relation are listed
+(list_facts goes by number of subject, and small numbers were given early, to what is widely known), and so many of the
+sets among them are tried, by digest.
+
+A call is filed under its place, which is set and item, until it is known which questions speak of that item.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+from tasks.assets import load_fanout_properties, load_fanout_sets
+from tasks.core.calls.knowledge import (
+    Description,
+    Fact,
+    call_describe_item,
+    call_item_facts,
+    read_description,
+    read_facts,
+)
+from tasks.core.fingerprints import canonical_json, digest_json, seed_from
+from tasks.core.rows import Outcome, Reject
+from tasks.engine.batches import Work
+from tasks.fanoutqa.core.questions import Evidence, dump_json, to_released
+from tasks.fanoutqa.core.rows import FanOutRow
+from tasks.fanoutqa.core.sets.generation import Composed, Tried, make_questions
+from tasks.fanoutqa.core.sets.lists import SetKind, find_property
+from tasks.fanoutqa.core.sets.members import MOST_MEMBERS, Article, Member, MemberSet, Refused
+from tasks.fanoutqa.core.sets.values import Value, read_values
+from tasks.fanoutqa.params import FanOutInputs
+from tasks.lookups.classes import INSTANCE_OF, look_up_claims
+from tasks.lookups.evidence import PinnedArticle, Unpinned, know_article, load_article_texts, pin_articles
+from tasks.lookups.facts import list_facts
+from tasks.lookups.labels import look_up_labels
+from tasks.text.values.dates import write_date
+
+SUBJECTS_AT_MOST = 20_000
+"""Subjects of a relation whose facts are listed."""
+CANDIDATES, WITH_ARTICLES = 100, 16
+"""Items that a named set is looked for among, and those of them with an article that go into it."""
+_PINNED_AT_ONCE = 50
+_AT_ONCE = 200
+"""Sets whose owners' and members' classes are looked up at once, until enough sets are found."""
+_ARTICLES = "https://en.wikipedia.org/wiki/"
+
+
+@dataclass(slots=True)
+class _Drawn:
+    """A set as the graph has it."""
+
+    id: str
+    """The kind, and the owner or a number."""
+    owner: str | None
+    members: list[str]
+
+    @property
+    def items(self) -> list[str]:
+        """Owner and members."""
+        return [*([self.owner] if self.owner else []), *self.members]
+
+    @property
+    def places(self) -> list[tuple[str, str]]:
+        """(Place that calls about an item are filed under, item) of owner and members."""
+        return [(_name_place(self.id, qid), qid) for qid in self.items]
+
+
+def _name_place(set_id: str, qid: str) -> str:
+    return f"{set_id} {qid}"
+
+
+def _find_set(place: str) -> str:
+    return place.rpartition(" ")[0]
+
+
+@dataclass(slots=True)
+class _Known:
+    """What has been looked up of all sets of a unit."""
+
+    items: dict[str, Description] = field(default_factory=dict)
+    pins: dict[str, PinnedArticle | Unpinned] = field(default_factory=dict)
+    """By title."""
+    failed: dict[str, Reject] = field(default_factory=dict)
+    """Id of a set → what could not be looked up of it."""
+
+    def pin(self, qid: str) -> PinnedArticle | Unpinned | None:
+        """Return an item's article; None where it has none."""
+        item = self.items.get(qid)
+        return self.pins.get(item.title) if item and item.title else None
+
+    def note_failed(self, failed: Mapping[str, Reject]) -> None:
+        """Note what could not be looked up, told by place."""
+        self.failed |= {_find_set(place): reject for place, reject in failed.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What has been read of one set."""
+
+    texts: Mapping[int, str | Unpinned]
+    """By revision."""
+    facts: Mapping[str, list[Fact]]
+    units: Mapping[str, str]
+
+
+def generate_questions(work: Work, unit: str) -> list[Outcome]:
+    """Return what becomes of every question that is tried about one kind of sets (data/lists/fanout_sets.csv).
+
+    Takes each as a row of the batch: FanOutRows without their wording, and Rejects.
+    """
+    kind = load_fanout_sets()[unit]
+    known = _Known()
+    drawn = _draw_named(work, kind, known) if kind.is_named else _draw_listed(work, kind, known)
+    drawn = _describe(work, kind, drawn, known)
+    outcomes: list[Outcome] = []
+    rows_of: dict[str, list[str]] = defaultdict(list)
+    for each in drawn:
+        for tried in _try_set(work, kind, each, drawn, known):
+            work.take(tried.id, tried.told)
+            outcomes.append(_finish(tried, work.inputs(FanOutInputs).licence))
+            for qid in tried.items:
+                # the classes of what may be named are looked up before there are sets
+                for set_id in (each.id, kind.unit) if kind.is_named else (each.id,):
+                    rows_of[_name_place(set_id, qid)].append(tried.id)
+    # a call serves all that was tried of its item; calls about what no question speaks of stay with the unit
+    work.uses = [
+        (row_id, key, record) for place, key, record in work.uses for row_id in rows_of.get(place, [kind.unit])
+    ]
+    return outcomes
+
+
+# ── Sets ──
+
+
+def _draw_listed(work: Work, kind: SetKind, known: _Known) -> list[_Drawn]:
+    """Return sets whose owner and members are of the wanted classes, by digest of the owner."""
+    values: dict[str, list[str]] = defaultdict(list)
+    for subject, value in dict.fromkeys(list_facts(work, kind.relation, SUBJECTS_AT_MOST)):
+        if subject != value:
+            values[subject].append(value)
+    inputs = work.inputs(FanOutInputs)
+    least, most = inputs.least_members, inputs.params.sets_a_kind
+    owners = [owner for owner in _order(kind, values) if least <= len(values[owner]) <= 2 * MOST_MEMBERS]
+    found: list[_Drawn] = []
+    for chunk in _part(owners, _AT_ONCE):
+        sets = [_Drawn(f"{kind.unit} {owner}", owner, values[owner]) for owner in chunk]
+        own = _filter_by_class(work, [(each.id, each.owner) for each in sets if each.owner], kind.owner_classes, known)
+        sets = [each for each in sets if each.owner in own or each.id in known.failed]
+        of_class = _filter_by_class(
+            work, [(each.id, qid) for each in sets for qid in each.members], kind.member_classes, known
+        )
+        for each in sets:
+            each.members = [qid for qid in each.members if qid in of_class]
+        found += [each for each in sets if each.members or each.id in known.failed]
+        if len(found) >= most:
+            break
+    return found[:most]
+
+
+def _draw_named(work: Work, kind: SetKind, known: _Known) -> list[_Drawn]:
+    """Return groups of items of the wanted class, by digest; of a small class one group."""
+    facts = list_facts(work, kind.relation, SUBJECTS_AT_MOST)
+    if kind.relation == INSTANCE_OF:
+        qids = _order(kind, [subject for subject, value in facts if value in kind.member_classes])
+    else:
+        qids = _order(kind, [subject for subject, _ in facts])
+    wanted = CANDIDATES * work.inputs(FanOutInputs).params.sets_a_kind
+    found: list[str] = []
+    for chunk in _part(qids, wanted or 1):
+        of_class = set(chunk)
+        if kind.relation != INSTANCE_OF:
+            of_class = _filter_by_class(work, [(kind.unit, qid) for qid in chunk], kind.member_classes, known)
+        found += [qid for qid in chunk if qid in of_class]
+        if len(found) >= wanted:
+            break
+    groups = [_Drawn(f"{kind.unit} {at}", None, each) for at, each in enumerate(_part(found[:wanted], CANDIDATES))]
+    if kind.unit in known.failed:
+        known.failed |= {each.id: known.failed[kind.unit] for each in groups}
+    return groups
+
+
+def _order(kind: SetKind, qids: Iterable[str]) -> list[str]:
+    return sorted(dict.fromkeys(qids), key=lambda qid: (seed_from(kind.unit, qid), qid))
+
+
+def _part(items: Sequence[str], size: int) -> Iterator[list[str]]:
+    return (list(items[at : at + size]) for at in range(0, len(items), size))
+
+
+def _filter_by_class(work: Work, asked: Sequence[tuple[str, str]], classes: frozenset[str], known: _Known) -> set[str]:
+    """Return the items, of (set, item), that are an instance of one of the classes; all where there are none."""
+    if not classes:
+        return {qid for _, qid in asked}
+    claims, failed = look_up_claims(work, [(_name_place(*each), each[1]) for each in asked], [INSTANCE_OF])
+    known.note_failed(failed)
+    return {qid for qid, edges in claims.items() if any(edge.qid in classes for edge in edges)}
+
+
+# ── What is known of them ──
+
+
+def _describe(work: Work, kind: SetKind, drawn: Sequence[_Drawn], known: _Known) -> list[_Drawn]:
+    """Look up labels, and articles as of the epoch; return the sets.
+
+    Of a named set only members that have both stay, up to a number, and it goes when none has, unless no set has any.
+    """
+    service = work.run.services.wikidata
+    calls = [(place, qid, call_describe_item(service.identity, qid)) for each in drawn for place, qid in each.places]
+    known.items, failed = work.look_up(service, calls, read_description)
+    known.note_failed(failed)
+    if not kind.is_named:
+        _pin(work, [(each, each.items) for each in drawn], known)
+        return list(drawn)
+    for each in drawn:
+        each.members = [qid for qid in each.members if (item := known.items.get(qid)) and item.label and item.title]
+    for at in range(0, CANDIDATES, _PINNED_AT_ONCE):
+        # in parts, since most items have an article where it is not our own small Wikipedia
+        short = [each for each in drawn if len(_list_pinned(each, known)) < WITH_ARTICLES]
+        _pin(work, [(each, each.members[at : at + _PINNED_AT_ONCE]) for each in short], known)
+    for each in drawn:
+        each.members = _list_pinned(each, known)[:WITH_ARTICLES]
+    return [each for each in drawn if each.members or each.id in known.failed] or list(drawn[:1])
+
+
+def _list_pinned(drawn: _Drawn, known: _Known) -> list[str]:
+    return [qid for qid in drawn.members if isinstance(known.pin(qid), PinnedArticle)]
+
+
+def _pin(work: Work, asked: Iterable[tuple[_Drawn, Sequence[str]]], known: _Known) -> None:
+    """Look up the articles of items of sets as of the epoch."""
+    titles = [
+        (_name_place(each.id, qid), item.title)
+        for each, qids in asked
+        for qid in qids
+        if (item := known.items.get(qid)) and item.title
+    ]
+    known.pins |= pin_articles(work, titles, work.inputs(FanOutInputs).epoch)
+    for place, title in titles:
+        _note_trouble(place, known.pins[title], known)
+
+
+def _note_trouble(place: str, found: PinnedArticle | Unpinned | str, known: _Known) -> None:
+    """Note that a set has to wait for a later run, where a later run may help."""
+    if isinstance(found, Unpinned) and found.retryable:
+        known.failed.setdefault(_find_set(place), Reject(place, found.reason, found.detail, retryable=True))
+
+
+def _read_set(work: Work, kind: SetKind, drawn: _Drawn, known: _Known) -> _Read:
+    """Look up the texts of a set's articles, its members' facts, and the labels of their units."""
+    pins = [(place, pin) for place, qid in drawn.places if isinstance(pin := known.pin(qid), PinnedArticle)]
+    texts = load_article_texts(work, [(place, pin.revid) for place, pin in pins])
+    for place, pin in pins:
+        _note_trouble(place, texts[pin.revid], known)
+    service = work.run.services.wikidata
+    members = [(_name_place(drawn.id, qid), qid) for qid in drawn.members]
+    calls = [(place, qid, call_item_facts(service.identity, qid)) for place, qid in members]
+    facts, failed = work.look_up(service, calls, read_facts)
+    known.note_failed(failed)
+    units = [
+        (place, fact.unit)
+        for place, qid in members
+        for fact in facts.get(qid, ())
+        if fact.unit and fact.pid in kind.properties
+    ]
+    labels, failed = look_up_labels(work, units, "en")
+    known.note_failed(failed)
+    return _Read(texts, facts, labels)
+
+
+def _find_article(qid: str, known: _Known, read: _Read) -> Article | str:
+    """Return an item's article; a sentence says why there is none."""
+    item = known.items.get(qid)
+    pin = known.pin(qid)
+    if item is None or item.title is None or pin is None:
+        return "the graph knows no English article"
+    if isinstance(pin, Unpinned):
+        return f"{pin.reason}: {pin.detail}"
+    text = read.texts[pin.revid]
+    if isinstance(text, Unpinned):
+        return f"{text.reason}: {text.detail}"
+    url = _ARTICLES + quote(pin.title.replace(" ", "_"), safe="()!*,;:@/~$-_.'")
+    return Article(Evidence(pin.title, url, pin.pageid, pin.revid), text, know_article(text))
+
+
+# ── Questions ──
+
+
+def _try_set(work: Work, kind: SetKind, each: _Drawn, drawn: Sequence[_Drawn], known: _Known) -> Iterator[Tried]:
+    """Yield what is tried of a set: one refusal where something of it could not be looked up."""
+    read = _read_set(work, kind, each, known)
+    if failed := known.failed.get(each.id):
+        told = canonical_json({"set": each.id})
+        yield Tried(
+            digest_json(told)[:16],
+            told,
+            each.id,
+            tuple(each.items),
+            Refused(failed.reason, failed.detail, failed.retryable),
+        )
+        return
+    others = {qid: item.label for qid in _list_class(kind, drawn) if (item := known.items.get(qid)) and item.label}
+    own = set(each.items)
+    of = MemberSet(
+        kind=kind,
+        owner=_make_member(kind, each.owner, known, read) if each.owner else None,
+        members=tuple(_make_member(kind, qid, known, read) for qid in each.members),
+        others=tuple(label for qid, label in others.items() if qid not in own),
+        month=write_date(work.inputs(FanOutInputs).epoch[:7]),
+        least=work.inputs(FanOutInputs).least_members,
+    )
+    yield from make_questions(of, load_fanout_properties())
+
+
+def _list_class(kind: SetKind, drawn: Sequence[_Drawn]) -> Iterator[str]:
+    """Yield the items that are known to be of the members' class."""
+    for each in drawn:
+        yield from each.members
+        if each.owner and kind.owner_classes & kind.member_classes:
+            yield each.owner
+
+
+def _make_member(kind: SetKind, qid: str, known: _Known, read: _Read) -> Member:
+    found = _find_article(qid, known, read)
+    item = known.items.get(qid)
+    by_pid: dict[str, list[Fact]] = defaultdict(list)
+    for fact in read.facts.get(qid, ()):
+        by_pid[fact.pid].append(fact)
+    return Member(
+        qid=qid,
+        name=(item.label if item else None) or qid,
+        article=None if isinstance(found, str) else found,
+        trouble=found if isinstance(found, str) else "",
+        values={pid: _read_property(kind, pid, by_pid[pid], read.units) for pid in kind.properties},
+    )
+
+
+def _read_property(kind: SetKind, pid: str, facts: Sequence[Fact], units: Mapping[str, str]) -> tuple[Value, ...]:
+    return read_values(facts, find_property(load_fanout_properties(), pid, kind).kind, units)
+
+
+def _finish(tried: Tried, licence: str) -> Outcome:
+    outcome = tried.outcome
+    if not isinstance(outcome, Composed):
+        return Reject(tried.id, outcome.reason, outcome.detail, outcome.retryable)
+    question = outcome.question
+    return FanOutRow(
+        id=tried.id,
+        source="generated",
+        source_name=f"wikidata {tried.name}",
+        source_row=1,
+        licence=licence,
+        question="",
+        answer=dump_json(question.answer),
+        decomposition=dump_json(to_released(question.decomposition)),
+        necessary_evidence=None,
+        categories=list(question.categories),
+        published_split=None,
+        wording=outcome.wording.dump(),
+        statements=list(outcome.statements),
+        author=None,
+    )

@@ -1,0 +1,89 @@
+"""Reader of fan-out questions: files that people wrote, and files that were released (FanOutQA, §3.1, Appendix E).
+
+A file is a JSON list or JSON Lines. Each row tells its form by its keys: decomposition (dev part) or
+necessary_evidence (test part) of the released form, strategy of the form of authors. A row of neither is malformed; a
+row that breaks a rule of its form is rejected with all that it breaks, by path.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tasks.core.rows import Reject
+from tasks.fanoutqa.core.forms.authored import check_authored, read_authored
+from tasks.fanoutqa.core.forms.released import check_released, read_released
+from tasks.fanoutqa.core.forms.shared import Violation, describe_value, violate
+from tasks.fanoutqa.core.questions import LEAST_ARTICLES, FanOutQuestion, dump_json, evidence_to_released, to_released
+from tasks.fanoutqa.core.rows import FanOutRow, Split
+from tasks.storage.source_files import SourceFile, iterate_json
+from tasks.storage.source_rows import MALFORMED, ReadRow, judge_rows
+
+RELEASED_LICENCE = "CC-BY-SA-4.0"
+NO_LICENCE = "none stated"
+"""What SPDX says where an author has given none."""
+FORM = "a JSON list or JSON Lines of questions with strategy (authored), decomposition or necessary_evidence (released)"
+INVALID = "invalid_question"
+
+Form = Literal["authored", "released"]
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What a row of a file is: a question, or what is wrong with it."""
+
+    form: Form | None
+    """None: neither, which `violations` says."""
+    question: FanOutQuestion | None
+    violations: tuple[Violation, ...] = ()
+
+
+def examine_question(found: object, least_articles: int = LEAST_ARTICLES) -> Examined:
+    """Tell the form of a row, check it and read it; released questions need no least number of articles."""
+    if not isinstance(found, Mapping):
+        return Examined(None, None, (violate("", "no_object", f"expected an object, found {describe_value(found)}"),))
+    if "decomposition" in found or "necessary_evidence" in found:
+        broken = check_released(found)
+        return Examined("released", None if broken else read_released(found), tuple(broken))
+    if "strategy" in found or "question" in found:
+        broken = check_authored(found, least_articles)
+        return Examined("authored", None if broken else read_authored(found), tuple(broken))
+    keys = ", ".join(map(describe_value, list(found)[:10])) or "none"
+    told = f"expected the keys question and strategy, decomposition or necessary_evidence, found {keys}"
+    return Examined(None, None, (violate("", "unknown_form", told),))
+
+
+def read_question_file(source: SourceFile, least_articles: int = LEAST_ARTICLES) -> Iterator[ReadRow]:
+    """Yield what becomes of each row: a FanOutRow under the question's own id, or a Reject under its place in the file.
+
+    SourceError for a file that cannot be read or none of whose rows is of either form.
+    """
+
+    def judge(row_id: str, number: int, row: Any) -> FanOutRow | Reject:
+        examined = examine_question(row, least_articles)
+        if examined.question is None:
+            reason = INVALID if examined.form else MALFORMED
+            return Reject(row_id, reason, "; ".join(each.sentence for each in examined.violations))
+        return _make_row(source, number, examined.question, examined.form == "released")
+
+    return judge_rows(source, source.name.removesuffix(source.path.suffix), iterate_json(source, FORM), judge)
+
+
+def _make_row(source: SourceFile, number: int, question: FanOutQuestion, is_released: bool) -> FanOutRow:
+    part: Split = "dev" if question.decomposition else "test"
+    evidence = [evidence_to_released(each) for each in question.necessary_evidence]
+    return FanOutRow(
+        id=question.id,
+        source="released" if is_released else "authored",
+        source_name=source.name,
+        source_row=number,
+        licence=source.licence or (RELEASED_LICENCE if is_released else NO_LICENCE),
+        question=question.question,
+        answer=None if question.answer is None else dump_json(question.answer),
+        decomposition=dump_json(to_released(question.decomposition)),
+        necessary_evidence=dump_json(evidence) if evidence else None,
+        categories=list(question.categories),
+        published_split=part if is_released else None,
+        wording=None,
+        statements=[],
+        author=None,
+    )

@@ -1,0 +1,63 @@
+"""GRANOLA-EQ as commands know it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tasks.core.calls.knowledge import id_number
+from tasks.core.export_forms import ExportForms
+from tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Benchmark, SideTable
+from tasks.granola.core.rows import CandidateRow, GranolaRow
+from tasks.granola.params import CONSISTENCY_PROMPT, LEVELS_PROMPT, TRIVIAL_LIST, GranolaParams, lock_inputs
+
+
+def explain_row(row: GranolaRow) -> Iterator[str]:
+    """Yield what a row says, as lines to read."""
+    yield f"  source      {row.source_name}, row {row.source_row}, relation {row.relation}"
+    yield f"  question    {row.question}"
+    yield f"  about       {row.question_entity} = {row.question_entity_qid}: {row.question_entity_description}"
+    yield f"  answer      {row.answer} = {row.answer_entity_qid}: {row.answer_entity_description}"
+    yield f"  answers     {' → '.join(row.granola_answers)}   (author {row.author})"
+    yield (
+        f"  error score question entity {row.question_description_score:.2f}, "
+        f"answer {row.answer_description_score:.2f} (judge {row.judge})"
+    )
+
+
+def explain_candidates(candidates: Sequence[CandidateRow], services: Mapping[str, str]) -> Iterator[str]:
+    """Yield the items that bear the names of a row: those of the question first, by number."""
+    yield f"  items of {services['wikidata']} with these names:"
+    by_number = sorted(candidates, key=lambda each: id_number(each.qid))
+    for each in sorted(by_number, key=lambda each: each.role, reverse=True):
+        holds = " (holds the relation)" if each.linked else ""
+        yield f"    {each.role:8} {each.name!r}: {each.qid} by {each.via}{' (chosen)' if each.chosen else ''}{holds}"
+
+
+GRANOLA = Benchmark(
+    name="granola",
+    title="GRANOLA-EQ: entity questions with answers from fine to coarse",
+    examples=(
+        "factmill build granola",
+        "factmill build granola --source P19.test.json --relation P19 --limit 500",
+        "factmill graph load dump.nt.gz --name mine && factmill build granola --graph mine",
+    ),
+    params=GranolaParams,
+    lock_inputs=lock_inputs,
+    recipe="flows.granola:granola",
+    tables={"granola_eq": GranolaRow, "granola_candidates": CandidateRow},
+    main_table="granola_eq",
+    part="relation",
+    shown={
+        "id": "id",
+        "question": "question",
+        "granola_answers": "answers, fine to coarse",
+        "score_for_potential_error": "error score",
+    },
+    trace=("id",),
+    explain=explain_row,
+    beside=(SideTable("granola_candidates", "row_id", explain_candidates),),
+    forms=ExportForms(spread={"granola_answers": "granola_answer_"}),
+    assets=Assets(
+        prompts=(LEVELS_PROMPT, CONSISTENCY_PROMPT),
+        lists=(f"{TRIVIAL_LIST}.txt", "granola_relations.csv"),
+        queries=WIKIDATA_QUERIES,
+    ),
+)

@@ -1,0 +1,112 @@
+"""GRANOLA-EQ's parameters, and what a build depends on by them: its source, relations and window of page views (paper Appendix B)."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from tasks.assets import ROOT, load_relations
+from tasks.core.fingerprints import digest_bytes
+from tasks.engine.benchmark import Inputs, Locked, find_absolute, is_from_wikidata, share_limit
+from tasks.engine.identities import wikidata_identity
+from tasks.errors import UsageError
+from tasks.granola.sources.entity_questions import find_files
+from tasks.options import Option, Params, RunOptions
+from tasks.settings import home, load_world
+from tasks.storage.source_files import SourceFile
+
+LEVELS_PROMPT, CONSISTENCY_PROMPT = "granola/granular_answers", "granola/description_consistency"
+TRIVIAL_LIST = "trivial_answers"
+_EMBEDDED = ROOT / "data" / "world" / "sources" / "entityquestions"
+
+
+class GranolaParams(Params):
+    """What a build of GRANOLA-EQ can be told."""
+
+    source: Annotated[tuple[str, ...], Option(metavar="PATH")] = ()
+    """File or folder to read (repeatable); `wikidata`: the facts of the Wikidata itself. Default: our own, or those facts where the Wikidata is another than the embedded one."""
+    relations: Annotated[tuple[str, ...], Option("--relation", "PID")] = ()
+    """Only this relation (repeatable). Default: the paper's sixteen."""
+    limit: int | None = Field(default=None, ge=1)
+    """At most so many source rows, spread over the relations."""
+    policy: Literal["smallest", "linked"] = "smallest"
+    """Which item of several with one name: smallest (the paper's) or linked."""
+    samples: int = Field(default=8, ge=1)
+    """Samples of the judge for each description."""
+    max_error_score: float = Field(default=0.5, ge=0, le=1)
+    """Highest share of the judge's samples that may find fault with a description."""
+    min_levels: int = Field(default=2, ge=1)
+    """Answers a row must have."""
+
+
+class GranolaInputs(Inputs):
+    """What the steps of GRANOLA-EQ read."""
+
+    resolved: ClassVar = frozenset({"source", "relations", "limit"})
+    params: GranolaParams
+    from_wikidata: bool
+    """True where questions are made of the facts of the world's Wikidata."""
+    limits: dict[str, int | None]
+    """Relation → most rows to read of it; None: all."""
+    views_from: str
+    """First day of the page views that make popularity, YYYYMMDD."""
+    views_to: str
+
+
+def lock_inputs(params: GranolaParams, run: RunOptions) -> Locked[GranolaInputs]:
+    """Return what the build depends on; UsageError for an unknown relation or a source that cannot be placed."""
+    relations = check_relations(params.relations)
+    world = load_world(run.world, run.graph)
+    from_wikidata = is_from_wikidata(params.source, run, world)
+    files: dict[str, list[SourceFile]] = {}
+    if not from_wikidata:
+        files = name_files(find_files([Path(path) for path in params.source] or [_EMBEDDED], relations))
+        relations = list(files)
+    views_from, views_to = last_twelve_months(world.epoch_day())
+    return Locked(
+        GranolaInputs(
+            params=params.model_copy(update={"source": find_absolute(params.source)}),
+            from_wikidata=from_wikidata,
+            limits=share_limit(params.limit, relations),
+            views_from=views_from,
+            views_to=views_to,
+        ),
+        files,
+        wikidata_identity(world, home()) if from_wikidata else None,
+    )
+
+
+def name_files(files: Mapping[str, Sequence[Path]]) -> dict[str, list[SourceFile]]:
+    """Return relation → its files by their own names, with their folder's before it where two are alike."""
+    alike = Counter(path.name for found in files.values() for path in found)
+    return {
+        pid: [
+            SourceFile(
+                path,
+                path.name if alike[path.name] == 1 else f"{path.parent.name}/{path.name}",
+                digest_bytes(path.read_bytes()),
+            )
+            for path in found
+        ]
+        for pid, found in files.items()
+    }
+
+
+def check_relations(relations: Sequence[str]) -> list[str]:
+    """Return the relations to build, the paper's 16 by default; UsageError for one without a template."""
+    known = load_relations()
+    if unknown := [relation for relation in relations if relation not in known]:
+        raise UsageError(
+            f"--relation: unknown relation {', '.join(unknown)}; there are templates for {', '.join(known)}"
+        )
+    return list(dict.fromkeys(relations)) or [pid for pid, relation in known.items() if relation.is_kept]
+
+
+def last_twelve_months(epoch: date) -> tuple[str, str]:
+    """Return the first and last day (YYYYMMDD) of the last 12 full months before the epoch."""
+    last = date.fromordinal(epoch.replace(day=1).toordinal() - 1)
+    first = epoch.replace(year=epoch.year - 1, day=1)
+    return first.strftime("%Y%m%d"), last.strftime("%Y%m%d")

@@ -1,0 +1,70 @@
+"""Publishing GRANOLA-EQ, and what its report says beside the funnel: ambiguous names, and its shape beside the paper's."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from tasks.core.counting import compare_figures, divide
+from tasks.core.rows import arrow_schema
+from tasks.engine.building import Build, Dataset
+from tasks.granola.core.rows import CandidateRow, GranolaRow
+from tasks.options import BuildReport
+
+PAPER = {
+    "rows": 12452,
+    "mean_answers": 2.9,
+    "share_2_answers": 0.20,
+    "share_3_answers": 0.60,
+    "share_4_or_more_answers": 0.15,
+    "share_removed_by_consistency": 0.095,
+}
+"""The published data set's shape (paper §3.2 and Appendix B)."""
+
+
+def publish_granola(build: Build, linked: Dataset, cleaned: Dataset) -> BuildReport:
+    """Publish the benchmark and the table of all candidates."""
+    candidates = linked.extras(arrow_schema(CandidateRow))
+    rows = cleaned.table(GranolaRow)
+    facts = {**count_names(candidates.to_pylist()), "shape": describe_shape(rows, build.summaries)}
+    return build.publish({"granola_eq": rows, "granola_candidates": candidates}, facts)
+
+
+def count_names(candidates: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Return how many names were found, how many of them several items bear, and how often the policies differ.
+
+    The policies differ in a row where the relation holds between candidates and the smallest numbers are not among them.
+    """
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in candidates:
+        groups.setdefault((row["row_id"], row["role"]), []).append(row)
+    names = {group[0]["name"]: len(group) for group in groups.values()}
+    differing = {
+        row_id
+        for (row_id, _), group in groups.items()
+        if any(row["linked"] for row in group) and not any(row["linked"] and row["chosen"] for row in group)
+    }
+    return {
+        "names": len(names),
+        "ambiguous_names": sum(count > 1 for count in names.values()),
+        "rows_with_ambiguous_name": len({row_id for (row_id, _), group in groups.items() if len(group) > 1}),
+        "rows_where_linked_differs": len(differing),
+    }
+
+
+def describe_shape(rows: pa.Table, summaries: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float | int | None]]:
+    """Return figure → here, n and paper; here is None where there is no data."""
+    counts = Counter(rows["num_granola_answers"].to_pylist())
+    total = counts.total()
+    judged = next((summary for summary in summaries if summary["stage"] == "score_description_consistency"), None)
+    judged_n = judged["rows_in"] if judged else 0
+    here = {
+        "rows": (total, total),
+        "mean_answers": (divide(sum(n * times for n, times in counts.items()), total), total),
+        "share_2_answers": (divide(counts[2], total), total),
+        "share_3_answers": (divide(counts[3], total), total),
+        "share_4_or_more_answers": (divide(sum(times for n, times in counts.items() if n >= 4), total), total),
+        "share_removed_by_consistency": (divide(judged["rejects"] if judged else 0, judged_n), judged_n),
+    }
+    return compare_figures(here, PAPER)

@@ -1,0 +1,135 @@
+"""The first steps of GRANOLA-EQ: questions from EntityQuestions files or from facts (paper §3.2, Appendix B)."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from prefect import task
+
+from tasks.assets import load_relations
+from tasks.core.fingerprints import canonical_json, digest_json
+from tasks.core.receipts import Batch, Receipt
+from tasks.core.relations import cut_entity, make_question
+from tasks.core.rows import Merged, Outcome, Reject
+from tasks.engine.batches import batch_key, work_on
+from tasks.granola.core.rows import EntityQuestion, SourceQuestion
+from tasks.granola.disambiguate import describe
+from tasks.granola.params import GranolaInputs
+from tasks.granola.sources.entity_questions import read_questions
+from tasks.lookups.facts import list_facts
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def read_entity_questions(batch: Batch) -> Receipt:
+    """Read one relation's questions from its files (§3.2); keep those with exactly one gold answer."""
+    work = work_on(batch)
+    rows: list[SourceQuestion] = []
+    outcomes: list[Outcome] = []
+    limit = work.inputs(GranolaInputs).limits[batch.unit]
+    for file in work.files(batch.unit):
+        left = None if limit is None else max(limit - work.rows_in, 0)
+        for raw in read_questions(file.path, file.sha256)[:left]:
+            row_id = f"{file.name}:{raw.row}"
+            work.take(row_id, canonical_json({"question": raw.question, "answers": raw.answers}))
+            if raw.problem:
+                outcomes.append(Reject(row_id, "malformed_row", raw.problem))
+            elif len(set(raw.answers)) != 1:
+                reason = "several_gold_answers" if raw.answers else "no_gold_answer"
+                outcomes.append(Reject(row_id, reason, f"{raw.question} {list(raw.answers)}"))
+            else:
+                rows.append(
+                    SourceQuestion(
+                        id=row_id,
+                        relation=batch.unit,
+                        question=raw.question,
+                        answer=raw.answers[0],
+                        source_name=file.name,
+                        source_row=raw.row,
+                    )
+                )
+    return work.finish([*outcomes, *unite_questions(rows)], SourceQuestion)
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def draw_questions(batch: Batch) -> Receipt:
+    """Make one relation's questions from the facts of the world's Wikidata, by the relation's template (§3.2).
+
+    A row is a fact; a subject with several values gives a question with several gold answers, which is not kept.
+    """
+    work = work_on(batch)
+    facts = list_facts(work, batch.unit, work.inputs(GranolaInputs).limits[batch.unit])
+    names = describe(work, ((batch.unit, qid) for fact in facts for qid in fact))
+    values: dict[str, set[str]] = defaultdict(set)
+    for subject, value in facts:
+        values[subject].add(value)
+    rows: list[SourceQuestion] = []
+    outcomes: list[Outcome] = []
+    for number, (subject, value) in enumerate(facts, start=1):
+        fact_id = f"{batch.unit}-{subject}-{value}"
+        work.take(fact_id, canonical_json({"subject": subject, "relation": batch.unit, "value": value}))
+        subject_name, value_name = names[subject], names[value]
+        if isinstance(subject_name, Reject):
+            outcomes.append(replace(subject_name, row_id=fact_id))
+        elif isinstance(value_name, Reject):
+            outcomes.append(replace(value_name, row_id=fact_id))
+        elif not subject_name.label or not value_name.label:
+            missing = value if subject_name.label else subject
+            outcomes.append(Reject(fact_id, "item_without_label", f"{missing} has no English label"))
+        elif len(values[subject]) > 1:
+            outcomes.append(
+                Reject(fact_id, "several_gold_answers", f"{subject} has {len(values[subject])} values of {batch.unit}")
+            )
+        else:
+            question = make_question(load_relations()[batch.unit], subject_name.label)
+            rows.append(
+                SourceQuestion(
+                    id=fact_id,
+                    relation=batch.unit,
+                    question=question,
+                    answer=value_name.label,
+                    source_name=f"{work.run.services.wikidata.identity} {subject} {batch.unit} {value}",
+                    source_row=number,
+                )
+            )
+    return work.finish([*outcomes, *unite_questions(rows)], SourceQuestion)
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def cut_question_entities(batch: Batch) -> Receipt:
+    """Cut the question entity out of the question by the relation's template (§3.1)."""
+    work = work_on(batch)
+    outcomes: list[Outcome] = []
+    for row in work.rows(SourceQuestion):
+        entity = cut_entity(row.question, load_relations()[row.relation])
+        if entity is None:
+            outcomes.append(
+                Reject(row.id, "no_template_match", f"{row.question!r} does not fit the template of {row.relation}")
+            )
+        else:
+            outcomes.append(row.extend(EntityQuestion, question_entity=entity))
+    return work.finish(outcomes, EntityQuestion)
+
+
+def question_id(relation: str, question: str, answers: Sequence[str]) -> str:
+    """Return a row's id: its relation and a digest of its content, so that ids stay when rows are added."""
+    return f"{relation}-{digest_json([question, sorted(answers)])[:12]}"
+
+
+def unite_questions(rows: Sequence[SourceQuestion]) -> Iterator[Outcome]:
+    """Unite rows that say the same, and reject a question that different rows answer differently.
+
+    A question is kept once, under its content's id; the first row that asks it stands for it.
+    """
+    answers: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        answers[row.question].add(row.answer)
+    kept: set[str] = set()
+    for row in rows:
+        row_id = question_id(row.relation, row.question, [row.answer])
+        if len(answers[row.question]) > 1:
+            yield Reject(row.id, "several_gold_answers", f"{row.question} {sorted(answers[row.question])}")
+        elif row_id in kept:
+            yield Merged(row.id, row_id)
+        else:
+            kept.add(row_id)
+            yield row.replace(id=row_id)

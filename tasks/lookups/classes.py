@@ -1,0 +1,76 @@
+"""Which items are of a class, through the recorder: a look-up that several steps make."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from tasks.assets import load_properties
+from tasks.core.calls.knowledge import HUMAN, Neighbour, call_neighbours, read_neighbours
+from tasks.core.rows import Reject
+from tasks.engine.batches import Work
+
+INSTANCE_OF, SUBCLASS_OF = "P31", "P279"
+_LEVELS = 12
+"""So many steps of "subclass of" are climbed."""
+
+
+def look_up_claims(
+    work: Work, asked: Iterable[tuple[str, str]], pids: Iterable[str]
+) -> tuple[dict[str, list[Neighbour]], dict[str, Reject]]:
+    """Return QID → its claims of some properties for every (row id, QID), and row id → Reject where they cannot be had."""
+    service, wanted = work.run.services.wikidata, sorted(set(pids))
+    calls = ((row_id, qid, call_neighbours(service.identity, qid, wanted)) for row_id, qid in dict.fromkeys(asked))
+    return work.look_up(service, calls, read_neighbours)
+
+
+def find_instances(
+    work: Work, asked: Iterable[tuple[str, str]], class_qid: str
+) -> tuple[dict[str, bool], dict[str, Reject]]:
+    """Return QID → whether it is of the class or a subclass, for every (row id, QID), and row id → what failed.
+
+    Humans are known by "instance of human" alone. In data whose items do not say what they are an instance of, an item
+    with a property that only people have (data/lists/person_properties.txt) counts as one.
+    """
+    pairs = list(dict.fromkeys(asked))
+    only_people = {f"P{number}" for number in load_properties("person_properties")} if class_qid == HUMAN else set()
+    claims, failed = look_up_claims(work, pairs, {INSTANCE_OF, *only_people})
+    classes = {qid: {edge.qid for edge in edges if edge.pid == INSTANCE_OF} for qid, edges in claims.items()}
+    if class_qid == HUMAN:
+        return {qid: HUMAN in of if (of := classes[qid]) else bool(claims[qid]) for qid in claims}, failed
+    hung = [(row_id, each) for row_id, qid in pairs for each in sorted(classes.get(qid, ()))]
+    above, unknown = _climb(work, hung, class_qid)
+    below, doubtful = _find_below({class_qid}, above), _find_below(set(unknown), above)
+    for row_id, qid in pairs:
+        of = classes.get(qid, set())
+        if of & doubtful and not of & below:
+            failed[row_id] = replace(next(iter(unknown.values())), row_id=row_id)
+    return {qid: bool(of & below) for qid, of in classes.items()}, failed
+
+
+def _climb(
+    work: Work, asked: Iterable[tuple[str, str]], class_qid: str
+) -> tuple[dict[str, set[str]], dict[str, Reject]]:
+    """Return class → those right above it, for these classes and all above them, and class → why those are not known."""
+    above: dict[str, set[str]] = {}
+    unknown: dict[str, Reject] = {}
+    rows: dict[str, str] = {each: row_id for row_id, each in asked}
+    level = set(rows)
+    for _ in range(_LEVELS):
+        todo = [(rows[each], each) for each in sorted(level) if each not in above and each != class_qid]
+        if not todo:
+            break
+        claims, failed = look_up_claims(work, todo, {SUBCLASS_OF})
+        unknown |= {each: failed[row_id] for row_id, each in todo if each not in claims}
+        level = set()
+        for row_id, each in todo:
+            above[each] = {edge.qid for edge in claims.get(each, [])}
+            level |= above[each]
+            rows |= {upper: rows.get(upper, row_id) for upper in above[each]}
+    return above, unknown
+
+
+def _find_below(classes: set[str], above: Mapping[str, set[str]]) -> set[str]:
+    """Return these classes and all below them."""
+    below = set(classes)
+    while grown := {each for each, upper in above.items() if upper & below} - below:
+        below |= grown
+    return below

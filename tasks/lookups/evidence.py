@@ -1,0 +1,243 @@
+"""Articles as they stood at an epoch, and their whole text: what sub-answers rest on (FanOutQA, §3.1, Appendix B).
+
+A title is looked up as it was then, not as it is today. Wikipedia's redirects are followed as they are today, so where
+one was followed the history of the very title comes first: an article that has been merged since is still the evidence,
+and a redirect of that time leads to its target of that time. Only a title that had no page of its own then (the trace
+of a later move) takes the page that today's redirect leads to. A page that is an article today may have been a redirect
+at the epoch too; its rendered text says so, which is asked for anyway when answers are looked for.
+
+What was moved away and whose title another page has taken since is told as younger than the epoch: its history is under
+another title, and only the wiki's log of moves knows it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TypeVar
+
+from tasks.assets import load_removed_from_evidence
+from tasks.core.calls.call import Call, Reply
+from tasks.core.calls.wikipedia import (
+    Revision,
+    call_page_revision_at,
+    call_page_text,
+    read_page_text,
+    read_revision,
+)
+from tasks.engine.batches import Work
+from tasks.text.article import Article, read_article
+from tasks.text.values.answers import read_known_text
+from tasks.text.wikipedia_addresses import find_redirect, find_title_trouble, spell_title
+
+K = TypeVar("K")
+MOST_REDIRECTS = 5
+"""Redirects of the epoch that are followed one after the other."""
+_GONE = ("nosuchrevid", "missingcontent", "permissiondenied", "cantundelete")
+"""Codes by which MediaWiki refuses a revision that is deleted or hidden for good."""
+_REDIRECT_MARK = "redirectMsg"
+
+
+_ARTICLES_KNOWN = 128
+"""Articles kept as they were read: those of a batch are looked into by several steps. Some MB each on a large wiki."""
+know_article = lru_cache(maxsize=_ARTICLES_KNOWN)(read_known_text)
+"""Reads an article's text for look-ups (text/values/answers.py), once for all that ask soon after each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedArticle:
+    """An article as of the epoch."""
+
+    title: str
+    """The page's title today."""
+    pageid: int
+    revid: int
+    timestamp: str
+    """When the revision was made (ISO 8601, UTC)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unpinned:
+    """Why there is no article, or no text of it."""
+
+    reason: str
+    """evidence_missing, younger_than_epoch, invalid_title, redirect_loop or wikipedia_failed."""
+    detail: str
+    retryable: bool = False
+    """True when asking again later may help."""
+
+
+def pin_articles(work: Work, asked: Iterable[tuple[str, str]], at: str) -> dict[str, PinnedArticle | Unpinned]:
+    """Return title as asked → the article it stood for at a moment (ISO 8601, UTC); `asked`: (row id, title).
+
+    Spellings of one title are looked up once. Takes one call a title beside its text, and more where there are
+    redirects.
+    """
+    spellings: dict[str, str] = {}
+    rows: dict[str, list[str]] = defaultdict(list)
+    for row_id, title in asked:
+        spelling = spellings.setdefault(title, spell_title(title))
+        rows[spelling].append(row_id)
+    search = _Search(work, at, rows)
+    for _ in range(MOST_REDIRECTS + 1):
+        search.take_step()
+    for title, trail in search.trails.items():
+        detail = f"{title} led on by more than {MOST_REDIRECTS} redirects at {at}: {' → '.join(trail)}"
+        search.found[title] = Unpinned("redirect_loop", detail)
+    return {title: search.found[spelling] for title, spelling in spellings.items()}
+
+
+def load_article_texts(work: Work, asked: Iterable[tuple[str, int]]) -> dict[int, str | Unpinned]:
+    """Return revision id → text of the article then; `asked`: (row id, revision id).
+
+    Headings, paragraphs, items of lists, captions and cells of tables are parted by blank lines. A revision that cannot
+    be had, or that shows no text, is an Unpinned.
+    """
+    rows: dict[int, list[str]] = defaultdict(list)
+    for row_id, revid in asked:
+        rows[revid].append(row_id)
+    service = work.run.services.wikipedia
+    calls = {revid: call_page_text(service.identity, revid, "html") for revid in rows}
+    return {revid: _read_text(revid, reply) for revid, reply in _ask(work, rows, calls)}
+
+
+def _read_text(revid: int, reply: Reply) -> str | Unpinned:
+    if reply.status != "ok":
+        return _read_failure(f"revision {revid}", reply)
+    page = read_page_text(reply.body)
+    text = _join_sections(read_article(page.text, load_removed_from_evidence()))
+    return text or Unpinned("evidence_missing", f"revision {revid} of {page.title} shows no text")
+
+
+def _join_sections(article: Article) -> str:
+    """Return the text with its headings, each once, before what stands below it."""
+    pieces: list[str] = []
+    above: tuple[str, ...] = ()
+    for section in article.sections:
+        same = next((at for at, pair in enumerate(zip(section.path, above, strict=False)) if pair[0] != pair[1]), None)
+        known = min(len(section.path), len(above)) if same is None else same
+        pieces += [*section.path[known:], *section.paragraphs]
+        above = section.path
+    return "\n\n".join(pieces)
+
+
+@dataclass(slots=True)
+class _Search:
+    """Titles on their way to articles, each with the redirects it has been led along."""
+
+    work: Work
+    at: str
+    rows: Mapping[str, list[str]]
+    """Title, spelled as MediaWiki does → rows that need it."""
+    trails: dict[str, list[str]] = field(default_factory=dict)
+    """Titles that are still open → titles on the way, the last one is to be looked at."""
+    found: dict[str, PinnedArticle | Unpinned] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for title in self.rows:
+            if trouble := find_title_trouble(title):
+                self.found[title] = Unpinned("invalid_title", f"{title!r}: {trouble}")
+            else:
+                self.trails[title] = [title]
+
+    def take_step(self) -> None:
+        """Look at the last title of every trail: settle it, or go on to where it led at the epoch."""
+        today = self._date(self.trails, follow=True)
+        own = self._date([title for title in today if _is_redirected(today[title])], follow=False)
+        then = {title: each for title, each in own.items() if isinstance(each, Revision) and each.revid is not None}
+        failed = {title: each for title, each in own.items() if isinstance(each, Unpinned)}
+        chosen = {**today, **failed, **then}
+        targets = self._find_targets(chosen)
+        # after pages have changed places, a title has the history of a redirect to itself: today's redirect is right
+        swapped = {title: today[title] for title in then if targets[title] == self.trails[title][-1]}
+        chosen |= swapped
+        targets |= self._find_targets(swapped)
+        for title, revision in chosen.items():
+            self._settle(title, revision, targets.get(title))
+
+    def _settle(self, title: str, revision: Revision | Unpinned, target: str | Unpinned | None) -> None:
+        trail = self.trails[title]
+        if isinstance(revision, Revision) and spell_title(revision.title) not in trail:
+            trail.append(spell_title(revision.title))
+        if isinstance(target, str) and target not in trail and not find_title_trouble(target):
+            trail.append(target)
+            return
+        del self.trails[title]
+        self.found[title] = self._judge(trail, revision, target)
+
+    def _judge(
+        self, trail: list[str], revision: Revision | Unpinned, target: str | Unpinned | None
+    ) -> PinnedArticle | Unpinned:
+        way = " → ".join(trail)
+        if failed := next((each for each in (revision, target) if isinstance(each, Unpinned)), None):
+            return replace(failed, detail=f"{way}: {failed.detail}")
+        assert isinstance(revision, Revision)
+        if revision.missing:
+            return Unpinned("evidence_missing", f"{way}: there is no such page")
+        if revision.pageid is None or revision.revid is None or revision.timestamp is None:
+            return Unpinned("younger_than_epoch", f"{way}: the page has no revision of {self.at} or before")
+        end = target if isinstance(target, str) else revision.title
+        if target is not None and end in trail:
+            return Unpinned("redirect_loop", f"{way}: led back to {end} at {self.at}")
+        if trouble := find_title_trouble(end):
+            return Unpinned("evidence_missing", f"{way}: led to {end}; {trouble}")
+        return PinnedArticle(revision.title, revision.pageid, revision.revid, revision.timestamp)
+
+    def _date(self, titles: Iterable[str], follow: bool) -> dict[str, Revision | Unpinned]:
+        service = self.work.run.services.wikipedia
+        calls = {
+            title: call_page_revision_at(service.identity, self.trails[title][-1], self.at, follow) for title in titles
+        }
+        return {
+            title: read_revision(reply.body)
+            if reply.status == "ok"
+            else _read_failure(calls[title].parts["title"], reply)
+            for title, reply in _ask(self.work, self.rows, calls)
+        }
+
+    def _find_targets(self, revisions: Mapping[str, Revision | Unpinned]) -> dict[str, str | Unpinned | None]:
+        """Return where the revisions lead to; None for an article, Unpinned where the text cannot be had."""
+        service = self.work.run.services.wikipedia
+        revids = {
+            title: each.revid
+            for title, each in revisions.items()
+            if isinstance(each, Revision) and each.revid is not None
+        }
+        found: dict[str, str | Unpinned | None] = dict.fromkeys(revisions)
+        shown = {title: call_page_text(service.identity, revid, "html") for title, revid in revids.items()}
+        marked: list[str] = []
+        for title, reply in _ask(self.work, self.rows, shown):
+            if reply.status != "ok":
+                found[title] = _read_failure(f"revision {revids[title]}", reply)
+            elif _REDIRECT_MARK in read_page_text(reply.body).text:
+                marked.append(title)
+        written = {title: call_page_text(service.identity, revids[title]) for title in marked}
+        for title, reply in _ask(self.work, self.rows, written):
+            if reply.status != "ok":
+                found[title] = _read_failure(f"revision {revids[title]}", reply)
+            elif redirect := find_redirect(read_page_text(reply.body).text):
+                found[title] = spell_title(redirect[0].partition("#")[0])
+        return found
+
+
+def _is_redirected(revision: Revision | Unpinned) -> bool:
+    if isinstance(revision, Unpinned):
+        return revision.reason == "redirect_loop"
+    return revision.redirected_from is not None
+
+
+def _ask(work: Work, rows: Mapping[K, list[str]], calls: Mapping[K, Call]) -> Iterator[tuple[K, Reply]]:
+    """Put a call for every key, on behalf of all rows that need it, and yield the replies."""
+    pairs = ((row_id, call) for key, call in calls.items() for row_id in rows[key])
+    records = work.call(work.run.services.wikipedia, pairs) if calls else {}
+    return ((key, records[call.key].reply()) for key, call in calls.items())
+
+
+def _read_failure(what: object, reply: Reply) -> Unpinned:
+    error = reply.error or "no reason given"
+    code = error.partition(":")[0]
+    if code in ("invalid_title", "redirect_loop"):
+        return Unpinned(code, error)
+    if code.startswith(_GONE):
+        return Unpinned("evidence_missing", f"{what}: {error}")
+    return Unpinned("wikipedia_failed", f"{what}: {error}", reply.transient)

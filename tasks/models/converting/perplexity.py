@@ -1,0 +1,170 @@
+"""Convert a causal language model from Hugging Face for CTranslate2, or take in a folder that CTranslate2's converter made.
+
+Any decoder that CTranslate2 knows will do: GPT-2, Llama, Mistral, Qwen, Gemma, OPT, … checkpoints.py reads the weights.
+The vocabulary comes from the file that the checkpoint cuts words by, so that cutting and weights cannot part; tokens that
+only the weights have get names that no text holds.
+
+What stands before a text is the start token (BOS) that the tokenizer's files name, else that of config.json; where both
+are silent, nothing does.
+"""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from tasks.errors import UsageError
+from tasks.models.converting.checkpoints import Vocabulary, convert_weights, list_weights, read_json
+from tasks.models.converting.weights import WEIGHTS, Header, Quantization, read_header, settle_weights
+from tasks.models.decoder_tokens import TokenCutter, find_tokenizer, open_cutter
+from tasks.models.model_folder import MANIFEST, ModelManifest, Origin, copy_model, digest_file, store_model
+from tasks.models.perplexity import VOCABULARY, PerplexitySettings
+
+_CONVERTED = (WEIGHTS, "config.json", VOCABULARY)
+_NAMING = ("tokenizer_config.json", "special_tokens_map.json")
+"""Files of a checkpoint that name its special tokens."""
+_POSITIONS = ("max_position_embeddings", "n_positions", "n_ctx", "seq_length", "max_seq_len")
+"""What the number of positions is called in the config.json of one family or another."""
+_DECODER, _TABLE = "TransformerDecoderSpec", "decoder/position_encodings/encodings"
+
+
+def add_perplexity(
+    checkpoint: Path,
+    folder: Path,
+    name: str | None = None,
+    if_there: Literal["refuse", "replace", "keep"] = "refuse",
+    quantization: Quantization = "float16",
+) -> ModelManifest:
+    """Convert a checkpoint's directory into `folder`/`name` (default: the directory's own name); return its manifest.
+
+    Takes a decoder's checkpoint of Hugging Face (config.json, weights, tokenizer.json or a SentencePiece file), or a
+    folder that holds CTranslate2's conversion of one and the file that its words are cut by. `quantization` is how
+    weights are stored, int8 in 7 bits (weights.py); a conversion in floats keeps its own. UsageError names what is missing or not supported, and
+    what to do.
+    """
+    checkpoint = checkpoint.resolve()
+    if not checkpoint.is_dir():
+        raise UsageError(f"{checkpoint}: no such directory; give the one that holds a checkpoint's config.json")
+
+    def write(making: Path) -> Origin:
+        origin = read(making)
+        settle_weights(making, quantization)
+        return origin
+
+    def read(making: Path) -> Origin:
+        if (checkpoint / MANIFEST).is_file():
+            return copy_model(checkpoint, "perplexity", making)
+        if (checkpoint / WEIGHTS).is_file():
+            return _take_in(checkpoint, making)
+        return convert_checkpoint(checkpoint, making, quantization)
+
+    return store_model(name or checkpoint.name, folder, "perplexity", write, if_there)
+
+
+def convert_checkpoint(checkpoint: Path, making: Path, quantization: Quantization) -> Origin:
+    """Write a checkpoint's conversion into an empty folder."""
+    config = read_json(checkpoint / "config.json")
+    config = config.get("text_config", config)
+    cutter = open_cutter(find_tokenizer(checkpoint))
+    tokens = number_tokens(cutter, config.get("vocab_size"))
+    start, unknown = _find_start(checkpoint, config, tokens), cutter.unknown
+    # CTranslate2 writes these names down and never uses them here; it wants some token for each
+    names = (start or unknown or tokens[0], start or unknown or tokens[0], unknown or "")
+    made_with = convert_weights(checkpoint, making, Vocabulary(tokens, *names), quantization)
+    header = read_header(making / WEIGHTS)
+    _refuse_others(checkpoint, header)
+    shutil.copyfile(cutter.path, making / cutter.path.name)
+    settings = PerplexitySettings(
+        identity=checkpoint.name,
+        tokenizer=cutter.path.name,
+        start=start,
+        unknown=unknown,
+        max_tokens=_count_positions(header, config),
+    )
+    names_of_files = ("config.json", *_NAMING, cutter.path.name, *list_weights(checkpoint))
+    source = {file: digest_file(checkpoint / file) for file in names_of_files if (checkpoint / file).is_file()}
+    return Origin(source, settings.model_dump(), made_with)
+
+
+def number_tokens(cutter: TokenCutter, size: int | None) -> list[str]:
+    """Return a model's tokens in the order of their numbers; `size`: how many the weights have.
+
+    Some weights have more than the tokenizer, rounded up; some tokenizers name tokens that the weights do not have.
+    """
+    if not isinstance(size, int) or size < 1:
+        raise UsageError(
+            f"{cutter.path.parent}/config.json: vocab_size is {size!r}; expected how many tokens there are"
+        )
+    tokens = [f"madeupword{number}" for number in range(size)]
+    for token, number in cutter.numbers.items():
+        if number < size:
+            tokens[number] = token
+    if len(set(tokens)) < size:
+        raise UsageError(f"{cutter.path}: two tokens of one name; the vocabulary cannot be told apart")
+    return tokens
+
+
+def _refuse_others(path: Path, header: Header) -> None:
+    if header.kind != _DECODER:
+        raise UsageError(
+            f"{path}: its model is of CTranslate2's kind {header.kind}; a perplexity needs a causal language model "
+            f"({_DECODER}), such as GPT-2, Llama or Qwen"
+        )
+
+
+def _count_positions(header: Header, config: Mapping[str, Any]) -> int | None:
+    """Return the positions that a model was taught or has a table of, the smaller of the two; None when neither is told."""
+    told = [config[key] for key in _POSITIONS if isinstance(config.get(key), int)]
+    return min([*told, *header.shapes.get(_TABLE, ())[:1]], default=None)
+
+
+def _find_start(checkpoint: Path, config: Mapping[str, Any], tokens: list[str]) -> str | None:
+    """Return the token that stands before a text; None when nothing names one."""
+    for file in _NAMING:
+        named = read_json(checkpoint / file, {}).get("bos_token")
+        content = named.get("content") if isinstance(named, dict) else named
+        if content is not None:
+            if content not in tokens:
+                raise UsageError(f"{checkpoint / file}: the start token {content!r} is not in the vocabulary")
+            return str(content)
+    number = config.get("bos_token_id")
+    return tokens[number] if isinstance(number, int) and 0 <= number < len(tokens) else None
+
+
+def _take_in(converted: Path, making: Path) -> Origin:
+    """Copy a folder that CTranslate2's own command made, after looking it over."""
+    if missing := [file for file in _CONVERTED if not (converted / file).is_file()]:
+        raise UsageError(
+            f"{converted}: {', '.join(missing)} not in it, which a converted language model has; "
+            "convert the checkpoint itself: factmill models add perplexity CHECKPOINT"
+        )
+    header = read_header(converted / WEIGHTS)
+    _refuse_others(converted, header)
+    cutter = open_cutter(find_tokenizer(converted))
+    tokens, config = read_json(converted / VOCABULARY), read_json(converted / "config.json")
+    _refuse_strange_tokens(converted, cutter, tokens)
+    start = config.get("bos_token")
+    settings = PerplexitySettings(
+        identity=converted.name,
+        tokenizer=cutter.path.name,
+        start=start if start in tokens else None,
+        unknown=cutter.unknown if cutter.unknown in tokens else None,
+        max_tokens=_count_positions(header, config),
+    )
+    files = (*_CONVERTED, cutter.path.name)
+    for file in files:
+        shutil.copyfile(converted / file, making / file)
+    return Origin({file: digest_file(converted / file) for file in files}, settings.model_dump(), "converted before")
+
+
+def _refuse_strange_tokens(converted: Path, cutter: TokenCutter, tokens: Any) -> None:
+    """Raise UsageError unless the vocabulary numbers the tokenizer's tokens as the tokenizer does."""
+    if not isinstance(tokens, list):
+        raise UsageError(f"{converted / VOCABULARY}: expected a list of tokens, found {json.dumps(tokens)[:60]}")
+    for token, number in cutter.numbers.items():
+        if number < len(tokens) and tokens[number] != token:
+            raise UsageError(
+                f"{converted}: {cutter.path.name} and {VOCABULARY} do not belong together: token {number} is {token!r} in "
+                f"one and {tokens[number]!r} in the other; put the checkpoint's own file there"
+            )

@@ -1,0 +1,178 @@
+"""Convert an NLLB checkpoint from Hugging Face for CTranslate2, or take in a folder that CTranslate2's converter made.
+
+checkpoints.py reads the weights. The vocabulary is put together here: from tokenizer.json, or from SentencePiece's own
+file and the language codes as NLLB numbers them (<s>, <pad>, </s>, <unk>, the pieces, the codes, <mask>). The tokenizer
+of transformers 5 would not do: without tokenizer.json it knows no codes, so that every language becomes <unk>, and where
+they are given it numbers them after <mask>, one too high.
+"""
+
+import re
+import shutil
+from pathlib import Path
+from typing import Literal
+
+from tasks.errors import UsageError
+from tasks.models.converting.checkpoints import (
+    Vocabulary,
+    convert_weights,
+    import_for_conversion,
+    list_weights,
+    read_json,
+)
+from tasks.models.converting.weights import WEIGHTS, Quantization, settle_weights
+from tasks.models.model_folder import MANIFEST, ModelManifest, Origin, check_model, digest_file, store_model
+from tasks.models.translate import END, KNOWN_WORDS, VOCABULARY, TranslatorSettings
+from tasks.text.translation import LANGUAGE_CODES
+
+SPECIAL = ("<s>", "<pad>", END, "<unk>")
+"""First tokens of an NLLB vocabulary; SentencePiece's own first three stand for the same."""
+MASK = "<mask>"
+_POSITIONS = 1024
+"""Positions of every published NLLB-200 checkpoint."""
+_CODE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
+_SOURCE = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    VOCABULARY,
+)
+_CONVERTED = (WEIGHTS, "config.json", "shared_vocabulary.json", VOCABULARY)
+
+
+def add_translator(
+    checkpoint: Path,
+    folder: Path,
+    name: str | None = None,
+    if_there: Literal["refuse", "replace", "keep"] = "refuse",
+    quantization: Quantization | None = None,
+) -> ModelManifest:
+    """Convert a checkpoint's directory into `folder`/`name` (default: the directory's own name); return its manifest.
+
+    Takes an NLLB checkpoint of Hugging Face (config.json, weights, sentencepiece.bpe.model), or a folder that holds
+    CTranslate2's conversion of one and its sentencepiece.bpe.model. `quantization` is how weights are stored
+    (default: int8, in 7 bits; weights.py); a folder that factmill made keeps its own unless another is named. UsageError names what is missing or not supported.
+    """
+    checkpoint = checkpoint.resolve()
+    if not checkpoint.is_dir():
+        raise UsageError(f"{checkpoint}: no such directory; give the one that holds a checkpoint's config.json")
+    if not (checkpoint / VOCABULARY).is_file():
+        raise UsageError(
+            f"{checkpoint}: no {VOCABULARY} in it; put the checkpoint's own SentencePiece file there, "
+            "which words are cut by"
+        )
+
+    is_ours = quantization is None and (checkpoint / MANIFEST).is_file()
+    stored = quantization or "int8"
+
+    def write(making: Path) -> Origin:
+        origin = read(making)
+        settle_weights(making, None if is_ours else stored)
+        return origin
+
+    def read(making: Path) -> Origin:
+        if (checkpoint / WEIGHTS).is_file():
+            return _take_in(checkpoint, making)
+        return convert_checkpoint(checkpoint, making, stored)
+
+    return store_model(name or checkpoint.name, folder, "translator", write, if_there)
+
+
+def convert_checkpoint(checkpoint: Path, making: Path, quantization: Quantization) -> Origin:
+    """Write a checkpoint's conversion into an empty folder."""
+    config = read_json(checkpoint / "config.json")
+    if config.get("model_type") != "m2m_100":
+        raise UsageError(
+            f"{checkpoint}: a model of type {config.get('model_type')!r}; NLLB-200 checkpoints are of type 'm2m_100'"
+        )
+    bos, pad, eos, unk = SPECIAL
+    vocabulary = Vocabulary(number_tokens(checkpoint, config["vocab_size"]), bos, eos, unk, pad)
+    made_with = convert_weights(checkpoint, making, vocabulary, quantization)
+    shutil.copyfile(checkpoint / VOCABULARY, making / VOCABULARY)
+    is_legacy = read_json(checkpoint / "tokenizer_config.json", {}).get("legacy_behaviour") is True
+    settings = TranslatorSettings(
+        identity=checkpoint.name,
+        codes=LANGUAGE_CODES,
+        code_first=not is_legacy,
+        max_tokens=config["max_position_embeddings"],
+    )
+    files = [file for file in (*_SOURCE, *list_weights(checkpoint)) if (checkpoint / file).is_file()]
+    source = {file: digest_file(checkpoint / file) for file in files}
+    return Origin(source, settings.model_dump(), made_with)
+
+
+def read_pieces(checkpoint: Path) -> list[str]:
+    """Return the pieces of a checkpoint's SentencePiece file, without its three special ones."""
+    import sentencepiece
+
+    try:
+        pieces = sentencepiece.SentencePieceProcessor(model_file=str(checkpoint / VOCABULARY))
+    except RuntimeError as error:
+        raise UsageError(f"{checkpoint / VOCABULARY}: no SentencePiece model: {error}") from error
+    first = [pieces.id_to_piece(number) for number in range(3)]
+    if first != ["<unk>", "<s>", END]:
+        raise UsageError(f"{checkpoint / VOCABULARY}: begins with {first}; NLLB's begins with <unk>, <s>, {END}")
+    return [pieces.id_to_piece(number) for number in range(3, pieces.get_piece_size())]
+
+
+def number_tokens(checkpoint: Path, size: int) -> list[str]:
+    """Return a checkpoint's tokens in the order of their numbers, filled up to `size` as its weights have it.
+
+    As tokenizer.json numbers them where there is one; else as NLLB does, with the codes that the checkpoint lists
+    as special tokens, or those of NLLB-200.
+    """
+    pieces = read_pieces(checkpoint)
+    tokenizer = read_json(checkpoint / "tokenizer.json", {})
+    numbers = dict(tokenizer.get("model", {}).get("vocab", {}))
+    numbers |= {entry["content"]: entry["id"] for entry in tokenizer.get("added_tokens", [])}
+    numbers = numbers or {token: n for n, token in enumerate([*SPECIAL, *pieces, *_list_codes(checkpoint), MASK])}
+    if missing := sorted(set(LANGUAGE_CODES.values()) - set(numbers)):
+        raise UsageError(f"{checkpoint}: knows no language {', '.join(missing)}")
+    if strange := [piece for piece in (*SPECIAL, *pieces) if piece not in numbers]:
+        raise UsageError(f"{checkpoint}: {VOCABULARY} and tokenizer.json do not belong together: {strange[0]!r}")
+    if max(numbers.values()) >= size:
+        raise UsageError(
+            f"{checkpoint}: its tokens are numbered to {max(numbers.values())}, but the model has {size}; "
+            f"give the {VOCABULARY} and the list of special tokens that belong to it"
+        )
+    tokens = [f"madeupword{number}" for number in range(size)]
+    for token, number in numbers.items():
+        tokens[number] = token
+    return tokens
+
+
+def _list_codes(checkpoint: Path) -> list[str]:
+    for file in ("special_tokens_map.json", "tokenizer_config.json"):
+        content = read_json(checkpoint / file, {})
+        for key in ("additional_special_tokens", "extra_special_tokens"):
+            if listed := [code for code in content.get(key) or [] if isinstance(code, str) and _CODE.fullmatch(code)]:
+                return listed
+    nllb = import_for_conversion("transformers.models.nllb.tokenization_nllb")
+    return list(nllb.FAIRSEQ_LANGUAGE_CODES)
+
+
+def _take_in(converted: Path, making: Path) -> Origin:
+    """Copy a folder that was converted already, by factmill or by CTranslate2's own command, after looking it over."""
+    if (converted / MANIFEST).is_file():
+        manifest = check_model(converted, "translator")
+        for file in manifest.files:
+            shutil.copyfile(converted / file, making / file)
+        return Origin(manifest.source, manifest.settings, manifest.made_with)
+    if missing := [file for file in _CONVERTED if not (converted / file).is_file()]:
+        raise UsageError(f"{converted}: {', '.join(missing)} not in it, which a converted NLLB model has")
+    tokens = read_json(converted / "shared_vocabulary.json")
+    if unknown := sorted(set(LANGUAGE_CODES.values()) - set(tokens)):
+        raise UsageError(
+            f"{converted}: its vocabulary has no {', '.join(unknown)}, so it would take every language for <unk>; "
+            "convert the checkpoint itself: factmill models add translator CHECKPOINT"
+        )
+    if (expected := [*SPECIAL, *read_pieces(converted)]) != tokens[: len(expected)]:
+        raise UsageError(f"{converted}: {VOCABULARY} and shared_vocabulary.json do not belong together")
+    for file in _CONVERTED:
+        shutil.copyfile(converted / file, making / file)
+    if (converted / KNOWN_WORDS).is_file():
+        shutil.copyfile(converted / KNOWN_WORDS, making / KNOWN_WORDS)
+    settings = TranslatorSettings(identity=converted.name, codes=LANGUAGE_CODES, code_first=True, max_tokens=_POSITIONS)
+    source = {file: digest_file(converted / file) for file in _CONVERTED}
+    return Origin(source, settings.model_dump(), "converted before")

@@ -1,0 +1,56 @@
+"""MultiHal as commands know it."""
+
+from collections.abc import Iterator
+
+from tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Benchmark
+from tasks.multihal.core.rows import DroppedPath, MultiHalRow
+from tasks.multihal.params import MultiHalParams, lock_inputs
+
+PATH_QUERIES = tuple(
+    f"multihal/{operation}_{hops}" for operation in ("item_paths", "date_paths", "number_paths") for hops in (1, 2)
+)
+
+
+def explain_row(row: MultiHalRow) -> Iterator[str]:
+    """Yield what a row says, as lines to read."""
+    yield f"  source      {row.source_name}, row {row.source_row}, of {row.source_dataset} ({row.licence})"
+    yield f"  question    {row.input}{f'   (translated by {row.translated_by})' if row.translated_by else ''}"
+    yield f"  answer      {row.output}   ({row.answer_type})"
+    yield f"  items       of the question {', '.join(row.subjects)}; of the answer {', '.join(row.objects)}"
+    yield f"  path        {'; '.join(row.trip_labels)}"
+    yield f"  as ids      {' '.join(row.responses)}"
+    yield f"  its words   {', '.join(row.part_sources)}"
+    yield f"  score       {row.judged_score} of 5 (judge {row.judged_by}; chosen by {row.chosen_by})"
+
+
+MULTIHAL = Benchmark(
+    name="multihal",
+    title="MultiHal: questions of seven benchmarks with judged Wikidata paths, in six languages",
+    examples=(
+        "factmill build multihal",
+        "factmill build multihal --foundation simpleqa --source simple_qa_test_set.csv --limit 100",
+        "factmill build multihal --source foundations/ --graph mine --language deu",
+    ),
+    params=MultiHalParams,
+    lock_inputs=lock_inputs,
+    recipe="flows.multihal:multihal",
+    tables={"multihal": MultiHalRow, "multihal_dropped_paths": DroppedPath},
+    main_table="multihal",
+    part="source_dataset",
+    shown={"id": "id", "input": "question", "output": "answer", "trip_labels": "path", "judged_score": "score"},
+    trace=("id", "path_id", "question_id"),
+    explain=explain_row,
+    assets=Assets(
+        prompts=("multihal/select_paths", "multihal/score_path"),
+        lists=(
+            "refusals.txt",
+            "function_words.txt",
+            "units.csv",
+            "time_properties.txt",
+            "number_properties.txt",
+            "rank_properties.txt",
+            "ignored_properties.txt",
+        ),
+        queries=(*WIKIDATA_QUERIES, *PATH_QUERIES, "dbpedia/same_as"),
+    ),
+)

@@ -1,0 +1,96 @@
+"""Finding names in a text and the items that bear them (MultiHal, paper §2.2, "Entity Matching from Text").
+
+Whatever finds them (Falcon 2.0, Wikipedia links, exact labels of a local graph) gives mentions of one form: a surface and
+up to three candidates. The `labels` linker is our own: every run of words that is a label or alias, longest first,
+none overlapping, its bearers ranked by how many edges they have.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Literal
+
+from tasks.core.calls.knowledge import id_number
+
+CANDIDATES = 3
+"""Items kept of each surface (§2.2)."""
+LONGEST_NAME = 10
+"""Words in the longest name looked for."""
+
+Linker = Literal["labels", "falcon"]
+
+_WORD = re.compile(r"[^\W_]+(?:[.'’&/-][^\W_]+)*\.?", re.UNICODE)
+_POSSESSIVE = re.compile(r"['’]s?$")
+_ARTICLE = re.compile(r"^(?:the|a|an)\s+", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A name in a text and the items it may mean."""
+
+    surface: str
+    qids: tuple[str, ...]
+    """Likeliest first, at most CANDIDATES."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A run of words."""
+
+    start: int
+    """Number of the first word."""
+    stop: int
+    text: str
+
+
+def list_spans(text: str, function_words: Set[str]) -> list[Span]:
+    """Return the runs of words in a text that may be names: up to ten words, not of function words alone.
+
+    A run that is written small throughout counts when it has a word beyond the function words; the text as a whole
+    always counts, since an answer is a name as it stands.
+    """
+    words = list(_WORD.finditer(text))
+    spans = [Span(0, max(len(words), 1), text.strip())] if text.strip() else []
+    for start in range(len(words)):
+        for stop in range(start + 1, min(start + LONGEST_NAME, len(words)) + 1):
+            told = text[words[start].start() : words[stop - 1].end()]
+            if _may_be_name(told, function_words):
+                spans.append(Span(start, stop, told))
+    return spans
+
+
+def spell_variants(span: str) -> list[str]:
+    """Return the spellings under which a run of words is looked up, the one as written first."""
+    bare = span.rstrip(".")
+    forms = [span, bare, _POSSESSIVE.sub("", bare), _ARTICLE.sub("", bare)]
+    forms += [first + form[1:] for form in forms for first in (form[:1].upper(), form[:1].lower())]
+    return [form for form in dict.fromkeys(forms) if form]
+
+
+def choose_mentions(
+    spans: Iterable[Span], bearers: Mapping[str, Sequence[str]], degrees: Mapping[str, int]
+) -> list[Mention]:
+    """Return the mentions among spans: longest first, none overlapping, in the order of the text.
+
+    `bearers`: spelling → QIDs of the items with this label or alias; `degrees`: QID → number of edges. Candidates come by
+    degree, the smaller number first where two are alike.
+    """
+    taken: set[int] = set()
+    chosen: list[tuple[int, Mention]] = []
+    for span in sorted(spans, key=lambda span: (span.start - span.stop, span.start)):
+        if taken.isdisjoint(range(span.start, span.stop)) and (qids := _rank(span, bearers, degrees)):
+            taken.update(range(span.start, span.stop))
+            chosen.append((span.start, Mention(span.text, qids)))
+    return [mention for _, mention in sorted(chosen, key=lambda pair: pair[0])]
+
+
+def _rank(span: Span, bearers: Mapping[str, Sequence[str]], degrees: Mapping[str, int]) -> tuple[str, ...]:
+    found = next((bearers[form] for form in spell_variants(span.text) if bearers.get(form)), ())
+    return tuple(sorted(set(found), key=lambda qid: (-degrees.get(qid, 0), id_number(qid)))[:CANDIDATES])
+
+
+def _may_be_name(span: str, function_words: Set[str]) -> bool:
+    words = [word.strip(".").lower() for word in span.split()]
+    if words[0] in function_words and span[:1].islower():
+        return False
+    return any(word not in function_words for word in words) and not (words[-1] in function_words and span.islower())

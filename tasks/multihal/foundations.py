@@ -1,0 +1,75 @@
+"""The first steps of MultiHal: rows of seven foundations, united, without refusals, with typed answers (paper §2, §2.1)."""
+
+from prefect import task
+
+from tasks.assets import load_list, load_units
+from tasks.core.receipts import Batch, Receipt
+from tasks.core.rows import Outcome, Reject
+from tasks.core.vectors.duplicates import find_duplicates, unite_questions
+from tasks.engine.batches import batch_key, work_on
+from tasks.multihal.core.answer_types import settle_answer_type
+from tasks.multihal.core.refusals import is_refusal, read_refusals
+from tasks.multihal.core.rows import FoundationQuestion, TypedQuestion
+from tasks.multihal.params import MultiHalInputs
+from tasks.multihal.sources.defan import RANKED
+from tasks.multihal.sources.foundations import FOUNDATIONS
+from tasks.text.values.written import look_for, read_date, read_number
+
+SAME_ABOVE = 0.99
+"""Cosine above which two questions are one (§2.1)."""
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def read_foundation(batch: Batch) -> Receipt:
+    """Read the rows of one foundation from its files (§2, Table 1)."""
+    work = work_on(batch)
+    outcomes: list[Outcome] = []
+    limit = work.inputs(MultiHalInputs).params.limit
+    for read in (row for file in work.files(batch.unit) for row in FOUNDATIONS[batch.unit].read(file)):
+        if limit is not None and sum(isinstance(kept, FoundationQuestion) for kept in outcomes) >= limit:
+            break
+        work.take(read.row_id, read.as_it_came)
+        outcomes.append(read.outcome)
+    return work.finish(outcomes, FoundationQuestion)
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def unite_duplicates(batch: Batch) -> Receipt:
+    """Unite questions that say the same: a cosine above the limit between their sentence embeddings (§2.1).
+
+    DefAn's questions of university rankings differ in a year alone and are left as they are.
+    """
+    work = work_on(batch)
+    rows = work.rows(FoundationQuestion)
+    embedder = work.run.services.embedder()
+    vectors = embedder.encode([row.input for row in rows])
+    exempt = [row.source_dataset == "defan" and row.domain.lower() == RANKED for row in rows]
+    duplicates = find_duplicates(vectors, SAME_ABOVE, exempt)
+    return work.finish(unite_questions(rows, duplicates), FoundationQuestion)
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def type_answers(batch: Batch) -> Receipt:
+    """Drop refusals, and say what kind of thing each answer is and which value is looked for (§2.1, Appendix B)."""
+    work = work_on(batch)
+    refusals = read_refusals(load_list("refusals"))
+    return work.finish((_type_answer(row, refusals) for row in work.rows(FoundationQuestion)), TypedQuestion)
+
+
+def _type_answer(row: FoundationQuestion, refusals: frozenset[str]) -> Outcome:
+    if is_refusal(row.output, refusals):
+        return Reject(row.id, "refusal", row.output)
+    units = load_units()
+    settled = settle_answer_type(row.output, row.answer_type, units).answer_type
+    looked_for = unit = None
+    if settled == "date":
+        looked_for = str(read_date(row.output))
+    elif settled in ("numerical", "rank"):
+        written = read_number(row.output)
+        assert written is not None  # settle_answer_type has read it
+        wanted = look_for(written, units)
+        looked_for, unit = wanted.number, None if wanted.unit is None else f"Q{wanted.unit}"
+    # united rows may have brought another's refusal along
+    others = [answer for answer in row.optional_output if not is_refusal(answer, refusals)]
+    typed = row.replace(answer_type=settled, optional_output=others)
+    return typed.extend(TypedQuestion, looked_for=looked_for, looked_for_unit=unit)

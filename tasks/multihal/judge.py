@@ -1,0 +1,146 @@
+"""Steps in which the judge model chooses and scores paths (MultiHal, paper §2.3)."""
+
+from collections.abc import Iterator, Sequence
+
+from prefect import task
+
+from tasks.assets import load_prompt
+from tasks.core.receipts import Batch, Receipt
+from tasks.core.rows import Outcome, Reject, arrow_table
+from tasks.engine.batches import Answered, Work, batch_key, work_on
+from tasks.multihal.core.path_choice import (
+    Choice,
+    ask_score,
+    ask_selection,
+    open_choice,
+    read_score,
+    read_selection,
+)
+from tasks.multihal.core.rows import ChosenPath, DroppedPath, MinedQuestion, ScoredPath, SelectedQuestion
+from tasks.multihal.params import MultiHalInputs
+
+SELECTION_PROMPT = "multihal/select_paths"
+SCORE_PROMPT = "multihal/score_path"
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def select_paths(batch: Batch) -> Receipt:
+    """Choose at most ten paths of each question: two shuffled passes a round, three rounds, the rest by chance (§2.3)."""
+    work = work_on(batch)
+    rows = work.rows(MinedQuestion)
+    choices = {row.id: open_choice(row.id, [format_path(path.labels) for path in row.paths]) for row in rows}
+    by_id = {row.id: row for row in rows}
+    failed: dict[str, Reject] = {}
+    while open_now := [row_id for row_id, choice in choices.items() if choice.is_open and row_id not in failed]:
+        _play_round(work, [by_id[row_id] for row_id in open_now], choices, failed)
+    dropped: list[DroppedPath] = []
+    outcomes: list[Outcome] = [failed.get(row.id) or _close_choice(row, choices[row.id], dropped) for row in rows]
+    work.extras = arrow_table(DroppedPath, dropped)
+    return work.finish(outcomes, SelectedQuestion)
+
+
+def _play_round(
+    work: Work, rows: Sequence[MinedQuestion], choices: dict[str, Choice], failed: dict[str, Reject]
+) -> None:
+    prompt = load_prompt(SELECTION_PROMPT)
+    asked = [
+        (row.id, row, ask_selection(prompt, row.input, answers_of(row), choices[row.id].order(turn)))
+        for row in rows
+        for turn in (1, 2)
+    ]
+    answers = [answer for _, answer in work.ask("judge", asked, lambda _, texts: read_selection(texts[0]))]
+    for row, first, second in zip(rows, answers[0::2], answers[1::2], strict=True):
+        if lost := _find_loss(first) or _find_loss(second):
+            failed[row.id] = lost
+        else:
+            choices[row.id].take(_picks(first), _picks(second))
+
+
+def _find_loss(answer: Answered[list[str]]) -> Reject | None:
+    """Return why the judge could not be asked; a reply out of format is a pass that picks nothing."""
+    return answer.read if isinstance(answer.read, Reject) and answer.read.reason == "model_failed" else None
+
+
+def _picks(answer: Answered[list[str]]) -> list[str]:
+    return [] if isinstance(answer.read, Reject) else answer.read
+
+
+def _close_choice(row: MinedQuestion, choice: Choice, dropped: list[DroppedPath]) -> SelectedQuestion:
+    chosen = choice.finish()
+    kept: dict[str, ChosenPath] = {}
+    for number, path in enumerate(row.paths):
+        words = format_path(path.labels)
+        if words in chosen and words not in kept:
+            kept[words] = ChosenPath(**path.model_dump(), chosen_by=chosen[words])
+        else:
+            dropped.append(
+                DroppedPath(
+                    id=f"{row.id}/select/{number}",
+                    question_id=row.id,
+                    path_ids=path.ids,
+                    reason="same_words" if words in kept else "not_selected",
+                    detail=words,
+                )
+            )
+    return row.narrow(SelectedQuestion, paths=list(kept.values()))
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def score_paths(batch: Batch) -> Receipt:
+    """Score each path from 1 to 5; the low ones are rejected with their score, one that cannot be read is unscored (§2.3)."""
+    work = work_on(batch)
+    prompt = load_prompt(SCORE_PROMPT)
+    opened = list(_open_paths(work))
+    asked = [
+        (path_id, (path_id, row, path), ask_score(prompt, row.input, answers_of(row), format_path(path.labels)))
+        for path_id, row, path in opened
+    ]
+    lowest = work.inputs(MultiHalInputs).params.min_score
+    outcomes: list[Outcome] = []
+    for (path_id, row, path), answer in work.ask("judge", asked, lambda _, texts: read_score(texts[0])):
+        if isinstance(answer.read, Reject):
+            unscored = answer.read.reason == "reply_not_in_format"
+            outcomes.append(Reject(path_id, "unscored", answer.read.detail) if unscored else answer.read)
+        elif answer.read < lowest:
+            outcomes.append(Reject(path_id, "low_score", f"score {answer.read}: {format_path(path.labels)}"))
+        else:
+            outcomes.append(_scored(path_id, row, path, answer.read, answer))
+    return work.finish(outcomes, ScoredPath)
+
+
+def _open_paths(work: Work) -> Iterator[tuple[str, SelectedQuestion, ChosenPath]]:
+    """Yield (id, question, path) of every path in the batch, each a row of its own from here on."""
+    for row in work.rows_to_open(SelectedQuestion):
+        for number, path in enumerate(row.paths):
+            path_id = f"{row.id}_{number}"
+            work.take(path_id, path.model_dump_json())
+            yield path_id, row, path
+
+
+def _scored(path_id: str, row: SelectedQuestion, path: ChosenPath, score: int, answer: Answered[int]) -> ScoredPath:
+    statement = [path.statement] if path.statement else []
+    return row.narrow(
+        ScoredPath,
+        id=path_id,
+        question_id=row.id,
+        subjects=list(dict.fromkeys(link.qid for link in row.subject_links)),
+        objects=list(dict.fromkeys(link.qid for link in row.object_links)) or [path.object],
+        responses=[*path.ids[:-1], *statement, path.ids[-1]],
+        responses_formatted=path.ids,
+        path_statement=path.statement,
+        path_labels=path.labels,
+        chosen_by=path.chosen_by,
+        judged_by=answer.model,
+        judged_score=score,
+        judge_call=answer.key,
+    )
+
+
+def answers_of(row: MinedQuestion | SelectedQuestion) -> list[str]:
+    """Return the answers a judge is shown: the expected one and the others that are right."""
+    return list(dict.fromkeys([row.output, *row.optional_output]))
+
+
+def format_path(labels: Sequence[str]) -> str:
+    """Return a path on one line, its parts parted by semicolons (Table 6, trip_labels)."""
+    return "; ".join(" ".join(label.split()) for label in labels)

@@ -1,0 +1,199 @@
+"""From linked questions to labelled paths (MultiHal, paper §2.2, "Knowledge Graph Querying")."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+from prefect import task
+
+from tasks.assets import load_properties
+from tasks.core.calls.call import Call, Reply
+from tasks.core.calls.knowledge import is_pid, is_qid
+from tasks.core.paths import FoundPaths, PathOptions, list_path_ids
+from tasks.core.receipts import Batch, Receipt
+from tasks.core.rows import Outcome, Reject, arrow_table
+from tasks.engine.batches import Work, batch_key, work_on
+from tasks.engine.services import choose_finder
+from tasks.lookups.labels import look_up_labels
+from tasks.multihal.core.pairing import Pair, Target, pair_up
+from tasks.multihal.core.rows import Drop, DroppedPath, LinkedQuestion, MinedQuestion, Path
+from tasks.multihal.params import MultiHalInputs
+from tasks.text.values.literals import Date, Number, format_value
+
+PROPERTY_LISTS = {"date": "time_properties", "numerical": "number_properties", "rank": "rank_properties"}
+"""Answer type → list of the properties whose values count (Appendix D)."""
+
+
+@dataclass(slots=True)
+class Failed:
+    """Pairs that could not be searched."""
+
+    pairs: list[tuple[str, str, str, str]] = field(default_factory=list)
+    """Row id, subject, object, and why."""
+    in_passing: set[str] = field(default_factory=set)
+    """Rows with a failure that may not come again."""
+
+    def list_for(self, row_ids: set[str]) -> list[DroppedPath]:
+        """Return the failed pairs of rows that go on with the paths of others."""
+        return [
+            _drop(row_id, f"pair/{number}", [subject, target], "pair_failed", problem)
+            for number, (row_id, subject, target, problem) in enumerate(self.pairs)
+            if row_id in row_ids
+        ]
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def mine_paths(batch: Batch) -> Receipt:
+    """Find the paths of up to two hops, in both directions, between the question's items and the answer's (§2.2)."""
+    work = work_on(batch)
+    rows = work.rows(LinkedQuestion)
+    found: dict[str, list[Path]] = defaultdict(list)
+    failed = Failed()
+    totals: dict[str, int] = defaultdict(int)
+    counts: dict[str, int] = {}
+    for kind in ("other", *PROPERTY_LISTS):
+        pairs = [pair for row in rows if row.answer_type == kind for pair in pair_up(row)]
+        counts |= {row.id: sum(pair[0] == row.id for pair in pairs) for row in rows if row.answer_type == kind}
+        if pairs:
+            _mine_kind(work, kind, pairs, found, totals, failed)
+    outcomes = [_outcome(row, counts[row.id], found[row.id], totals[row.id], failed) for row in rows]
+    work.extras = arrow_table(
+        DroppedPath, failed.list_for({row.id for row in outcomes if isinstance(row, MinedQuestion)})
+    )
+    return work.finish(outcomes, MinedQuestion)
+
+
+def _mine_kind(
+    work: Work,
+    kind: str,
+    pairs: Sequence[Pair],
+    found: dict[str, list[Path]],
+    totals: dict[str, int],
+    failed: Failed,
+) -> None:
+    params = work.inputs(MultiHalInputs).params
+    options = PathOptions(params.all_hops, load_properties("ignored_properties"), params.most_paths)
+    subjects = np.array([subject for _, subject, _ in pairs], np.int64)
+    finder = choose_finder(work.run.services.wikidata, _asker(work, pairs, failed))
+    if kind == "other":
+        objects = np.array([target for _, _, target in pairs], np.int64)
+        result = finder.find_item_paths(subjects, objects, options)
+        told = list_path_ids(result.paths, subjects, objects)
+    else:
+        # answers of one type are all looked for as values of one type
+        values = cast(list[Date] | list[Number], [target for _, _, target in pairs])
+        result = finder.find_literal_paths(subjects, values, load_properties(PROPERTY_LISTS[kind]), options)
+        told = list_path_ids(result.paths, subjects)
+    _file_paths(pairs, result, told.to_pylist(), found)
+    for line in result.pairs.to_pylist():
+        totals[pairs[line["pair"]][0]] += line["total"]
+    for pair, problem in result.problems.items():
+        row_id, subject, target = pairs[pair]
+        failed.pairs.append((row_id, f"Q{subject}", _format_target(target), problem))
+
+
+def _file_paths(
+    pairs: Sequence[Pair], result: FoundPaths, told: Sequence[list[str]], found: dict[str, list[Path]]
+) -> None:
+    for line, ids in zip(result.paths.to_pylist(), told, strict=True):
+        row_id, subject, target = pairs[line["pair"]]
+        found[row_id].append(
+            Path(
+                subject=f"Q{subject}",
+                object=_format_target(target),
+                hops=line["hops"],
+                backward=bool(line.get("backward")),
+                ids=ids,
+                labels=[],
+                statement=line.get("statement"),
+                precision=line.get("precision"),
+                unit=None if line.get("unit") is None else f"Q{line['unit']}",
+            )
+        )
+
+
+def _outcome(row: LinkedQuestion, pairs: int, paths: Sequence[Path], total: int, failed: Failed) -> Outcome:
+    problem = next((problem for row_id, _, _, problem in failed.pairs if row_id == row.id), None)
+    if not paths and problem:
+        return Reject(row.id, "wikidata_failed", problem, retryable=row.id in failed.in_passing)
+    if not paths:
+        return Reject(row.id, "no_path", f"none of one or two hops between the items of its {pairs} pairs")
+    return row.extend(MinedQuestion, pairs=pairs, paths_in_all=total, paths=list(paths))
+
+
+def _asker(work: Work, pairs: Sequence[Pair], failed: Failed) -> Callable[[Sequence[Call]], Sequence[Reply]]:
+    """Return what puts calls through the recorder, filed under the rows whose pairs they are about."""
+    rows: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for row_id, subject, target in pairs:
+        rows[f"Q{subject}", _format_target(target)].append(row_id)
+    service = work.run.services.wikidata
+
+    def ask(calls: Sequence[Call]) -> list[Reply]:
+        asked = [(row_id, call) for call in calls for row_id in rows[_pair_of(call.parts)]]
+        records = work.call(service, asked)
+        replies = {call.key: records[call.key].reply() for call in calls}
+        failed.in_passing.update(row_id for row_id, call in asked if replies[call.key].transient)
+        return [replies[call.key] for call in calls]
+
+    return ask
+
+
+def _pair_of(parts: Mapping[str, Any]) -> tuple[str, str]:
+    target = next(parts[name] for name in ("object", "date", "number") if name in parts)
+    return str(parts["subject"]), str(target)
+
+
+def _format_target(target: Target) -> str:
+    if isinstance(target, Number):
+        return target.number
+    return f"Q{target}" if isinstance(target, int) else str(target)
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def label_paths(batch: Batch) -> Receipt:
+    """Put English labels to the parts of every path; a path with a part that has none is dropped (§2.2)."""
+    work = work_on(batch)
+    rows = work.rows(MinedQuestion)
+    labels, failed = look_up_labels(work, ((row.id, each) for row in rows for each in _ids_of(row.paths)), "en")
+    outcomes: list[Outcome] = []
+    dropped: list[DroppedPath] = []
+    for row in rows:
+        if row.id in failed:
+            outcomes.append(failed[row.id])
+            continue
+        kept = []
+        for number, path in enumerate(row.paths):
+            missing = [each for each in _ids_of([path]) if each not in labels]
+            if missing:
+                dropped.append(_drop(row.id, f"label/{number}", path.ids, "part_without_label", ", ".join(missing)))
+            else:
+                kept.append(path.model_copy(update={"labels": list_labels(path, labels)}))
+        if kept:
+            outcomes.append(row.replace(paths=kept))
+        else:
+            outcomes.append(
+                Reject(row.id, "no_labelled_path", f"all {len(row.paths)} paths have parts without a label")
+            )
+    work.extras = arrow_table(DroppedPath, dropped)
+    return work.finish(outcomes, MinedQuestion)
+
+
+def list_labels(path: Path, labels: Mapping[str, str]) -> list[str]:
+    """Return a path in words: labels, and a value as a reader writes it (a semicolon would part it in two)."""
+    told = [labels.get(part, part) for part in path.ids]
+    if not is_qid(path.ids[-1]):
+        told[-1] = format_value(path.ids[-1], path.precision, labels.get(path.unit, path.unit) if path.unit else None)
+    return [part.replace(";", ",") for part in told]
+
+
+def _ids_of(paths: Iterable[Path]) -> Iterable[str]:
+    for path in paths:
+        yield from (part for part in path.ids if is_qid(part) or is_pid(part))
+        if path.unit:
+            yield path.unit
+
+
+def _drop(row_id: str, place: str, ids: list[str], reason: Drop, detail: str) -> DroppedPath:
+    return DroppedPath(id=f"{row_id}/{place}", question_id=row_id, path_ids=ids, reason=reason, detail=detail)

@@ -1,0 +1,91 @@
+"""MultiHal's parameters, and what a build depends on by them: its foundations, languages and models (paper §2)."""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from tasks.assets import ROOT
+from tasks.core.fingerprints import digest_bytes
+from tasks.engine.benchmark import Inputs, Locked, find_absolute
+from tasks.engine.identities import check_graph_languages, embedder_identity, has_translator, translator_identity
+from tasks.multihal.core.linking import Linker
+from tasks.multihal.core.path_choice import LOWEST_KEPT
+from tasks.multihal.core.rows import TAGS
+from tasks.multihal.sources.foundations import FOUNDATIONS, FoundationName, find_foundation_files
+from tasks.options import Option, Params, RunOptions
+from tasks.progress import say
+from tasks.settings import home, load_world
+from tasks.storage.source_files import SourceFile
+
+_EMBEDDED = ROOT / "data" / "world" / "sources"
+_OWN_LICENCE = "Apache-2.0"
+
+
+class MultiHalParams(Params):
+    """What a build of MultiHal can be told."""
+
+    source: Annotated[tuple[str, ...], Option(metavar="PATH")] = ()
+    """File or folder with foundations' files (repeatable). Default: our own."""
+    foundations: Annotated[tuple[FoundationName, ...], Option("--foundation")] = ()
+    """Only this one (repeatable)."""
+    limit: int | None = Field(default=None, ge=1)
+    """At most so many rows of each foundation."""
+    linker: Linker = "labels"
+    """How names are linked: by the local graph's labels, or Falcon 2.0."""
+    all_hops: bool = False
+    """Two hops even where one finds a path."""
+    most_paths: int = Field(default=100, ge=1)
+    """Paths kept of one subject-object pair."""
+    min_score: int = Field(default=LOWEST_KEPT, ge=1, le=5)
+    """Lowest score that is published."""
+    languages: Annotated[tuple[Literal["eng", "deu", "fra", "ita", "spa", "por"], ...], Option("--language")] = ()
+    """Only this beside English (repeatable). Default: all where the world names a translator."""
+    label_source: Literal["translated", "wikidata"] = "translated"
+    """Path labels in other languages: all translated, or Wikidata's own where there is one."""
+
+
+class MultiHalInputs(Inputs):
+    """What the steps of MultiHal read."""
+
+    resolved: ClassVar = frozenset({"source", "foundations", "languages"})
+    params: MultiHalParams
+    languages: tuple[str, ...]
+    """English first."""
+    embedder: dict[str, str]
+    """Name and digest of the sentence encoder."""
+    translator: str | None
+    """Identity of the translator; None for English alone."""
+
+
+def lock_inputs(params: MultiHalParams, run: RunOptions) -> Locked[MultiHalInputs]:
+    """Return what the build depends on; UsageError and SourceError say what was expected."""
+    paths = [Path(path) for path in params.source] or [_EMBEDDED / name for name in FOUNDATIONS]
+    found = find_foundation_files(paths, params.foundations or None)
+    for sentence in found.left_out:
+        say(sentence)
+    world = load_world(run.world, run.graph)
+    languages = choose_languages(params.languages or (TAGS if has_translator(world) else ()))
+    if params.label_source == "wikidata":
+        check_graph_languages(world, home(), [TAGS[language] for language in languages])
+    if len(languages) == 1 and not params.languages:
+        say(f"the world {world.name} names no translator: rows in English alone")
+    licence = None if params.source else _OWN_LICENCE
+    return Locked(
+        MultiHalInputs(
+            params=params.model_copy(update={"source": find_absolute(params.source)}),
+            languages=languages,
+            embedder=embedder_identity(world, home()),
+            translator=translator_identity(world, home()) if len(languages) > 1 else None,
+        ),
+        {
+            foundation: [SourceFile(path, path.name, digest_bytes(path.read_bytes()), licence) for path in files]
+            for foundation, files in found.files.items()
+        },
+    )
+
+
+def choose_languages(wanted: Collection[str]) -> tuple[str, ...]:
+    """Return the languages to publish in, in the paper's order (§2.4); English is always one, and the first."""
+    return tuple(language for language in TAGS if language in wanted or language == "eng")

@@ -1,0 +1,119 @@
+"""Question, answers and path labels in the other languages (MultiHal, paper §2.4)."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from prefect import task
+
+from tasks.core.calls.call import Call
+from tasks.core.calls.knowledge import is_pid, is_qid
+from tasks.core.calls.translation import call_translate_path, call_translate_text, read_parts
+from tasks.core.receipts import Batch, Receipt
+from tasks.core.rows import Outcome, Reject
+from tasks.engine.batches import Work, batch_key, work_on
+from tasks.lookups.labels import look_up_labels
+from tasks.multihal.core.rows import TAGS, MultiHalRow, ScoredPath
+from tasks.multihal.params import MultiHalInputs
+from tasks.storage.journal import Record
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def translate_paths(batch: Batch) -> Receipt:
+    """Make one row a language: English as it is, the others by the translator (§2.4)."""
+    work = work_on(batch)
+    rows = work.rows_to_open(ScoredPath)
+    outcomes: list[Outcome] = []
+    for language in work.inputs(MultiHalInputs).languages:
+        for row in rows:
+            work.take(f"{row.id}_{language}", row.model_dump_json())
+        outcomes += _make_english(rows) if language == "eng" else _translate(work, rows, language)
+    return work.finish(outcomes, MultiHalRow)
+
+
+def _make_english(rows: Iterable[ScoredPath]) -> list[Outcome]:
+    return [
+        _publish(
+            row,
+            "eng",
+            translated_by=None,
+            trip_labels=row.path_labels,
+            part_sources=["wikidata" if _is_id(each) else "kept" for each in row.responses_formatted],
+        )
+        for row in rows
+    ]
+
+
+def _translate(work: Work, rows: list[ScoredPath], language: str) -> list[Outcome]:
+    service = work.run.services.translator()
+    tag = TAGS[language]
+    labels, failed = _own_labels(work, rows, language)
+    paths = {
+        row.id: call_translate_path(
+            service.identity, row.path_labels, [labels.get(each) for each in row.responses_formatted], tag
+        )
+        for row in rows
+    }
+    texts = {
+        text: call_translate_text(service.identity, text, tag)
+        for row in rows
+        for text in (row.input, row.output, *row.optional_output)
+    }
+    asked = [(f"{row.id}_{language}", call) for row in rows for call in _calls_of(row, texts, paths[row.id])]
+    records = work.call(service, asked)
+    return [
+        replace(failed[row.id], row_id=f"{row.id}_{language}")
+        if row.id in failed
+        else _translate_row(row, language, texts, paths[row.id], records, service.identity)
+        for row in rows
+    ]
+
+
+def _own_labels(work: Work, rows: list[ScoredPath], language: str) -> tuple[dict[str, str], dict[str, Reject]]:
+    """Return id → Wikidata's label in the language, where such labels are wanted, and row id → Reject where they cannot be had."""
+    if work.inputs(MultiHalInputs).params.label_source != "wikidata":
+        return {}, {}
+    asked = [(row.id, each) for row in rows for each in row.responses_formatted if _is_id(each)]
+    return look_up_labels(work, asked, TAGS[language])
+
+
+def _calls_of(row: ScoredPath, texts: Mapping[str, Call], path: Call) -> list[Call]:
+    return [path, *(texts[text] for text in (row.input, row.output, *row.optional_output))]
+
+
+def _translate_row(
+    row: ScoredPath,
+    language: str,
+    texts: Mapping[str, Call],
+    path: Call,
+    records: Mapping[str, Record],
+    translator: str,
+) -> Outcome:
+    row_id = f"{row.id}_{language}"
+
+    def translation(text: str) -> str | None:
+        reply = records[texts[text].key].reply()
+        return str(reply.body) if reply.status == "ok" else None
+
+    for call in (texts[row.input], texts[row.output], path):
+        reply = records[call.key].reply()
+        if reply.status != "ok":
+            return Reject(row_id, "untranslatable", f"{call.parts.get('text', row.path_labels)}: {reply.error}")
+    parts = read_parts(records[path.key].reply().body)
+    return _publish(
+        row,
+        language,
+        input=translation(row.input),
+        output=translation(row.output),
+        optional_output=[told for text in row.optional_output if (told := translation(text)) is not None],
+        translated_by=translator,
+        trip_labels=[part.text for part in parts],
+        part_sources=[part.origin for part in parts],
+    )
+
+
+def _publish(row: ScoredPath, language: str, **changed: object) -> MultiHalRow:
+    return row.narrow(MultiHalRow, id=f"{row.id}_{language}", path_id=row.id, language=language, **changed)
+
+
+def _is_id(part: str) -> bool:
+    return is_qid(part) or is_pid(part)

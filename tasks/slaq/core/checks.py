@@ -1,0 +1,353 @@
+"""What a program can check of five pairs and a long one (SLAQ, Appendix A.1): each check is a function with its own code.
+
+| code | what is wrong |
+|---|---|
+| same_question, same_fact | a question is asked before; in other words, with the same answer |
+| answer_too_long | ten words or more |
+| source_phrase | words that point at the article as a text |
+| answer_not_in_article | the answer, numbers and dates by value, stands in no sentence of the article |
+| subject_missing | the question names neither the topic nor any name of the article |
+| one_of_many | the question asks for any one of several |
+| no_question_mark, not_self_contained | the form; a pronoun for something that is not named |
+| long_question_lacks, long_answer_lacks | one of the five is not covered |
+| long_answer_adds | a number or name that is in none of the five |
+
+They err towards finding fault where a second attempt is cheap, and let pass what only a reader can tell: the second
+model's check and the review queue come behind them.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tasks.slaq.core.replies import Generated, Pair
+from tasks.text.folded import fold_text, has_words
+from tasks.text.matching import normalise
+from tasks.text.sentences import split_sentences
+from tasks.text.values.literals import Date
+from tasks.text.values.words import (
+    Count,
+    DayOfYear,
+    Value,
+    drop_light,
+    find_capitals,
+    has_sequence,
+    is_kin,
+    is_year,
+    read_values,
+    says,
+)
+
+ANSWER_WORDS_BELOW = 10
+"""An answer has fewer words (Appendix A.1)."""
+_SHARED_AT_LEAST = 0.5
+"""Questions of one answer that share so much of their content ask the same; a long question that names so much of a short
+one's content covers it."""
+
+_QUALIFIER = re.compile(r"(?<=\S) *\([^()]*\)$")
+_QUOTED = re.compile(r"[\"“«„]([^\"“”«»„]+)[\"”»“]")
+_PRONOUNS = frozenset(
+    {"he", "him", "himself", "herself", "it", "itself", "she", "them", "themselves", "these", "they", "this", "those"}
+)
+_POSSESSIVES = frozenset({"her", "his", "its", "their"})
+_BEFORE_NOUNS = frozenset(
+    {
+        *("a", "am", "an", "are", "can", "could", "did", "do", "does", "had", "has", "have", "is", "may", "might"),
+        *("must", "shall", "should", "the", "was", "were", "will", "would"),
+    }
+)
+"""Articles and auxiliaries."""
+_EMPTY_IT = re.compile(
+    r"\bit (?:costs?|hails?|means?|rains?|snows?|takes?|took|taken)\b"
+    r"|\b(?:is|was) it (?:\w+ )?\w+ (?:for|that|to|when)\b|\bit is \w+ (?:for|that|to)\b",
+    re.IGNORECASE,
+)
+"""An "it" that stands for nothing: how long does it take to …, why is it important that …"""
+_NOT_NAMES = frozenset(
+    {
+        *("january", "february", "march", "april", "may", "june", "july", "august", "september", "october"),
+        *("november", "december", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong."""
+
+    code: str
+    which: int
+    """Number of the pair, 1 to 5; 0 for the long question and answer."""
+    sentence: str
+    """For the model that is asked once more, and for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckLists:
+    """The word lists that checks go by, folded; `read_lists` makes them."""
+
+    source_phrases: tuple[str, ...]
+    one_of_many: tuple[str, ...]
+    function_words: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownText:
+    """An article as the checks look at it; `read_article` makes it."""
+
+    folded: str
+    sentences: tuple[tuple[Value, ...], ...]
+    """What each sentence says, small words left out."""
+    capitals: frozenset[str]
+    """Words that are written with a capital somewhere."""
+    inner_capitals: frozenset[str]
+    """Those that are so inside a sentence."""
+    small: frozenset[Value]
+    """Words that are written small somewhere."""
+
+
+def read_lists(source_phrases: Iterable[str], one_of_many: Iterable[str], function_words: Iterable[str]) -> CheckLists:
+    """Return data/lists/source_phrases.txt, one_of_many.txt and function_words.txt in the form of the checks."""
+    words = [fold_text(word) for word in function_words]
+    # as they stand and as read_values has them ("does" is taken for a plural)
+    values = {part.value for word in words for part in read_values(word) if isinstance(part.value, str)}
+    return CheckLists(
+        tuple(map(fold_text, source_phrases)), tuple(map(fold_text, one_of_many)), frozenset({*words, *values})
+    )
+
+
+def read_article(text: str) -> KnownText:
+    """Return an article's text in the form of the checks; lines are paragraphs."""
+    sentences = [read_values(sentence) for line in text.splitlines() for sentence in split_sentences(line)]
+    capitals = [(opens, value) for told in sentences for opens, _, value in find_capitals(told)]
+    return KnownText(
+        fold_text(text),
+        tuple(tuple(drop_light([part.value for part in told])) for told in sentences),
+        frozenset(value for _, value in capitals),
+        frozenset(value for opens, value in capitals if not opens),
+        frozenset(part.value for told in sentences for part in told if part.said[0].islower()),
+    )
+
+
+def check_all(generated: Generated, topic: str, article_text: str, lists: CheckLists) -> list[Problem]:
+    """Return everything that is wrong, pair by pair and then the long ones; empty when nothing is (spec, step 4)."""
+    article = read_article(article_text)
+    problems: list[Problem] = []
+    for which, pair in enumerate(generated.short, 1):
+        problems += _number(which, check_question(pair.question, topic, article, lists))
+        problems += _number(which, check_answer(pair.answer, article, lists))
+    problems += check_distinct(generated.short, lists)
+    problems += check_long_question(generated, topic, lists)
+    problems += check_long_answer(generated, topic, article, lists)
+    return problems
+
+
+def format_problems(problems: Sequence[Problem]) -> str:
+    """Return the problems as one clause that a model can act on (Unreadable.correction); "" for none."""
+    return "; ".join(
+        f"{f'pair {problem.which}' if problem.which else 'long'}: {problem.sentence}" for problem in problems
+    )
+
+
+def check_question(question: str, topic: str, article: KnownText, lists: CheckLists) -> Iterator[Problem]:
+    """Yield what is wrong with one short question by itself, `which` 0."""
+    folded = fold_text(question)
+    if not question.rstrip().endswith("?"):
+        yield Problem("no_question_mark", 0, f"the question {question!r} does not end with a question mark")
+    yield from _check_phrases(question, "question", lists)
+    for phrase in lists.one_of_many:
+        opening = phrase.removeprefix("^")
+        if f"{folded} ".startswith(f"{opening} ") or (opening == phrase and has_words(folded, phrase)):
+            yield Problem(
+                "one_of_many", 0, f"the question says {opening!r}; ask for something that has one answer and no other"
+            )
+            break
+    if not names_subject(question, topic, article, lists):
+        yield Problem(
+            "subject_missing",
+            0,
+            f"the question {question!r} names neither {_bare_title(topic)!r} nor another name that the article has",
+        )
+    if pronoun := find_loose_pronoun(question, topic, article, lists):
+        yield Problem(
+            "not_self_contained", 0, f"{pronoun!r} in {question!r} stands for something that is not named before it"
+        )
+
+
+def check_answer(answer: str, article: KnownText, lists: CheckLists) -> Iterator[Problem]:
+    """Yield what is wrong with one short answer by itself, `which` 0."""
+    words = len(answer.split())
+    if words >= ANSWER_WORDS_BELOW:
+        yield Problem("answer_too_long", 0, f"the answer has {words} words; expected fewer than {ANSWER_WORDS_BELOW}")
+    yield from _check_phrases(answer, "answer", lists)
+    if not is_in_article(answer, article):
+        yield Problem(
+            "answer_not_in_article",
+            0,
+            f"the answer {answer!r} does not stand in the article; use the article's own words",
+        )
+
+
+def is_in_article(answer: str, article: KnownText) -> bool:
+    """True when an answer stands in one sentence of the article, small words aside, numbers and dates by value."""
+    # "5" is no part of 3.5: what has digits is looked for by value alone
+    if not any(map(str.isdigit, answer)) and has_words(article.folded, fold_text(answer).strip(" .!?")):
+        return True
+    wanted = _list_values(answer)
+    return any(has_sequence(sentence, wanted) for sentence in article.sentences)
+
+
+def names_subject(question: str, topic: str, article: KnownText, lists: CheckLists) -> bool:
+    """True when a question names the topic, or has a name or quoted words that stand in the article."""
+    if _has_title(_list_values(question), topic):
+        return True
+    if any(has_words(article.folded, fold_text(quoted).strip(" .,")) for quoted in _QUOTED.findall(question)):
+        return True
+    return any(
+        value in (article.inner_capitals - article.small if opens else article.capitals) and _is_name(value, lists)
+        for opens, _, value in find_capitals(read_values(question))
+    )
+
+
+def find_loose_pronoun(question: str, topic: str, article: KnownText, lists: CheckLists) -> str | None:
+    """Return the pronoun before which nothing stands that it could stand for; None when there is none.
+
+    What it could stand for: a name, quoted words, or a noun behind an article or auxiliary ("does light … when it").
+    A possessive may come before its name ("In his Elements, what did Euclid …").
+    """
+    empty = {found.start() + found[0].lower().find("it") for found in _EMPTY_IT.finditer(question)}
+    for found in re.finditer(r"[^\W_]+(?:['’][^\W_]+)?", question):
+        word, before = found[0].lower(), question[: found.start()]
+        # written with a capital inside a question it is part of a name: Who wrote It?
+        if word not in _PRONOUNS | _POSSESSIVES or found.start() in empty or (before and found[0][0].isupper()):
+            continue
+        named = names_subject(question if word in _POSSESSIVES else before, topic, article, lists)
+        if not named and not _has_noun(before, lists):
+            return word
+    return None
+
+
+def check_distinct(pairs: Sequence[Pair], lists: CheckLists) -> Iterator[Problem]:
+    """Yield the questions that are asked before, be it in other words with the same answer."""
+    for which, pair in enumerate(pairs, 1):
+        for earlier, other in enumerate(pairs[: which - 1], 1):
+            if normalise(pair.question) == normalise(other.question):
+                yield Problem("same_question", which, f"the question is the same as question {earlier}")
+                break
+            if _list_values(pair.answer) == _list_values(other.answer) and _share(
+                _list_content(pair.question, lists), _list_content(other.question, lists)
+            ):
+                yield Problem("same_fact", which, f"question and answer ask for the same fact as pair {earlier}")
+                break
+
+
+def check_long_question(generated: Generated, topic: str, lists: CheckLists) -> Iterator[Problem]:
+    """Yield which short questions the long one does not cover: by its number with words behind it, or by its content."""
+    long = generated.long_question
+    yield from _check_phrases(long, "long question", lists)
+    asked = [told.value for told in read_values(long)]
+    known = {told.value for told in read_values(_bare_title(topic))}
+    for which, pair in enumerate(generated.short, 1):
+        if re.search(rf"\({which}\)[^()]*?[^\W\d_]{{2}}", long):
+            continue
+        content = _list_content(pair.question, lists)
+        content = [value for value in content if value not in known] or content
+        covered = [value for value in content if any(is_kin(found, value) for found in asked)]
+        if len(covered) < len(content) * _SHARED_AT_LEAST or not content:
+            yield Problem(
+                "long_question_lacks", which, f"the long question does not ask {pair.question!r}; list it as ({which})"
+            )
+
+
+def check_long_answer(generated: Generated, topic: str, article: KnownText, lists: CheckLists) -> Iterator[Problem]:
+    """Yield which short answers the long one lacks, and the numbers and names that it adds to the five pairs."""
+    long = generated.long_answer
+    yield from _check_phrases(long, "long answer", lists)
+    told = [part.value for part in read_values(long)]
+    for which, pair in enumerate(generated.short, 1):
+        wanted = _list_content(pair.answer, lists) or [part.value for part in read_values(pair.answer)]
+        folded = has_words(fold_text(long), fold_text(pair.answer).strip(" .!?"))
+        if not folded and not (wanted and all(any(is_kin(found, value) for found in told) for value in wanted)):
+            yield Problem("long_answer_lacks", which, f"the long answer does not hold the answer {pair.answer!r}")
+    texts = [topic, *(text for pair in generated.short for text in (pair.question, pair.answer))]
+    known = [part.value for text in texts for part in read_values(text)]
+    added = dict.fromkeys([*_find_added_numbers(long, known), *_find_added_names(long, known, article, lists)])
+    for said in added:
+        yield Problem(
+            "long_answer_adds", 0, f"the long answer says {said!r}, which is in none of the five questions and answers"
+        )
+
+
+def _find_added_numbers(text: str, known: Sequence[Value]) -> Iterator[str]:
+    for said, value in read_values(text):
+        # "one" and "first" are hardly ever numbers in running text; 10^5 and 5th are
+        is_number = any(map(str.isdigit, said)) or (not isinstance(value, str) and said.lower() != "one")
+        if is_number and not any(says(found, value) for found in known) and not _is_put_together(value, known):
+            yield said
+
+
+def _is_put_together(value: Value, known: Sequence[Value]) -> bool:
+    """True when a date is told in parts: 8 March, and 1917; or 264, where the era stands with another year."""
+    if not isinstance(value, Date):
+        return False
+    if not any(isinstance(found, Count) and says(value, found) for found in known):
+        return False
+    return is_year(value) or any(isinstance(found, DayOfYear) and says(value, found) for found in known)
+
+
+def _find_added_names(text: str, known: Sequence[Value], article: KnownText, lists: CheckLists) -> Iterator[str]:
+    """Yield the capitalised words that are new; what opens a sentence counts where the article has it as a name."""
+    for sentence in split_sentences(text):
+        for opens, word, value in find_capitals(read_values(sentence)):
+            if opens and (value not in article.inner_capitals or value in article.small):
+                continue
+            if (
+                isinstance(value, str)
+                and value not in lists.function_words
+                and not any(is_kin(each, value) for each in known)
+            ):
+                yield word
+
+
+def _check_phrases(text: str, name: str, lists: CheckLists) -> Iterator[Problem]:
+    folded = fold_text(text)
+    if phrase := next((phrase for phrase in lists.source_phrases if has_words(folded, phrase)), None):
+        yield Problem("source_phrase", 0, f"the {name} points at its source by {phrase!r}; leave that out")
+
+
+def _number(which: int, problems: Iterable[Problem]) -> list[Problem]:
+    return [Problem(problem.code, which, problem.sentence) for problem in problems]
+
+
+def _list_values(text: str) -> list[Value]:
+    return drop_light([told.value for told in read_values(text)])
+
+
+def _list_content(text: str, lists: CheckLists) -> list[Value]:
+    """Return what a text says beyond function words, each once."""
+    values = dict.fromkeys(told.value for told in read_values(text))
+    return [value for value in values if value not in lists.function_words]
+
+
+def _share(one: Sequence[Value], other: Sequence[Value]) -> bool:
+    """True when two contents have as much in common as counts for the same."""
+    return len(set(one) & set(other)) >= _SHARED_AT_LEAST * len(set(one) | set(other))
+
+
+def _bare_title(topic: str) -> str:
+    return _QUALIFIER.sub("", topic)
+
+
+def _has_title(values: Sequence[Value], topic: str) -> bool:
+    return has_sequence(values, _list_values(_bare_title(topic)))
+
+
+def _is_name(value: str, lists: CheckLists) -> bool:
+    return value not in lists.function_words and value not in _NOT_NAMES
+
+
+def _has_noun(before: str, lists: CheckLists) -> bool:
+    """True when a word of content stands behind an article or auxiliary."""
+    words = re.findall(r"[^\W_]+", fold_text(before))
+    return any(one in _BEFORE_NOUNS and other not in lists.function_words for one, other in pairwise(words))

@@ -1,0 +1,80 @@
+"""SLAQ's parameters, and what a build depends on by them: its categories, days of page views and decisions (paper §3.2, A.1)."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import AfterValidator, Field
+
+from tasks.assets import load_list
+from tasks.core.review import Policy, Reviewing
+from tasks.engine.benchmark import Inputs, Locked
+from tasks.options import Option, Params, RunOptions
+from tasks.settings import load_world
+from tasks.slaq.core.topic_sampling import VIEW_DAYS, open_window
+
+_LICENCE, _OWN_LICENCE = "CC-BY-SA-4.0", "Apache-2.0"
+
+
+def _read_category(given: str) -> str:
+    name = " ".join(given.replace("_", " ").split())
+    if not name or name.lower().startswith("category:"):
+        raise ValueError(f"{name!r}: expected the name of a category, without its prefix, like Astronomy")
+    return name
+
+
+class SlaqParams(Params):
+    """What a build of SLAQ can be told."""
+
+    categories: Annotated[
+        tuple[Annotated[str, AfterValidator(_read_category)], ...], Option("--category", metavar="NAME")
+    ] = ()
+    """Only this category (repeatable). Default: the paper's fifteen."""
+    per_half: int = Field(default=20, ge=1)
+    """Topics of each half of a category."""
+    spares: int = Field(default=5, ge=0)
+    """Topics beyond that, tried in case others fail a check."""
+    candidates: int = Field(default=120, ge=2)
+    """Pages drawn from a category."""
+    depth: int = Field(default=1, ge=0)
+    """Levels of subcategories whose pages count too."""
+    min_chars: int = Field(default=1000, ge=0)
+    """Characters that a main text must have."""
+    days: int = Field(default=VIEW_DAYS, ge=1)
+    """Days of page views before the world's epoch."""
+    seed: int = 7
+    """Seed of the draw."""
+    review: Policy = "auto"
+    """What becomes of flagged rows: what each flag's rule says, mostly dropped (auto), left out until reviewed (manual), or asked for in a pause of the run in the Prefect UI (ask)."""
+
+
+class SlaqInputs(Inputs):
+    """What the steps of SLAQ read."""
+
+    resolved: ClassVar = frozenset({"categories", "days", "review"})
+    params: SlaqParams
+    categories: tuple[str, ...]
+    epoch: str
+    """Moment whose articles are read (ISO 8601, UTC)."""
+    views_from: str
+    """First day of the page views, YYYYMMDD."""
+    views_to: str
+    reviewing: Reviewing
+    licence: str
+
+
+def lock_inputs(params: SlaqParams, run: RunOptions) -> Locked[SlaqInputs]:
+    """Return what the build depends on; UsageError says what was expected."""
+    from tasks.storage.reviews import open_review
+
+    world = load_world(run.world, run.graph)
+    window = open_window(world.epoch_day(), params.days)
+    return Locked(
+        SlaqInputs(
+            params=params,
+            categories=tuple(dict.fromkeys(params.categories)) or load_list("slaq_categories"),
+            epoch=f"{world.epoch_day().isoformat()}T00:00:00Z",
+            views_from=window.start,
+            views_to=window.end,
+            reviewing=open_review("slaq", params.review, run),
+            licence=_OWN_LICENCE if world.wikipedia.url == "embedded" else _LICENCE,
+        )
+    )

@@ -1,0 +1,171 @@
+"""Steps in which models write and check questions (SLAQ, paper §3.2, Appendix A.1, Table A.4)."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from prefect import task
+
+from tasks.assets import load_list, load_prompt
+from tasks.core.prompts import fill_in
+from tasks.core.receipts import Batch, Receipt
+from tasks.core.replies import Unreadable
+from tasks.core.review import AutoRules, Editable, ReviewItem, flag_row
+from tasks.core.rows import Outcome, Reject
+from tasks.engine.batches import Answered, batch_key, work_on
+from tasks.engine.review import review_rows
+from tasks.slaq.core.checks import CheckLists, check_all, format_problems, read_lists
+from tasks.slaq.core.replies import PAIRS, Generated, read_check, read_fact_type, read_generated
+from tasks.slaq.core.rows import CheckedTopic, ChosenTopic, QuestionedTopic, SlaqRow
+from tasks.slaq.params import SlaqInputs
+
+GENERATE, CHECK, FACT_TYPE = "slaq/generate", "slaq/check", "slaq/fact_type"
+FLAG = "second_model"
+"""What the second model flags: a question that cannot be understood alone, or an answer that the article does not give."""
+AUTO_RULES: AutoRules = {FLAG: "drop"}
+"""What the policy `auto` does: a topic with a flagged pair goes."""
+EDITABLE: Editable = {
+    **{f"ShortQ{number}": ("questions", number - 1) for number in range(1, PAIRS + 1)},
+    **{f"ShortA{number}": ("answers", number - 1) for number in range(1, PAIRS + 1)},
+    "LongQ": "long_question",
+    "LongA": "long_answer",
+}
+"""Texts that a reviewer may replace."""
+_FAILED_CHECK = re.compile(r"([a-z_]+): (?:pair [1-5]|long): ")
+"""How the problems of checks are told: the code of the first, then all of them."""
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def write_questions(batch: Batch) -> Receipt:
+    """Have five short pairs and a long one made of each article; what fails a check is asked for once more (A.1)."""
+    work = work_on(batch)
+    prompt, lists = load_prompt(GENERATE), _load_check_lists()
+    asked = [(row.id, row, fill_in(prompt, topic=row.title, article=row.text)) for row in work.rows(ChosenTopic)]
+
+    def read(row: ChosenTopic, texts: Sequence[str]) -> Generated | Unreadable:
+        generated = read_generated(texts[0])
+        if isinstance(generated, Unreadable):
+            return generated
+        problems = check_all(generated, row.title, row.text, lists)
+        return Unreadable(f"{problems[0].code}: {format_problems(problems)}") if problems else generated
+
+    return work.finish((_question(row, answer) for row, answer in work.ask("author", asked, read)), QuestionedTopic)
+
+
+def _load_check_lists() -> CheckLists:
+    return read_lists(load_list("source_phrases"), load_list("one_of_many"), load_list("function_words"))
+
+
+def _question(row: ChosenTopic, answer: Answered[Generated]) -> Outcome:
+    if isinstance(answer.read, Reject):
+        # the check that failed is the reason, for the funnel
+        failed = _FAILED_CHECK.match(answer.read.detail)
+        return replace(answer.read, reason=failed[1]) if failed else answer.read
+    return row.extend(
+        QuestionedTopic,
+        questions=[pair.question for pair in answer.read.short],
+        answers=[pair.answer for pair in answer.read.short],
+        long_question=answer.read.long_question,
+        long_answer=answer.read.long_answer,
+        author=answer.model,
+        author_call=answer.key,
+    )
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def check_questions(batch: Batch) -> Receipt:
+    """Have a second model look at phrasing and grounding; what it flags goes into the review queue (§3.2)."""
+    work = work_on(batch)
+    rows = work.rows(QuestionedTopic)
+    prompt = load_prompt(CHECK)
+    asked = [
+        (row.id, row, fill_in(prompt, topic=row.title, article=row.text, pairs=_format_pairs(row))) for row in rows
+    ]
+    checked: list[CheckedTopic] = []
+    outcomes: list[Outcome] = []
+    items: list[ReviewItem] = []
+    for row, answer in work.ask("judge", asked, lambda _, texts: read_check(texts[0])):
+        if isinstance(answer.read, Reject):
+            outcomes.append(answer.read)
+            continue
+        flags = [f"ShortQ{number}: {said}" for number, said in enumerate(answer.read, 1) if said is not None]
+        items += [flag_row("slaq", row.id, FLAG, flag, _format_context(row)) for flag in flags]
+        checked.append(row.extend(CheckedTopic, judge=answer.model, judge_call=answer.key, flags=flags, reviewed_by=[]))
+    outcomes += review_rows(work, checked, items, work.inputs(SlaqInputs).reviewing, AUTO_RULES, EDITABLE)
+    return work.finish(outcomes, CheckedTopic)
+
+
+def _format_pairs(row: QuestionedTopic) -> str:
+    pairs = zip(row.questions, row.answers, strict=True)
+    return "\n".join(f"{number}. {question} — {answer}" for number, (question, answer) in enumerate(pairs, 1))
+
+
+def _format_context(row: QuestionedTopic) -> str:
+    return f"{row.title} ({row.url}, revision {row.revid})\n{_format_pairs(row)}\nLong: {row.long_question}\n{row.long_answer}"
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def balance_halves(batch: Batch) -> Receipt:
+    """Keep as many most as least viewed topics of each category, the outermost of those that came through (§3.2)."""
+    work = work_on(batch)
+    rows = work.rows(CheckedTopic)
+    per_half = work.inputs(SlaqInputs).params.per_half
+    outcomes: list[Outcome] = []
+    for category in dict.fromkeys(row.category for row in rows):
+        mine = [row for row in rows if row.category == category]
+        most = sorted((row for row in mine if row.half == "most"), key=lambda row: (-(row.views or 0), row.pageid))
+        least = sorted((row for row in mine if row.half == "least"), key=lambda row: (row.views or 0, -row.pageid))
+        kept = min(len(most), len(least), per_half)
+        outcomes += [*most[:kept], *least[:kept]]
+        for row in (*most[kept:], *least[kept:]):
+            reason = "half_is_full" if kept == per_half else "other_half_is_short"
+            outcomes.append(
+                Reject(row.id, reason, f"{category}: {len(most)} most and {len(least)} least viewed topics")
+            )
+    return work.finish(outcomes, CheckedTopic)
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def type_facts(batch: Batch) -> Receipt:
+    """Tell of each short answer whether it is an entity, by the classes of OntoNotes (§3.2, Figure 6)."""
+    work = work_on(batch)
+    rows = work.rows(CheckedTopic)
+    prompt = load_prompt(FACT_TYPE)
+    asked = [
+        (row.id, row, fill_in(prompt, question=question, answer=answer))
+        for row in rows
+        for question, answer in zip(row.questions, row.answers, strict=True)
+    ]
+    answers = [answer for _, answer in work.ask("judge", asked, lambda _, texts: read_fact_type(texts[0]))]
+    licence = work.inputs(SlaqInputs).licence
+    return work.finish(
+        (_publish(row, answers[at * PAIRS : (at + 1) * PAIRS], licence) for at, row in enumerate(rows)), SlaqRow
+    )
+
+
+def _publish(row: CheckedTopic, answers: Sequence[Answered[str]], licence: str) -> Outcome:
+    if failed := next((answer.read for answer in answers if isinstance(answer.read, Reject)), None):
+        return failed
+    types = [answer.read for answer in answers]
+    columns: dict[str, object] = {}
+    for number, (question, answer) in enumerate(zip(row.questions, row.answers, strict=True), 1):
+        columns |= {f"ShortQ{number}": question, f"ShortA{number}": answer}
+        columns[f"ShortQ{number}_Entity"] = int(types[number - 1] != "none")
+    columns |= {
+        "id": row.id,
+        "Category": row.category,
+        "Topic": row.title,
+        "URL": row.url,
+        "revid": row.revid,
+        "LongQ": row.long_question,
+        "LongA": row.long_answer,
+        "Pageviews": row.views or 0,
+        "half": row.half,
+        "fact_types": types,
+        "fact_types_by": answers[0].model,
+        "author": row.author,
+        "judge": row.judge,
+        "reviewed_by": row.reviewed_by,
+        "licence": licence,
+    }
+    return SlaqRow.model_validate(columns)

@@ -1,0 +1,235 @@
+"""The first steps of SLAQ: pages of categories, their articles, page views, and halves (paper §3.2, Appendix A.1)."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import quote
+
+from prefect import task
+
+from tasks.assets import load_removed
+from tasks.core.calls.knowledge import call_pageviews
+from tasks.core.calls.wikipedia import (
+    PageText,
+    ResolvedTitle,
+    Revision,
+    call_category_members,
+    call_page_revision_at,
+    call_page_text,
+    call_resolve_title,
+    read_members,
+    read_page_text,
+    read_resolved_title,
+    read_revision,
+)
+from tasks.core.receipts import Batch, Receipt
+from tasks.core.rows import Merged, Outcome, Reject, arrow_table
+from tasks.engine.batches import Work, batch_key, work_on
+from tasks.errors import ServiceUnreachable
+from tasks.slaq.core.rows import CategoryCount, CategoryPage, ChosenTopic, Topic, ViewedTopic
+from tasks.slaq.core.topic_sampling import Viewed, draw_pages, split_by_views
+from tasks.slaq.params import SlaqInputs
+from tasks.text.article import read_article
+
+MEMBERS_A_PAGE = 500
+ENGLISH_WIKIPEDIA = "https://en.wikipedia.org/wiki/"
+_LIST_TITLE = re.compile(r"(?:lists?|index|outline|timeline|glossary|bibliography) of ", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A page with the category that lists it."""
+
+    pageid: int
+    title: str
+    subcategory: str
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def draw_category_pages(batch: Batch) -> Receipt:
+    """List a category's pages, and those of the categories below it, and draw some by chance (Appendix A.1)."""
+    work = work_on(batch)
+    params = work.inputs(SlaqInputs).params
+    counts = {"members": 0, "subcategories": 0}
+    members = _list_members(work, batch.unit, params.depth, counts)
+    drawn = draw_pages(members, params.seed, batch.unit, params.candidates)
+    rows: list[Outcome] = []
+    for member in drawn:
+        row_id = f"{batch.unit}-{member.pageid}"
+        work.take(row_id, member.title)
+        rows.append(
+            CategoryPage(
+                id=row_id,
+                category=batch.unit,
+                subcategory=member.subcategory,
+                pageid=member.pageid,
+                title=member.title,
+            )
+        )
+    work.extras = arrow_table(CategoryCount, [CategoryCount(id=batch.unit, drawn=len(drawn), **counts)])
+    return work.finish(rows, CategoryPage)
+
+
+def _list_members(work: Work, category: str, depth: int, counts: dict[str, int]) -> Iterator[_Member]:
+    """Yield the pages of a category and of those below it, each category once, however they contain each other."""
+    level, known = [category], {category}
+    for step in range(depth + 1):
+        below: list[str] = []
+        for each in level:
+            for page in _iterate_members(work, category, each, "page"):
+                counts["members"] += 1
+                yield _Member(page[0], page[1], each)
+            if step < depth:
+                below += [title for _, title in _iterate_members(work, category, each, "subcat") if title not in known]
+                known.update(below)
+        counts["subcategories"] += len(dict.fromkeys(below))
+        level = list(dict.fromkeys(below))
+
+
+def _iterate_members(
+    work: Work, unit: str, category: str, kind: Literal["page", "subcat"]
+) -> Iterator[tuple[int, str]]:
+    """Yield (page id, title) of a category's members, request by request."""
+    service, after = work.run.services.wikipedia, None
+    while True:
+        call = call_category_members(service.identity, category, kind, MEMBERS_A_PAGE, after)
+        reply = work.call(service, [(unit, call)])[call.key].reply()
+        if reply.status != "ok":
+            raise ServiceUnreachable(
+                f"{service.identity} does not list the category {category}: {reply.error}; try again later"
+            )
+        found = read_members(reply.body)
+        yield from ((page.pageid, page.title) for page in found.members)
+        after = found.after
+        if after is None:
+            return
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def unite_pages(batch: Batch) -> Receipt:
+    """Unite pages that were drawn from several categories; the first category keeps the page."""
+    work = work_on(batch)
+    kept: dict[int, str] = {}
+    outcomes: list[Outcome] = []
+    for row in work.rows(CategoryPage):
+        first = kept.setdefault(row.pageid, row.id)
+        outcomes.append(row if first == row.id else Merged(row.id, first))
+    return work.finish(outcomes, CategoryPage)
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def scrape_articles(batch: Batch) -> Receipt:
+    """Read each page's main text as of the epoch; lists, redirects, disambiguations and short pages go no further."""
+    work = work_on(batch)
+    rows = work.rows(CategoryPage)
+    wiki, at = work.run.services.wikipedia, work.inputs(SlaqInputs).epoch
+    failed: dict[str, Reject] = {}
+    pages, failed_now = work.look_up(
+        wiki,
+        ((row.id, row.id, call_resolve_title(wiki.identity, row.title)) for row in rows),
+        read_resolved_title,
+        "wikipedia_failed",
+    )
+    failed |= failed_now
+    refused = {row.id: reason for row in rows if row.id in pages and (reason := _refuse_page(row, pages[row.id]))}
+    open_rows = [row for row in rows if row.id in pages and row.id not in refused]
+    revisions, failed_now = work.look_up(
+        wiki,
+        ((row.id, row.id, call_page_revision_at(wiki.identity, row.title, at)) for row in open_rows),
+        read_revision,
+        "wikipedia_failed",
+    )
+    failed |= failed_now
+    dated = [row for row in open_rows if row.id in revisions and revisions[row.id].revid is not None]
+    texts, failed_now = work.look_up(
+        wiki,
+        ((row.id, row.id, call_page_text(wiki.identity, revisions[row.id].revid or 0, "html")) for row in dated),
+        read_page_text,
+        "wikipedia_failed",
+    )
+    failed |= failed_now
+    return work.finish(
+        (
+            failed.get(row.id) or refused.get(row.id) or _scrape(work, row, revisions[row.id], texts.get(row.id))
+            for row in rows
+        ),
+        Topic,
+    )
+
+
+def _refuse_page(row: CategoryPage, page: ResolvedTitle) -> Reject | None:
+    if page.missing:
+        return _refuse_missing(row)
+    if page.redirected_from:
+        return Reject(row.id, "redirect", f"{row.title} leads to {page.title}")
+    if page.is_disambiguation:
+        return Reject(row.id, "disambiguation", f"{row.title} tells several things of this name apart")
+    if _LIST_TITLE.match(row.title):
+        return Reject(row.id, "list_page", f"{row.title} is a list")
+    return None
+
+
+def _refuse_missing(row: CategoryPage) -> Reject:
+    return Reject(row.id, "page_missing", f"{row.title}: there is no such page any more")
+
+
+def _scrape(work: Work, row: CategoryPage, revision: Revision, page: PageText | None) -> Outcome:
+    inputs = work.inputs(SlaqInputs)
+    at, least = inputs.epoch, inputs.params.min_chars
+    if revision.missing:
+        return _refuse_missing(row)
+    if revision.revid is None or page is None:
+        return Reject(row.id, "younger_than_epoch", f"{row.title} has no revision of {at} or before")
+    text = read_article(page.text, load_removed()).text
+    if len(text) < least:
+        return Reject(row.id, "too_short", f"{len(text):,} characters of main text; at least {least:,} are wanted")
+    url = f"{ENGLISH_WIKIPEDIA}{quote(page.title.replace(' ', '_'), safe='()!*,;:@/~$-_.')}"
+    return row.extend(Topic, url=url, revid=page.revid, text=text)
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def measure_topics(batch: Batch) -> Receipt:
+    """Sum each article's page views over the days before the cut-off (Appendix A.1)."""
+    work = work_on(batch)
+    rows = work.rows(Topic)
+    service = work.run.services.pageviews
+    inputs = work.inputs(SlaqInputs)
+    first, last = inputs.views_from, inputs.views_to
+    calls = ((row.id, row.id, call_pageviews(service.identity, row.title, first, last)) for row in rows)
+    views, failed = work.look_up(
+        service, calls, lambda body: None if body is None else int(body["views"]), "pageviews_failed"
+    )
+    return work.finish(
+        (
+            failed.get(row.id) or row.extend(ViewedTopic, views=views[row.id], views_from=first, views_to=last)
+            for row in rows
+        ),
+        ViewedTopic,
+    )
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def halve_topics(batch: Batch) -> Receipt:
+    """Take the most and the least viewed topics of each category, as many of both, with spares (Appendix A.1)."""
+    work = work_on(batch)
+    params = work.inputs(SlaqInputs).params
+    per_half = params.per_half + params.spares
+    groups: dict[str, list[Viewed[ViewedTopic]]] = defaultdict(list)
+    for row in work.rows(ViewedTopic):
+        groups[row.category].append(Viewed(row, row.views))
+    outcomes: list[Outcome] = []
+    for category, topics in groups.items():
+        halves = split_by_views(topics, per_half)
+        outcomes += [each.page.extend(ChosenTopic, half="most") for each in halves.most]
+        outcomes += [each.page.extend(ChosenTopic, half="least") for each in halves.least]
+        outcomes += [
+            Reject(
+                each.page.id,
+                reason,
+                f"{each.views} views; {per_half} a half, spares with them, of {len(topics)} in {category}",
+            )
+            for each, reason in halves.left_out
+        ]
+    return work.finish(outcomes, ChosenTopic)

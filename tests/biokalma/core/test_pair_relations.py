@@ -1,0 +1,119 @@
+"""The relations of pairs: what names them, the list that ships, and the lists of properties that pools go by."""
+
+from functools import cache
+
+import pytest
+
+from tasks.assets import load_list, load_pair_relations, load_properties
+from tasks.biokalma.core.pair_relations import fold_name, read_pair_relations
+from tasks.errors import SettingsError
+from tasks.world.files.reading import load_world_data
+
+RELATIONS = load_pair_relations()
+read_world = cache(load_world_data)
+HEAD = "pid,label,between,inverse,other_names\n"
+
+
+def test_twenty_relations_are_known_of_which_fourteen_join_people() -> None:
+    assert RELATIONS.default == (
+        "P26", "P40", "P22", "P25", "P3373", "P1066", "P802", "P184", "P185", "P737", "P451", "P1038", "P1327", "P3342",
+    )  # fmt: skip
+    assert tuple(RELATIONS.labels) == (*RELATIONS.default, "P108", "P749", "P355", "P127", "P112", "P1830")
+    assert RELATIONS.label("P1066") == "student of"
+
+
+def test_an_inverse_has_its_inverse() -> None:
+    assert RELATIONS.inverses["P40"] == {"P22", "P25"}
+    for pid, inverses in RELATIONS.inverses.items():
+        assert all(pid in RELATIONS.inverses[other] for other in inverses), pid
+
+
+@pytest.mark.parametrize(
+    ("text", "pid"),
+    [
+        ("P26", "P26"),
+        (" p26 ", "P26"),
+        ("spouse", "P26"),
+        ("Married  to", "P26"),
+        ("wife", "P26"),
+        ("father", "P22"),
+        ("father of", "P40"),
+        ("hasChild", "P40"),
+        ("student", "P802"),
+        ("student of", "P1066"),
+        ("doctoral student of", "P184"),
+        ("parent company", "P749"),
+        ("subsidiary", "P355"),
+        ("child of", None),
+        ("P19", None),
+        ("", None),
+        ("|", None),
+    ],
+)
+def test_a_relation_is_found_by_id_label_or_another_name(text: str, pid: str | None) -> None:
+    assert RELATIONS.find(text) == pid
+
+
+def test_names_are_compared_without_regard_to_case_spaces_and_kind_of_apostrophe() -> None:
+    assert fold_name(" Sinéad\u00a0 O’Connor\n") == fold_name("sinéad o'connor") == "sinéad o'connor"
+    assert fold_name("O Connor") != fold_name("O'Connor")
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("pid,label\n", "expected the columns"),
+        (HEAD + "26,spouse,people,,\n", "line 2: expected five columns and a new PID"),
+        (HEAD + "P26,spouse,people,\n", "line 2: expected five columns"),
+        (HEAD + "P26,spouse,people,,wife,husband\n", "line 2: expected five columns"),
+        (HEAD + "P26,spouse,people,,\nP26,mate,people,,\n", "line 3: expected five columns and a new PID"),
+        (HEAD + "P26, ,people,,wife\n", "line 2: expected a label for P26"),
+        (HEAD + "P26,spouse,two,,\n", "line 2: expected people or others in column between, found 'two'"),
+        (HEAD + "P26,spouse,people,26,\n", "line 2: expected PIDs with | between in column inverse, found '26'"),
+        (HEAD + "P26,spouse,people,,mate\nP451,lover,people,,Mate\n", "line 3: the name 'mate' stands for P26 already"),
+        (HEAD + "P26,spouse,people,,P40\nP40,child,people,,\n", "line 3: the name 'p40' stands for P26 already"),
+    ],
+)
+def test_a_wrong_list_is_refused_with_its_line(text: str, part: str) -> None:
+    with pytest.raises(SettingsError, match=rf"pair_relations\.csv.*{part}"):
+        read_pair_relations(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "some"),
+    [
+        ("pool_left_out", {17, 21, 27, 31, 136, 373, 734, 735, 910, 935, 1343, 1792}),
+        ("person_properties", {19, 20, 21, 22, 25, 26, 40, 69, 106}),
+    ],
+)
+def test_a_list_of_properties_names_each_once_by_id_and_label(name: str, some: set[int]) -> None:
+    lines = load_list(name)
+    assert len(load_properties(name)) == len(lines)
+    assert some <= load_properties(name)
+    properties = read_world().properties
+    labels = {f"{pid} {known.labels['en']}" for pid, known in properties.items()}
+    in_world = [line for line in lines if line.split()[0] in properties]
+    assert [line for line in in_world if line not in labels] == []
+
+
+def test_no_relation_of_pairs_is_left_out_of_pools() -> None:
+    assert not {int(pid[1:]) for pid in RELATIONS.labels} & load_properties("pool_left_out")
+
+
+def test_labels_of_relations_are_those_of_the_embedded_world() -> None:
+    known = read_world().properties
+    assert {
+        pid: known[pid].labels["en"] for pid in RELATIONS.labels if pid in known
+    }.items() <= RELATIONS.labels.items()
+
+
+def test_in_the_embedded_world_only_people_have_what_only_people_have() -> None:
+    """A find in the ice with a sex but no occupation is the one thing that is taken for a person."""
+    listed = {f"P{number}" for number in load_properties("person_properties")}
+    taken = {
+        item.labels["en"]
+        for item in read_world().items.values()
+        if any(statement.pid in listed for statement in item.statements)
+        and not any(getattr(statement.value, "qid", "") == "Q5" for statement in item.statements_of("P31"))
+    }
+    assert taken == {"Ötzi"}

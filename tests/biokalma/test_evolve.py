@@ -1,0 +1,322 @@
+"""Evolution over the real step and a chat server: every misbehaviour of an author, and every text that cannot be weighed."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.rows.biographies import evolving_pair, make_piece
+from support.webs.loopback import Loopback, Seen
+from support.work.author_steps import (
+    DOVER,
+    LIMITS,
+    PERPLEXITIES,
+    POET,
+    WRITER,
+    Run,
+    Weigher,
+    evolving,
+    step_runner,
+    values,
+)
+from support.work.scripted_author import REFUSAL, Asked, Manners, Said, ScriptedAuthor, always, extend, once_corrected
+from support.work.steps import Left
+
+from tasks.biokalma.evolve import EXTEND, evolve_paragraph
+from tasks.clients.perplexity import Scorer
+from tasks.core.calls.call import Reply
+from tasks.core.calls.perplexity import Unweighable, Weighed, write_reply
+from tasks.settings import Model
+
+IMPOSSIBLE = write_reply(Weighed(-math.inf, 3))
+UNWEIGHABLE = write_reply(Unweighable("too_long", "2000 tokens; at most 1024 are read"))
+DOWN = Reply(None, "failed", "http_503: overloaded", transient=True)
+
+
+@pytest.fixture
+def author() -> Iterator[ScriptedAuthor]:
+    author = ScriptedAuthor({})
+    yield author
+    author.close()
+
+
+@pytest.fixture
+def run(author: ScriptedAuthor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    return step_runner(author, tmp_path / "run", monkeypatch)
+
+
+def chosen(left: Left, row_id: str) -> list[str]:
+    """Return the values that rounds 2 and on brought in."""
+    return [piece["value"] for each in left.rows[row_id]["rounds"][1:] for piece in each["chosen"]]
+
+
+def test_the_best_piece_becomes_the_next_sentence_and_all_scores_are_kept(author: ScriptedAuthor, run: Run) -> None:
+    author.manners = {"Ada": extend}
+    scorer = Weigher({})
+    left = run(evolve_paragraph, [evolving("Ada", counts={"P20": 2})], scorer, rounds=3)
+    row = left.rows["Ada"]
+    # all but P20 are in one graph of two, so coherence decides: the least perplexing first
+    assert chosen(left, "Ada") == ["London", "1815-12-10"]
+    first, second = row["rounds"][1:]
+    assert values(first["candidates"]) == ["London", "1815-12-10", "Copley Medal", "44 BC", "Dover"]
+    assert values(second["candidates"]) == ["1815-12-10", "Copley Medal", "44 BC", "Dover"]
+    best, last = first["candidates"][0], first["candidates"][-1]
+    assert best["perplexity"] == pytest.approx(3.0)
+    assert (best["specificity"], last["specificity"]) == (pytest.approx(math.log(2)), 0)
+    assert math.fsum(each["coherence"] for each in first["candidates"]) == pytest.approx(1)
+    assert all(
+        each["score"] == pytest.approx((each["specificity"] + each["coherence"]) / 2) for each in first["candidates"]
+    )
+    assert (first["number"], first["sentence"]) == (2, "It is said that London came into it.")
+    assert row["paragraph_now"] == (
+        "Ada met Bob. It is said that London came into it. It is said that 1815-12-10 came into it."
+    )
+    assert values(row["minimum_knowledge"]) == ["writer", "poet", "London", "1815-12-10"]
+    assert [(each["id"], each["row_id"], each["number"]) for each in left.extras] == [
+        (f"Ada_{number}", "Ada", number) for number in (1, 2, 3)
+    ]
+    assert scorer.texts[0].startswith("Ada met Bob. ")
+    assert all(text.startswith(row["paragraph_now"].rpartition(" It is said")[0]) for text in scorer.texts[5:])
+    assert "Ada met Bob. Person Q2's place of death is Dover." in scorer.texts, "as the person is named"
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 4, 6])
+def test_there_are_as_many_rounds_as_were_asked_for(author: ScriptedAuthor, run: Run, rounds: int) -> None:
+    author.manners = {"Ada": extend}
+    left = run(evolve_paragraph, [evolving("Ada")], rounds=rounds)
+    assert [each["number"] for each in left.rows["Ada"]["rounds"]] == list(range(1, rounds + 1))
+    assert author.asked[EXTEND, "Ada"] == rounds - 1
+
+
+def test_alpha_weighs_specificity_against_coherence(author: ScriptedAuthor, run: Run) -> None:
+    author.manners = {"Ada": extend}
+    counts = {"P19": 30, "P569": 40, "P166": 2, "P106": 40, "P20": 30, "P570": 9}
+    rows = [evolving("Ada", counts=counts, graphs=40)]
+    orders = {}
+    for alpha in (0.0, 0.02, 1.0):
+        left = run(evolve_paragraph, rows, alpha=alpha)
+        orders[alpha] = values(left.rows["Ada"]["rounds"][1]["candidates"])
+        assert chosen(left, "Ada") == orders[alpha][:1]
+    assert orders[0.0] == ["London", "1815-12-10", "Copley Medal", "Dover", "44 BC"], "by perplexity alone"
+    # equal counts go by the number of the person
+    assert orders[1.0] == ["Copley Medal", "44 BC", "London", "Dover", "1815-12-10"], "by rarity alone"
+    # 0.02 · 2.996 + 0.98 · 0.197 = 0.253; 0.02 · 0.288 + 0.98 · 0.226 = 0.227; 0.02 · 1.492 + 0.98 · 0.183 = 0.209; 0.203; 0.188
+    assert orders[0.02] == ["Copley Medal", "London", "44 BC", "1815-12-10", "Dover"]
+
+
+def two_more(asked: Asked) -> Said:
+    return f"{extend(asked)} It is also said that {asked.value} went."
+
+
+def add(sentence: str) -> Manners:
+    return lambda asked: f"Paragraph: {asked.paragraph} {sentence}"
+
+
+WRONG: dict[str, tuple[Manners, str]] = {
+    "ignores": (add("They were happy."), "value_missing"),
+    "nears": (lambda asked: f"Paragraph: {asked.paragraph} It was {asked.value}ish.", "value_missing"),
+    "repeats": (lambda asked: f"Paragraph: {asked.paragraph}", "nothing_added"),
+    "repeats-itself": (lambda asked: f"Paragraph: {asked.paragraph} {asked.paragraph}", "repeated"),
+    "changes": (lambda asked: str(extend(asked)).replace("met Bob", "met Rob"), "text_changed"),
+    "drops": (lambda asked: f"Paragraph: It is said that {asked.value} came into it.", "text_changed"),
+    "puts-before": (lambda asked: f"Paragraph: There was {asked.value}. {asked.paragraph}", "text_changed"),
+    "adds-two": (two_more, "several_sentences"),
+    "breaks-off": (lambda asked: str(extend(asked)).removesuffix(" came into it."), "unfinished"),
+    "chats": (always("What a nice text."), '0 lines of the form "Paragraph'),
+    "refuses": (always(REFUSAL), '0 lines of the form "Paragraph'),
+}
+"""Name → manners of an author that never does as it is told, and the code of what is wrong."""
+
+
+def test_an_author_that_brings_no_piece_in_is_asked_for_three_twice_each(author: ScriptedAuthor, run: Run) -> None:
+    author.manners = {name: manners for name, (manners, _) in WRONG.items()}
+    left = run(evolve_paragraph, [evolving(name) for name in WRONG])
+    assert (left.rows, left.receipt.unsettled) == ({}, 0)
+    for name, (_, code) in WRONG.items():
+        reason, detail = left.rejects[name]
+        assert reason == "no_piece_brought_in"
+        for tried in ("Q1 P19 London", "Q1 P569 1815-12-10", "Q1 P166 Copley Medal"):
+            assert f"{tried}: {code}" in detail, name
+        assert detail.startswith("round 2: Q1 P19 London: "), name
+        assert author.asked[EXTEND, name] == 6
+    said = [code for _, code in WRONG.values()]
+    for code in set(said):
+        assert sum(code in correction for correction in author.corrections) == 3 * said.count(code), code
+    assert {(each["row_id"], each["number"]) for each in left.extras} == {(name, 1) for name in WRONG}
+
+
+def test_an_author_that_heeds_the_correction_keeps_its_piece(author: ScriptedAuthor, run: Run) -> None:
+    author.manners = {name: once_corrected(manners, extend) for name, (manners, _) in WRONG.items()}
+    left = run(evolve_paragraph, [evolving(name) for name in WRONG])
+    assert left.rejects == {}
+    for name in WRONG:
+        assert (chosen(left, name), left.rows[name]["rounds"][1]["refused"]) == (["London"], [])
+        assert left.rows[name]["paragraph_now"] == f"{name} met Bob. It is said that London came into it."
+        assert author.asked[EXTEND, name] == 2
+
+
+def test_a_piece_that_is_not_brought_in_gives_way_to_the_next_best(author: ScriptedAuthor, run: Run) -> None:
+    def will_not_say(*refused: str) -> Manners:
+        return lambda asked: REFUSAL if asked.value in refused else extend(asked)
+
+    author.manners = {"one": will_not_say("London"), "two": will_not_say("London", "1815-12-10")}
+    left = run(evolve_paragraph, [evolving("one"), evolving("two")], rounds=3)
+    assert left.rejects == {}
+    # what was refused in a round is a candidate in the next
+    assert (chosen(left, "one"), chosen(left, "two")) == (["1815-12-10", "Copley Medal"], ["Copley Medal", "Dover"])
+    told = [[line.partition(": ")[0] for line in each["refused"]] for each in left.rows["two"]["rounds"]]
+    assert told == [[], ["Q1 P19 London", "Q1 P569 1815-12-10"], ["Q1 P19 London", "Q1 P569 1815-12-10"]]
+    assert all(REFUSAL in line for each in left.rows["two"]["rounds"] for line in each["refused"])
+    assert values(left.rows["two"]["rounds"][2]["candidates"])[:2] == ["London", "1815-12-10"]
+
+
+def test_an_author_that_cannot_be_asked_costs_the_pair_until_it_can(author: ScriptedAuthor, run: Run) -> None:
+    author.manners = {
+        "down": always(500),
+        "silent": always(""),
+        "down-when-told": once_corrected(add("They were happy."), always(503)),
+        "well": extend,
+    }
+    rows = [evolving(name) for name in author.manners]
+    left = run(evolve_paragraph, rows)
+    assert {name: (reason, detail.partition(":")[0]) for name, (reason, detail) in left.rejects.items()} == {
+        "down": ("model_failed", "http_500"),
+        "silent": ("model_failed", "empty_reply"),
+        "down-when-told": ("model_failed", "http_503"),
+    }
+    assert (left.rows.keys(), left.receipt.unsettled) == ({"well"}, 3)
+
+    before = author.asked[EXTEND, "well"]
+    author.manners = dict.fromkeys(author.manners, extend)
+    left = run(evolve_paragraph, rows)
+    assert (left.rejects, left.receipt.unsettled, author.asked[EXTEND, "well"]) == ({}, 0, before)
+
+
+def test_the_last_round_is_left_to_a_person_of_whom_nothing_was_told(author: ScriptedAuthor, run: Run) -> None:
+    author.manners = dict.fromkeys(("Ada", "Bob", "both"), extend)
+    rows = [
+        evolving("Ada", [WRITER], counts={"P106": 4, "P20": 4, "P570": 4}, graphs=4),
+        evolving("Bob", [POET], counts=dict.fromkeys(("P106", "P19", "P569", "P166"), 4), graphs=4),
+        evolving("both"),
+    ]
+    left = run(evolve_paragraph, rows, rounds=3)
+    assert chosen(left, "Ada") == ["London", "poet"]
+    assert values(left.rows["Ada"]["rounds"][2]["candidates"]) == ["poet", "Dover", "44 BC"]
+    assert chosen(left, "Bob") == ["Dover", "London"]
+    assert {each["qid"] for each in left.rows["Bob"]["rounds"][2]["candidates"]} == {"Q1"}
+    assert {each["qid"] for each in left.rows["both"]["rounds"][2]["candidates"]} == {"Q1", "Q2"}
+    for row in left.rows.values():
+        assert {piece["qid"] for piece in row["minimum_knowledge"]} == {"Q1", "Q2"}
+
+
+def test_a_piece_that_says_a_used_one_the_other_way_round_is_for_a_person_with_no_other(
+    author: ScriptedAuthor, run: Run
+) -> None:
+    author.manners = dict.fromkeys(("child", "father", "told"), extend)
+    child, father = make_piece("Q1", "P40", "Bob", "Q2"), make_piece("Q2", "P22", "Ada", "Q1")
+    rows = [
+        evolving_pair("child", "child met Bob.", [child], [child, WRITER], [father, POET]),
+        evolving_pair("father", "father met Bob.", [child], [child, WRITER], [father]),
+        evolving_pair("told", "told met Bob.", [child, POET], [child], [father, POET]),
+    ]
+    scorer = Weigher({"Ada": 1.5})
+    left = run(evolve_paragraph, rows, scorer)
+    assert (chosen(left, "child"), chosen(left, "father")) == (["poet"], ["Ada"])
+    assert left.rejects == {"told": ("pool_exhausted", "round 2: no piece is left to add")}
+
+
+def test_with_no_round_but_the_first_both_people_must_be_in_it(author: ScriptedAuthor, run: Run) -> None:
+    left = run(evolve_paragraph, [evolving("Ada", [WRITER]), evolving("both")], rounds=1)
+    assert left.rejects == {"Ada": ("person_missing", "no piece of knowledge is about Q2")}
+    assert left.rows.keys() == {"both"}
+
+
+def test_a_pool_that_is_used_up_ends_the_pair(author: ScriptedAuthor, run: Run) -> None:
+    author.manners = dict.fromkeys(("small", "single"), extend)
+    rows = [
+        evolving_pair("small", "small met Bob.", [WRITER], [WRITER], [POET, DOVER]),
+        evolving_pair("single", "single met Bob.", [WRITER], [WRITER], [POET]),
+    ]
+    left = run(evolve_paragraph, rows, rounds=4)
+    assert left.rejects == {
+        "small": ("pool_exhausted", "round 4: no piece is left to add"),
+        "single": ("pool_exhausted", "round 3: no piece is left to add"),
+    }
+    assert Counter(each["row_id"] for each in left.extras) == {"small": 3, "single": 2}
+    assert run(evolve_paragraph, rows[:1], rounds=3).rows.keys() == {"small"}
+
+
+def test_fewer_pieces_than_three_are_tried_where_there_are_no_more(author: ScriptedAuthor, run: Run) -> None:
+    author.manners = {"small": always(REFUSAL)}
+    left = run(evolve_paragraph, [evolving_pair("small", "small met Bob.", [WRITER], [WRITER], [POET, DOVER])])
+    assert left.rejects["small"][0] == "no_piece_brought_in"
+    assert author.asked[EXTEND, "small"] == 4
+
+
+def test_texts_that_cannot_be_weighed_or_are_held_impossible_are_the_least_coherent(
+    author: ScriptedAuthor, run: Run
+) -> None:
+    author.manners = {"Ada": extend}
+    weights = {"London": UNWEIGHABLE, "1815": IMPOSSIBLE, "Medal": 1.0, "Dover": 1e300}
+    left = run(evolve_paragraph, [evolving("Ada")], Weigher(weights), alpha=0)
+    candidates = left.rows["Ada"]["rounds"][1]["candidates"]
+    assert candidates[0]["value"] == "Copley Medal"
+    perplexities = {each["value"]: each["perplexity"] for each in candidates}
+    assert (perplexities["London"], perplexities["1815-12-10"]) == (None, None)
+    shares = {each["value"]: each["coherence"] for each in candidates}
+    assert shares["London"] == shares["1815-12-10"] == pytest.approx(min(shares.values()))
+    assert math.fsum(shares.values()) == pytest.approx(1)
+
+
+def test_equal_perplexities_leave_the_choice_to_ids(author: ScriptedAuthor, run: Run) -> None:
+    author.manners = {"Ada": extend}
+    for alike in (5.0, IMPOSSIBLE):
+        left = run(evolve_paragraph, [evolving("Ada")], Weigher(dict.fromkeys(PERPLEXITIES, alike)), alpha=0)
+        candidates = left.rows["Ada"]["rounds"][1]["candidates"]
+        assert values(candidates) == ["London", "Copley Medal", "1815-12-10", "Dover", "44 BC"]
+        assert [each["coherence"] for each in candidates] == [pytest.approx(1 / 5)] * 5
+
+
+def test_a_pair_of_which_no_text_can_be_weighed_goes_no_further(author: ScriptedAuthor, run: Run) -> None:
+    left = run(evolve_paragraph, [evolving("Ada")], Weigher(dict.fromkeys(PERPLEXITIES, UNWEIGHABLE)))
+    assert left.rejects == {"Ada": ("perplexity_failed", "unweighable: too_long: 2000 tokens; at most 1024 are read")}
+    assert (left.receipt.unsettled, author.asked) == (0, Counter())
+
+
+def test_one_text_that_fails_in_passing_leaves_the_pair_for_a_later_run(author: ScriptedAuthor, run: Run) -> None:
+    author.manners = {"Ada": extend}
+    left = run(evolve_paragraph, [evolving("Ada")], Weigher({"Dover": DOWN}))
+    assert left.rejects == {"Ada": ("perplexity_failed", "http_503: overloaded")}
+    assert (left.receipt.unsettled, author.asked) == (1, Counter()), "nothing is chosen with a score missing"
+
+    scorer = Weigher({})
+    left = run(evolve_paragraph, [evolving("Ada")], scorer)
+    assert (chosen(left, "Ada"), [text[-6:] for text in scorer.texts]) == (["London"], ["Dover."])
+
+
+def test_a_server_that_weighs_texts_may_be_down_for_one_pair(author: ScriptedAuthor, run: Run) -> None:
+    author.manners = dict.fromkeys(("Ada", "Eve"), extend)
+    web = Loopback()
+
+    def weigh(seen: Seen) -> dict[str, Any]:
+        text = seen.json()["prompt"]
+        if text.startswith("Eve"):
+            return {"status": 503, "text": "overloaded"}
+        logs = {"token_logprobs": [None, -len(text) / 50, -1.0], "text_offset": [0, 3, len(text)]}
+        choice = {"index": 0, "text": f"{text} x", "logprobs": logs}
+        return {"json": {"choices": [choice], "usage": {"prompt_tokens": 2, "completion_tokens": 1}}}
+
+    web.handle = weigh
+    model = Model(kind="openai", name="lm", url=web.url, limits=LIMITS.model_copy(update={"parallel": 8}))
+    try:
+        scorer = Scorer(f"{web.url}#lm", model, lambda: "key", "factmill tests")
+        left = run(evolve_paragraph, [evolving("Ada"), evolving("Eve")], scorer, alpha=0)
+    finally:
+        web.close()
+    reason, detail = left.rejects["Eve"]
+    assert (reason, detail.partition(":")[0], left.receipt.unsettled) == ("perplexity_failed", "http_503", 1)
+    # one token of which the logarithm is minus the length of the text: the shortest text is the least perplexing
+    candidates = left.rows["Ada"]["rounds"][1]["candidates"]
+    assert [each["perplexity"] for each in candidates] == sorted(each["perplexity"] for each in candidates)

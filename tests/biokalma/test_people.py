@@ -1,0 +1,267 @@
+"""Pairs of people over the real steps: who is meant by a name, told alike by a SPARQL endpoint and by a local graph."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from support.graphs.namesakes import ORGANISATIONS, PEOPLE, write_item
+from support.rows.biographies import person_pair, resolved_pair
+from support.webs.two_wikidatas import LIMITS, Served, TwoWikidatas
+from support.work.inputs import biokalma_inputs
+from support.work.steps import Left, run_step
+
+from tasks.biokalma.core.rows import PersonPair
+from tasks.biokalma.people import resolve_people, unite_pairs
+from tasks.errors import ServiceUnreachable
+
+NAMES = [
+    "Sinéad O'Connor",
+    "Flann O’Brien",
+    'Dwayne "The Rock" Johnson',
+    "'Quoted' \"Twice\"",
+    "Back\\slash \\n Man\\",
+    "Sir Percy Florence Shelley, 3rd Baronet",
+    '"@en . ?x ?y ?z } # Bobby',
+    "$name ?item {Curly} <http://a.org>",
+    "毛泽东",
+    "Николай Гоголь",
+    "Ὅμηρος ὁ ποιητής",
+    "محمد بن موسى",
+]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    served = Served(tmp_path_factory.mktemp("wikidatas"))
+    yield served
+    served.close()
+
+
+@pytest.fixture
+def resolve(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
+    """Resolve pairs among items, with both engines."""
+
+    def run(items: Sequence[str], *rows: PersonPair, of: str = "Q5") -> Left:
+        def step(services: Any, folder: Path) -> Left:
+            return run_step(resolve_people, rows, services, folder, monkeypatch, biokalma_inputs(class_qid=of))
+
+        return served.open(items).run(step, tmp_path)
+
+    return run
+
+
+def found(left: Left) -> dict[str, tuple[str, str]]:
+    """Return row id → items of person and other."""
+    return {row_id: (row["person_qid"], row["other_qid"]) for row_id, row in left.rows.items()}
+
+
+def candidates(left: Left, row_id: str, role: str) -> dict[str, tuple[str, bool, list[str]]]:
+    """Return QID → whether by label or alias, whether of the class, whom the relation joins."""
+    return {
+        each["qid"]: (each["via"], each["is_of_class"], each["joined_to"])
+        for each in left.extras
+        if (each["row_id"], each["role"]) == (row_id, role)
+    }
+
+
+def test_names_of_any_letters_and_marks_are_found_by_both_engines(resolve: Callable[..., Left]) -> None:
+    items = [write_item(f"Q{100 + at}", name, f"P26 Q{200 + at}") for at, name in enumerate(NAMES)]
+    # the others bear the names from the last to the first, half of them as an alias
+    items += [
+        write_item(f"Q{200 + at}", None if at % 2 else name, aliases=[name]) for at, name in enumerate(reversed(NAMES))
+    ]
+    rows = [
+        person_pair(str(at), name, other) for at, (name, other) in enumerate(zip(NAMES, reversed(NAMES), strict=True))
+    ]
+    left = resolve(items, *rows)
+    assert left.rejects == {}
+    assert found(left) == {str(at): (f"Q{100 + at}", f"Q{200 + at}") for at in range(len(NAMES))}
+    assert {row["person_candidates"] for row in left.rows.values()} == {2}
+
+
+def test_of_several_with_one_name_the_relation_tells_who_is_meant(resolve: Callable[..., Left]) -> None:
+    left = resolve(
+        PEOPLE,
+        person_pair("elder", "Winston Churchill", "Randolph Churchill", "P40"),
+        person_pair("younger", "Winston Churchill", "Randolph Churchill", "P22"),
+    )
+    assert found(left) == {"elder": ("Q11", "Q12"), "younger": ("Q13", "Q12")}
+    assert candidates(left, "elder", "person") == {
+        "Q11": ("label", True, ["Q12"]),
+        "Q13": ("label", True, []),
+        "Q14": ("label", False, []),
+        "Q15": ("alias", True, []),
+    }
+    assert candidates(left, "elder", "other") == {"Q12": ("label", True, ["Q11"])}
+    assert candidates(left, "younger", "other") == {"Q12": ("label", True, ["Q13"])}
+    row = left.rows["elder"]
+    assert (row["person_candidates"], row["other_candidates"]) == (3, 1), "people alone count"
+    assert len({each["id"] for each in left.extras}) == len(left.extras) == 10
+
+
+def test_a_relation_that_joins_several_leaves_the_pair_undecided_and_keeps_all(resolve: Callable[..., Left]) -> None:
+    left = resolve(
+        PEOPLE,
+        person_pair("brothers", "Johann Strauss", "Edi Strauss", "P3373"),
+        person_pair("two fathers", "Edi Strauss", "Johann Strauss", "P22"),
+        person_pair("one name", "Johann Strauss", "Johann Strauss", "P40"),
+    )
+    # Q24 has Q22 for a brother too, but Q22 names Q23 alone
+    assert found(left) == {"brothers": ("Q22", "Q23"), "two fathers": ("Q24", "Q21"), "one name": ("Q21", "Q22")}
+
+    left = resolve(PEOPLE, person_pair("sons", "Karl Strauss", "Johann Strauss", "P22"))
+    assert left.rejects == {"sons": ("ambiguous_pair", "P22 joins Q26 and Q21, Q26 and Q22, Q27 and Q21")}
+    assert candidates(left, "sons", "person") == {
+        "Q26": ("label", True, ["Q21", "Q22"]),
+        "Q27": ("label", True, ["Q21"]),
+        "Q28": ("alias", True, []),
+    }
+    assert candidates(left, "sons", "other") == {
+        "Q21": ("label", True, ["Q26", "Q27"]),
+        "Q22": ("label", True, ["Q26"]),
+    }
+    assert left.receipt.unsettled == 0
+
+
+def test_the_relation_is_one_of_the_person_not_of_the_other(resolve: Callable[..., Left]) -> None:
+    left = resolve(
+        PEOPLE,
+        person_pair("told", "Johann Strauss", "Josef Strauss", "P3373"),
+        person_pair("turned", "Josef Strauss", "Johann Strauss", "P3373"),
+        person_pair("no such", "Winston Churchill", "Josef Strauss", "P26"),
+    )
+    assert found(left) == {"told": ("Q21", "Q25")}
+    assert left.rejects == {
+        "turned": ("not_joined", "P3373 joins none of Q25 to any of Q21, Q22"),
+        "no such": ("not_joined", "P26 joins none of Q11, Q13, Q15 to any of Q25"),
+    }
+    assert len(candidates(left, "no such", "person")) == 4
+
+
+def test_nobody_is_a_pair_with_himself(resolve: Callable[..., Left]) -> None:
+    left = resolve(
+        PEOPLE,
+        person_pair("himself", "Mark Twain", "Samuel Clemens"),
+        person_pair("by one name", "Mark Twain", "Mark Twain", "P737"),
+    )
+    assert {row_id: reason for row_id, (reason, _) in left.rejects.items()} == dict.fromkeys(
+        ("himself", "by one name"), "not_joined"
+    )
+    assert candidates(left, "himself", "person") == {"Q31": ("alias", True, [])}
+
+
+def test_a_name_that_nobody_of_the_class_bears_is_not_found(resolve: Callable[..., Left]) -> None:
+    left = resolve(
+        PEOPLE,
+        person_pair("nobody", "Nobody Known", "Randolph Churchill"),
+        person_pair("other nobody", "Randolph Churchill", "Nobody's Son"),
+        person_pair("ship", "HMS Winston Churchill", "Randolph Churchill"),
+        person_pair("case", "winston churchill", "Randolph Churchill", "P40"),
+    )
+    assert left.rejects == {
+        "nobody": ("name_not_found", "nobody of the class bears the name 'Nobody Known'"),
+        "other nobody": ("name_not_found", 'nobody of the class bears the name "Nobody\'s Son"'),
+        "ship": ("name_not_found", "nobody of the class bears the name 'HMS Winston Churchill'"),
+        "case": ("name_not_found", "nobody of the class bears the name 'winston churchill'"),
+    }
+    assert candidates(left, "ship", "person") == {"Q51": ("label", False, [])}
+    assert left.receipt.unsettled == 0
+
+
+def test_where_items_do_not_say_what_they_are_what_only_people_have_tells(resolve: Callable[..., Left]) -> None:
+    left = resolve(PEOPLE, person_pair("a", "Ada Lovelace", "Lord Byron", "P22"))
+    assert found(left) == {"a": ("Q41", "Q42")}
+    # Q43 says that it is a painting, whatever child it has; Q44 has nothing that only people have
+    assert candidates(left, "a", "other") == {"Q42": ("label", True, ["Q41"]), "Q43": ("label", False, [])}
+    assert candidates(left, "a", "person") == {"Q41": ("label", True, ["Q42"]), "Q44": ("label", False, [])}
+
+
+def test_classes_other_than_human_count_with_all_below_them(resolve: Callable[..., Left]) -> None:
+    rows = [
+        person_pair(name, name, "Google", "P749", paragraph="x")
+        for name in ("YouTube", "Waymo", "Larry Page", "Android")
+    ]
+    left = resolve(ORGANISATIONS, *rows, of="Q43229")
+    assert found(left) == {"YouTube": ("Q61", "Q62"), "Waymo": ("Q64", "Q62"), "Android": ("Q66", "Q62")}
+    assert left.rejects["Larry Page"][0] == "name_not_found"
+    assert candidates(left, "Waymo", "other") == {"Q62": ("label", True, ["Q64"]), "Q63": ("label", False, [])}
+
+    left = resolve(ORGANISATIONS, *rows, of="Q71")
+    assert {row_id: reason for row_id, (reason, _) in left.rejects.items()} == dict.fromkeys(
+        ("YouTube", "Waymo", "Larry Page", "Android"), "name_not_found"
+    )
+
+
+def test_pairs_that_cannot_be_looked_up_are_left_for_a_later_run(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = served.open(PEOPLE)
+    rows = [
+        person_pair("churchills", "Winston Churchill", "Randolph Churchill", "P40"),
+        person_pair("byrons", "Ada Lovelace", "Lord Byron", "P22"),
+    ]
+
+    def run() -> Left:
+        services = SimpleNamespace(wikidata=both.sparql(LIMITS.model_copy(update={"batch": 1})))
+        return run_step(resolve_people, rows, services, tmp_path / "run", monkeypatch, biokalma_inputs(class_qid="Q5"))
+
+    for trouble in ("Winston Churchill", "wd:Q13 ", "wdt:P40 }"):
+        both.too_much = trouble
+        left = run()
+        reason, detail = left.rejects.pop("churchills")
+        assert (reason, detail.partition(":")[0]) == ("wikidata_failed", "http_504"), trouble
+        assert (left.rejects, found(left), left.receipt.unsettled) == ({}, {"byrons": ("Q41", "Q42")}, 1)
+        assert {each["row_id"] for each in left.extras} == {"byrons"}
+
+    both.too_much = ""
+    left = run()
+    assert (left.rejects, found(left)["churchills"], left.receipt.unsettled) == ({}, ("Q11", "Q12"), 0)
+
+
+def test_a_class_that_cannot_be_looked_up_costs_no_pair_for_good(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = served.open(ORGANISATIONS)
+    rows = [person_pair(name, name, "Google", "P749") for name in ("YouTube", "Android", "Waymo", "Larry Page")]
+
+    def run() -> Left:
+        services = SimpleNamespace(wikidata=both.sparql(LIMITS.model_copy(update={"batch": 1})))
+        return run_step(
+            resolve_people, rows, services, tmp_path / "run", monkeypatch, biokalma_inputs(class_qid="Q43229")
+        )
+
+    both.too_much = "wd:Q73 "
+    left = run()
+    assert {row_id: reason for row_id, (reason, _) in left.rejects.items()} == dict.fromkeys(
+        ("YouTube", "Android", "Waymo", "Larry Page"), "wikidata_failed"
+    ), "whether Google is a company hangs on it for all"
+    assert left.receipt.unsettled == len(rows)
+
+    both.too_much = ""
+    assert found(run()).keys() == {"YouTube", "Android", "Waymo"}
+
+
+def test_a_wikidata_that_is_not_there_stops_the_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = TwoWikidatas(PEOPLE[0], tmp_path / "wikidata")
+    both.close()
+    rows, services = [person_pair("a", "Ada Lovelace", "Lord Byron")], SimpleNamespace(wikidata=both.sparql())
+    with pytest.raises(ServiceUnreachable, match="cannot be reached"):
+        run_step(resolve_people, rows, services, tmp_path / "run", monkeypatch, biokalma_inputs(class_qid="Q5"))
+
+
+def test_pairs_of_the_same_two_are_united_whatever_joins_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [
+        resolved_pair("child", "Q42", "Q41", relation="P40"),
+        resolved_pair("father", "Q41", "Q42", relation="P22", paragraph="Ada was a daughter of Byron."),
+        resolved_pair("later father", "Q41", "Q42", relation="P22", paragraph="Byron was Ada's father."),
+        resolved_pair("other child", "Q42", "Q4"),
+        resolved_pair("spouse", "Q9", "Q10"),
+        resolved_pair("spouse again", "Q10", "Q9"),
+    ]
+    left = run_step(unite_pairs, rows, SimpleNamespace(), tmp_path / "run", monkeypatch)
+    assert left.rows.keys() == {"father", "other child", "spouse"}
+    assert left.merged == {"child": "father", "later father": "father", "spouse again": "spouse"}
+    assert left.rows["father"]["relation"] == "P22"
+    assert left.rejects == {}

@@ -1,0 +1,131 @@
+"""The size of requests: it shrinks to what works, grows back with care, and one heavy call does not bring it down."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from tasks.clients.sending.group_size import GroupSize
+from tasks.clients.sending.sender import Retry, Sender
+from tasks.core.calls.call import Reply
+from tasks.settings import Limits
+
+ONE_BY_ONE = Limits(parallel=1, timeout_s=5, attempts=2, backoff_s=0.0)
+PARALLEL = Limits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.0)
+
+
+class Service:
+    """Answers groups that are not too big; remembers how big each was."""
+
+    def __init__(self, most: int, heavy: Sequence[int] = ()) -> None:
+        self.most = most
+        self.heavy = set(heavy)
+        self.sizes: list[int] = []
+
+    async def answer(self, group: Sequence[int]) -> list[Reply]:
+        self.sizes.append(len(group))
+        await asyncio.sleep(0)
+        if len(group) > self.most or self.heavy.intersection(group):
+            raise Retry("timeout: too much", split=True)
+        return [Reply(item) for item in group]
+
+
+def send(service: Service, items: int, size: GroupSize, limits: Limits = ONE_BY_ONE) -> dict[int, Reply]:
+    got: dict[int, Reply] = {}
+
+    def deliver(item: int, reply: Reply) -> None:
+        assert item not in got, "delivered twice"
+        got[item] = reply
+
+    Sender(limits, "test service").send([range(items)], service.answer, deliver, [size])
+    return got
+
+
+def test_a_group_is_cut_into_requests_of_the_size():
+    service, size = Service(most=100), GroupSize(8)
+    got = send(service, 20, size)
+    assert service.sizes == [8, 8, 4]
+    assert {item: reply.body for item, reply in got.items()} == {item: item for item in range(20)}
+
+
+@pytest.mark.parametrize("limits", [ONE_BY_ONE, PARALLEL], ids=["one by one", "parallel"])
+def test_what_waits_is_cut_to_the_size_that_works(limits):
+    service, size = Service(most=7), GroupSize(64)
+    got = send(service, 1000, size, limits)
+    assert {reply.status for reply in got.values()} == {"ok"}
+    assert sum(each > 7 for each in service.sizes) < 30, service.sizes
+    assert len(service.sizes) < 350, "most requests are as big as they may be"
+    assert 1 < size.now <= 9
+
+
+def test_the_size_outlasts_one_send():
+    service, size = Service(most=7), GroupSize(64)
+    send(service, 200, size)
+    tried = len(service.sizes)
+    send(service, 7, size)
+    assert max(service.sizes[tried:]) <= 8
+
+
+def test_one_heavy_call_is_found_and_fails_and_the_others_still_go_out_together():
+    service, size = Service(most=1000, heavy=[37]), GroupSize(64)
+    got = send(service, 640, size)
+    assert [item for item, reply in got.items() if reply.status == "failed"] == [37]
+    assert got[37].error == "timeout: too much"
+    assert size.now >= 32
+    assert len(service.sizes) < 40
+
+
+def test_the_size_grows_back_when_the_service_has_recovered():
+    service, size = Service(most=7), GroupSize(64)
+    send(service, 200, size)
+    service.most = 1000
+    send(service, 30_000, size)
+    assert size.now == 64
+
+
+def test_growth_is_tried_ever_more_rarely_where_it_fails():
+    service, size = Service(most=7), GroupSize(64)
+    send(service, 500, size)
+    early = len(service.sizes), sum(each > 7 for each in service.sizes)
+    send(service, 5000, size)
+    late = len(service.sizes) - early[0], sum(each > 7 for each in service.sizes) - early[1]
+    assert late[1] / late[0] < early[1] / early[0] / 3
+
+
+def test_requests_of_the_old_size_that_were_under_way_count_once():
+    size = GroupSize(100)
+    for _ in range(4):
+        size.note_too_big(100)
+    assert size.now == 50
+
+
+def test_small_groups_say_nothing_of_bigger_ones():
+    size = GroupSize(64)
+    size.note_too_big(64)
+    for _ in range(1000):
+        size.note_success(31)
+    assert size.now == 32
+    for _ in range(1000):
+        size.note_success(64)
+    assert size.now == 64
+
+
+def test_a_size_never_falls_below_one():
+    size = GroupSize(2)
+    for _ in range(5):
+        size.note_too_big(2)
+        size.note_too_big(1)
+    assert size.now == 1
+
+
+def test_groups_of_several_kinds_have_sizes_of_their_own():
+    sizes = [GroupSize(10), GroupSize(3)]
+    seen: list[tuple[str, int]] = []
+
+    async def answer(group: Sequence[str]) -> list[Reply]:
+        seen.append((group[0][0], len(group)))
+        return [Reply(item) for item in group]
+
+    groups = [[f"a{number}" for number in range(12)], [f"b{number}" for number in range(7)]]
+    Sender(ONE_BY_ONE, "test service").send(groups, answer, lambda item, reply: None, sizes)
+    assert seen == [("a", 10), ("a", 2), ("b", 3), ("b", 3), ("b", 1)]

@@ -1,0 +1,423 @@
+"""The engine: everything is done once, trouble is waited out, and what is final comes back as a failed reply."""
+
+import asyncio
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+from support.work.virtual_clock import VirtualLoop
+
+from tasks.clients.sending import sender as sending
+from tasks.clients.sending.limiter import LONGEST_PAUSE_S, Limiter
+from tasks.clients.sending.sender import Retry, Sender, interrupt_sending, run_in_thread
+from tasks.core.calls.call import Reply
+from tasks.errors import ServiceError, ServiceUnreachable
+from tasks.settings import Limits
+
+QUICK = Limits(parallel=8, timeout_s=5, attempts=4, backoff_s=0.01)
+
+
+def send(groups: Sequence[Sequence[int]], request: Callable, limits: Limits = QUICK, **more) -> dict[int, Reply]:
+    got: dict[int, Reply] = {}
+
+    def deliver(item: int, reply: Reply) -> None:
+        assert item not in got, "delivered twice"
+        got[item] = reply
+
+    Sender(limits, "test service", **more).send(groups, request, deliver)
+    return got
+
+
+@pytest.fixture
+def virtual_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Send in a loop whose clock jumps, so that pauses are exact and take no time."""
+    loop = VirtualLoop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    monkeypatch.setattr(sending, "_loops", [loop])
+    yield
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def never() -> None:
+    await asyncio.Event().wait()
+
+
+async def answer(group: Sequence[int]) -> list[Reply]:
+    return [Reply(item * 10) for item in group]
+
+
+def test_every_item_of_every_group_gets_its_own_reply():
+    got = send([[1, 2], [3], []], answer)
+    assert {item: reply.body for item, reply in got.items()} == {1: 10, 2: 20, 3: 30}
+    assert all(reply.latency_s > 0 for reply in got.values())
+
+
+def test_nothing_to_send_sends_nothing():
+    assert send([], answer) == {}
+
+
+def test_trouble_that_passes_is_tried_again():
+    tries = Counter()
+
+    async def request(group):
+        tries[group[0]] += 1
+        if tries[group[0]] < 3:
+            raise Retry("connection_cut: gone")
+        return await answer(group)
+
+    got = send([[item] for item in range(20)], request)
+    assert {reply.body for reply in got.values()} == {item * 10 for item in range(20)}
+    assert set(tries.values()) == {3}
+
+
+def test_attempts_are_bounded_and_the_failure_says_why():
+    tries = Counter()
+
+    async def request(group):
+        tries[group[0]] += 1
+        if group[0] == 1:
+            raise Retry("http_503: closed for today")
+        return await answer(group)
+
+    got = send([[1], [2]], request)
+    assert got[1] == Reply(None, "failed", error="http_503: closed for today", transient=True)
+    assert got[2].body == 20
+    assert tries[1] == QUICK.attempts
+
+
+def test_a_final_failure_is_not_tried_again():
+    tries = Counter()
+
+    async def request(group):
+        tries[group[0]] += 1
+        return [Reply(None, "failed", error="http_400: bad")]
+
+    assert send([[1]], request)[1].transient is False
+    assert tries[1] == 1
+
+
+def test_groups_are_halved_down_to_the_call_that_is_to_blame():
+    sizes = []
+
+    async def request(group):
+        sizes.append(len(group))
+        if 13 in group:
+            raise Retry("timeout: too much", split=True)
+        return await answer(group)
+
+    got = send([list(range(16))], request)
+    assert sorted(got) == list(range(16))
+    assert [item for item, reply in got.items() if reply.status == "failed"] == [13]
+    assert sizes[:3] == [16, 8, 8] and sizes.count(1) >= QUICK.attempts
+
+
+def test_a_request_that_never_ends_is_cut_off_and_halved():
+    async def request(group):
+        if len(group) > 1:
+            await never()
+        return await answer(group)
+
+    got = send([[1, 2]], request, Limits(parallel=2, timeout_s=0.1, attempts=2, backoff_s=0.01))
+    assert {reply.body for reply in got.values()} == {10, 20}
+
+
+def test_each_try_has_its_own_time_out(virtual_time):
+    lengths = []
+
+    async def request(group):
+        started = now()
+        try:
+            await never()
+        finally:
+            lengths.append(round(now() - started, 6))
+
+    got = send([[1]], request, Limits(attempts=3, backoff_s=0.0), timeouts_s=(0.1, 0.3))
+    assert lengths == [0.1, 0.3, 0.3]
+    assert got[1].error.startswith("timeout: no answer within 0.3 s")
+
+
+def test_no_more_requests_run_at_once_than_permitted_whatever_the_number_of_threads():
+    under_way = most = 0
+    is_full = asyncio.Event()
+
+    async def request(group):
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        if under_way == 5:
+            is_full.set()
+        await is_full.wait()
+        await asyncio.sleep(0)
+        under_way -= 1
+        return await answer(group)
+
+    sender = Sender(Limits(parallel=5, timeout_s=5), "test service")
+    got = []
+    threads = [
+        threading.Thread(
+            target=sender.send, args=([[i] for i in range(40)], request, lambda item, reply: got.append(item))
+        )
+        for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 5
+    assert Counter(got) == dict.fromkeys(range(40), 3)
+
+
+def test_a_task_exists_only_for_what_is_under_way():
+    tasks = []
+
+    async def request(group):
+        tasks.append(len(asyncio.all_tasks()))
+        return await answer(group)
+
+    assert len(send([[item] for item in range(5000)], request)) == 5000
+    assert max(tasks) < 50
+
+
+def test_a_long_retry_after_holds_back_the_whole_service(virtual_time):
+    at = []
+
+    async def request(group):
+        at.append(now())
+        if len(at) == 1:
+            raise Retry("http_429: slow down", retry_after_s=1.05)
+        await asyncio.sleep(0.05)
+        return await answer(group)
+
+    send([[item] for item in range(6)], request, Limits(parallel=1, timeout_s=5, attempts=3))
+    assert at[1] - at[0] >= 1.05
+
+
+def test_a_short_retry_after_amid_successes_holds_back_its_own_call_only(virtual_time):
+    at = {}
+
+    async def request(group):
+        await asyncio.sleep(0.01)
+        first = group[0] not in at
+        at.setdefault(group[0], []).append(now())
+        if first and group[0] == 20:
+            raise Retry("http_429: slow down", retry_after_s=0.5)
+        return await answer(group)
+
+    got = send([[item] for item in range(100)], request)
+    assert len(got) == 100 and got[20].status == "ok"
+    assert at[20][1] - at[20][0] >= 0.5
+    assert at[99][0] - at[20][0] < 0.4, "the others did not wait"
+
+
+def test_a_pause_too_long_to_wait_for_fails_what_is_left():
+    async def request(group):
+        raise Retry("http_429: come back tomorrow", retry_after_s=86_400)
+
+    got = send([[1], [2]], request, Limits(parallel=1, attempts=1))
+    assert got[1].error.startswith("http_429") and got[1].transient
+    assert got[2].error.startswith("asked_to_wait") and got[2].transient
+
+
+def test_a_service_that_cannot_be_reached_stops_the_run():
+    async def request(group):
+        raise Retry("unreachable: connection refused")
+
+    with pytest.raises(ServiceUnreachable, match="test service: cannot be reached; unreachable: connection refused"):
+        send([[item] for item in range(100)], request)
+
+
+def test_a_service_that_goes_down_midway_stops_the_run_and_keeps_what_came():
+    got = {}
+
+    async def request(group):
+        if group[0] < 30:
+            return await answer(group)
+        raise Retry("http_503: down")
+
+    with pytest.raises(ServiceUnreachable, match="16 requests in a row"):
+        Sender(QUICK, "test service").send([[item] for item in range(500)], request, got.__setitem__)
+    assert {item for item, reply in got.items() if reply.status == "ok"} == set(range(30))
+    assert len(got) < 60
+
+
+def test_a_service_that_takes_few_at_once_is_given_up_after_ten():
+    got = {}
+
+    async def request(group):
+        if group[0] == 0:
+            return await answer(group)
+        raise Retry("http_503: down")
+
+    limits = Limits(parallel=1, attempts=1)
+    with pytest.raises(ServiceUnreachable, match="10 requests in a row"):
+        Sender(limits, "test service").send([[item] for item in range(50)], request, got.__setitem__)
+    assert list(got) == list(range(11))
+
+
+@pytest.mark.parametrize("error", [ServiceUnreachable("key refused"), ZeroDivisionError("a mistake of ours")])
+def test_other_errors_of_a_request_reach_the_caller(error):
+    async def request(group):
+        if group[0] == 3:
+            raise error
+        return await answer(group)
+
+    with pytest.raises(type(error), match=str(error)):
+        send([[item] for item in range(50)], request)
+
+
+def test_failures_with_successes_between_them_do_not_stop_the_run():
+    async def request(group):
+        if group[0] % 10 == 9:
+            return await answer(group)
+        raise Retry("http_500: this one is broken")
+
+    got = send([[item] for item in range(40)], request, Limits(parallel=1, attempts=1))
+    assert [item for item, reply in got.items() if reply.status == "ok"] == [9, 19, 29, 39]
+
+
+def test_an_error_while_delivering_reaches_the_caller_and_ends_the_sending():
+    sent = []
+    all_places_taken = asyncio.Event()
+    ended = threading.Semaphore(0)
+
+    async def request(group):
+        sent.append(group[0])
+        if len(sent) == QUICK.parallel:
+            all_places_taken.set()
+        if group[0] == 0:
+            await all_places_taken.wait()
+            return await answer(group)
+        try:
+            await never()
+        finally:
+            ended.release()
+
+    def deliver(item, reply):
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        Sender(QUICK, "test service").send([[item] for item in range(1000)], request, deliver)
+    for _ in range(QUICK.parallel - 1):
+        ended.acquire()
+    assert len(sent) <= QUICK.parallel + 1
+
+
+def test_ctrl_c_ends_the_sending_without_waiting_for_what_is_under_way():
+    is_over = threading.Event()
+
+    def block(item):
+        if item == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+        is_over.wait()
+
+    async def request(group):
+        await run_in_thread(block, group[0])
+
+    with pytest.raises(KeyboardInterrupt):
+        send([[item] for item in range(100)], request)
+    is_over.set()
+
+
+def test_sending_in_other_threads_can_be_interrupted():
+    raised = []
+    is_under_way = threading.Event()
+
+    async def request(group):
+        is_under_way.set()
+        await never()
+
+    def work():
+        try:
+            send([[1]], request)
+        except ServiceError as error:
+            raised.append(str(error))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    is_under_way.wait()
+    interrupt_sending()
+    thread.join()
+    assert raised == ["test service: sending was interrupted"]
+
+
+def test_what_a_thread_raises_is_raised_where_it_was_awaited():
+    async def request(group):
+        return [Reply(await run_in_thread(int, "no number"))]
+
+    with pytest.raises(ValueError, match="no number"):
+        send([[1]], request)
+
+
+def drive(limiter: Limiter, *outcomes: str) -> float:
+    async def run() -> float:
+        for outcome in outcomes:
+            limiter.note_success(0.1) if outcome == "ok" else limiter.note_trouble(None)
+        return limiter.allowed
+
+    return asyncio.run(run())
+
+
+def test_a_round_of_nothing_but_trouble_halves_what_is_permitted():
+    assert drive(Limiter(64), *["trouble"] * 64) == 32
+
+
+def test_permission_never_falls_below_one_nor_rises_above_the_limit():
+    assert drive(Limiter(4), *["trouble"] * 100) == 1
+    assert drive(Limiter(4), *["ok"] * 100) == 4
+
+
+def test_success_wins_places_back_step_by_step():
+    limiter = Limiter(64)
+    low = drive(limiter, *["trouble"] * 64)
+    assert low < drive(limiter, *["ok"] * 32) < 40
+    assert drive(limiter, *["ok"] * 2000) == 64
+
+
+def test_one_refusal_in_ten_by_chance_costs_hardly_any_places():
+    assert drive(Limiter(64), *(["trouble"] + ["ok"] * 9) * 100) > 60
+
+
+def start_times(latency_s: float) -> list[float]:
+    async def run() -> list[float]:
+        limiter = Limiter(32)
+        for _ in range(100):
+            limiter.note_success(latency_s)
+        times = []
+        for _ in range(32):
+            await limiter.enter()
+            times.append(now())
+        return times
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(run())
+
+
+def test_the_requests_of_a_slow_service_start_one_after_the_other_and_not_in_a_burst():
+    times = start_times(latency_s=10.0)
+    # a start that is due within two milliseconds is not waited for
+    assert times[16] == pytest.approx(16 * 0.0015, abs=0.002)
+    assert times[31] == pytest.approx(31 * 0.0015, abs=0.002)
+
+
+def test_the_requests_of_a_quick_service_are_not_held_up():
+    assert start_times(latency_s=0.001)[-1] == 0
+
+
+def test_a_pause_beyond_the_longest_is_refused_rather_than_waited_for():
+    async def run() -> None:
+        limiter = Limiter(1)
+        limiter.note_trouble(LONGEST_PAUSE_S + 10)
+        await limiter.enter()
+
+    with pytest.raises(Exception, match="asked for a pause of 610 s"):
+        asyncio.run(run())

@@ -1,0 +1,183 @@
+"""The clients against the embedded world as it is served, and with faults that the app is told to put in their way."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import requests
+
+from tasks.assets import load_query
+from tasks.clients.falcon import Falcon
+from tasks.clients.pageviews import Pageviews
+from tasks.clients.wikidata.client import WikidataSparql
+from tasks.clients.wikidata.queries import QUERY_IDS
+from tasks.clients.wikipedia import Wikipedia
+from tasks.core.calls.call import Call, Reply, Service
+from tasks.core.calls.falcon import call_link, read_links
+from tasks.core.calls.knowledge import call_find_items, call_pageviews
+from tasks.core.calls.paths import PathsByCalls, ask_service, call_item_paths
+from tasks.core.calls.wikipedia import (
+    call_page_revision_at,
+    call_page_text,
+    call_resolve_title,
+    read_resolved_title,
+    read_revision,
+)
+from tasks.core.paths import FoundPaths, PathOptions, list_path_ids
+from tasks.settings import Limits
+from tasks.text.values.literals import Date
+from tasks.world.serving import RunningWorld, running_world
+
+LIMITS = Limits(parallel=2, timeout_s=5, attempts=4, backoff_s=0.02, batch=50)
+AGENT = "factmill tests"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningWorld]:
+    with running_world(tmp_path_factory.mktemp("home")) as running:
+        yield running
+
+
+@pytest.fixture
+def clients(world: RunningWorld) -> Iterator[dict[str, Service]]:
+    queries = {name: load_query(query_id) for name, query_id in QUERY_IDS.items()}
+    yield {
+        "wikidata": WikidataSparql(world.sparql_proxy, "w", LIMITS, AGENT, queries),
+        "wikipedia": Wikipedia(world.endpoints["wikipedia"], "p", LIMITS, AGENT),
+        "pageviews": Pageviews(world.endpoints["pageviews"], "v", LIMITS, AGENT),
+        "falcon": Falcon(world.endpoints["falcon"], "f", LIMITS, AGENT),
+    }
+    requests.delete(f"{world.app_url}/faults", timeout=5)
+
+
+def ask(service: Service, calls: Sequence[Call]) -> list[Reply]:
+    replies: dict[str, Reply] = {}
+    service.send(calls, lambda call, reply: replies.__setitem__(call.key, reply))
+    return [replies[call.key] for call in calls]
+
+
+def test_an_article_is_read_as_it_was_at_a_day(clients: dict[str, Service]) -> None:
+    early, late = ask(
+        clients["wikipedia"],
+        [
+            call_page_revision_at("p", "Saturn", "2023-01-01T00:00:00Z"),
+            call_page_revision_at("p", "Saturn", "2026-01-01T00:00:00Z"),
+        ],
+    )
+    first, last = read_revision(early.body), read_revision(late.body)
+    assert first is not None
+    assert last is not None
+    assert first.revid < last.revid
+    old, new = ask(clients["wikipedia"], [call_page_text("p", first.revid), call_page_text("p", last.revid)])
+    assert "82" in str(old.body)
+    assert "274" in str(new.body)
+
+
+def test_a_redirect_leads_to_its_article_and_item(clients: dict[str, Service]) -> None:
+    (reply,) = ask(clients["wikipedia"], [call_resolve_title("p", "Red Planet")])
+    resolved = read_resolved_title(reply.body)
+    assert (resolved.title, resolved.qid) == ("Mars", "Q111")
+
+
+def test_falcon_links_names_in_a_question(clients: dict[str, Service]) -> None:
+    (reply,) = ask(clients["falcon"], [call_link("f", "Who painted the Mona Lisa?", 3)])
+    assert "Q12418" in str(read_links(reply.body))
+
+
+CALLS: dict[str, Call] = {
+    "wikidata": call_find_items("w", "Berlin"),
+    "wikipedia": call_resolve_title("p", "Berlin"),
+    "pageviews": call_pageviews("v", "Berlin", "20250101", "20250131"),
+    "falcon": call_link("f", "Where is Berlin?", 3),
+}
+PATHS = {"wikidata": "/sparql", "wikipedia": "/w/api.php", "pageviews": "/api/rest_v1", "falcon": "/falcon2"}
+FAULTS: list[dict[str, Any]] = [
+    {"kind": "status", "status": 429, "retry_after": 1},
+    {"kind": "status", "status": 503},
+    {"kind": "cut"},
+    {"kind": "html"},
+    {"kind": "truncate"},
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: str(fault.get("status", fault["kind"])))
+@pytest.mark.parametrize("name", CALLS)
+def test_one_fault_is_got_over_and_gives_the_same_answer(
+    world: RunningWorld, clients: dict[str, Service], name: str, fault: dict[str, Any]
+) -> None:
+    (calm,) = ask(clients[name], [CALLS[name]])
+    assert calm.status == "ok"
+    put = requests.post(f"{world.app_url}/faults", json={"path": PATHS[name], "times": 1, **fault}, timeout=5)
+    assert put.ok, put.text
+    (after,) = ask(clients[name], [CALLS[name]])
+    assert (after.status, after.body) == ("ok", calm.body)
+    assert requests.get(f"{world.app_url}/faults", timeout=5).json() in ([], {"faults": []})
+
+
+def test_maxlag_is_waited_for(world: RunningWorld, clients: dict[str, Service]) -> None:
+    requests.post(
+        f"{world.app_url}/faults",
+        json={"path": "/w/api.php", "kind": "maxlag", "times": 1, "retry_after": 1},
+        timeout=5,
+    )
+    (reply,) = ask(clients["wikipedia"], [CALLS["wikipedia"]])
+    assert reply.status == "ok"
+
+
+SUBJECTS, OBJECTS = np.array([42, *range(60, 119)]), np.full(60, 145)
+
+
+def find_paths(service: Service) -> FoundPaths:
+    """Find the paths of one and of two hops between sixty items and a country."""
+    return PathsByCalls(ask_service(service), "w").find_item_paths(SUBJECTS, OBJECTS, PathOptions(all_hops=True))
+
+
+def test_paths_are_found_in_the_world(clients: dict[str, Service]) -> None:
+    found = find_paths(clients["wikidata"])
+    ids = list_path_ids(found.paths, SUBJECTS, OBJECTS).to_pylist()
+    assert ["Q42", "P27", "Q145"] in ids
+    assert ["Q42", "P69", "Q691283", "P17", "Q145"] in ids
+    assert found.problems == {}
+    school = PathsByCalls(ask_service(clients["wikidata"]), "w").find_literal_paths(
+        np.array([42]), [Date(1974)], frozenset({582}), PathOptions()
+    )
+    assert list_path_ids(school.paths, np.array([42])).to_pylist() == [
+        ["Q42", "P69", "Q691283", "P582", "1974-01-01T00:00:00Z"]
+    ]
+
+
+EXCESSES: list[dict[str, Any]] = [
+    {"kind": "status", "status": 413},
+    {"kind": "status", "status": 504},
+    {"kind": "status", "status": 429, "retry_after": 1},
+    {"kind": "truncate"},
+    {"kind": "delay", "seconds": 1.5},
+]
+
+
+@pytest.mark.parametrize("fault", EXCESSES, ids=lambda fault: str(fault.get("status", fault["kind"])))
+def test_paths_are_the_same_when_queries_are_refused_for_their_size(
+    world: RunningWorld, clients: dict[str, Service], fault: dict[str, Any]
+) -> None:
+    calm = find_paths(clients["wikidata"])
+    queries = {name: load_query(query_id) for name, query_id in QUERY_IDS.items()}
+    limits = LIMITS.model_copy(update={"timeout_s": 1.0})
+    put = requests.post(f"{world.app_url}/faults", json={"path": PATHS["wikidata"], "times": 3, **fault}, timeout=5)
+    assert put.ok, put.text
+    after = find_paths(WikidataSparql(world.sparql_proxy, "w", limits, AGENT, queries))
+    assert after == calm
+    assert requests.get(f"{world.app_url}/faults", timeout=5).json() in ([], {"faults": []})
+
+
+def test_a_path_call_that_is_refused_for_good_fails_with_its_code(
+    world: RunningWorld, clients: dict[str, Service]
+) -> None:
+    ask(clients["wikidata"], [CALLS["wikidata"]])
+    requests.post(
+        f"{world.app_url}/faults",
+        json={"path": PATHS["wikidata"], "kind": "status", "status": 413, "times": LIMITS.attempts},
+        timeout=5,
+    )
+    (reply,) = ask(clients["wikidata"], [call_item_paths("w", 42, 145, 1)])
+    assert (reply.status, str(reply.error).partition(":")[0], reply.transient) == ("failed", "http_413", True)

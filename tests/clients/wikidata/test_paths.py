@@ -1,0 +1,282 @@
+"""Paths through SPARQL: the queries against a small Turtle graph, on two engines, and what is made of the solutions."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pyoxigraph
+import pytest
+import rdflib
+from support.graphs.plain_paths import PlainPaths
+
+from tasks.assets import ROOT, load_query
+from tasks.clients.wikidata.client import WikidataSparql
+from tasks.clients.wikidata.queries import QUERY_IDS
+from tasks.core.calls.call import Call
+from tasks.core.calls.paths import call_item_paths, call_literal_paths, read_item_rows, read_literal_rows
+from tasks.text.values.literals import Date, Number
+
+HERE = "test-wikidata"
+GRAPH = Path(__file__).parent / "paths.ttl"
+QUERIES = {name: load_query(query_id) for name, query_id in QUERY_IDS.items()}
+TIMES = frozenset({569, 570, 571, 580, 582})
+NUMBERS = frozenset({1082, 2046, 2048, 2067})
+AGENT = "factmill-tests (someone@example.org)"
+
+
+@pytest.fixture(scope="module")
+def plain() -> PlainPaths:
+    return PlainPaths(pyoxigraph.parse(path=str(GRAPH)))
+
+
+@pytest.fixture(scope="module", params=["oxigraph", "rdflib"])
+def engine(request) -> Callable[[str], str]:
+    """Return what answers a query with the JSON of its solutions: two engines that have nothing in common."""
+    if request.param == "rdflib":
+        graph = rdflib.Graph().parse(GRAPH)
+        return lambda query: graph.query(query).serialize(format="json").decode()
+    store = pyoxigraph.Store()
+    store.load(path=str(GRAPH))
+    return lambda query: store.query(query).serialize(format=pyoxigraph.QueryResultsFormat.JSON).decode()
+
+
+@pytest.fixture
+def ask(engine, server, limits, inbox):
+    def answer(seen):
+        query = seen.query.get("query") or seen.form()["query"]
+        return {"text": engine(query), "type": "application/sparql-results+json"}
+
+    server.handle = answer
+    client = WikidataSparql(f"{server.url}/sparql", HERE, limits, AGENT, QUERIES)
+
+    def bodies(calls: Sequence[Call]):
+        client.send(calls, inbox)
+        assert [inbox[call].error for call in calls if inbox[call].status != "ok"] == []
+        return [inbox[call].body for call in calls]
+
+    return bodies
+
+
+def literal(subject, wanted, hops=1):
+    properties = TIMES if isinstance(wanted, Date) else NUMBERS
+    return call_literal_paths(HERE, subject, wanted, properties, hops)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "sparql" / "multihal").glob("*.rq")), ids=lambda path: path.stem)
+def test_every_query_runs_as_it_stands(engine, path):
+    found = json.loads(engine(path.read_text("utf-8")))
+    assert found["results"]["bindings"], "the example values should find something"
+
+
+def test_every_query_file_belongs_to_an_operation():
+    files = {
+        f"{path.parent.name}/{path.stem}"
+        for folder in ("wikidata", "multihal")
+        for path in (ROOT / "sparql" / folder).glob("*.rq")
+    }
+    assert files == set(QUERY_IDS.values())
+
+
+def test_claims_between_two_items_are_found_both_ways(ask, server):
+    assert ask(
+        [call_item_paths(HERE, 42, 145, 1), call_item_paths(HERE, 145, 42, 1), call_item_paths(HERE, 42, 99, 1)]
+    ) == [
+        [{"backward": False, "path": ["P27"]}, {"backward": True, "path": ["P6"]}],
+        [{"backward": False, "path": ["P6"]}, {"backward": True, "path": ["P27"]}],
+        [],
+    ]
+    assert len(server.seen) == 1, "one query for all pairs"
+
+
+def test_two_claims_lead_over_items_alone(ask):
+    (body,) = ask([call_item_paths(HERE, 42, 145, 2)])
+    assert body == [
+        {"backward": False, "path": ["P551", "Q84", "P17"]},
+        {"backward": False, "path": ["P551", "Q84", "P1376"]},
+        {"backward": False, "path": ["P937", "Q84", "P17"]},
+        {"backward": False, "path": ["P937", "Q84", "P1376"]},
+        {"backward": False, "path": ["P27", "Q145", "P31"]},
+        {"backward": False, "path": ["P19", "Q350", "P17"]},
+        {"backward": True, "path": ["P31", "Q145", "P6"]},
+    ]
+
+
+def test_a_date_is_found_as_a_statement_and_as_a_qualifier(ask, server):
+    born, school = ask([literal(42, Date(1952, 3, 11)), literal(42, Date(1974))])
+    assert born == [
+        {
+            "path": ["P569"],
+            "qualifier": None,
+            "statement": "q42-D840",
+            "value": "1952-03-11T00:00:00Z",
+            "precision": 11,
+            "unit": None,
+            "main": None,
+        }
+    ]
+    assert [(told["qualifier"], told["statement"], told["precision"], told["main"]) for told in school] == [
+        ("P580", "Q42-5A1B", None, None),
+        ("P582", "q42-0E9C", 9, "Q691283"),
+    ]
+    assert len(server.seen) == 1, "one query for dates of all precisions"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        (Date(1952), 1),
+        (Date(1952, 3), 1),
+        (Date(1952, 3, 11), 1),
+        (Date(1952, 3, 12), 0),
+        (Date(1952, 4), 0),
+        (Date(952), 0),
+        (Date(19522), 0),
+        (Date(1971), 1),
+        (Date(1971, 1), 0),
+    ],
+    ids=str,
+)
+def test_a_date_is_found_at_its_precision(ask, wanted, found):
+    (body,) = ask([literal(42, wanted)])
+    assert len(body) == found
+
+
+def test_a_value_with_several_meanings_is_told_with_each(ask):
+    day, month, year = ask([literal(64, Date(1961, 8, 13)), literal(64, Date(1961, 8)), literal(64, Date(1961))])
+    assert [told["precision"] for told in day] == [11]
+    assert [(told["value"][:10], told["precision"]) for told in month] == [
+        ("1961-08-01", None),
+        ("1961-08-13", 10),
+        ("1961-08-13", 11),
+    ]
+    assert year == month
+
+
+def test_two_hops_lead_to_the_values_of_another_item(ask):
+    wedding, death = ask([literal(42, Date(2001, 5, 11), 2), literal(42, Date(-43), 2)])
+    assert [(told["path"], told["qualifier"], told["main"]) for told in wedding] == [
+        (["P26", "Q14623681", "P26"], "P582", "Q42")
+    ]
+    assert [(told["path"], told["statement"], told["value"]) for told in death] == [
+        (["P26", "Q14623681", "P571"], None, "-0043-03-15T00:00:00Z")
+    ]
+
+
+def test_years_beyond_all_calendars_and_dates_of_old_dumps_are_found(ask):
+    bang, month, year = ask([literal(90, Date(-13_798_000_000)), literal(90, Date(900, 1)), literal(90, Date(900))])
+    assert [told["value"] for told in bang] == ["-13798000000-01-01T00:00:00Z"]
+    assert month == []
+    assert [told["value"] for told in year] == ["0900-00-00T00:00:00Z"]
+
+
+@pytest.mark.parametrize(
+    ("subject", "wanted", "told"),
+    [
+        (42, Number("1.96"), [("P2048", None, "1.96", "Q11573")]),
+        (42, Number("1.96", 11573), [("P2048", None, "1.96", "Q11573")]),
+        (42, Number("1.96", 1), []),
+        (42, Number("2"), []),
+        (64, Number("3755251"), [("P1082", None, "3755251", None)]),
+        (64, Number("0.5"), [("P1082", "P2048", "0.5", "Q11573")]),
+        (90, Number("2102650"), [("P1082", None, "2102650", None)]),
+        (
+            525,
+            Number("1988400000000000000000000000000"),
+            [("P2067", None, "1988400000000000000000000000000", "Q11570")],
+        ),
+        (
+            525,
+            Number("-0.0000000000000000000000000000000000662607015"),
+            [("P2067", None, "-0.0000000000000000000000000000000000662607015", None)],
+        ),
+        (525, Number("0"), []),
+    ],
+    ids=str,
+)
+def test_a_number_is_found_by_value_and_unit(ask, subject, wanted, told):
+    (body,) = ask([literal(subject, wanted)])
+    assert [(row["path"][-1], row["qualifier"], row["value"], row["unit"]) for row in body] == told
+
+
+def test_numbers_that_qualify_a_number_tell_it_in_canonical_form(ask):
+    (body,) = ask([literal(64, Number("0.5"))])
+    assert body[0]["main"] == "3755251"
+
+
+def test_properties_that_are_not_listed_do_not_count(ask):
+    calls = [call_literal_paths(HERE, 42, Date(1974), frozenset(each), 1) for each in ({582}, {58, 5, 82}, set())]
+    bodies = ask(calls)
+    assert [[told["qualifier"] for told in body] for body in bodies] == [["P582"], [], []]
+
+
+@pytest.mark.parametrize("engine", ["oxigraph"], indirect=True)
+def test_all_pairs_of_the_graph_are_as_the_plain_finder_says(ask, plain):
+    items = [42, 64, 84, 90, 145, 183, 350, 525, 14623681, 999]
+    dates = [Date(1952), Date(1961, 8), Date(1974), Date(1971, 1, 1), Date(2001), Date(-43), Date(-13_798_000_000)]
+    numbers = [Number("1.96"), Number("891", 712226), Number("0.5"), Number("2102650"), Number("3755251")]
+    pairs = [(one, other) for one in items for other in items if one != other]
+    found = 0
+    for hops in (1, 2):
+        rows = [read_item_rows(body) for body in ask([call_item_paths(HERE, *pair, hops) for pair in pairs])]
+        assert rows == [plain.find_item_rows(*pair, hops) for pair in pairs]
+        found += sum(map(len, rows))
+        for values, properties in ((dates, TIMES), (numbers, NUMBERS)):
+            asked = [(item, value) for item in items for value in values]
+            rows = [read_literal_rows(body) for body in ask([literal(*pair, hops) for pair in asked])]
+            assert rows == [plain.find_literal_rows(*pair, properties, hops) for pair in asked]
+            found += sum(map(len, rows))
+    assert found > 60
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"subject": "Q42 } #", "object": "Q1", "hops": 1},
+        {"subject": "Q42", "object": "P1", "hops": 1},
+        {"subject": "Q42", "object": "Q1", "hops": 3},
+        {"subject": "Q42", "date": "1952-3", "properties": ["P569"], "hops": 1},
+        {"subject": "Q42", "date": "1952", "properties": ['P569 " } #'], "hops": 1},
+        {"subject": "Q42", "number": "+5", "unit": None, "properties": ["P2048"], "hops": 2},
+    ],
+    ids=str,
+)
+def test_values_that_are_none_fail_alone_and_are_never_sent(server, limits, inbox, parts):
+    server.handle = lambda _: {"json": {"results": {"bindings": []}}}
+    operation = next(name for name in ("object", "date", "number") if name in parts)
+    bad = Call(HERE, {"object": "item", "date": "date", "number": "number"}[operation] + "_paths", parts)
+    good = call_item_paths(HERE, 1, 2, 1)
+    WikidataSparql(server.url, HERE, limits, AGENT, QUERIES).send([bad, good], inbox)
+    assert inbox[bad].error.startswith("bad_value")
+    assert (inbox[good].body, len(server.seen)) == ([], 1)
+
+
+def test_solutions_that_make_no_sense_are_left_out(server, limits, inbox):
+    def uri(iri):
+        return {"type": "uri", "value": iri}
+
+    claim = "http://www.wikidata.org/prop/direct/P27"
+    wd = "http://www.wikidata.org/entity/"
+    ends = {"start": uri(f"{wd}Q1"), "end": uri(f"{wd}Q2")}
+    server.handle = lambda _: {
+        "json": {
+            "results": {
+                "bindings": [
+                    {**ends, "property_1": uri("http://www.wikidata.org/prop/direct-normalized/P27")},
+                    {**ends, "start": uri(f"{wd}L1"), "property_1": uri(claim)},
+                    {**ends, "property_1": uri(claim)},
+                    {**ends, "property_1": uri(claim)},
+                ]
+            }
+        }
+    }
+    call = call_item_paths(HERE, 1, 2, 1)
+    WikidataSparql(server.url, HERE, limits, AGENT, QUERIES).send([call], inbox)
+    assert inbox[call].body == [{"backward": False, "path": ["P27"]}]
+
+
+def test_a_client_without_the_query_says_so(server, limits, inbox):
+    client = WikidataSparql(server.url, HERE, limits, AGENT, {"find_items": QUERIES["find_items"]})
+    with pytest.raises(ValueError, match="no text of the query item_paths_1"):
+        client.send([call_item_paths(HERE, 1, 2, 1)], inbox)
+    with pytest.raises(ValueError, match="no operation asks the queries \\['wikidata/find_items'\\]"):
+        WikidataSparql(server.url, HERE, limits, AGENT, {"wikidata/find_items": ""})

@@ -1,0 +1,143 @@
+"""Paths through SPARQL on small random graphs: what the plain finder finds, and nothing else."""
+
+import json
+import string
+
+import numpy as np
+import pyoxigraph as ox
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.graphs.plain_paths import PlainPaths
+
+from tasks.assets import load_query
+from tasks.clients.wikidata.queries import QUERY_IDS, fill_query, name_query, read_solutions
+from tasks.core.calls.call import Reply
+from tasks.core.calls.paths import PathsByCalls
+from tasks.core.paths import PathOptions
+from tasks.text.values.literals import Date, Number
+
+WD, PROP, WIKIBASE = "http://www.wikidata.org/entity/", "http://www.wikidata.org/prop/", "http://wikiba.se/ontology#"
+QUERIES = {name: load_query(query_id) for name, query_id in QUERY_IDS.items()}
+DATE, DECIMAL = (ox.NamedNode(f"http://www.w3.org/2001/XMLSchema#{kind}") for kind in ("dateTime", "decimal"))
+ITEMS, PROPERTIES = range(1, 5), range(1, 4)
+DATES = [Date(2000), Date(2000, 1), Date(2000, 1, 2), Date(-5), Date(12345, 6, 7)]
+NUMBERS = [Number("1"), Number("-1.5"), Number("1", 5), Number("123456789012345678901234567890.5")]
+
+items, properties = st.sampled_from(ITEMS), st.sampled_from(PROPERTIES)
+DAYS = ("2000-01-01", "2000-01-02", "2001-01-01", "-0005-03-04", "12345-06-07", "2000-00-00")
+dates = st.sampled_from(DAYS).map(lambda day: ox.Literal(f"{day}T00:00:00Z", datatype=DATE))
+numbers = st.sampled_from(["+1", "1.0", "-1.50", "+2", "+123456789012345678901234567890.5"]).map(
+    lambda text: ox.Literal(text, datatype=DECIMAL)
+)
+statements = st.sampled_from(string.ascii_uppercase[:4])
+nodes = st.sampled_from("xyz")
+
+
+def item(number):
+    return ox.NamedNode(f"{WD}Q{number}")
+
+
+def statement(name):
+    return ox.NamedNode(f"{WD}statement/{name}")
+
+
+def node(name):
+    return ox.NamedNode(f"http://www.wikidata.org/value/{name}")
+
+
+def predicate(namespace, number):
+    return ox.NamedNode(f"{PROP}{namespace}P{number}")
+
+
+def about(name):
+    return ox.NamedNode(f"{WIKIBASE}{name}")
+
+
+targets = items.map(item) | dates | numbers | st.just(ox.Literal("text")) | st.just(ox.BlankNode("unknown"))
+triples = st.one_of(
+    st.builds(lambda s, p, o: ox.Triple(item(s), predicate("direct/", p), o), items, properties, targets),
+    st.builds(lambda s, p, o: ox.Triple(item(s), predicate("", p), statement(o)), items, properties, statements),
+    st.builds(lambda s, p, o: ox.Triple(statement(s), predicate("statement/", p), o), statements, properties, targets),
+    st.builds(lambda s, p, o: ox.Triple(statement(s), predicate("qualifier/", p), o), statements, properties, targets),
+    st.builds(
+        lambda s, p, o: ox.Triple(statement(s), predicate("statement/value/", p), node(o)),
+        statements,
+        properties,
+        nodes,
+    ),
+    st.builds(
+        lambda s, p, o: ox.Triple(statement(s), predicate("qualifier/value/", p), node(o)),
+        statements,
+        properties,
+        nodes,
+    ),
+    st.builds(lambda s: ox.Triple(statement(s), about("rank"), about("DeprecatedRank")), statements),
+)
+# each value node says one thing, as Wikidata's do
+meanings = st.fixed_dictionaries(
+    {
+        name: st.tuples(dates, st.none() | st.integers(7, 11)) | st.tuples(numbers, st.sampled_from([5, 199]))
+        for name in "xyz"
+    }
+)
+
+
+def describe(name, value, meaning):
+    if value.datatype == DATE:
+        yield ox.Triple(node(name), about("timeValue"), value)
+        if meaning is not None:
+            yield ox.Triple(node(name), about("timePrecision"), ox.Literal(meaning))
+    else:
+        yield ox.Triple(node(name), about("quantityAmount"), value)
+        yield ox.Triple(node(name), about("quantityUnit"), item(meaning))
+
+
+def make_asker(store):
+    def ask(calls):
+        by_query = {}
+        for call in calls:
+            by_query.setdefault(name_query(call), []).append(call)
+        replies = {}
+        for name, group in by_query.items():
+            solutions = store.query(fill_query(QUERIES[name], group))
+            found = json.loads(solutions.serialize(format=ox.QueryResultsFormat.JSON))["results"]["bindings"]
+            bodies = read_solutions(group, found)
+            replies |= {call.key: Reply(body) for call, body in zip(group, bodies, strict=True)}
+        return [replies[call.key] for call in calls]
+
+    return ask
+
+
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None)
+@given(st.lists(triples, max_size=40), meanings)
+def test_paths_are_those_of_the_plain_finder(lines, said):
+    lines += [line for name, (value, meaning) in said.items() for line in describe(name, value, meaning)]
+    plain, store = PlainPaths(dict.fromkeys(lines)), ox.Store()
+    store.extend(ox.Quad(line.subject, line.predicate, line.object) for line in lines)
+    finder, options = PathsByCalls(make_asker(store), "here"), PathOptions(all_hops=True, most_paths=None)
+    pairs = [(one, other) for one in ITEMS for other in ITEMS if one != other]
+    found = finder.find_item_paths(*as_arrays(pairs), options)
+    assert rows_of(found) == [
+        (at, *row) for at, pair in enumerate(pairs) for hops in (1, 2) for row in plain.find_item_rows(*pair, hops)
+    ]
+    listed = frozenset({1, 2})
+    for wanted in (DATES, NUMBERS):
+        asked = [(one, value) for one in ITEMS for value in wanted]
+        subjects, values = as_arrays([(one, 0) for one, _ in asked])[0], [value for _, value in asked]
+        found = finder.find_literal_paths(subjects, values, listed, options)
+        assert rows_of(found) == [
+            (at, *row)
+            for at, pair in enumerate(asked)
+            for hops in (1, 2)
+            for row in plain.find_literal_rows(*pair, listed, hops)
+        ]
+
+
+def as_arrays(pairs):
+    return tuple(np.array(side, np.int64) for side in zip(*pairs, strict=True))
+
+
+def rows_of(found):
+    return [tuple(line.values()) for line in found.paths.to_pylist()]

@@ -1,0 +1,129 @@
+"""What a generated question is worded from, and which wordings of a model are taken."""
+
+from dataclasses import replace
+
+import pytest
+
+from tasks.core.authoring.fanout_wording import Wording, check_worded, put_moment, with_article
+from tasks.core.replies import Unreadable
+from tasks.fanoutqa.core.questions import Answer
+
+LISTED = Wording(
+    group="the islands of Vogtland",
+    owner="Vogtland",
+    names=(),
+    choice="have the largest areas",
+    count=5,
+    limit="",
+    asked="what was the population of each of them as of November 2023",
+    unit="",
+    month="November 2023",
+)
+NAMED = Wording(
+    group="towers",
+    owner="",
+    names=("the Blue Tower", "Red Tower", "St. Ann's Tower"),
+    choice="are higher than 1,200 metres",
+    count=0,
+    limit="1,200 metres",
+    asked="how many metres high is each of them",
+    unit="metres",
+    month="",
+)
+PEOPLE: dict[str, Answer] = {"Norde": 4810, "Ostra": 5230}
+HEIGHTS: dict[str, Answer] = {"Blue Tower": 1310, "Red Tower": 1250}
+GOOD = "As of November 2023, which five islands of Vogtland have the largest areas, and how many people live on each?"
+TOWERS = (
+    "Of Blue Tower, Red Tower and St. Ann’s Tower, which are over 1200 meters high, and how high are these, in metres?"
+)
+
+
+def test_pieces_are_written_and_read_without_loss() -> None:
+    assert Wording.load(NAMED.dump()) == NAMED
+
+
+def test_a_choice_is_told_with_its_number() -> None:
+    assert LISTED.format_choice() == "the five that have the largest areas"
+    assert NAMED.format_choice() == "those that are higher than 1,200 metres"
+    assert replace(NAMED, choice="").format_choice() == "all of them"
+
+
+@pytest.mark.parametrize(
+    ("wording", "answer", "text"),
+    [(LISTED, PEOPLE, GOOD), (NAMED, HEIGHTS, TOWERS), (NAMED, HEIGHTS, TOWERS.replace("Red", "the Red"))],
+)
+def test_a_wording_that_keeps_every_piece_is_taken(wording: Wording, answer: dict[str, Answer], text: str) -> None:
+    assert check_worded(f" {text}\n", wording, answer) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (f"Here it is:\n{GOOD}", "one line"),
+        (GOOD.replace("?", "."), "question mark"),
+        ("Which five of Vogtland November 2023?", "6 words, expected 8 to 80"),
+        (GOOD.replace("?", " now" * 70 + "?"), "expected 8 to 80"),
+        (GOOD.replace("Vogtland", "that country"), "does not say Vogtland"),
+        (GOOD.replace("five ", ""), "does not say five"),
+        (GOOD.replace("As of November 2023, w", "W"), "does not say November 2023"),
+        (GOOD.replace("?", ", such as on Norde?"), "gives away Norde"),
+        (GOOD.replace("?", ", 4,810 or more?"), "gives away 4810"),
+    ],
+)
+def test_a_wording_that_loses_a_piece_or_tells_of_the_answer_is_refused(text: str, reason: str) -> None:
+    found = check_worded(text, LISTED, PEOPLE)
+    assert isinstance(found, Unreadable)
+    assert reason in found.reason
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (TOWERS.replace("Red Tower", "the red one"), "does not say Red Tower"),
+        (TOWERS.replace("1200 meters", "a thousand"), "does not say 1,200 metres"),
+        (TOWERS.replace("these,", "these (1310, 1250),"), "gives away 1310, 1250"),
+    ],
+)
+def test_a_wording_keeps_names_threshold_and_unit(text: str, reason: str) -> None:
+    found = check_worded(text, NAMED, HEIGHTS)
+    assert isinstance(found, Unreadable)
+    assert reason in found.reason
+
+
+def test_names_that_stand_in_the_question_are_not_given_away_by_it() -> None:
+    assert NAMED.find_told(HEIGHTS) == []
+    assert NAMED.find_told({"Blue Tower": "St. Ann's Tower"}) == ["St. Ann's Tower"]
+    assert LISTED.find_told({"Vogtland": 5}) == ["Vogtland"]
+
+
+def test_a_moment_is_put_before_the_question_mark() -> None:
+    assert put_moment("How many live there?", "as of May 2020") == "How many live there as of May 2020?"
+    assert put_moment("How many live there?", "") == "How many live there?"
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("France", "France"),
+        ("Netherlands", "the Netherlands"),
+        ("Czech Republic", "the Czech Republic"),
+        ("Republic of Ireland", "the Republic of Ireland"),
+        ("United States of America", "the United States of America"),
+        ("Sun", "the Sun"),
+        ("The Bronx", "the Bronx"),
+        ("Bronx", "the Bronx"),
+        ("The Beatles", "the Beatles"),
+        ("The Hague", "The Hague"),
+        ("Holy See", "the Holy See"),
+        ("Outer Hebrides", "the Outer Hebrides"),
+        ("Matterhorn", "the Matterhorn"),
+        ("Zugspitze", "the Zugspitze"),
+        ("Eiger", "the Eiger"),
+        ("Mont Blanc", "Mont Blanc"),
+        ("Cape Horn", "Cape Horn"),
+        ("New York City", "New York City"),
+        ("Queens", "Queens"),
+    ],
+)
+def test_names_have_their_article(name: str, told: str) -> None:
+    assert with_article(name) == told

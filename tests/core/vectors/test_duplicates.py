@@ -1,0 +1,144 @@
+"""Which questions are found to say the same, and what becomes of them."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasks.core.rows import Merged
+from tasks.core.vectors import duplicates
+from tasks.core.vectors.duplicates import Duplicates, find_duplicates, unite_questions
+from tasks.multihal.core.rows import FoundationQuestion
+
+
+def point(*degrees: float) -> np.ndarray:
+    """Return directions in the plane as vectors."""
+    radians = np.deg2rad(degrees)
+    return np.stack([np.cos(radians), np.sin(radians)], axis=1).astype(np.float32)
+
+
+def pairs(found: Duplicates) -> list[tuple[int, int]]:
+    return list(zip(found.first.tolist(), found.second.tolist(), strict=True))
+
+
+def test_pairs_above_the_threshold_are_found_in_order() -> None:
+    # a cosine of 0.99 is an angle of 8.1°
+    found = find_duplicates(point(0, 90, 8, 98, 180))
+    assert pairs(found) == [(0, 2), (1, 3)]
+    assert found.cosine == pytest.approx(np.cos(np.deg2rad([8, 8])), abs=1e-6)
+
+
+def test_a_cosine_equal_to_the_threshold_is_not_above_it() -> None:
+    vectors = np.array([[1, 0], [3, 4], [3, 4.001]], np.float32)
+    assert pairs(find_duplicates(vectors, 0.6)) == [(1, 2)]
+    assert pairs(find_duplicates(vectors, 0.599)) == [(0, 1), (0, 2), (1, 2)]
+
+
+@pytest.mark.parametrize("apart", [-4e-7, -1e-8, 1e-8, 4e-7])
+def test_what_float32_cannot_tell_from_the_threshold_is_decided_in_float64(apart: float) -> None:
+    random = np.random.default_rng(5)
+    first = random.normal(size=(200, 384))
+    first /= np.linalg.norm(first, axis=1, keepdims=True)
+    aside = random.normal(size=(200, 384))
+    aside -= (aside * first).sum(axis=1, keepdims=True) * first
+    aside /= np.linalg.norm(aside, axis=1, keepdims=True)
+    cosine = 0.99 + apart
+    vectors = np.concatenate([first, cosine * first + np.sqrt(1 - cosine**2) * aside]).astype(np.float32)
+    exact = vectors.astype(np.float64)
+    exact /= np.linalg.norm(exact, axis=1, keepdims=True)
+    true = (exact[:200] * exact[200:]).sum(axis=1) > 0.99
+    assert pairs(find_duplicates(vectors)) == [(row, row + 200) for row in np.flatnonzero(true)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(0, 40),
+    st.sampled_from([1, 2, 3, 8, 31, 33, 64, 200]),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([0.5, 0.9, 0.99]),
+    st.integers(1, 9),
+)
+def test_blocks_of_any_size_find_what_one_look_at_all_pairs_finds(
+    rows: int, dimensions: int, seed: int, threshold: float, block: int
+) -> None:
+    random = np.random.default_rng(seed)
+    vectors = random.normal(size=(rows, dimensions)).astype(np.float32)
+    if rows > 3:
+        vectors[rows // 2 :] = vectors[: rows - rows // 2] * 3 + random.normal(0, 0.05, (rows - rows // 2, dimensions))
+        vectors[0] = 0
+    exempt = random.random(rows) < 0.2
+    exact = vectors.astype(np.float64)
+    lengths = np.linalg.norm(exact, axis=1)
+    exact /= np.where(lengths > 0, lengths, 1)[:, None]
+    near = exact @ exact.T > threshold
+    usable = (lengths > 0) & ~exempt
+    expected = [
+        (one, other)
+        for one in range(rows)
+        for other in range(one + 1, rows)
+        if near[one, other] and usable[[one, other]].all()
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(duplicates, "_BLOCK", block)
+        patch.setattr(duplicates, "_PAIRS_AT_ONCE", block)
+        assert pairs(find_duplicates(vectors, threshold, exempt.tolist())) == expected
+
+
+def test_rows_of_zeros_and_exempt_rows_are_near_nothing() -> None:
+    vectors = np.concatenate([np.zeros((2, 2), np.float32), point(0, 0, 0)])
+    assert pairs(find_duplicates(vectors, exempt=[False, False, False, True, False])) == [(2, 4)]
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_nothing_to_compare_gives_no_pairs(count: int) -> None:
+    found = find_duplicates(np.ones((count, 4), np.float32))
+    assert pairs(found) == [] and found.find_leaders() == list(range(count))
+
+
+def test_vectors_that_are_not_finite_and_thresholds_that_are_no_cosine_are_refused() -> None:
+    with pytest.raises(ValueError, match="not finite"):
+        find_duplicates(np.array([[np.nan, 1]], np.float32))
+    with pytest.raises(ValueError, match="threshold 0"):
+        find_duplicates(point(0), 0)
+
+
+def test_a_group_holds_together_over_a_third_row_and_its_earliest_leads() -> None:
+    found = find_duplicates(point(14, 90, 0, 7, 95, 180))
+    assert pairs(found) == [(0, 3), (1, 4), (2, 3)]
+    assert found.find_leaders() == [0, 1, 0, 0, 1, 5]
+
+
+def question(row: str, output: str = "Ada", **more: object) -> FoundationQuestion:
+    columns: dict[str, object] = {
+        "source_dataset": "halueval", "domain": "qa", "licence": "MIT", "input": row, "output": output,
+        "optional_output": [], "incorrect_answers": [], "context": [], "answer_type": None,
+        "source_name": "f.json", "source_row": 1,
+    }  # fmt: skip
+    return FoundationQuestion.model_validate({"id": row, **columns, **more})
+
+
+def test_answers_and_contexts_are_united_in_the_first_row_without_repeats() -> None:
+    rows = [
+        question("a", "Ada", optional_output=["Ada L."], incorrect_answers=["Eve", "Bob"], context=["one", "two"]),
+        question("b", "Grace"),
+        question("c", "ada ", optional_output=["A. Lovelace"], context=["two", "three"]),
+        question("d", "Bob", optional_output=["Ada  l."], incorrect_answers=["Eve", "Kay"], licence="Apache-2.0"),
+    ]
+    found = list(unite_questions(rows, find_duplicates(point(0, 90, 3, 5))))
+    assert found[1:] == [rows[1], Merged("c", "a"), Merged("d", "a")]
+    assert found[0] == rows[0].replace(
+        optional_output=["Ada L.", "A. Lovelace", "Bob"],
+        incorrect_answers=["Eve", "Kay"],
+        context=["one", "two", "three"],
+        licence="MIT AND Apache-2.0",
+    )
+
+
+def test_questions_that_differ_stay_as_they_are() -> None:
+    rows = [question("a", optional_output=["x", "x"]), question("b")]
+    assert list(unite_questions(rows, find_duplicates(point(0, 90)))) == rows
+
+
+def test_duplicates_of_other_rows_are_refused() -> None:
+    with pytest.raises(ValueError, match="1 questions, but duplicates among 2 rows"):
+        list(unite_questions([question("a")], find_duplicates(point(0, 90))))

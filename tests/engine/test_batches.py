@@ -1,0 +1,137 @@
+"""Work on one batch: replies read strictly, asked for once more, every row accounted for."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tasks.core.calls.call import Call, Deliver, Reply
+from tasks.core.prompts import fill_in, read_prompt
+from tasks.core.receipts import Batch
+from tasks.core.replies import Unreadable
+from tasks.core.rows import Merged, Reject, Row
+from tasks.engine import runs
+from tasks.engine.batches import Work, finished, work_on
+from tasks.engine.runs import Run
+from tasks.errors import BuildError
+from tasks.storage.recorder import Recorder
+from tasks.storage.shards import read_shard
+
+PROMPT = read_prompt("test/name", b'+++\nrole = "author"\ninputs = ["name"]\n+++\n# user\n$name\n')
+
+
+class Named(Row):
+    name: str
+
+
+class Scripted:
+    """A chat model that answers each name with its script: one reply an attempt."""
+
+    identity = "scripted"
+    is_outside = True
+
+    def __init__(self, script: dict[str, list[Reply]]) -> None:
+        self.script = {name: list(replies) for name, replies in script.items()}
+        self.asked: list[tuple[str, str]] = []
+
+    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+        for call in calls:
+            name = str(call.parts["variables"]["name"])  # type: ignore[index,call-overload]
+            self.asked.append((name, str(call.parts["correction"])))
+            deliver(call, self.script[name].pop(0))
+
+
+def said(*texts: str) -> Reply:
+    return Reply({"texts": list(texts), "finish": ["stop"], "fingerprint": None})
+
+
+def read_number(row: Named, texts: list[str]) -> int | Unreadable:
+    return int(texts[0]) if texts[0].isdigit() else Unreadable(f"expected a number, found {texts[0]!r}")
+
+
+@pytest.fixture
+def open_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Scripted], Work]]:
+    recorders: list[Recorder] = []
+
+    def open_with(model: Scripted) -> Work:
+        recorder = Recorder(tmp_path / "w.duckdb", "record")
+        recorders.append(recorder)
+        services: Any = SimpleNamespace(model=lambda role: (model, SimpleNamespace(name="scripted-1")))
+        run = Run(tmp_path / "run", {"params": {}}, {}, {}, services, recorder)
+        monkeypatch.setitem(runs._runs, str(run.folder), run)
+        return work_on(Batch(run=str(run.folder), stage="ask", index=0, key="k" * 40))
+
+    yield open_with
+    for recorder in recorders:
+        recorder.close()
+
+
+def ask_all(work: Work, names: Sequence[str]) -> dict[str, Any]:
+    asked = [(name, Named(id=name, name=name), fill_in(PROMPT, name=name)) for name in names]
+    return {row.name: answer.read for row, answer in work.ask("author", asked, read_number)}
+
+
+def test_a_reply_that_cannot_be_read_is_asked_for_once_more_with_the_reason(
+    open_work: Callable[[Scripted], Work],
+) -> None:
+    model = Scripted({"a": [said("1")], "b": [said("two"), said("2")]})
+    assert ask_all(open_work(model), ["a", "b"]) == {"a": 1, "b": 2}
+    assert [name for name, _ in model.asked] == ["a", "b", "b"]
+    assert "expected a number, found 'two'" in model.asked[-1][1]
+
+
+def test_a_second_unreadable_reply_is_a_reject_that_keeps_it(open_work: Callable[[Scripted], Work]) -> None:
+    result = ask_all(open_work(Scripted({"b": [said("two"), said("zwei")]})), ["b"])["b"]
+    assert (result.row_id, result.reason) == ("b", "reply_not_in_format")
+    assert "zwei" in result.detail
+
+
+@pytest.mark.parametrize("transient", [True, False])
+def test_a_model_that_fails_is_a_reject_with_the_cause(open_work: Callable[[Scripted], Work], transient: bool) -> None:
+    model = Scripted({"a": [Reply(None, "failed", "http_503: down", transient=transient)]})
+    assert ask_all(open_work(model), ["a"])["a"] == Reject("a", "model_failed", "http_503: down", retryable=transient)
+
+
+def test_finish_writes_rows_rejects_merges_and_uses(open_work: Callable[[Scripted], Work]) -> None:
+    work = open_work(Scripted({"a": [said("1")]}))
+    rows = [Named(id=name, name=name) for name in "abc"]
+    for row in rows:
+        work.take(row.id, row.model_dump_json())
+    ask_all(work, ["a"])
+    receipt = work.finish([rows[0], Reject("b", "too_odd", "it is odd"), Merged("c", "a")], Named)
+    assert (receipt.rows_in, receipt.rows, receipt.rejects, receipt.merged, receipt.calls_sent) == (3, 1, 1, 1, 1)
+    assert read_shard(receipt.shard, "rejects").to_pylist() == [
+        {"id": "b", "reason": "too_odd", "detail": "it is odd", "row": '{"id":"b","name":"b"}'}
+    ]
+    assert read_shard(receipt.shard, "merged").to_pylist() == [{"id": "c", "into_id": "a"}]
+    assert [use["id"] for use in read_shard(receipt.shard, "uses").to_pylist()] == ["a"]
+    assert finished(work.batch) == receipt
+
+
+def test_a_passing_failure_leaves_the_batch_unsettled(open_work: Callable[[Scripted], Work]) -> None:
+    work = open_work(Scripted({}))
+    work.take("a", "{}")
+    assert work.finish([Reject("a", "model_failed", "down", retryable=True)], Named).unsettled == 1
+    assert finished(work.batch) is None
+
+
+@pytest.mark.parametrize(
+    "outcomes",
+    [
+        [],
+        [Named(id="a", name="a")] * 2,
+        [Named(id="a", name="a"), Reject("a", "odd")],
+        [Named(id="a", name="a"), Named(id="b", name="b"), Reject("c", "odd")],
+    ],
+    ids=["lost", "doubled", "row and reject", "one too many"],
+)
+def test_rows_that_are_lost_or_doubled_stop_the_build(
+    open_work: Callable[[Scripted], Work], outcomes: list[Any]
+) -> None:
+    work = open_work(Scripted({}))
+    for name in "ab":
+        work.take(name, "{}")
+    with pytest.raises(BuildError, match="2 rows came in but"):
+        work.finish(outcomes, Named)

@@ -1,0 +1,34 @@
+"""Datasets: which shards a range of rows lies in."""
+
+import pytest
+
+from tasks.core.receipts import Receipt
+from tasks.engine.building import Dataset
+
+
+def dataset(*rows: int) -> Dataset:
+    return Dataset(
+        tuple(
+            Receipt(stage="s", index=i, key="k", shard=f"s{i}", rows_in=n, rows=n, rejects=0, merged=0, digest="d")
+            for i, n in enumerate(rows)
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "shards", "skipped"),
+    [
+        (0, 3, ("s0",), 0),
+        (2, 4, ("s0", "s2"), 0),
+        (3, 7, ("s2",), 3),
+        (4, 9, ("s2", "s3"), 3),
+        (7, 9, ("s3",), 7),
+        (0, 9, ("s0", "s2", "s3"), 0),
+    ],
+)
+def test_a_range_names_only_the_shards_it_touches(start: int, stop: int, shards: tuple[str, ...], skipped: int) -> None:
+    assert dataset(3, 0, 4, 2).shards_of(start, stop) == (shards, skipped)
+
+
+def test_an_empty_dataset_still_has_a_shard_to_read_the_columns_from() -> None:
+    assert dataset(0, 0).shards_of(0, 0) == (("s0",), 0)

@@ -1,0 +1,305 @@
+"""The authoring form of fan-out questions: its rules, each broken once, and the way there and back."""
+
+import random
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.rows.fanout_questions import WIKI, author_question, leaf
+
+from tasks.fanoutqa.core.forms.authored import check_authored, read_authored, write_authored
+from tasks.fanoutqa.core.questions import Answer, Evidence, FanOutQuestion, SubQuestion, list_sub_questions
+
+Form = dict[str, Any]
+DEEP = "strategy[1].then[0]"
+
+
+def at(form: Form, path: str) -> Form:
+    """Return the question at a path."""
+    for part in filter(None, path.split(".")):
+        kind, _, number = part.rstrip("]").partition("[")
+        form = form[kind][int(number)]
+    return form
+
+
+def put(path: str, **changed: Any) -> Callable[[Form], None]:
+    return lambda form: at(form, path).update(changed)
+
+
+def drop(path: str, *keys: str) -> Callable[[Form], None]:
+    def change(form: Form) -> None:
+        for key in keys:
+            del at(form, path)[key]
+
+    return change
+
+
+def both(one: Callable[[Form], None], other: Callable[[Form], None]) -> Callable[[Form], None]:
+    def change(form: Form) -> None:
+        one(form)
+        other(form)
+
+    return change
+
+
+BROKEN = [
+    (drop(DEEP, "question"), DEEP, "question_missing", "expected its wording"),
+    (put(DEEP, question="  "), DEEP, "question_no_text", "expected the wording as question, found an empty text"),
+    (put(DEEP, question=5), DEEP, "question_no_text", "found 5"),
+    (put("", question="\ud800"), "", "question_no_text", r'found "\ud800"'),
+    (drop(DEEP, "answer"), DEEP, "answer_missing", "expected an object, a list, a text"),
+    (put(DEEP, answer=None), DEEP, "answer_null", "expected an object"),
+    (put("", answer=" "), "", "answer_empty", "expected one that says something"),
+    (put("", answer=[]), "", "answer_empty", "the answer is an empty list"),
+    (put("", answer={}), "", "answer_empty", "an empty object"),
+    (put(DEEP, answer=(1,)), DEEP, "answer_of_wrong_kind", "found a list of 1"),
+    (put(DEEP, answer=[["a"]]), DEEP, "answer_of_wrong_kind", "in the answer's list: expected texts, numbers"),
+    (put(DEEP, answer=[{"a": 1}]), DEEP, "answer_of_wrong_kind", "found an object"),
+    (put(DEEP, answer={"a": {"b": 1}}), DEEP, "answer_of_wrong_kind", 'the answer\'s "a": expected a text, number'),
+    (put(DEEP, answer={"a": [[1]]}), DEEP, "answer_of_wrong_kind", "found a list of 1"),
+    (put(DEEP, answer={"a": None}), DEEP, "answer_of_wrong_kind", "found null"),
+    (put(DEEP, answer={1: "a"}), DEEP, "answer_of_wrong_kind", "expected texts as the answer's keys, found 1"),
+    (put(DEEP, answer=float("nan")), DEEP, "answer_of_wrong_kind", "found NaN, which JSON does not know"),
+    (put(DEEP, answer=[float("-inf")]), DEEP, "answer_of_wrong_kind", "found -Infinity"),
+    (put(DEEP, answer={"a": ["\udc00"]}), DEEP, "answer_of_wrong_kind", "half a surrogate pair"),
+    (drop(DEEP, "evidence"), DEEP, "no_evidence_no_strategy", "expected the address of an article, or sub-questions"),
+    (put(DEEP, strategy=[leaf("Who?", "Ada", 1)]), DEEP, "evidence_and_strategy", "expected one of the two"),
+    (put("", evidence=WIKI + "Danube"), "", "evidence_at_top", "expected it at sub-questions alone"),
+    (put(DEEP, then=[leaf("Who?", "Ada", 1)]), DEEP, "then_without_strategy", "expected what can be asked first"),
+    (drop("", "strategy", "then"), "", "no_strategy", "expected a list of sub-questions"),
+    (put("strategy[1]", then=leaf("Who?", "Ada", 1)), "strategy[1]", "no_list", "a list of questions as then, found an object"),
+    (put("strategy[1]", strategy=[]), "strategy[1]", "empty_list", "strategy is an empty list"),
+    (put("", then=[]), "", "empty_list", "then is an empty list; expected a question in it, or no then"),
+    (put("strategy[1]", then=["Who?"]), DEEP, "no_object", 'expected an object with question and answer, found "Who?"'),
+    (put(DEEP, evidence=None), DEEP, "evidence_no_text", "expected the address of one article as evidence, found null"),
+    (put(DEEP, evidence=[WIKI + "Ada"]), DEEP, "evidence_no_text", "found a list of 1"),
+    (put(DEEP, evidence="https://de.wikipedia.org/wiki/Donau"), DEEP, "evidence_no_article", "another Wikipedia"),
+    (put(DEEP, evidence="https://example.org/wiki/Danube"), DEEP, "evidence_no_article", "example.org"),
+    (put(DEEP, evidence=WIKI + "Talk:Danube"), DEEP, "evidence_no_article", "Talk"),
+    (put(DEEP, evidence=WIKI + "Special:Search"), DEEP, "evidence_no_article", "Special"),
+    (put(DEEP, evidence=WIKI + "File:Danube.jpg"), DEEP, "evidence_no_article", "File"),
+    (put(DEEP, evidence="Danube"), DEEP, "evidence_no_article", "expected an article of the English Wikipedia"),
+    (both(drop("", "then"), put(DEEP, evidence=WIKI + "danube#Sources")), "", "too_few_articles", "at least 5 different articles as evidence, found 4"),
+    (put(DEEP, answr=1), DEEP, "unknown_key", 'the key "answr" is not known; expected question, strategy'),
+    (put(DEEP, **{"a\n\x1b": 1}), DEEP, "unknown_key", r'the key "a\n\u001b" is not known'),
+    (put(DEEP, categories=["Rivers"]), DEEP, "unknown_key", '"categories"'),
+    (put("", depends_on=["a"]), "", "unknown_key", '"depends_on"'),
+    (put(DEEP, id=7), DEEP, "wrong_id", "expected a text as id, found 7"),
+    (both(put(DEEP, id="a"), put("strategy[0]", id="a")), DEEP, "repeated_id", 'has the id "a" of strategy[0]; expected another'),
+    (put(DEEP, depends_on=[]), DEEP, "wrong_depends_on", "expected a list of ids as depends_on, found an empty list"),
+    (put(DEEP, depends_on="a"), DEEP, "wrong_depends_on", 'found "a"'),
+    (both(put(DEEP, depends_on=["z"]), put("strategy[0]", id="z")), DEEP, "depends_on_nobody", "ids of the questions beside it (none has an id)"),
+    (put(DEEP, id="a", depends_on=["a"]), DEEP, "depends_on_itself", f"{DEEP} → {DEEP}"),
+    (both(put("strategy[0]", id="a"), put("strategy[1]", depends_on=["a"])), "strategy[1]", "depends_on_in_strategy", "expected such a question under then"),
+    (put(DEEP, page=5), DEEP, "wrong_page", "expected page as an object, found 5"),
+    (put(DEEP, page={"pageid": True}), DEEP, "wrong_page", "expected a number above 0 or null as pageid of page, found true"),
+    (put(DEEP, page={"revid": 0}), DEEP, "wrong_page", "as revid of page, found 0"),
+    (put(DEEP, page={"title": ""}), DEEP, "wrong_page", "expected a text as title of page, found an empty text"),
+    (put(DEEP, page={"url": "x"}), DEEP, "unknown_key", "expected pageid, revid, title"),
+    (put("strategy[1]", page={"pageid": 5}), "strategy[1]", "page_without_evidence", "expected the article's address too"),
+    (put("", categories="Rivers"), "", "wrong_categories", 'expected categories as a list of texts, found "Rivers"'),
+    (put("", categories=["Rivers", 5]), "", "wrong_categories", "found a list with 5"),
+    (put(DEEP, order=5), DEEP, "wrong_order", "found 5"),
+    (put("", order=["a", "b"]), "", "wrong_order", "expected the ids of all questions under strategy and then as order"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "rule", "told"), BROKEN, ids=[f"{rule} {told[-12:]}" for _, _, rule, told in BROKEN]
+)
+def test_a_broken_rule_is_told_with_its_path(change: Callable[[Form], None], path: str, rule: str, told: str) -> None:
+    form = author_question()
+    change(form)
+    (found,) = check_authored(form)
+    assert (found.path, found.rule) == (path, rule)
+    assert told in found.sentence
+    assert found.sentence.startswith(f"{path}: " if path else "top-level question: ")
+
+
+@pytest.mark.parametrize("found", [None, [], "text", 5, float("nan")], ids=str)
+def test_what_is_no_object_is_told(found: object) -> None:
+    assert [(each.path, each.rule) for each in check_authored(found)] == [("", "no_object")]
+
+
+def test_a_good_question_breaks_no_rule() -> None:
+    assert check_authored(author_question()) == []
+
+
+def test_all_broken_rules_are_told_at_once() -> None:
+    form = author_question()
+    for change in (drop("", "question"), put("strategy[0]", answer=None), put(DEEP, evidence="x"), put("then[0]", y=1)):
+        change(form)
+    assert [(each.path, each.rule) for each in check_authored(form)] == [
+        ("", "question_missing"),
+        ("strategy[0]", "answer_null"),
+        (DEEP, "evidence_no_article"),
+        ("then[0]", "unknown_key"),
+    ]
+
+
+def test_the_least_number_of_articles_is_the_callers() -> None:
+    form = author_question()
+    assert check_authored(form, least_articles=7) == []
+    assert [each.rule for each in check_authored(form, least_articles=8)] == ["too_few_articles"]
+
+
+def test_a_page_title_counts_before_the_address() -> None:
+    form = author_question()
+    at(form, DEEP)["page"] = {"title": "Danube"}
+    assert "found 6" in check_authored(form, least_articles=7)[0].sentence
+
+
+@pytest.mark.parametrize("levels", [21, 1000, 50_000])
+def test_a_form_that_is_nested_too_deeply_is_told_and_not_walked(levels: int) -> None:
+    form: Form = leaf("Who?", "Ada", 1)
+    for _ in range(levels):
+        form = {"question": "Who?", "strategy": [form], "answer": 1}
+    found = check_authored(form, least_articles=1)
+    assert [(each.rule, each.path.count("strategy")) for each in found if each.rule == "too_deep"] == [("too_deep", 20)]
+    inner: Any = 1
+    for _ in range(levels):
+        inner = [inner]
+    form = author_question()
+    at(form, DEEP)["answer"] = inner
+    assert [each.rule for each in check_authored(form)] == ["answer_of_wrong_kind"]
+
+
+def test_twenty_levels_are_read() -> None:
+    form: Form = leaf("Who?", "Ada", 1)
+    for _ in range(20):
+        form = {"question": "Who?", "strategy": [form], "answer": 1}
+    assert check_authored(form, least_articles=1) == []
+    assert write_authored(read_authored(form)) == form
+
+
+def test_questions_that_wait_for_each_other_are_told() -> None:
+    form = author_question()
+    form["then"] = [
+        leaf("Who?", "Ada", 1, id="a", depends_on=["b"]),
+        leaf("Whose?", "Bob", 1, id="b", depends_on=["c"]),
+        leaf("Whom?", "Cid", 1, id="c", depends_on=["a"]),
+    ]
+    (found,) = check_authored(form)
+    assert found.rule == "depends_on_itself"
+    assert sorted(set(found.sentence.split(": ")[-1].split(" → "))) == ["then[0]", "then[1]", "then[2]"]
+
+
+def test_an_empty_sub_answer_says_that_the_article_does_not_tell() -> None:
+    form = author_question()
+    for path, answer in ((DEEP, ""), ("then[0]", []), ("strategy[1]", {"Hungary": ""})):
+        at(form, path)["answer"] = answer
+    assert check_authored(form) == []
+
+
+def test_a_question_is_read_as_a_tree() -> None:
+    question = read_authored(author_question())
+    subs = dict(list_sub_questions(question))
+    assert list(subs) == [
+        "strategy[0]", "strategy[1]", "strategy[1].strategy[0]", "strategy[1].strategy[1]", DEEP, "strategy[2]", "then[0]",
+        "then[1]",
+    ]  # fmt: skip
+    assert subs["strategy[0]"].evidence == Evidence("Danube", WIKI + "Danube#Course")
+    assert subs[DEEP].depends_on == (subs["strategy[1].strategy[0]"].id, subs["strategy[1].strategy[1]"].id)
+    assert subs["then[0]"].depends_on == tuple(subs[f"strategy[{number}]"].id for number in range(3))
+    assert (subs[DEEP].answer, subs["then[0]"].answer) == (True, 2850)
+    assert write_authored(question) == author_question()
+
+
+def test_ids_follow_from_the_wording_of_the_top_question_alone() -> None:
+    ids = _list_ids(author_question())
+    assert len(set(ids)) == 9
+    assert {len(each) for each in ids} == {16}
+    edited = author_question()
+    edited["answer"] = {"Budapest": 1}
+    at(edited, DEEP)["question"] = "Do they?"
+    edited["question"] = f"  {edited['question'].replace(' ', '  ').upper()}"
+    assert _list_ids(edited) == ids
+    edited["question"] += "!"
+    assert not set(_list_ids(edited)) & set(ids)
+    named = author_question()
+    named["id"] = "q1"
+    at(named, DEEP)["id"] = "s1"
+    assert {"q1", "s1"} <= set(_list_ids(named))
+    assert write_authored(read_authored(named)) == named
+
+
+def test_optional_keys_are_read_and_written() -> None:
+    form = author_question()
+    form["categories"] = ["Rivers", "Cities"]
+    at(form, "strategy[0]").update(page={"pageid": 1, "revid": 2, "title": "The Danube"})
+    at(form, "then[0]").update(page={"pageid": 3, "revid": None, "title": "Rivers"})
+    for path, name in (
+        ("strategy[0]", "a"),
+        ("strategy[1]", "b"),
+        ("strategy[2]", "c"),
+        ("then[0]", "d"),
+        ("then[1]", "e"),
+    ):
+        at(form, path)["id"] = name
+    at(form, "then[0]")["depends_on"] = ["b"]
+    assert check_authored(form) == []
+    question = read_authored(form)
+    assert question.categories == ("Rivers", "Cities")
+    first, last = question.decomposition[0], question.decomposition[3]
+    assert first.evidence == Evidence("The Danube", WIKI + "Danube#Course", 1, 2)
+    assert last.evidence == Evidence("Rivers", WIKI + "List_of_rivers_of_Europe", 3, None)
+    assert last.depends_on == ("b",)
+    assert write_authored(question) == form
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_any_tree_is_written_and_read_back_whole(seed: int) -> None:
+    question = _draw_question(random.Random(seed))
+    form = write_authored(question)
+    assert check_authored(deepcopy(form), least_articles=1) == []
+    assert read_authored(form) == question
+    assert repr(read_authored(form)) == repr(question)  # 1 is not True, nor 1.0
+
+
+def test_a_question_of_the_test_part_cannot_be_written() -> None:
+    with pytest.raises(ValueError, match="q9: has no answer or no decomposition; expected a question of the dev part"):
+        write_authored(FanOutQuestion("q9", "Who?"))
+    with pytest.raises(ValueError, match="expected a question of the dev part"):
+        write_authored(replace(read_authored(author_question()), answer=None))
+
+
+def _check_changed(change: Callable[[Form], None]) -> list[Any]:
+    form = author_question()
+    change(form)
+    return check_authored(form)
+
+
+def _list_ids(form: Form) -> list[str]:
+    question = read_authored(form)
+    return [question.id, *(sub.id for _, sub in list_sub_questions(question))]
+
+
+def _draw_question(draw: random.Random) -> FanOutQuestion:
+    names = iter(f"s{number}" for number in range(10_000))
+    answers: list[Answer] = ["x", 1, 1.0, True, [1, "y", False], {"k": 1, "l": ["z", 2.5]}, "", [], {"k": ""}]
+
+    def make(level: int, needs: tuple[str, ...], name: str) -> SubQuestion:
+        evidence: Evidence | None = None
+        below: tuple[SubQuestion, ...] = ()
+        if level < 3 and draw.random() < 0.3:
+            below = make_all(level + 1)
+        else:
+            title = draw.choice(["Ada", "Ada Lovelace", "C♯ 5", "Élan"])
+            url = WIKI + draw.choice(["Ada", "Ada_Lovelace#Life", "%C3%89lan", "ada"])
+            evidence = Evidence(title, url, draw.choice([None, 5]), draw.choice([None, 7]))
+        return SubQuestion(name, f"What is {name}?", draw.choice(answers), evidence, below, needs)
+
+    def make_all(level: int) -> tuple[SubQuestion, ...]:
+        subs: list[SubQuestion] = []
+        for _ in range(draw.randint(1, 5)):
+            needs = tuple(draw.sample([sub.id for sub in subs], draw.randint(0, len(subs))))
+            if draw.random() < 0.4:
+                needs = tuple(sub.id for sub in subs if not sub.depends_on)
+            subs.append(make(level, needs, next(names)))
+        if draw.random() < 0.3:
+            draw.shuffle(subs)
+        return tuple(subs)
+
+    return FanOutQuestion("top", "Who?", make_all(1), draw.choice(answers[:6]), draw.choice([(), ("A", "B")]))

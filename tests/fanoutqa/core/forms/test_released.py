@@ -1,0 +1,121 @@
+"""The released form of fan-out questions: its rules, what is not resolved, and the published files there and back."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.rows.fanout_questions import release_article, release_dev, release_sub, release_test, write_released
+
+from tasks.fanoutqa.core.forms.authored import check_authored, read_authored, write_authored
+from tasks.fanoutqa.core.forms.released import UnresolvedReference, check_released, list_unresolved, read_released
+from tasks.fanoutqa.core.questions import Evidence, list_sub_questions
+
+Form = dict[str, Any]
+
+
+def _lower(form: Form) -> Form:
+    found: Form = form["decomposition"][2]["decomposition"][1]
+    return found
+
+
+LOWER = "decomposition[2].decomposition[1]"
+BROKEN: list[tuple[Callable[[Form], Any], str, str, str]] = [
+    (lambda form: form.pop("id"), "", "wrong_id", "expected a text as id, found null"),
+    (lambda form: form.pop("question"), "", "question_missing", "expected its wording"),
+    (lambda form: form.pop("answer"), "", "answer_missing", "expected an object"),
+    (lambda form: form.update(answer=""), "", "answer_empty", "an empty text"),
+    (lambda form: form.update(categories=[None]), "", "wrong_categories", "found a list with null"),
+    (lambda form: form.update(necessary_evidence=[]), "", "unknown_key", '"necessary_evidence" is not known'),
+    (lambda form: form.update(decomposition=[]), "", "empty_list", "expected sub-questions"),
+    (lambda form: form.update(decomposition={}), "", "no_list", "as decomposition, found an empty object"),
+    (lambda form: form["decomposition"].append(5), "decomposition[3]", "no_object", "found 5"),
+    (lambda form: _lower(form).update(more=1), LOWER, "unknown_key", '"more"'),
+    (lambda form: _lower(form).update(id=""), LOWER, "wrong_id", "found an empty text"),
+    (lambda form: _lower(form).update(question=None), LOWER, "question_no_text", "found null"),
+    (lambda form: _lower(form).update(answer=float("inf")), LOWER, "answer_of_wrong_kind", "found Infinity"),
+    (lambda form: _lower(form).update(evidence=None), LOWER, "no_evidence_no_decomposition", "expected an article"),
+    (lambda form: _lower(form).update(decomposition=[release_sub("z", 1)]), LOWER, "evidence_and_decomposition", "one"),
+    (lambda form: _lower(form).update(decomposition=None), LOWER, "no_list", "found null"),
+    (lambda form: _lower(form).update(evidence="x"), LOWER, "wrong_page", "expected {pageid, revid, title, url}"),
+    (lambda form: _lower(form)["evidence"].update(pageid="5"), LOWER, "wrong_page", "or ###TBD### as pageid"),
+    (lambda form: _lower(form)["evidence"].update(revid=None), LOWER, "wrong_page", "as revid, found null"),
+    (lambda form: _lower(form)["evidence"].pop("title"), LOWER, "wrong_page", "expected a text as title"),
+    (lambda form: _lower(form)["evidence"].update(url="https://fr.wikipedia.org/wiki/X"), LOWER, "evidence_no_article", "fr"),
+    (lambda form: _lower(form).update(depends_on=["c"]), LOWER, "depends_on_nobody", 'names "c"'),
+    (lambda form: _lower(form).update(depends_on=["b"]), LOWER, "depends_on_itself", f"{LOWER} → {LOWER}"),
+    (lambda form: _lower(form).update(depends_on=None), LOWER, "wrong_depends_on", "found null"),
+    (lambda form: _lower(form).update(id="d"), LOWER, "repeated_id", 'has the id "d" of decomposition[1]'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "rule", "told"), BROKEN, ids=[f"{rule} {told}" for _, _, rule, told in BROKEN]
+)
+def test_a_broken_rule_is_told_with_its_place(change: Callable[[Form], Any], path: str, rule: str, told: str) -> None:
+    form = release_dev()
+    change(form)
+    (found,) = check_released(form)
+    assert (found.path, found.rule) == (path, rule)
+    assert told in found.sentence
+
+
+def test_a_question_of_the_test_part_needs_articles_and_has_no_answer() -> None:
+    cases: list[tuple[Form, str, str]] = [
+        ({"necessary_evidence": []}, "", "no_list"),
+        ({"necessary_evidence": [release_article("One"), release_article("", 1)]}, "necessary_evidence[1]", "wrong_page"),
+        ({"answer": 1}, "", "unknown_key"),
+    ]  # fmt: skip
+    for changed, path, rule in cases:
+        assert (path, rule) in [(each.path, each.rule) for each in check_released(release_test() | changed)]
+    assert check_released([]) != []
+
+
+@pytest.mark.parametrize("levels", [21, 20_000])
+def test_a_decomposition_that_is_nested_too_deeply_is_told_and_not_walked(levels: int) -> None:
+    form = release_sub("s", 1)
+    for number in range(levels):
+        form = release_sub(f"s{number}", 1, decomposition=[form], evidence=None)
+    found = check_released(release_dev() | {"decomposition": [form]})
+    assert [each.rule for each in found] == ["too_deep"]
+
+
+@pytest.mark.parametrize("form", [release_dev(), release_test()], ids=["dev", "test"])
+def test_a_question_is_read_and_written_key_for_key(form: Form) -> None:
+    assert check_released(form) == []
+    assert json.dumps(write_released(read_released(form))) == json.dumps(form)
+
+
+def test_what_is_not_resolved_is_listed_by_question_path_and_article() -> None:
+    url = "https://en.wikipedia.org/wiki/"
+    assert list_unresolved(read_released(release_dev())) == [
+        UnresolvedReference("q-dev", "then[0].then[0]", "Article b", f"{url}Article_b")
+    ]
+    held_out = read_released(release_test())
+    assert held_out.necessary_evidence[1] == Evidence("Two", f"{url}Two", 6, None)
+    assert list_unresolved(held_out) == [UnresolvedReference("q-test", "evidence[1]", "Two", f"{url}Two")]
+
+
+@pytest.mark.parametrize(
+    ("name", "sub_questions", "unresolved", "with_five_articles"),
+    [("fanout-final-dev.json", 2225, 83, 308), ("fanout-final-dev-nov23.json", 2193, 0, 309)],
+)
+def test_published_questions_are_written_as_authors_do_and_come_back_key_for_key(
+    shared_data: Path, name: str, sub_questions: int, unresolved: int, with_five_articles: int
+) -> None:
+    counts: Counter[str] = Counter()
+    for released in json.loads((shared_data / "fanoutqa" / name).read_text("utf-8")):
+        assert check_released(released) == []
+        question = read_released(released)
+        counts["questions"] += 1
+        counts["sub-questions"] += len(list(list_sub_questions(question)))
+        counts["unresolved"] += len(list_unresolved(question))
+        authored = json.loads(json.dumps(write_authored(question)))
+        assert check_authored(authored, least_articles=1) == []
+        counts["with five"] += not check_authored(authored)
+        assert json.dumps(write_released(read_authored(authored))) == json.dumps(released)
+    assert counts == {
+        "questions": 310, "sub-questions": sub_questions, "unresolved": unresolved, "with five": with_five_articles,
+    }  # fmt: skip

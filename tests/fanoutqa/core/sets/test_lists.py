@@ -1,0 +1,101 @@
+"""The lists that fan-out questions are made from: how they are read, and that those which ship fit together."""
+
+import pytest
+
+from tasks.assets import load_fanout_properties, load_fanout_sets
+from tasks.errors import SettingsError
+from tasks.fanoutqa.core.sets.lists import find_property, read_fanout_properties, read_fanout_sets
+
+SETS = "relation,listed,owner_classes,member_classes,members,called,group,changes,properties\n"
+LINE = "P47,by owner,Q6|Q7,Q6|Q7,countries,$place,the neighbours of $place,no,P36|P1082\n"
+NAMED = "P57,by name,,Q11,films,the film $name,,no,P577\n"
+PROPERTIES = "pid,members,kind,moment,question,most,least,above,below\n"
+AREA = "P2046,,quantity,,What is the area of $x in $unit?,are largest,are smallest,exceed $limit,stay below $limit\n"
+
+
+def test_a_kind_of_sets_is_known_by_its_relation_and_first_class() -> None:
+    found = read_fanout_sets(SETS + LINE + NAMED)
+    assert list(found) == ["P47 Q6", "P57 Q11"]
+    assert found["P47 Q6"].owner_classes == {"Q6", "Q7"}
+    assert not found["P47 Q6"].is_named
+    assert found["P57 Q11"].is_named
+    assert found["P57 Q11"].properties == ("P577",)
+
+
+@pytest.mark.parametrize(
+    ("called", "name", "one", "listed"),
+    [
+        ("the film $name", "The Sting", "the film The Sting", "The Sting"),
+        ("the $name", "Nile", "the Nile", "the Nile"),
+        ("the $name", "The Fleet", "the Fleet", "the Fleet"),
+        ("$place", "Matterhorn", "the Matterhorn", "the Matterhorn"),
+        ("$place", "Mont Blanc", "Mont Blanc", "Mont Blanc"),
+    ],
+)
+def test_members_have_their_article_alone_and_in_a_list(called: str, name: str, one: str, listed: str) -> None:
+    (kind,) = read_fanout_sets(SETS + NAMED.replace("the film $name", called)).values()
+    assert (kind.call(name), kind.list_name(name)) == (one, listed)
+
+
+def test_a_set_that_changes_is_told_with_its_month() -> None:
+    (kind,) = read_fanout_sets(SETS + LINE.replace(",no,", ",yes,")).values()
+    assert kind.format_group("Netherlands", "May 2020") == "the neighbours of the Netherlands as of May 2020"
+    (kind,) = read_fanout_sets(SETS + LINE).values()
+    assert kind.format_group("France", "May 2020") == "the neighbours of France"
+
+
+def test_a_property_is_worded_for_its_members_before_it_is_for_all() -> None:
+    line = "P577,{},time,,When was $x {}?,come last,come first,come after $limit,come before $limit\n"
+    properties = read_fanout_properties(PROPERTIES + line.format("films", "shown") + line.format("", "published"))
+    sets = read_fanout_sets(SETS + NAMED + NAMED.replace("Q11", "Q12").replace("films", "books"))
+    told = [find_property(properties, "P577", kind).question for kind in sets.values()]
+    assert told == ["When was $x shown?", "When was $x published?"]
+    with pytest.raises(SettingsError, match="P57 Q11 names the property P36"):
+        find_property(properties, "P36", sets["P57 Q11"])
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("relation,properties\n", "expected the columns relation, listed"),
+        (SETS + LINE.replace("P47", "47"), "line 2: expected the id of a property"),
+        (SETS + LINE.replace("Q6|Q7", "Q6|seven", 1), "expected ids with | between, found 'seven'"),
+        (SETS + LINE.replace("by owner", "by hand"), "expected by name or by owner, found 'by hand'"),
+        (SETS + LINE.replace(",no,", ",perhaps,"), "expected yes or no"),
+        (SETS + LINE.replace("countries,$place", "countries,$x"), r"expected \$name or \$place once in '\$x'"),
+        (SETS + LINE.replace("the neighbours of $place", ""), "a group for a set that is listed by owner"),
+        (SETS + NAMED.replace(",,no", ",the films of $name,no"), "none for one that is listed by name"),
+        (SETS + LINE + LINE, "line 3: P47 Q6 stands in the list twice"),
+        (SETS + LINE.replace("P36|P1082", "P36|P1082,P2"), "expected 9 columns"),
+    ],
+)
+def test_a_line_of_sets_that_is_wrong_is_named(text: str, part: str) -> None:
+    with pytest.raises(SettingsError, match=part):
+        read_fanout_sets(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        (PROPERTIES + AREA.replace("quantity", "number"), "line 2: expected one of item, time, quantity"),
+        (
+            PROPERTIES + AREA.replace("are largest", ""),
+            "expected most, least, above and below for times and quantities",
+        ),
+        (PROPERTIES + AREA.replace("quantity", "item"), "none for items"),
+        (PROPERTIES + AREA.replace("$x", "it"), r"expected \$x once"),
+        (PROPERTIES + AREA.replace("exceed $limit", "are vast"), r"expected \$limit once"),
+        (PROPERTIES + AREA.replace("$unit?", "$unit."), "ends in a question mark"),
+        (PROPERTIES + AREA.replace("quantity,,", "quantity,yes,"), r"expected \$month once in 'yes'"),
+        (PROPERTIES + AREA + AREA, "P2046 stands in the list twice"),
+    ],
+)
+def test_a_line_of_properties_that_is_wrong_is_named(text: str, part: str) -> None:
+    with pytest.raises(SettingsError, match=part):
+        read_fanout_properties(text)
+
+
+def test_the_lists_that_ship_fit_together() -> None:
+    properties = load_fanout_properties()
+    used = {find_property(properties, pid, kind) for kind in load_fanout_sets().values() for pid in kind.properties}
+    assert used == set(properties.values())

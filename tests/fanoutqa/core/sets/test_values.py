@@ -1,0 +1,204 @@
+"""Values of properties: as the graph tells them, as an article says them, in order, beside names, and against thresholds."""
+
+from decimal import Decimal
+
+import pytest
+
+from tasks.core.calls.knowledge import Fact, Pid, Qid
+from tasks.fanoutqa.core.sets.values import (
+    Value,
+    choose_threshold,
+    find_beside,
+    is_tied,
+    read_values,
+    verify_value,
+    write_plural,
+    write_threshold,
+)
+from tasks.text.values.answers import find_answer, read_known_text
+
+
+def number(value: str, unit: str | None = None) -> Fact:
+    return Fact(Pid("P1"), "size", None, value, None, Qid(unit) if unit else None, None)
+
+
+def date(value: str, precision: int | None = 11) -> Fact:
+    return Fact(Pid("P2"), "day", None, f"{value}T00:00:00Z", precision, None, None)
+
+
+def item(qid: str, label: str | None) -> Fact:
+    return Fact(Pid("P3"), "thing", Qid(qid), label, None, None, None)
+
+
+def dates(*told: tuple[str, int]) -> tuple[Value, ...]:
+    return read_values([date(*each) for each in told], "time", {})
+
+
+def numbers(*told: str) -> list[Value]:
+    return list(read_values([number(each) for each in told], "quantity", {}))
+
+
+def test_items_are_one_value_together_and_none_where_one_has_no_label() -> None:
+    assert read_values([item("Q1", "Rome")], "item", {}) == (Value("Rome", None),)
+    assert read_values([item("Q1", "French"), item("Q2", "Dutch")], "item", {}) == (Value(["French", "Dutch"], None),)
+    assert read_values([item("Q1", "French"), item("Q2", None)], "item", {}) == ()
+    assert read_values([], "item", {}) == ()
+
+
+def test_numbers_are_told_with_their_unit_and_not_where_it_has_no_label() -> None:
+    units = {"Q9": "square kilometre"}
+    assert read_values([number("83879", "Q9"), number("83879.0", "Q9")], "quantity", units) == (
+        Value(83879, Decimal(83879), "square kilometres"),
+    )
+    assert read_values([number("2439.7")], "quantity", {}) == (Value(2439.7, Decimal("2439.7")),)
+    assert read_values([number("83879", "Q8")], "quantity", units) == ()
+
+
+@pytest.mark.parametrize(
+    ("told", "precision", "answer", "rank"),
+    [
+        ("1879-03-14", 11, "14 March 1879", (1879, 3, 14)),
+        ("1879-03-14", None, "14 March 1879", (1879, 3, 14)),
+        ("1879-03-01", 10, "March 1879", (1879, 3, 0)),
+        ("1879-01-01", 9, "1879", (1879, 0, 0)),
+        ("-0043-03-15", 11, "15 March 44 BC", (-43, 3, 15)),
+    ],
+)
+def test_dates_are_told_for_readers_at_their_precision(
+    told: str, precision: int | None, answer: str, rank: tuple[int, int, int]
+) -> None:
+    assert read_values([date(told, precision)], "time", {}) == (Value(answer, rank),)
+
+
+def test_a_decade_is_too_coarse_a_date() -> None:
+    assert dates(("1870-01-01", 8)) == ()
+
+
+@pytest.mark.parametrize(
+    ("told", "text", "found"),
+    [
+        (["3357", "3403"], "Its top was 3,357 metres above the sea in 2021.", 3357),
+        (["3357", "3403"], "It is high.", "does not say 3357 or 3403"),
+        (["3357", "3403"], "It grew from 3357 to 3403 metres.", "says both 3357 and 3403"),
+        (["12"], "It has 12 of them.", "does not say 12"),
+    ],
+)
+def test_the_number_that_the_article_says_is_the_answer(told: list[str], text: str, found: int | str) -> None:
+    value = verify_value(numbers(*told), read_known_text(text))
+    assert (value.answer if isinstance(value, Value) else value) == found
+
+
+def test_a_short_number_needs_its_unit_in_the_article() -> None:
+    values = read_values([number("94", "Q7")], "quantity", {"Q7": "minute"})
+    assert verify_value(values, read_known_text("The film runs for 94 minutes.")) == values[0]
+    assert verify_value(values, read_known_text("In 94 cinemas it was shown.")) == "does not say 94 minutes"
+
+
+def test_the_finest_of_dates_that_agree_is_the_answer() -> None:
+    values = dates(("1593-01-01", 9), ("1593-07-08", 11))
+    assert verify_value(values, read_known_text("She was born on 8 July 1593.")) == values[1]
+    assert verify_value(values, read_known_text("She was born in 1593.")) == values[0]
+    others = dates(("1593-07-08", 11), ("1594-07-08", 11))
+    text = read_known_text("She was born on 8 July 1593, or on 8 July 1594.")
+    assert verify_value(others, text) == "says both 8 July 1593 and 8 July 1594"
+
+
+def test_items_have_to_be_said_all() -> None:
+    values = read_values([item("Q1", "French"), item("Q2", "Dutch")], "item", {})
+    assert verify_value(values, read_known_text("Dutch and French are official.")) == values[0]
+    assert verify_value(values, read_known_text("Dutch is official.")) == "does not say French, Dutch"
+
+
+def test_dates_tie_as_far_as_both_are_known() -> None:
+    year, month, day, other = dates(("1879-01-01", 9), ("1879-03-01", 10), ("1879-03-14", 11), ("1879-04-01", 10))
+    assert is_tied(year, day)
+    assert is_tied(month, day)
+    assert not is_tied(other, day)
+    assert is_tied(*numbers("5", "5.0") * 2)
+    assert not is_tied(*numbers("5", "6"))
+
+
+def test_what_stands_behind_a_name_up_to_the_next_one_is_beside_it() -> None:
+    table = "Town\n\nPeople\n\nNewark\n\n1,200\n\nNew Arden\n\n3,400\n\nArden\n\n5,600"
+    names = ["Newark", "New Arden", "Arden"]
+    found = {
+        name: [n for n in (1200, 3400, 5600) if find_answer(n, find_beside(name, names, table)).found] for name in names
+    }
+    assert found == {"Newark": [1200], "New Arden": [3400], "Arden": [5600]}
+    assert not find_answer(7800, find_beside("Arden", names, f"Arden {'is old ' * 200} 7,800")).found
+
+
+@pytest.mark.parametrize(
+    ("told", "is_above", "limit"),
+    [
+        (["10", "20", "30", "40", "55", "66", "77"], True, "25"),
+        (["12", "23", "34", "45", "56", "67", "78"], True, "30"),
+        (["12", "23", "34", "45", "56", "67", "78"], False, "60"),
+        (["2586", "30689", "41285", "41543", "42943", "78867", "91000"], False, "60000"),
+        (["12", "23", "34", "45", "56", "67"], True, None),
+        (["1", "2", "3", "4", "5"], True, None),
+        (["5", "5", "5", "5", "5", "5"], True, None),
+    ],
+)
+def test_a_threshold_is_round_and_leaves_enough_beyond_it(told: list[str], is_above: bool, limit: str | None) -> None:
+    found = choose_threshold([Value(int(each), Decimal(each)) for each in told], is_above, 5)
+    assert found == (None if limit is None else Decimal(limit))
+
+
+def test_a_threshold_of_years_is_a_year_after_christ() -> None:
+    years = dates(*((f"{year}-05-01", 11) for year in (1942, 1972, 1975, 1977, 1993, 2010, 2012)))
+    assert choose_threshold(years, False, 5) == Decimal(2000)
+    assert (
+        choose_threshold(
+            dates(*((f"{year}-05-01", 11) for year in (1942, 1943, 1944, 1945, 1946, 1947, 1948))), True, 5
+        )
+        is None
+    )
+    assert (
+        choose_threshold(dates(*((f"-00{year}-05-01", 11) for year in (10, 20, 30, 40, 50, 60, 70))), True, 5) is None
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "unit", "is_date", "told"),
+    [
+        ("6E+4", "square kilometres", False, "60,000 square kilometres"),
+        ("1E+7", "", False, "10 million"),
+        ("2500000", "", False, "2.5 million"),
+        ("1250000", "", False, "1,250,000"),
+        ("0.5", "metres", False, "0.5 metres"),
+        ("2E+3", "", True, "2000"),
+    ],
+)
+def test_a_threshold_is_written_as_people_do(number: str, unit: str, is_date: bool, told: str) -> None:
+    assert write_threshold(Decimal(number), unit, is_date) == told
+
+
+@pytest.mark.parametrize(
+    ("unit", "plural"),
+    [
+        ("metre", "metres"),
+        ("square kilometre", "square kilometres"),
+        ("kilometre per hour", "kilometres per hour"),
+        ("degree Celsius", "degrees Celsius"),
+        ("foot", "feet"),
+        ("square foot", "square feet"),
+        ("United States dollar", "United States dollars"),
+        ("pound sterling", "pounds sterling"),
+        ("pound", "pounds"),
+        ("century", "centuries"),
+        ("day", "days"),
+        ("hertz", "hertz"),
+        ("kilohertz", "kilohertz"),
+        ("siemens", "siemens"),
+        ("lux", "lux"),
+        ("Earth mass", "Earth masses"),
+        ("square inch", "square inches"),
+        ("metre per second", "metres per second"),
+        ("metre per second squared", "metres per second squared"),
+        ("ton of TNT", "tons of TNT"),
+        ("Japanese yen", "Japanese yen"),
+    ],
+)
+def test_units_are_told_in_the_plural(unit: str, plural: str) -> None:
+    assert write_plural(unit) == plural

@@ -1,0 +1,72 @@
+"""What a reference at two moments comes to."""
+
+import csv
+import io
+from typing import Any
+
+import pytest
+
+from tasks.fanoutqa.core.drift import COLUMNS, compare_findings, count_drift, write_drift
+from tasks.fanoutqa.core.rows import Reference
+
+GONE = "evidence_missing: there is no such page"
+DOWN = "wikipedia_failed: http_503"
+
+
+def refer(found: bool | None = None, problem: str | None = None, revid: int | None = 1, **more: Any) -> Reference:
+    values: dict[str, Any] = {
+        "question_id": "q", "path": "strategy[0]", "sub_question": "What?", "answer": '"a"', "title_asked": "A",
+        "title": "A", "pageid": 5, "timestamp": "2020-01-01T00:00:00Z", "url": "u", "missing": [],
+    }  # fmt: skip
+    return Reference(id="q strategy[0]", found=found, problem=problem, revid=revid, **{**values, **more})
+
+
+CASES = [
+    (refer(True), refer(False, missing=["a"]), "no_longer_found"),
+    (refer(False, missing=["a"]), refer(True), "now_found"),
+    (refer(True), refer(True), "unchanged"),
+    (refer(True), refer(True, revid=2), "unchanged"),
+    (refer(False, missing=["a"]), refer(False, missing=["a"]), "unchanged"),
+    (refer(False, missing=["a", "b"]), refer(False, missing=["b", "a"]), "unchanged"),
+    (refer(False, missing=["a"]), refer(False, missing=["a", "b"]), "other_parts_missing"),
+    (refer(None), refer(None, revid=2), "unchanged"),
+    (refer(None), refer(True, revid=2), "unchanged"),
+    (refer(True), refer(problem=GONE, revid=None), "no_longer_pinned"),
+    (refer(problem=GONE, revid=None), refer(False), "now_pinned"),
+    (refer(problem=GONE, revid=None), refer(problem="younger_than_epoch: x", revid=None), "unchanged"),
+    (refer(True), refer(problem=DOWN, revid=None), "not_looked_up"),
+    (refer(problem=DOWN, revid=None), refer(True), "not_looked_up"),
+    (refer(problem=DOWN, revid=None), refer(problem=GONE, revid=None), "not_looked_up"),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "kind"), CASES)
+def test_a_change_is_named(before: Reference, after: Reference, kind: str) -> None:
+    [drift] = compare_findings([before], [after])
+    assert (drift.kind, drift.before, drift.after) == (kind, before, after)
+
+
+def test_references_are_matched_by_id_in_any_order_and_counted() -> None:
+    ids = [f"q{at} strategy[0]" for at in range(3)]
+    before = [refer(True).replace(id=each, question_id=each[:2]) for each in ids]
+    after = [each.replace(found=each.id != ids[1], revid=2 if each.id == ids[1] else 1) for each in before]
+    drifts = compare_findings(before, reversed(after))
+    assert [drift.before.id for drift in drifts] == ids
+    counts = count_drift(drifts)
+    assert (counts["references"], counts["questions"], counts["in_another_revision"]) == (3, 3, 1)
+    assert (counts["no_longer_found"], counts["unchanged"], counts["now_found"]) == (1, 2, 0)
+    assert sum(counts.values()) == 3 + 3 + 1 + 3
+
+
+def test_a_reference_of_one_side_alone_is_a_fault() -> None:
+    with pytest.raises(ValueError, match="1 references stand on one side alone, the first is q strategy"):
+        compare_findings([refer()], [])
+
+
+def test_no_cell_of_the_table_is_taken_for_a_formula() -> None:
+    odd = refer(True, sub_question='=1+1, "quoted"', missing=["b\nc", "d"], title="Été")
+    text = write_drift(compare_findings([odd], [odd.replace(found=False)]))
+    [row] = csv.DictReader(io.StringIO(text, newline=""))
+    assert tuple(row) == COLUMNS
+    assert (row["kind"], row["sub_question"]) == ("no_longer_found", '\'=1+1, "quoted"')
+    assert (row["missing_before"], row["title_after"], row["problem_after"]) == ("b\nc\nd", "Été", "")

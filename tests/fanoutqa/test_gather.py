@@ -1,0 +1,55 @@
+"""Questions of several files, some of which come again."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from tasks.core.fingerprints import digest_bytes
+from tasks.core.rows import Merged, Reject
+from tasks.fanoutqa.core.rows import FanOutRow
+from tasks.fanoutqa.gather import _read_files
+from tasks.storage.source_files import SourceFile
+
+RIVERS = ["Enns", "Mur", "Drava", "Traun", "Salzach"]
+
+
+def author(question: str, first: int = 254) -> dict[str, Any]:
+    """Return a question of the authoring form about the lengths of rivers."""
+    lengths = dict(zip(RIVERS, (first, 464, 710, 153, 225), strict=True))
+    leaves = [
+        {"question": f"How many kilometres long is the {name}?", "evidence": f"https://en.wikipedia.org/wiki/{name}"}
+        | {"answer": length}
+        for name, length in lengths.items()
+    ]
+    return {"question": question, "strategy": leaves, "answer": lengths}
+
+
+def read(folder: Path, **files: list[dict[str, Any]]) -> list[Any]:
+    taken: dict[str, str] = {}
+    sources: list[SourceFile] = []
+    for name, rows in files.items():
+        path = folder / f"{name}.json"
+        path.write_text(json.dumps(rows))
+        sources.append(SourceFile(path, path.name, digest_bytes(path.read_bytes())))
+    work: Any = SimpleNamespace(files=lambda _unit: sources, take=taken.__setitem__)
+    outcomes = list(_read_files(work))
+    assert len(taken) == sum(map(len, files.values()))
+    return outcomes
+
+
+def test_a_question_that_comes_again_is_united_with_the_first(tmp_path: Path) -> None:
+    lengths, others = author("How many kilometres long is each?"), author("How long is each, in kilometres?")
+    first, second, third = read(tmp_path, one=[lengths, others], two=[lengths])
+    assert (first.source_name, second.source_row) == ("one.json", 2)
+    assert third == Merged("two_0", first.id)
+    assert isinstance(second, FanOutRow)
+
+
+def test_the_same_wording_with_another_answer_is_refused_and_told(tmp_path: Path) -> None:
+    question = "How many kilometres long is each?"
+    first, second = read(tmp_path, one=[author(question)], two=[author(question, first=349)])
+    assert isinstance(first, FanOutRow)
+    assert isinstance(second, Reject)
+    assert (second.row_id, second.reason) == ("two_0", "contradicts")
+    assert "one.json, row 1" in second.detail

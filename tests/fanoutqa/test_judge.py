@@ -1,0 +1,176 @@
+"""The judge's step over a scripted chat server: what it says becomes flags, what cannot be read is unscored."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from support.work.inputs import fanout_inputs
+from support.work.scripted_chat import Message, ScriptedChat
+from support.work.steps import Left, run_step
+
+from tasks.assets import load_prompt
+from tasks.clients.chat import Chat
+from tasks.fanoutqa.core.rows import Flag, FlaggedQuestion
+from tasks.fanoutqa.judge import judge_questions
+from tasks.settings import Limits, Model
+
+LIMITS = Limits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.01)
+EPOCH = "2023-11-20T00:00:00Z"
+QUESTION = "What are the height of the five tallest towers of Austria?"
+MENDED = "What are the heights in metres of the five tallest towers of Austria?"
+ANSWER = {"Donauturm": "252 m"}
+EARLIER = Flag(code="same_article", path="strategy[1]", detail="rests on the same article as strategy[0]")
+
+_MATERIAL = re.compile(r"<question>(.*?)</question>", re.DOTALL)
+Said = str | int
+"""What the judge says, or the HTTP status it fails with."""
+
+
+class Judge:
+    """`objective` and `wording`: question → what the judge says the first and the second time."""
+
+    def __init__(self) -> None:
+        self.objective: dict[str, Sequence[Said]] = {}
+        self.wording: dict[str, Sequence[Said]] = {}
+        self.asked: list[str] = []
+        self.chat = ScriptedChat(self._answer)
+
+    def _answer(self, messages: Sequence[Message]) -> tuple[int, str]:
+        is_again = "<question>" not in messages[-1]["content"]
+        material = messages[-2 if is_again else -1]["content"]
+        self.asked.append(messages[-1]["content"])
+        (question,) = _MATERIAL.findall(material)
+        is_objective = material.startswith("<moment>")
+        script, fine = (self.objective, "It is measured.\nY\nY") if is_objective else (self.wording, "No change.")
+        said = script.get(question, [fine] * 2)[int(is_again)]
+        return (200, said) if isinstance(said, str) else (said, "overloaded")
+
+
+@pytest.fixture
+def judge() -> Iterator[Judge]:
+    judge = Judge()
+    yield judge
+    judge.chat.close()
+
+
+Run = Callable[..., Left]
+
+
+@pytest.fixture
+def run(judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run the step on questions; replies are recorded."""
+    model = Model(kind="openai", name="tester", url=judge.chat.url, limits=LIMITS)
+
+    def run(*rows: FlaggedQuestion) -> Left:
+        services = SimpleNamespace(
+            model=lambda _role: (Chat(judge.chat.url, model, lambda: "key", "factmill tests"), model)
+        )
+        return run_step(judge_questions, rows, services, tmp_path, monkeypatch, fanout_inputs(epoch=EPOCH))
+
+    return run
+
+
+def make_row(question: str = QUESTION, **changed: Any) -> FlaggedQuestion:
+    columns = {
+        "id": f"id of {question}", "source": "authored", "source_name": "own.json", "source_row": 1, "licence": "x",
+        "question": question, "answer": json.dumps(ANSWER), "decomposition": "[]", "necessary_evidence": None,
+        "categories": [], "published_split": None, "wording": None, "statements": [], "author": None, "epoch": EPOCH, "flags": [],
+        "near_articles": [], "judge": None, "reviewed_by": [],
+    }  # fmt: skip
+    return FlaggedQuestion.model_validate(columns | changed)
+
+
+def flags_of(left: Left, question: str = QUESTION) -> list[tuple[str, str, str]]:
+    return [(flag["code"], flag["detail"], flag["proposed"]) for flag in left.rows[f"id of {question}"]["flags"]]
+
+
+def test_a_good_question_gets_no_flag_and_keeps_those_it_has(run: Run) -> None:
+    left = run(make_row(flags=[EARLIER]))
+    row = left.rows[f"id of {QUESTION}"]
+    assert row["flags"] == [EARLIER.model_dump()]
+    assert (row["judge"], row["question"]) == ("tester", QUESTION)
+
+
+def test_what_the_judge_finds_becomes_flags(run: Run, judge: Judge) -> None:
+    judge.objective = {QUESTION: ["Towers are measured. Tall is what one calls tall.\n\nN\nN"] * 2}
+    judge.wording = {QUESTION: [f"Rewrite: {MENDED}"] * 2}
+    left = run(make_row())
+    assert flags_of(left) == [
+        ("not_objective", "Tall is what one calls tall.", ""),
+        ("wording", 'the judge changes "height" to "heights in metres"', MENDED),
+    ]
+    assert left.rows[f"id of {QUESTION}"]["question"] == QUESTION
+
+
+def test_a_verdict_without_a_reason_is_flagged_all_the_same(run: Run, judge: Judge) -> None:
+    judge.objective = {QUESTION: ["N"] * 2}
+    assert flags_of(run(make_row())) == [("not_objective", "the judge says N and gives no reason", "")]
+
+
+def test_what_cannot_be_mended_is_flagged_with_the_reason(run: Run, judge: Judge) -> None:
+    judge.wording = {QUESTION: ["FLAG\nNobody could tell what a tower is."] * 2}
+    assert flags_of(run(make_row())) == [("cannot_be_mended", "Nobody could tell what a tower is.", "")]
+
+
+def test_an_unreadable_reply_is_asked_for_once_more(run: Run, judge: Judge) -> None:
+    judge.objective = {QUESTION: ["Yes", "Y"]}
+    judge.wording = {QUESTION: [MENDED.replace("five", "six"), MENDED]}
+    left = run(make_row())
+    assert [code for code, _, _ in flags_of(left)] == ["wording"]
+    assert len(judge.asked) == 4
+    corrections = [said for said in judge.asked if "could not be read" in said]
+    assert any("the reply ends with 'Yes', expected the letter Y or N" in said for said in corrections)
+    assert any("the rewrite lacks 'five'" in said for said in corrections)
+
+
+def test_a_reply_that_stays_unreadable_leaves_the_question_unscored(run: Run, judge: Judge) -> None:
+    judge.objective = {QUESTION: ["N is unknown", "N is the number of towers"]}
+    judge.wording = {QUESTION: ["It is fine.", "Austria lies in Europe."]}
+    left = run(make_row(flags=[EARLIER]))
+    (earlier, objectivity, wording) = flags_of(left)
+    assert earlier[0] == EARLIER.code
+    assert (objectivity[0], wording[0]) == ("unscored", "unscored")
+    assert objectivity[1].startswith(
+        "objectivity: the reply ends with 'N is the number of towers', expected the letter"
+    )
+    assert wording[1].startswith("wording: the reply is 'Austria lies in Europe.', expected \"No change.\"")
+    assert left.rejects == {}
+
+
+@pytest.mark.parametrize("reply", ["", " \n"])
+def test_an_empty_reply_leaves_the_question_unscored(run: Run, judge: Judge, reply: str) -> None:
+    judge.objective = {QUESTION: [reply] * 2}
+    (flag,) = flags_of(run(make_row()))
+    assert flag == ("unscored", "objectivity: empty_reply: 1 samples without text, finish ['stop']", "")
+
+
+@pytest.mark.parametrize("prompt", ["objective", "wording"])
+def test_a_judge_that_is_down_costs_the_row_for_now(run: Run, judge: Judge, prompt: str) -> None:
+    setattr(judge, prompt, {QUESTION: [500] * 2})
+    left = run(make_row(), make_row("Which is the highest tower of Austria?"))
+    assert list(left.rows) == ["id of Which is the highest tower of Austria?"]
+    assert left.rejects[f"id of {QUESTION}"][0] == "model_failed"
+    assert left.receipt.unsettled == 1
+
+
+def test_a_question_whose_answer_is_held_back_is_judged_without_it(run: Run, judge: Judge) -> None:
+    run(make_row(answer=None))
+    assert f"<moment>{EPOCH}</moment>\n<question>{QUESTION}</question>" in judge.asked
+    assert f"<question>{QUESTION}</question>\n<answer>not given</answer>" in judge.asked
+
+
+def test_what_was_asked_once_is_not_asked_again(run: Run, judge: Judge) -> None:
+    first = run(make_row())
+    asked = len(judge.asked)
+    assert run(make_row()).receipt.digest == first.receipt.digest
+    assert len(judge.asked) == asked
+
+
+@pytest.mark.parametrize("name", ["objective", "wording"])
+def test_prompts_are_for_the_judge_who_does_not_gamble(name: str) -> None:
+    prompt = load_prompt(f"fanoutqa/{name}")
+    assert (prompt.role, prompt.temperature) == ("judge", 0.0)

@@ -1,0 +1,210 @@
+"""The retrieval check over a scripted wiki: titles near to a question, and an article that holds all sub-answers."""
+
+import gzip
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from support.webs.loopback import Seen
+from support.webs.small_wiki import SmallPage, SmallWiki
+from support.work.inputs import fanout_inputs
+from support.work.steps import Left, run_step
+
+from tasks.core.fingerprints import digest_bytes
+from tasks.errors import SourceError, WorldError
+from tasks.fanoutqa.core.questions import Evidence, SubQuestion, dump_json, to_released
+from tasks.fanoutqa.core.rows import Flag, FlaggedQuestion
+from tasks.fanoutqa.near import check_near_articles, find_near_articles
+from tasks.fanoutqa.params import TITLES
+from tasks.models.char_ngrams import CharNgrams
+from tasks.storage.source_files import SourceFile
+from tasks.world.data import list_article_titles
+from tasks.world.files.reading import load_world_data
+
+EPOCH = "2023-11-20T00:00:00Z"
+QUESTION = "How long are the rivers Enns, Mur and Drava?"
+LENGTHS = {"Enns": "254 km", "Mur": "464 km", "Drava": "710 km"}
+
+
+def make_row(
+    question: str = QUESTION, answers: Sequence[Any] = tuple(LENGTHS.values()), near: Sequence[str] = (), **changed: Any
+) -> FlaggedQuestion:
+    """Return a question with a leaf for each answer; its id is its first word."""
+    titles = list(LENGTHS) if len(answers) == len(LENGTHS) else [f"River {at}" for at, _ in enumerate(answers)]
+    leaves = [
+        SubQuestion(
+            f"s{at}", f"How long is the {title}?", answer, Evidence(title, f"https://en.wikipedia.org/wiki/{title}")
+        )
+        for at, (title, answer) in enumerate(zip(titles, answers, strict=True))
+    ]
+    columns = {
+        "id": question.split(maxsplit=1)[0], "source": "authored", "source_name": "own.json", "source_row": 1, "licence": "x",
+        "question": question, "answer": dump_json(list(answers)), "decomposition": dump_json(to_released(leaves)),
+        "necessary_evidence": None, "categories": [], "published_split": None, "wording": None, "statements": [], "author": None,
+        "epoch": EPOCH, "flags": [], "near_articles": list(near), "judge": None, "reviewed_by": [],
+    }  # fmt: skip
+    return FlaggedQuestion.model_validate(columns | changed)
+
+
+@pytest.fixture
+def wiki() -> Iterator[SmallWiki]:
+    wiki = SmallWiki()
+    cells = "".join(f"<tr><td>{name}</td><td>{length}</td></tr>" for name, length in LENGTHS.items())
+    wiki.add(
+        *(SmallPage(at, name, f"<p>It is {length} long.</p>") for at, (name, length) in enumerate(LENGTHS.items(), 1)),
+        SmallPage(4, "Rivers of Austria", f"<table>{cells}</table>"),
+        SmallPage(5, "Rivers", "", redirect_to="Rivers of Austria"),
+        SmallPage(6, "Rivers in 2024", f"<table>{cells}</table>", written="2024-01-01T00:00:00Z"),
+    )
+    yield wiki
+    wiki.close()
+
+
+Run = Callable[..., Left]
+
+
+@pytest.fixture
+def check(wiki: SmallWiki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    def run(*rows: FlaggedQuestion) -> Left:
+        return run_step(
+            check_near_articles, rows, wiki.services(), tmp_path / "check", monkeypatch, fanout_inputs(epoch=EPOCH)
+        )
+
+    return run
+
+
+@pytest.fixture
+def find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Look for near titles: in a file, or among those at hand, in the embedded world or another."""
+
+    def run(
+        *rows: FlaggedQuestion, near: int = 3, titles: Path | None = None, digest: str = "", url: str = "https://w"
+    ) -> Left:
+        services = SimpleNamespace(
+            embedder=CharNgrams, home=tmp_path, world=SimpleNamespace(wikipedia=SimpleNamespace(url=url))
+        )
+        listed = [SourceFile(titles, titles.name, digest or digest_bytes(titles.read_bytes()))] if titles else []
+        inputs = fanout_inputs(near=near)
+        return run_step(find_near_articles, rows, services, tmp_path / "find", monkeypatch, inputs, {TITLES: listed})
+
+    return run
+
+
+def flags_of(left: Left, row_id: str = "How") -> list[dict[str, Any]]:
+    return list(left.rows[row_id]["flags"])
+
+
+def test_an_article_that_holds_all_sub_answers_is_flagged(check: Run) -> None:
+    earlier = Flag(code="wording", path="", detail="changes nothing")
+    left = check(make_row(near=["Enns", "Rivers of Austria", "Mur"], flags=[earlier]))
+    assert [flag["code"] for flag in flags_of(left)] == ["wording", "one_article_has_all"]
+    assert flags_of(left)[1]["detail"] == (
+        "the article Rivers of Austria (revision 40) alone holds all 3 different sub-answers; "
+        "expected no article to hold them all"
+    )
+    assert left.extras == [{"id": "How", "answers": 3, "read": 3, "not_to_be_had": 0}]
+
+
+def test_articles_that_hold_some_of_the_sub_answers_each_are_none(check: Run) -> None:
+    left = check(make_row(near=["Enns", "Mur", "Drava"]))
+    assert flags_of(left) == []
+
+
+def test_an_article_is_read_as_it_stood_at_the_epoch(check: Run) -> None:
+    left = check(make_row(near=["Rivers in 2024", "Enns"]))
+    assert flags_of(left) == []
+    assert left.extras == [{"id": "How", "answers": 3, "read": 1, "not_to_be_had": 1}]
+
+
+def test_titles_of_one_article_count_once_and_what_is_not_there_proves_nothing(check: Run, wiki: SmallWiki) -> None:
+    left = check(make_row(near=["Rivers", "Rivers of Austria", "Rivers of Atlantis", "Bad|title"]))
+    assert "Rivers of Austria (revision 40)" in flags_of(left)[0]["detail"]
+    assert left.extras == [{"id": "How", "answers": 3, "read": 1, "not_to_be_had": 2}]
+
+
+@pytest.mark.parametrize(
+    ("answers", "tellable"), [(["yes", "no", True], 0), (["254 km", "yes", ""], 1), (["254 km", "254 km", "254 km"], 1)]
+)
+def test_a_question_without_two_answers_to_look_for_is_let_pass_unread(
+    check: Run, wiki: SmallWiki, answers: Sequence[Any], tellable: int
+) -> None:
+    left = check(make_row(answers=answers, near=["Rivers of Austria"]))
+    assert flags_of(left) == []
+    assert left.extras == [{"id": "How", "answers": tellable, "read": 0, "not_to_be_had": 0}]
+    assert wiki.web.seen == []
+
+
+def test_answers_that_cannot_be_told_from_a_text_are_left_out(check: Run) -> None:
+    left = check(make_row(answers=["254 km", "yes", "464 km"], near=["Rivers of Austria"]))
+    assert [flag["code"] for flag in flags_of(left)] == ["one_article_has_all"]
+
+
+def test_a_question_of_the_test_part_is_let_pass(check: Run) -> None:
+    left = check(make_row(decomposition="[]", answer=None, near=["Rivers of Austria"]))
+    assert flags_of(left) == []
+
+
+def test_each_article_is_asked_for_once_a_batch(check: Run, wiki: SmallWiki) -> None:
+    rows = [make_row(f"{name} and the others: how long are they?", near=["Rivers of Austria"]) for name in LENGTHS]
+    left = check(*rows)
+    assert all(flags_of(left, row.id) for row in rows)
+    assert len(wiki.asked("oldid", "40")) == 1
+
+
+@pytest.mark.parametrize("action", ["query", "parse"])
+def test_an_outage_costs_the_questions_that_need_the_article_for_now(check: Run, wiki: SmallWiki, action: str) -> None:
+    def fail(seen: Seen) -> dict[str, Any] | None:
+        is_it = seen.query.get("titles") == "Mur" or seen.query.get("oldid") == "20"
+        return {"status": 503, "text": "oops"} if is_it and seen.query["action"] == action else None
+
+    wiki.trouble = fail
+    left = check(make_row(near=["Mur"]), make_row("Which are longest?", near=["Enns"]))
+    assert list(left.rows) == ["Which"]
+    assert left.rejects["How"][0] == "wikipedia_failed"
+    assert left.receipt.unsettled == 1
+
+
+def test_without_a_list_the_articles_of_all_questions_are_looked_among(find: Run) -> None:
+    other = make_row("Which Rivers are longer than the Drava and the Danube?", answers=["a", "b"])
+    left = find(make_row(), other, near=4)
+    assert {*left.rows["How"]["near_articles"], *left.rows["Which"]["near_articles"]} == {
+        *LENGTHS,
+        "River 0",
+        "River 1",
+    }
+    assert left.rows["Which"]["near_articles"][0] in ("Drava", "River 0", "River 1")
+    assert left.rejects == {}
+
+
+def test_the_embedded_wikipedia_is_known_as_a_whole(find: Run) -> None:
+    left = find(make_row("How tall is the Alan Turing of Ada Lovelace?"), near=2, url="embedded")
+    assert set(left.rows["How"]["near_articles"]) == {"Alan Turing", "Ada Lovelace"}
+
+
+def test_the_titles_of_the_embedded_wikipedia_are_those_of_its_articles(tmp_path: Path) -> None:
+    assert list_article_titles() == sorted(load_world_data().articles)
+    (tmp_path / "articles").mkdir()
+    (tmp_path / "articles" / "Odd.wiki").write_text("---\nqid: Q1\n---\nText.\n")
+    with pytest.raises(WorldError, match="no line `title: …`"):
+        list_article_titles(tmp_path)
+
+
+def test_near_titles_come_from_the_list_of_all_titles(find: Run, tmp_path: Path) -> None:
+    titles = tmp_path / "all-titles.gz"
+    titles.write_bytes(gzip.compress(b"page_title\nRivers_Enns,_Mur\nJazz\nHow_long_are_the_rivers\n"))
+    left = find(make_row(), near=2, titles=titles)
+    assert set(left.rows["How"]["near_articles"]) == {"How long are the rivers", "Rivers Enns, Mur"}
+    digest = digest_bytes(titles.read_bytes())
+    titles.unlink()
+    # the index is kept, so that a replay needs no list
+    again = find(make_row(), near=2, titles=titles, digest=digest)
+    assert again.receipt.digest == left.receipt.digest
+
+
+def test_a_list_that_has_changed_since_it_was_locked_is_refused(find: Run, tmp_path: Path) -> None:
+    titles = tmp_path / "titles.txt"
+    titles.write_text("Enns\n", "utf-8")
+    with pytest.raises(SourceError, match="has changed"):
+        find(make_row(), titles=titles, digest="0" * 64)

@@ -1,0 +1,50 @@
+"""What a build of FanOutQA is told: files, kinds of sets, the moment."""
+
+from pathlib import Path
+
+import pytest
+
+from tasks.errors import SourceError, UsageError
+from tasks.fanoutqa.params import check_epoch, check_sets, check_titles, find_question_files
+
+
+def write(folder: Path, *names: str) -> list[Path]:
+    paths = [folder / name for name in names]
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("[]")
+    return paths
+
+
+def test_files_of_one_name_are_told_apart_by_as_many_folders_as_it_takes(tmp_path: Path) -> None:
+    paths = write(tmp_path, "x/two/a.json", "y/two/a.json", "y/two/b.jsonl", "y/two/notes.txt")
+    found = find_question_files([paths[0], tmp_path / "y" / "two", paths[0]])
+    assert found == {"x/two/a.json": paths[0], "y/two/a.json": paths[1], "b.jsonl": paths[2]}
+
+
+def test_no_file_is_told(tmp_path: Path) -> None:
+    write(tmp_path, "notes.txt")
+    for path in (tmp_path, tmp_path / "none.json"):
+        with pytest.raises(SourceError, match=r"no such file, or no \.json"):
+            find_question_files([path])
+
+
+def test_a_relation_stands_for_all_kinds_of_its_sets() -> None:
+    kinds = check_sets([])
+    assert check_sets(["P150"]) == [kind for kind in kinds if kind.startswith("P150 ")]
+    assert len(check_sets(["P150"])) > 1
+    assert check_sets(["P47", kinds[-1]]) == ["P47 Q6256", kinds[-1]]
+    with pytest.raises(UsageError, match="unknown kind of sets 'P1'"):
+        check_sets(["P1"])
+
+
+def test_a_moment_to_come_is_refused() -> None:
+    assert check_epoch("2023-11-20") == "2023-11-20T00:00:00Z"
+    with pytest.raises(UsageError, match="still to come"):
+        check_epoch("2999-01-01")
+
+
+def test_a_list_of_titles_has_to_be_there(tmp_path: Path) -> None:
+    assert check_titles(None) == []
+    with pytest.raises(UsageError, match="one title a line"):
+        check_titles(str(tmp_path / "titles.txt"))

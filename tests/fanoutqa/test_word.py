@@ -1,0 +1,137 @@
+"""The step that words generated questions, over a scripted chat server and with the rules author."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from support.work.scripted_chat import Message, ScriptedChat
+from support.work.steps import Left, run_step
+
+from tasks.clients.chat import Chat
+from tasks.core.authoring.fanout_wording import Wording
+from tasks.fanoutqa.core.questions import dump_json
+from tasks.fanoutqa.core.rows import FanOutRow
+from tasks.fanoutqa.word import word_questions
+from tasks.rules.author import RulesAuthor
+from tasks.settings import Limits, Model
+
+LIMITS = Limits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.01)
+WORDING = Wording(
+    group="the districts of Corland",
+    owner="Corland",
+    names=(),
+    choice="have the smallest areas",
+    count=5,
+    limit="",
+    asked="what is the capital of each of them",
+    unit="",
+    month="",
+)
+GOOD = "What are the capitals of the five districts of Corland that have the smallest areas?"
+
+
+def make_row(row_id: str, **changed: Any) -> FanOutRow:
+    columns = {
+        "id": row_id,
+        "source": "generated",
+        "source_name": "wikidata P150 Q1 P36",
+        "source_row": 1,
+        "licence": "CC0-1.0",
+        "question": "",
+        "answer": dump_json({"North": "Norby", "South": "Sunby"}),
+        "decomposition": "[]",
+        "necessary_evidence": None,
+        "categories": [],
+        "published_split": None,
+        "wording": WORDING.dump(),
+        "statements": [],
+        "author": None,
+    }
+    return FanOutRow.model_validate(columns | changed)
+
+
+class Talker:
+    """A model that says one thing after the other."""
+
+    def __init__(self) -> None:
+        self.says: list[str | int] = []
+        self.asked: list[str] = []
+        self.chat = ScriptedChat(self._answer)
+
+    def _answer(self, messages: Sequence[Message]) -> tuple[int, str]:
+        self.asked.append(messages[-1]["content"])
+        said = self.says[min(len(self.asked), len(self.says)) - 1]
+        return (200, said) if isinstance(said, str) else (said, "overloaded")
+
+
+@pytest.fixture
+def talker() -> Iterator[Talker]:
+    talker = Talker()
+    yield talker
+    talker.chat.close()
+
+
+@pytest.fixture
+def run(talker: Talker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
+    model = Model(kind="openai", name="tester", url=talker.chat.url, limits=LIMITS)
+
+    def run(*rows: FanOutRow) -> Left:
+        services = SimpleNamespace(
+            model=lambda _role: (Chat(talker.chat.url, model, lambda: "key", "factmill tests"), model)
+        )
+        return run_step(word_questions, rows, services, tmp_path / "step", monkeypatch)
+
+    return run
+
+
+def test_a_model_words_a_generated_question_from_its_pieces_without_the_answer(
+    run: Callable[..., Left], talker: Talker
+) -> None:
+    talker.says = [f"{GOOD}\n"]
+    left = run(make_row("a"))
+    assert (left.rows["a"]["question"], left.rows["a"]["author"]) == (GOOD, "tester")
+    (asked,) = talker.asked
+    assert "<group>the districts of Corland</group>" in asked
+    assert "<choice>the five that have the smallest areas</choice>" in asked
+    assert "Norby" not in asked
+
+
+def test_a_wording_that_gives_the_answer_away_is_asked_for_once_more(run: Callable[..., Left], talker: Talker) -> None:
+    talker.says = [GOOD.replace("?", ", such as Norby?"), GOOD]
+    assert run(make_row("a")).rows["a"]["question"] == GOOD
+    assert "gives away Norby" in talker.asked[1]
+
+
+def test_a_second_wording_that_is_none_costs_the_question(run: Callable[..., Left], talker: Talker) -> None:
+    talker.says = ["I would rather not."]
+    left = run(make_row("a"))
+    reason, detail = left.rejects["a"]
+    assert reason == "reply_not_in_format"
+    assert "expected one line that ends with a question mark" in detail
+    assert len(talker.asked) == 2
+
+
+def test_a_server_in_trouble_leaves_the_question_for_a_later_run(run: Callable[..., Left], talker: Talker) -> None:
+    talker.says = [503]
+    left = run(make_row("a"))
+    assert left.rejects["a"][0] == "model_failed"
+    assert left.receipt.unsettled == 1
+
+
+def test_questions_of_people_pass_untouched(run: Callable[..., Left], talker: Talker) -> None:
+    given = make_row("a", source="authored", question="Who rules where?", wording=None)
+    left = run(given)
+    assert FanOutRow.model_validate(left.rows["a"]) == given
+    assert talker.asked == []
+
+
+def test_the_rules_author_words_what_the_step_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # no graph: a wording needs none
+    rules = RulesAuthor("rules-1@test", None)  # type: ignore[arg-type]
+    services = SimpleNamespace(model=lambda _role: (rules, Model(kind="rules", name="rules-1")))
+    left = run_step(word_questions, [make_row("a")], services, tmp_path, monkeypatch)
+    assert left.rows["a"]["author"] == "rules-1"
+    assert "five" in left.rows["a"]["question"]
+    assert left.rows["a"]["question"].endswith("what is the capital of each of those?")

@@ -1,0 +1,265 @@
+"""The command from outside: the build, what is told of it, and wrong usage."""
+
+import csv
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import pytest
+import requests
+from support.work.command import Factmill
+
+REPORT_KEYS = {
+    "build_id",
+    "benchmark",
+    "inputs",
+    "rows",
+    "rejects",
+    "merged",
+    "calls_sent",
+    "calls_replayed",
+    "seconds",
+}
+
+
+def test_the_embedded_build_balances_and_says_who_wrote_it(embedded_build: Any) -> None:
+    assert embedded_build.keys() >= REPORT_KEYS
+    assert embedded_build["rows"] >= 60
+    assert embedded_build["inputs"] == embedded_build["rows"] + embedded_build["rejects"] + embedded_build["merged"]
+    assert embedded_build["author"] == "rules-1"
+    assert embedded_build["calls_sent"] > 0
+    for stage in embedded_build["stages"]:
+        assert stage["rows_in"] == stage["rows_out"] + stage["rejects"] + stage["merged"], stage
+        assert sum(embedded_build["reasons"].get(stage["stage"], {}).values()) == stage["rejects"]
+
+
+def test_a_second_build_finds_the_first_and_asks_nothing(factmill: Factmill, embedded_build: Any) -> None:
+    again = factmill("build", "granola", "--json").json
+    assert (again["build_id"], again["calls_sent"], again["up_to_date"]) == (embedded_build["build_id"], 0, True)
+    assert again["tables"] == embedded_build["tables"]
+
+
+def test_a_forced_build_with_other_batches_and_concurrency_has_the_same_bytes(
+    factmill: Factmill, embedded_build: Any
+) -> None:
+    again = factmill("build", "granola", "--force", "--concurrency", "1", "--batch-size", "40", "--json").json
+    assert again["calls_sent"] == 0
+    assert (again["build_id"], again["tables"]) == (embedded_build["build_id"], embedded_build["tables"])
+
+
+def test_verify_rebuilds_the_same_bytes_and_says_so(factmill: Factmill, embedded_build: Any) -> None:
+    ran = factmill("verify", embedded_build["build_id"], "--json")
+    assert ran.code == 0, ran.err
+    assert ran.json["agrees"]
+    assert {name: table["found"] for name, table in ran.json["tables"].items()} == {
+        name: table["sha256"] for name, table in embedded_build["tables"].items()
+    }
+
+
+def change_copy(session_home: Path, tmp_path: Path, statement: str) -> Path:
+    """Return a copy of the session's warehouse in which one SQL statement has been carried out on some rows."""
+    copy = tmp_path / "copy.duckdb"
+    copy.write_bytes((session_home / "factmill.duckdb").read_bytes())
+    db = duckdb.connect(str(copy))
+    changed = db.execute(statement).fetchone()
+    db.close()
+    assert changed is not None
+    assert changed[0] > 0
+    return copy
+
+
+def test_verify_fails_when_the_recorded_calls_give_other_rows(
+    factmill: Factmill, embedded_build: Any, session_home: Path, tmp_path: Path
+) -> None:
+    forged = "UPDATE calls SET body = replace(body, 'United States', 'Atlantis') WHERE body LIKE '%:: United States%'"
+    ran = factmill("verify", "latest:granola", "--warehouse", change_copy(session_home, tmp_path, forged))
+    assert ran.code == 1
+    assert "DIFFERS" in ran.out
+    assert "does NOT rebuild to the same bytes" in ran.out
+
+
+def test_a_published_table_that_was_changed_is_not_exported(
+    factmill: Factmill, embedded_build: Any, session_home: Path, tmp_path: Path
+) -> None:
+    copy = change_copy(session_home, tmp_path, "UPDATE granola_eq SET answer = 'Atlantis' WHERE relation = 'P19'")
+    ran = factmill("export", "latest:granola", "--to", tmp_path / "out", "--warehouse", copy)
+    assert ran.code == 1
+    assert "is not what was published" in ran.err
+
+
+def test_verify_without_a_recorded_call_names_the_miss(
+    factmill: Factmill, embedded_build: Any, session_home: Path, tmp_path: Path
+) -> None:
+    copy = change_copy(session_home, tmp_path, "DELETE FROM calls WHERE operation = 'pageviews'")
+    ran = factmill("verify", "latest:granola", "--warehouse", copy)
+    assert ran.code == 1
+    assert "never recorded" in ran.err
+    assert "pageviews" in ran.err
+
+
+def test_export_writes_all_forms_with_the_published_bytes(
+    factmill: Factmill, embedded_build: Any, tmp_path: Path
+) -> None:
+    ran = factmill("export", "latest:granola", "--to", tmp_path)
+    assert ran.code == 0, ran.err
+    for name, table in embedded_build["tables"].items():
+        assert hashlib.sha256((tmp_path / f"{name}.parquet").read_bytes()).hexdigest() == table["sha256"]
+    frame = pd.read_parquet(tmp_path / "granola_eq.parquet")
+    lines = [json.loads(line) for line in (tmp_path / "granola_eq.jsonl").read_text().splitlines()]
+    with (tmp_path / "granola_eq.csv").open(newline="") as file:
+        spread = list(csv.DictReader(file))
+    assert len(frame) == len(lines) == len(spread) == embedded_build["rows"]
+    assert list(frame["id"]) == sorted(frame["id"])
+    for line, flat in zip(lines, spread, strict=True):
+        assert [flat[key] for key in flat if key.startswith("granola_answer_") and flat[key]] == line["granola_answers"]
+        assert line["granola_answers"][0] == line["answer"]
+        assert line["num_granola_answers"] == len(line["granola_answers"]) >= 2
+    rejects = pd.read_parquet(tmp_path / "rejects.parquet")
+    assert list(rejects.columns) == ["stage", "id", "reason", "detail"]
+    assert len(rejects) == embedded_build["rejects"]
+    assert rejects["reason"].str.len().min() > 0
+
+
+def test_every_row_can_be_followed_back(factmill: Factmill, embedded_build: Any) -> None:
+    rows = factmill("show", "granola", "--limit", "3", "--json").json["rows"]
+    for row in rows:
+        trace = factmill("explain", "granola", row["id"], "--json").json
+        assert trace["row"]["answer"] == row["answer"]
+        operations = {call["operation"] for call in trace["calls"]}
+        assert {"find_items", "describe_items", "chat"} <= operations
+        chosen = {c["qid"] for c in trace["beside"]["granola_candidates"] if c["chosen"]}
+        assert chosen == {row["question_entity_qid"], row["answer_entity_qid"]}
+        assert row["author_call"] in {call["key"] for call in trace["calls"]}
+
+
+def test_a_rejected_row_can_be_explained_too(factmill: Factmill, embedded_build: Any) -> None:
+    reject = factmill("show", "granola", "--rejects", "--limit", "1", "--json").json["rejects"][0]
+    ran = factmill("explain", "granola", reject["id"])
+    assert ran.code == 0, ran.err
+    assert reject["reason"] in ran.out
+
+
+def test_lists_and_tables_are_printed(factmill: Factmill, embedded_build: Any) -> None:
+    assert embedded_build["build_id"] in factmill("builds").out
+    assert embedded_build["build_id"] in [build["build_id"] for build in factmill("builds", "--json").json]
+    assert "granola_answers" in factmill("show", "granola", "--columns").out
+    assert "P19-" in factmill("show", "granola", "--relation", "P19").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["build"], 2, "COMMAND [ARGS]"),
+        (["build", "granita"], 2, "No such command"),
+        (["build", "granola", "--world", "marble"], 2, "no world 'marble'"),
+        (["build", "granola", "--relation", "P9999"], 2, "unknown relation P9999"),
+        (["build", "granola", "--source", "/absent.json"], 2, "no such file or folder"),
+        (
+            ["build", "granola", "--limit", "0"],
+            2,
+            "Invalid value for '--limit': '0': Input should be greater than or equal to 1",
+        ),
+        (["build", "granola", "--max-error-score", "2"], 2, "less than or equal to 1"),
+        (
+            ["build", "granola", "--policy", "largest"],
+            2,
+            "Invalid value for '--policy': 'largest': Input should be 'smallest' or 'linked'",
+        ),
+        (["build", "granola", "--graph", "nowhere"], 1, "no graph nowhere"),
+        (["build", "granola", "--colour", "red"], 2, "No such option"),
+        (["verify", "granola-000000"], 2, "no build 'granola-000000'"),
+        (["verify", "latest:quizbowl"], 2, "no build 'latest:quizbowl'"),
+        (["explain", "granola", "P19-zzz"], 2, "no row 'P19-zzz'"),
+        (["export", "latest:granola"], 2, "Missing option"),
+        (["show", "quizbowl"], 2, "no benchmark 'quizbowl'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_usage_is_told_in_words(
+    factmill: Factmill, embedded_build: Any, arguments: list[str], code: int, message: str
+) -> None:
+    ran = factmill(*arguments)
+    assert (ran.code, message in ran.err) == (code, True), ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_a_benchmark_that_was_not_built_has_no_latest_build(factmill: Factmill, tmp_path: Path) -> None:
+    ran = factmill("verify", "latest:fanoutqa", "--warehouse", tmp_path / "empty.duckdb")
+    assert ran.code == 2
+    assert "no build 'latest:fanoutqa'" in ran.err
+
+
+def test_a_process_ends_with_the_code_of_its_command(factmill: Factmill) -> None:
+    wrong = factmill.run_process("show", "quizbowl")
+    assert (wrong.code, wrong.out) == (2, "")
+    assert "no benchmark 'quizbowl'" in wrong.err
+    assert "Traceback" not in wrong.err
+    right = factmill.run_process("show", "granola", "--columns")
+    assert (right.code, right.err) == (0, "")
+    assert "granola_answers" in right.out
+
+
+def test_bad_rows_and_names_are_rejects_with_reasons_and_nothing_is_lost(factmill: Factmill, tmp_path: Path) -> None:
+    odd = 'Ada "the {first}"\n\\ SELECT * } #'
+    rows = [
+        {"question": "Where was Albert Einstein born?", "answers": ["Ulm"]},
+        {"question": "Where was Albert Einstein born?", "answers": ["Ulm"]},
+        {"question": f"Where was {odd} born?", "answers": ["Ulm"]},
+        {"question": "Where was Albert Einstein born?", "answers": [odd]},
+        {"question": "When was Albert Einstein born?", "answers": ["1879"]},
+        {"question": "Where was Marie Curie born?", "answers": ["Warsaw", "Vienna"]},
+        {"question": "Where was Marie Curie born?", "answers": []},
+        {"question": "Where was Marie Curie born?"},
+    ]
+    path = tmp_path / "P19.odd.json"
+    path.write_text(json.dumps(rows))
+    ran = factmill("build", "granola", "--source", path, "--warehouse", tmp_path / "odd.duckdb", "--json")
+    assert ran.code == 0, ran.err
+    report = ran.json
+    assert report["inputs"] == len(rows) == report["rows"] + report["rejects"] + report["merged"]
+    reasons = {reason: count for stage in report["reasons"].values() for reason, count in stage.items()}
+    assert reasons == {
+        "malformed_row": 1,
+        "no_gold_answer": 1,
+        "several_gold_answers": 4,
+        "no_template_match": 1,
+        "question_entity_not_found": 1,
+    }
+
+
+def test_a_warehouse_held_by_another_process_is_waited_for_and_named(
+    factmill: Factmill, embedded_build: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "held.duckdb"
+    code = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
+    holder = subprocess.Popen([sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    try:
+        ran = factmill("builds", "--warehouse", path, FACTMILL_WAIT_S="0.3")
+    finally:
+        holder.communicate(b"")
+    assert ran.code == 1
+    assert f"held by process {holder.pid}" in ran.err
+
+
+def test_a_run_leaves_funnel_sample_and_cost_in_prefect(
+    factmill: Factmill, embedded_build: Any, prefect_api: str
+) -> None:
+    assert factmill("build", "granola", "--force", "--json").code == 0
+    found = requests.post(f"{prefect_api}/artifacts/filter", json={}, timeout=60).json()
+    ours = {
+        artifact["key"]: artifact["data"]
+        for artifact in found
+        if str(artifact["description"]).endswith(embedded_build["build_id"])
+    }
+    assert ours.keys() == {"granola-funnel", "granola-sample", "granola-cost"}
+    funnel = json.loads(ours["granola-funnel"])
+    assert [stage["stage"] for stage in funnel] == [stage["stage"] for stage in embedded_build["stages"]]
+    assert len(json.loads(ours["granola-sample"])) == 20
+    assert "no language model" in ours["granola-cost"]

@@ -1,0 +1,119 @@
+"""`factmill validate fanoutqa`: what it tells of files of questions, and how it ends."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.rows.fanout_questions import author_question, release_dev, release_test
+from support.work.command import Factmill
+
+
+def write(file: Path, *rows: Any) -> Path:
+    file.write_text(json.dumps(rows), "utf-8")
+    return file
+
+
+def test_valid_questions_are_counted_and_their_open_articles_and_flags_told(factmill: Factmill, tmp_path: Path) -> None:
+    file = write(tmp_path / "q.json", author_question(), release_dev(), release_test(), release_dev())
+    ran = factmill("validate", "fanoutqa", file)
+    assert ran.code == 0, ran.err
+    for told in (
+        f"{file}: 4 questions (3 released, 1 authored)",
+        "row 4 repeats the id q-dev of row 2; a build keeps the first",
+        "row 2, q-dev: What are all of these?",
+        "then[0].then[0]: not resolved to a revision: Article b (https://en.wikipedia.org/wiki/Article_b)",
+        "row 3, q-test: What are all of those?",
+        "evidence[1]: not resolved to a revision: Two (https://en.wikipedia.org/wiki/Two)",
+        "top-level question: too_few_articles: ",
+        "valid 4, invalid 0; sub-questions 18, references 17 to 13 articles, not resolved 3",
+        "  answers: 3 dict, 1 held back",
+        "  flag too_few_articles: ",
+    ):
+        assert told in ran.out
+
+
+def test_broken_rules_are_told_by_row_and_path_and_the_exit_code_is_1(factmill: Factmill, tmp_path: Path) -> None:
+    broken = author_question()
+    broken["strategy"][1]["then"][0] |= {"answer": None, "evidence": "x"}
+    good = write(tmp_path / "good.json", author_question())
+    file = write(tmp_path / "q.json", broken, {"question": "\ud800" + "o" * 200}, 5)
+    ran = factmill("validate", "fanoutqa", good, file)
+    assert ran.code == 1
+    lines = ran.out.splitlines()
+    at = lines.index(f"{file}: 3 questions (none valid)")
+    assert lines[at + 1].startswith("  row 1 is invalid: How long are the rivers")
+    assert lines[at + 2].startswith("    strategy[1].then[0]: the answer is null; expected an object")
+    assert lines[at + 3].startswith("    strategy[1].then[0]: evidence: 'x'")
+    assert "row 3 is invalid: (no wording)" in ran.out
+    assert "invalid questions are left out of builds; mend them at the places named" in lines[-1]
+    told = factmill("validate", "fanoutqa", good, file, "--json")
+    assert told.code == 1
+    assert not told.json["valid"]
+    first, second = told.json["files"]
+    assert (first["counts"]["invalid"], second["counts"]["invalid"]) == (0, 3)
+    assert [(each["path"], each["rule"]) for each in second["invalid"][0]["violations"]] == [
+        ("strategy[1].then[0]", "answer_null"),
+        ("strategy[1].then[0]", "evidence_no_article"),
+    ]
+    assert "duplicates" not in told.json
+
+
+def test_the_least_number_of_articles_can_be_given(factmill: Factmill, tmp_path: Path) -> None:
+    file = write(tmp_path / "q.json", author_question())
+    assert factmill("validate", "fanoutqa", file, "--least-articles", "7").code == 0
+    ran = factmill("validate", "fanoutqa", file, "--least-articles", "8")
+    assert (ran.code, "expected at least 8 different articles as evidence, found 7" in ran.out) == (1, True)
+
+
+def test_questions_that_say_the_same_are_found_over_all_files(factmill: Factmill, tmp_path: Path) -> None:
+    again = author_question()
+    again["question"] = again["question"].replace("How long", "How very long")
+    one = write(tmp_path / "one.json", author_question(), release_test())
+    other = write(tmp_path / "other.json", again)
+    ran = factmill("validate", "fanoutqa", one, other, "--duplicates", "--json")
+    assert ran.code == 0, ran.err
+    (pair,) = ran.json["duplicates"]["pairs"]
+    assert 0.9 <= pair["cosine"] < 1
+    assert (pair["one"]["row"], pair["other"]["file"], pair["other"]["row"]) == (1, str(other), 1)
+    told = factmill("validate", "fanoutqa", one, other, "--duplicates")
+    assert f"cosine of 0.9 or more by {ran.json['duplicates']['embedder']}: 1" in told.out
+    assert f"{other} row 1, " in told.out
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "no such file, or no .json"),
+        ("[]", "no questions; expected a JSON list"),
+        ("[{", "broken JSON in row 1"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_wrong_usage(
+    factmill: Factmill, tmp_path: Path, text: str | None, message: str
+) -> None:
+    file = tmp_path / "q.json"
+    if text is not None:
+        file.write_text(text)
+    ran = factmill("validate", "fanoutqa", file)
+    assert (ran.code, message in ran.err) == (2, True), ran.err
+
+
+def test_help_has_examples(factmill: Factmill) -> None:
+    ran = factmill("validate", "fanoutqa", "--help")
+    assert "factmill validate fanoutqa questions.json" in ran.out
+
+
+def test_published_questions_are_valid_and_counted(factmill: Factmill, shared_data: Path) -> None:
+    folder = shared_data / "fanoutqa"
+    ran = factmill(
+        "validate", "fanoutqa", folder / "fanout-final-dev.json", folder / "fanout-final-dev-nov23.json", "--json"
+    )
+    assert ran.code == 0, ran.err
+    counts = [each["counts"] for each in ran.json["files"]]
+    assert [(each["questions"], each["sub_questions"], each["unresolved"]) for each in counts] == [
+        (310, 2225, 83), (310, 2193, 0),
+    ]  # fmt: skip
+    assert [sum(each["answers"].values()) for each in counts] == [310, 310]
+    assert counts[1]["sub_answers"]["empty"] == 1
+    assert len(ran.json["files"][0]["unresolved"]) == 83

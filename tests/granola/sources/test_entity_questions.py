@@ -1,0 +1,116 @@
+"""EntityQuestions files: good rows, odd rows, and files that cannot be read."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tasks.assets import load_relations
+from tasks.errors import SourceError
+from tasks.granola.sources.entity_questions import RawQuestion, find_files, read_questions
+
+GOOD = {"question": "Where was Ada born?", "answers": ["London"]}
+
+
+def file(tmp_path: Path, text: str | bytes, name: str = "P19.test.json") -> Path:
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps([GOOD, GOOD]),
+        json.dumps([GOOD, GOOD], indent=4),
+        "\ufeff" + json.dumps([GOOD, GOOD]),
+        f"{json.dumps(GOOD)}\n{json.dumps(GOOD)}\n",
+    ],
+    ids=["array", "indented", "byte order mark", "lines"],
+)
+def test_arrays_and_lines_are_read(tmp_path: Path, text: str) -> None:
+    assert read_questions(file(tmp_path, text)) == [
+        RawQuestion(1, "Where was Ada born?", ("London",)),
+        RawQuestion(2, "Where was Ada born?", ("London",)),
+    ]
+
+
+BROKEN = [json.dumps(GOOD)] * 6 + ['{"question": "x", "answers": ["y"'] + [json.dumps(GOOD)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the file is empty"),
+        (" \n", "the file is empty"),
+        (b'[{"question": "caf\xe9"}]', r"not UTF-8 at byte 18 \(line 1\)"),
+        ("[" + ",\n".join(BROKEN) + "]", r"broken JSON in row 7 \(line \d+, column \d+\)"),
+        ('[{"question": "a", "answers": ["b"]}', "not closed after row 1"),
+        (json.dumps([GOOD]) + " and more", "unexpected text behind the array: 'and more'"),
+        (
+            json.dumps([{"frage": "a", "answers": []}] * 3),
+            r"the column question is missing \(found: frage, answers\).*expected the columns question and answers",
+        ),
+        ('"just text"', "no object"),
+    ],
+)
+def test_a_file_that_cannot_be_read_says_what_and_where(tmp_path: Path, text: str | bytes, message: str) -> None:
+    with pytest.raises(SourceError, match=rf"P19\.test\.json: .*{message}"):
+        read_questions(file(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        (["a"], "the row is no object"),
+        ({"question": "a"}, "the column answers is missing"),
+        ({"question": 3, "answers": []}, "the column question is no text"),
+        ({"question": " ", "answers": []}, "the column question is no text"),
+        ({"question": "a", "answers": "b"}, "the column answers is no list of texts"),
+        ({"question": "a", "answers": [None]}, "the column answers is no list of texts"),
+        ({"question": "a \ud800", "answers": ["b"]}, "half a surrogate pair"),
+    ],
+)
+def test_a_single_odd_row_is_handed_on_with_its_problem(tmp_path: Path, row: object, problem: str) -> None:
+    good, odd = read_questions(file(tmp_path, json.dumps([GOOD, row])))
+    assert good.problem == ""
+    assert odd.row == 2
+    assert problem in odd.problem
+
+
+def test_a_file_that_changed_since_the_lock_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="has changed since the build was locked"):
+        read_questions(file(tmp_path, json.dumps([GOOD])), "0" * 64)
+
+
+def test_files_are_placed_by_the_relation_in_their_names(tmp_path: Path) -> None:
+    for name in ("P19.test.json", "P19.dev.json", "P20.dev.json", "P17.dev.json", "P190.dev.json", "notes.txt"):
+        file(tmp_path, "[]", name)
+    found = find_files([tmp_path], ["P20", "P19"])
+    assert {pid: [path.name for path in paths] for pid, paths in found.items()} == {
+        "P20": ["P20.dev.json"],
+        "P19": ["P19.dev.json", "P19.test.json"],
+    }
+
+
+def test_a_file_of_any_name_serves_the_one_relation_asked_for(tmp_path: Path) -> None:
+    path = file(tmp_path, "[]", "births.json")
+    assert find_files([path], ["P19"]) == {"P19": [path]}
+    with pytest.raises(SourceError, match=r"births\.json: expected a file name.*--relation"):
+        find_files([path], ["P19", "P20"])
+
+
+def test_a_missing_path_and_an_empty_folder_are_told(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="no such file or folder"):
+        find_files([tmp_path / "absent.json"], ["P19"])
+    with pytest.raises(SourceError, match="no file of the relations P19"):
+        find_files([tmp_path], ["P19"])
+
+
+def test_the_real_files_are_read_whole(shared_data: Path) -> None:
+    folder = shared_data / "entityquestions" / "dev"
+    relations = [pid for pid, relation in load_relations().items() if relation.is_kept]
+    files = find_files([folder], relations)
+    rows = [row for paths in files.values() for path in paths for row in read_questions(path)]
+    assert len(rows) == 15318
+    assert not [row for row in rows if row.problem]

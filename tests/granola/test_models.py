@@ -1,0 +1,178 @@
+"""The steps of GRANOLA-EQ in which models write and judge, and the cleaning after them."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.rows.granola_questions import COLUMNS, Said, make_row, serve_model
+from support.work.scripted_chat import Message
+from support.work.steps import Left, run_step
+
+from tasks.granola.check import remove_trivial_answers
+from tasks.granola.core.rows import AnsweredQuestion, GranolaRow, PopularQuestion, ScoredQuestion
+from tasks.granola.generate import generate_granular_answers
+from tasks.granola.judge import score_description_consistency
+
+LEVELS = "1:: London\n2:: England\n"
+WRONG = "Your last reply could not be read"
+
+
+@pytest.fixture
+def generate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
+    """Have an author write answers that says this first, and this once corrected."""
+
+    def run(first: Said, then: Said = 500) -> Left:
+        def say(messages: Sequence[Message]) -> Said:
+            return then if WRONG in messages[-1]["content"] else first
+
+        with serve_model(say) as services:
+            row = make_row(PopularQuestion, "r")
+            return run_step(generate_granular_answers, [row], services, tmp_path, monkeypatch)
+
+    return run
+
+
+def test_the_author_writes_answers_from_fine_to_coarse(generate: Callable[..., Left]) -> None:
+    row = generate(LEVELS).rows["r"]
+    assert (row["levels"], row["author"], len(row["author_call"])) == (["London", "England"], "tester", 64)
+
+
+def test_a_reply_out_of_form_is_asked_for_once_more(generate: Callable[..., Left]) -> None:
+    assert generate("London, then England", LEVELS).rows["r"]["levels"] == ["London", "England"]
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "reason", "detail"),
+    [
+        ("no", "no again", "reply_not_in_format", "expected a line like `1:: answer`, found 'no again'"),
+        ("1:: Paris", "1:: Rome", "reply_not_in_format", "expected the given answer 'London' on line 1, found 'Rome'"),
+        (503, 503, "model_failed", "503"),
+        ("no", 503, "model_failed", "503"),
+    ],
+)
+def test_an_author_who_cannot_be_read_or_reached_costs_the_row(
+    generate: Callable[..., Left], first: Said, then: Said, reason: str, detail: str
+) -> None:
+    left = generate(first, then)
+    found, told = left.rejects["r"]
+    assert (left.rows, found, left.receipt.unsettled) == ({}, reason, int(reason == "model_failed"))
+    assert detail in told
+
+
+@pytest.fixture
+def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
+    """Have four samples judge each description: these verdicts on the question entity's, and these on the answer's.
+
+    A fifth verdict and those after are given once corrected.
+    """
+
+    def run(of_question: Sequence[Said], of_answer: Sequence[Said]) -> Left:
+        left = {
+            COLUMNS["question_entity_description"]: list(of_question),
+            COLUMNS["answer_entity_description"]: list(of_answer),
+        }
+
+        def say(messages: Sequence[Message]) -> Said:
+            material = next(each["content"] for each in reversed(messages) if "<description>" in each["content"])
+            (verdicts,) = [verdicts for description, verdicts in left.items() if str(description) in material]
+            return verdicts.pop(0)
+
+        with serve_model(say) as services:
+            return run_step(
+                score_description_consistency,
+                [make_row(AnsweredQuestion, "r")],
+                services,
+                tmp_path,
+                monkeypatch,
+                samples=4,
+                max_error_score=0.5,
+            )
+
+    return run
+
+
+YES: list[Said] = ["Yes"] * 4
+
+
+@pytest.mark.parametrize(
+    ("of_question", "of_answer", "scores"),
+    [
+        (YES, YES, (0.0, 0.0)),
+        (["Yes", "No", "Yes", "Yes"], YES, (0.25, 0.0)),
+        (["No", "No", "Yes", "Yes"], ["Yes", "Yes", "No", "No"], (0.5, 0.5)),
+        (["hm", "No", "Yes", "Yes"], ["Yes", "hm", "hm", "hm"], (0.333, 0.0)),
+        (["hm"] * 4 + ["Yes", "Yes", "No", "Yes"], YES, (0.25, 0.0)),
+    ],
+)
+def test_a_score_is_the_share_of_no_among_what_can_be_read(
+    judge: Callable[..., Left], of_question: list[Said], of_answer: list[Said], scores: tuple[float, float]
+) -> None:
+    row = judge(of_question, of_answer).rows["r"]
+    found = (row["question_description_score"], row["answer_description_score"])
+    assert (found, row["judge"]) == (pytest.approx(scores, abs=0.001), "tester")
+
+
+@pytest.mark.parametrize(
+    ("of_question", "of_answer", "reason", "detail"),
+    [
+        (["No", "No", "No", "Yes"], YES, "question_description_inconsistent", "question entity 0.750, answer 0.000"),
+        (YES, ["No"] * 4, "answer_description_inconsistent", "answer 1.000; at most 0.5 is kept"),
+        (["No"] * 4, ["No"] * 4, "question_description_inconsistent", "answer 1.000"),
+        (["hm"] * 8, YES, "reply_not_in_format", "expected Yes or No, found 'hm'"),
+        (YES, ["hm"] * 8, "reply_not_in_format", "expected Yes or No"),
+        (YES, [503] * 8, "model_failed", "503"),
+    ],
+)
+def test_a_description_that_does_not_fit_or_cannot_be_judged_costs_the_row(
+    judge: Callable[..., Left], of_question: list[Said], of_answer: list[Said], reason: str, detail: str
+) -> None:
+    left = judge(of_question, of_answer)
+    found, told = left.rejects["r"]
+    assert (left.rows, found, left.receipt.unsettled) == ({}, reason, int(reason == "model_failed"))
+    assert detail in told
+
+
+@pytest.fixture
+def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
+    """Clean the answers of one row."""
+
+    def run(*levels: str, min_levels: int = 2, **changed: Any) -> Left:
+        row = make_row(ScoredQuestion, "r", levels=list(levels), **changed)
+        return run_step(remove_trivial_answers, [row], None, tmp_path, monkeypatch, min_levels=min_levels)
+
+    return run
+
+
+def test_trivial_repeated_and_echoing_answers_go_and_the_row_is_published(clean: Callable[..., Left]) -> None:
+    left = clean("London", "london", "England", "born", "a city")
+    row = left.rows["r"]
+    assert (row["granola_answers"], row["num_granola_answers"]) == (["London", "England"], 2)
+    assert set(row) == set(GranolaRow.model_fields)
+    kept = {name: value for name, value in COLUMNS.items() if name in row}
+    assert {name: row[name] for name in kept} == kept
+
+
+@pytest.mark.parametrize(("of_question", "of_answer"), [(0.125, 0.25), (0.25, 0.125)])
+def test_the_error_score_is_the_larger_one(clean: Callable[..., Left], of_question: float, of_answer: float) -> None:
+    left = clean("London", "England", question_description_score=of_question, answer_description_score=of_answer)
+    assert left.rows["r"]["score_for_potential_error"] == 0.25
+
+
+@pytest.mark.parametrize(
+    ("levels", "reason", "detail"),
+    [
+        (["London", "a city"], "too_few_levels", "left: ['London']; removed: 'a city' trivial; at least 2 are needed"),
+        (["London"], "too_few_levels", "left: ['London']; removed: none; at least 2 are needed"),
+        (["a city", "England"], "first_answer_missing", "removed: 'a city' first_answer_trivial"),
+    ],
+)
+def test_a_row_without_answers_enough_is_rejected(
+    clean: Callable[..., Left], levels: list[str], reason: str, detail: str
+) -> None:
+    left = clean(*levels)
+    assert (left.rows, left.rejects) == ({}, {"r": (reason, detail)})
+
+
+def test_one_answer_is_enough_where_one_is_asked_for(clean: Callable[..., Left]) -> None:
+    assert clean("London", min_levels=1).rows["r"]["granola_answers"] == ["London"]

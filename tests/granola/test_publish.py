@@ -1,0 +1,47 @@
+"""What the report says beside the funnel."""
+
+import pyarrow as pa
+
+from tasks.granola.publish import PAPER, count_names, describe_shape
+
+
+def candidate(row: str, role: str, name: str, qid: str, chosen: bool, linked: bool | None = None) -> dict[str, object]:
+    return {"row_id": row, "role": role, "name": name, "qid": qid, "chosen": chosen, "linked": linked}
+
+
+def test_names_are_counted_once_and_policies_compared_by_row() -> None:
+    rows = [
+        candidate("r1", "question", "Berlin", "Q64", True, False),
+        candidate("r1", "question", "Berlin", "Q614184", False, True),
+        candidate("r1", "answer", "Maryland", "Q1391", True, True),
+        candidate("r2", "question", "Berlin", "Q64", True, True),
+        candidate("r2", "question", "Berlin", "Q614184", False, False),
+        candidate("r2", "answer", "Germany", "Q183", True, True),
+        candidate("r3", "question", "Ulm", "Q3012", True),
+    ]
+    assert count_names(rows) == {
+        "names": 4,
+        "ambiguous_names": 1,
+        "rows_with_ambiguous_name": 2,
+        "rows_where_linked_differs": 1,
+    }
+
+
+def test_the_shape_stands_beside_the_papers_with_its_n() -> None:
+    rows = pa.table({"num_granola_answers": [2, 3, 3, 5]})
+    shape = describe_shape(rows, [{"stage": "score_description_consistency", "rows_in": 10, "rejects": 1}])
+    assert {name: figure["here"] for name, figure in shape.items()} == {
+        "rows": 4,
+        "mean_answers": 3.25,
+        "share_2_answers": 0.25,
+        "share_3_answers": 0.5,
+        "share_4_or_more_answers": 0.25,
+        "share_removed_by_consistency": 0.1,
+    }
+    assert shape["share_removed_by_consistency"]["n"] == 10
+    assert {name: figure["paper"] for name, figure in shape.items()} == PAPER
+
+
+def test_no_data_gives_no_number() -> None:
+    shape = describe_shape(pa.table({"num_granola_answers": pa.array([], pa.int64())}), [])
+    assert {name for name, figure in shape.items() if figure["here"] is None} == PAPER.keys() - {"rows"}

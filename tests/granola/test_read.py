@@ -1,0 +1,193 @@
+"""Where GRANOLA-EQ's questions come from: files of EntityQuestions, or facts; and the entity that is cut out of them."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from support.graphs.namesakes import write_item
+from support.rows.granola_questions import make_row
+from support.webs.two_wikidatas import TwoWikidatas
+from support.work.steps import Left, read_files, read_unit, run_step
+
+from tasks.errors import ServiceUnreachable, SourceError
+from tasks.granola.core.rows import SourceQuestion
+from tasks.granola.read import cut_question_entities, draw_questions, question_id, read_entity_questions
+
+BORN = "Where was {} born?".format
+
+
+def ask(name: str, *answers: str) -> dict[str, Any]:
+    return {"question": BORN(name), "answers": list(answers)}
+
+
+@pytest.fixture
+def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
+    """Read rows of files as the questions of P19."""
+
+    def run(*files: Sequence[Any], limit: int | None = None) -> Left:
+        paths = [tmp_path / f"P19.{number}.json" for number in range(len(files))]
+        for path, rows in zip(paths, files, strict=True):
+            path.write_text(json.dumps(rows))
+        limits = {} if limit is None else {"P19": limit}
+        return read_files(read_entity_questions, "P19", paths, tmp_path / "run", monkeypatch, limits=limits)
+
+    return run
+
+
+def test_a_question_with_one_gold_answer_is_kept_with_where_it_stands(read: Callable[..., Left]) -> None:
+    left = read([ask("Ada", "London")], [ask("Bo", "Ulm", "Ulm")])
+    ada, bo = (question_id("P19", BORN(name), [city]) for name, city in (("Ada", "London"), ("Bo", "Ulm")))
+    assert left.rows == {
+        ada: {
+            "id": ada, "relation": "P19", "question": BORN("Ada"), "answer": "London", "source_name": "P19.0.json",
+            "source_row": 1,
+        },
+        bo: {
+            "id": bo, "relation": "P19", "question": BORN("Bo"), "answer": "Ulm", "source_name": "P19.1.json",
+            "source_row": 1,
+        },
+    }  # fmt: skip
+    assert (left.rejects, left.merged) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("row", "reason", "detail"),
+    [
+        ({"question": BORN("Bo")}, "malformed_row", "the column answers is missing"),
+        (ask("Bo"), "no_gold_answer", "Where was Bo born? []"),
+        (ask("Bo", "Ulm", "Rome"), "several_gold_answers", "Where was Bo born? ['Ulm', 'Rome']"),
+    ],
+)
+def test_a_row_without_one_gold_answer_is_rejected(
+    read: Callable[..., Left], row: dict[str, Any], reason: str, detail: str
+) -> None:
+    left = read([row, ask("Ada", "London")])
+    found, told = left.rejects["P19.0.json:1"]
+    assert (found, len(left.rejects), len(left.rows)) == (reason, 1, 1)
+    assert detail in told
+
+
+def test_rows_that_say_the_same_become_one(read: Callable[..., Left]) -> None:
+    left = read([ask("Ada", "London"), ask("Ada", "London")], [ask("Ada", "London")])
+    (kept,) = left.rows
+    assert left.rows[kept]["source_row"] == 1
+    assert left.merged == {"P19.0.json:2": kept, "P19.1.json:1": kept}
+
+
+def test_a_question_that_rows_answer_differently_is_rejected_with_every_answer(read: Callable[..., Left]) -> None:
+    left = read([ask("Ada", "London"), ask("Ada", "Ulm"), ask("Bo", "Ulm")])
+    why = ("several_gold_answers", "Where was Ada born? ['London', 'Ulm']")
+    assert left.rejects == {"P19.0.json:1": why, "P19.0.json:2": why}
+    assert [row["question"] for row in left.rows.values()] == [BORN("Bo")]
+
+
+def test_a_limit_counts_the_rows_of_all_files_of_a_relation(read: Callable[..., Left]) -> None:
+    left = read([ask("Ada", "London"), ask("Bo")], [ask("Cy", "Rome"), ask("Di", "Ulm")], limit=3)
+    assert [row["question"] for row in left.rows.values()] == [BORN("Ada"), BORN("Cy")]
+    assert left.receipt.rows_in == 3
+
+
+def test_a_file_that_changed_since_the_lock_was_made_stops_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "P19.json"
+    path.write_text(json.dumps([ask("Ada", "London")]))
+    monkeypatch.setattr("steps.digest_bytes", lambda _: "0" * 64)
+    with pytest.raises(SourceError, match="has changed since the build was locked"):
+        read_files(read_entity_questions, "P19", [path], tmp_path / "run", monkeypatch, limits={})
+
+
+WORLD = [
+    write_item("Q1", "Ada", "P19 Q84"),
+    write_item("Q2", "Bo", "P19 Q84", "P19 Q90"),
+    write_item("Q3", None, "P19 Q84"),
+    write_item("Q4", "Cy", "P19 Q99"),
+    write_item("Q5", "Di", "P19 Q84"),
+    write_item("Q6", "Di", "P19 Q84"),
+    write_item("Q7", "Ed", "P19 Q84"),
+    write_item("Q8", "Ed", "P19 Q90"),
+    write_item("Q84", "London", of=["Q515"]),
+    write_item("Q90", "Paris", of=["Q515"]),
+    "wd:Q99 wdt:P31 wd:Q515",
+]
+
+
+@pytest.fixture(scope="module")
+def wikidatas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoWikidatas]:
+    both = TwoWikidatas("\n".join(WORLD), tmp_path_factory.mktemp("wikidata"))
+    yield both
+    both.close()
+
+
+@pytest.fixture(params=["sparql", "graph"])
+def wikidata(request: pytest.FixtureRequest, wikidatas: TwoWikidatas) -> Any:
+    """Return the facts behind SPARQL, and as a local graph; rows name which of them they are drawn from."""
+    return wikidatas.sparql() if request.param == "sparql" else wikidatas.graph
+
+
+def draw(services: Any, folder: Path, patch: pytest.MonkeyPatch, limit: int | None = None) -> Left:
+    limits = {} if limit is None else {"P19": limit}
+    return read_unit(draw_questions, "P19", services, folder, patch, limits=limits)
+
+
+def test_facts_become_questions_or_are_rejected_with_a_reason(
+    wikidata: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = draw(SimpleNamespace(wikidata=wikidata), tmp_path, monkeypatch)
+    ada, di = (question_id("P19", BORN(name), ["London"]) for name in ("Ada", "Di"))
+    assert {row_id: (row["question"], row["answer"]) for row_id, row in left.rows.items()} == {
+        ada: (BORN("Ada"), "London"),
+        di: (BORN("Di"), "London"),
+    }
+    assert left.rows[ada]["source_name"] == f"{wikidata.identity} Q1 P19 Q84"
+    assert left.merged == {"P19-Q6-Q84": di}
+    two = ("several_gold_answers", "Q2 has 2 values of P19")
+    namesakes = ("several_gold_answers", "Where was Ed born? ['London', 'Paris']")
+    assert left.rejects == {
+        "P19-Q2-Q84": two,
+        "P19-Q2-Q90": two,
+        "P19-Q3-Q84": ("item_without_label", "Q3 has no English label"),
+        "P19-Q4-Q99": ("item_without_label", "Q99 has no English label"),
+        "P19-Q7-Q84": namesakes,
+        "P19-Q8-Q90": namesakes,
+    }
+
+
+def test_a_limit_counts_subjects_and_cuts_none_in_two(
+    wikidata: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = draw(SimpleNamespace(wikidata=wikidata), tmp_path, monkeypatch, limit=2)
+    assert left.receipt.rows_in == 3
+    assert set(left.rejects) == {"P19-Q2-Q84", "P19-Q2-Q90"}
+
+
+def test_facts_whose_items_cannot_be_looked_up_may_be_tried_again(
+    wikidatas: TwoWikidatas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wikidatas, "too_much", "schema:description")
+    left = draw(SimpleNamespace(wikidata=wikidatas.sparql()), tmp_path, monkeypatch, limit=2)
+    lost = {"P19-Q1-Q84", "P19-Q2-Q84", "P19-Q2-Q90"}
+    assert {row_id: reason for row_id, (reason, _) in left.rejects.items()} == dict.fromkeys(lost, "wikidata_failed")
+    assert left.receipt.unsettled == 3
+
+
+def test_facts_that_cannot_be_listed_stop_the_run(
+    wikidatas: TwoWikidatas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wikidatas, "too_much", "ORDER BY")
+    with pytest.raises(ServiceUnreachable, match="does not list the facts of P19"):
+        draw(SimpleNamespace(wikidata=wikidatas.sparql()), tmp_path, monkeypatch)
+
+
+def test_the_entity_is_cut_out_of_the_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [
+        make_row(SourceQuestion, "fits"),
+        make_row(SourceQuestion, "other", question="Who was Ada Lovelace's mother?"),
+    ]
+    left = run_step(cut_question_entities, rows, None, tmp_path, monkeypatch)
+    assert left.rows == {"fits": {**rows[0].model_dump(), "question_entity": "Ada Lovelace"}}
+    detail = '"Who was Ada Lovelace\'s mother?" does not fit the template of P19'
+    assert left.rejects == {"other": ("no_template_match", detail)}

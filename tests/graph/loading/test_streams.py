@@ -1,0 +1,319 @@
+"""Reading sources in blocks of whole lines."""
+
+import bz2
+import gzip
+import hashlib
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tasks.errors import SourceError
+from tasks.graph.loading import streams, turtle
+from tasks.graph.loading.streams import START, Position, Source, SourceChanged
+
+LINES = b"".join(b"line %d\n" % number for number in range(1, 501))
+TURTLE = b"@prefix a: <http://a/> .\n" + b"".join(b"a:s%d a:p a:o , [ a:q 1 ] .\n" % nth for nth in range(300))
+
+Pack = Callable[[bytes], bytes]
+
+
+def pack_zstd(data: bytes) -> bytes:
+    return bytes(pa.compress(data, codec="zstd", asbytes=True))
+
+
+PACKS: dict[str, Pack] = {"gzip": gzip.compress, "bzip2": bz2.compress, "zstd": pack_zstd}
+
+
+def read_all(path: Path, block_bytes: int = 100) -> bytes:
+    return b"".join(block.data for block in Source(path).read_blocks(block_bytes))
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        LINES,
+        LINES.removesuffix(b"\n"),
+        LINES.replace(b"\n", b"\r\n"),
+        b"\xef\xbb\xbf" + LINES,
+        *(pack(LINES) for pack in PACKS.values()),
+        *(pack(LINES[:1001]) + pack(LINES[1001:2000]) + pack(LINES[2000:]) + pack(b"") for pack in PACKS.values()),
+        gzip.compress(b"\xef\xbb\xbf" + LINES.replace(b"\n", b"\r\n")),
+        b"\x50\x2a\x4d\x18\x03\x00\x00\x00abc" + pack_zstd(LINES),
+    ],
+    ids=[
+        "plain",
+        "no last newline",
+        "crlf",
+        "bom",
+        *PACKS,
+        *(f"several of {pack}" for pack in PACKS),
+        "gzip crlf bom",
+        "zstd behind a frame to skip",
+    ],
+)
+def test_every_form_of_a_file_holds_the_same_lines(tmp_path: Path, stored: bytes) -> None:
+    path = tmp_path / "a.nt"
+    path.write_bytes(stored)
+    assert read_all(path) == LINES
+
+
+def test_blocks_hold_whole_lines_and_know_where_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "a.nt"
+    path.write_bytes(LINES)
+    blocks = list(Source(path).read_blocks(100))
+    assert len(blocks) > 10
+    for block in blocks:
+        assert block.data.startswith(b"line %d\n" % block.first_line)
+        assert block.data.endswith(b"\n")
+        before = LINES[: block.end.text_bytes]
+        assert before.endswith(block.data)
+        assert block.end == Position(len(before), before.count(b"\n"), hashlib.sha256(before).hexdigest())
+    assert blocks[-1].end.text_bytes == len(LINES)
+
+
+def test_a_carriage_return_at_the_end_of_a_block_is_taken_off(tmp_path: Path) -> None:
+    path = tmp_path / "a.nt"
+    path.write_bytes(b"abc\r\ndef\r\n")
+    for size in range(1, 11):
+        assert read_all(path, size) == b"abc\ndef\n"
+
+
+@pytest.mark.parametrize("name", ["a.nt", "a.ttl"])
+@pytest.mark.parametrize("pack", [bytes, *PACKS.values()], ids=["plain", *PACKS])
+def test_size_and_digest_are_those_of_the_file_on_disk(tmp_path: Path, name: str, pack: Pack) -> None:
+    path = tmp_path / name
+    path.write_bytes(pack(TURTLE if name == "a.ttl" else LINES))
+    source, again = Source(path), Source(path)
+    list(source.read_blocks())
+    again.read_again()
+    for read in (source, again):
+        assert read.size_bytes == path.stat().st_size == source.find_size()
+        assert read.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("cut", [1, 9, 60])
+@pytest.mark.parametrize("packing", PACKS)
+def test_packed_data_that_are_cut_are_named_with_the_line(tmp_path: Path, packing: str, cut: int) -> None:
+    path = tmp_path / "bad.nt"
+    path.write_bytes(PACKS[packing](LINES) + PACKS[packing](os.urandom(9000))[:-cut])
+    with pytest.raises(
+        SourceError, match=rf"bad\.nt: ends in the middle of its {packing} data, behind line \d+: fetch it again"
+    ):
+        read_all(path)
+
+
+@pytest.mark.parametrize("packing", PACKS)
+def test_damaged_packed_data_are_named_with_the_line(tmp_path: Path, packing: str) -> None:
+    path = tmp_path / "bad.nt"
+    whole = PACKS[packing](LINES)
+    noise = bytearray(PACKS[packing](os.urandom(9000)))
+    noise[5:40] = bytes(35)
+    path.write_bytes(whole + noise)
+    with pytest.raises(SourceError, match=rf"bad\.nt: damaged {packing} data behind line \d+ \(.*fetch it again"):
+        read_all(path)
+
+
+@pytest.mark.parametrize(
+    ("stored", "what"),
+    [
+        (b"", "is empty"),
+        (gzip.compress(b""), "is empty"),
+        (gzip.compress(LINES) + b"and more", "damaged gzip data behind line"),
+        (b"\xfd7zXZ\x00", "xz; unpack it into a pipe"),
+        (b"PK\x03\x04....", "a zip archive"),
+        ("<a:s> <a:p> <a:o> .\n".encode("utf-16"), "UTF-16"),
+    ],
+    ids=["empty", "empty gzip", "more behind gzip", "xz", "zip", "utf-16"],
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, stored: bytes, what: str) -> None:
+    path = tmp_path / "bad.nt"
+    path.write_bytes(stored)
+    with pytest.raises(SourceError, match=what) as raised:
+        read_all(path)
+    assert str(path) in str(raised.value)
+
+
+def test_what_is_no_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"none\.nt: no such file"):
+        read_all(tmp_path / "none.nt")
+    with pytest.raises(SourceError, match="is a folder; give the files in it"):
+        read_all(tmp_path)
+
+
+def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "secret.nt"
+    path.write_bytes(LINES)
+    # root may read everything
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.R_OK)
+    with pytest.raises(SourceError, match=r"secret\.nt: cannot be read: permission denied"):
+        read_all(path)
+
+
+def test_a_line_without_end_is_refused_before_it_fills_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "LINE_BYTES_AT_MOST", 1 << 20)
+    path = tmp_path / "zeros.nt"
+    path.write_bytes(b"fine\n" + b"\0" * (3 << 20))
+    with pytest.raises(SourceError, match="line 2 is longer than 1 MiB"):
+        read_all(path, 1 << 18)
+
+
+@pytest.mark.parametrize("stored", [LINES, *(pack(LINES) for pack in PACKS.values())], ids=["plain", *PACKS])
+def test_standard_input_is_read_like_a_file(stored: bytes) -> None:
+    program = (
+        "import sys; from tasks.graph.loading.streams import Source\n"
+        "for block in Source('-').read_blocks(100): sys.stdout.buffer.write(block.data)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        input=stored,
+        capture_output=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+    )
+    assert done.stdout == LINES
+
+
+def test_a_named_pipe_that_is_written_byte_by_byte_is_read_like_a_file(tmp_path: Path) -> None:
+    path, packed = tmp_path / "pipe", gzip.compress(LINES)
+    os.mkfifo(path)
+
+    def write() -> None:
+        with path.open("wb", buffering=0) as pipe:
+            for nth in range(len(packed)):
+                pipe.write(packed[nth : nth + 1])
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    source = Source(path)
+    assert b"".join(block.data for block in source.read_blocks()) == LINES
+    writer.join()
+    assert not source.can_be_read_again
+    assert source.find_size() is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "form", "triples"),
+    [
+        ("a.ttl", b"<http://a/s> <http://a/p> 1 , 2 .", None, 2),
+        ("a.TTL.gz", b"<http://a/s> <http://a/p> 1 , 2 .", "ntriples", 2),
+        ("a", b"<http://a/s> <http://a/p> 1 , 2 .", "turtle", 2),
+        ("a", b"\n# words\n  @prefix a: <http://a/> .\na:s a:p 1 , 2 .", None, 2),
+        ("a.nt", b"\xef\xbb\xbfPREFIX a: <http://a/>\na:s a:p 1 , 2 .", None, 2),
+        ("a", b"@base <http://a/> . <s> <p> 1 , 2 .", None, 2),
+        ("a", b"<http://a/s> <http://a/p> 1 , 2 .\n", None, 0),
+        ("a.nt", b"<http://a/s> <http://a/p> 1 , 2 .\n", "turtle", 0),
+        ("a", b"prefixed <http://a/p> 1 , 2 .\n", None, 0),
+    ],
+)
+def test_turtle_is_told_by_name_or_beginning_or_by_the_user(
+    tmp_path: Path, name: str, text: bytes, form: streams.Form | None, triples: int
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    (block,) = Source(path, form).read_blocks()
+    if triples:
+        assert block.data.count(b"^^<http://www.w3.org/2001/XMLSchema#integer> .\n") == triples == block.end.lines
+    else:
+        assert block.data == text
+
+
+def test_turtle_is_written_as_canonical_lines_one_a_triple(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turtle, "TRIPLES_AT_ONCE", 2)
+    path = tmp_path / "a.ttl"
+    path.write_text(
+        '@prefix a: <http://a/> .\r\na:s a:p "tab\\t\u00e9"@EN , """two\nlines""" ; a:q true .\r\n'
+        "a:s a:p <http://a/\\u000A\\u003E> .  # an IRI that is none\n"
+        "a:s a:p <http://a b> .\n_:x a:p [ a:p a:o ] .\n",
+        "utf-8",
+        newline="",
+    )
+    blocks = list(Source(path).read_blocks())
+    assert [block.first_line for block in blocks] == [1, 3, 5, 7][: len(blocks)]
+    lines = b"".join(block.data for block in blocks).decode().splitlines()
+    assert lines[:5] == [
+        '<http://a/s> <http://a/p> "tab\\t\u00e9"@en .',
+        '<http://a/s> <http://a/p> "two\\nlines" .',
+        '<http://a/s> <http://a/q> "true"^^<http://www.w3.org/2001/XMLSchema#boolean> .',
+        "<http://a/s> <http://a/p> <http://a/\\n>> .",
+        "<http://a/s> <http://a/p> <http://a b> .",
+    ]
+    assert len(lines) == 7 == blocks[-1].end.lines
+    assert all(line.startswith("_:") for line in lines[5:])
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (b"a:s a:p b:o .\n", "no Turtle at line 302, column 9: The prefix b: has not been declared"),
+        (b'a:s a:p "open .\n', r"no Turtle at line 302, column \d+"),
+        (b"a:s a:p", "no Turtle at line 302, column 8: Unexpected end"),
+        (b"a:s a:p a:\xff .", r"no Turtle at line 302, column \d+: .*(?i:utf-8)"),
+    ],
+)
+def test_what_is_no_turtle_is_named_with_line_and_column(tmp_path: Path, text: bytes, what: str) -> None:
+    path = tmp_path / "bad.ttl"
+    path.write_bytes(TURTLE + text)
+    with pytest.raises(SourceError, match=rf"bad\.ttl: {what}"):
+        read_all(path)
+
+
+@pytest.mark.parametrize("content", [b"<!DOCTYPE html><html></html>", b'{"a": 1}', bytes(range(256))])
+def test_other_files_are_no_turtle(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "odd.ttl"
+    path.write_bytes(content)
+    with pytest.raises(SourceError, match=r"odd\.ttl: no Turtle at line 1, column \d+: ."):
+        read_all(path)
+
+
+def test_cut_turtle_is_named_as_cut(tmp_path: Path) -> None:
+    path = tmp_path / "a.ttl.gz"
+    path.write_bytes(gzip.compress(TURTLE * 20)[:-9])
+    with pytest.raises(SourceError, match=r"ends in the middle of its gzip data, behind triple \d+"):
+        read_all(path)
+
+
+@pytest.mark.parametrize("pack", [bytes, *PACKS.values()], ids=["plain", *PACKS])
+@pytest.mark.parametrize(("name", "text"), [("a.nt", LINES), ("a.ttl", TURTLE)])
+def test_reading_goes_on_behind_any_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: bytes, pack: Pack
+) -> None:
+    monkeypatch.setattr(turtle, "TRIPLES_AT_ONCE", 170)
+    path, other = tmp_path / name, tmp_path / f"2{name}"
+    path.write_bytes(text)
+    # the same text, packed otherwise, as when it was fetched again
+    other.write_bytes(pack(text))
+    blocks = list(Source(path).read_blocks(700))
+    assert len(blocks) > 4
+    for nth, block in enumerate(blocks):
+        source = Source(other)
+        rest = list(source.read_blocks(700, after=block.end))
+        assert without_labels(rest) == without_labels(blocks[nth + 1 :])
+        assert source.sha256 == hashlib.sha256(other.read_bytes()).hexdigest()
+        assert [block, *rest][-1].end == blocks[-1].end
+        assert all(each.first_line == before.end.lines + 1 for before, each in zip([block, *rest], rest, strict=False))
+
+
+def without_labels(blocks: list[streams.Block]) -> list[bytes]:
+    """Return the words of all lines, blank nodes without their labels, which are random."""
+    words = b"".join(block.data for block in blocks).split()
+    return [b"_:" if word.startswith(b"_:") else word for word in words]
+
+
+@pytest.mark.parametrize(("name", "text"), [("a.nt", LINES), ("a.ttl", TURTLE)])
+def test_a_source_that_is_not_what_it_was_is_told(tmp_path: Path, name: str, text: bytes) -> None:
+    path = tmp_path / name
+    path.write_bytes(text)
+    end = next(iter(Source(path).read_blocks(700))).end
+    assert end != START
+    for changed in (text.replace(b"5", b"6", 1), text[: end.text_bytes - 30]):
+        path.write_bytes(changed)
+        with pytest.raises(SourceChanged, match="does not hold what was read from it before"):
+            list(Source(path).read_blocks(700, after=end))

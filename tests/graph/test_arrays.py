@@ -1,0 +1,139 @@
+"""The arrays of a graph: what is written, that it is read back, and what is refused."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.graphs.small_arrays import Literal, SmallGraph
+
+from tasks.errors import GraphError
+from tasks.graph import arrays as arrays_module
+from tasks.graph.arrays import ARRAY_FILES, open_arrays, write_arrays
+from tasks.text.values.literals import date_key, number_key
+
+EDGES = {(5, 31, 7), (5, 17, 7), (5, 31, 3), (900, 17, 5), (7, 17, 7), (3, 31, 7)}
+LITERALS = [
+    Literal(7, 569, None, None, "1952-03-11T00:00:00Z"),
+    Literal(5, 1082, None, "q5-A", "+1.50", unit=11573),
+    Literal(5, 1082, 585, "q5-A", "1952-00-00T00:00:00Z", precision=9, main="+1.50"),
+]
+
+
+def digest_files(folder: Path) -> dict[str, str]:
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in folder.iterdir()}
+
+
+def test_each_edge_stands_in_the_rows_of_both_its_items(tmp_path: Path) -> None:
+    found = SmallGraph(tmp_path, EDGES, LITERALS, others=[4]).arrays
+    assert found.items.numbers.tolist() == [3, 4, 5, 7, 900]
+    assert found.properties.tolist() == [17, 31, 569, 585, 1082]
+    assert found.out.offsets.tolist() == [0, 1, 1, 4, 5, 6]
+    assert found.out.items.tolist() == [3, 0, 3, 3, 3, 2]
+    assert found.out.properties.tolist() == [1, 1, 0, 1, 0, 0]
+    assert found.into.offsets.tolist() == [0, 1, 1, 2, 6, 6]
+    assert found.into.items.tolist() == [2, 4, 0, 2, 2, 3]
+    assert found.into.properties.tolist() == [1, 0, 1, 0, 1, 0]
+
+
+def test_literals_stand_by_item_with_the_property_that_holds_them_key_and_precision(tmp_path: Path) -> None:
+    found = SmallGraph(tmp_path, EDGES, LITERALS, others=[4]).arrays.literals
+    assert found.offsets.tolist() == [0, 0, 0, 2, 3, 3]
+    assert found.properties.tolist() == [4, 3, 2]
+    assert found.claims.tolist() == [4, 4, 2]
+    assert found.keys.tolist() == [number_key("1.5"), date_key("1952-00-00T00:00:00Z"), 19520311]
+    assert found.precisions.tolist() == [0, 9, 11]
+
+
+def test_a_graph_without_edges_or_literals_has_empty_rows(tmp_path: Path) -> None:
+    found = SmallGraph(tmp_path, set(), others=[2]).arrays
+    assert (found.out.offsets.tolist(), found.into.items.tolist(), found.literals.keys.tolist()) == ([0, 0], [], [])
+    (tmp_path / "none").mkdir()
+    assert SmallGraph(tmp_path / "none", set()).arrays.items.find_places(np.array([0, 5])).tolist() == [-1, -1]
+
+
+def test_the_same_rows_in_any_order_and_any_blocks_give_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edges = [(s, 17 + s % 3, o) for s in range(1, 400, 7) for o in range(1, 200, 13)]
+    digests = []
+    for name, rows_at_once in (("a", 1 << 20), ("b", 5)):
+        monkeypatch.setattr(arrays_module, "_ROWS_AT_ONCE", rows_at_once)
+        monkeypatch.setattr(arrays_module, "_WORDS_AT_ONCE", 1 + rows_at_once // 5)
+        (tmp_path / name).mkdir()
+        SmallGraph(tmp_path / name, edges, LITERALS, others=range(5000, 6000))
+        digests.append(digest_files(tmp_path / name))
+        edges.reverse()
+    assert sorted(digests[0]) == sorted(ARRAY_FILES)
+    assert digests[0] == digests[1]
+
+
+NUMBERS = st.integers(1, 300) | st.integers(1, 10**6) | st.integers(10**17, 10**17 + 70)
+
+
+@settings(max_examples=30, deadline=None)
+@given(items=st.sets(NUMBERS, max_size=60), others=st.lists(NUMBERS | st.integers(-(2**63), 2**63 - 1), max_size=30))
+def test_the_place_of_an_item_is_its_rank_and_others_have_none(
+    tmp_path_factory: pytest.TempPathFactory, items: set[int], others: list[int]
+) -> None:
+    index = SmallGraph(tmp_path_factory.mktemp("items"), set(), others=items).arrays.items
+    asked = [*sorted(items), *others]
+    ranks = {item: place for place, item in enumerate(sorted(items))}
+    assert index.find_places(np.array(asked, np.int64)).tolist() == [ranks.get(each, -1) for each in asked]
+
+
+def test_more_properties_than_places_can_tell_apart_are_refused_by_number(tmp_path: Path) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE edges AS SELECT 1 AS subject, range::INTEGER AS property, 2 AS object FROM range(65536)"
+        )
+        connection.execute("CREATE TABLE literals (property INTEGER, qualifier INTEGER)")
+        connection.execute("CREATE TABLE items AS SELECT unnest([1, 2])::BIGINT AS item")
+        with pytest.raises(GraphError, match=r"use 65,536 properties; a graph holds 65,535"):
+            write_arrays(connection, tmp_path)
+
+
+def test_tables_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
+    graph = SmallGraph(tmp_path, EDGES, LITERALS)
+    graph.connection.execute("DELETE FROM items WHERE item = 900")
+    with pytest.raises(GraphError, match="Q900 is in table edges, but not in table items"):
+        write_arrays(graph.connection, tmp_path)
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def garble(file: Path) -> None:
+    file.write_bytes(b"no array" * 20)
+
+
+def retype(file: Path) -> None:
+    np.save(file, np.load(file).astype(np.float64))
+
+
+def lengthen(file: Path) -> None:
+    array = np.load(file)
+    np.save(file, np.concatenate([array, array[-1:] if len(array) else array]))
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, cut, garble, retype], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("name", ARRAY_FILES)
+def test_a_damaged_array_is_refused_by_name(tmp_path: Path, name: str, damage: Callable[[Path], None]) -> None:
+    SmallGraph(tmp_path, EDGES, LITERALS)
+    damage(tmp_path / name)
+    with pytest.raises(GraphError, match=name) as raised:
+        open_arrays(tmp_path)
+    assert "load it again" in str(raised.value)
+
+
+@pytest.mark.parametrize("name", [name for name in ARRAY_FILES if name != "properties.npy"])
+def test_arrays_of_lengths_that_do_not_fit_are_refused_by_name(tmp_path: Path, name: str) -> None:
+    SmallGraph(tmp_path, EDGES, LITERALS)
+    lengthen(tmp_path / name)
+    with pytest.raises(GraphError, match=r"\.npy: has \d+ entries, expected \d+"):
+        open_arrays(tmp_path)

@@ -1,0 +1,208 @@
+"""What a graph folder says of itself, and which graphs are refused."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.graphs.rdf_lines import spell_out
+
+from tasks.errors import GraphError
+from tasks.graph import checking
+from tasks.graph.folders import list_graphs
+from tasks.graph.load import load_graph
+from tasks.graph.lookup import open_graph
+from tasks.graph.manifest import GraphManifest, check_graph, read_manifest
+
+LINES = """
+    wd:Q1 wdt:P31 wd:Q5
+    wd:Q1 wdt:P19 wd:Q64
+    wd:Q1 rdfs:label "Ada"@en
+    wd:Q1 wdt:P569 "1815-12-10T00:00:00Z"^^xsd:dateTime
+"""
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Load a graph named `small`; return the folder it is in."""
+    folder = tmp_path_factory.mktemp("loaded")
+    (folder / "a.nt").write_text(spell_out(LINES), "utf-8")
+    load_graph([folder / "a.nt"], "small", folder / "graphs")
+    return folder / "graphs"
+
+
+@pytest.fixture
+def graphs(loaded: Path, tmp_path: Path) -> Path:
+    """Return a copy of the folder, each file checked once."""
+    shutil.copytree(loaded, tmp_path / "graphs")
+    read_manifest("small", tmp_path / "graphs")
+    return tmp_path / "graphs"
+
+
+@pytest.fixture
+def digested(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the names of the files that are digested."""
+    names: list[str] = []
+    real = checking._digest_file
+
+    def note(path: Path, on_read: Callable[[int], None], to_disk: bool) -> str:
+        names.append(path.name)
+        return real(path, on_read, to_disk)
+
+    monkeypatch.setattr(checking, "_digest_file", note)
+    return names
+
+
+def flip(path: Path, place: int) -> None:
+    """Change one bit of a file in place."""
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    with path.open("r+b") as file:
+        file.write(content)
+
+
+def test_the_manifest_names_every_file_with_its_size_and_digest(loaded: Path) -> None:
+    made = read_manifest("small", loaded)
+    there = {path.name for path in (loaded / "small").iterdir()}
+    assert made.files.keys() == there - {"manifest.json", "checked.json"}
+    assert {"graph.duckdb", "items.npy", "out_offsets.npy"} <= made.files.keys()
+    for name, file in made.files.items():
+        content = (loaded / "small" / name).read_bytes()
+        assert (file.size_bytes, file.sha256) == (len(content), hashlib.sha256(content).hexdigest())
+
+
+def test_a_graph_that_was_loaded_here_is_opened_without_reading_its_files(loaded: Path, digested: list[str]) -> None:
+    open_graph("small", loaded).close()
+    open_graph("small", loaded).close()
+    assert digested == []
+
+
+def test_a_copied_graph_is_digested_once(loaded: Path, tmp_path: Path, digested: list[str]) -> None:
+    shutil.copytree(loaded, tmp_path / "graphs")
+    files = read_manifest("small", tmp_path / "graphs").files
+    assert sorted(digested) == sorted(files)
+    read_manifest("small", tmp_path / "graphs")
+    assert len(digested) == len(files)
+
+
+def test_a_touched_file_is_digested_alone(graphs: Path, digested: list[str]) -> None:
+    os.utime(graphs / "small" / "items.npy", (1, 1))
+    read_manifest("small", graphs)
+    assert digested == ["items.npy"]
+
+
+def test_a_graph_on_a_read_only_disk_is_digested_each_time(
+    graphs: Path, digested: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (graphs / "small" / "checked.json").unlink()
+
+    def refuse(*_: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(Path, "write_bytes", refuse)
+    for times in (1, 2):
+        read_manifest("small", graphs)
+        assert digested.count("graph.duckdb") == times
+    assert not (graphs / "small" / "checked.json").exists()
+
+
+@pytest.mark.parametrize("note", ["", "{", "[]", '{"graph.duckdb": 1}'])
+def test_a_note_that_cannot_be_read_is_none(graphs: Path, digested: list[str], note: str) -> None:
+    (graphs / "small" / "checked.json").write_text(note)
+    files = read_manifest("small", graphs).files
+    assert sorted(digested) == sorted(files)
+
+
+def test_a_flipped_bit_in_any_file_is_refused_by_name(graphs: Path) -> None:
+    names = list(read_manifest("small", graphs).files)
+    for name in names:
+        path = graphs / "small" / name
+        for place in (0, path.stat().st_size // 2, -1):
+            flip(path, place)
+            with pytest.raises(
+                GraphError, match=rf"{name}: has SHA-256 \w+…, expected .*damaged; load it again"
+            ) as told:
+                open_graph("small", graphs)
+            assert "--name small --replace" in str(told.value)
+            flip(path, place)
+            open_graph("small", graphs).close()
+
+
+def test_a_check_reads_everything_even_what_looks_untouched(graphs: Path) -> None:
+    path = graphs / "small" / "graph.duckdb"
+    times = path.stat()
+    flip(path, -1)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    read_manifest("small", graphs)
+    told: list[tuple[int, int]] = []
+    made, damage = check_graph("small", graphs, lambda read, total: told.append((read, total)))
+    assert damage.keys() == {"graph.duckdb"}
+    total = sum(file.size_bytes for file in made.files.values())
+    assert told[-1] == (total, total)
+    # from now on it is known
+    with pytest.raises(GraphError, match=r"graph\.duckdb: has SHA-256"):
+        read_manifest("small", graphs)
+    flip(path, -1)
+    assert check_graph("small", graphs)[1] == {}
+
+
+def change_manifest(**changes: object) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        content = json.loads((path / "manifest.json").read_text("utf-8"))
+        (path / "manifest.json").write_text(json.dumps({**content, **changes}), "utf-8")
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("damage", "what"),
+    [
+        (lambda path: (path / "manifest.json").unlink(), r"no manifest\.json"),
+        (lambda path: (path / "manifest.json").write_text("{"), r"manifest\.json: damaged"),
+        (lambda path: (path / "manifest.json").write_text("[]"), r"manifest\.json: damaged"),
+        (lambda path: (path / "manifest.json").write_bytes(b"\xff"), r"manifest\.json: damaged"),
+        (change_manifest(lines="many"), r"manifest\.json: damaged \(lines: "),
+        (lambda path: (path / "graph.duckdb").unlink(), r"graph\.duckdb: is missing"),
+        (lambda path: (path / "in_items.npy").unlink(), r"in_items\.npy: is missing"),
+        (lambda path: os.truncate(path / "graph.duckdb", 5000), r"graph\.duckdb: has 5,000 bytes, expected"),
+        (change_manifest(format_version=99), r"written by a newer factmill \(format 99, here 3\)"),
+        (
+            change_manifest(format_version=1, files={"graph.duckdb": 3}),
+            r"written by an older factmill \(format 1, here 3\)",
+        ),
+    ],
+    ids=["none", "cut", "list", "not text", "wrong type", "no database", "no array", "cut database", "newer", "older"],
+)
+def test_a_damaged_graph_is_refused_with_how_to_load_it_again(
+    graphs: Path, damage: Callable[[Path], None], what: str
+) -> None:
+    damage(graphs / "small")
+    with pytest.raises(GraphError, match=what) as raised:
+        open_graph("small", graphs)
+    assert "factmill graph load FILE... --name small --replace" in str(raised.value)
+    (found,) = list_graphs(graphs)
+    assert (found.state, found.manifest) == ("damaged", None)
+    assert found.advice == str(raised.value)
+
+
+def test_damage_inside_the_database_behind_a_forged_manifest_is_a_named_error(graphs: Path) -> None:
+    path = graphs / "small" / "graph.duckdb"
+    content = path.read_bytes()
+    path.write_bytes(content[:12_288] + b"\x5a" * (len(content) - 12_288))
+    manifest = GraphManifest.model_validate_json((graphs / "small" / "manifest.json").read_bytes())
+    forged = checking.GraphFile(size_bytes=len(content), sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+    files = {**manifest.files, "graph.duckdb": forged}
+    (graphs / "small" / "manifest.json").write_text(manifest.model_copy(update={"files": files}).model_dump_json())
+    with pytest.raises(GraphError, match=r"graph\.duckdb: cannot be (opened|read)"):
+        open_graph("small", graphs).labels(["Q1"])
+
+
+def test_one_damaged_graph_does_not_hide_the_others(graphs: Path) -> None:
+    shutil.copytree(graphs / "small", graphs / "other")
+    (graphs / "other" / "manifest.json").unlink()
+    (graphs / "words.txt").write_text("no graph")
+    assert [(each.name, each.state) for each in list_graphs(graphs)] == [("other", "damaged"), ("small", "whole")]
+    assert list_graphs(graphs / "nowhere") == []

@@ -1,0 +1,178 @@
+"""A graph answers every call with the body that the SPARQL client makes of an endpoint's answers to it."""
+
+import gzip
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyoxigraph
+import pytest
+from support.graphs.rdf_lines import spell_out
+
+from tasks.assets import load_query
+from tasks.clients.wikidata.queries import OPERATIONS, fill_query, read_rows
+from tasks.core.calls.call import Call
+from tasks.core.calls.knowledge import (
+    call_describe_item,
+    call_find_items,
+    call_item_facts,
+    call_label,
+    call_list_facts,
+    call_neighbours,
+    call_resolve_item,
+)
+from tasks.graph.load import load_graph
+from tasks.graph.lookup import Graph, open_graph
+
+QUERIES = {operation: load_query(f"wikidata/{operation}") for operation in OPERATIONS}
+LANGUAGES = ("en", "it")
+HERE = "anywhere"
+
+WORLD = """
+    wd:Q64 rdfs:label "Berlin"@en
+    wd:Q64 rdfs:label "Berlino"@it
+    wd:Q64 skos:altLabel "Spree-Athens"@en
+    wd:Q64 skos:altLabel "Berlin"@mul
+    wd:Q64 schema:description "a city of rivers and parks"@en
+    wd:Q64 wdt:P17 wd:Q183
+    wd:Q64 wdt:P131 wd:Q183
+    wd:Q64 wdt:P47 wd:Q1208
+    wd:Q64 wdt:P47 wd:Q90
+    wd:Q64 wdt:P1082 "3755251"^^xsd:decimal
+    wd:Q64 p:P47 wds:q64-b
+    wds:q64-b ps:P47 wd:Q90
+    wds:q64-b wikibase:rank wikibase:PreferredRank
+    wd:Q64 p:P47 wds:q64-a
+    wds:q64-a ps:P47 wd:Q90
+    wd:Q64 p:P571 wds:q64-c
+    wds:q64-c ps:P571 "1237-01-01T00:00:00Z"^^xsd:dateTime
+    wds:q64-c psv:P571 v:one
+    v:one wikibase:timeValue "1237-01-01T00:00:00Z"^^xsd:dateTime
+    v:one wikibase:timePrecision "9"^^xsd:integer
+    wd:Q64 wdt:P1 wd:P1
+    wd:Q64 wdt:P1 wd:L1
+    wd:Q142659 rdfs:label "Berlin"@en
+    wd:Q821244 skos:altLabel "Berlin"@en
+    wd:Q183 rdfs:label "Germany"@en
+    wd:Q183 rdfs:label "Germania"@it
+    wd:Q1208 rdfs:label "Brandenburg"@mul
+    wd:Q90 rdfs:label "Paris"@fr
+    wd:Q90 rdfs:label "Paris"@mul
+    wd:Q142 wdt:P36 wd:Q90
+    wd:Q142 wdt:P36 wd:Q64
+    wd:Q183 wdt:P36 wd:Q64
+    wd:Q30 wdt:P36 wd:Q61
+    wd:Q155 wdt:P36 _:nobody
+    wd:P36 rdfs:label "Berlin"@en
+    wd:Q777 owl:sameAs wd:Q778
+    wd:Q778 owl:sameAs wd:Q90
+    wd:Q779 owl:sameAs wd:Q779
+    wd:P36 wdt:P36 wd:Q64
+    wd:Q99 rdfs:label "say \\"hi\\" {or}\\\\\\nnot 'so'"@en
+    enwiki:Berlin schema:about wd:Q64
+    enwiki:Berlin schema:isPartOf <https://en.wikipedia.org/>
+    enwiki:Berlin schema:name "Berlin"@en
+    <https://it.wikipedia.org/wiki/Berlino> schema:about wd:Q64
+    <https://it.wikipedia.org/wiki/Berlino> schema:isPartOf <https://it.wikipedia.org/>
+    <https://it.wikipedia.org/wiki/Berlino> schema:name "Berlino"@it
+"""
+
+
+def answer_by_sparql(store: pyoxigraph.Store, calls: Sequence[Call]) -> list[object]:
+    """Answer calls one by one, as the client would."""
+    answers = []
+    for call in calls:
+        solutions = store.query(fill_query(QUERIES[call.operation], [call]))
+        variables = [variable.value for variable in solutions.variables]  # type: ignore[union-attr]
+        rows = [{name: row[name].value for name in variables if row[name] is not None} for row in solutions]  # type: ignore[union-attr]
+        answers += read_rows([call], rows)
+    return answers
+
+
+def answer_by_graph(graph: Graph, calls: Sequence[Call]) -> list[object]:
+    replies: dict[int, object] = {}
+
+    def deliver(call: Call, reply: object) -> None:
+        assert id(call) not in replies
+        replies[id(call)] = reply.body  # type: ignore[attr-defined]
+
+    graph.send(calls, deliver)
+    return [replies[id(call)] for call in calls]
+
+
+def list_calls(names: Sequence[str], qids: Sequence[str], pids: Sequence[str], languages: Sequence[str]) -> list[Call]:
+    calls: list[Call] = []
+    for language in languages:
+        calls += [call_find_items(HERE, name, language) for name in names]
+        calls += [call_describe_item(HERE, qid, language) for qid in qids]
+        calls += [call_resolve_item(HERE, qid, language) for qid in (*qids, "Q779", "Q780")]
+        calls += [call_label(HERE, each, language) for each in (*qids, *pids)]
+        calls += [call_neighbours(HERE, qid, pids, language) for qid in qids]
+        calls += [call_item_facts(HERE, qid, language) for qid in qids]
+        calls += [
+            call_list_facts(HERE, pid, after, limit, language)
+            for pid in pids
+            for after in (None, *qids[:3])
+            for limit in (1, 2, 500)
+        ]
+    return calls
+
+
+KNOWN = list(enumerate(["Q64", "Q142", "Q183", "Q1208", "Q90", "Q821244", "Q99"]))
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[tuple[Graph, pyoxigraph.Store]]:
+    # without a date of its own an item of a graph has that of the dump, which an endpoint does not know
+    changes = [f'wd:{qid} schema:dateModified "2024-05-06T07:08:{second:02}Z"^^xsd:dateTime' for second, qid in KNOWN]
+    text = spell_out("\n".join([WORLD.strip(), *changes]))
+    (tmp_path / "small.nt").write_text(text, "utf-8")
+    load_graph([tmp_path / "small.nt"], "small", tmp_path, LANGUAGES)
+    store = pyoxigraph.Store()
+    store.load(text, pyoxigraph.RdfFormat.N_TRIPLES)
+    with open_graph("small", tmp_path) as graph:
+        yield graph, store
+
+
+def test_every_operation_has_the_same_body_on_a_small_graph(small: tuple[Graph, pyoxigraph.Store]) -> None:
+    graph, store = small
+    names = ["Berlin", "Berlino", "Spree-Athens", "Brandenburg", "Paris", "berlin", "", "say \"hi\" {or}\\\nnot 'so'"]
+    qids = [*(qid for _, qid in KNOWN), "Q777"]
+    calls = list_calls(names, qids, ["P1", "P17", "P36", "P47", "P131", "P1082", "P999"], LANGUAGES)
+    expected = answer_by_sparql(store, calls)
+    assert {call.operation for call, body in zip(calls, expected, strict=True) if body} == set(OPERATIONS)
+    assert answer_by_graph(graph, calls) == expected
+
+
+def test_facts_are_the_same_on_whole_rdf_of_real_items(shared_data: Path, tmp_path: Path) -> None:
+    files = [shared_data / "wikidata" / "rdf" / f"{qid}.ttl" for qid in ("Q42", "Q37599471")]
+    load_graph(files, "whole", tmp_path, LANGUAGES)
+    store = pyoxigraph.Store()
+    for file in files:
+        store.bulk_load(path=file, format=pyoxigraph.RdfFormat.TURTLE)
+    calls = [call_item_facts(HERE, qid, language) for qid in ("Q42", "Q37599471") for language in LANGUAGES]
+    expected = answer_by_sparql(store, calls)
+    facts = [fact for body in expected for fact in body]  # type: ignore[attr-defined]
+    assert len(facts) > 300
+    assert all(fact["statement"] for fact in facts)
+    assert {fact["precision"] for fact in facts if fact["pid"] == "P569"} == {11}
+    with open_graph("whole", tmp_path) as graph:
+        assert answer_by_graph(graph, calls) == expected
+
+
+def test_every_operation_has_the_same_body_on_a_real_graph(shared_data: Path, tmp_path: Path) -> None:
+    dump = shared_data / "wikidata" / "truthy_labelled.nt.gz"
+    load_graph([dump], "real", tmp_path)
+    store = pyoxigraph.Store()
+    with gzip.open(dump) as lines:
+        store.bulk_load(lines, pyoxigraph.RdfFormat.N_TRIPLES)
+    draw = random.Random(11)
+    labels = store.query(
+        "SELECT ?item ?label WHERE { ?item <http://www.w3.org/2000/01/rdf-schema#label> ?label"
+        ' FILTER(strstarts(str(?item), "http://www.wikidata.org/entity/Q")) }'
+    )
+    known = sorted((row["item"].value.rsplit("/", 1)[1], row["label"].value) for row in labels)  # type: ignore[union-attr,index]
+    drawn = draw.sample(known, 60)
+    calls = list_calls([name for _, name in drawn], [qid for qid, _ in drawn], ["P19", "P69", "P106", "P530"], ["en"])
+    with open_graph("real", tmp_path) as graph:
+        assert answer_by_graph(graph, calls) == answer_by_sparql(store, calls)

@@ -1,0 +1,407 @@
+"""A load that is stopped, however, is gone on with by the same command, to the same graph."""
+
+import bz2
+import gzip
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grimp
+import pyoxigraph
+import pytest
+from support.graphs.rdf_lines import spell_out
+
+from tasks.errors import GraphError, SourceError
+from tasks.graph import load as load_module
+from tasks.graph.folders import list_graphs, remove_graph
+from tasks.graph.load import load_graph
+from tasks.graph.load_progress import LoadProgress
+from tasks.graph.loading import reading, streams, turtle
+from tasks.graph.manifest import GraphManifest, loading_path
+
+ROOT = Path(__file__).parents[2]
+SMALL_STEPS = """
+import os, resource, signal, sys
+from pathlib import Path
+from tasks.graph import load
+from tasks.graph.loading import reading, streams, turtle
+streams.BLOCK_BYTES, turtle.TRIPLES_AT_ONCE, reading.COMMIT_TEXT_BYTES = 4000, 30, 1
+files, folder = sys.argv[2:], Path(sys.argv[1])
+"""
+"""How a process of its own loads and commits block by block, as a long load would."""
+
+
+def make_lines(start: int, stop: int) -> list[str]:
+    """Return lines of edges, labels, what is not kept, blank and malformed ones."""
+    text = []
+    for nth in range(start, stop):
+        text += [f"wd:Q{nth} wdt:P31 wd:Q{nth % 7 + 1}", f'wd:Q{nth} rdfs:label "item {nth}"@en']
+        text += [f'wd:Q{nth} wdt:P569 "19{nth % 100:02d}-01-01T00:00:00Z"^^xsd:dateTime', f"wd:Q{nth} p:P1 wds:q{nth}"]
+    lines = spell_out("\n".join(text)).splitlines(keepends=True)
+    lines[5:5] = ["\n", "# words\n", "no triple\n"]
+    return lines
+
+
+LINES = make_lines(1, 200)
+MORE = make_lines(150, 300)
+
+
+@dataclass
+class Loads:
+    """Loads of some files into one folder, and what they told."""
+
+    files: Sequence[Path]
+    folder: Path
+    notices: list[str] = field(default_factory=list)
+    phases: list[str] = field(default_factory=list)
+
+    def run(self, name: str = "small", stop_after: int | None = None, **options: object) -> GraphManifest:
+        """Load; `stop_after` so many news, stop it as Ctrl-C does."""
+        self.notices, self.phases, news = [], [], 0
+
+        def hear(told: LoadProgress) -> None:
+            nonlocal news
+            news += 1
+            self.phases.append(told.phase)
+            if news == stop_after:
+                raise KeyboardInterrupt
+
+        return load_graph(
+            self.files,
+            name,
+            self.folder,
+            progress=hear,
+            notice=self.notices.append,
+            **options,  # type: ignore[arg-type]
+        )
+
+
+@pytest.fixture(autouse=True)
+def sorted_blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Make blocks small and commit each; return the first lines of all that are sorted."""
+    monkeypatch.setattr(streams, "BLOCK_BYTES", 4000)
+    monkeypatch.setattr(turtle, "TRIPLES_AT_ONCE", 30)
+    monkeypatch.setattr(reading, "COMMIT_TEXT_BYTES", 1)
+    first_lines: list[int] = []
+    real = reading.sort_block
+
+    def note(block: streams.Block, shapes: object) -> object:
+        first_lines.append(block.first_line)
+        return real(block, shapes)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(reading, "sort_block", note)
+    return first_lines
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    """Return a plain and a packed file of N-Triples and one of Turtle."""
+    (tmp_path / "a.nt").write_text("".join(LINES), "utf-8")
+    (tmp_path / "b.nt.gz").write_bytes(gzip.compress("".join(MORE).encode()))
+    triples = pyoxigraph.parse("".join(line for line in make_lines(400, 450)[8:]), format=pyoxigraph.RdfFormat.TURTLE)
+    pyoxigraph.serialize(triples, str(tmp_path / "c.ttl"), format=pyoxigraph.RdfFormat.TURTLE)
+    (tmp_path / "c.ttl.bz2").write_bytes(bz2.compress((tmp_path / "c.ttl").read_bytes()))
+    return [tmp_path / name for name in ("a.nt", "b.nt.gz", "c.ttl.bz2")]
+
+
+@pytest.fixture
+def loads(tmp_path: Path, files: list[Path]) -> Loads:
+    return Loads(files, tmp_path / "graphs")
+
+
+def contents(made: GraphManifest) -> dict[str, object]:
+    """Return what must not depend on how often a load was stopped. (Files of DuckDB differ with its row groups.)"""
+    return made.model_dump(exclude={"name", "created_at", "files"})
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def run_python(
+    program: str, folder: Path, files: Sequence[Path], **options: object
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", SMALL_STEPS + program, str(folder), *map(str, files)],
+        capture_output=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        **{"text": True, **options},  # type: ignore[call-overload]
+    )
+
+
+def test_a_load_may_be_stopped_anywhere_again_and_again(loads: Loads, sorted_blocks: list[int]) -> None:
+    straight = contents(loads.run("straight"))
+    blocks, dice = sorted(sorted_blocks), random.Random(4)
+    sorted_blocks.clear()
+    made, stops = None, 0
+    while not made:
+        try:
+            made = loads.run(stop_after=dice.randrange(1, 60))
+        except KeyboardInterrupt:
+            stops += 1
+    assert stops > 3
+    assert contents(made) == straight
+    # what was committed is not sorted again; the few blocks that were sorted ahead are
+    assert len(sorted_blocks) < len(blocks) + stops * reading._BLOCKS_UNDER_WAY
+    assert names_in(loads.folder) == ["small", "straight"]
+
+
+@pytest.mark.parametrize("phase", ["sorting", "writing", "digesting"])
+def test_when_all_is_read_the_load_goes_on_with_the_tables(
+    loads: Loads, sorted_blocks: list[int], monkeypatch: pytest.MonkeyPatch, phase: str
+) -> None:
+    def fail(news: LoadProgress) -> None:
+        if news.phase == phase:
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(GraphError, match=r"No space left.*what was read before is kept: make room.*the same command"):
+        load_graph(loads.files, "small", loads.folder, progress=fail)
+    left = names_in(loading_path("small", loads.folder))
+    assert "graph" not in left
+    assert "request.json" in left
+    sorted_blocks.clear()
+    made = loads.run()
+    assert sorted_blocks == []
+    assert "reading" not in loads.phases
+    assert loads.notices == ["graph small: all files are read already; going on with the tables"]
+    assert contents(made) == contents(loads.run("straight"))
+
+
+@pytest.mark.parametrize(
+    ("when", "notice"),
+    [
+        ("len(news) == 3", None),  # nothing is committed yet
+        ("len(news) == 40", "going on behind line"),
+        ("told.phase == 'writing'", "all files are read already"),
+        ("told.phase == 'digesting'", "all files are read already"),
+    ],
+)
+def test_a_killed_load_is_shown_and_gone_on_with(loads: Loads, when: str, notice: str | None) -> None:
+    program = (
+        "news = []\n"
+        "def hear(told):\n"
+        f"    if {when}: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    news.append(told)\n"
+        "load.load_graph(files, 'small', folder, progress=hear)"
+    )
+    assert run_python(program, loads.folder, loads.files).returncode == -signal.SIGKILL
+    (found,) = list_graphs(loads.folder)
+    assert (found.name, found.state) == ("small", "half loaded")
+    assert "factmill graph remove small" in str(found.advice)
+    made = loads.run()
+    assert len(loads.notices) == (notice is not None)
+    assert notice is None or notice in loads.notices[0]
+    assert contents(made) == contents(loads.run("straight"))
+    assert [each.state for each in list_graphs(loads.folder)] == ["whole", "whole"]
+
+
+def test_ctrl_c_leaves_a_half_load(loads: Loads) -> None:
+    program = (
+        "news = []\n"
+        "def hear(told):\n"
+        "    news.append(told)\n"
+        "    if len(news) == 60: os.kill(os.getpid(), signal.SIGINT)\n"
+        "load.load_graph(files, 'small', folder, progress=hear)"
+    )
+    assert "KeyboardInterrupt" in run_python(program, loads.folder, loads.files).stderr
+    made = loads.run()
+    assert len(loads.notices) == 1
+    assert "going on behind line" in loads.notices[0]
+    assert loads.phases[0] == "checking"
+    assert contents(made) == contents(loads.run("straight"))
+
+
+def test_ctrl_c_in_a_query_is_ctrl_c(loads: Loads, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise RuntimeError("Query interrupted")
+
+    monkeypatch.setattr(load_module, "store_tables", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        loads.run()
+
+
+def test_a_cut_file_is_named_and_the_whole_one_gone_on_with(loads: Loads, sorted_blocks: list[int]) -> None:
+    whole = loads.files[1].read_bytes()
+    straight = contents(loads.run("straight"))
+    noise = "".join(f"<a:s> <a:p> <a:{random.Random(nth).random()}> .\n" for nth in range(9000))
+    packed = gzip.compress(("".join(MORE) + noise).encode())
+    loads.files[1].write_bytes(packed[: len(packed) // 2])
+    with pytest.raises(SourceError, match=r"b\.nt\.gz: ends in the middle.*the same command.*graph remove small"):
+        loads.run()
+    sorted_blocks.clear()
+    # fetched again, and packed otherwise
+    loads.files[1].write_bytes(gzip.compress(("".join(MORE) + noise).encode(), 1))
+    made = loads.run()
+    assert "going on behind line" in loads.notices[0]
+    # the first file is finished, and of the second only the end is sorted
+    assert 1 not in sorted_blocks[:-10]
+    assert made.lines == loads.run("whole").lines
+    loads.files[1].write_bytes(whole)
+    assert contents(loads.run("again")) == straight
+
+
+def test_nothing_is_left_when_nothing_was_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "COMMIT_TEXT_BYTES", 1 << 30)
+    path = tmp_path / "a.nt.gz"
+    path.write_bytes(gzip.compress("".join(LINES).encode())[:-9])
+    with pytest.raises(SourceError, match=r"fetch it again$"):
+        load_graph([path], "small", tmp_path / "graphs")
+    assert names_in(tmp_path / "graphs") == []
+
+
+def change_first(files: Sequence[Path]) -> None:
+    files[0].write_text("".join(LINES).replace("item 3", "item 03"), "utf-8")
+
+
+def change_second(files: Sequence[Path]) -> None:
+    files[1].write_bytes(gzip.compress("".join(MORE).replace("item 151", "item 0151").encode()))
+
+
+@pytest.mark.parametrize("change", [change_first, change_second], ids=["finished", "half read"])
+def test_a_changed_file_is_told_and_all_is_read_anew(loads: Loads, change: Callable[[Sequence[Path]], None]) -> None:
+    def stop_in_second(news: LoadProgress) -> None:
+        if news.lines > len(LINES) + len(MORE) // 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        load_graph(loads.files, "small", loads.folder, progress=stop_in_second)
+    change(loads.files)
+    made = loads.run()
+    assert "going on behind line" in loads.notices[0]
+    assert "does not hold what was read from it before; the half load is dropped" in loads.notices[1]
+    assert contents(made) == contents(loads.run("straight"))
+
+
+@pytest.mark.parametrize("other", ["languages", "files", "form"])
+def test_a_half_load_of_another_request_is_dropped(loads: Loads, other: str) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        loads.run(stop_after=60)
+    options: dict[str, object] = {"languages": {"languages": ["en", "de"]}, "form": {"form": "turtle"}}.get(other, {})
+    if other == "files":
+        loads.files = loads.files[:1]
+    made = loads.run(**options)
+    assert loads.notices == ["graph small: a half load of other files or options, or by another version, is dropped"]
+    assert contents(made) == contents(loads.run("straight", **options))
+
+
+def test_all_modules_that_decide_rows_are_digested() -> None:
+    modules = grimp.build_graph("tasks", cache_dir=None).find_upstream_modules("tasks.graph.loading.shapes")
+    of_room = {name.rsplit(".", 1)[1] for name in modules if name.startswith("tasks.graph.")}
+    assert set(load_module.READING_MODULES) == of_room | {"shapes"}
+
+
+def test_a_half_load_by_other_code_is_dropped(loads: Loads) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        loads.run(stop_after=60)
+    path = loading_path("small", loads.folder) / "request.json"
+    path.write_text(path.read_text().replace('"code": "', '"code": "0'))
+    loads.run()
+    assert "is dropped" in loads.notices[0]
+
+
+def test_standard_input_is_piped_again(loads: Loads, tmp_path: Path) -> None:
+    program = (
+        "news = []\n"
+        "def hear(told):\n"
+        "    news.append(told)\n"
+        "    if STOP and told.lines > 400: raise KeyboardInterrupt\n"
+        "load.load_graph(['-'], 'small', folder, progress=hear, notice=print)"
+    )
+    first, again = ("".join(LINES + MORE).encode(), gzip.compress("".join(LINES + MORE).encode()))
+    stopped = run_python("STOP = True\n" + program, loads.folder, [], input=first, text=False)
+    assert b"KeyboardInterrupt" in stopped.stderr
+    other = run_python(
+        "STOP = False\n" + program, loads.folder, [], input=first.replace(b"item 3", b"item 4"), text=False
+    )
+    assert b"SourceError: -: does not hold what was read from it before; pipe the same bytes again" in other.stderr
+    done = run_python("STOP = False\n" + program, loads.folder, [], input=again, text=False)
+    assert b"going on behind line" in done.stdout, done.stderr
+    (tmp_path / "all.nt").write_bytes(first)
+    straight = load_graph([tmp_path / "all.nt"], "straight", loads.folder)
+    (piped,) = (each.manifest for each in list_graphs(loads.folder) if each.name == "small")
+    assert piped is not None
+    assert (piped.digest, piped.lines, piped.read) == (straight.digest, straight.lines, straight.read)
+    assert piped.sources[0].path == "-"
+    assert piped.sources[0].size_bytes == len(again)
+
+
+def test_a_staging_database_that_cannot_be_used_is_named_and_not_dropped(loads: Loads) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        loads.run(stop_after=60)
+    path = loading_path("small", loads.folder) / "staging.duckdb"
+    path.write_bytes(b"\x5a" * path.stat().st_size)
+    with pytest.raises(GraphError, match=r"staging\.duckdb: the half load cannot be gone on.*graph remove small"):
+        loads.run()
+    assert path.exists()
+    assert remove_graph("small", loads.folder) == "half load"
+    assert names_in(loads.folder) == []
+    loads.run()
+
+
+def test_a_full_disk_keeps_what_was_committed(loads: Loads) -> None:
+    program = "resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT, LIMIT))\nload.load_graph(files, 'small', folder)"
+    done = run_python("LIMIT = 700_000\n" + program, loads.folder, loads.files)
+    assert "GraphError: graph small cannot be written in" in done.stderr
+    assert "what was read before is kept: make room" in done.stderr
+    made = loads.run()
+    assert "going on" in loads.notices[0]
+    assert contents(made) == contents(loads.run("straight"))
+
+
+def test_a_replacement_is_gone_on_with_beside_the_old_graph(loads: Loads) -> None:
+    old = loads.run()
+    with pytest.raises(KeyboardInterrupt):
+        loads.run(stop_after=60, replace=True)
+    assert [(each.name, each.state) for each in list_graphs(loads.folder)] == [
+        ("small", "whole"),
+        ("small", "half loaded"),
+    ]
+    assert str(list_graphs(loads.folder)[1].advice).startswith(f"to go on: factmill graph load {loads.files[0]} ")
+    assert " --name=small --replace;" in str(list_graphs(loads.folder)[1].advice)
+    assert contents(loads.run(replace=True)) == contents(old)
+    assert "going on behind line" in loads.notices[0]
+    assert [each.state for each in list_graphs(loads.folder)] == ["whole"]
+
+
+def test_a_half_load_is_removed_before_the_graph(loads: Loads) -> None:
+    loads.run()
+    with pytest.raises(KeyboardInterrupt):
+        loads.run(stop_after=60, replace=True)
+    assert remove_graph("small", loads.folder) == "half load"
+    assert names_in(loads.folder) == ["small"]
+    assert remove_graph("small", loads.folder) == "graph"
+    assert names_in(loads.folder) == []
+    with pytest.raises(GraphError, match="no graph small"):
+        remove_graph("small", loads.folder)
+
+
+def test_what_is_being_loaded_is_neither_loaded_nor_removed(loads: Loads) -> None:
+    refused: list[str] = []
+
+    def meddle(news: LoadProgress) -> None:
+        for act in (
+            lambda: load_graph(loads.files, "small", loads.folder),
+            lambda: remove_graph("small", loads.folder),
+        ):
+            with pytest.raises(GraphError, match=r"graph small is being loaded into .* by another process") as raised:
+                act()
+            refused.append(str(raised.value))
+        assert [each.state for each in list_graphs(loads.folder)] == ["loading"]
+
+    load_graph(loads.files, "small", loads.folder, progress=meddle)
+    assert refused
+    assert names_in(loads.folder) == ["small"]
+
+
+def test_what_a_crash_left_of_a_removed_graph_goes_with_the_next_load(loads: Loads) -> None:
+    loads.run()
+    shutil.copytree(loads.folder / "small", loads.folder / ".small.old")
+    loads.run(replace=True)
+    assert names_in(loads.folder) == ["small"]

@@ -1,0 +1,144 @@
+"""The chat client against a real server: replies, samples and seeds, schemas, and prompts that are too long."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tasks.clients.chat import Chat
+from tasks.core.calls.call import Call, Reply
+from tasks.core.calls.chat import call_chat
+from tasks.core.prompts import Ask, fill_in, read_prompt
+from tasks.errors import ServiceUnreachable
+from tasks.settings import Limits, Model
+
+pytestmark = pytest.mark.llm
+
+HEAD = """+++
+role = "author"
+inputs = ["name"]
+temperature = 1.0
+max_tokens = 24
++++
+# system
+Answer in one line.
+# user
+Who is $name?
+"""
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "level": {"type": "string", "enum": ["city", "country"]},
+        "is_sure": {"type": "boolean"},
+        "parts": {"type": "array", "items": {"enum": ["a", "b"]}, "minItems": 1, "maxItems": 3},
+    },
+    "required": ["level", "is_sure", "parts"],
+    "additionalProperties": False,
+}
+
+
+def open_chat(server: Any, key: str | None = None, **changed: Any) -> Chat:
+    limits = Limits(parallel=1, timeout_s=60, attempts=3, backoff_s=0.05)
+    given = {"kind": "openai", "name": "tiny", "url": server.url, "limits": limits, "usd_per_million_out": 10.0}
+    return Chat(server.url, Model.model_validate({**given, **changed}), lambda: key or server.key, "factmill-tests")
+
+
+def make_ask(name: str = "Ada", samples: int = 1, schema: dict[str, Any] | None = None) -> Ask:
+    head = HEAD if schema is None else HEAD.replace("+++\n# system", f"schema = {write_toml(schema)}\n+++\n# system")
+    if schema is not None:
+        head = head.replace("max_tokens = 24", "max_tokens = 200")
+    return fill_in(read_prompt("test/who", head.encode()), samples=samples, name=name)
+
+
+def write_toml(value: Any) -> str:
+    """Return a JSON value as an inline value of TOML."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {write_toml(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(write_toml, value)) + "]"
+    return json.dumps(value)
+
+
+def send(chat: Chat, *asks: Ask) -> list[Reply]:
+    """Return the replies in the order of the asks."""
+    calls = [call_chat(chat.identity, "tiny", ask) for ask in asks]
+    replies: dict[str, Reply] = {}
+
+    def keep(call: Call, reply: Reply) -> None:
+        assert call.key not in replies
+        replies[call.key] = reply
+
+    chat.send(calls, keep)
+    return [replies[call.key] for call in calls]
+
+
+def test_a_reply_comes_with_its_tokens_cost_and_time(chat_server: Any) -> None:
+    asked = chat_server.count_asked()
+    [reply] = send(open_chat(chat_server), make_ask())
+    assert (reply.status, reply.error) == ("ok", None)
+    assert len(reply.body["texts"]) == 1
+    assert reply.body["texts"][0].strip()
+    assert reply.body["finish"] == ["length"]
+    assert reply.tokens_out == 24
+    messages = "".join(f"[{message['role']}] {message['content']}\n" for message in make_ask().messages())
+    assert reply.tokens_in == len(f"{messages}[assistant] ") + 1, "a token a character, and the one at the beginning"
+    assert reply.cost_usd == pytest.approx(24 * 10e-6)
+    assert reply.latency_s > 0
+    assert chat_server.count_asked() == asked + 1
+
+
+def test_samples_are_texts_of_their_own_and_the_same_seeds_give_the_same_texts(chat_server: Any) -> None:
+    [_warm] = send(open_chat(chat_server), make_ask("Bob"))  # from here on the server has the prompt's state at hand
+    asked = chat_server.count_asked()
+    [first] = send(open_chat(chat_server), make_ask("Bob", samples=3))
+    [second] = send(open_chat(chat_server), make_ask("Bob", samples=3))
+    assert (first.status, second.status) == ("ok", "ok")
+    assert len(set(first.body["texts"])) == 3
+    assert first.body == second.body
+    assert first.tokens_out == 3 * 24
+    assert chat_server.count_asked() == asked + 6
+
+
+def test_many_calls_at_once_are_each_answered_once(chat_server: Any) -> None:
+    asks = [make_ask(f"person {number}", samples=2) for number in range(10)]
+    replies = send(open_chat(chat_server, limits=Limits(parallel=8, timeout_s=60)), *asks)
+    assert [reply.status for reply in replies] == ["ok"] * 10
+    assert [len(reply.body["texts"]) for reply in replies] == [2] * 10
+
+
+def test_a_schema_holds_even_a_random_model_to_its_form(chat_server: Any) -> None:
+    chat = open_chat(chat_server, json_schema=True)
+    replies = send(chat, *(make_ask(name, samples=2, schema=SCHEMA) for name in ("Ada", "Bob")))
+    texts = [text for reply in replies for text in reply.body["texts"]]
+    assert len(texts) == 4
+    for text in texts:
+        value = json.loads(text)
+        assert value.keys() == {"level", "is_sure", "parts"}
+        assert value["level"] in ("city", "country")
+        assert isinstance(value["is_sure"], bool)
+        assert 1 <= len(value["parts"]) <= 3
+        assert set(value["parts"]) <= {"a", "b"}
+
+
+def test_without_the_schema_the_same_model_writes_no_json(chat_server: Any) -> None:
+    [reply] = send(open_chat(chat_server, json_schema=False), make_ask(schema=SCHEMA))
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(reply.body["texts"][0])
+
+
+def test_a_prompt_that_is_too_long_is_refused_for_good_and_asked_once(chat_server: Any) -> None:
+    asked = chat_server.count_asked()
+    reply, other = send(open_chat(chat_server), make_ask("x" * 5000), make_ask("Bob"))
+    assert (reply.status, reply.body, reply.transient) == ("failed", None, False)
+    assert reply.error is not None
+    assert reply.error.startswith("prompt_too_long: ")
+    assert "4096" in reply.error
+    assert other.status == "ok"
+    assert chat_server.count_asked() == asked + 2
+
+
+def test_a_wrong_key_stops_the_run_and_is_not_shown(chat_server: Any) -> None:
+    wrong = "wrong-key-0987654321"
+    with pytest.raises(ServiceUnreachable, match="HTTP 401") as caught:
+        send(open_chat(chat_server, key=wrong), make_ask())
+    assert wrong not in str(caught.value)

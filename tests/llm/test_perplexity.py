@@ -1,0 +1,54 @@
+"""Perplexity from a real server: the figures that the library behind it computes itself."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tasks.clients.perplexity import Scorer
+from tasks.core.calls.call import Call, Reply
+from tasks.core.calls.perplexity import call_perplexity, name_scorer, read_weighed
+from tasks.settings import Limits, Model
+
+pytestmark = pytest.mark.llm
+
+TEXTS = ["Ada Lovelace was born in London.", "Rome", "O'Brien's “place” is 東京."]
+
+
+def weigh(server: Any, texts: list[str]) -> list[Reply]:
+    limits = Limits(parallel=1, timeout_s=60, attempts=3, backoff_s=0.05)
+    model = Model(kind="openai", name="tiny", url=server.url, limits=limits)
+    scorer = Scorer(name_scorer(model.url, model.name), model, lambda: server.key, "factmill-tests")
+    calls = [call_perplexity(scorer.identity, text) for text in texts]
+    replies: dict[str, Reply] = {}
+
+    def deliver(call: Call, reply: Reply) -> None:
+        replies[call.key] = reply
+
+    scorer.send(calls, deliver)
+    return [replies[call.key] for call in calls]
+
+
+def test_a_real_server_gives_the_log_probabilities_of_a_prompt(chat_server: Any) -> None:
+    import llama_cpp
+
+    model = llama_cpp.Llama(
+        str(chat_server.log.with_name("tiny.gguf")), n_ctx=256, n_threads=1, logits_all=True, verbose=False
+    )
+    for text, reply in zip(TEXTS, weigh(chat_server, TEXTS), strict=True):
+        tokens = model.tokenize(text.encode(), add_bos=True)
+        model.reset()
+        model.eval(tokens)
+        logits = np.array(model.scores[: len(tokens)], np.float64)
+        logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        # the server leaves out the first token after the start token
+        expected = [logs[place - 1, tokens[place]] for place in range(2, len(tokens))]
+        weighed = read_weighed(reply.body)
+        assert weighed.tokens == len(expected)
+        assert weighed.log_probability == pytest.approx(sum(expected), rel=1e-4)
+        assert (reply.tokens_in, reply.tokens_out) == (len(tokens), 1)
+
+
+def test_a_text_of_which_nothing_is_weighed_fails(chat_server: Any) -> None:
+    errors = [reply.error or "" for reply in weigh(chat_server, ["", "a"])]
+    assert all(error.startswith("unweighable: nothing_to_weigh: ") for error in errors)

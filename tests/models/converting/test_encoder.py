@@ -1,0 +1,153 @@
+"""Checkpoints that cannot be converted are refused by what is wrong with them, and leave nothing behind."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.models.tiny_encoder import VOCABULARY, make_weights, write_checkpoint, write_tensors
+
+from tasks.errors import UsageError
+from tasks.models.converting.encoder import add_embedder
+from tasks.models.converting.tensor_file import TensorFile
+from tasks.models.converting.tokenizer_file import convert_tokenizer
+
+
+def change(file: str, **values: object) -> Callable[[Path], None]:
+    """Return what sets keys of a checkpoint's JSON file."""
+
+    def write(checkpoint: Path) -> None:
+        path = checkpoint / file
+        path.write_text(json.dumps({**(json.loads(path.read_text()) if path.exists() else {}), **values}))
+
+    return write
+
+
+def drop(file: str) -> Callable[[Path], None]:
+    """Return what removes a checkpoint's file."""
+    return lambda checkpoint: (checkpoint / file).unlink()
+
+
+def put(file: str, content: bytes) -> Callable[[Path], None]:
+    """Return what writes a checkpoint's file."""
+    return lambda checkpoint: (checkpoint / file).write_bytes(content) and None
+
+
+def without(name: str) -> Callable[[Path], None]:
+    """Return what leaves a tensor out."""
+    weights = {key: values for key, values in make_weights().items() if key != name}
+    return lambda checkpoint: write_tensors(checkpoint / "model.safetensors", weights)
+
+
+def cut_weights(checkpoint: Path) -> None:
+    path = checkpoint / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-4])
+
+
+QUERY = "encoder.layer.1.attention.self.query.weight"
+MODULES = '[{"type": "sentence_transformers.models.Pooling"}, {"type": "sentence_transformers.models.Dense"}]'
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (change("config.json", model_type="mpnet"), "model_type is 'mpnet'; can be converted: bert, roberta"),
+        (change("config.json", position_embedding_type="relative_key"), "expected: absolute"),
+        (change("config.json", hidden_act="mish"), "hidden_act 'mish'"),
+        (change("config.json", is_decoder=True), "is_decoder True"),
+        (change("config.json", hidden_size=48), r"pooling mean of 24|tensor .* is \(19, 24\), config.json asks for"),
+        (put("config.json", b"{"), "config.json: no JSON"),
+        (put("config.json", b'{"model_type": "bert"}'), "no 'num_hidden_layers', expected of a bert encoder"),
+        (drop("config.json"), "no config.json: not the directory of a sentence encoder"),
+        (drop("model.safetensors"), "no model.safetensors"),
+        (drop("vocab.txt"), "neither tokenizer.json nor vocab.txt"),
+        (drop("1_Pooling/config.json"), "no 1_Pooling/config.json"),
+        (put("1_Pooling/config.json", b'{"pooling_mode": "max"}'), "pooling max of 24 dimensions; expected: mean or cls"),
+        (change("1_Pooling/config.json", pooling_mode_max_tokens=True), "pooling mean, pooling_mode_max_tokens"),
+        (change("1_Pooling/config.json", word_embedding_dimension=99), "pooling mean of 99 dimensions"),
+        (put("modules.json", MODULES.encode()), "a Dense module, which cannot be converted"),
+        (put("config_sentence_transformers.json", b'{"default_prompt_name": "query"}'), "puts the prompt 'query'"),
+        (put("tokenizer.json", b"{}"), "tokenizer.json: no tokenizer"),
+        (put("tokenizer_config.json", b"[]"), "holds list, expected a JSON object"),
+        (put("vocab.txt", "\n".join([*VOCABULARY, "more"]).encode()), "knows 20 tokens, the encoder 19"),
+        (put("model.safetensors", b""), "empty, expected a safetensors file"),
+        (put("model.safetensors", b"\xff" * 40), "no safetensors file, or cut off"),
+        (put("model.safetensors", b"\x02" + bytes(7) + b"{]"), "its header cannot be read"),
+        (cut_weights, "cut off: the file is truncated or damaged"),
+        (without(QUERY), f"no tensor {QUERY}"),
+    ],
+)  # fmt: skip
+def test_a_checkpoint_is_refused_by_what_is_wrong(tmp_path: Path, spoil: Callable[[Path], None], told: str) -> None:
+    checkpoint = write_checkpoint(tmp_path / "tiny", make_weights())
+    spoil(checkpoint)
+    with pytest.raises(UsageError, match=told) as raised:
+        add_embedder(checkpoint, tmp_path / "models")
+    assert str(checkpoint) in str(raised.value)
+    assert not list((tmp_path / "models").glob("*"))
+
+
+def test_weights_that_only_torch_reads_are_told_with_what_to_do(tmp_path: Path) -> None:
+    checkpoint = write_checkpoint(tmp_path / "tiny", make_weights())
+    (checkpoint / "model.safetensors").rename(checkpoint / "pytorch_model.bin")
+    with pytest.raises(UsageError, match="save the model anew as safetensors"):
+        add_embedder(checkpoint, tmp_path / "models")
+
+
+def test_a_folder_that_was_converted_is_taken_as_it_is_when_it_is_whole(tmp_path: Path) -> None:
+    made = add_embedder(write_checkpoint(tmp_path / "tiny", make_weights()), tmp_path / "models")
+    taken = add_embedder(tmp_path / "models" / "tiny", tmp_path / "elsewhere", "mine")
+    assert taken == made.model_copy(update={"name": "mine"})
+    (tmp_path / "elsewhere" / "mine" / "model.bin").write_bytes(b"")
+    with pytest.raises(UsageError, match=r"damaged: model\.bin"):
+        add_embedder(tmp_path / "elsewhere" / "mine", tmp_path / "models")
+
+
+def test_tensors_of_whole_numbers_are_no_weights(tmp_path: Path) -> None:
+    write_tensors(tmp_path / "x", {"ids": np.arange(4, dtype=np.int32)}, "I32")
+    with pytest.raises(UsageError, match="tensor ids is I32, expected one of F64, F32, F16, BF16"):
+        TensorFile(tmp_path / "x").read("ids", (4,))
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, 16),
+        ({"sentence_bert_config.json": {"max_seq_length": 12}}, 12),
+        ({"sentence_bert_config.json": {"max_seq_length": 500}}, 16),
+        ({"tokenizer_config.json": {"model_max_length": 9}}, 9),
+        ({"tokenizer_config.json": {"model_max_length": 9}, "sentence_bert_config.json": {"max_seq_length": 12}}, 12),
+        ({"tokenizer_config.json": {"model_max_length": 10**30}}, 16),
+    ],
+)
+def test_texts_are_cut_where_the_checkpoint_says(
+    tmp_path: Path, files: dict[str, dict[str, int]], expected: int
+) -> None:
+    checkpoint = write_checkpoint(tmp_path / "tiny", make_weights())
+    for name, content in files.items():
+        (checkpoint / name).write_text(json.dumps(content))
+    assert convert_tokenizer(checkpoint, 16, len(VOCABULARY)).max_tokens == expected
+
+
+def test_a_tokenizer_json_counts_for_more_than_a_vocabulary_and_its_padding_is_dropped(tmp_path: Path) -> None:
+    from tokenizers import Tokenizer
+
+    checkpoint = write_checkpoint(tmp_path / "tiny", make_weights())
+    first = Tokenizer.from_str(convert_tokenizer(checkpoint, 16, len(VOCABULARY)).content)
+    first.enable_padding(length=16)
+    first.enable_truncation(4)
+    first.save(str(checkpoint / "tokenizer.json"))
+    shutil.copy(checkpoint / "vocab.txt", checkpoint / "vocab.txt.old")
+    (checkpoint / "vocab.txt").write_text("[UNK]")
+    again = Tokenizer.from_str(convert_tokenizer(checkpoint, 16, len(VOCABULARY)).content)
+    assert again.encode("Who was born in Paris?").tokens == ["[CLS]", "who", "was", "born", "in", "paris", "?", "[SEP]"]
+
+
+def test_the_same_checkpoint_gives_the_same_digest(tmp_path: Path) -> None:
+    checkpoint = write_checkpoint(tmp_path / "tiny", make_weights())
+    one = add_embedder(checkpoint, tmp_path / "one", "a")
+    other = add_embedder(checkpoint, tmp_path / "other", "b")
+    assert one.digest == other.digest
+    assert one.files == other.files
+    assert set(one.source) == {"config.json", "model.safetensors", "1_Pooling/config.json", "vocab.txt"}

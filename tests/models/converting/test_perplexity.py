@@ -1,0 +1,263 @@
+"""Decoders' checkpoints become language models that weigh as transformers does, or a named error says why not."""
+
+import json
+import math
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.models.random_decoder import POSITIONS, SENTENCES, START, write_random_decoder, write_tokenizer
+from support.models.random_translator import make_random_translator
+
+from tasks.core.calls.perplexity import Unweighable, Weighed
+from tasks.errors import UsageError
+from tasks.models.converting.perplexity import add_perplexity, number_tokens, read_header
+from tasks.models.decoder_tokens import open_cutter
+from tasks.models.model_folder import MANIFEST, read_model
+from tasks.models.perplexity import EMBEDDED_FOLDER, LanguageModel
+
+SIZE = 344
+"""Rounded up, as weights often are: the tokenizer has fewer tokens."""
+SHAPE: dict[str, Any] = {
+    "vocab_size": SIZE,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "max_position_embeddings": POSITIONS,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+}
+WIDE = {"intermediate_size": 64, "initializer_range": 0.4}
+CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "gpt2": ("GPT2Config", {"vocab_size": SIZE, "n_positions": POSITIONS, "n_embd": 32, "n_layer": 2, "n_head": 2,
+                            "initializer_range": 0.4, "bos_token_id": 0, "eos_token_id": 0}),
+    "llama": ("LlamaConfig", SHAPE | WIDE),
+    "llama_tied": ("LlamaConfig", SHAPE | WIDE | {"num_key_value_heads": 1, "tie_word_embeddings": True}),
+    "mistral": ("MistralConfig", SHAPE | WIDE | {"num_key_value_heads": 2, "sliding_window": None}),
+    "qwen2": ("Qwen2Config", SHAPE | WIDE | {"num_key_value_heads": 2}),
+    "opt": ("OPTConfig", SHAPE | {"ffn_dim": 64, "init_std": 0.4, "pad_token_id": 1, "word_embed_proj_dim": 32}),
+}  # fmt: skip
+Make = Callable[..., Path]
+
+
+@pytest.fixture
+def make_checkpoint(tmp_path: Path) -> Make:
+    """Write a checkpoint with random weights, as Hugging Face does."""
+    reason = "converting needs the extra `convert`"
+    torch = pytest.importorskip("torch", reason=reason)
+    transformers = pytest.importorskip("transformers", reason=reason)
+
+    def make(family: str = "gpt2", **changed: Any) -> Path:
+        folder = tmp_path / family
+        name, shape = CONFIGS[family]
+        torch.manual_seed(3)
+        model = transformers.AutoModelForCausalLM.from_config(getattr(transformers, name)(**(shape | changed)))
+        model.save_pretrained(folder)
+        write_tokenizer(folder / "tokenizer.json")
+        return folder
+
+    return make
+
+
+def weigh_with_transformers(checkpoint: Path, numbers: list[int]) -> float:
+    """Return the perplexity that transformers' own loss gives."""
+    import torch
+    import transformers
+
+    model = transformers.AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32).eval()
+    with torch.no_grad():
+        return math.exp(model(torch.tensor([numbers]), labels=torch.tensor([numbers])).loss.item())
+
+
+@pytest.mark.parametrize("family", list(CONFIGS))
+def test_a_converted_decoder_weighs_as_transformers_does(make_checkpoint: Make, tmp_path: Path, family: str) -> None:
+    checkpoint = make_checkpoint(family)
+    manifest = add_perplexity(checkpoint, tmp_path / "models", quantization="float32")
+    assert manifest.settings == {
+        "identity": family,
+        "tokenizer": "tokenizer.json",
+        "start": START,
+        "unknown": None,
+        "max_tokens": POSITIONS,
+    }
+    assert {"config.json", "tokenizer.json", "model.safetensors"} <= set(manifest.source)
+    model = LanguageModel(tmp_path / "models" / family, "cpu")
+    numbers = open_cutter(checkpoint / "tokenizer.json").numbers
+    for text, outcome in zip(SENTENCES, model.weigh(SENTENCES), strict=True):
+        tokens = model.tokenize(text)
+        assert not isinstance(tokens, Unweighable) and isinstance(outcome, Weighed)
+        expected = weigh_with_transformers(checkpoint, [numbers[token] for token in tokens])
+        assert math.exp(-outcome.log_probability / outcome.tokens) == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_checkpoint_with_a_sentencepiece_file_weighs_as_transformers_does(
+    make_checkpoint: Make, tmp_path: Path
+) -> None:
+    pieces = open_cutter(EMBEDDED_FOLDER / "tokenizer.model")
+    checkpoint = make_checkpoint("llama", vocab_size=len(pieces.numbers), bos_token_id=1)
+    (checkpoint / "tokenizer.json").unlink()
+    shutil.copyfile(EMBEDDED_FOLDER / "tokenizer.model", checkpoint / "tokenizer.model")
+    settings = add_perplexity(checkpoint, tmp_path / "models", "made", quantization="float32").settings
+    assert (settings["tokenizer"], settings["start"], settings["unknown"]) == ("tokenizer.model", "<s>", "<unk>")
+    model = LanguageModel(tmp_path / "models" / "made", "cpu")
+    text = "Ada Lovelace's friend is 東京."
+    tokens, outcome = model.tokenize(text), model.weigh([text])[0]
+    assert not isinstance(tokens, Unweighable) and isinstance(outcome, Weighed)
+    assert "<0xE6>" in tokens, "letters that it has no piece for are spelled in bytes"
+    expected = weigh_with_transformers(checkpoint, [pieces.numbers[token] for token in tokens])
+    assert math.exp(-outcome.log_probability / outcome.tokens) == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("quantization", ["float16", "int8"])
+def test_smaller_weights_weigh_nearly_the_same(make_checkpoint: Make, tmp_path: Path, quantization: Any) -> None:
+    checkpoint = make_checkpoint("llama", initializer_range=0.1)
+    sizes, figures = [], []
+    for kind in ("float32", quantization):
+        sizes.append(add_perplexity(checkpoint, tmp_path / "models", kind, quantization=kind).size_bytes)
+        figures.append(LanguageModel(tmp_path / "models" / kind, "cpu").weigh(SENTENCES[:1])[0])
+    assert sizes[1] < sizes[0]
+    exact, near = figures
+    assert isinstance(exact, Weighed) and isinstance(near, Weighed)
+    assert near.perplexity == pytest.approx(exact.perplexity, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "start"),
+    [
+        (None, {}, START),
+        ("tokenizer_config.json", {"bos_token": "A"}, "A"),
+        ("tokenizer_config.json", {"bos_token": {"content": "B", "lstrip": False}}, "B"),
+        ("tokenizer_config.json", {"bos_token": None}, START),
+        ("special_tokens_map.json", {"bos_token": "C"}, "C"),
+    ],
+)
+def test_the_tokenizer_s_files_name_the_start_token_before_the_configuration_does(
+    make_checkpoint: Make, tmp_path: Path, file: str | None, content: dict[str, Any], start: str
+) -> None:
+    checkpoint = make_checkpoint()
+    if file:
+        (checkpoint / file).write_text(json.dumps(content), "utf-8")
+    assert add_perplexity(checkpoint, tmp_path / "models").settings["start"] == start
+
+
+def test_a_model_without_a_start_token_weighs_from_the_second_token_on(make_checkpoint: Make, tmp_path: Path) -> None:
+    checkpoint = make_checkpoint("qwen2", bos_token_id=None, eos_token_id=None)
+    assert add_perplexity(checkpoint, tmp_path / "models").settings["start"] is None
+    model = LanguageModel(tmp_path / "models" / "qwen2", "cpu")
+    tokens, outcome = model.tokenize(SENTENCES[0]), model.weigh(SENTENCES[:1])[0]
+    assert not isinstance(tokens, Unweighable) and isinstance(outcome, Weighed)
+    assert outcome.tokens == len(tokens) - 1
+
+
+def refuse(given: Path, tmp_path: Path, match: str) -> None:
+    with pytest.raises(UsageError, match=match):
+        add_perplexity(given, tmp_path / "models", "made")
+    assert not (tmp_path / "models" / "made").exists()
+    assert not (tmp_path / "models" / ".made.making").exists()
+
+
+def test_a_checkpoint_that_cannot_be_used_is_refused_by_name(tmp_path: Path) -> None:
+    refuse(tmp_path / "nothing", tmp_path, "no such directory")
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    refuse(folder, tmp_path, r"no config\.json in it")
+    (folder / "config.json").write_text("{", "utf-8")
+    refuse(folder, tmp_path, r"config\.json: not JSON")
+    (folder / "config.json").write_text('{"model_type": "gpt2"}', "utf-8")
+    refuse(folder, tmp_path, r"neither tokenizer\.json nor tokenizer\.model in it.*save_pretrained")
+    (folder / "tokenizer.model").write_text("x", "utf-8")
+    refuse(folder, tmp_path, r"tokenizer\.model: no SentencePiece model")
+    (folder / "tokenizer.json").write_text("{}", "utf-8")
+    refuse(folder, tmp_path, r"tokenizer\.json: not a file of tokenizers")
+    write_tokenizer(folder / "tokenizer.json")
+    refuse(folder, tmp_path, "vocab_size is None")
+
+
+def test_without_the_extra_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    write_tokenizer(tmp_path / "tokenizer.json")
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", "vocab_size": SIZE}), "utf-8")
+    refuse(tmp_path, tmp_path, r"pip install 'factmill\[convert\]'")
+
+
+def test_a_model_that_ctranslate2_cannot_convert_is_refused(make_checkpoint: Make, tmp_path: Path) -> None:
+    checkpoint = make_checkpoint()
+    (checkpoint / "model.safetensors").unlink()
+    refuse(checkpoint, tmp_path, "cannot be converted")
+    config = {"model_type": "xglm", "vocab_size": SIZE}
+    (checkpoint / "config.json").write_text(json.dumps(config), "utf-8")
+    refuse(checkpoint, tmp_path, "cannot be converted.*XGLMConfig")
+
+
+def test_a_start_token_that_is_no_token_is_refused(make_checkpoint: Make, tmp_path: Path) -> None:
+    checkpoint = make_checkpoint()
+    (checkpoint / "tokenizer_config.json").write_text('{"bos_token": "<bos>"}', "utf-8")
+    refuse(checkpoint, tmp_path, "the start token '<bos>' is not in the vocabulary")
+
+
+def test_tokens_that_only_weights_or_only_the_tokenizer_have(tmp_path: Path) -> None:
+    tokens = write_tokenizer(tmp_path / "tokenizer.json")
+    cutter = open_cutter(tmp_path / "tokenizer.json")
+    more, fewer = number_tokens(cutter, len(tokens) + 2), number_tokens(cutter, len(tokens) - 2)
+    assert more == [*tokens, f"madeupword{len(tokens)}", f"madeupword{len(tokens) + 1}"]
+    assert fewer == tokens[:-2]
+
+
+def test_a_folder_of_ctranslate2_is_taken_in(tmp_path: Path) -> None:
+    made = write_random_decoder(tmp_path / "made")
+    manifest = add_perplexity(made, tmp_path / "models", "taken")
+    assert manifest.made_with == "converted before"
+    assert manifest.settings == {
+        "identity": "made",
+        "tokenizer": "tokenizer.json",
+        "start": START,
+        "unknown": None,
+        "max_tokens": POSITIONS,
+    }
+    rotary = add_perplexity(write_random_decoder(tmp_path / "rotary", rotary=True), tmp_path / "models")
+    assert rotary.settings["max_tokens"] is None
+
+
+def test_a_folder_of_ctranslate2_that_is_not_whole_is_refused(tmp_path: Path) -> None:
+    made = write_random_decoder(tmp_path / "from")
+    tokens = json.loads((made / "vocabulary.json").read_text("utf-8"))
+    (made / "vocabulary.json").write_text(json.dumps(tokens[::-1]), "utf-8")
+    refuse(made, tmp_path, r"tokenizer\.json and vocabulary\.json do not belong together: token \d+ is")
+    (made / "vocabulary.json").write_text("{}", "utf-8")
+    refuse(made, tmp_path, "expected a list of tokens")
+    (made / "vocabulary.json").unlink()
+    refuse(made, tmp_path, r"vocabulary\.json not in it, which a converted language model has")
+    write_random_decoder(made)
+    (made / "tokenizer.json").unlink()
+    refuse(made, tmp_path, r"neither tokenizer\.json nor")
+    write_random_decoder(made)
+    whole = (made / "model.bin").read_bytes()
+    for some in (whole[:200], whole[:-200]):
+        (made / "model.bin").write_bytes(some)
+        refuse(made, tmp_path, r"model\.bin: not a model that CTranslate2 wrote")
+
+
+def test_a_translator_is_no_language_model(tmp_path: Path) -> None:
+    made = make_random_translator(tmp_path, width=32, heads=2, inner_width=64, layers=1)
+    refuse(made, tmp_path, "of kind translator, wanted is: perplexity")
+    (made / MANIFEST).unlink()
+    (made / "shared_vocabulary.json").rename(made / "vocabulary.json")
+    refuse(made, tmp_path, "of CTranslate2's kind TransformerSpec; a perplexity needs a causal language model")
+
+
+def test_the_header_tells_kind_and_shapes(tmp_path: Path) -> None:
+    header = read_header(write_random_decoder(tmp_path / "made", width=32) / "model.bin")
+    assert header.kind == "TransformerDecoderSpec"
+    assert header.shapes["decoder/position_encodings/encodings"] == (POSITIONS, 32)
+
+
+def test_a_folder_of_factmill_is_taken_in_as_it_is(tmp_path: Path) -> None:
+    manifest = add_perplexity(EMBEDDED_FOLDER, tmp_path / "models", "copy")
+    assert manifest.digest == read_model(EMBEDDED_FOLDER).digest
+    texts = ["Ada Lovelace's place of birth is London."]
+    copies = [LanguageModel(path, "cpu").weigh(texts) for path in (EMBEDDED_FOLDER, tmp_path / "models" / "copy")]
+    assert copies[0] == copies[1]

@@ -1,0 +1,200 @@
+"""NLLB checkpoints become translators, or a named error says why not."""
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.models.random_translator import make_random_translator
+
+from tasks.errors import UsageError
+from tasks.models.converting.translator import MASK, SPECIAL, add_translator, number_tokens, read_pieces
+from tasks.models.model_folder import MANIFEST, read_model
+from tasks.models.translate import EMBEDDED_FOLDER, VOCABULARY, Decoding, Translator
+from tasks.text.translation import LANGUAGE_CODES, TARGET_LANGUAGES
+
+CODES = ["ace_Latn", *LANGUAGE_CODES.values(), "zul_Latn"]
+QUESTIONS = ["Where was Marie Curie born?", "Who founded Microsoft?", "What is the capital of Australia?", "Berlin"]
+SHORT = Decoding(max_tokens=16)
+Make = Callable[..., Path]
+
+
+@pytest.fixture
+def make_checkpoint(tmp_path: Path) -> Make:
+    """Write a checkpoint's small files, as those of NLLB-200 have them."""
+
+    def make(codes: list[str] | None = None, size: int = 7_000, **config: Any) -> Path:
+        folder = tmp_path / "checkpoint"
+        folder.mkdir(exist_ok=True)
+        shutil.copyfile(EMBEDDED_FOLDER / VOCABULARY, folder / VOCABULARY)
+        content = {"model_type": "m2m_100", "vocab_size": size, "max_position_embeddings": 64, **config}
+        (folder / "config.json").write_text(json.dumps(content), "utf-8")
+        (folder / "special_tokens_map.json").write_text(
+            json.dumps({"additional_special_tokens": codes or CODES}), "utf-8"
+        )
+        return folder
+
+    return make
+
+
+@pytest.fixture
+def make_whole_checkpoint(make_checkpoint: Make) -> Make:
+    """Write a checkpoint with random weights, wide apart, so that no two translations are nearly as good."""
+    torch = pytest.importorskip("torch", reason="converting needs the extra `convert`")
+    transformers = pytest.importorskip("transformers", reason="converting needs the extra `convert`")
+
+    def make(codes: list[str] | None = None) -> Path:
+        folder = make_checkpoint(codes)
+        torch.manual_seed(1)
+        config = transformers.M2M100Config(
+            vocab_size=len(read_pieces(folder)) + len(SPECIAL) + len(codes or CODES) + 1,
+            d_model=32,
+            encoder_layers=2,
+            decoder_layers=2,
+            encoder_attention_heads=2,
+            decoder_attention_heads=2,
+            encoder_ffn_dim=64,
+            decoder_ffn_dim=64,
+            max_position_embeddings=64,
+            init_std=0.4,
+        )
+        transformers.M2M100ForConditionalGeneration(config).save_pretrained(folder)
+        return folder
+
+    return make
+
+
+def say_with_transformers(folder: Path, tokens: list[str], text: str, language: str) -> tuple[str, ...]:
+    """Return the tokens that Hugging Face's own search finds, without the no-repeat rule, which it applies otherwise."""
+    import torch
+    import transformers
+
+    model = transformers.M2M100ForConditionalGeneration.from_pretrained(folder).eval()
+    numbers = {token: number for number, token in enumerate(tokens)}
+    pieces = Translator(EMBEDDED_FOLDER, "cpu", threads=1).tokenize(text)
+    found = model.generate(
+        input_ids=torch.tensor([[numbers["eng_Latn"], *(numbers[piece] for piece in pieces), 2]]),
+        decoder_input_ids=torch.tensor([[2, numbers[LANGUAGE_CODES[language]]]]),
+        num_beams=5,
+        length_penalty=1.1,
+        early_stopping=True,
+        max_new_tokens=14,
+        do_sample=False,
+    )
+    return tuple(tokens[number] for number in found[0].tolist()[2:])
+
+
+def test_a_converted_checkpoint_translates_as_transformers_does(make_whole_checkpoint: Make, tmp_path: Path) -> None:
+    checkpoint = make_whole_checkpoint()
+    manifest = add_translator(checkpoint, tmp_path / "models", "nllb", quantization="float32")
+    tokens = json.loads((tmp_path / "models" / "nllb" / "shared_vocabulary.json").read_text("utf-8"))
+    translator = Translator(
+        tmp_path / "models" / "nllb", "cpu", "float32", decoding=Decoding(max_tokens=15, no_repeat_ngram=0)
+    )
+    asked = [(text, language) for text in QUESTIONS for language in TARGET_LANGUAGES]
+    said = [found.tokens for found in translator.find(asked)]
+    expected = [say_with_transformers(checkpoint, tokens, *pair) for pair in asked]
+    same = sum(one == other for one, other in zip(said, expected, strict=True))
+    print(f"{same} of {len(asked)} the same")
+    assert same >= 0.9 * len(asked)
+    assert len(set(said)) > len(asked) / 2
+    assert manifest.settings["code_first"]
+    assert set(manifest.source) == {"config.json", "generation_config.json", "special_tokens_map.json", VOCABULARY,
+                                    "model.safetensors"}  # fmt: skip
+
+
+def test_the_older_manner_puts_the_code_of_the_language_last(make_whole_checkpoint: Make, tmp_path: Path) -> None:
+    checkpoint = make_whole_checkpoint()
+    (checkpoint / "tokenizer_config.json").write_text('{"legacy_behaviour": true}', "utf-8")
+    settings = add_translator(checkpoint, tmp_path / "models", "legacy").settings
+    assert settings["code_first"] is False
+    translator = Translator(tmp_path / "models" / "legacy", "cpu", decoding=SHORT)
+    assert translator.find([("Berlin", "de")])[0].tokens
+
+
+def test_tokens_are_numbered_as_nllb_does(make_checkpoint: Make) -> None:
+    checkpoint = make_checkpoint()
+    tokens, pieces = number_tokens(checkpoint, 7_000), read_pieces(checkpoint)
+    assert tuple(tokens[:4]) == SPECIAL
+    assert tokens[4 : 4 + len(pieces)] == pieces
+    assert tokens[4 + len(pieces) :][: len(CODES) + 1] == [*CODES, MASK]
+    assert tokens[-1] == "madeupword6999"
+
+
+def test_tokens_are_numbered_as_tokenizer_json_says(make_checkpoint: Make) -> None:
+    checkpoint = make_checkpoint()
+    pieces = read_pieces(checkpoint)
+    order = [*SPECIAL, *pieces, MASK, *CODES]
+    vocabulary = {token: number for number, token in enumerate(order[: 4 + len(pieces)])}
+    added = [{"id": order.index(token), "content": token} for token in (*SPECIAL, MASK, *CODES)]
+    (checkpoint / "tokenizer.json").write_text(
+        json.dumps({"model": {"vocab": vocabulary}, "added_tokens": added}), "utf-8"
+    )
+    assert number_tokens(checkpoint, len(order)) == order
+
+
+def refuse(make: Callable[[], Path], tmp_path: Path, match: str) -> None:
+    with pytest.raises(UsageError, match=match):
+        add_translator(make(), tmp_path / "models", "nllb")
+    assert not (tmp_path / "models" / "nllb").exists()
+    assert not (tmp_path / "models" / ".nllb.making").exists()
+
+
+def test_a_checkpoint_that_cannot_be_used_is_refused_by_name(make_checkpoint: Make, tmp_path: Path) -> None:
+    refuse(lambda: tmp_path / "nothing", tmp_path, "no such directory")
+    refuse(lambda: make_checkpoint(model_type="marian"), tmp_path, "a model of type 'marian'")
+    refuse(
+        lambda: make_checkpoint(["eng_Latn", "deu_Latn"]), tmp_path, "knows no language fra_Latn, ita_Latn, por_Latn"
+    )
+    refuse(lambda: make_checkpoint(size=5_000), tmp_path, "numbered to .* the model has 5000")
+
+    def spoil(name: str, content: str) -> Path:
+        folder = make_checkpoint()
+        (folder / name).write_text(content, "utf-8")
+        return folder
+
+    refuse(lambda: spoil("config.json", "{"), tmp_path, r"config\.json: not JSON")
+    refuse(lambda: spoil(VOCABULARY, "x"), tmp_path, "no SentencePiece model")
+    added = [{"id": number, "content": code} for number, code in enumerate(CODES, start=1)]
+    other = json.dumps({"model": {"vocab": {"<s>": 0}}, "added_tokens": added})
+    refuse(lambda: spoil("tokenizer.json", other), tmp_path, "do not belong together")
+    (make_checkpoint() / VOCABULARY).unlink()
+    refuse(lambda: tmp_path / "checkpoint", tmp_path, rf"no {VOCABULARY} in it")
+
+
+def test_without_the_extra_the_error_says_what_to_install(
+    make_checkpoint: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    refuse(make_checkpoint, tmp_path, r"pip install 'factmill\[convert\]'")
+
+
+def test_a_checkpoint_without_weights_is_refused(make_whole_checkpoint: Make, tmp_path: Path) -> None:
+    checkpoint = make_whole_checkpoint()
+    (checkpoint / "model.safetensors").unlink()
+    refuse(lambda: checkpoint, tmp_path, "cannot be converted")
+
+
+def test_a_folder_of_factmill_is_taken_in_as_it_is(tmp_path: Path) -> None:
+    manifest = add_translator(EMBEDDED_FOLDER, tmp_path / "models", "copy")
+    assert manifest.digest == read_model(EMBEDDED_FOLDER).digest
+    assert Translator(tmp_path / "models" / "copy", "cpu").translate([("Germany", "de")]) == ["Deutschland"]
+
+
+def test_a_folder_of_ctranslate2_is_taken_in(tmp_path: Path) -> None:
+    made = make_random_translator(tmp_path, width=32, heads=2, inner_width=64, layers=1)
+    expected = Translator(made, "cpu", decoding=SHORT).find([("Berlin", "de")])
+    (made / MANIFEST).unlink()
+    add_translator(made, tmp_path / "models", "taken", quantization="float32")
+    assert Translator(tmp_path / "models" / "taken", "cpu", decoding=SHORT).find([("Berlin", "de")]) == expected
+    tokens = (made / "shared_vocabulary.json").read_text("utf-8")
+    (made / "shared_vocabulary.json").write_text(tokens.replace("fra_Latn", "madeupword1"), "utf-8")
+    refuse(lambda: made, tmp_path, "no fra_Latn, so it would take every language for <unk>")
+    (made / "shared_vocabulary.json").write_text(json.dumps(["x", *json.loads(tokens)]), "utf-8")
+    refuse(lambda: made, tmp_path, "do not belong together")
+    (made / "shared_vocabulary.json").unlink()
+    refuse(lambda: made, tmp_path, r"shared_vocabulary\.json not in it")

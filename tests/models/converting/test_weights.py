@@ -1,0 +1,153 @@
+"""Weights in 7 bits: no product overflows, whatever the CPU; and what computes in which numbers."""
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.models.random_decoder import SENTENCES, write_random_decoder
+
+from tasks import progress
+from tasks.errors import UsageError
+from tasks.models import devices
+from tasks.models.converting.perplexity import add_perplexity
+from tasks.models.converting.translator import add_translator
+from tasks.models.converting.weights import WEIGHTS, is_stored_as_int8, read_header, store_in_seven_bits
+from tasks.models.devices import choose_compute_type, describe_numbers, find_instructions
+from tasks.models.model_folder import digest_file
+from tasks.models.perplexity import EMBEDDED_FOLDER, LanguageModel, identify_perplexity
+from tasks.models.translate import EMBEDDED_FOLDER as TRANSLATOR
+from tasks.models.translate import Translator
+
+MATRIX = "decoder/layer_0/self_attention/linear_0/weight"
+
+
+def read_variable(path: Path, name: str) -> np.ndarray:
+    """Return a variable of a model.bin, int8 or float32 by its type."""
+    variable = read_header(path).variables[name]
+    kind = {0: np.float32, 1: np.int8, 4: np.float16}[variable.type_number]
+    content = path.read_bytes()[variable.offset :][: variable.size_bytes]
+    return np.frombuffer(content, kind).reshape(variable.shape)
+
+
+@pytest.fixture
+def floats(tmp_path: Path) -> Path:
+    return write_random_decoder(tmp_path / "floats")
+
+
+def test_a_matrix_is_stored_from_minus_63_to_63_and_each_row_with_its_scale(floats: Path) -> None:
+    before = read_variable(floats / WEIGHTS, MATRIX).astype(np.float32)
+    assert not is_stored_as_int8(floats / WEIGHTS)
+    store_in_seven_bits(floats / WEIGHTS)
+    assert is_stored_as_int8(floats / WEIGHTS)
+    after, scale = read_variable(floats / WEIGHTS, MATRIX), read_variable(floats / WEIGHTS, f"{MATRIX}_scale")
+    assert after.dtype == np.int8
+    assert np.abs(after).max(axis=1).tolist() == [63] * len(after)
+    assert np.allclose(after / scale[:, None], before, atol=float(np.abs(before).max()) / 126)
+
+
+def test_rows_of_zeros_and_of_tiny_numbers_keep_a_finite_scale(floats: Path) -> None:
+    path = floats / WEIGHTS
+    variable = read_header(path).variables[MATRIX]
+    content = bytearray(path.read_bytes())
+    values = np.frombuffer(content, np.float32, offset=variable.offset, count=int(np.prod(variable.shape)))
+    values = values.reshape(variable.shape)
+    values[0], values[1] = 0, 1e-30
+    path.write_bytes(content)
+    store_in_seven_bits(path)
+    after, scale = read_variable(path, MATRIX), read_variable(path, f"{MATRIX}_scale")
+    assert not after[0].any() and scale[0] == 1
+    assert (after[1] == 63).all() and np.isfinite(scale).all()
+
+
+def test_what_is_in_seven_bits_already_stays_as_it_is(floats: Path) -> None:
+    store_in_seven_bits(floats / WEIGHTS)
+    first = digest_file(floats / WEIGHTS)
+    store_in_seven_bits(floats / WEIGHTS)
+    assert digest_file(floats / WEIGHTS) == first
+
+
+def test_eight_bits_of_others_are_taken_with_a_warning_and_kept_in_seven(
+    floats: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wide = write_random_decoder(tmp_path / "wide", quantization="int8")
+    assert np.abs(read_variable(wide / WEIGHTS, MATRIX).astype(int)).max() == 127
+    models = tmp_path / "models"
+    progress.show()
+    add_perplexity(wide, models)
+    assert "8 bits" in capsys.readouterr().err
+    assert np.abs(read_variable(models / "wide" / WEIGHTS, MATRIX).astype(int)).max() == 63
+    add_perplexity(models / "wide", models, "again")
+    assert capsys.readouterr().err == "", "7 bits are taken without a word"
+    assert digest_file(models / "again" / WEIGHTS) == digest_file(models / "wide" / WEIGHTS)
+    add_perplexity(floats, models, "exact", quantization="float32")
+    exact, near = (LanguageModel(models / name, "cpu").weigh(SENTENCES) for name in ("exact", "wide"))
+    for one, other in zip(exact, near, strict=True):
+        assert abs(other.perplexity / one.perplexity - 1) < 0.05
+
+
+def test_names_that_share_a_matrix_still_do(tmp_path: Path) -> None:
+    """The embedded translator's encoder, decoder and output share one table."""
+    before = read_header(TRANSLATOR / WEIGHTS)
+    add_translator(TRANSLATOR, tmp_path, "narrow", quantization="int8")
+    after = read_header(tmp_path / "narrow" / WEIGHTS)
+    table = "decoder/embeddings/weight"
+    shared = {alias for alias, name in before.aliases.items() if name == table}
+    assert shared == {"decoder/projection/weight", "encoder/embeddings_0/weight"}
+    assert {alias for alias, name in after.aliases.items() if name == table} == shared
+    assert {a for a, name in after.aliases.items() if name == f"{table}_scale"} == {f"{each}_scale" for each in shared}
+    assert Translator(tmp_path / "narrow", "cpu").translate([("Berlin", "de")]) == ["Berlin"]
+
+
+def test_a_torn_file_of_weights_is_refused_by_name(floats: Path) -> None:
+    content = (floats / WEIGHTS).read_bytes()
+    (floats / WEIGHTS).write_bytes(content[: len(content) // 2])
+    with pytest.raises(UsageError, match="not a model that CTranslate2 wrote"):
+        read_header(floats / WEIGHTS)
+    (floats / WEIGHTS).write_bytes(struct.pack("<I", 6))
+    with pytest.raises(UsageError, match="convert the checkpoint"):
+        read_header(floats / WEIGHTS)
+
+
+def test_a_model_computes_in_int8_only_where_its_weights_are_stored_so(floats: Path) -> None:
+    assert choose_compute_type(floats, None) == "float32"
+    with pytest.raises(UsageError, match="--quantization int8"):
+        choose_compute_type(floats, "int8")
+    store_in_seven_bits(floats / WEIGHTS)
+    assert choose_compute_type(floats, None) == "int8"
+    assert choose_compute_type(floats, "float32") == "float32"
+
+
+def test_the_embedded_models_compute_in_float32(tmp_path: Path) -> None:
+    assert identify_perplexity(EMBEDDED_FOLDER, tmp_path, "cpu").endswith("-float32-cpu")
+    assert Translator(TRANSLATOR, "cpu").identity.endswith("-float32-cpu")
+
+
+@pytest.mark.parametrize(
+    ("flags", "name"),
+    [
+        ("fpu sse2 avx avx2 fma avx512f avx512cd avx512vl avx512bw avx512dq avx512_vnni", "avx512"),
+        ("fpu sse2 avx avx2 fma avx512f", "avx2"),
+        ("fpu sse2 avx avx2", "avx"),
+        ("fpu sse2", "generic"),
+        ("", "generic"),
+    ],
+)
+def test_the_class_of_a_cpu_is_what_ctranslate2_takes_it_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: str, name: str
+) -> None:
+    monkeypatch.delenv("CT2_FORCE_CPU_ISA", raising=False)
+    monkeypatch.setattr(devices.platform, "machine", lambda: "x86_64")
+    (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nflags\t\t: {flags}\n", "utf-8")
+    monkeypatch.setattr(devices, "_CPU_FLAGS", tmp_path / "cpuinfo")
+    assert find_instructions() == name
+    assert describe_numbers("int8", "cpu") == f"int8-{name}"
+    assert describe_numbers("float32", "cpu") == "float32-cpu"
+    monkeypatch.setenv("CT2_FORCE_CPU_ISA", "AVX")
+    assert find_instructions() == "avx"
+
+
+def test_other_processors_are_a_class_by_their_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CT2_FORCE_CPU_ISA", raising=False)
+    monkeypatch.setattr(devices.platform, "machine", lambda: "aarch64")
+    assert find_instructions() == "aarch64"

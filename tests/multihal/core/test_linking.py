@@ -1,0 +1,55 @@
+"""Finding names in a text by the labels of a graph."""
+
+import pytest
+
+from tasks.assets import load_list
+from tasks.multihal.core.linking import Mention, choose_mentions, list_spans, spell_variants
+
+WORDS = frozenset(load_list("function_words"))
+BEARERS = {
+    "Albert Einstein": ["Q937"],
+    "Einstein": ["Q937", "Q11942"],
+    "The Lord of the Rings": ["Q15228", "Q190214"],
+    "Lord": ["Q1"],
+    "Rings": ["Q2"],
+    "IBM": ["Q37156"],
+    "physicist": ["Q169470"],
+    "Watermelon": ["Q38645"],
+    "1984": ["Q208460", "Q2434", "Q7", "Q8"],
+}
+DEGREES = {"Q15228": 5, "Q190214": 9, "Q208460": 1, "Q2434": 1}
+
+
+def link(text: str) -> list[Mention]:
+    return choose_mentions(list_spans(text, WORDS), BEARERS, DEGREES)
+
+
+@pytest.mark.parametrize(
+    ("text", "mentions"),
+    [
+        ("Where was Albert Einstein born?", [("Albert Einstein", ("Q937",))]),
+        ("Who wrote The Lord of the Rings?", [("The Lord of the Rings", ("Q190214", "Q15228"))]),
+        ("Where are IBM's headquarters?", [("IBM's", ("Q37156",))]),
+        ("Physicist", [("Physicist", ("Q169470",))]),
+        ("Do watermelon seeds grow?", [("watermelon", ("Q38645",))]),
+        ("Einstein met Albert Einstein.", [("Einstein", ("Q937", "Q11942")), ("Albert Einstein.", ("Q937",))]),
+        ("What is it?", []),
+        ("", []),
+    ],
+)
+def test_the_longest_names_are_found_and_their_bearers_ranked(text: str, mentions: list[tuple[str, object]]) -> None:
+    assert [(mention.surface, mention.qids) for mention in link(text)] == mentions
+
+
+def test_three_candidates_are_kept_by_degree_and_then_by_number() -> None:
+    assert link("Is it 1984?") == [Mention("1984", ("Q2434", "Q208460", "Q7"))]
+
+
+def test_a_text_that_is_a_name_of_function_words_is_looked_up_whole() -> None:
+    assert list_spans("Who Was It", WORDS)[0].text == "Who Was It"
+
+
+def test_a_name_is_tried_as_written_first() -> None:
+    assert spell_variants("the Beatles'")[0] == "the Beatles'"
+    assert "Beatles" in spell_variants("the Beatles")
+    assert "Beatles'" not in spell_variants("Beatles")

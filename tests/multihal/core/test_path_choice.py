@@ -1,0 +1,140 @@
+"""Choosing among paths and scoring them: asking, reading, filling up."""
+
+import pytest
+
+from tasks.assets import load_prompt
+from tasks.core.replies import Unreadable
+from tasks.multihal.core.path_choice import (
+    PATHS_WANTED,
+    ROUNDS,
+    Choice,
+    ask_score,
+    ask_selection,
+    open_choice,
+    read_score,
+    read_selection,
+)
+
+PATHS = [f"A; r{number}; B" for number in range(14)]
+
+
+def play(choice: Choice, *rounds: tuple[list[str], list[str]]) -> Choice:
+    for first, second in rounds:
+        choice.take(first, second)
+    return choice
+
+
+def test_ten_paths_or_fewer_are_all_taken_without_asking() -> None:
+    choice = open_choice("q1", PATHS[:10])
+    assert not choice.is_open
+    assert choice.finish() == dict.fromkeys(PATHS[:10], "all")
+
+
+def test_both_passes_see_all_paths_in_orders_of_their_own_that_a_rebuild_repeats() -> None:
+    choice = open_choice("q1", PATHS)
+    first, second = choice.order(1), choice.order(2)
+    assert sorted(first) == sorted(second) == sorted(PATHS)
+    assert len({tuple(first), tuple(second), tuple(PATHS)}) == 3
+    assert open_choice("q1", PATHS).order(1) == first
+    choice.take([], [])
+    assert choice.order(1) != first
+
+
+def test_what_both_passes_pick_is_chosen_and_the_rest_is_drawn() -> None:
+    choice = play(open_choice("q1", PATHS), *[(PATHS[:6], PATHS[4:9])] * ROUNDS)
+    assert not choice.is_open
+    chosen = choice.finish()
+    assert len(chosen) == PATHS_WANTED
+    assert [path for path, how in chosen.items() if how == "judge"] == PATHS[4:6]
+    assert chosen == play(open_choice("q1", PATHS), *[(PATHS[:6], PATHS[4:9])] * ROUNDS).finish()
+    assert list(chosen) == [path for path in PATHS if path in chosen]
+
+
+def test_another_question_draws_others() -> None:
+    draws = {tuple(play(open_choice(f"q{number}", PATHS), ([], [])).finish()) for number in range(20)}
+    assert len(draws) > 5
+
+
+def test_rounds_go_on_until_ten_are_picked() -> None:
+    choice = open_choice("q1", PATHS)
+    choice.take(PATHS[:5], PATHS[:5])
+    assert choice.is_open
+    choice.take(PATHS[5:10], PATHS[5:10])
+    assert not choice.is_open
+    assert choice.finish() == dict.fromkeys(PATHS[:10], "judge")
+
+
+def test_an_invented_path_is_counted_and_never_chosen() -> None:
+    choice = play(open_choice("q1", PATHS), *[(["A; r1; C", PATHS[0]], ["A; r1; C", PATHS[0]])] * ROUNDS)
+    assert choice.invented == 2 * ROUNDS
+    assert "A; r1; C" not in choice.finish()
+    assert choice.finish()[PATHS[0]] == "judge"
+
+
+def test_paths_that_read_alike_count_once() -> None:
+    assert open_choice("q1", [PATHS[0], PATHS[1], PATHS[0]]).given == (PATHS[0], PATHS[1])
+
+
+@pytest.mark.parametrize(
+    ("text", "picks"),
+    [
+        ("Path: A; r1; B", ["A; r1; B"]),
+        ("```yml\nPath: A; r1; B\nPath: A; r2; B \n```", ["A; r1; B", "A; r2; B"]),
+        ("Path: none", []),
+        ("Path: A; r1; B\r\nPath: A; r2; B\r\n", ["A; r1; B", "A; r2; B"]),
+        ("Path: A; r1; B\nI cannot help with the others.", ["A; r1; B"]),
+        ("- Path: A; r1; B\n2. path:  A; r1; B", ["A; r1; B"]),
+        ("\n".join(f"Path: A; r{n}; B" for n in range(30)), [f"A; r{n}; B" for n in range(10)]),
+    ],
+)
+def test_the_picks_of_a_reply_are_read_once_each_and_ten_at_most(text: str, picks: list[str]) -> None:
+    assert read_selection(text) == picks
+
+
+@pytest.mark.parametrize("text", ["", "I cannot help with that.", "A; r1; B", "Path:", "The best path: A"])
+def test_a_selection_in_another_form_is_unreadable(text: str) -> None:
+    assert isinstance(read_selection(text), Unreadable)
+
+
+@pytest.mark.parametrize(
+    ("text", "score"),
+    [
+        ("Score: 5", 5),
+        ("score = 1", 1),
+        ("**Score:** 4", 4),
+        ("Score: 2\nOn reflection, Score: 3", 3),
+        ("```yaml\nScore: 4\n```", 4),
+        ("Score: 4/5", 4),
+        ("Score: 3 out of 5.", 3),
+        ("Score: 4, since it names the city", 4),
+        ("Score: 2\n- 1 of its parts is wrong", 2),
+    ],
+)
+def test_the_last_score_of_a_reply_counts(text: str, score: int) -> None:
+    assert read_score(text) == score
+
+
+NO_SCORES = ["", "5", "five", "Score: 6", "Score: 0", "Score: -3", "Score: 4.5", "Score: high", "Score: 10"]
+BETWEEN = [
+    "Score: 4,5",
+    "Score: 4-5",
+    "Score: 3 – 4",
+    "Score: 4 or 5",
+    "Score: 3 to 4",
+    "Score: 5/10",
+    "Score: 4 out of 10",
+]
+REFUSALS = ["I cannot help with that.", "I cannot give a score.", "Score:", "Score: n", "Score: I cannot say, 4 or so"]
+
+
+@pytest.mark.parametrize("text", [*NO_SCORES, *BETWEEN, *REFUSALS])
+def test_what_is_no_score_from_1_to_5_is_unreadable(text: str) -> None:
+    assert isinstance(read_score(text), Unreadable)
+
+
+def test_the_prompts_take_question_answers_and_paths() -> None:
+    selection = ask_selection(load_prompt("multihal/select_paths"), "Who?", ["Ann", "Anne"], PATHS[:2]).messages()
+    assert selection[-1]["content"].count("A; r") == 2
+    assert "Ann; Anne" in selection[-1]["content"]
+    score = ask_score(load_prompt("multihal/score_path"), "Who?", ["Ann"], PATHS[0]).messages()
+    assert PATHS[0] in score[-1]["content"]

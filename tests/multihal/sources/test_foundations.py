@@ -1,0 +1,283 @@
+"""The readers of the seven foundations: which rows are kept, and what of them."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support.rows.foundation_rows import (
+    FELM,
+    GOOD,
+    HALUBENCH,
+    HALUEVAL,
+    MIRROR,
+    NAMES,
+    SIMPLEQA,
+    TRUTHFULQA,
+    Row,
+    write,
+)
+
+from tasks.core.rows import Reject
+from tasks.errors import SourceError
+from tasks.multihal.core.rows import FoundationQuestion
+from tasks.multihal.sources.foundations import FOUNDATIONS, find_foundation_files
+from tasks.multihal.sources.shroom import ask_for_meaning
+from tasks.multihal.sources.simpleqa import read_metadata
+from tasks.storage.source_files import SourceFile, name_source
+from tasks.storage.source_rows import ReadRow
+
+
+def read(tmp_path: Path, foundation: str, rows: Sequence[Row], name: str = "") -> list[ReadRow]:
+    """Read rows; DefAn's are each made a group of 15 alike."""
+    if foundation == "defan":
+        rows = [row for row in rows for _ in range(15)]
+    read_rows = list(FOUNDATIONS[foundation].read(name_source(write(tmp_path, foundation, rows, name))))
+    return read_rows[::15] if foundation == "defan" else read_rows
+
+
+def outcome(tmp_path: Path, foundation: str, row: Row, name: str = "") -> FoundationQuestion | Reject:
+    """Return what becomes of a row that stands behind a good one."""
+    return read(tmp_path, foundation, [GOOD[foundation], row], name)[1].outcome
+
+
+def kept(tmp_path: Path, foundation: str, row: Row, name: str = "") -> FoundationQuestion:
+    found = outcome(tmp_path, foundation, row, name)
+    assert isinstance(found, FoundationQuestion)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("foundation", "expected"),
+    [
+        ("halueval", {"id": "halueval_1", "domain": "qa", "output": "Ada", "context": ["Ada."], "licence": "MIT"}),
+        ("truthfulqa", {
+            "id": "tqa_gen_1", "domain": "confusion: people", "optional_output": ["Ada L."],
+            "incorrect_answers": ["Bob", "Eve"], "context": ["https://a.org/x", "remark"], "licence": "Apache-2.0",
+        }),
+        ("felm", {
+            "id": "felm_1", "domain": "wk", "output": "Ada. Really.", "context": ["https://a.org/X"],
+            "licence": "CC-BY-NC-SA-4.0",
+        }),
+        ("halubench", {"id": "halubench_1", "domain": "general", "context": ["P"], "licence": "CC-BY-NC-2.0"}),
+        ("shroom2024", {
+            "id": "shroom2024_trial_1", "domain": "N/A", "input": "Hello word . What is the meaning of word ?",
+            "output": "A sound .", "licence": "CC-BY",
+        }),
+        ("defan", {"id": "defan_sports_15", "domain": "sports", "input": "Who?", "output": "Ada", "answer_type": "other"}),
+        ("simpleqa", {
+            "id": "simpleqa_1", "domain": "art", "input": "When?", "output": "1900", "answer_type": "date",
+            "context": ["https://a.org/Wiki/X?Y=1"],
+        }),
+    ],
+)  # fmt: skip
+def test_a_row_is_kept_with_what_multihal_uses_of_it(tmp_path: Path, foundation: str, expected: Row) -> None:
+    found = kept(tmp_path, foundation, GOOD[foundation])
+    assert found.model_dump(include=set(expected)) == expected
+    assert found.source_dataset == foundation
+    assert found.source_name == NAMES[foundation]
+    assert found.source_row == (16 if foundation == "defan" else 2)
+
+
+@pytest.mark.parametrize("foundation", list(GOOD))
+def test_a_file_may_have_a_licence_of_its_own(tmp_path: Path, foundation: str) -> None:
+    rows = [GOOD[foundation]] * 15
+    path = write(tmp_path, foundation, rows)
+    first = next(iter(FOUNDATIONS[foundation].read(SourceFile(path, "rows", licence="CC0-1.0")))).outcome
+    assert isinstance(first, FoundationQuestion)
+    assert (first.licence, first.source_name) == ("CC0-1.0", "rows")
+    assert next(iter(FOUNDATIONS[foundation].read(name_source(path)))).outcome == first.replace(
+        licence=FOUNDATIONS[foundation].licence, source_name=path.name
+    )
+
+
+@pytest.mark.parametrize(
+    ("foundation", "change", "reason", "detail"),
+    [
+        ("halueval", {"right_answer": None}, "malformed_row", "the column right_answer is no text"),
+        ("halueval", {"question": " "}, "malformed_row", "the column question is no text"),
+        ("halueval", {"knowledge": "\ud800"}, "malformed_row", "half a surrogate pair"),
+        ("truthfulqa", {"Best Answer": ""}, "malformed_row", "the column Best Answer is no text"),
+        ("felm", {"labels": [True, False]}, "false_segment", "1 of 2 segments"),
+        ("felm", {"labels": [True]}, "malformed_row", "1 entries for 2 segments"),
+        ("felm", {"labels": ["True", "True"]}, "malformed_row", "no list of true and false"),
+        ("felm", {"labels": []}, "malformed_row", "no list of true and false"),
+        ("felm", {"domain": "math"}, "other_domain", "the domain is math"),
+        ("felm", {"domain": None}, "malformed_row", "the column domain is missing"),
+        ("felm", {"response": None}, "malformed_row", "the column response is no text"),
+        ("halubench", {"label": "FAIL"}, "hallucinated", "FAIL"),
+        ("halubench", {"label": "perhaps"}, "malformed_row", "the column label is 'perhaps'"),
+        ("halubench", {"source_ds": "halueval"}, "part_of_halueval", "read by itself"),
+        ("halubench", {"source_ds": "wiki"}, "malformed_row", "the column source_ds names no known part: 'wiki'"),
+        ("halubench", {"answer": ["Ada"]}, "malformed_row", "the column answer is no text"),
+        ("shroom2024", {"task": "MT"}, "other_task", "the task is MT"),
+        ("shroom2024", {"tgt": ""}, "malformed_row", "the column tgt is no text"),
+        ("shroom2024", {"src": "Hello word ."}, "malformed_row", "neither marks a word"),
+        ("defan", {"answer": " "}, "malformed_row", "the column answer is no text"),
+        ("simpleqa", {"answer": ""}, "malformed_row", "the column answer is no text"),
+        ("simpleqa", {"metadata": "{'topic': 'Art'}"}, "malformed_row", "the column answer_type is missing"),
+    ],
+)
+def test_a_row_that_is_not_kept_says_why(
+    tmp_path: Path, foundation: str, change: Row, reason: str, detail: str
+) -> None:
+    found = outcome(tmp_path, foundation, {**GOOD[foundation], **change})
+    assert isinstance(found, Reject)
+    assert found.reason == reason
+    assert detail in found.detail
+
+
+def test_a_reject_keeps_the_row_as_it_came(tmp_path: Path) -> None:
+    good, odd = read(tmp_path, "halueval", [HALUEVAL, {"question": "é \ud800"}])
+    assert json.loads(good.as_it_came) == HALUEVAL
+    assert odd.as_it_came == '{"question": "é \\ud800"}'
+    assert odd.row_id == "halueval_1"
+
+
+@pytest.mark.parametrize(
+    ("foundation", "row", "message"),
+    [
+        ("halueval", TRUTHFULQA, r"qa_data\.json: row 1: the column question is missing"),
+        ("felm", HALUEVAL, r"all\.jsonl: row 1: the column prompt is missing"),
+        ("halubench", FELM, r"halubench\.jsonl: row 1: the column question is missing"),
+        ("shroom2024", {"src": "x"}, r"trial\.json: row 1: the column task is missing \(found: src\)"),
+        ("truthfulqa", SIMPLEQA, r"TruthfulQA\.csv: row 1: the column Type is missing"),
+        ("simpleqa", TRUTHFULQA, r"simple_qa_test_set\.csv: row 1: the column metadata is missing"),
+    ],
+)
+def test_a_file_of_another_kind_is_refused(tmp_path: Path, foundation: str, row: Row, message: str) -> None:
+    with pytest.raises(SourceError, match=message):
+        read(tmp_path, foundation, [row, row])
+
+
+def test_a_file_in_which_no_row_is_good_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"row 1: the column answer is no text, and no other row is better"):
+        read(tmp_path, "simpleqa", [{**SIMPLEQA, "answer": ""}] * 3)
+    with pytest.raises(SourceError, match=r"qa_data\.json: no rows"):
+        read(tmp_path, "halueval", [])
+
+
+def test_felm_is_read_from_its_mirror_and_from_a_file_of_one_domain(tmp_path: Path) -> None:
+    assert kept(tmp_path, "felm", MIRROR).domain == "wk"
+    bare = {key: value for key, value in FELM.items() if key != "domain"}
+    assert kept(tmp_path, "felm", bare, "felm_wk.jsonl").output == "Ada. Really."
+    other = outcome(tmp_path, "felm", {**MIRROR, "source": "felm-science"})
+    assert isinstance(other, Reject)
+    assert other.reason == "other_domain"
+
+
+@pytest.mark.parametrize(
+    ("source_ds", "domain"),
+    [
+        ("DROP", "general"),
+        ("covidQA", "covid"),
+        ("pubmedQA", "pubmed"),
+        ("FinanceBench", "finance"),
+        ("RAGTruth", "ragtruth"),
+    ],
+)
+def test_halubench_parts_give_the_domain(tmp_path: Path, source_ds: str, domain: str) -> None:
+    assert kept(tmp_path, "halubench", {**HALUBENCH, "source_ds": source_ds}).domain == domain
+
+
+def test_halubench_is_the_same_from_parquet(tmp_path: Path) -> None:
+    rows = [HALUBENCH, {**HALUBENCH, "label": "FAIL"}, {**HALUBENCH, "passage": None}]
+    path = tmp_path / "test-00000-of-00001.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    from_parquet = [row.outcome for row in FOUNDATIONS["halubench"].read(SourceFile(path, "rows"))]
+    lines = write(tmp_path, "halubench", rows)
+    assert from_parquet == [row.outcome for row in FOUNDATIONS["halubench"].read(SourceFile(lines, "rows"))]
+    assert find_foundation_files([path]).files == {"halubench": [path]}
+
+
+@pytest.mark.parametrize(
+    ("sentence", "question"),
+    [
+        ("It is <define>blue</define> .", "It is blue . What is the meaning of blue ?"),
+        ("a <define> sky blue </define> sea", "a sky blue sea What is the meaning of sky blue ?"),
+        ("It is blue . What is the meaning of blue ?", "It is blue . What is the meaning of blue ?"),
+        ("What is the meaning of life ? Nobody knows .", None),
+        ("It is blue .", None),
+    ],
+)
+def test_the_meaning_is_asked_for_in_the_words_of_the_foundation(sentence: str, question: str | None) -> None:
+    assert ask_for_meaning(sentence) == question
+
+
+def defan_group(answer: str, kind: str, size: int = 15) -> list[Row]:
+    return [{"questions": f"Question {number}?", "answer": answer, "type": kind} for number in range(size)]
+
+
+def test_defan_keeps_the_first_of_each_group(tmp_path: Path) -> None:
+    rows = [*defan_group("Ada", "name"), *defan_group("Bob", "name")]
+    found = list(FOUNDATIONS["defan"].read(name_source(write(tmp_path, "defan", rows))))
+    assert [row.row_id for row in found if isinstance(row.outcome, FoundationQuestion)] == [
+        "defan_sports_0",
+        "defan_sports_15",
+    ]
+    rejects = [row.outcome for row in found if isinstance(row.outcome, Reject)]
+    assert len(rejects) == 28
+    assert rejects[-1] == Reject("defan_sports_29", "paraphrase", "paraphrase of the question in row 16")
+
+
+@pytest.mark.parametrize(
+    ("domain", "answer", "kind", "output", "answer_type"),
+    [
+        ("sports", "45,000", "numeric", "45,000", "numerical"),
+        ("worldorg", " 24 October 1945 ", "date", "24 October 1945", "date"),
+        ("conferences", "Paris", "city", "Paris", "other"),
+        ("QSRanking", "  7 ", "rank", "7", "rank"),
+        ("QSRanking", "\xa0=12", "rank", "12", "rank"),
+        ("QSRanking", "007", "numeric", "7", "rank"),
+        ("QSRanking", "601-610", "rank", "601-610", "rank"),
+    ],
+)
+def test_defan_says_what_kind_its_answers_are(
+    tmp_path: Path, domain: str, answer: str, kind: str, output: str, answer_type: str
+) -> None:
+    path = write(tmp_path, "defan", defan_group(answer, kind), f"QA_domain_{domain}_public.csv")
+    first = next(iter(FOUNDATIONS["defan"].read(name_source(path)))).outcome
+    assert isinstance(first, FoundationQuestion)
+    assert (first.domain, first.output, first.answer_type) == (domain.lower(), output, answer_type)
+
+
+def test_a_defan_group_that_is_cut_off_or_mixed_is_told(tmp_path: Path) -> None:
+    cut = write(tmp_path, "defan", [*defan_group("Ada", "name"), *defan_group("Bob", "name", 14)])
+    with pytest.raises(SourceError, match=r"the last group, from row 16 on, has 14 rows instead of 15"):
+        list(FOUNDATIONS["defan"].read(name_source(cut)))
+    mixed = [*defan_group("Ada", "name"), *defan_group("Bob", "name", 14), *defan_group("Eve", "name", 1)]
+    found = list(FOUNDATIONS["defan"].read(name_source(write(tmp_path, "defan", mixed))))
+    assert Counter(row.outcome.reason for row in found if isinstance(row.outcome, Reject)) == {
+        "paraphrase": 14, "malformed_row": 15,
+    }  # fmt: skip
+    shifted = [*defan_group("Ada", "name", 7), *defan_group("Bob", "name", 8)]
+    with pytest.raises(SourceError, match=r"row 1: rows 1 to 15 are no group of 15.*no other row is better"):
+        list(FOUNDATIONS["defan"].read(name_source(write(tmp_path, "defan", shifted))))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("__import__('os').system('true')", "is no dict of plain values (ValueError)"),
+        ("{'topic': open('/etc/passwd').read(), 'answer_type': 'x', 'urls': []}", "is no dict of plain values"),
+        ("{'topic': f'{1}', 'answer_type': 'x', 'urls': []}", "is no dict of plain values"),
+        ("(" * 5000 + ")" * 5000, "is no dict of plain values"),
+        ("-" * 15_000 + "1", "is no dict of plain values"),
+        ("9" * 6000, "is no dict of plain values"),
+        ("{[]: 1}", "is no dict of plain values (TypeError)"),
+        ("{'topic': 'Art'", "is no dict of plain values (SyntaxError)"),
+        ("{'topic': '" + "x" * 30_000 + "'}", "is longer than 20000 characters"),
+        ("['topic']", "is not as expected: the row is no object"),
+        ("{'topic': 3, 'answer_type': 'x', 'urls': []}", "the column topic is no text"),
+        ("{'topic': 'Art', 'answer_type': 'x', 'urls': 'https://a.org'}", "has no list of urls"),
+        ("{'topic': 'Art', 'answer_type': 'x', 'urls': [1]}", "has no list of urls"),
+        ("{'topic': '\\ud800', 'answer_type': 'x', 'urls': []}", "half a surrogate pair"),
+    ],
+)  # fmt: skip
+def test_hostile_metadata_is_refused_and_never_run(text: str, problem: str) -> None:
+    found = read_metadata(text)
+    assert isinstance(found, str)
+    assert problem in found

@@ -1,0 +1,220 @@
+"""Choosing and scoring paths over the real steps and a chat server: every misbehaviour of a judge, one by one."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from support.rows.questions import mined_question, path_of
+from support.work.inputs import multihal_inputs
+from support.work.scripted_judge import REFUSAL, Manners, Said, ScriptedJudge, always, pick, pick_first_ten
+from support.work.steps import Left, run_step
+
+from tasks.clients.chat import Chat
+from tasks.core.calls.call import Call, Deliver, Reply
+from tasks.core.rows import Row
+from tasks.multihal.core.path_choice import PATHS_WANTED, ROUNDS
+from tasks.multihal.core.rows import MinedQuestion, SelectedQuestion
+from tasks.multihal.judge import score_paths, select_paths
+from tasks.multihal.mine import label_paths
+from tasks.settings import Limits, Model
+
+WORDS = [f"Ada; relation {number:02}; London" for number in range(14)]
+PATHS = [path_of("Q1", f"P{number}", "Q2", labels=words.split("; ")) for number, words in enumerate(WORDS, 1)]
+PASSES = 2 * ROUNDS
+Select = Callable[[Sequence[str], bool], Said]
+
+
+def once_corrected(first: Said, then: Select) -> Select:
+    """Return manners of one that answers well only when asked again."""
+    return lambda paths, is_again: then(paths, is_again) if is_again else first
+
+
+SELECTIONS: dict[str, tuple[Select, int, int]] = {
+    "picks ten": (pick_first_ten, 10, 2),
+    "picks all of them": (lambda paths, _: pick(*sorted(paths)), 10, 2),
+    "ends lines as Windows does": (lambda paths, again: str(pick_first_ten(paths, again)).replace("\n", "\r\n"), 10, 2),
+    "keeps to the form when told": (once_corrected("The first, I think.", pick_first_ten), 10, 4),
+    "picks one ten times": (lambda paths, _: pick(*[min(paths)] * 10), 1, PASSES),
+    "picks two and makes up eight": (
+        lambda paths, _: pick(*(f"{path}; {path}" for path in paths[:8]), *sorted(paths)[:2]),
+        2,
+        PASSES,
+    ),
+    "makes paths up": (lambda paths, _: pick(*(f"{path} Bridge" for path in paths[:10])), 0, PASSES),
+    "writes them in capitals": (lambda paths, _: pick(*map(str.upper, paths)), 0, PASSES),
+    "cuts them short": (lambda paths, _: pick(*(path.rpartition(";")[0] for path in paths)), 0, PASSES),
+    "picks none": (always(pick("none")), 0, PASSES),
+    "leaves the form out": (lambda paths, _: "\n".join(paths[:10]), 0, 2 * PASSES),
+    "chats": (always("All of these are wonderful."), 0, 2 * PASSES),
+    "refuses": (always(REFUSAL), 0, 2 * PASSES),
+}
+"""How a judge behaves → its manners, paths chosen by it, and how often it is asked."""
+
+
+@pytest.fixture
+def judge() -> Iterator[ScriptedJudge]:
+    judge = ScriptedJudge({})
+    yield judge
+    judge.close()
+
+
+@pytest.fixture
+def run(judge: ScriptedJudge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
+    """Run a step with the judge; another client each time, as each build has."""
+    limits = Limits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.01)
+    model = Model(kind="openai", name="tester", url=judge.url, limits=limits)
+
+    def run(step: Any, rows: Sequence[Row]) -> Left:
+        chat = Chat(judge.url, model, lambda: "key", "factmill tests")
+        services = SimpleNamespace(model=lambda _role: (chat, model))
+        return run_step(step, rows, services, tmp_path / "run", monkeypatch, multihal_inputs())
+
+    return run
+
+
+def question_of(row_id: str) -> str:
+    """Return the text of the question that `mined_question` makes."""
+    return mined_question(row_id, PATHS[:1]).input
+
+
+def test_only_what_a_judge_picks_as_it_stands_is_its_choice_and_the_rest_is_by_chance(
+    judge: ScriptedJudge, run: Callable[..., Left]
+) -> None:
+    judge.manners = {question_of(name): Manners(select, always(500)) for name, (select, _, _) in SELECTIONS.items()}
+    left = run(select_paths, [mined_question(name, PATHS) for name in SELECTIONS])
+    assert (left.rejects, left.rows.keys()) == ({}, SELECTIONS.keys())
+    for name, (_, by_judge, asked) in SELECTIONS.items():
+        chosen = left.rows[name]["paths"]
+        assert Counter(path["chosen_by"] for path in chosen) == Counter(judge=by_judge, chance=PATHS_WANTED - by_judge)
+        assert [path["ids"] for path in chosen] == [
+            each.ids for each in PATHS if each.ids in [p["ids"] for p in chosen]
+        ]
+        assert judge.selections[question_of(name)] == asked, name
+        assert judge.shown[question_of(name)] == set(WORDS)
+    by_judge = [
+        path["labels"][1] for path in left.rows["picks two and makes up eight"]["paths"] if path["chosen_by"] == "judge"
+    ]
+    assert by_judge == ["relation 00", "relation 01"]
+    assert Counter(drop["question_id"] for drop in left.extras) == dict.fromkeys(SELECTIONS, 4)
+    assert {drop["reason"] for drop in left.extras} == {"not_selected"}
+    draws = {str([path["ids"] for path in left.rows[name]["paths"]]) for name in ("refuses", "chats", "picks none")}
+    assert len(draws) > 1, "another question draws others"
+
+
+def test_what_is_drawn_by_chance_is_the_same_in_every_build(judge: ScriptedJudge, run: Callable[..., Left]) -> None:
+    judge.manners = {question_of("a"): Manners(always(REFUSAL), always(500))}
+    first = run(select_paths, [mined_question("a", PATHS)])
+    again = run(select_paths, [mined_question("a", PATHS)])
+    assert again.rows == first.rows
+    assert judge.asked == 2 * PASSES, "recorded"
+
+
+def test_a_judge_that_cannot_be_asked_costs_the_question_until_it_can(
+    judge: ScriptedJudge, run: Callable[..., Left]
+) -> None:
+    failing: dict[str, Select] = {
+        "down": always(500),
+        "silent": always(""),
+        "down when told": once_corrected("?", always(503)),
+    }
+    judge.manners = {question_of(name): Manners(select, always(500)) for name, select in failing.items()}
+    rows = [mined_question(name, PATHS) for name in failing]
+    left = run(select_paths, rows)
+    codes = {row_id: (reason, detail.partition(":")[0]) for row_id, (reason, detail) in left.rejects.items()}
+    assert codes == {
+        "down": ("model_failed", "http_500"),
+        "silent": ("model_failed", "empty_reply"),
+        "down when told": ("model_failed", "http_503"),
+    }
+    assert (left.receipt.unsettled, left.extras) == (3, [])
+
+    judge.manners = {question: Manners(pick_first_ten, always(500)) for question in judge.manners}
+    again = run(select_paths, rows)
+    assert (again.rows.keys(), again.receipt.unsettled) == (failing.keys(), 0)
+
+
+def test_few_paths_are_not_chosen_among_and_of_those_that_read_alike_one_stays(
+    judge: ScriptedJudge, run: Callable[..., Left]
+) -> None:
+    alike = path_of("Q7", "P1", "Q2", labels=PATHS[0].labels)
+    left = run(select_paths, [mined_question("ten", PATHS[:10]), mined_question("alike", [*PATHS[:10], alike])])
+    for row in left.rows.values():
+        assert [(path["ids"], path["chosen_by"]) for path in row["paths"]] == [(path.ids, "all") for path in PATHS[:10]]
+    assert [(drop["path_ids"], drop["reason"]) for drop in left.extras] == [(alike.ids, "same_words")]
+    assert judge.asked == 0
+
+
+class Labels:
+    """Labels all but Q13."""
+
+    identity = "labels"
+    is_outside = True
+
+    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+        for call in calls:
+            deliver(call, Reply(None if call.parts["id"] == "Q13" else str(call.parts["id"])))
+
+
+def test_paths_that_are_left_out_have_ids_of_their_own_whichever_step_does_it(
+    judge: ScriptedJudge, run: Callable[..., Left], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge.manners = {question_of("a"): Manners(always(REFUSAL), always(500))}
+    rows = [mined_question("a", [path_of("Q1", "P1", "Q13"), path_of("Q1", "P2", "Q13"), *PATHS])]
+    labelled = run_step(label_paths, rows, SimpleNamespace(wikidata=Labels()), tmp_path / "labels", monkeypatch)
+    selected = run(select_paths, [MinedQuestion.model_validate(row) for row in labelled.rows.values()])
+    dropped = [*labelled.extras, *selected.extras]
+    assert Counter(drop["reason"] for drop in dropped) == {"part_without_label": 2, "not_selected": 4}
+    assert len({drop["id"] for drop in dropped}) == len(dropped)
+
+
+GIVEN: dict[Said, int] = {"Score: 5": 5, "**Score:** 4": 4, "Score: 4/5": 4, "Hm. Score: 2? No.\nScore: 5": 5}
+LOW: dict[Said, int] = {"Score: 3": 3, "Score: 1 of 5": 1}
+UNREADABLE: list[Said] = [
+    "Score: 7", "Score: 0", "Score: -4", "Score: 4.5", "Score: 4-5", "Score: 5/10", "Score: high", "Score:", "5", "five",
+    "The path is useful.", REFUSAL,
+]  # fmt: skip
+FAILING: dict[Said, str] = {"": "empty_reply", " \n": "empty_reply", 500: "http_500"}
+
+
+def selected_question(said: Said) -> SelectedQuestion:
+    """Return a question with one path, of which the judge says `said`."""
+    mined = mined_question(repr(said), PATHS[:1])
+    return SelectedQuestion.model_validate(
+        {**mined.model_dump(), "paths": [{**PATHS[0].model_dump(), "chosen_by": "chance"}]}
+    )
+
+
+def test_a_score_is_the_one_the_judge_gave_or_none(judge: ScriptedJudge, run: Callable[..., Left]) -> None:
+    everything: list[Said] = [*GIVEN, *LOW, *UNREADABLE, *FAILING]
+    rows = [selected_question(said) for said in everything]
+    judge.manners = {row.input: Manners(always(500), always(said)) for row, said in zip(rows, everything, strict=True)}
+    left = run(score_paths, rows)
+
+    assert {row["question_id"]: row["judged_score"] for row in left.rows.values()} == {
+        repr(said): score for said, score in GIVEN.items()
+    }
+    assert {(row["judged_by"], row["chosen_by"]) for row in left.rows.values()} == {("tester", "chance")}
+    reasons = {row_id.removesuffix("_0"): found for row_id, found in left.rejects.items()}
+    for said, score in LOW.items():
+        assert reasons.pop(repr(said)) == ("low_score", f"score {score}: {WORDS[0]}")
+    for said in UNREADABLE:
+        reason, detail = reasons.pop(repr(said))
+        assert (reason, f"'texts': [{said!r}]" in detail) == ("unscored", True), detail
+        assert judge.scored[question_of(repr(said)), WORDS[0]] == [said, said], "asked once more"
+    for said, code in FAILING.items():
+        reason, detail = reasons.pop(repr(said))
+        assert (reason, detail.partition(":")[0]) == ("model_failed", code)
+    assert (reasons, left.receipt.unsettled) == ({}, len(FAILING))
+
+
+def test_a_judge_that_keeps_to_the_form_when_told_gives_its_score(
+    judge: ScriptedJudge, run: Callable[..., Left]
+) -> None:
+    row = selected_question("later")
+    judge.manners = {row.input: Manners(always(500), lambda _, is_again: "Score: 4" if is_again else "four")}
+    left = run(score_paths, [row])
+    assert [found["judged_score"] for found in left.rows.values()] == [4]
+    assert judge.scored[row.input, WORDS[0]] == ["four", "Score: 4"]

@@ -1,0 +1,348 @@
+"""Linking over the real step and the real clients: what is found, and why something is not."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from support.graphs.rdf_lines import spell_out
+from support.rows.questions import typed_question
+from support.webs.loopback import Loopback, Seen
+from support.webs.wikidata_web import answer_from, open_store
+from support.work.inputs import multihal_inputs
+from support.work.steps import Left, run_step
+
+from tasks.assets import load_query
+from tasks.clients.dbpedia import Dbpedia
+from tasks.clients.falcon import Falcon
+from tasks.clients.wikidata.client import WikidataSparql
+from tasks.clients.wikidata.queries import QUERY_IDS
+from tasks.clients.wikipedia import Wikipedia
+from tasks.errors import ServiceUnreachable
+from tasks.graph.load import load_graph
+from tasks.graph.lookup import Graph, open_graph
+from tasks.multihal.core.rows import TypedQuestion
+from tasks.multihal.link import link_entities
+from tasks.settings import Limits
+
+LIMITS = Limits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.01, batch=50)
+AGENT = "factmill tests"
+ENTITY, RESOURCE = "http://www.wikidata.org/entity/", "http://dbpedia.org/resource/"
+DOWN = {"status": 500, "text": "Internal Server Error"}
+
+PAGES: dict[str, dict[str, Any]] = {
+    "Berlin": {"pageid": 1, "pageprops": {"wikibase_item": "Q64"}},
+    "Mercury": {"pageid": 2, "pageprops": {"wikibase_item": "Q308", "disambiguation": ""}},
+    "Draft of nothing": {"pageid": 3},
+    "Nobody at all": {"missing": True},
+}
+"""Title → page as the MediaWiki API tells it."""
+SAME_AS = f"""
+    <{RESOURCE}Berlin> <http://www.w3.org/2002/07/owl#sameAs> wd:Q64
+    <{RESOURCE}Emil_Berliner> <http://www.w3.org/2002/07/owl#sameAs> wd:Q57084
+"""
+
+
+class Web:
+    """All services on one server; `falcon` says what it makes of each text."""
+
+    def __init__(self) -> None:
+        self.server = Loopback()
+        self.server.handle = self._answer
+        self.falcon: dict[str, Any] = {}
+        self.wikipedia: dict[str, Any] | None = None
+        self.dbpedia = answer_from(open_store(SAME_AS))
+        self.wikidata = answer_from(open_store("wd:Q61648 <http://www.w3.org/2002/07/owl#sameAs> wd:Q64"))
+
+    def services(self, graph: Graph | None = None) -> Any:
+        url = self.server.url
+        queries = {name: load_query(query_id) for name, query_id in QUERY_IDS.items()}
+        return SimpleNamespace(
+            falcon=Falcon(f"{url}/falcon2", "f", LIMITS, AGENT, (30.0, 30.0)),
+            dbpedia=Dbpedia(f"{url}/dbpedia", "d", LIMITS, AGENT, load_query("dbpedia/same_as")),
+            wikipedia=Wikipedia(url, "p", LIMITS, AGENT),
+            wikidata=graph or WikidataSparql(f"{url}/sparql", "w", LIMITS, AGENT, queries),
+            graph=lambda: graph,
+        )
+
+    def texts_linked(self) -> list[str]:
+        """Return the texts that Falcon was asked about, in order of the alphabet."""
+        return sorted(seen.json()["text"] for seen in self.server.seen if seen.path == "/falcon2/api")
+
+    def _answer(self, seen: Seen) -> dict[str, Any]:
+        if seen.path == "/falcon2/api":
+            made: dict[str, Any] = self.falcon.get(seen.json()["text"], {"json": {}})
+            return made
+        if seen.path == "/w/api.php":
+            return self.wikipedia or self._answer_pages(seen)
+        return self.dbpedia(seen) if seen.path == "/dbpedia" else self.wikidata(seen)
+
+    def _answer_pages(self, seen: Seen) -> dict[str, Any]:
+        titles = seen.query["titles"].split("|")
+        return {"json": {"query": {"pages": [{"ns": 0, "title": title, **PAGES[title]} for title in titles]}}}
+
+
+def found(*qids: str, resources: dict[str, str] | None = None, surface: str = "it") -> dict[str, Any]:
+    """Return Falcon's reply: items for one surface, and DBpedia resources (title → surface)."""
+    entities = [{"URI": ENTITY + qid, "surface form": surface} for qid in qids]
+    others = [{"URI": RESOURCE + title, "surface form": name} for title, name in (resources or {}).items()]
+    return {"json": {"entities_wikidata": entities, "relations_wikidata": [], "entities_dbpedia": others}}
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    web = Web()
+    yield web
+    web.server.close()
+
+
+@pytest.fixture
+def link(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
+    """Link questions with Falcon."""
+
+    def run(*rows: TypedQuestion) -> Left:
+        return run_step(
+            link_entities, rows, web.services(), tmp_path / "run", monkeypatch, multihal_inputs(linker="falcon")
+        )
+
+    return run
+
+
+def items(left: Left, row_id: str, role: str) -> list[tuple[str, str]]:
+    return [(found["qid"], found["via"]) for found in left.rows[row_id][f"{role}_links"]]
+
+
+def test_question_and_answer_are_linked_by_falcon_dbpedia_and_the_articles_of_the_context(
+    web: Web, link: Callable[..., Left]
+) -> None:
+    web.falcon = {"Who?": found("Q1", "Q2", resources={"Emil_Berliner": "Emil"}), "He": found("Q5")}
+    left = link(typed_question("a", "Who?", "He", context=["see https://en.wikipedia.org/wiki/Berlin."]))
+    assert items(left, "a", "subject") == [
+        ("Q1", "falcon"),
+        ("Q2", "falcon"),
+        ("Q57084", "dbpedia"),
+        ("Q64", "wikipedia"),
+    ]
+    assert items(left, "a", "object") == [("Q5", "falcon")]
+    assert left.rows["a"]["missed"] == []
+
+
+def test_three_candidates_of_a_surface_are_kept_each_item_once(web: Web, link: Callable[..., Left]) -> None:
+    web.falcon = {"Who?": found("Q4", "Q4", "Q3", "Q2", "Q1", resources={"Berlin": "b"}), "He": found("Q64", "Q64")}
+    left = link(typed_question("a", "Who?", "He"))
+    assert items(left, "a", "subject") == [("Q4", "falcon"), ("Q3", "falcon"), ("Q2", "falcon"), ("Q64", "dbpedia")]
+    assert items(left, "a", "object") == [("Q64", "falcon")]
+
+
+TROUBLE = {
+    "status 500": (DOWN, "http_500: Internal Server Error"),
+    "web page": ({"text": "<html>down"}, "html_instead_of_json: <html>down"),
+    "no list": ({"json": {"entities_wikidata": 5}}, "malformed_reply: expected a list"),
+}
+
+
+@pytest.mark.parametrize(("answer", "cause"), TROUBLE.values(), ids=TROUBLE.keys())
+def test_a_question_that_falcon_fails_for_is_kept_for_a_later_run(
+    web: Web, link: Callable[..., Left], answer: dict[str, Any], cause: str
+) -> None:
+    web.falcon = {"Who?": answer, "He": found("Q5"), "Where?": found("Q2"), "There": answer}
+    rows = [
+        typed_question("subject", "Who?", "He"),
+        typed_question("object", "Where?", "There"),
+        typed_question("neither", "Where?", "He"),
+    ]
+    left = link(*rows)
+    assert {row_id: reason for row_id, (reason, _) in left.rejects.items()} == dict.fromkeys(
+        ("subject", "object"), "linker_failed"
+    )
+    assert left.rejects["subject"][1].startswith(f"Falcon: 'Who?': {cause}")
+    assert left.rejects["object"][1].startswith(f"Falcon: 'There': {cause}")
+    assert (left.rows.keys(), left.receipt.unsettled) == ({"neither"}, 2)
+
+    web.falcon |= {"Who?": found("Q1"), "There": found("Q6")}
+    before = Counter(web.texts_linked())
+    again = link(*rows)
+    assert (again.rows.keys(), again.receipt.unsettled) == ({"subject", "object", "neither"}, 0)
+    assert Counter(web.texts_linked()) - before == {"Who?": 1, "There": 1}, "what was answered is not asked again"
+
+
+def test_a_text_that_two_questions_share_is_asked_once_and_fails_both(web: Web, link: Callable[..., Left]) -> None:
+    web.falcon = {"Who?": found("Q1"), "Where?": found("Q2"), "He": DOWN}
+    left = link(typed_question("a", "Who?", "He"), typed_question("b", "Where?", "He"))
+    assert {row_id: reason for row_id, (reason, _) in left.rejects.items()} == dict.fromkeys("ab", "linker_failed")
+    assert web.texts_linked() == ["He", "He", "Where?", "Who?"], "tried twice, for both"
+
+
+NOTHING: dict[str, dict[str, Any]] = {
+    "no key": {"json": {}},
+    "null keys": {"json": {"entities_wikidata": None, "relations_wikidata": None, "entities_dbpedia": None}},
+    "empty lists": found(),
+    "relations alone": {"json": {"relations_wikidata": [{"URI": f"{ENTITY}P19", "surface form": "born"}]}},
+    "no ids": {"json": {"entities_wikidata": [None, "Q1", ["a"], {"URI": None}, {"URI": "Berlin"}]}},
+}
+
+
+def test_a_question_or_an_answer_without_an_item_is_a_reject_of_its_own(web: Web, link: Callable[..., Left]) -> None:
+    web.falcon = {**NOTHING, "Where?": found("Q2")}
+    left = link(
+        *(typed_question(f"question: {shape}", shape, "There") for shape in NOTHING),
+        *(typed_question(f"answer: {shape}", "Where?", shape, optional_output=["Not there"]) for shape in NOTHING),
+        typed_question("a year", "Where?", "1990", answer_type="date", looked_for="1990"),
+    )
+    assert left.rejects == {
+        **{f"question: {shape}": ("no_item_in_question", shape) for shape in NOTHING},
+        **{f"answer: {shape}": ("no_item_in_answer", f"{shape}; Not there") for shape in NOTHING},
+    }
+    assert items(left, "a year", "object") == []
+    assert left.receipt.unsettled == 0, "asking again would not help"
+
+
+def test_a_reject_names_what_was_missed_besides(web: Web, link: Callable[..., Left]) -> None:
+    web.falcon = {"Who?": found(resources={"Nobody": "nobody"}), "He": found("Q5")}
+    left = link(typed_question("a", "Who?", "He", context=["https://en.wikipedia.org/wiki/Nobody_at_all"]))
+    reason, detail = left.rejects["a"]
+    assert reason == "no_item_in_question"
+    told = detail.split("; ")
+    assert told[0] == "Who?"
+    assert told[1].startswith(f"{RESOURCE}Nobody: ")
+    assert told[2].startswith("https://en.wikipedia.org/wiki/Nobody_at_all: ")
+
+
+def test_answers_that_are_values_are_not_linked_and_of_other_answers_two(web: Web, link: Callable[..., Left]) -> None:
+    web.falcon = {"Who?": found("Q1"), "He": found("Q5"), "B": found("Q6"), "C": found("Q5", "Q7")}
+    left = link(
+        typed_question("a", "Who?", "He", optional_output=["B", "C", "D"]),
+        typed_question("b", "Who?", "7", answer_type="numerical", looked_for="7", optional_output=["seven"]),
+    )
+    assert sorted(qid for qid, _ in items(left, "a", "object")) == ["Q5", "Q6", "Q7"]
+    assert web.texts_linked() == ["B", "C", "He", "Who?"]
+
+
+MISSES = {
+    f"{RESOURCE}Nobody_(band)": "no item of Wikidata is the same",
+    f"{RESOURCE}a b": "bad_value: ",
+    "https://de.wikipedia.org/wiki/Berlin": "no article of the English Wikipedia",
+    "https://en.wikipedia.org/wiki/File:Berlin.jpg": "no article of the English Wikipedia",
+    "https://en.wikipedia.org/wiki/Mercury": "",
+    "https://en.wikipedia.org/wiki/Nobody_at_all": "",
+    "https://en.wikipedia.org/wiki/Draft_of_nothing": "",
+    "https://en.wikipedia.org/wiki/%5Bx%5D": "invalid_title: ",
+}
+"""What leads to no item (a resource and what no IRI is, another edition, a file, a disambiguation page, a red link, an
+article without an item, a title that no page can have) → how its cause begins."""
+
+
+def test_every_miss_is_told_with_its_cause_and_costs_no_more_than_itself(web: Web, link: Callable[..., Left]) -> None:
+    titles = [name.removeprefix(RESOURCE) for name in MISSES if name.startswith(RESOURCE)]
+    web.falcon = {f"Who is {title}?": found("Q1", resources={title: title}) for title in titles}
+    web.falcon |= {"Who?": found("Q1"), "He": found("Q5")}
+    left = link(
+        *(typed_question(f"{RESOURCE}{title}", f"Who is {title}?", "He") for title in titles),
+        *(
+            typed_question(address, "Who?", "He", context=[f"It says so ({address})."])
+            for address in MISSES
+            if "wikipedia" in address
+        ),
+    )
+    assert left.rows.keys() == MISSES.keys()
+    for name, cause in MISSES.items():
+        assert items(left, name, "subject") == [("Q1", "falcon")]
+        (miss,) = left.rows[name]["missed"]
+        assert miss.startswith(f"{name}: {cause}")
+        assert len(miss) > len(f"{name}: ")
+
+
+def test_an_item_that_was_merged_into_another_is_the_other(web: Web, link: Callable[..., Left]) -> None:
+    web.falcon = {"Who?": found("Q61648", "Q1"), "He": found("Q64")}
+    left = link(typed_question("a", "Who?", "He"))
+    assert [(link["qid"], link["redirected_from"]) for link in left.rows["a"]["subject_links"]] == [
+        ("Q64", "Q61648"),
+        ("Q1", None),
+    ]
+
+
+def test_items_that_cannot_be_looked_at_are_left_for_a_later_run(web: Web, link: Callable[..., Left]) -> None:
+    web.falcon = {"Who?": found("Q1"), "He": found("Q64")}
+    web.wikidata = lambda _: DOWN
+    rows = [typed_question("a", "Who?", "He"), typed_question("b", "Nothing?", "He")]
+    left = link(*rows)
+    assert {row_id: reason for row_id, (reason, _) in left.rejects.items()} == {
+        "a": "wikidata_failed",
+        "b": "no_item_in_question",
+    }
+    assert left.receipt.unsettled == 1
+
+
+def test_an_article_alone_gives_a_question_its_item(web: Web, link: Callable[..., Left]) -> None:
+    web.falcon = {"He": found("Q5")}
+    left = link(typed_question("a", "Who?", "He", context=["https://en.m.wikipedia.org/wiki/Berlin#History"]))
+    assert items(left, "a", "subject") == [("Q64", "wikipedia")]
+
+
+@pytest.mark.parametrize("service", ["dbpedia", "wikipedia"])
+def test_a_service_that_is_down_is_a_cause_beside_what_else_was_found(
+    web: Web, link: Callable[..., Left], service: str
+) -> None:
+    web.falcon = {"Who?": found("Q1", resources={"Berlin": "b"}), "He": found("Q5")}
+    if service == "wikipedia":
+        web.wikipedia = DOWN
+    else:
+        web.dbpedia = lambda _: DOWN
+    left = link(typed_question("a", "Who?", "He", context=["https://en.wikipedia.org/wiki/Berlin"]))
+    (miss,) = left.rows["a"]["missed"]
+    assert "http_500: " in miss
+    assert len(items(left, "a", "subject")) == 2
+
+
+def test_a_falcon_that_is_not_there_stops_the_step(web: Web, link: Callable[..., Left]) -> None:
+    web.server.close()
+    with pytest.raises(ServiceUnreachable, match=r"Falcon at .* cannot be reached"):
+        link(typed_question("a", "Who?", "He"))
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
+    """Berlin, its namesake with fewer edges, and the man who bears its name."""
+    folder = tmp_path_factory.mktemp("graphs")
+    (folder / "small.nt").write_text(
+        spell_out(
+            """
+            wd:Q64 rdfs:label "Berlin"@en
+            wd:Q64 skos:altLabel "Spree-Athens"@en
+            wd:Q821244 rdfs:label "Berlin"@en
+            wd:Q57084 rdfs:label "Emile Berliner"@en
+            wd:Q64 wdt:P17 wd:Q183
+            wd:Q64 wdt:P47 wd:Q1208
+            wd:Q821244 wdt:P17 wd:Q30
+            """
+        ),
+        "utf-8",
+    )
+    load_graph([folder / "small.nt"], "small", folder / "graphs")
+    with open_graph("small", folder / "graphs") as opened:
+        yield opened
+
+
+def test_the_labels_of_a_graph_link_without_any_network(
+    web: Web, graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [
+        typed_question("a", "Who of Berlin was it?", "Emile Berliner", optional_output=["berliner", "Spree-Athens"]),
+        typed_question("b", "Who was it?", "Emile Berliner"),
+        typed_question("c", "Who of Berlin was it?", "Nobody"),
+        typed_question("d", "How big is Berlin?", "9", answer_type="numerical", looked_for="9"),
+    ]
+    left = run_step(
+        link_entities, rows, web.services(graph), tmp_path / "run", monkeypatch, multihal_inputs(linker="labels")
+    )
+    assert items(left, "a", "subject") == [("Q64", "labels"), ("Q821244", "labels")]
+    assert [qid for qid, _ in items(left, "a", "object")] == ["Q57084", "Q64"]
+    assert [link["rank"] for link in left.rows["a"]["subject_links"]] == [1, 2]
+    assert {row_id: reason for row_id, (reason, _) in left.rejects.items()} == {
+        "b": "no_item_in_question",
+        "c": "no_item_in_answer",
+    }
+    assert items(left, "d", "object") == []
+    assert web.server.seen == []

@@ -1,0 +1,147 @@
+"""How a description is read as a noun phrase."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.rules.reading import (
+    find_nationality,
+    kinds_described,
+    lower_first,
+    read_head,
+    tidy_description,
+    with_article,
+)
+from tasks.rules.tables import load_tables
+
+
+@pytest.mark.parametrize(
+    ("description", "kind"),
+    [
+        ("2004 film by a director", "screen"),
+        ("American film and television actor", "person"),
+        ("American film and television production company", "company"),
+        ("Recipient of a medal and politician", "person"),
+        ("mathematician celebrated for results in infinite series", "person"),
+        ("neighborhood in a large city", "place"),
+        ("historical motorcycle manufacturer", "company"),
+        ("group of islands", "place"),
+        ("private, nonsectarian, research university", "school"),
+        ("song by a band", "music"),
+        ("1998 novel", "written"),
+        ("Wikimedia disambiguation page", "name"),
+        ("female given name", "name"),
+        ("fictional detective in a film", "character"),
+        ("species of beetle", "taxon"),
+        ("daughter of a king", "person"),
+        ("one of the largest lakes of Africa", "place"),
+        ("art museum", "site"),
+    ],
+)
+def test_the_head_of_a_description_tells_the_kind_of_thing(description: str, kind: str) -> None:
+    assert kind in kinds_described(description)
+
+
+@pytest.mark.parametrize("description", ["", "something from somewhere", "?!"])
+def test_a_description_that_is_not_understood_has_no_kind(description: str) -> None:
+    assert kinds_described(description) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("phrase", "nationality", "rest"),
+    [
+        ("American actor", "American", "actor"),
+        ("New Zealand film director", "New Zealand", "film director"),
+        ("British-American actor", "British-American", "actor"),
+        ("US/British label", "American-British", "label"),
+        ("Polish-born French chemist", "French", "chemist"),
+        ("German Catholic priest", "German", "Catholic priest"),
+        ("American football player", "", "American football player"),
+        ("French literature critic", "", "French literature critic"),
+        ("acclaimed Irish poet", "Irish", "poet"),
+        ("poet", "", "poet"),
+        ("", "", ""),
+    ],
+)
+def test_a_nationality_is_cut_off_the_front(phrase: str, nationality: str, rest: str) -> None:
+    assert find_nationality(phrase) == (nationality, rest)
+
+
+@pytest.mark.parametrize(
+    ("phrase", "expected"),
+    [
+        ("actor", "an actor"),
+        ("university", "a university"),
+        ("European company", "a European company"),
+        ("Ugandan singer", "a Ugandan singer"),
+        ("uncle", "an uncle"),
+        ("NBA player", "an NBA player"),
+        ("R&B singer", "an R&B singer"),
+        ("honorary title", "an honorary title"),
+        ("one-act play", "a one-act play"),
+        ("Ukrainian poet", "a Ukrainian poet"),
+        ("Uruguayan poet", "a Uruguayan poet"),
+        ("UK label", "a UK label"),
+        ("hotel", "a hotel"),
+    ],
+)
+def test_the_article_follows_the_sound(phrase: str, expected: str) -> None:
+    assert with_article(phrase) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("city  in Spain.", "city in Spain"),
+        ("actor (born 1960)", "actor"),
+        ("university in Ithaca (New York, US)", "university in Ithaca, New York, US"),
+        ("suburb of Washington, D.C.", "suburb of Washington D.C."),
+        ("Elm University is a public university in Ohio. It is old.", "public university in Ohio"),
+        ("town in the U.S.", "town in the U.S."),
+    ],
+)
+def test_brackets_closing_stops_and_full_sentences_are_made_plain(text: str, expected: str) -> None:
+    assert tidy_description(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("phrase", "expected"),
+    [
+        ("Film director", "film director"),
+        ("R&B singer", "R&B singer"),
+        ("Ice Hockey Player", "ice hockey player"),
+        ("Motown group", "Motown group"),
+    ],
+)
+def test_only_common_words_lose_their_capital(phrase: str, expected: str) -> None:
+    assert lower_first(phrase) == expected
+
+
+@given(st.text(max_size=80))
+def test_reading_any_text_never_raises(text: str) -> None:
+    kinds_described(text)
+    assert read_head(tidy_description(text)).noun in {"", *load_tables().kinds}
+
+
+def test_every_kind_that_a_relation_expects_is_a_kind_of_the_lists() -> None:
+    tables = load_tables()
+    known = frozenset[str]().union(*tables.kinds.values())
+    expected = frozenset[str]().union(*(r.subject_kinds | r.answer_kinds for r in tables.relations.values()))
+    assert expected <= known
+
+
+def test_every_region_leads_to_a_country_or_a_region_of_the_world() -> None:
+    tables = load_tables()
+    for region in tables.within:
+        passed = [region]
+        while passed[-1] in tables.within:
+            passed.append(tables.within[passed[-1]])
+            assert len(passed) < 8, f"{region} runs in a circle: {passed}"
+        assert passed[-1] in tables.countries or passed[-1] == "", (
+            f"{region} ends at {passed[-1]!r}, no country of the list"
+        )
+
+
+def test_every_wider_occupation_is_itself_an_occupation() -> None:
+    occupations = load_tables().occupations
+    assert {wider for wider in occupations.values() if wider} <= occupations.keys()

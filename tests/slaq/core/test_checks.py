@@ -1,0 +1,295 @@
+"""What a program finds wrong with five pairs and a long one."""
+
+from dataclasses import replace
+
+import pytest
+
+from tasks.assets import load_list
+from tasks.slaq.core.checks import (
+    Problem,
+    check_all,
+    check_answer,
+    check_distinct,
+    check_question,
+    find_loose_pronoun,
+    format_problems,
+    is_in_article,
+    read_article,
+    read_lists,
+)
+from tasks.slaq.core.replies import Generated, Pair
+from tasks.text.values.words import read_values
+
+LISTS = read_lists(load_list("source_phrases"), load_list("one_of_many"), load_list("function_words"))
+TOPIC = "Analytical Engine (machine)"
+TEXT = """The Analytical Engine was a calculating machine that Charles Babbage designed. He first described it in 1837, on 8 March of that year.
+Its mill was to hold 1,000 numbers of forty digits each. It would have weighed 3.5 tonnes, and two men would have driven it with a crank.
+Punched cards came from the loom of Joseph Marie Jacquard. Ada Lovelace wrote the first program for the engine in London on December 10, 1842. Her notes, marked A to G, appeared in the "Scientific Memoirs". The Royal Society kept a part of it. In Italy, Luigi Menabrea wrote of it. It was to be built from brass and iron. Its rival was finished between 264 and 241 BC."""
+ARTICLE = read_article(TEXT)
+GOOD = Generated(
+    (
+        Pair("Who designed the Analytical Engine?", "Charles Babbage"),
+        Pair("In what year was the Analytical Engine first described?", "1837"),
+        Pair("How many numbers could the mill of the Analytical Engine hold?", "1000"),
+        Pair("Whose loom gave the Analytical Engine its punched cards?", "Joseph Marie Jacquard"),
+        Pair("When did Ada Lovelace write her program?", "10 December 1842"),
+    ),
+    "Discuss the Analytical Engine: (1) who designed it, (2) in what year it was first described, (3) how many numbers "
+    "its mill could hold, (4) whose loom gave it its punched cards, and (5) when Ada Lovelace wrote her program.",
+    "The Analytical Engine, designed by Charles Babbage, was first described in 1837. Its mill could hold 1,000 numbers, "
+    "and the punched cards came from the loom of Joseph Marie Jacquard. Ada Lovelace wrote her program on 10 December 1842.",
+)
+
+
+def list_codes(generated: Generated) -> list[tuple[str, int]]:
+    return [(problem.code, problem.which) for problem in check_all(generated, TOPIC, TEXT, LISTS)]
+
+
+def change_pair(which: int, pair: Pair) -> Generated:
+    short = list(GOOD.short)
+    short[which - 1] = pair
+    return replace(GOOD, short=tuple(short))
+
+
+def test_nothing_is_wrong_with_good_pairs() -> None:
+    assert check_all(GOOD, TOPIC, TEXT, LISTS) == []
+    assert format_problems([]) == ""
+
+
+def test_problems_carry_the_number_of_their_pair() -> None:
+    vague = replace(change_pair(2, Pair("When was it described", "in the year 1999")), long_answer=GOOD.long_answer)
+    codes = list_codes(vague)
+    assert ("no_question_mark", 2) in codes
+    assert ("subject_missing", 2) in codes
+    assert ("not_self_contained", 2) in codes
+    assert ("answer_not_in_article", 2) in codes
+    assert ("long_answer_lacks", 2) in codes
+    assert ("long_answer_adds", 0) in codes
+    assert {which for _, which in codes} == {0, 2}
+
+
+def test_problems_are_told_as_one_clause() -> None:
+    told = format_problems([Problem("a", 2, "the answer is long"), Problem("b", 0, "the long answer adds 7")])
+    assert told == "pair 2: the answer is long; long: the long answer adds 7"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Charles Babbage",
+        "charles babbage.",
+        "the Analytical Engine",
+        "a crank",
+        "1000",
+        "1,000 numbers",
+        "1000 numbers",
+        "2 men",
+        "Two men",
+        "3.5 tonnes",
+        "1837",
+        "in 1837",
+        "8 March",
+        "10 December 1842",
+        "December 10, 1842",
+        "1842-12-10",
+        "on 10 December 1842",
+        "December 1842",
+        "1842",
+        "brass and iron",
+        "“Scientific Memoirs”",
+        "264–241 BC",
+        "264 to 241 BCE",
+        "A to G",
+        "Joseph-Marie Jacquard",
+        "punched card",
+    ],
+)
+def test_an_answer_is_found_in_the_article(answer: str) -> None:
+    assert is_in_article(answer, ARTICLE)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Konrad Zuse",
+        "Babbage Charles",
+        "5",
+        "000",
+        "100",
+        "3",
+        "35 tonnes",
+        "3 men",
+        "1838",
+        "11 December 1842",
+        "8 March 1842",
+        "9 March",
+        "iron and brass",
+        "crank Punched cards",
+        "crankshaft",
+        "264 AD",
+        "∞",
+        "…",
+    ],
+)
+def test_what_the_article_does_not_say_is_not_found(answer: str) -> None:
+    assert not is_in_article(answer, ARTICLE)
+
+
+def test_nothing_is_found_in_an_article_without_text() -> None:
+    assert not is_in_article("Babbage", read_article(""))
+
+
+@pytest.mark.parametrize(
+    ("answer", "codes"),
+    [
+        ("Charles Babbage", []),
+        ("It would have weighed 3.5 tonnes, and two men", []),
+        ("It would have weighed 3.5 tonnes, and two men would", ["answer_too_long"]),
+        ("according to the article, a crank", ["source_phrase", "answer_not_in_article"]),
+    ],
+)
+def test_answers_are_short_and_from_the_article(answer: str, codes: list[str]) -> None:
+    assert [problem.code for problem in check_answer(answer, ARTICLE, LISTS)] == codes
+
+
+@pytest.mark.parametrize(
+    ("question", "codes"),
+    [
+        ("Who designed the Analytical Engine?", []),
+        ("Who designed the analytical engine?", []),
+        ("Who designed Analytical Engines?", []),
+        ("Who taught Ada Lovelace?", []),
+        ("Babbage was born in which city?", []),
+        ("Which society kept a part of Babbage’s machine?", []),
+        ("In which country did Menabrea write of the engine?", []),
+        ('What stands in the "Scientific Memoirs"?', []),
+        ("How long did it take to build the Analytical Engine?", []),
+        ("Why is it important that the Analytical Engine had a mill?", []),
+        ("What did the Analytical Engine weigh when it was finished?", []),
+        ("In her notes, what did Ada Lovelace describe?", []),
+        ("Who wrote the text of the Analytical Engine hymn?", []),
+        ("Who designed the Analytical Engine", ["no_question_mark"]),
+        ("Who designed the Analytical Engine? Tell me.", ["no_question_mark"]),
+        ("Who designed the engine?", ["subject_missing"]),
+        ("Who designed the machine in March?", ["subject_missing"]),
+        ("Who taught Konrad Zuse?", ["subject_missing"]),
+        ("When was it built?", ["subject_missing", "not_self_contained"]),
+        ("Who was he?", ["subject_missing", "not_self_contained"]),
+        ("When was this built in London?", ["not_self_contained"]),
+        ("Which architect designed it in London?", ["not_self_contained"]),
+        ("What were their plans?", ["subject_missing", "not_self_contained"]),
+        ("According to the article, who designed the Analytical Engine?", ["source_phrase"]),
+        ("Who is mentioned in the text about the Analytical Engine?", ["source_phrase"]),
+        ("What does this passage say of the Analytical Engine?", ["source_phrase", "not_self_contained"]),
+        ("Name one part of the Analytical Engine?", ["one_of_many"]),
+        ("Which of the following drove the Analytical Engine?", ["one_of_many"]),
+        ("What is one part of the Analytical Engine?", ["one_of_many"]),
+        ("Give an example of what the Analytical Engine held?", ["one_of_many"]),
+        ("Which engineer helped to name a part of the Analytical Engine?", []),
+    ],
+)
+def test_what_is_wrong_with_a_question(question: str, codes: list[str]) -> None:
+    assert [problem.code for problem in check_question(question, TOPIC, ARTICLE, LISTS)] == codes
+
+
+@pytest.mark.parametrize("word", ["does", "Does", "this", "was", "its", "first"])
+def test_function_words_are_known_in_every_form(word: str) -> None:
+    assert {part.value for part in read_values(word)} <= LISTS.function_words
+
+
+@pytest.mark.parametrize(
+    ("question", "pronoun"),
+    [
+        ("How does light behave when it meets Babbage?", None),
+        ("How do bees find food when they leave the hive?", None),
+        ("Who wrote It?", None),
+        ("What do they eat?", "they"),
+        ("How much did they pay Babbage?", "they"),
+        ("What is “it” called?", "it"),
+        ("How long does it take, and who built it?", "it"),
+    ],
+)
+def test_a_pronoun_needs_something_before_it(question: str, pronoun: str | None) -> None:
+    assert find_loose_pronoun(question, TOPIC, ARTICLE, LISTS) == pronoun
+
+
+@pytest.mark.parametrize(
+    ("pair", "codes"),
+    [
+        (Pair("Who designed the Analytical Engine?", "Ada"), [("same_question", 2)]),
+        (Pair("who designed Analytical Engine", "Ada"), [("same_question", 2)]),
+        (Pair("Who was it that designed the Analytical Engine?", "charles Babbage."), [("same_fact", 2)]),
+        (Pair("By whom was the Analytical Engine once designed?", "Charles Babbage"), [("same_fact", 2)]),
+        (Pair("Who designed the Difference Engine?", "Joseph Clement"), []),
+        (Pair("Whom did Ada Lovelace visit on 5 June 1833?", "Charles Babbage"), []),
+    ],
+)
+def test_questions_are_distinct(pair: Pair, codes: list[tuple[str, int]]) -> None:
+    problems = check_distinct([GOOD.short[0], pair], LISTS)
+    assert [(problem.code, problem.which) for problem in problems] == codes
+
+
+@pytest.mark.parametrize(
+    ("long_question", "codes"),
+    [
+        (GOOD.long_question, []),
+        (
+            "Who designed the Analytical Engine, in which year was it described first, how many numbers did its mill hold, "
+            "whose loom gave the punched cards, and when did Ada Lovelace write a program?",
+            [],
+        ),
+        (GOOD.long_question.replace("(3) how many numbers its mill could hold, ", ""), [("long_question_lacks", 3)]),
+        (
+            "Discuss the Analytical Engine: (1), (2), (3), (4), (5).",
+            [("long_question_lacks", at) for at in range(1, 6)],
+        ),
+        ("Tell all about the Analytical Engine.", [("long_question_lacks", at) for at in range(1, 6)]),
+        ("According to the article, " + GOOD.long_question, [("source_phrase", 0)]),
+    ],
+)
+def test_the_long_question_covers_all_five(long_question: str, codes: list[tuple[str, int]]) -> None:
+    assert list_codes(replace(GOOD, long_question=long_question)) == codes
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "codes"),
+    [
+        ("1,000 numbers", "one thousand numbers", []),
+        ("10 December 1842", "December 10, 1842", []),
+        ("Charles Babbage", "Babbage, Charles", []),
+        ("in 1837", "in 1837, before one of the others", []),
+        ("The Analytical", "Later the Analytical", []),
+        ("in 1837", "some time ago", [("long_answer_lacks", 2)]),
+        ("10 December 1842", "December 1842", [("long_answer_lacks", 5)]),
+        ("in 1837", "in 1837 in London", [("long_answer_adds", 0)]),
+        ("in 1837", "in 1837 by the IBM", [("long_answer_adds", 0)]),
+        ("in 1837", "on 8 March 1837", [("long_answer_adds", 0)]),
+        ("1,000 numbers", "1,000 numbers of 40 digits", [("long_answer_adds", 0)]),
+        ("1,000 numbers", "1,000 numbers, the 5th part", [("long_answer_adds", 0)]),
+        ("Its mill", "Italy heard of it. Its mill", [("long_answer_adds", 0)]),
+        ("Its mill", "Zuse and Turing heard of it. Its mill", [("long_answer_adds", 0)]),
+        ("Its mill", "As the passage states, its mill", [("source_phrase", 0)]),
+    ],
+)
+def test_the_long_answer_holds_the_five_answers_and_no_more(old: str, new: str, codes: list[tuple[str, int]]) -> None:
+    assert old in GOOD.long_answer
+    assert list_codes(replace(GOOD, long_answer=GOOD.long_answer.replace(old, new))) == codes
+
+
+def test_a_date_may_be_put_together_from_two_pairs() -> None:
+    article = "Ada was born on 10 December 1815 in the town."
+    pairs = (
+        Pair("On what day of the year was Ada born?", "10 December"),
+        Pair("In what year was Ada born?", "1815"),
+        *GOOD.short[2:],
+    )
+    generated = Generated(pairs, GOOD.long_question, "Ada was born on 10 December 1815.")
+    codes = [problem.code for problem in check_all(generated, "Ada", article, LISTS) if "long_answer" in problem.code]
+    assert codes == ["long_answer_lacks"] * 3
+
+
+def test_an_article_of_one_sentence_and_an_empty_one_are_checked() -> None:
+    assert check_all(GOOD, TOPIC, "", LISTS)
+    short = check_all(GOOD, TOPIC, "The Analytical Engine was designed by Charles Babbage.", LISTS)
+    assert {(problem.code, problem.which) for problem in short} >= {("answer_not_in_article", at) for at in range(2, 6)}
+    assert ("answer_not_in_article", 1) not in {(problem.code, problem.which) for problem in short}

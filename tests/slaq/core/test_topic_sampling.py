@@ -1,0 +1,154 @@
+"""Drawing pages, windows of days, and halves by views."""
+
+from collections.abc import Iterator
+from datetime import date, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.core.calls.wikipedia import Page
+from tasks.errors import UsageError
+from tasks.slaq.core.topic_sampling import VIEW_DAYS, Viewed, draw_pages, open_window, split_by_views
+
+
+def make_pages(numbers: list[int]) -> list[Page]:
+    return [Page(number, f"Page {number}") for number in numbers]
+
+
+NUMBERS = st.lists(st.integers(1, 10**9), unique=True, max_size=40)
+
+
+@given(NUMBERS, st.integers(0, 99), st.integers(1, 12), st.randoms(use_true_random=False))
+def test_a_draw_does_not_depend_on_order_or_repetition(numbers: list[int], seed: int, wanted: int, chance) -> None:
+    drawn = draw_pages(make_pages(numbers), seed, "Algebra", wanted)
+    listed = numbers + [chance.choice(numbers) for _ in range(len(numbers))]
+    chance.shuffle(listed)
+    assert draw_pages(make_pages(listed), seed, "Algebra", wanted) == drawn
+    assert len({page.pageid for page in drawn}) == len(drawn) == min(wanted, len(numbers))
+
+
+@given(NUMBERS, st.integers(1, 12), st.integers(1, 12))
+def test_a_smaller_draw_is_the_beginning_of_a_larger_one(numbers: list[int], few: int, more: int) -> None:
+    pages = make_pages(numbers)
+    larger = draw_pages(pages, 1, "Algebra", few + more)
+    assert draw_pages(pages, 1, "Algebra", few) == larger[:few]
+
+
+@given(NUMBERS.filter(len), st.integers(1, 12))
+def test_a_page_more_in_a_category_moves_at_most_one_page_out(numbers: list[int], wanted: int) -> None:
+    before = {page.pageid for page in draw_pages(make_pages(numbers[1:]), 1, "Algebra", wanted)}
+    after = {page.pageid for page in draw_pages(make_pages(numbers), 1, "Algebra", wanted)}
+    assert len(before - after) <= 1
+    assert after - before <= {numbers[0]}
+
+
+def test_seed_and_category_change_the_draw() -> None:
+    pages = make_pages(list(range(1, 101)))
+    draws = [
+        tuple(page.pageid for page in draw_pages(pages, seed, category, 10))
+        for seed, category in ((1, "Algebra"), (2, "Algebra"), (1, "Statistics"))
+    ]
+    assert len(set(draws)) == 3
+    assert all(draw != tuple(range(1, 11)) for draw in draws)
+
+
+def test_a_large_category_is_read_one_by_one_and_drawn_evenly() -> None:
+    read = 0
+
+    def list_members() -> Iterator[Page]:
+        nonlocal read
+        for number in range(1, 10_001):
+            read += 1
+            yield Page(number, f"Page {number}")
+
+    drawn = draw_pages(list_members(), 7, "Technology", 1000)
+    assert (len(drawn), read) == (1000, 10_000)
+    thirds = [sum(page.pageid % 3 == rest for page in drawn) for rest in range(3)]
+    assert min(thirds) > 250
+    assert 450 < sum(page.pageid <= 5000 for page in drawn) < 550
+
+
+def test_an_empty_category_gives_nothing_and_no_draw_of_nothing_is_taken() -> None:
+    assert draw_pages([], 1, "Unsolved problems in algebra", 5) == []
+    with pytest.raises(UsageError, match="0 pages"):
+        draw_pages([], 1, "Algebra", 0)
+
+
+def test_a_window_ends_the_day_before_the_cut_off() -> None:
+    window = open_window(date(2025, 3, 1))
+    assert (window.first, window.last) == (date(2022, 3, 2), date(2025, 2, 28))
+    assert (window.start, window.end) == ("20220302", "20250228")
+    assert open_window(date(2025, 3, 1), 1).first == date(2025, 2, 28)
+
+
+@given(st.dates(date(2018, 6, 30), date(2100, 1, 1)))
+def test_a_window_has_as_many_days_as_it_should(cut_off: date) -> None:
+    window = open_window(cut_off)
+    assert (window.last - window.first).days + 1 == VIEW_DAYS
+    assert window.last + timedelta(1) == cut_off
+
+
+def test_days_before_page_views_were_published_are_refused() -> None:
+    assert open_window(date(2015, 7, 11), 10).first == date(2015, 7, 1)
+    with pytest.raises(UsageError, match="at most 10 days"):
+        open_window(date(2015, 7, 11), 11)
+    with pytest.raises(UsageError, match="at most 0 days"):
+        open_window(date(1, 1, 5))
+    with pytest.raises(UsageError, match="0 days of page views"):
+        open_window(date(2025, 3, 1), 0)
+
+
+def make_viewed(views: dict[int, int | None]) -> list[Viewed[Page]]:
+    return [Viewed(Page(number, f"Page {number}"), count) for number, count in views.items()]
+
+
+def list_halves(views: dict[int, int | None], per_half: int) -> tuple[list[int], list[int], dict[int, str]]:
+    halves = split_by_views(make_viewed(views), per_half)
+    return (
+        [each.page.pageid for each in halves.most],
+        [each.page.pageid for each in halves.least],
+        {each.page.pageid: reason for each, reason in halves.left_out},
+    )
+
+
+@pytest.mark.parametrize(
+    ("views", "per_half", "expected"),
+    [
+        ({}, 2, ([], [], {})),
+        ({1: 5}, 2, ([], [], {1: "odd_one_out"})),
+        ({1: 5, 2: 9}, 2, ([2], [1], {})),
+        ({1: 5, 2: 9, 3: 7}, 2, ([2], [1], {3: "odd_one_out"})),
+        ({1: 5, 2: 5, 3: 5, 4: 5}, 1, ([1], [4], {2: "half_is_full", 3: "half_is_full"})),
+        ({1: 0, 2: None, 3: 4}, 2, ([3], [1], {2: "no_page_views"})),
+        (
+            {1: 10, 2: 20, 3: 30, 4: 40, 5: 50},
+            1,
+            ([5], [1], {2: "half_is_full", 3: "odd_one_out", 4: "half_is_full"}),
+        ),
+    ],
+)
+def test_halves_are_taken_from_both_ends(views, per_half: int, expected) -> None:
+    assert list_halves(views, per_half) == expected
+
+
+VIEWS = st.dictionaries(st.integers(1, 200), st.none() | st.integers(0, 20), max_size=30)
+
+
+@given(VIEWS, st.integers(1, 8), st.randoms(use_true_random=False))
+def test_halves_are_equal_and_nothing_is_lost(views: dict[int, int | None], per_half: int, chance) -> None:
+    most, least, left_out = list_halves(views, per_half)
+    counted = [number for number, count in views.items() if count is not None]
+    assert len(most) == len(least) == min(per_half, len(counted) // 2)
+    assert sorted([*most, *least, *left_out]) == sorted(views)
+    assert all(views[one] >= views[other] for one in most for other in least)  # type: ignore[operator]
+    shuffled = list(views.items())
+    chance.shuffle(shuffled)
+    assert list_halves(dict(shuffled), per_half) == (most, least, left_out)
+
+
+def test_a_page_that_is_given_twice_and_empty_halves_are_refused() -> None:
+    with pytest.raises(ValueError, match="twice"):
+        split_by_views([*make_viewed({1: 3}), *make_viewed({1: 4})], 1)
+    with pytest.raises(UsageError, match="0 topics"):
+        split_by_views([], 0)

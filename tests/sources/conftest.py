@@ -1,6 +1,0 @@
-"""The rows that tests of readers share."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))

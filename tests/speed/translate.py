@@ -1,0 +1,286 @@
+"""How fast the translator is against Hugging Face transformers on the same weights, and what exactness costs.
+
+    python tests/speed/translate.py [--layers 4] [--texts 48] [--tokens 24] [--threads 1] [--no-repeat 2]
+
+Needs the extra `convert` (torch, transformers). The model has random weights in the shape of NLLB-200-distilled-600M
+(width 1024, inner width 4096, 16 heads, 256,206 tokens), with --layers encoder and as many decoder layers instead of
+12 each. Texts are questions of the embedded world, cut by the embedded translator's vocabulary, in mixed lengths. All
+search as in MultiHal's Table 2 (beam 5, length penalty 1.1, no token pair twice); since random weights hardly ever end a
+translation, each is cut off after --tokens tokens, so everyone does the same work. Peers, one after the other:
+
+- transformers: generate() in float32, batches of 8 (Table 2) sorted by length and padded
+- factmill float32, one text a batch: exact, the default for float32
+- factmill float32, batches of equal length: exact but for near-ties
+- factmill int8 in 7 bits, batches of equal length: exact, the default of converted models
+- factmill int8 in 7 bits, one text a batch
+- CTranslate2 int8 in 8 bits as it batches by itself: mixed lengths, padded, up to the same number of tokens; not exact
+
+Before them, what int8 costs in truth: the embedded translator, whose weights mean something, on --held-out sentences that
+it was not taught, in float32, in 7 bits, and in CTranslate2's own 8 bits, which overflow on CPUs without VNNI.
+
+"As first" counts translations equal to the first peer's: with the no-repeat rule they part, since CTranslate2 applies it
+before it normalises and transformers after; --no-repeat 0 compares without. "Turned" counts those that differ from what
+the same compute type says of the text alone. On a GPU the same is done once more in float16, where there is one. Seconds
+are those of translating alone, after one text to warm up.
+"""
+
+import argparse
+import gc
+import json
+import os
+import random
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+import ctranslate2
+import torch
+import transformers
+import yaml
+from translator_corpus import list_held_out, read_corpus
+
+from tasks.assets import ROOT
+from tasks.models.converting.translator import add_translator
+from tasks.models.exact_batches import Batching
+from tasks.models.translate import EMBEDDED_FOLDER, END, VOCABULARY, Translator
+from tasks.models.translate_search import Decoding
+from tasks.settings import ComputeType
+from tasks.text.translation import LANGUAGE_CODES, TARGET_LANGUAGES, Asked
+
+WIDTH, INNER_WIDTH, HEADS, TOKENS = 1024, 4096, 16, 256_206
+BATCH = 8
+BATCH_TOKENS = 1024
+
+Said = list[tuple[str, ...]]
+"""Pieces of each translation."""
+Say = Callable[[list[Asked]], Said]
+
+
+def write_checkpoint(folder: Path, layers: int) -> None:
+    """Write a checkpoint directory with random weights."""
+    torch.manual_seed(0)
+    config = transformers.M2M100Config(
+        vocab_size=TOKENS,
+        d_model=WIDTH,
+        encoder_layers=layers,
+        decoder_layers=layers,
+        encoder_attention_heads=HEADS,
+        decoder_attention_heads=HEADS,
+        encoder_ffn_dim=INNER_WIDTH,
+        decoder_ffn_dim=INNER_WIDTH,
+        max_position_embeddings=1024,
+    )
+    transformers.M2M100ForConditionalGeneration(config).save_pretrained(folder)
+    shutil.copyfile(EMBEDDED_FOLDER / VOCABULARY, folder / VOCABULARY)
+    codes = {"additional_special_tokens": list(LANGUAGE_CODES.values())}
+    (folder / "special_tokens_map.json").write_text(json.dumps(codes), "utf-8")
+
+
+def draw_texts(count: int) -> list[Asked]:
+    """Return questions of the embedded world, one to three in a text, each with a language."""
+    forms = yaml.safe_load((ROOT / "data" / "world" / "sources" / "multihal_forms.yaml").read_text("utf-8"))
+    questions = [re.sub(r"[\[\]_]+", " ", form["en"]) for form in forms["questions"].values()]
+    chance = random.Random(3)
+    return [
+        (" ".join(chance.sample(questions, chance.randint(1, 3))), chance.choice(TARGET_LANGUAGES))
+        for _ in range(count)
+    ]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What all peers are given."""
+
+    checkpoint: Path
+    folder: Path
+    """The same weights, converted in float32."""
+    narrow: Path
+    """And as int8 in 7 bits."""
+    device: Literal["cpu", "cuda"]
+    threads: int
+    tokens: int
+    """Length at which a translation is cut off."""
+    no_repeat: int
+    """So many tokens never follow each other twice."""
+    asked: list[Asked]
+
+    @property
+    def wide(self) -> Literal["float32", "float16"]:
+        """The compute type beside int8."""
+        return "float16" if self.device == "cuda" else "float32"
+
+    @cached_property
+    def vocabulary(self) -> list[str]:
+        """Tokens in the order of their numbers."""
+        return list(json.loads((self.folder / "shared_vocabulary.json").read_text("utf-8")))
+
+    @cached_property
+    def cutter(self) -> Translator:
+        """Cuts texts into pieces."""
+        return Translator(self.narrow, "cpu", threads=1)
+
+
+def open_transformers(bench: Bench) -> Say:
+    """Return a function that translates with generate()."""
+    model = transformers.M2M100ForConditionalGeneration.from_pretrained(bench.checkpoint).eval().to(bench.device)
+    model = model.half() if bench.wide == "float16" else model
+    numbers = {token: number for number, token in enumerate(bench.vocabulary)}
+
+    def say(asked: list[Asked]) -> Said:
+        sources = [[numbers["eng_Latn"], *(numbers[p] for p in bench.cutter.tokenize(text)), 2] for text, _ in asked]
+        said: Said = [()] * len(asked)
+        order = sorted(range(len(asked)), key=lambda place: len(sources[place]))
+        for start in range(0, len(order), BATCH):
+            places = order[start : start + BATCH]
+            longest = max(len(sources[place]) for place in places)
+            rows = torch.tensor([sources[p] + [1] * (longest - len(sources[p])) for p in places], device=bench.device)
+            begin = torch.tensor([[2, numbers[LANGUAGE_CODES[asked[p][1]]]] for p in places], device=bench.device)
+            with torch.no_grad():
+                found = model.generate(
+                    input_ids=rows,
+                    attention_mask=(rows != 1).long(),
+                    decoder_input_ids=begin,
+                    num_beams=5,
+                    length_penalty=1.1,
+                    no_repeat_ngram_size=bench.no_repeat,
+                    early_stopping=True,
+                    max_new_tokens=bench.tokens,
+                    do_sample=False,
+                )
+            for place, row in zip(places, found.tolist(), strict=True):
+                said[place] = tuple(bench.vocabulary[number] for number in row[2:] if number not in (1, 2))
+        return said
+
+    return say
+
+
+def open_factmill(bench: Bench, compute_type: ComputeType, batching: Batching) -> Say:
+    """Return a function that translates as builds do."""
+    decoding = Decoding(no_repeat_ngram=bench.no_repeat, max_tokens=bench.tokens + 1, batch_tokens=BATCH_TOKENS)
+    folder = bench.narrow if compute_type == "int8" else bench.folder
+    translator = Translator(folder, bench.device, compute_type, bench.threads, batching, decoding)
+    return lambda asked: [tuple(token for token in found.tokens if token != END) for found in translator.find(asked)]
+
+
+def open_ctranslate2(bench: Bench) -> Say:
+    """Return a function that leaves batching to CTranslate2."""
+    workers = bench.threads if bench.device == "cpu" else 1
+    model = ctranslate2.Translator(
+        str(bench.folder), bench.device, compute_type="int8", inter_threads=workers, intra_threads=1
+    )
+
+    def say(asked: list[Asked]) -> Said:
+        results = model.translate_batch(
+            [["eng_Latn", *bench.cutter.tokenize(text), END] for text, _ in asked],
+            target_prefix=[[LANGUAGE_CODES[language]] for _, language in asked],
+            beam_size=5,
+            length_penalty=1.1,
+            no_repeat_ngram_size=bench.no_repeat,
+            max_decoding_length=bench.tokens + 1,
+            max_batch_size=BATCH_TOKENS,
+            batch_type="tokens",
+        )
+        return [tuple(piece for piece in result.hypotheses[0][1:] if piece != END) for result in results]
+
+    return say
+
+
+def measure(name: str, open_peer: Callable[[], Say], asked: list[Asked]) -> tuple[Said, float]:
+    """Return what a peer says, and its tokens a second."""
+    say = open_peer()
+    say(asked[:1])
+    started = time.perf_counter()
+    said = say(asked)
+    seconds = time.perf_counter() - started
+    del say
+    gc.collect()
+    sys.stderr.write(f"{name}: {seconds:.1f} s\n")
+    return said, sum(map(len, said)) / seconds
+
+
+def compare(bench: Bench) -> None:
+    """Print the table of one device."""
+    wide = bench.wide
+    peers: dict[str, Callable[[], Say]] = {
+        f"transformers {wide}, batches of {BATCH}": lambda: open_transformers(bench),
+        f"factmill {wide}, alone": lambda: open_factmill(bench, wide, "alone"),
+        f"factmill {wide}, equal length": lambda: open_factmill(bench, wide, "length"),
+        "factmill int8, equal length": lambda: open_factmill(bench, "int8", "length"),
+        "factmill int8, alone": lambda: open_factmill(bench, "int8", "alone"),
+        "ctranslate2 int8, own batches": lambda: open_ctranslate2(bench),
+    }
+    found = {name: measure(name, open_peer, bench.asked) for name, open_peer in peers.items()}
+    first, first_rate = next(iter(found.values()))
+    print(f"\n{bench.device:34}{'tokens/s':>9}{'ratio':>7}{'as first':>10}{'turned':>8}")
+    for name, (said, rate) in found.items():
+        alone = found["factmill int8, alone" if "int8" in name else f"factmill {wide}, alone"][0]
+        same = sum(one == other for one, other in zip(said, first, strict=True)) / len(first)
+        turned = sum(one != other for one, other in zip(said, alone, strict=True))
+        shown = "-" if name.startswith("transformers") else str(turned)
+        print(f"{name:34}{rate:9.1f}{rate / first_rate:7.2f}{same:10.0%}{shown:>8}")
+
+
+def examine_numbers(count: int, models: Path) -> None:
+    """Print how many translations of held-out sentences are exact in which numbers, and their CPU seconds."""
+    add_translator(EMBEDDED_FOLDER, models, "narrow", quantization="int8")
+    exact, narrow, wide = (Translator(path, "cpu") for path in (EMBEDDED_FOLDER, models / "narrow", EMBEDDED_FOLDER))
+    wide.search._model = ctranslate2.Translator(str(EMBEDDED_FOLDER), "cpu", compute_type="int8")
+    wide.search.batching = "length"
+    texts = list_held_out(read_corpus(), 11, count)
+    asked = [(text["en"], language) for text in texts for language in TARGET_LANGUAGES]
+    expected = [text[language] for text in texts for language in TARGET_LANGUAGES]
+    print(f"\n{'embedded translator':34}{'exact':>8}{'of':>7}{'as float32':>12}{'CPU s':>8}")
+    first: list[object] = []
+    for name, translator in {"float32": exact, "int8 in 7 bits": narrow, "int8 in 8 bits": wide}.items():
+        translator.translate(asked[:1])
+        started = time.process_time()
+        said = translator.translate(asked)
+        seconds = time.process_time() - started
+        first = first or list(said)
+        right, same = (sum(a == b for a, b in zip(said, other, strict=True)) for other in (expected, first))
+        print(f"{name:34}{right:8}{len(asked):7}{same:12}{seconds:8.1f}")
+
+
+def main() -> None:
+    """Print a table of all peers for each device."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--texts", type=int, default=48)
+    parser.add_argument("--tokens", type=int, default=24)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--no-repeat", type=int, default=2)
+    parser.add_argument("--held-out", type=int, default=300, help="sentences, each in five languages")
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    transformers.utils.logging.set_verbosity_error()
+    has_gpu = ctranslate2.get_cuda_device_count() > 0
+    print(
+        f"NLLB-200-distilled-600M's shape with {given.layers}+{given.layers} layers, random weights; {given.texts} texts, "
+        f"{given.tokens} tokens each; {given.threads} thread(s) of {os.cpu_count()} cores\n"
+        f"ctranslate2 {ctranslate2.__version__}, transformers {transformers.__version__}, torch {torch.__version__}; "
+        f"GPU: {'yes' if has_gpu else 'none on this machine'}"
+    )
+    with tempfile.TemporaryDirectory() as temporary:
+        checkpoint, models = Path(temporary) / "random", Path(temporary) / "models"
+        examine_numbers(given.held_out, models)
+        write_checkpoint(checkpoint, given.layers)
+        add_translator(checkpoint, models, quantization="float32")
+        add_translator(models / "random", models, "random-int8", quantization="int8")
+        devices: list[Literal["cpu", "cuda"]] = ["cpu", "cuda"] if has_gpu else ["cpu"]
+        for device in devices:
+            asked = draw_texts(given.texts)
+            folders = checkpoint, models / "random", models / "random-int8"
+            compare(Bench(*folders, device, given.threads, given.tokens, given.no_repeat, asked))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""Source files as streams: the same rows whatever the block size, and an error with file, row and column."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tasks.errors import SourceError
+from tasks.storage import source_files
+from tasks.storage.source_files import (
+    SourceFile,
+    iterate_csv,
+    iterate_json,
+    iterate_parquet,
+    name_source,
+    peek_columns,
+)
+
+ROWS = [{"a": 1, "b": "x, [y] {"}, {"a": 234567, "b": 'é "q"\n'}, {"a": None, "b": "😀"}]
+
+
+def file(tmp_path: Path, content: str | bytes, name: str = "rows.json") -> SourceFile:
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return name_source(path)
+
+
+@pytest.mark.parametrize("block", [1, 2, 7, 64, 1 << 20])
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(ROWS),
+        json.dumps(ROWS, indent="\t", ensure_ascii=False),
+        "\ufeff" + json.dumps(ROWS),
+        "".join(f"{json.dumps(row)}\n" for row in ROWS),
+        "\n\n".join(json.dumps(row) for row in ROWS),
+    ],
+    ids=["array", "indented", "byte order mark", "lines", "lines apart"],
+)
+def test_json_gives_the_same_rows_in_blocks_of_any_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, block: int
+) -> None:
+    monkeypatch.setattr(source_files, "_BLOCK", block)
+    assert list(iterate_json(file(tmp_path, text), "rows")) == list(enumerate(ROWS, start=1))
+
+
+@pytest.mark.parametrize("block", [1, 1 << 20])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "the file is empty; expected rows"),
+        (" \n\t", "the file is empty; expected rows"),
+        (b'{"a": "caf\xe9"}', r"not UTF-8 at byte 10 \(line 1\)"),
+        (b'{"a": 1}\n{"a": "\xc3', r"not UTF-8 at byte 16 \(line 2\)"),
+        ('{"a": 1}\n{"a": 2}\n{"a": "x', r"broken JSON in row 3 \(line 3, column \d+\)"),
+        ('[{"a": 1},\n{"a": 2', r"broken JSON in row 2 \(line 2, column \d+\)"),
+        ('[{"a": 1}, {"a": 2}', "the array is not closed after row 2; the file is cut off"),
+        ('[{"a": 1}] and more', "unexpected text behind the array: 'and more'"),
+        ("a,b\n1,2\n", r"broken JSON in row 1 \(line 1, column 1\)"),
+        ("[" * 100_000, r"broken JSON in row 1 \(line 1\): nested too deeply"),
+        ('{"a": ' + "9" * 5000 + "}", r"broken JSON in row 1 \(line 1\): Exceeds the limit"),
+    ],
+)
+def test_json_that_cannot_be_read_says_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | bytes, message: str, block: int
+) -> None:
+    monkeypatch.setattr(source_files, "_BLOCK", block)
+    with pytest.raises(SourceError, match=rf"rows\.json: {message}"):
+        list(iterate_json(file(tmp_path, content), "rows"))
+
+
+def test_a_row_without_end_is_not_read_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_files, "_BLOCK", 10)
+    monkeypatch.setattr(source_files, "_LONGEST_ROW", 100)
+    seen: list[int] = []
+    read = source_files.json.JSONDecoder.raw_decode
+
+    def count(decoder: Any, text: str, position: int) -> Any:
+        seen.append(len(text) - position)
+        return read(decoder, text, position)
+
+    monkeypatch.setattr(source_files.json.JSONDecoder, "raw_decode", count)
+    with pytest.raises(SourceError, match="broken JSON in row 1"):
+        list(iterate_json(file(tmp_path, '{"a": "' + "x" * 100_000), "rows"))
+    assert max(seen) < 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("a,b\n1,2\n", [{"a": "1", "b": "2"}]),
+        ("\ufeffa,b\r\n1,2\r\n\r\n3,4", [{"a": "1", "b": "2"}, {"a": "3", "b": "4"}]),
+        ('b,c,a\n"x, ""y""\nz",,1\n', [{"b": 'x, "y"\nz', "c": "", "a": "1"}]),
+    ],
+    ids=["plain", "mark, line ends, blank line", "quotes, more columns"],
+)
+def test_csv_rows_are_read_by_column(tmp_path: Path, text: str, rows: list[dict[str, str]]) -> None:
+    assert [row for _, row in iterate_csv(file(tmp_path, text), ("a", "b"))] == rows
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "the file is empty; expected a CSV file with the columns a, b"),
+        (b"a,b\n1,\xff\n", r"not UTF-8 at byte 6 \(line 2\)"),
+        ("a,c\n1,2\n", r"row 1: the column b is missing \(found: a, c\); expected the columns a, b"),
+        ("a,b,a\n1,2,3\n", "row 1: the column a stands twice"),
+        ("a,b\n1,2\n3\n", r"row 2 \(line 3\) has 1 cells instead of 2, column b; the file is cut off"),
+        ("a,b\n1,2,3\n", r"row 1 \(line 2\) has 3 cells instead of 2"),
+        ('a,b\n1,2\n3,"x\ny', r"broken CSV in row 2 \(line 4\), columns a, b: unexpected end of data"),
+        ('a,b\n1,"x"y\n', r"broken CSV in row 1 \(line 2\)"),
+    ],
+)
+def test_csv_that_cannot_be_read_says_where(tmp_path: Path, content: str | bytes, message: str) -> None:
+    with pytest.raises(SourceError, match=rf"rows\.csv: {message}"):
+        list(iterate_csv(file(tmp_path, content, "rows.csv"), ("a", "b")))
+
+
+def test_parquet_rows_are_read_by_column(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"c": [1, 2], "a": ["x", None], "b": ["y", "z"]}), path)
+    assert list(iterate_parquet(name_source(path), ("a", "b"))) == [
+        (1, {"a": "x", "b": "y"}),
+        (2, {"a": None, "b": "z"}),
+    ]
+    assert peek_columns(path) == ("c", "a", "b")
+    with pytest.raises(SourceError, match=r"rows\.parquet: row 1: the column d is missing \(found: c, a, b\)"):
+        list(iterate_parquet(name_source(path), ("a", "d")))
+
+
+@pytest.mark.parametrize("keep", [0, 4, -1, -20])
+def test_parquet_that_is_cut_off_is_told(tmp_path: Path, keep: int) -> None:
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"a": ["x"] * 50}), path)
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(SourceError, match=r"rows\.parquet: no whole Parquet file"):
+        list(iterate_parquet(name_source(path), ("a",)))
+
+
+READERS: list[tuple[str, Callable[[SourceFile], Any]]] = [
+    ("rows.json", lambda source: iterate_json(source, "rows")),
+    ("rows.csv", lambda source: iterate_csv(source, ("a", "b"))),
+    ("rows.parquet", lambda source: iterate_parquet(source, ("a",))),
+]
+
+
+@pytest.mark.parametrize(("name", "read"), READERS, ids=[name for name, _ in READERS])
+def test_no_row_of_a_file_that_changed_since_the_lock_is_read(
+    tmp_path: Path, name: str, read: Callable[[SourceFile], Any]
+) -> None:
+    path = tmp_path / name
+    if name.endswith("parquet"):
+        pq.write_table(pa.table({"a": ["x"]}), path)
+    else:
+        path.write_text("a,b\n1,2\n" if name.endswith("csv") else '{"a": 1}')
+    rows = read(SourceFile(path, name, hashlib.sha256(path.read_bytes()).hexdigest()))
+    assert len(list(rows)) == 1
+    with pytest.raises(SourceError, match="has changed since the build was locked"):
+        next(iter(read(SourceFile(path, name, "0" * 64))))
+    with pytest.raises(SourceError, match=r"gone\.csv: cannot be read: No such file"):
+        next(iter(read(SourceFile(tmp_path / "gone.csv", "gone.csv"))))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns"),
+    [
+        ("a.csv", "x,y\n1,2\n", ("x", "y")),
+        ("a.json", '[{"x": 1, "y": 2}]', ("x", "y")),
+        ("a.jsonl", '{"x": 1, "y": 2}\n', ("x", "y")),
+        ("a.json", "[1, 2]", ()),
+        ("a.json", "no json", ()),
+        ("a.csv", b"\xff\xfe", ()),
+        ("a.csv", "", ()),
+        ("a.parquet", "PAR", ()),
+    ],
+)
+def test_columns_are_told_without_an_error(
+    tmp_path: Path, name: str, content: str | bytes, columns: tuple[str, ...]
+) -> None:
+    assert peek_columns(file(tmp_path, content, name).path) == columns

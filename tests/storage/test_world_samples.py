@@ -1,0 +1,146 @@
+"""The embedded world's own rows for MultiHal: what is kept of them, and the sentence forms that they keep to."""
+
+import re
+from collections import Counter, defaultdict
+from functools import cache
+from typing import Any
+
+import pytest
+import yaml
+
+from tasks.assets import ROOT, load_list, load_units
+from tasks.core.rows import Reject
+from tasks.multihal.core.answer_types import settle_answer_type
+from tasks.multihal.core.refusals import is_refusal, read_refusals
+from tasks.multihal.core.rows import FoundationQuestion
+from tasks.multihal.sources.foundations import FOUNDATIONS, FoundFiles, find_foundation_files
+from tasks.storage.source_files import name_source
+from tasks.world.files.reading import load_world_data
+
+LANGUAGES = {"en", "de", "fr", "it", "es", "pt"}
+SLOT = re.compile(r"\[([a-z_]+)\]")
+NOT_FORMED = {
+    "halueval_10": "asks for names that nobody bears",
+    "tqa_gen_5": "is answered with a refusal",
+    "simpleqa_6": "asks what halueval_0 asks, written a little differently",
+}
+"""Rows that a later step drops, whose questions need no form."""
+
+
+def find_samples() -> FoundFiles:
+    return find_foundation_files([ROOT / "data" / "world" / "sources"], list(FOUNDATIONS))
+
+
+@cache
+def read_samples() -> dict[str, FoundationQuestion | Reject]:
+    return {
+        row.row_id: row.outcome
+        for name, paths in find_samples().files.items()
+        for path in paths
+        for row in FOUNDATIONS[name].read(name_source(path))
+    }
+
+
+@cache
+def kept_samples() -> tuple[FoundationQuestion, ...]:
+    return tuple(row for row in read_samples().values() if isinstance(row, FoundationQuestion))
+
+
+@cache
+def load_forms() -> dict[str, Any]:
+    forms: dict[str, Any] = yaml.safe_load((ROOT / "data/world/sources/multihal_forms.yaml").read_text("utf-8"))
+    return forms
+
+
+@cache
+def labels_by_class() -> dict[str, set[str]]:
+    labels: dict[str, set[str]] = defaultdict(set)
+    for item in load_world_data().items.values():
+        for statement in item.statements_of("P31"):
+            labels[getattr(statement.value, "qid", "")].add(item.labels["en"])
+        labels["any"].add(item.labels["en"])
+    return labels
+
+
+def find_form(text: str, kind: str) -> str | None:
+    """Return the form that a text is an instance of, its slots filled with labels of their classes."""
+    for name, form in load_forms()[kind].items():
+        seen: set[str] = set()
+        pattern = ""
+        for position, part in enumerate(SLOT.split(form["en"])):
+            if position % 2:
+                pattern += f"(?P={part})" if part in seen else f"(?P<{part}>.+)"
+                seen.add(part)
+            else:
+                pattern += re.escape(part)
+        found = re.fullmatch(pattern, text)
+        if found and all(_fills(slot, text) for slot, text in found.groupdict().items()):
+            return str(name)
+    return None
+
+
+def _fills(slot: str, text: str) -> bool:
+    if slot == "year":
+        return re.fullmatch("[12][0-9]{3}", text) is not None
+    return any(text in labels_by_class()[qid] for qid in load_forms()["slots"][slot])
+
+
+def test_every_foundation_has_samples_and_each_way_to_end_occurs() -> None:
+    outcomes = read_samples().values()
+    assert Counter("kept" if isinstance(row, FoundationQuestion) else row.reason for row in outcomes) == {
+        "kept": 55,
+        "paraphrase": 126,
+        "false_segment": 1,
+        "other_domain": 1,
+        "hallucinated": 1,
+        "part_of_halueval": 1,
+        "other_task": 2,
+    }
+    assert {row.source_dataset for row in kept_samples()} == set(FOUNDATIONS)
+    refusals = read_refusals(load_list("refusals"))
+    assert [row.id for row in kept_samples() if is_refusal(row.output, refusals)] == ["tqa_gen_5"]
+    assert [message.split(": ")[1] for message in find_samples().left_out] == [
+        "left out; DefAn's domain math is no list of questions with 14 paraphrases each"
+    ]
+
+
+def test_every_kind_of_answer_occurs() -> None:
+    settled = [settle_answer_type(row.output, row.answer_type, load_units()) for row in kept_samples()]
+    assert Counter(found.answer_type for found in settled) == {"other": 30, "date": 11, "numerical": 10, "rank": 4}
+    assert not [found.note for found in settled if found.note]
+
+
+@pytest.mark.parametrize("row", kept_samples(), ids=lambda row: row.id)
+def test_a_sample_keeps_to_the_forms(row: FoundationQuestion) -> None:
+    form = find_form(row.input, "questions")
+    if row.id in NOT_FORMED:
+        assert form is None
+        return
+    assert form is not None, row.input
+    assert row.id in load_forms()["questions"][form]["used"]
+    if settle_answer_type(row.output, row.answer_type, load_units()).answer_type != "other":
+        return
+    for answer in (row.output, *row.optional_output, *row.incorrect_answers):
+        formed = find_form(answer, "answers")
+        assert formed is not None or answer in labels_by_class()["any"], answer
+        assert formed is None or row.id in load_forms()["answers"][formed]["used"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(kind, name) for kind in ("questions", "answers") for name in load_forms()[kind]]
+)
+def test_a_form_has_the_same_slots_in_every_language_and_is_used(kind: str, name: str) -> None:
+    form = dict(load_forms()[kind][name])
+    used = form.pop("used")
+    assert set(form) == LANGUAGES
+    slots = {language: set(SLOT.findall(text)) for language, text in form.items()}
+    assert all(found == slots["en"] for found in slots.values()), slots
+    assert slots["en"] <= set(load_forms()["slots"])
+    field = "input" if kind == "questions" else "output"
+    rows = {row.id: row for row in kept_samples()}
+    assert used
+    assert all(find_form(getattr(rows[row_id], field), kind) == name for row_id in used)
+
+
+def test_there_are_few_forms() -> None:
+    assert len(load_forms()["questions"]) <= 40

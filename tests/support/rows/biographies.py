@@ -1,0 +1,98 @@
+"""Pairs of people on their way through BioKaLMA's steps, with only what a test is about written out."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tasks.biokalma.core.evolution import count_relations
+from tasks.biokalma.core.rows import (
+    CountedPair,
+    DescribedPair,
+    EvolvingPair,
+    PersonPair,
+    Piece,
+    PooledPair,
+    RelationCount,
+    ResolvedPair,
+    Round,
+)
+
+
+def make_piece(qid: str, pid: str, value: str, value_qid: str | None = None, **changed: Any) -> Piece:
+    """Return a piece whose property is called as its PID; a date where no item is given."""
+    plain: dict[str, Any] = {"property": pid, "precision": None, "statement": None}
+    return Piece(**{**plain, "qid": qid, "pid": pid, "value_qid": value_qid, "value": value, **changed})
+
+
+def person_pair(row_id: str, person: str, other: str, relation: str = "P26", **changed: Any) -> PersonPair:
+    """Return a pair as a file gives it, without a paragraph."""
+    return PersonPair(
+        **{
+            "id": row_id,
+            "person": person,
+            "relation": relation,
+            "relation_label": relation,
+            "other": other,
+            "paragraph": None,
+            "given": [],
+            "source_name": "pairs.jsonl",
+            "source_row": 1,
+            **changed,
+        }
+    )
+
+
+def resolved_pair(row_id: str, person_qid: str, other_qid: str, **changed: Any) -> ResolvedPair:
+    """Return a pair whose items are known, with names that are made of their ids unless others are given."""
+    names = {"person": f"Person {person_qid}", "other": f"Person {other_qid}"}
+    return person_pair(row_id, **{**names, **changed}).extend(
+        ResolvedPair, person_qid=person_qid, other_qid=other_qid, person_candidates=1, other_candidates=1
+    )
+
+
+def pooled_pair(row_id: str, person_pool: Sequence[Piece], other_pool: Sequence[Piece], **changed: Any) -> PooledPair:
+    """Return a pair with what is known of both, one piece each at least."""
+    return resolved_pair(row_id, person_pool[0].qid, other_pool[0].qid, **changed).extend(
+        PooledPair,
+        person_pool=list(person_pool),
+        other_pool=list(other_pool),
+        birth_years=[],
+        countries=[],
+        cities=[],
+        occupations=[],
+    )
+
+
+def described_pair(row_id: str, text: str, *pools: Sequence[Piece], **changed: Any) -> DescribedPair:
+    """Return a pair with the text that evolution begins with."""
+    return pooled_pair(row_id, *pools, **changed).extend(
+        DescribedPair, text=text, text_source="file", text_pages=[], licence="none stated"
+    )
+
+
+def counted_pair(row_id: str, text: str, *pools: Sequence[Piece], **changed: Any) -> CountedPair:
+    """Return a pair with the counts of its relations, over its own two pools alone unless `counts` tells others.
+
+    `counts`: PID → graphs that have the relation; `graphs`: how many there are in all.
+    """
+    counts = {**count_relations(pools), **changed.pop("counts", {})}
+    graphs = changed.pop("graphs", 2)
+    told = [RelationCount(id=pid, property=pid, graphs=count, graphs_in_all=graphs) for pid, count in counts.items()]
+    return described_pair(row_id, text, *pools, **changed).extend(CountedPair, relation_counts=told)
+
+
+def evolving_pair(
+    row_id: str, text: str, known: Sequence[Piece], *pools: Sequence[Piece], **changed: Any
+) -> EvolvingPair:
+    """Return a pair after round 1, in which the pieces `known` were found in the text."""
+    first = Round(
+        number=1,
+        chosen=list(known),
+        sentence=text,
+        candidates=[],
+        refused=[],
+        removed_citations=0,
+        call="c" * 64,
+    )
+    return counted_pair(row_id, text, *pools, **changed).extend(
+        EvolvingPair, rounds=[first], minimum_knowledge=list(known), paragraph_now=text
+    )

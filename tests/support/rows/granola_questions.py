@@ -1,0 +1,52 @@
+"""A question of GRANOLA-EQ after each of its steps, and models that answer about it as a test says."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+from support.work.scripted_chat import Message, ScriptedChat
+
+from tasks.clients.chat import Chat
+from tasks.core.rows import Row
+from tasks.settings import Limits, Model
+
+LIMITS = Limits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.01)
+COLUMNS = {
+    "relation": "P19", "question": "Where was Ada Lovelace born?", "answer": "London", "source_name": "P19.json",
+    "source_row": 1, "question_entity": "Ada Lovelace", "question_entity_qid": "Q7259", "answer_entity_qid": "Q84",
+    "question_entity_candidates": 1, "answer_entity_candidates": 2,
+    "question_entity_description": "English mathematician", "answer_entity_description": "capital of England",
+    "question_entity_title": "Ada Lovelace", "answer_entity_title": "London", "question_entity_modified": None,
+    "answer_entity_modified": "2023-01-01T00:00:00Z", "question_entity_popularity": 10, "answer_entity_popularity": 20,
+    "levels": ["London", "England", "Europe"], "author": "tester", "author_call": "k",
+    "question_description_score": 0.125, "answer_description_score": 0.25, "judge": "tester",
+}  # fmt: skip
+"""All columns that any step adds."""
+
+
+R = TypeVar("R", bound=Row)
+
+
+def make_row(model: type[R], row_id: str, **changed: Any) -> R:
+    """Return the question as it is after a step, with some columns changed."""
+    columns = {name: value for name, value in COLUMNS.items() if name in model.model_fields}
+    return model.model_validate({"id": row_id, **columns, **changed})
+
+
+Said = str | int
+"""What a model says, or the HTTP status it fails with."""
+
+
+@contextmanager
+def serve_model(say: Callable[[Sequence[Message]], Said]) -> Iterator[Any]:
+    """Serve a chat model that says this to the messages of a request; yield services in which it plays every role."""
+
+    def answer(messages: Sequence[Message]) -> tuple[int, str]:
+        said = say(messages)
+        return (200, said) if isinstance(said, str) else (said, "overloaded")
+
+    chat = ScriptedChat(answer)
+    model = Model(kind="openai", name="tester", url=chat.url, limits=LIMITS)
+    yield SimpleNamespace(model=lambda _role: (Chat(chat.url, model, lambda: "key", "factmill tests"), model))
+    chat.close()

@@ -1,0 +1,155 @@
+"""A real MediaWiki and the embedded one that hold the same pages, asked at once and held to each other, but for ids.
+
+Both hold data/world, pages with histories (page_histories.py), and pages in more kinds of markup than articles of the
+world need.
+"""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from support.webs.page_histories import copy_world
+from support.webs.real_mediawiki import RealMediaWiki, default_cache, running_mediawiki
+
+from tasks.clients.wikipedia import Wikipedia
+from tasks.core.calls.call import Call, Deliver, Reply
+from tasks.core.fingerprints import Json
+from tasks.settings import Limits
+from tasks.world.data import WorldData
+from tasks.world.files.reading import load_world_data
+from tasks.world.serving import running_world
+from tasks.world.wiki.pages import Wiki
+
+LIMITS = Limits(parallel=4, timeout_s=30, attempts=2, backoff_s=0.02, batch=50)
+_CATEGORIES = "  Probes: []\n  Probes within: [Probes]\n  Probes beside: [Probes, Probes within]\n"
+
+
+class OnceRendered(Wikipedia):
+    """A Wikipedia that is asked for each text once, since a MediaWiki without caches renders it anew every time."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, "p", LIMITS, "factmill tests")
+        self._texts: dict[tuple[Json, Json], Reply] = {}
+
+    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+        def keep(call: Call, reply: Reply) -> None:
+            if call.operation == "page_text" and reply.status == "ok":
+                self._texts[call.parts["revid"], call.parts["form"]] = reply
+            deliver(call, reply)
+
+        unknown = []
+        for call in calls:
+            if known := self._texts.get((call.parts.get("revid"), call.parts.get("form"))):
+                deliver(call, known)
+            else:
+                unknown.append(call)
+        super().send(unknown, keep)
+
+
+@dataclass(frozen=True)
+class Both:
+    """The two wikis, and what is in them."""
+
+    data: WorldData
+    wiki: Wiki
+    real: Wikipedia
+    ours: Wikipedia
+    real_url: str
+    ours_url: str
+    revids: dict[int, int]
+    """Revision id in the embedded wiki → in the real one."""
+    pageids: dict[int, str]
+    """Page id in either → title; the two kinds of ids do not meet."""
+
+
+@contextmanager
+def running_both(folder: Path, pages: Path) -> Iterator[Both]:
+    """Start both wikis with these pages added; NotInstalledError where programs of the real one are missing."""
+    world_folder = make_world(folder / "world", pages)
+    data = load_world_data(world_folder)
+    with running_mediawiki(default_cache(), data) as real, running_world(folder / "home", world_folder) as world:
+        wiki = Wiki(data)
+        yield Both(
+            data=data,
+            wiki=wiki,
+            real=OnceRendered(real.url),
+            ours=open_wiki(world.endpoints["wikipedia"]),
+            real_url=real.url,
+            ours_url=world.endpoints["wikipedia"],
+            revids=match_revids(real, wiki),
+            pageids={page.pageid: page.title for page in wiki.by_title.values()} | real.pageids,
+        )
+
+
+def make_world(folder: Path, pages: Path) -> Path:
+    """Write the embedded world with histories and the pages added, and return its folder."""
+    copy_world(folder)
+    for file in pages.glob("*.wiki"):
+        shutil.copy(file, folder / "articles")
+    categories = folder / "categories.yaml"
+    categories.write_text(categories.read_text("utf-8").replace("tree:\n", f"tree:\n{_CATEGORIES}"), "utf-8")
+    return folder
+
+
+def open_wiki(url: str, limits: Limits = LIMITS) -> Wikipedia:
+    return Wikipedia(url, "p", limits, "factmill tests")
+
+
+def match_revids(real: RealMediaWiki, wiki: Wiki) -> dict[int, int]:
+    """Return the real wiki's revision ids by ours; they go together by title and date."""
+    return {
+        revision.revid: real.revids[page.title, revision.at]
+        for page in wiki.by_title.values()
+        for revision in page.revisions
+    }
+
+
+def ask(service: Wikipedia, calls: Sequence[Call]) -> list[Reply]:
+    replies: dict[str, Reply] = {}
+    service.send(calls, lambda call, reply: replies.__setitem__(call.key, reply))
+    return [replies[call.key] for call in calls]
+
+
+def ask_both(both: Both, real: Sequence[Call], ours: Sequence[Call]) -> tuple[list[Reply], list[Reply]]:
+    """Return the replies of the two wikis to their calls, which are asked at the same time."""
+    with ThreadPoolExecutor(2) as pool:
+        real_replies, our_replies = pool.map(ask, (both.real, both.ours), (real, ours))
+    return real_replies, our_replies
+
+
+def without_ids(both: Both, reply: Reply) -> Any:
+    """Return a reply with titles for page ids and our revision ids for the real wiki's; an error as its code."""
+    if reply.status != "ok":
+        return reply.status, str(reply.error).partition(":")[0]
+    theirs = {real: ours for ours, real in both.revids.items()}
+
+    def change(value: Any, key: str = "") -> Any:
+        if isinstance(value, dict):
+            return {name: change(part, name) for name, part in value.items()}
+        if isinstance(value, list | tuple):
+            return [change(part) for part in value]
+        if key == "pageid" and value is not None:
+            return both.pageids[value]
+        if key == "revid" and value is not None:
+            return theirs.get(value, value)
+        return bool(value) if key == "after" else value
+
+    return change(reply.body)
+
+
+def compare(both: Both, calls: Sequence[Call]) -> list[Any]:
+    """Put calls to both wikis, hold their answers to each other, and return these."""
+    real_replies, our_replies = ask_both(both, calls, calls)
+    expected = [without_ids(both, reply) for reply in real_replies]
+    found = [without_ids(both, reply) for reply in our_replies]
+    different = [
+        {"asked": dict(call.parts), "real": theirs, "ours": own}
+        for call, theirs, own in zip(calls, expected, found, strict=True)
+        if theirs != own
+    ]
+    assert different == []
+    return expected

@@ -1,0 +1,102 @@
+"""Runs `factmill`: in this process where what a command does is tested, as a process of its own where how it ends is."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
+
+from flows.cli import main as cli
+from tasks import progress
+
+ROOT = Path(__file__).resolve().parents[3]
+_PROGRAM = [sys.executable, "-c", "from flows.cli.main import main; main()"]
+_WIDTH = "200"
+"""Columns of what is printed, so that messages are not wrapped."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out.strip().splitlines()[-1])
+
+
+@dataclass(frozen=True)
+class Factmill:
+    """The command, with a home."""
+
+    home: Path
+    prefect_api: str = ""
+    """Address of a standing Prefect server; empty: a build starts one of its own, which only a process can."""
+
+    def __call__(self, *arguments: str | Path, stdin: bytes = b"", **environment: str) -> Ran:
+        """Run a command in this process, as `main` does but for the end of the process.
+
+        `stdin`: what is piped into it, 64 KiB at most.
+        """
+        out, err = io.StringIO(), io.StringIO()
+        piped, writer = os.pipe()
+        os.write(writer, stdin)
+        os.close(writer)
+        style, on_interrupt = progress._style, signal.getsignal(signal.SIGINT)
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in {**self._environment(), **environment}.items():
+                patch.setenv(name, value)
+            patch.setattr(sys, "argv", ["factmill", *map(str, arguments)])
+            with (
+                os.fdopen(piped, encoding="utf-8") as reader,
+                temporary_settings({PREFECT_API_URL: self.prefect_api} if self.prefect_api else {}),
+                redirect_stdout(out),
+                redirect_stderr(err),
+            ):
+                patch.setattr(sys, "stdin", reader)
+                code = cli._run_command()
+        progress._style = style
+        signal.signal(signal.SIGINT, on_interrupt)
+        return Ran(code, out.getvalue(), err.getvalue())
+
+    def run_process(self, *arguments: str | Path, **environment: str) -> Ran:
+        """Run a command as a process of its own, which has hash seeds of its own too."""
+        process = self.start(*arguments, **environment)
+        out, err = process.communicate()
+        return Ran(process.returncode, out, err)
+
+    def start(self, *arguments: str | Path, **environment: str) -> "subprocess.Popen[str]":
+        """Start a command as a process of its own and let it run."""
+        return subprocess.Popen(
+            [*_PROGRAM, *map(str, arguments)],
+            env={**_inherited(), **self._environment(), **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            "FACTMILL_HOME": str(self.home),
+            "PYTHONPATH": str(ROOT),
+            "COLUMNS": _WIDTH,
+            "PREFECT_API_URL": self.prefect_api,
+        }
+
+
+def _inherited() -> dict[str, str]:
+    """Return this process's environment without the Prefect settings of the tests: a command makes its own."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}

@@ -1,0 +1,58 @@
+"""A chat model behind a real HTTP server that answers as a test says, and a world whose models it plays."""
+
+import re
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from support.webs.loopback import Loopback, Seen
+
+from tasks.assets import ROOT
+
+Message = dict[str, str]
+Answer = Callable[[Sequence[Message]], tuple[int, str]]
+"""Messages of a request → status, and what the model says or the error."""
+
+_LIMITS = "{ parallel = 4, timeout_s = 600, attempts = 2, backoff_s = 0.02 }"
+
+
+class ScriptedChat:
+    """The server; while `free` is not set (`answer` may clear it) it takes requests in
+    and answers none."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.free = threading.Event()
+        self.free.set()
+        self._answer = answer
+        self._web = Loopback()
+        self._web.handle = self._handle
+        self.url = f"{self._web.url}/v1"
+
+    def close(self) -> None:
+        """Stop the server."""
+        self.free.set()
+        self._web.close()
+
+    def _handle(self, seen: Seen) -> dict[str, Any]:
+        asked = seen.json()
+        status, text = self._answer(asked["messages"])
+        if status != 200:
+            return {"status": status, "json": {"error": {"message": text}}, "until": self.free}
+        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+        usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+        reply = {"id": "x", "object": "chat.completion", "created": 0, "model": asked["model"], "usage": usage}
+        return {"json": {**reply, "choices": [choice]}, "until": self.free}
+
+
+def write_chat_world(folder: Path, url: str, roles: Iterable[str]) -> Path:
+    """Write the embedded world with the server of this URL (with /v1) in some roles; its key is in TEST_KEY."""
+    text = (ROOT / "data" / "worlds" / "embedded.toml").read_text("utf-8").replace('"embedded"\nuser', '"chatty"\nuser')
+    for role in roles:
+        text = re.sub(rf"\[models\.{role}\][^\[]*", "", text) + (
+            f'\n[models.{role}]\nkind = "openai"\nname = "tester"\nurl = "{url}"\nkey_env = "TEST_KEY"\n'
+            f"usd_per_million_in = 1.0\nlimits = {_LIMITS}\n"
+        )
+    path = folder / "chatty.toml"
+    path.write_text(text, "utf-8")
+    return path

@@ -1,0 +1,251 @@
+"""The main text of articles out of MediaWiki's HTML."""
+
+import json
+import re
+from html import escape
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.assets import load_list
+from tasks.errors import SettingsError
+from tasks.text.article import Article, Section, read_article, read_removed
+from tasks.text.sentences import split_sentences
+from tasks.world.data import WORLD_FOLDER, Revision
+from tasks.world.files.reading import read_world_files
+from tasks.world.wiki.pages import Page, Wiki
+from tasks.world.wiki.rendering import render_revision
+
+REMOVED = read_removed(load_list("removed_from_articles"))
+NOTE = '<sup id="cite_ref-1" class="reference"><a href="#cite_note-1">[1]</a></sup>'
+IPA = '<span class="IPA nopopups noexcerpt" lang="en-fonipa"><a href="/wiki/Help:IPA">/x/</a></span>'
+SOUND = '<span class="ext-phonos"><a>ⓘ</a></span>'
+
+
+def paragraphs_of(html: str) -> list[str]:
+    return [paragraph for section in read_article(html, REMOVED).sections for paragraph in section.paragraphs]
+
+
+PARAGRAPHS = [
+    # white space
+    ("<p>a\n b&#160;&thinsp;c\u3000d<br />e\n</p>", ["a b c d e"]),
+    ("<p>wi<i>th</i>in <b>a</b><wbr>b</p>", ["within ab"]),
+    ("<p>a , b . c .NET . . . d ; e</p>", ["a, b. c .NET . . . d ; e"]),
+    # what is one paragraph
+    ("<p>a</p><p class='mw-empty-elt'>\n</p><div>b<p>c</p>d</div>e", ["a", "b", "c", "d", "e"]),
+    ("<ul><li>a\n<ul><li>b</li></ul> c</li>\n<li><p>d</p></li></ul>", ["a", "b", "c", "d"]),
+    ("<dl><dt>a</dt><dd>b</dd></dl><blockquote class='templatequote'><p>c</p></blockquote>", ["a", "b", "c"]),
+    ("<ol><li>a</li><li>b</li></ol>", ["a", "b"]),
+    ("<p>a<p>b<div>c", ["a", "b", "c"]),
+    ("<p>a<figure>X<figcaption>Y</figcaption></figure>b</p>", ["a", "b"]),
+    ("<p>a</p><table><tr><td>X</td></tr></table>b", ["a", "b"]),
+    # what removed parts leave
+    (f"<p>a{NOTE}, b {NOTE}. c{NOTE}\n{NOTE} d {NOTE}</p>", ["a, b. c d"]),
+    (f"<p><b>A</b> ({IPA})&nbsp;is</p>", ["A is"]),
+    (f"<p>A ({IPA} {SOUND}; born 1950) is</p>", ["A (born 1950) is"]),
+    (f"<p>A (<small>German:</small> {IPA} ({SOUND}), <small>UK:</small> {IPA}) is</p>", ["A is"]),
+    (f"<p>A ({IPA} <i title='English pronunciation respelling'>AY</i>; Greek: <i>Ἄ</i> {IPA}) is</p>", ["A (Greek: Ἄ) is"]),
+    (f"<p>A (pronounced {IPA}, or {IPA}) is</p>", ["A is"]),
+    (f"<p>A (1950{NOTE}) has (3,000{NOTE}, 5) (see{NOTE})</p>", ["A (1950) has (3,000, 5) (see)"]),
+    ("<p>call f() or f( )</p>", ["call f() or f( )"]),
+    (f"<p>a{NOTE} ... b{NOTE} .NET{NOTE}</p>", ["a ... b .NET"]),
+    ("<p>a <style>.x{}</style>b<link rel='x' /><meta property='y' /><!-- c -->d</p>", ["a bd"]),
+    ('<p>a<sup class="noprint Inline-Template Template-Fact">[<i>citation needed</i>]</sup>. b</p>', ["a. b"]),
+    ('<p>at <span style="Display: None">X</span>b <span style="color:red">c</span></p>', ["at b c"]),
+    ('<p>at <span class="geo-inline"><a><span class="geo-dms">48°N</span></a></span> b</p>', ["at b"]),
+    # numbers and formulas
+    ("<p>10<sup>5</sup> km<sup>2</sup> s<sup>−1</sup> Ca<sup>2+</sup> 1<sup>st</sup> H<sub>2</sub>O</p>",
+     ["10⁵ km² s⁻¹ Ca²⁺ 1st H2O"]),
+    ('<p>so <span class="mwe-math-element"><span style="display: none;"><math alttext="{\\displaystyle a_{1}=b}">'
+     '<mi>X</mi></math></span><img class="mwe-math-fallback-image-inline" alt="{\\displaystyle a_{1}=b}" /></span>, c</p>',
+     ["so a_{1}=b, c"]),
+    ('<p><span class="mwe-math-element mwe-math-element-inline"><math><mi>X</mi><annotation>a+b</annotation></math></span>'
+     "</p>", ["a+b"]),
+    ('<p><span class="mwe-math-element"><img alt="\\pi" /></span> (<math><mi>X</mi></math>)</p>', ["\\pi"]),
+    # broken
+    ("", []),
+    (" \n", []),
+    ("<", ["<"]),
+    ("<p", []),
+    ("&", ["&"]),
+    ("<!-- a", []),
+    ("</div></p></div>a", ["a"]),
+    ("<b>a<i>b</b>c</i>", ["abc"]),
+    ("<td>a</td>", ["a"]),
+    ("<?xml version='1.0' encoding='latin-1'?><p>é</p>", ["é"]),
+    ("<p>a\ud800b &#0; &bogus;", ["a?b � &bogus;"]),
+    ("<html><head><title>X</title></head><body><p>a</p></body></html>", ["a"]),
+    ("<div class='redirectMsg'><p>Redirect to:</p><ul class='redirectText'><li>X</li></ul></div>", []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("html", "expected"), PARAGRAPHS)
+def test_paragraphs_are_read_as_a_reader_sees_them(html: str, expected: list[str]) -> None:
+    assert paragraphs_of(html) == expected
+
+
+def test_sections_have_the_path_of_their_headings() -> None:
+    html = """<p>lead</p><div>and more</div>
+    <div class="mw-heading mw-heading2"><h2 id="A">A <i>b</i></h2><span class="mw-editsection">[edit]</span></div>
+    <p>one</p><h4>C</h4><p>two</p><h3>D</h3><p>three</p><h2>Empty</h2><h3>E</h3><p>four</p><h2> </h2><p>five</p>"""
+    article = read_article(html, REMOVED)
+    assert article.sections == (
+        Section((), 0, ("lead", "and more")),
+        Section(("A b",), 2, ("one",)),
+        Section(("A b", "C"), 4, ("two",)),
+        Section(("A b", "D"), 3, ("three",)),
+        Section(("Empty", "E"), 3, ("four", "five")),
+    )
+    assert article.lead == ("lead", "and more")
+    assert article.text == "lead\n\nand more\n\none\n\ntwo\n\nthree\n\nfour\n\nfive"
+
+
+def test_a_page_that_begins_with_a_heading_has_no_lead() -> None:
+    assert read_article("<h2>A</h2><p>a</p>", REMOVED).lead == ()
+    assert read_article("", REMOVED) == Article(())
+    assert Article(()).lead == () and Article(()).text == ""
+
+
+def test_removed_sections_go_with_all_below_them_and_no_further() -> None:
+    html = """<h2>A</h2><p>a</p><h3><span class="mw-headline">See also</span></h3><p>X</p><h4>B</h4><p>X</p>
+    <h3>C</h3><p>c</p><h2>REFERENCES :</h2><p>X</p><h3>Notes</h3><p>X</p><h4>D</h4><p>X</p><h2>E</h2><p>e</p>"""
+    assert [(section.path, section.paragraphs) for section in read_article(html, REMOVED).sections] == [
+        (("A",), ("a",)),
+        (("A", "C"), ("c",)),
+        (("E",), ("e",)),
+    ]
+
+
+def test_a_heading_that_is_never_closed_ends_at_the_next_block() -> None:
+    assert [section.path for section in read_article("<h2>A<p>a<h3>B<div>b", REMOVED).sections] == [("A",), ("A", "B")]
+
+
+@pytest.mark.parametrize("entry", load_list("removed_from_articles"))
+def test_every_entry_of_the_list_removes_what_it_names(entry: str) -> None:
+    kind, value = entry.partition("#")[0].strip().split(maxsplit=1)
+    html = {
+        "tag": f"<{value} alt='GONE'>" if value in ("img", "input") else f"<{value}><b>GONE</b></{value}>",
+        "class": f"<span class='x {value} y'>GO<div>NE</div></span>",
+        "id": f"<span id='{value}'>GONE</span>",
+        "style": f"<span style='color: red; {value.replace(':', ' : ')}'>GONE</span>",
+        "title": f"<i title='{value}'>GONE</i>",
+        "heading": f"<h5>{value.upper()}</h5>GO<p>NE</p><h5>last</h5>",
+    }[kind]
+    assert "".join(paragraphs_of(f"<p>first</p><div>a {html} b</div><p>c</p>")).replace(" ", "") == "firstabc"
+
+
+@pytest.mark.parametrize("entry", ["figure", "class", "heading # none", "css infobox", ""])
+def test_an_entry_of_another_form_is_named(entry: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(repr(entry))):
+        read_removed(["tag table", entry])
+
+
+def test_the_list_names_nothing_twice() -> None:
+    entries = [entry.partition("#")[0].split() for entry in load_list("removed_from_articles")]
+    assert len({tuple(entry) for entry in entries}) == len(entries)
+
+
+PIECES = st.sampled_from(
+    ["<p>", "</p>", "<div>", "<b>", "</b>", "<li>", "<h2>", "</h2>", "<br>", NOTE, IPA, SOUND, "(", ")", " ", ",", ".", ";",
+     "German:", "a", "Ω", "1", "\u00a0", "<sup>2</sup>", "<", "&amp;", "or", "...", "[", "]"]
+)  # fmt: skip
+PLAIN = st.text(st.characters(exclude_categories=["C", "Z"]) | st.just(" "))
+
+
+@given(st.lists(PIECES, max_size=40).map("".join))
+def test_cleaned_text_stays_as_it_is_when_cleaned_again(html: str) -> None:
+    paragraphs = paragraphs_of(html)
+    assert paragraphs_of("".join(f"<p>{escape(paragraph)}</p>" for paragraph in paragraphs)) == paragraphs
+    for paragraph in paragraphs:
+        assert paragraph
+        assert " ".join(paragraph.split()) == paragraph
+        assert not {"/x/", "ⓘ", "[1]", "\0"} & set(re.findall(r"/x/|ⓘ|\[1\]|\0", paragraph))
+
+
+@given(PLAIN)
+def test_text_without_markup_only_changes_its_spaces(text: str) -> None:
+    (read,) = paragraphs_of(f"<p>{escape(text)}</p>") or [""]
+    assert read.replace(" ", "") == text.replace(" ", "")
+
+
+@given(st.text(max_size=200))
+def test_no_html_is_too_broken(text: str) -> None:
+    assert "\0" not in read_article(text, REMOVED).text
+
+
+@pytest.fixture(scope="module")
+def wiki() -> Wiki:
+    data, _ = read_world_files(WORLD_FOLDER)
+    return Wiki(data)
+
+
+def articles_of(wiki: Wiki) -> list[Page]:
+    return [page for page in wiki.by_title.values() if page.namespace == 0 and not page.redirect_to]
+
+
+def plain_lines(wikitext: str) -> list[str]:
+    """Return the prose of our plain wikitext, a line each, without what the list removes."""
+    for pattern in (r"<!--.*?-->", r"<ref[^>/]*/>", r"<ref.*?</ref>", r"\{\{.*?\}\}", r"^\{\|.*?^\|\}", r"'{2,}"):
+        wikitext = re.sub(pattern, "", wikitext, flags=re.DOTALL | re.MULTILINE)
+    # one article has a section of the name that footnotes stand under
+    wikitext = re.sub(r"^== Notes ==$.*?(?=^== )", "", wikitext, flags=re.DOTALL | re.MULTILINE)
+    wikitext = re.sub(r"\[\[(?:Category|File|Image):(?:[^\[\]]|\[\[[^\[\]]*\]\])*\]\]", "", wikitext)
+    wikitext = re.sub(r"\[\[(?:[^\]|]*\|)?([^\]|]*)\]\]", r"\1", wikitext)
+    lines = [line.lstrip("*#:; ") for line in wikitext.split("\n") if not line.startswith("=")]
+    return [line.strip() for line in lines if line.strip()]
+
+
+def test_embedded_articles_give_their_prose_and_nothing_else(wiki: Wiki) -> None:
+    articles = articles_of(wiki)
+    assert len(articles) > 70
+    for page in articles:
+        for revision in page.revisions:
+            article = read_article(render_revision(wiki, page, revision).html, REMOVED)
+            paragraphs = [paragraph for section in article.sections for paragraph in section.paragraphs]
+            assert paragraphs == plain_lines(revision.text), page.title
+            assert article.lead, page.title
+            assert all(" ".join(split_sentences(paragraph)) == paragraph for paragraph in paragraphs), page.title
+            headings = re.findall(r"^==+ *(.+?) *==+$", revision.text, re.MULTILINE)
+            assert {section.path[-1] for section in article.sections[1:]} <= {re.sub("'{2,}", "", h) for h in headings}
+
+
+def test_blocks_of_the_embedded_wiki_are_left_out(wiki: Wiki) -> None:
+    page = articles_of(wiki)[0]
+    text = """{{Short description|GONE}}
+{{About|GONE}}
+{{Infobox city
+| name = GONE
+| mayor = GONE
+}}
+[[File:A.jpg|thumb|GONE [[Berlin|GONE]]]]
+'''A'''<ref>GONE</ref> is b.
+{| class="wikitable"
+! GONE
+|-
+| GONE
+|}
+== C ==
+{{Main|GONE}}
+c
+== References ==
+{{Reflist}}
+{{Navbox|title=GONE|list1=GONE}}"""
+    revision = Revision(1, 0, "2020-01-01T00:00:00Z", "", text)
+    article = read_article(render_revision(wiki, page, revision).html, REMOVED)
+    assert article.sections == (Section((), 0, ("A is b.",)), Section(("C",), 2, ("c",)))
+
+
+def test_html_of_recorded_replies_is_read_as_its_words(shared_data: Path) -> None:
+    snippets = []
+    for file in sorted((shared_data / "api" / "mediawiki_api").glob("TestVcrWikiSearch*.json")):
+        for interaction in json.loads(file.read_text("utf-8"))["interactions"]:
+            found = json.loads(interaction["response"]["body"]["string"])["query"]["search"]
+            snippets += [result["snippet"] for result in found if "<span" in result.get("snippet", "")]
+    assert len(snippets) >= 10
+    for snippet in snippets:
+        (paragraph,) = paragraphs_of(snippet)
+        assert "<" not in paragraph
+        words = re.sub(r"<[^>]+>", "", snippet).replace("&quot;", '"').replace("&amp;", "&").replace("&#039;", "'")
+        assert paragraph.split() == words.split()

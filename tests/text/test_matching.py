@@ -1,0 +1,52 @@
+"""When two answers count as the same."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.text.matching import normal_words, normalise, singular_form
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The  Beatles", "beatles"),
+        ("a U.S. state", "us state"),
+        ("An  Apple", "apple"),
+        ("Jean-Paul", "jeanpaul"),
+        ("“Heroes”", "heroes"),
+        ("Größe", "grösse"),
+        ("東京", "東京"),
+        ("Москва!", "москва"),
+        ("Washington, D.C.", "washington dc"),
+        ("Theatre", "theatre"),
+        ("the", ""),
+        ("$5 + tax", "5 tax"),
+    ],
+)
+def test_case_punctuation_articles_and_spacing_do_not_matter(text: str, expected: str) -> None:
+    assert normalise(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Cities", "city"),
+        ("the churches", "church"),
+        ("boxes", "box"),
+        ("universities", "university"),
+        ("glass", "glass"),
+        ("campus", "campus"),
+        ("record labels", "record label"),
+        ("gas", "gas"),
+    ],
+)
+def test_plurals_are_reduced_for_word_lists(text: str, expected: str) -> None:
+    assert singular_form(text) == expected
+
+
+@given(st.text())
+def test_normalising_twice_changes_nothing_more(text: str) -> None:
+    once = normalise(text)
+    assert normalise(once) == once
+    assert normal_words(text) == once.split()

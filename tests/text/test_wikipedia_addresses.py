@@ -1,0 +1,201 @@
+"""What is read as the address of an English Wikipedia article, and what is refused with which words."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.text.wikipedia_addresses import ArticleAddress, find_redirect, read_article_address, spell_title
+
+WIKI = "https://en.wikipedia.org"
+
+READ = [
+    ("/wiki/Alan_Turing", "Alan Turing", None),
+    ("/wiki/alan_Turing", "alan Turing", None),
+    ("/wiki/Alan Turing", "Alan Turing", None),
+    ("/wiki/_Alan__Turing_", "Alan Turing", None),
+    ("/wiki/S%C3%A3o_Paulo", "São Paulo", None),
+    ("/wiki/São_Paulo", "São Paulo", None),
+    ("/wiki/Sa%CC%83o_Paulo", "São Paulo", None),
+    ("/wiki/%E6%9D%B1%E4%BA%AC", "東京", None),
+    ("/wiki/AC/DC", "AC/DC", None),
+    ("/wiki/AC%2FDC", "AC/DC", None),
+    ("/wiki/C++", "C++", None),
+    ("/wiki/M*A*S*H", "M*A*S*H", None),
+    ("/wiki/Who's_on_First%3F", "Who's on First?", None),
+    ("/wiki/100%25", "100%", None),
+    ("/wiki/S&P_500", "S&P 500", None),
+    ("/wiki/%22Heroes%22_(album)", '"Heroes" (album)', None),
+    ("/wiki/2001:_A_Space_Odyssey", "2001: A Space Odyssey", None),
+    ("/wiki/Talk", "Talk", None),
+    ("/wiki/File_system", "File system", None),
+    ("/wiki/Main_Page_(film)", "Main Page (film)", None),
+    ("/wiki/...And_Justice_for_All", "...And Justice for All", None),
+    ("/wiki/Foo/", "Foo/", None),
+    ("/wiki/Paris#History", "Paris", "History"),
+    ("/wiki/Paris#Early_history", "Paris", "Early history"),
+    ("/wiki/Paris#%C3%8Ele", "Paris", "Île"),
+    ("/wiki/Paris#100%", "Paris", "100%"),
+    ("/wiki/Paris#What?", "Paris", "What?"),
+    ("/wiki/Paris#", "Paris", None),
+    ("/wiki/Paris#History:~:text=Celts", "Paris", "History"),
+    ("/wiki/Paris#:~:text=Celts", "Paris", None),
+    ("/w/index.php?title=Alan_Turing", "Alan Turing", None),
+    ("/w/index.php?title=Alan+Turing#Early_life", "Alan Turing", "Early life"),
+    ("/w/index.php?title=C%2B%2B", "C++", None),
+    ("/w/index.php?title=Who%27s_on_First%3F", "Who's on First?", None),
+]
+
+
+@pytest.mark.parametrize(("path", "title", "section"), READ)
+def test_an_address_of_an_article_is_read(path: str, title: str, section: str | None) -> None:
+    assert read_article_address(WIKI + path) == ArticleAddress(title, section)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "http://en.wikipedia.org",
+        "https://en.m.wikipedia.org",
+        "HTTPS://EN.Wikipedia.org",
+        "https://en.wikipedia.org:443",
+    ],
+)
+def test_mobile_and_unencrypted_addresses_are_as_good(host: str) -> None:
+    assert read_article_address(f" {host}/wiki/Paris\n") == ArticleAddress("Paris", None)
+
+
+REFUSED = [
+    ("https://fr.wikipedia.org/wiki/Paris", "another Wikipedia (fr.wikipedia.org)"),
+    ("https://de.m.wikipedia.org/wiki/Paris", "another Wikipedia (de.m.wikipedia.org)"),
+    ("https://simple.wikipedia.org/wiki/Paris", "another Wikipedia (simple.wikipedia.org)"),
+    ("https://www.wikipedia.org/wiki/Paris", "on www.wikipedia.org"),
+    ("https://en.wikipedia.org.example.org/wiki/Paris", "on en.wikipedia.org.example.org"),
+    ("https://en.wikivoyage.org/wiki/Paris", "on en.wikivoyage.org"),
+    ("https://example.org/https://en.wikipedia.org/wiki/Paris", "on example.org"),
+    ("https://someone@en.wikipedia.org/wiki/Paris", "a user or a port"),
+    ("https://en.wikipedia.org:8080/wiki/Paris", "a user or a port"),
+    ("https://en.wikipedia.org:x/wiki/Paris", "cannot be read as an address"),
+    ("https://[en.wikipedia.org/wiki/Paris", "cannot be read as an address"),
+    ("ftp://en.wikipedia.org/wiki/Paris", "no address with http or https"),
+    ("en.wikipedia.org/wiki/Paris", "no address with http or https"),
+    ("Paris", "no address with http or https"),
+    ("", "no address with http or https"),
+    (f"{WIKI}/wiki/Par\nis", "a character that no address holds"),
+    (f"{WIKI}/wiki/Par\ud800is", "a character that no address holds"),
+    (f"{WIKI}", "does not begin with /wiki/"),
+    (f"{WIKI}/Paris", "does not begin with /wiki/"),
+    (f"{WIKI}/WIKI/Paris", "does not begin with /wiki/"),
+    (f"{WIKI}/?title=Paris", "does not begin with /wiki/"),
+    (f"{WIKI}/wiki/", "the title is empty"),
+    (f"{WIKI}/wiki/_%20", "the title is empty"),
+    (f"{WIKI}/wiki/#History", "the title is empty"),
+    (f"{WIKI}/w/index.php?title=", "the title is empty"),
+    (f"{WIKI}/wiki/Who's_on_First?", "is written %3F"),
+    (f"{WIKI}/wiki/Paris?action=history", "is written %3F"),
+    (f"{WIKI}/wiki/Paris?", "is written %3F"),
+    (f"{WIKI}/w/index.php", "asks for more"),
+    (f"{WIKI}/w/index.php?oldid=5", "asks for more"),
+    (f"{WIKI}/w/index.php?title=Paris&oldid=5", "asks for more"),
+    (f"{WIKI}/wiki/S%E3o_Paulo", "not encoded as UTF-8"),
+    (f"{WIKI}/wiki/100%", "a percent sign of the title is written %25"),
+    (f"{WIKI}/wiki/100%zz", "a percent sign of the title is written %25"),
+    (f"{WIKI}/wiki/%ED%A0%80", "not encoded as UTF-8"),
+    (f"{WIKI}/wiki/A%7CB", "no title holds '|'"),
+    (f"{WIKI}/wiki/C%23", "no title holds '#'"),
+    (f"{WIKI}/wiki/<b>", "no title holds '<'"),
+    (f"{WIKI}/wiki/{{A}}", "no title holds '{'"),
+    (f"{WIKI}/wiki/A%00B", "no title holds"),
+    (f"{WIKI}/wiki/%2541", "no title holds '%41'"),
+    (f"{WIKI}/wiki/Fish_%26amp;_chips", "no title holds '&amp;'"),
+    (f"{WIKI}/wiki/~~~", "no title holds '~~~'"),
+    (f"{WIKI}/wiki/:Paris", "no title holds ':'"),
+    (f"{WIKI}/wiki/A/../B", "no title holds"),
+    (f"{WIKI}/wiki/{'é' * 128}", "255 bytes at most"),
+    (f"{WIKI}/wiki/Main_Page", "the main page"),
+    (f"{WIKI}/wiki/main_Page", "the main page"),
+    *(
+        (f"{WIKI}/wiki/{name}:Paris", f"what begins with {name.replace('_', ' ')}: is no article")
+        for name in (
+            *("Special", "File", "Image", "Talk", "Category", "Template", "Wikipedia", "WP", "User", "Portal", "Help"),
+            *("Draft", "Module", "MediaWiki", "User_talk", "category", "TEMPLATE_TALK", "Media", "TimedText"),
+        )
+    ),
+    (f"{WIKI}/wiki/Category_:_Paris", "what begins with Category: is no article"),
+    (f"{WIKI}/wiki/Category%3AParis", "what begins with Category: is no article"),
+]
+
+
+@pytest.mark.parametrize(("url", "told"), REFUSED)
+def test_an_address_of_no_article_is_refused_with_the_reason_and_what_was_expected(url: str, told: str) -> None:
+    found = read_article_address(url)
+    assert isinstance(found, str), found
+    assert told in found
+    assert repr(url.strip()) in found
+    assert "expected an article of the English Wikipedia" in found or "%" in found
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "Éclair au chocolat",
+        "éclair_au_chocolat",
+        " _éclair  au_chocolat ",
+        "e\u0301clair au\u00a0chocolat",
+        "\u200eéclair au chocolat",
+    ],
+)
+def test_all_spellings_of_a_title_are_one(spelling: str) -> None:
+    assert spell_title(spelling) == "Éclair au chocolat"
+
+
+@pytest.mark.parametrize("title", ["", "ßuper", "iPhone", "C++", "2 Tone"])
+def test_nothing_but_the_first_letter_changes(title: str) -> None:
+    assert spell_title(title)[1:] == title[1:]
+    assert spell_title("ßuper") == "ßuper"
+
+
+REDIRECTS = [
+    ("#REDIRECT [[Paris]]", ("Paris", "")),
+    ("#redirect[[paris]]", ("paris", "")),
+    ("\n #Redirect: [[Paris (city)|Paris]] rest", ("Paris (city)", " rest")),
+    ("#REDIRECT [[Paris#Early history]]\n{{R to section}}", ("Paris#Early history", "\n{{R to section}}")),
+    ("#REDIRECT [[:Category:Paris]]", ("Category:Paris", "")),
+    ("#REDIRECT [[S%C3%A3o_Paulo]]", ("São Paulo", "")),
+    ("#REDIRECT [[Fish &amp; chips]]", ("Fish & chips", "")),
+    ("#REDIRECT Paris", None),
+    ("#REDIRECT\n[[Paris]]", ("Paris", "")),
+    ("#REDIRECT to [[Paris]]", None),
+    ("#REDIRECT [[]]", None),
+    ("#REDIRECT [[a<b]]", None),
+    ("See #REDIRECT [[Paris]]", None),
+    ("<!-- a --> #REDIRECT [[Paris]]", None),
+    ("Paris is a city.", None),
+    ("", None),
+]
+
+
+@pytest.mark.parametrize(("wikitext", "expected"), REDIRECTS)
+def test_a_redirect_is_told_by_its_wikitext(wikitext: str, expected: tuple[str, str] | None) -> None:
+    assert find_redirect(wikitext) == expected
+
+
+@pytest.mark.parametrize("name", ["fanout-final-dev-nov23.json", "fanout-final-dev.json"])
+def test_every_address_of_the_released_files_is_read(shared_data: Path, name: str) -> None:
+    questions = json.loads((shared_data / "fanoutqa" / name).read_text("utf-8"))
+    found = [(each, read_article_address(each["url"])) for each in list_evidence(questions)]
+    assert len(found) > 2_000
+    assert [(each["url"], address) for each, address in found if isinstance(address, str)] == []
+    same = sum(isinstance(address, ArticleAddress) and address.title == each["title"] for each, address in found)
+    # the others are redirects, whose target's title stands beside the address
+    assert same / len(found) > 0.98
+
+
+def list_evidence(questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the evidence of all sub-questions, at all levels."""
+    found = []
+    for each in questions:
+        found += [each["evidence"]] if each.get("evidence") else []
+        found += list_evidence(each["decomposition"])
+    return found

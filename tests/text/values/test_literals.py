@@ -1,0 +1,141 @@
+"""How dates and numbers of the RDF are read, and when they are what is looked for."""
+
+import duckdb
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.text.values.literals import (
+    Date,
+    Number,
+    canonical_number,
+    date_key,
+    format_date,
+    number_key,
+    read_plain_date,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("1952-03-11T00:00:00Z", 19520311),
+        ("+1952-03-11T00:00:00Z", 19520311),
+        ("1952-00-00T00:00:00Z", 19520000),
+        ("1952-12-31T00:00:00Z", 19521231),
+        ("0000-01-01T00:00:00Z", 101),
+        ("-0043-03-15T00:00:00Z", -429685),
+        ("-13798000000-01-01T00:00:00Z", -137979999999899),
+        ("2001-05-11T12:30:00.5+02:00", 20010511),
+        ("hello", None),
+        ("1952", None),
+        ("1952-13-01T00:00:00Z", None),
+        ("1952-01-32T00:00:00Z", None),
+        ("1000000000000000-01-01T00:00:00Z", None),
+    ],
+)
+def test_a_date_of_the_rdf_becomes_one_number(text: str, key: int | None) -> None:
+    assert date_key(text) == key
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text", "precision", "fits"),
+    [
+        (Date(1952, 3, 11), "1952-03-11T00:00:00Z", 11, True),
+        (Date(1952, 3, 11), "1952-03-12T00:00:00Z", 11, False),
+        (Date(1952, 3), "1952-03-11T00:00:00Z", 11, True),
+        (Date(1952), "1952-03-11T00:00:00Z", 11, True),
+        (Date(1952, 1, 1), "1952-01-01T00:00:00Z", 9, False),
+        (Date(1952, 1), "1952-01-01T00:00:00Z", 9, False),
+        (Date(1952), "1952-01-01T00:00:00Z", 9, True),
+        (Date(1952), "1952-01-01T00:00:00Z", 7, False),
+        (Date(-43), "-0043-03-15T00:00:00Z", 11, True),
+        (Date(-43, 3), "-0043-03-15T00:00:00Z", 11, True),
+        (Date(-44), "-0043-03-15T00:00:00Z", 11, False),
+        (Date(-42), "-0043-03-15T00:00:00Z", 11, False),
+    ],
+)
+def test_a_date_fits_a_value_that_says_it_at_least_as_precisely(
+    wanted: Date, text: str, precision: int, fits: bool
+) -> None:
+    key = date_key(text)
+    assert key is not None
+    assert wanted.fits(key, precision) is fits
+
+
+@pytest.mark.parametrize(
+    ("date", "text"), [(Date(1952), "1952"), (Date(-43, 3), "-0043-03"), (Date(79, 8, 24), "0079-08-24")]
+)
+def test_a_date_is_told_in_iso_8601(date: Date, text: str) -> None:
+    assert str(date) == text
+    assert read_plain_date(text) == date
+
+
+def test_another_form_of_a_date_is_refused() -> None:
+    with pytest.raises(ValueError, match="no date of the form"):
+        read_plain_date("11 March 1952")
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("+1.50", "1.5"),
+        ("+19460", "19460"),
+        ("-007.10", "-7.1"),
+        ("-0.0", "0"),
+        ("000", "0"),
+        ("100", "100"),
+        (".5", "0.5"),
+        ("1.", "1"),
+        ("1e5", None),
+        ("", None),
+        ("+", None),
+        (".", None),
+        ("1,000", None),
+    ],
+)
+def test_a_decimal_has_one_canonical_spelling(text: str, number: str | None) -> None:
+    assert canonical_number(text) == number
+
+
+@given(st.decimals(allow_nan=False, allow_infinity=False, places=6), st.integers(0, 3))
+def test_equal_decimals_are_spelled_alike(value: object, zeros: int) -> None:
+    text = f"{value:f}"
+    padded = f"{text}{'0' * zeros}" if "." in text else text
+    assert canonical_number(text) == canonical_number(padded)
+
+
+def test_a_number_fits_in_its_own_unit_or_in_any() -> None:
+    assert Number("1.96", 11573).fits("1.96", 11573)
+    assert not Number("1.96", 11573).fits("1.96", 174728)
+    assert not Number("1.96", 11573).fits("1.96", None)
+    assert Number("1.96").fits("1.96", 11573)
+    assert not Number("1.96").fits("1.960", None)
+
+
+@pytest.mark.parametrize("number", ["0", "1.96", "-7.1", "123456789012345678901234567890"])
+def test_the_key_of_a_number_is_that_of_the_tables(number: str) -> None:
+    [(key,)] = duckdb.execute("SELECT (md5_number_lower($1) & 9223372036854775807)::BIGINT", [number]).fetchall()
+    assert number_key(number) == key
+
+
+@pytest.mark.parametrize(
+    ("text", "precision", "told"),
+    [
+        ("1952-03-11T00:00:00Z", 11, "1952-03-11"),
+        ("1952-03-11T00:00:00Z", None, "1952-03-11"),
+        ("1952-03-01T00:00:00Z", 10, "1952-03"),
+        ("1952-01-01T00:00:00Z", 9, "1952"),
+        ("1952-00-00T00:00:00Z", 11, "1952"),
+        ("1955-01-01T00:00:00Z", 8, "1950s"),
+        ("2000-01-01T00:00:00Z", 7, "20th century"),
+        ("2001-01-01T00:00:00Z", 7, "21st century"),
+        ("0079-08-24T00:00:00Z", 11, "0079-08-24"),
+        ("-0043-03-15T00:00:00Z", 9, "44 BC"),
+        ("-0043-03-15T00:00:00Z", 11, "0044-03-15 BC"),
+        ("-13798000000-01-01T00:00:00Z", 3, "about 13798000001 BC"),
+        ("some day", 11, "some day"),
+    ],
+)
+def test_a_date_is_told_at_its_precision(text: str, precision: int | None, told: str) -> None:
+    assert format_date(text, precision) == told

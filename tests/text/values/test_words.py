@@ -1,0 +1,120 @@
+"""Words, numbers and dates by what they say."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.text.values.literals import Date
+from tasks.text.values.words import Count, DayOfYear, drop_light, has_sequence, is_kin, read_values, says
+
+
+def list_values(text: str) -> list[object]:
+    return [told.value for told in read_values(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("8 March 1917", [Date(1917, 3, 8)]),
+        ("March 8, 1917", [Date(1917, 3, 8)]),
+        ("the 8th of March 1917", [Date(1917, 3, 8)]),
+        ("1917-03-08", [Date(1917, 3, 8)]),
+        ("March 1917", [Date(1917, 3)]),
+        ("1917", [Count("1917")]),
+        ("8 March", [DayOfYear(3, 8)]),
+        ("March 8", [DayOfYear(3, 8)]),
+        ("44 BC", [Date(-43)]),
+        ("44 B.C.", [Date(-43)]),
+        ("264–241 BCE", [Count("264"), Date(-240)]),
+        ("15 March 44 BC", [Date(-43, 3, 15)]),
+        ("it may 5 times march 8", ["it", "may", Count("5"), "time", "march", Count("8")]),
+        ("1,000 and 1000", [Count("1000"), "and", Count("1000")]),
+        ("two", [Count("2")]),
+        ("2.50", [Count("2.5")]),
+        ("3 million, $3 million", [Count("3000000"), Count("3000000")]),
+        ("two hundred", [Count("200")]),
+        ("sixty thousand, 60 thousand, 60,000", [Count("60000")] * 3),
+        ("Forty-three or forty years", [Count("43"), "or", Count("40"), "year"]),
+        ("−273.15 or -273.15", ["minus", Count("273.15"), "or", "minus", Count("273.15")]),
+        ("10⁵, 10⁻³, km²", ["10^5", "10^m3", "km2"]),
+        ("the fifth, the 5th", ["the", "5th", "the", "5th"]),
+        ("the 1950s and 1950's", ["the", "1950s", "and", "1950s"]),
+        ("50% or 50 per cent", [Count("50"), "percent", "or", Count("50"), "percent"]),
+        ("Kepler’s laws", ["kepler", "law"]),
+        ("Łódź and Lodz", ["lodz", "and", "lodz"]),
+        ("Jean-Paul O'Brien", ["jean", "paul", "o'brien"]),
+        ("C, C++ and C#", ["c", "c++", "and", "c#"]),
+        ("東京都", ["東京都"]),
+        ("∞ …", []),
+    ],
+)
+def test_a_text_is_read_by_what_it_says(text: str, values: list[object]) -> None:
+    assert list_values(text) == values
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "said"),
+    [
+        (Date(1917, 3, 8), Date(1917, 3), True),
+        (Date(1917, 3), Date(1917, 3, 8), False),
+        (Date(1917, 3, 8), Count("1917"), True),
+        (Count("1917"), Date(1917, 3, 8), False),
+        (Date(-43), Count("44"), True),
+        (Date(1917, 3, 8), DayOfYear(3, 8), True),
+        (Date(1917, 3, 8), DayOfYear(3, 9), False),
+        (Count("2"), Count("2"), True),
+        (Count("2"), "2", False),
+        ("law", "law", True),
+    ],
+)
+def test_a_finer_date_says_a_coarser_one(found, wanted, said: bool) -> None:
+    assert says(found, wanted) is said
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "kin"),
+    [
+        ("carthaginian", "carthage", True),
+        ("roman", "rome", True),
+        ("italian", "italy", True),
+        ("crossing", "cross", True),
+        ("paris", "london", False),
+        ("am", "an", False),
+        ("1950s", "1951s", False),
+        (Count("1950"), Count("1951"), False),
+    ],
+)
+def test_words_of_one_stem_are_kin(found, wanted, kin: bool) -> None:
+    assert is_kin(found, wanted) is kin
+    assert is_kin(wanted, found) is kin
+
+
+def test_a_sequence_stands_in_a_row() -> None:
+    values = drop_light(read_all("Rome fought Carthage in 264 BC"))
+    assert has_sequence(values, drop_light(read_all("the Carthage of 264 BC")))
+    assert not has_sequence(values, drop_light(read_all("Rome, Carthage")))
+    assert not has_sequence(values, [])
+    assert drop_light(read_all("to the")) == ["to", "the"]
+
+
+def read_all(text: str) -> list:
+    return [told.value for told in read_values(text)]
+
+
+@given(st.text(max_size=80))
+def test_any_text_is_read_and_says_itself(text: str) -> None:
+    values = read_all(text)
+    assert not values or has_sequence(values, values)
+    assert all(told.said for told in read_values(text))
+
+
+@given(st.integers(0, 10**9))
+def test_a_number_is_the_same_with_and_without_commas(number: int) -> None:
+    assert read_all(f"{number:,}") == read_all(str(number)) == [Count(str(number))]
+
+
+@given(st.dates())
+def test_a_date_is_the_same_in_every_form(day) -> None:
+    forms = (f"{day.day} {day:%B} {day.year:04d}", f"{day:%B} {day.day}, {day.year:04d}", day.isoformat())
+    if 100 <= day.year <= 2100:
+        assert [read_all(form) for form in forms] == [[Date(day.year, day.month, day.day)]] * 3

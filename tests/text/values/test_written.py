@@ -1,0 +1,136 @@
+"""What is read from dates and numbers as people write them in answers."""
+
+import pytest
+
+from tasks.assets import load_properties, load_units
+from tasks.errors import SettingsError
+from tasks.text.values.literals import Date, Number
+from tasks.text.values.written import WrittenNumber, look_for, read_date, read_number, read_units
+
+
+@pytest.mark.parametrize(
+    ("text", "date"),
+    [
+        ("11 March 1952", Date(1952, 3, 11)),
+        ("March 11, 1952", Date(1952, 3, 11)),
+        ("the 11th of March, 1952.", Date(1952, 3, 11)),
+        ("Mar. 1952", Date(1952, 3)),
+        ("Sept 3 2001", Date(2001, 9, 3)),
+        (" 1952 ", Date(1952)),
+        ("1952-03-11", Date(1952, 3, 11)),
+        ("1952-03", Date(1952, 3)),
+        ("-0043-03-15", Date(-43, 3, 15)),
+        ("44 BC", Date(-43)),
+        ("15 March 44 BC", Date(-43, 3, 15)),
+        ("AD 79", Date(79)),
+        ("79 CE", Date(79)),
+        ("25 December 800", Date(800, 12, 25)),
+        ("13/04/1952", Date(1952, 4, 13)),
+        ("04/13/1952", Date(1952, 4, 13)),
+        ("3/3/1952", Date(1952, 3, 3)),
+        ("29 February 2000", Date(2000, 2, 29)),
+        ("29 February 1500", Date(1500, 2, 29)),
+    ],
+)
+def test_a_date_is_read_at_the_precision_it_is_written_in(text: str, date: Date) -> None:
+    assert read_date(text) == date
+
+
+def test_a_date_that_is_read_in_two_ways_keeps_its_year() -> None:
+    assert read_date("03/04/1952") == Date(1952)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "900",
+        "12345",
+        "2101",
+        "1 May 2101",
+        "1950s",
+        "in 1952",
+        "30 February 2001",
+        "29 February 1900",
+        "May 52",
+        "Ma 2001",
+        "Apollo 1952",
+    ],
+)
+def test_what_is_no_date_is_none(text: str) -> None:
+    assert read_date(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "unit"),
+    [
+        ("42", "42", None),
+        ("3.0", "3", None),
+        ("0.000", "0", None),
+        ("-4.5 °C", "-4.5", "°C"),
+        ("−4.5", "-4.5", None),
+        ("1,234.5 km", "1234.5", "km"),
+        ("1 234 567", "1234567", None),
+        ("1'000", "1000", None),
+        ("12 million", "12000000", None),
+        ("1.5 billion people", "1500000000", "people"),
+        ("$12 million", "12000000", "$"),
+        ("12%", "12", "%"),
+        ("5th", "5", None),
+        ("2nd place", "2", "place"),
+        ("#5", "5", None),
+        ("No. 12", "12", None),
+        ("twelve", "12", None),
+        ("Three hundred", "300", None),
+        ("9.58 m2", "9.58", "m2"),
+    ],
+)
+def test_a_number_is_read_with_its_unit(text: str, number: str, unit: str | None) -> None:
+    assert read_number(text) == WrittenNumber(number, unit)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "3,5",
+        "1,23",
+        "1 2",
+        "10-20",
+        "12:30",
+        "1.2.3",
+        "1952-03-11",
+        "twenty one",
+        "two and a half",
+        "two thirds",
+        "12 angry men here now",
+        "€5 each",
+        "about 5",
+        "Five Guys and more friends",
+    ],
+)
+def test_what_is_no_number_is_none(text: str) -> None:
+    assert read_number(text) is None
+
+
+def test_a_known_unit_is_looked_for_and_any_other_is_left_open() -> None:
+    units = load_units()
+    assert look_for(WrittenNumber("1.96", "metres"), units) == Number("1.96", 11573)
+    assert look_for(WrittenNumber("12", "people"), units) == Number("12", None)
+    assert look_for(WrittenNumber("12", None), units) == Number("12", None)
+
+
+def test_a_unit_listed_twice_with_two_ids_is_named() -> None:
+    with pytest.raises(SettingsError, match=r"line 3: 'm' names two units"):
+        read_units("qid,name,other_names\nQ11573,metre,m\nQ7727,minute,m\n")
+
+
+def test_the_lists_of_properties_part_dates_numbers_ranks_and_what_is_ignored() -> None:
+    times, numbers, ranks, ignored = map(
+        load_properties, ("time_properties", "number_properties", "rank_properties", "ignored_properties")
+    )
+    assert (len(times), len(numbers), ranks, len(ignored)) == (50, 206, frozenset({1352}), 8349)
+    assert 569 in times
+    assert 2048 in numbers
+    assert not (times | numbers | ranks) & ignored
+    assert not times & numbers
