@@ -3,15 +3,12 @@
 from functools import cache
 from pathlib import Path
 
-from tasks.biokalma.core.knowledge_sentences import RelationForm, read_relation_forms
-from tasks.biokalma.core.pair_relations import PairRelations, read_pair_relations
-from tasks.core.calls.knowledge import id_number, is_pid
 from tasks.core.fingerprints import digest_bytes
 from tasks.core.prompts import Prompt, read_prompt
 from tasks.core.relations import Relation, read_relations
 from tasks.errors import PromptError, SettingsError
-from tasks.fanoutqa.core.sets.lists import Property, SetKind, read_fanout_properties, read_fanout_sets
 from tasks.text.article import Removed, read_removed
+from tasks.text.ids import id_number, is_pid
 from tasks.text.values.written import read_units
 
 _PACKAGED = Path(__file__).parent / "_assets"
@@ -31,13 +28,13 @@ def load_prompt(prompt_id: str) -> Prompt:
 @cache
 def load_query(query_id: str) -> str:
     """Return the text of `sparql/<query_id>.rq`."""
-    return _asset("sparql", f"{query_id}.rq").read_text("utf-8")
+    return asset_path("sparql", f"{query_id}.rq").read_text("utf-8")
 
 
 @cache
 def load_list(name: str) -> tuple[str, ...]:
     """Return the entries of `data/lists/<name>.txt`: one a line, blank lines and # comments left out."""
-    lines = _asset("data/lists", f"{name}.txt").read_text("utf-8").splitlines()
+    lines = asset_path("data/lists", f"{name}.txt").read_text("utf-8").splitlines()
     return tuple(line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#"))
 
 
@@ -55,19 +52,7 @@ def load_properties(name: str) -> frozenset[int]:
 @cache
 def load_relations() -> dict[str, Relation]:
     """Return PID → relation of EntityQuestions, from `data/lists/granola_relations.csv`."""
-    return read_relations(_asset("data/lists", "granola_relations.csv").read_text("utf-8"))
-
-
-@cache
-def load_pair_relations() -> PairRelations:
-    """Return the relations that join pairs of people or organisations, from `data/lists/pair_relations.csv`."""
-    return read_pair_relations(_asset("data/lists", "pair_relations.csv").read_text("utf-8"))
-
-
-@cache
-def load_relation_forms() -> dict[str, RelationForm]:
-    """Return PID → how the relation is said in a sentence, from `data/lists/relation_forms.csv`."""
-    return read_relation_forms(_asset("data/lists", "relation_forms.csv").read_text("utf-8"))
+    return read_relations(asset_path("data/lists", "granola_relations.csv").read_text("utf-8"))
 
 
 @cache
@@ -83,29 +68,18 @@ def load_removed_from_evidence() -> Removed:
 
 
 @cache
-def load_fanout_sets() -> dict[str, SetKind]:
-    """Return unit → kind of sets that fan-out questions are made from, from `data/lists/fanout_sets.csv`."""
-    return read_fanout_sets(_asset("data/lists", "fanout_sets.csv").read_text("utf-8"))
-
-
-@cache
-def load_fanout_properties() -> dict[tuple[str, str], Property]:
-    """Return (PID, members or empty) → how a property is asked, from `data/lists/fanout_properties.csv`."""
-    return read_fanout_properties(_asset("data/lists", "fanout_properties.csv").read_text("utf-8"))
-
-
-@cache
 def load_units() -> dict[str, int]:
     """Return name → QID number of the units that answers are written in, from `data/lists/units.csv`."""
-    return read_units(_asset("data/lists", "units.csv").read_text("utf-8"))
+    return read_units(asset_path("data/lists", "units.csv").read_text("utf-8"))
 
 
 def asset_digest(folder: str, name: str) -> str:
     """Return the SHA-256 of one asset file."""
-    return digest_bytes(_asset(folder, name).read_bytes())
+    return digest_bytes(asset_path(folder, name).read_bytes())
 
 
-def _asset(folder: str, name: str) -> Path:
+def asset_path(folder: str, name: str) -> Path:
+    """Return the place of one asset file; SettingsError when it is missing."""
     path = ROOT / folder / name
     if not path.is_file():
         raise SettingsError(f"the file {folder}/{name} that belongs to factmill is missing below {ROOT}")

@@ -23,9 +23,10 @@ from html import unescape
 from itertools import islice
 from pathlib import Path
 
-from tasks.assets import ROOT, load_relation_forms
+from tasks.assets import ROOT
 from tasks.biokalma.core.knowledge_sentences import verbalise_piece
-from tasks.biokalma.core.rows import Piece
+from tasks.biokalma.sources.lists import load_relation_forms
+from tasks.core.authoring.pieces import Piece
 from tasks.core.fingerprints import combine_digests, digest_bytes, seed_from
 from tasks.rules.biographies.pieces import Fact
 from tasks.rules.biographies.sentences import verbalise_fact

@@ -3,15 +3,14 @@
 import json
 from typing import Any
 
-import duckdb
-
 from tasks.engine.benchmark import Benchmark
 from tasks.errors import UnknownBuild
 from tasks.storage.bodies import unpack_body
 from tasks.storage.builds import BuildRecord
+from tasks.storage.warehouse import Connection
 
 
-def trace_row(db: duckdb.DuckDBPyConnection, benchmark: Benchmark, build: BuildRecord, row_id: str) -> dict[str, Any]:
+def trace_row(db: Connection, benchmark: Benchmark, build: BuildRecord, row_id: str) -> dict[str, Any]:
     """Return everything that is known of a row: the row or its reject, what belongs to it, the calls it rests on.
 
     `row_id` may be the beginning of an id when only one fits; UnknownBuild when none or several do. A row that was made
@@ -49,7 +48,7 @@ def trace_row(db: duckdb.DuckDBPyConnection, benchmark: Benchmark, build: BuildR
     }
 
 
-def _find_calls(db: duckdb.DuckDBPyConnection, build: BuildRecord, row_id: str) -> list[dict[str, Any]]:
+def _find_calls(db: Connection, build: BuildRecord, row_id: str) -> list[dict[str, Any]]:
     calls = _records(
         db,
         "SELECT b.stage, c.operation, c.service, c.parts, c.status, c.error, c.body, c.asked_at, c.latency_s, c.tokens_in, "
@@ -98,7 +97,7 @@ def _format_call(call: dict[str, Any]) -> list[str]:
     ]
 
 
-def _find_row(db: duckdb.DuckDBPyConnection, known: Benchmark, build: BuildRecord, row_id: str) -> str:
+def _find_row(db: Connection, known: Benchmark, build: BuildRecord, row_id: str) -> str:
     found = db.execute(
         f"SELECT DISTINCT id FROM (SELECT id FROM {known.main_table} WHERE build_id = $1 UNION ALL SELECT id FROM rejects WHERE build_id = $1) "
         "WHERE id = $2 OR starts_with(id, $2) ORDER BY id = $2 DESC, id LIMIT 3",
@@ -114,5 +113,5 @@ def _find_row(db: duckdb.DuckDBPyConnection, known: Benchmark, build: BuildRecor
     )
 
 
-def _records(db: duckdb.DuckDBPyConnection, query: str, *values: str) -> list[dict[str, Any]]:
+def _records(db: Connection, query: str, *values: str) -> list[dict[str, Any]]:
     return list(db.sql(query, params=list(values)).to_arrow_table().to_pylist())

@@ -14,19 +14,12 @@ import pyarrow.compute as pc
 
 from tasks.assets import load_properties, load_units
 from tasks.core.calls.call import Call, Service
-from tasks.core.calls.knowledge import (
-    call_find_items,
-    call_label,
-    choose_candidate,
-    id_number,
-    is_pid,
-    is_qid,
-    read_candidates,
-)
+from tasks.core.calls.knowledge import call_find_items, call_label, choose_candidate, read_candidates
 from tasks.core.calls.paths import ask_service
 from tasks.core.paths import FoundPaths, PathFinder, PathOptions, list_path_ids
 from tasks.engine.services import Services, choose_finder
 from tasks.errors import ServiceError, UsageError
+from tasks.text.ids import id_number, is_pid, is_qid
 from tasks.text.values.literals import format_value
 from tasks.text.values.written import look_for, read_date, read_number
 

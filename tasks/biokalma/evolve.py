@@ -6,14 +6,16 @@ from dataclasses import dataclass, field
 
 from prefect import task
 
-from tasks.assets import load_pair_relations, load_prompt, load_relation_forms
+from tasks.assets import load_prompt
 from tasks.biokalma.core.added_sentences import check_added
 from tasks.biokalma.core.evolution import lacks, list_new, rank_candidates
 from tasks.biokalma.core.knowledge_sentences import verbalise_piece
 from tasks.biokalma.core.paragraph_replies import read_paragraph, read_question
-from tasks.biokalma.core.rows import BiographyRow, Candidate, CountedPair, EvolvingPair, Piece, Round, RoundRow
+from tasks.biokalma.core.rows import BiographyRow, Candidate, CountedPair, EvolvingPair, Round, RoundRow
 from tasks.biokalma.params import BiokalmaInputs
+from tasks.biokalma.sources.lists import load_pair_relations, load_relation_forms
 from tasks.core.authoring.citations import MatchedCitations, format_knowledge, match_citations, parse_citations
+from tasks.core.authoring.pieces import Piece
 from tasks.core.calls.call import Reply
 from tasks.core.calls.perplexity import call_perplexity, read_weighed
 from tasks.core.prompts import Ask, fill_in

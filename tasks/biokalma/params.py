@@ -6,9 +6,10 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from tasks.assets import ROOT, load_pair_relations
+from tasks.assets import ROOT
+from tasks.biokalma.sources.lists import load_pair_relations
 from tasks.biokalma.sources.person_pairs import find_pair_files
-from tasks.core.calls.knowledge import HUMAN, is_qid
+from tasks.core.calls.knowledge import HUMAN
 from tasks.core.fingerprints import digest_bytes
 from tasks.engine.benchmark import Inputs, Locked, find_absolute, is_from_wikidata, share_limit
 from tasks.engine.identities import perplexity_identity, wikidata_identity
@@ -16,6 +17,7 @@ from tasks.errors import UsageError
 from tasks.options import Option, Params, RunOptions
 from tasks.settings import home, load_world
 from tasks.storage.source_files import SourceFile
+from tasks.text.ids import is_qid
 
 _EMBEDDED = ROOT / "data" / "world" / "sources" / "biokalma"
 _OWN_LICENCE, _NO_LICENCE = "Apache-2.0", "none stated"

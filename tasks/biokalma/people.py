@@ -6,11 +6,11 @@ from typing import Literal
 
 from prefect import task
 
-from tasks.assets import load_pair_relations
 from tasks.biokalma.core.rows import CandidateRow, PersonPair, ResolvedPair
 from tasks.biokalma.params import BiokalmaInputs
+from tasks.biokalma.sources.lists import load_pair_relations
 from tasks.biokalma.sources.person_pairs import is_complete_name, read_pairs
-from tasks.core.calls.knowledge import HUMAN, Candidate, Qid, call_find_items, id_number, read_candidates
+from tasks.core.calls.knowledge import HUMAN, Candidate, Qid, call_find_items, read_candidates
 from tasks.core.fingerprints import canonical_json
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Merged, Outcome, Reject, arrow_table
@@ -18,6 +18,7 @@ from tasks.engine.batches import Work, batch_key, work_on
 from tasks.lookups.classes import find_instances, look_up_claims
 from tasks.lookups.facts import list_facts
 from tasks.lookups.labels import look_up_labels
+from tasks.text.ids import id_number
 
 Bearers = dict[str, list[Candidate]]
 """Name → items that bear it."""

@@ -5,20 +5,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from prefect import task
 
-from tasks.assets import load_properties, load_relation_forms, load_removed
+from tasks.assets import load_properties, load_removed
 from tasks.biokalma.core.evolution import count_relations
 from tasks.biokalma.core.knowledge_sentences import verbalise_piece
 from tasks.biokalma.core.opening_paragraph import find_opening, finish_paragraph
-from tasks.biokalma.core.rows import CountedPair, DescribedPair, Piece, PooledPair, RelationCount, ResolvedPair
+from tasks.biokalma.core.rows import CountedPair, DescribedPair, PooledPair, RelationCount, ResolvedPair
 from tasks.biokalma.params import BiokalmaInputs
-from tasks.core.calls.knowledge import (
-    Fact,
-    call_describe_item,
-    call_item_facts,
-    id_number,
-    read_description,
-    read_facts,
-)
+from tasks.biokalma.sources.lists import load_relation_forms
+from tasks.core.authoring.pieces import Piece
+from tasks.core.calls.knowledge import Fact, call_describe_item, call_item_facts, read_description, read_facts
 from tasks.core.calls.wikipedia import (
     PageText,
     call_page_revision_at,
@@ -30,6 +25,7 @@ from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject, arrow_table
 from tasks.engine.batches import Work, batch_key, work_on
 from tasks.text.article import read_article
+from tasks.text.ids import id_number
 from tasks.text.values.literals import format_date
 
 DATES = frozenset({"P569", "P570", "P571", "P576"})

@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from tasks.core.calls.knowledge import is_pid
 from tasks.errors import SettingsError
+from tasks.text.ids import is_pid
 
 _COLUMNS = ["pid", "label", "template", "kept", "subject_kinds", "answer_kinds"]
 

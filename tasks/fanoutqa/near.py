@@ -14,14 +14,14 @@ from pydantic import BaseModel, ConfigDict
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject, arrow_table
 from tasks.engine.batches import Work, batch_key, work_on
-from tasks.fanoutqa.core.questions import Answer, dump_json, list_leaves
+from tasks.fanoutqa.core.questions import dump_json, list_leaves
 from tasks.fanoutqa.core.quick_looks import could_hold, list_beginnings
 from tasks.fanoutqa.core.rows import Flag, FlaggedQuestion
 from tasks.fanoutqa.params import TITLES, FanOutInputs
 from tasks.lookups.evidence import PinnedArticle, Unpinned, know_article, load_article_texts, pin_articles
 from tasks.models.title_index import find_near_titles, open_title_index
 from tasks.text.folded import fold_text
-from tasks.text.values.answers import find_answer, read_known_text
+from tasks.text.values.answers import Answer, find_answer, read_known_text
 from tasks.world.data import list_article_titles
 
 LEAST_ANSWERS = 2

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from tasks.assets import ROOT, load_fanout_sets
+from tasks.assets import ROOT
 from tasks.core.epochs import SNAPSHOT, read_epoch
 from tasks.core.fingerprints import digest_bytes
 from tasks.core.review import Policy, Reviewing
@@ -15,6 +15,7 @@ from tasks.engine.benchmark import WIKIDATA_SOURCE, Inputs, Locked, find_absolut
 from tasks.engine.identities import embedder_identity, wikidata_identity
 from tasks.errors import SourceError, UsageError
 from tasks.fanoutqa.core.questions import LEAST_ARTICLES
+from tasks.fanoutqa.sources.lists import load_fanout_sets
 from tasks.models.model_folder import digest_file
 from tasks.options import Option, Params, RunOptions
 from tasks.progress import say

@@ -13,18 +13,11 @@ from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject, arrow_table
 from tasks.engine.batches import batch_key, work_on
 from tasks.fanoutqa.core.flags import find_structure_flags
-from tasks.fanoutqa.core.questions import (
-    Answer,
-    Evidence,
-    FanOutQuestion,
-    SubQuestion,
-    dump_json,
-    list_leaves,
-)
+from tasks.fanoutqa.core.questions import Evidence, FanOutQuestion, SubQuestion, dump_json, list_leaves
 from tasks.fanoutqa.core.rows import FanOutRow, Flag, FlaggedQuestion, PinnedQuestion, Reference, ReferenceFinding
 from tasks.fanoutqa.params import FanOutInputs
 from tasks.lookups.evidence import PinnedArticle, Unpinned, know_article, load_article_texts, pin_articles
-from tasks.text.values.answers import Finding, KnownText, find_answer
+from tasks.text.values.answers import Answer, Finding, KnownText, find_answer
 
 Leaf = tuple[str, str, Answer | None, Evidence]
 """Path, sub-question, its answer and its article."""

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from tasks.assets import load_fanout_properties, load_fanout_sets
 from tasks.core.calls.knowledge import (
     Description,
     Fact,
@@ -32,6 +31,7 @@ from tasks.fanoutqa.core.sets.lists import SetKind, find_property
 from tasks.fanoutqa.core.sets.members import MOST_MEMBERS, Article, Member, MemberSet, Refused
 from tasks.fanoutqa.core.sets.values import Value, read_values
 from tasks.fanoutqa.params import FanOutInputs
+from tasks.fanoutqa.sources.lists import load_fanout_properties, load_fanout_sets
 from tasks.lookups.classes import INSTANCE_OF, look_up_claims
 from tasks.lookups.evidence import PinnedArticle, Unpinned, know_article, load_article_texts, pin_articles
 from tasks.lookups.facts import list_facts

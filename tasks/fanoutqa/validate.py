@@ -15,12 +15,13 @@ from tasks.errors import SourceError
 from tasks.fanoutqa.core.flags import FLAGS, find_structure_flags
 from tasks.fanoutqa.core.forms.released import UnresolvedReference, list_unresolved
 from tasks.fanoutqa.core.forms.shared import Violation, describe_value, is_empty
-from tasks.fanoutqa.core.questions import Answer, FanOutQuestion, list_leaves, list_sub_questions
+from tasks.fanoutqa.core.questions import FanOutQuestion, list_leaves, list_sub_questions
 from tasks.fanoutqa.core.rows import Flag
 from tasks.fanoutqa.review import SAME_FROM
 from tasks.fanoutqa.sources.files import FORM, examine_question
 from tasks.settings import home, load_world
 from tasks.storage.source_files import iterate_json, name_source
+from tasks.text.values.answers import Answer
 
 _LONGEST_WORDING = 100
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tasks.core.calls.knowledge import id_number
 from tasks.core.export_forms import ExportForms
 from tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Benchmark, SideTable
 from tasks.granola.core.rows import CandidateRow, GranolaRow
 from tasks.granola.params import CONSISTENCY_PROMPT, LEVELS_PROMPT, TRIVIAL_LIST, GranolaParams, lock_inputs
+from tasks.text.ids import id_number
 
 
 def explain_row(row: GranolaRow) -> Iterator[str]:

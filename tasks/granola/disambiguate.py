@@ -15,7 +15,6 @@ from tasks.core.calls.knowledge import (
     call_neighbours,
     call_pageviews,
     choose_candidate,
-    id_number,
     read_candidates,
     read_description,
     read_neighbours,
@@ -25,6 +24,7 @@ from tasks.core.rows import Outcome, Reject, arrow_table
 from tasks.engine.batches import Work, batch_key, work_on
 from tasks.granola.core.rows import CandidateRow, DescribedQuestion, EntityQuestion, LinkedQuestion, PopularQuestion
 from tasks.granola.params import GranolaInputs
+from tasks.text.ids import id_number
 
 T = TypeVar("T")
 Role = Literal["question", "answer"]

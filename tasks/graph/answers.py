@@ -9,8 +9,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from tasks.core.calls.call import Call, Deliver, Reply
-from tasks.core.calls.knowledge import is_pid, is_qid, write_facts
+from tasks.core.calls.knowledge import write_facts
 from tasks.core.fingerprints import Json
+from tasks.text.ids import is_pid, is_qid
 
 if TYPE_CHECKING:
     from tasks.graph.lookup import Graph

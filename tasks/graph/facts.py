@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tasks.core.calls.knowledge import Fact, Qid, id_number
+from tasks.core.calls.knowledge import Fact, Qid
 from tasks.graph.neighbourhoods import Neighbourhood, read_numbers
+from tasks.text.ids import id_number
 
 if TYPE_CHECKING:
     from tasks.graph.lookup import Graph

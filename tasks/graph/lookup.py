@@ -19,7 +19,7 @@ import duckdb
 import pyarrow as pa
 
 from tasks.core.calls.call import Call, Deliver
-from tasks.core.calls.knowledge import Candidate, Description, Fact, Neighbour, Qid, id_number
+from tasks.core.calls.knowledge import Candidate, Description, Fact, Neighbour, Qid
 from tasks.core.paths import FoundPaths, PathOptions
 from tasks.errors import GraphError
 from tasks.graph.answers import answer_calls
@@ -35,6 +35,7 @@ from tasks.graph.neighbourhoods import (
     read_neighbours,
     read_numbers,
 )
+from tasks.text.ids import id_number
 from tasks.text.values.literals import Date, Number
 
 _HIGHEST_ITEM = 2**63 - 1

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tasks.core.calls.knowledge import Neighbour, Pid, Qid, id_number
+from tasks.core.calls.knowledge import Neighbour, Pid, Qid
 from tasks.graph.arrays import Arrays, Ints, Rows, search_places
+from tasks.text.ids import id_number
 
 if TYPE_CHECKING:
     from tasks.graph.lookup import Graph

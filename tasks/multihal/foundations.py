@@ -5,11 +5,12 @@ from prefect import task
 from tasks.assets import load_list, load_units
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject
-from tasks.core.vectors.duplicates import find_duplicates, unite_questions
+from tasks.core.vectors.duplicates import find_duplicates
 from tasks.engine.batches import batch_key, work_on
 from tasks.multihal.core.answer_types import settle_answer_type
 from tasks.multihal.core.refusals import is_refusal, read_refusals
 from tasks.multihal.core.rows import FoundationQuestion, TypedQuestion
+from tasks.multihal.core.uniting import unite_questions
 from tasks.multihal.params import MultiHalInputs
 from tasks.multihal.sources.defan import RANKED
 from tasks.multihal.sources.foundations import FOUNDATIONS

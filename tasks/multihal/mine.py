@@ -10,7 +10,6 @@ from prefect import task
 
 from tasks.assets import load_properties
 from tasks.core.calls.call import Call, Reply
-from tasks.core.calls.knowledge import is_pid, is_qid
 from tasks.core.paths import FoundPaths, PathOptions, list_path_ids
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject, arrow_table
@@ -20,6 +19,7 @@ from tasks.lookups.labels import look_up_labels
 from tasks.multihal.core.pairing import Pair, Target, pair_up
 from tasks.multihal.core.rows import Drop, DroppedPath, LinkedQuestion, MinedQuestion, Path
 from tasks.multihal.params import MultiHalInputs
+from tasks.text.ids import is_pid, is_qid
 from tasks.text.values.literals import Date, Number, format_value
 
 PROPERTY_LISTS = {"date": "time_properties", "numerical": "number_properties", "rank": "rank_properties"}

@@ -6,7 +6,6 @@ from dataclasses import replace
 from prefect import task
 
 from tasks.core.calls.call import Call
-from tasks.core.calls.knowledge import is_pid, is_qid
 from tasks.core.calls.translation import call_translate_path, call_translate_text, read_parts
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject
@@ -15,6 +14,7 @@ from tasks.lookups.labels import look_up_labels
 from tasks.multihal.core.rows import TAGS, MultiHalRow, ScoredPath
 from tasks.multihal.params import MultiHalInputs
 from tasks.storage.journal import Record
+from tasks.text.ids import is_pid, is_qid
 
 
 @task(cache_key_fn=batch_key, persist_result=True)

@@ -8,8 +8,9 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tasks.core.calls.knowledge import Description, Knowledge, Neighbour, Qid, id_number
+from tasks.core.calls.knowledge import Description, Knowledge, Neighbour, Qid
 from tasks.rules.places import CONTINENTS, is_country, known_place
+from tasks.text.ids import id_number
 
 _PIDS = ("P17", "P27", "P30", "P31", "P106", "P131", "P159")
 _MAX_HOPS = 4

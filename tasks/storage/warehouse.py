@@ -22,6 +22,9 @@ import duckdb
 from tasks.errors import WarehouseBusy, WarehouseError, WarehouseTooNew
 from tasks.settings import warehouse_wait_s
 
+Connection = duckdb.DuckDBPyConnection
+"""An open warehouse, for those who read it without knowing DuckDB."""
+
 _HOLDER = re.compile(r"lock is held in (?P<program>.*?) \(PID (?P<pid>\d+)\)")
 _in_process = threading.Lock()
 _engines: dict[int, duckdb.DuckDBPyConnection] = {}

@@ -14,7 +14,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from tasks.core.calls.knowledge import id_number
+from tasks.text.ids import id_number
 from tasks.world.data import WorldData
 from tasks.world.rdf import WD, dbpedia_iri
 

@@ -146,7 +146,7 @@ def test_a_module_that_the_rules_come_to_import_counts_from_then_on() -> None:
     assert one != other
 
 
-@pytest.mark.parametrize("name", ["kinds.csv", "fanout_properties.csv", "granola_relations.csv", "function_words.txt"])
+@pytest.mark.parametrize("name", ["kinds.csv", "units.csv", "granola_relations.csv", "function_words.txt"])
 def test_a_changed_list_that_the_rules_name_makes_another_author(name: str) -> None:
     assert changes_rules(lists={name: LISTS[name] + b"\n"})
 
@@ -171,6 +171,6 @@ print(*(path.rpartition("/")[2] for path in opened if "/data/lists/" in path))
 def test_every_list_that_the_rules_open_is_part_of_their_identity() -> None:
     done = subprocess.run([sys.executable, "-c", READ_ALL], capture_output=True, text=True, check=True)
     opened = done.stdout.split()
-    assert {"kinds.csv", "fanout_sets.csv", "article_questions.csv"} <= set(opened)
+    assert {"kinds.csv", "units.csv", "article_questions.csv"} <= set(opened)
     for name in opened:
         assert changes_rules(lists={name: LISTS[name] + b"\n"}), name

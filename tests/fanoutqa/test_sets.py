@@ -13,13 +13,13 @@ from support.webs.two_wikidatas import TwoWikidatas
 from support.work.inputs import fanout_inputs
 from support.work.steps import Left, read_unit
 
-from tasks.assets import load_fanout_sets
-from tasks.core.calls.knowledge import is_qid
 from tasks.core.calls.wikipedia import call_page_text
 from tasks.errors import ServiceUnreachable
 from tasks.fanoutqa.core.rows import FanOutRow
 from tasks.fanoutqa.gather import gather_questions
+from tasks.fanoutqa.sources.lists import load_fanout_sets
 from tasks.storage.shards import read_shard
+from tasks.text.ids import is_qid
 
 NEIGHBOURS = ("Avia", "Bellmark", "Corland", "Dunmark", "Estria", "Fenland")
 CAPITALS = ("Avport", "Belltown", "Corby", "Dunwick", "Estby", "Fenborough")

@@ -16,9 +16,9 @@ from support.work.scripted_chat import write_chat_world
 
 from tasks.assets import ROOT
 from tasks.biokalma.core.added_sentences import mentions
-from tasks.biokalma.core.rows import Piece
 from tasks.biokalma.evolve import ANNOTATE, EXTEND, GENERAL, SPECIFIC
 from tasks.core.authoring.citations import parse_citations
+from tasks.core.authoring.pieces import Piece
 from tasks.storage.warehouse import open_warehouse
 from tasks.world.files.reading import load_world_data
 from tasks.world.rdf import write_rdf

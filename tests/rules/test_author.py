@@ -7,9 +7,10 @@ import pytest
 from tasks.assets import load_prompt
 from tasks.core.authoring.granularity import ask_consistency, ask_levels, read_levels
 from tasks.core.calls.call import Call, Reply
-from tasks.core.calls.knowledge import Candidate, Description, Neighbour, Pid, Qid, id_number
+from tasks.core.calls.knowledge import Candidate, Description, Neighbour, Pid, Qid
 from tasks.core.prompts import Ask
 from tasks.rules.author import RulesAuthor
+from tasks.text.ids import id_number
 
 
 class SmallWikidata:

@@ -12,7 +12,7 @@ beginning of the new one), `nothing_added`, `repeated` (what was added stands th
 import re
 import unicodedata
 
-from tasks.biokalma.core.rows import Piece
+from tasks.core.authoring.pieces import Piece
 from tasks.core.replies import Unreadable
 from tasks.text.folded import fold_text, has_words
 from tasks.text.matching import normalise

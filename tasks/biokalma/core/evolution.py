@@ -14,9 +14,10 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from tasks.biokalma.core.rows import Candidate, Piece
-from tasks.core.calls.knowledge import id_number
+from tasks.biokalma.core.rows import Candidate
+from tasks.core.authoring.pieces import Piece
 from tasks.errors import UsageError
+from tasks.text.ids import id_number
 
 _DIGITS = 9
 """Digits of a score: logarithms and exponentials may end otherwise in the sixteenth where a CPU lacks FMA."""

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from tasks.biokalma.core.rows import Piece
-from tasks.core.calls.knowledge import is_pid
+from tasks.core.authoring.pieces import Piece
 from tasks.errors import SettingsError
+from tasks.text.ids import is_pid
 from tasks.text.values.dates import write_date
 
 Form = Literal["possessive", "is", "verb"]

@@ -9,8 +9,8 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tasks.core.calls.knowledge import is_pid
 from tasks.errors import SettingsError
+from tasks.text.ids import is_pid
 
 _FILE = "pair_relations.csv"
 _COLUMNS = ["pid", "label", "between", "inverse", "other_names"]

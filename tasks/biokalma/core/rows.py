@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from tasks.core.authoring.pieces import Piece
 from tasks.core.rows import Row
 
 
@@ -37,24 +38,6 @@ class ResolvedPair(PersonPair):
     person_candidates: int
     """How many items of the class bear the name."""
     other_candidates: int
-
-
-class Piece(_Part):
-    """A piece of knowledge: one property of one person with one value."""
-
-    qid: str
-    """The person."""
-    pid: str
-    property: str
-    """Label of the property."""
-    value_qid: str | None
-    """The value, where it is an item."""
-    value: str
-    """Label of the item, or the date as it is told (1593-07-08, 1593-07, 1593, 44 BC)."""
-    precision: int | None
-    """Of a date, as Wikidata counts it; null for items."""
-    statement: str | None
-    """Id of the statement; null where the graph holds direct claims alone."""
 
 
 class PooledPair(ResolvedPair):

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tasks.assets import load_pair_relations
 from tasks.biokalma.core.pair_relations import fold_name
 from tasks.biokalma.core.rows import PersonPair
+from tasks.biokalma.sources.lists import load_pair_relations
 from tasks.core.rows import Reject
 from tasks.errors import SourceError
 from tasks.storage.source_files import SourceFile, iterate_csv, iterate_json, peek_columns

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.core.calls.knowledge import id_number, is_pid, is_qid
+from tasks.text.ids import id_number, is_pid, is_qid
 
 Cell = Mapping[str, str]
 """One RDF term: its `type` (uri, literal or bnode) and `value`, a literal with `datatype` or `xml:lang` if it has one."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NewType
 
-from tasks.core.calls.knowledge import is_pid, is_qid
+from tasks.text.ids import is_pid, is_qid
 from tasks.text.values.literals import canonical_number
 
 Term = NewType("Term", str)

@@ -20,9 +20,9 @@ from tasks.clients.sparql.solutions import (
 )
 from tasks.clients.sparql.terms import Term, decimal_term, fill_tuples, fill_values, item_term, literal_term
 from tasks.core.calls.call import Call
-from tasks.core.calls.knowledge import id_number, is_pid
 from tasks.core.calls.paths import OPERATIONS, PathRow, write_item_rows, write_literal_rows
 from tasks.core.fingerprints import Json
+from tasks.text.ids import id_number, is_pid
 from tasks.text.values.literals import DAY, UNITLESS, Date, Number, canonical_number, date_key, read_plain_date
 
 QUERIES = tuple(f"{operation}_{hops}" for operation in OPERATIONS for hops in (1, 2))

@@ -22,9 +22,10 @@ from tasks.clients.sparql.terms import (
 )
 from tasks.clients.wikidata import paths
 from tasks.core.calls.call import Call
-from tasks.core.calls.knowledge import Fact, Pid, Qid, id_number, is_pid, is_qid, write_facts
+from tasks.core.calls.knowledge import Fact, Pid, Qid, write_facts
 from tasks.core.calls.paths import OPERATIONS as PATH_OPERATIONS
 from tasks.core.fingerprints import Json, canonical_json
+from tasks.text.ids import id_number, is_pid, is_qid
 from tasks.text.values.literals import UNITLESS, canonical_number, date_key
 
 OPERATIONS = ("find_items", "describe_items", "label", "resolve_item", "neighbours", "list_facts", "item_facts")

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tasks.biokalma.core.rows import Piece
+from tasks.core.authoring.pieces import Piece
 from tasks.text.values.dates import is_same_date
 
 MalformedReason = Literal["not_closed", "no_qid", "no_property", "no_value", "stray_text"]

@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from tasks.core.replies import Unreadable
-from tasks.fanoutqa.core.questions import Answer
-from tasks.text.values.answers import find_answer, read_known_text
+from tasks.text.values.answers import Answer, find_answer, read_known_text
 
 EACH = "each of them"
 """Stands in what is asked for those of whom it is asked."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from tasks.core.calls.call import Call
-from tasks.core.calls.knowledge import is_pid, is_qid
+from tasks.text.ids import is_pid, is_qid
 
 
 @dataclass(frozen=True, slots=True)

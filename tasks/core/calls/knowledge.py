@@ -15,22 +15,19 @@ them to it. All lists are in a fixed order, so that answers can be compared and 
 | pageviews | title, start, end (YYYYMMDD, inclusive) | `{"views": int, "days": int}`: sum over the days that the API lists; null when it knows none (404) |
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NewType, Protocol
 
 from tasks.core.calls.call import Call
 from tasks.core.fingerprints import Json
+from tasks.text.ids import id_number
 
 Qid = NewType("Qid", str)
 Pid = NewType("Pid", str)
 
 HUMAN = Qid("Q5")
 """The class that people are instances of."""
-
-_QID = re.compile(r"Q[1-9][0-9]*")
-_PID = re.compile(r"P[1-9][0-9]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,21 +81,6 @@ class Fact:
     """Of a number; None for none."""
     statement: str | None
     """Its id as in the RDF; the smallest of those not deprecated that say a claim; None where no statement says it."""
-
-
-def is_qid(text: str) -> bool:
-    """True for the id of an item, like Q64."""
-    return _QID.fullmatch(text) is not None
-
-
-def is_pid(text: str) -> bool:
-    """True for the id of a property, like P19."""
-    return _PID.fullmatch(text) is not None
-
-
-def id_number(entity_id: str) -> int:
-    """Return the number of a QID or PID, by which ids are ordered (Q64 before Q142659)."""
-    return int(entity_id[1:])
 
 
 def call_find_items(service: str, name: str, language: str = "en") -> Call:

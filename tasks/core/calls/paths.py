@@ -22,9 +22,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tasks.core.calls.call import Call, Reply, Service
-from tasks.core.calls.knowledge import id_number
 from tasks.core.fingerprints import Json
 from tasks.core.paths import ITEM_PATHS, LITERAL_PATHS, PAIRS, FoundPaths, PathOptions, Status
+from tasks.text.ids import id_number
 from tasks.text.values.literals import Date, Number
 
 OPERATIONS = ("item_paths", "date_paths", "number_paths")

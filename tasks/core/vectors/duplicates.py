@@ -10,14 +10,11 @@ Hardly a pair comes that near the threshold by chance, and those that do are com
 which pairs are found depends on the vectors alone, not on axes, blocks, processor or library.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-
-from tasks.core.rows import Merged
-from tasks.multihal.core.rows import FoundationQuestion
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
@@ -120,54 +117,3 @@ def _compute_exactly(
     cosine = (one * other).sum(axis=1) / np.sqrt((one * one).sum(axis=1) * (other * other).sum(axis=1))
     above = cosine > threshold
     return low[above], high[above], cosine[above]
-
-
-def unite_questions(
-    questions: Sequence[FoundationQuestion], duplicates: Duplicates
-) -> Iterator[FoundationQuestion | Merged]:
-    """Yield what becomes of each question, in order: itself, with what its duplicates add, or Merged into the first.
-
-    The first keeps its question and answer. The others' answers join its optional ones, and incorrect answers and
-    contexts are put together, none twice (case and spaces aside); what any of them takes for right is not incorrect.
-    """
-    if duplicates.count != len(questions):
-        raise ValueError(f"{len(questions)} questions, but duplicates among {duplicates.count} rows")
-    leaders = duplicates.find_leaders()
-    groups: dict[int, list[FoundationQuestion]] = {}
-    for question, leader in zip(questions, leaders, strict=True):
-        groups.setdefault(leader, []).append(question)
-    for number, (question, leader) in enumerate(zip(questions, leaders, strict=True)):
-        if leader != number:
-            yield Merged(question.id, questions[leader].id)
-        elif len(groups[number]) == 1:
-            yield question
-        else:
-            yield _unite(question, groups[number])
-
-
-def _unite(first: FoundationQuestion, group: Sequence[FoundationQuestion]) -> FoundationQuestion:
-    right = [answer for row in group for answer in (row.output, *row.optional_output)]
-    optional = _leave_out(right, [first.output])
-    incorrect = _leave_out((answer for row in group for answer in row.incorrect_answers), right)
-    context = _leave_out((passage for row in group for passage in row.context), [])
-    return first.replace(
-        optional_output=optional,
-        incorrect_answers=incorrect,
-        context=context,
-        # a row must be used as each foundation whose words it holds allows
-        licence=" AND ".join(dict.fromkeys(row.licence for row in group)),
-    )
-
-
-def _leave_out(texts: Iterable[str], others: Iterable[str]) -> list[str]:
-    """Return the texts in order, without repeats and without the others."""
-    seen = {_fold(text) for text in others}
-    left: dict[str, str] = {}
-    for text in texts:
-        if _fold(text) not in seen:
-            left.setdefault(_fold(text), text)
-    return list(left.values())
-
-
-def _fold(text: str) -> str:
-    return " ".join(text.split()).casefold()

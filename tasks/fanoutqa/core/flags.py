@@ -18,17 +18,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from types import MappingProxyType
 
-from tasks.fanoutqa.core.questions import (
-    LEAST_ARTICLES,
-    Answer,
-    FanOutQuestion,
-    SubQuestion,
-    list_leaves,
-    list_sub_questions,
-)
+from tasks.fanoutqa.core.questions import LEAST_ARTICLES, FanOutQuestion, SubQuestion, list_leaves, list_sub_questions
 from tasks.fanoutqa.core.rows import Flag
 from tasks.text.values.amounts import read_amounts
-from tasks.text.values.answers import KnownText, find_answer, list_primitives, read_known_text, write_number
+from tasks.text.values.answers import Answer, KnownText, find_answer, list_primitives, read_known_text, write_number
 from tasks.text.values.literals import Date
 from tasks.text.values.words import Count
 

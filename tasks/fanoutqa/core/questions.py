@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-Answer = str | int | float | bool | list[Any] | dict[str, Any]
-"""A primitive, a list of primitives, or a dict of name → primitive or list."""
+from tasks.text.values.answers import Answer
 
 LEAST_ARTICLES = 5
 """Different articles that a question must need (§3.1)."""

@@ -8,9 +8,8 @@ longest word begins with letters that stand nowhere in a text is not said by it,
 import re
 from collections.abc import Iterable
 
-from tasks.fanoutqa.core.questions import Answer
 from tasks.text.values.amounts import read_amounts
-from tasks.text.values.answers import list_primitives
+from tasks.text.values.answers import Answer, list_primitives
 
 _BRACKETS = re.compile(r"[(\[][^()\[\]]*[)\]]")
 _LEAST_LETTERS, _BEGINNING = 6, 4

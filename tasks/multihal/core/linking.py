@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal
 
-from tasks.core.calls.knowledge import id_number
+from tasks.text.ids import id_number
 
 CANDIDATES = 3
 """Items kept of each surface (§2.2)."""

@@ -1,7 +1,7 @@
 """The pairs of a question's items and its answer's items or value, between which paths are looked for (MultiHal, §2.2)."""
 
-from tasks.core.calls.knowledge import id_number
 from tasks.multihal.core.rows import LinkedQuestion
+from tasks.text.ids import id_number
 from tasks.text.values.literals import Date, Number, read_plain_date
 
 Target = int | Date | Number

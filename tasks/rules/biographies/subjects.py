@@ -5,10 +5,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tasks.core.calls.knowledge import Candidate, Knowledge, Qid, choose_candidate, id_number
+from tasks.core.calls.knowledge import Candidate, Knowledge, Qid, choose_candidate
 from tasks.rules.biographies.questions import Subject
 from tasks.rules.biographies.reading import is_plain_word, read_paragraph
 from tasks.rules.tables import load_tables, one_of
+from tasks.text.ids import id_number
 from tasks.text.sentences import split_sentences
 
 _INSTANCE_OF, _GENDER, _OCCUPATION = "P31", "P21", "P106"

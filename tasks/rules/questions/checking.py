@@ -9,10 +9,11 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from tasks.core.calls.knowledge import HUMAN, Knowledge, Qid, id_number
+from tasks.core.calls.knowledge import HUMAN, Knowledge, Qid
 from tasks.rules.questions.clauses import DATE, MONTH, is_open, is_person
 from tasks.rules.questions.reading import Topic, read_sentences, read_topic
 from tasks.rules.tables import load_tables, load_words
+from tasks.text.ids import id_number
 from tasks.text.sentences import split_sentences
 
 _PAIR = re.compile(r"(?P<number>\d+)[.:)] (?P<question>.*?\?) +(?:—|–|-|\|) +(?P<answer>.*)")

@@ -26,11 +26,13 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from tasks.fanoutqa.core.questions import Answer
 from tasks.text.values.amounts import UNITS, Said, is_number, read_amounts, spell_amounts
 from tasks.text.values.literals import YEAR, Date
 from tasks.text.values.words import Count, DayOfYear, Value
 from tasks.text.values.written import MONTHS, SCALES, read_date
+
+Answer = str | int | float | bool | list[Any] | dict[str, Any]
+"""A primitive, a list of primitives, or a dict of name → primitive or list."""
 
 
 @dataclass(frozen=True, slots=True)

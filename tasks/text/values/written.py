@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from tasks.core.calls.knowledge import id_number, is_qid
 from tasks.errors import SettingsError
+from tasks.text.ids import id_number, is_qid
 from tasks.text.values.literals import Date, Number, canonical_number
 
 _LATEST_YEAR = 2100

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.biokalma.core.added_sentences import check_added, find_added, mentions
-from tasks.biokalma.core.rows import Piece
+from tasks.core.authoring.pieces import Piece
 from tasks.core.replies import Unreadable
 
 OLD = "Artemisia was born in Rome. Her father was Orazio."

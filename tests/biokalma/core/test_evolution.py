@@ -15,7 +15,7 @@ from tasks.biokalma.core.evolution import (
     weigh_coherence,
     weigh_specificity,
 )
-from tasks.biokalma.core.rows import Piece
+from tasks.core.authoring.pieces import Piece
 from tasks.errors import UsageError
 
 

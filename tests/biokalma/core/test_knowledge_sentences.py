@@ -6,7 +6,7 @@ import pytest
 
 from tasks.assets import ROOT
 from tasks.biokalma.core.knowledge_sentences import RelationForm, find_form, read_relation_forms, verbalise_piece
-from tasks.biokalma.core.rows import Piece
+from tasks.core.authoring.pieces import Piece
 from tasks.errors import SettingsError
 
 HEAD = "pid,label,form,wording,article\n"

@@ -4,8 +4,9 @@ from functools import cache
 
 import pytest
 
-from tasks.assets import load_list, load_pair_relations, load_properties
+from tasks.assets import load_list, load_properties
 from tasks.biokalma.core.pair_relations import fold_name, read_pair_relations
+from tasks.biokalma.sources.lists import load_pair_relations
 from tasks.errors import SettingsError
 from tasks.world.files.reading import load_world_data
 

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tasks.biokalma.core.rows import Piece
 from tasks.core.authoring.citations import (
     Citation,
     Malformed,
@@ -18,6 +17,7 @@ from tasks.core.authoring.citations import (
     match_citations,
     parse_citations,
 )
+from tasks.core.authoring.pieces import Piece
 
 PROPERTIES = (
     "place of birth",

@@ -6,7 +6,7 @@ import pytest
 
 from tasks.core.authoring.fanout_wording import Wording, check_worded, put_moment, with_article
 from tasks.core.replies import Unreadable
-from tasks.fanoutqa.core.questions import Answer
+from tasks.text.values.answers import Answer
 
 LISTED = Wording(
     group="the islands of Vogtland",

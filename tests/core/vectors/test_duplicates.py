@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from tasks.core.rows import Merged
 from tasks.core.vectors import duplicates
-from tasks.core.vectors.duplicates import Duplicates, find_duplicates, unite_questions
+from tasks.core.vectors.duplicates import Duplicates, find_duplicates
 from tasks.multihal.core.rows import FoundationQuestion
+from tasks.multihal.core.uniting import unite_questions
 
 
 def point(*degrees: float) -> np.ndarray:

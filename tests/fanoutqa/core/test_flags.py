@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tasks.fanoutqa.core.flags import FLAGS, find_structure_flags
-from tasks.fanoutqa.core.questions import Answer, Evidence, FanOutQuestion, SubQuestion, read_decomposition
+from tasks.fanoutqa.core.questions import Evidence, FanOutQuestion, SubQuestion, read_decomposition
+from tasks.text.values.answers import Answer
 
 LAKES = ("Alder Lake", "Birch Lake", "Cedar Lake", "Dogwood Lake", "Elm Lake")
 

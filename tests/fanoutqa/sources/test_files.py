@@ -10,11 +10,12 @@ from support.rows.fanout_questions import author_question, leaf, release_dev, re
 
 from tasks.core.rows import Reject
 from tasks.errors import SourceError
-from tasks.fanoutqa.core.questions import Answer, list_sub_questions
+from tasks.fanoutqa.core.questions import list_sub_questions
 from tasks.fanoutqa.core.rows import FanOutRow
 from tasks.fanoutqa.sources.files import examine_question, read_question_file
 from tasks.storage.source_files import SourceFile, name_source
 from tasks.storage.source_rows import ReadRow
+from tasks.text.values.answers import Answer
 
 
 def read(file: Path, text: str) -> list[ReadRow]:

@@ -7,8 +7,8 @@ import pytest
 from tasks.assets import load_prompt, load_properties
 from tasks.biokalma.core.added_sentences import check_added
 from tasks.biokalma.core.paragraph_replies import read_paragraph, read_question
-from tasks.biokalma.core.rows import Piece
 from tasks.core.authoring.citations import format_knowledge, match_citations, parse_citations
+from tasks.core.authoring.pieces import Piece
 from tasks.core.calls.call import Call, Reply
 from tasks.core.calls.knowledge import Candidate, Description, Neighbour, Pid, Qid
 from tasks.core.prompts import fill_in

@@ -9,9 +9,9 @@ from tasks.core.authoring.fanout_wording import Wording, check_worded
 from tasks.core.calls.call import Call, Reply
 from tasks.core.calls.chat import call_chat
 from tasks.core.prompts import fill_in
-from tasks.fanoutqa.core.questions import Answer
 from tasks.rules.author import RulesAuthor
 from tasks.rules.fanoutqa.wording import word_question
+from tasks.text.values.answers import Answer
 
 BORDERS = "the countries that share a border with Austria"
 ALL, FIVE, THOSE = "all of them", "the five that have the largest areas", "those that were released before 1980"

@@ -9,12 +9,12 @@ from tasks.biokalma.core.rows import (
     DescribedPair,
     EvolvingPair,
     PersonPair,
-    Piece,
     PooledPair,
     RelationCount,
     ResolvedPair,
     Round,
 )
+from tasks.core.authoring.pieces import Piece
 
 
 def make_piece(qid: str, pid: str, value: str, value_qid: str | None = None, **changed: Any) -> Piece:

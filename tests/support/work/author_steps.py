@@ -12,8 +12,9 @@ from support.work.inputs import biokalma_inputs
 from support.work.scripted_author import ScriptedAuthor
 from support.work.steps import Left, run_step
 
-from tasks.biokalma.core.rows import EvolvingPair, Piece
+from tasks.biokalma.core.rows import EvolvingPair
 from tasks.clients.chat import Chat
+from tasks.core.authoring.pieces import Piece
 from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.core.calls.perplexity import Weighed, write_reply
 from tasks.core.rows import Row

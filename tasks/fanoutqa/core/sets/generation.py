@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 
 from tasks.core.authoring.fanout_wording import EACH, Wording, count_in_words, put_moment
 from tasks.core.fingerprints import Json, canonical_json, digest_json, seed_from
-from tasks.fanoutqa.core.questions import Answer, FanOutQuestion, SubQuestion
+from tasks.fanoutqa.core.questions import FanOutQuestion, SubQuestion
 from tasks.fanoutqa.core.sets.lists import Properties, Property, find_property
 from tasks.fanoutqa.core.sets.members import (
     NOT_LISTED,
@@ -33,7 +33,7 @@ from tasks.fanoutqa.core.sets.members import (
     verify_member,
 )
 from tasks.fanoutqa.core.sets.values import LEAST_LEFT_OUT, Value, choose_threshold, is_tied, write_threshold
-from tasks.text.values.answers import find_answer, read_known_text
+from tasks.text.values.answers import Answer, find_answer, read_known_text
 
 Form = Literal["whole", "ranked", "filtered"]
 MOST_ASKED, MOST_NAMED = 12, 8

@@ -17,8 +17,8 @@ from string import Template
 from typing import Literal, cast, get_args
 
 from tasks.core.authoring.fanout_wording import with_article, with_the
-from tasks.core.calls.knowledge import is_pid, is_qid
 from tasks.errors import SettingsError
+from tasks.text.ids import is_pid, is_qid
 
 Kind = Literal["item", "time", "quantity"]
 

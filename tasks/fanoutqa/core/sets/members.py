@@ -7,10 +7,10 @@ among them; every member has an article of its own.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tasks.fanoutqa.core.questions import Answer, Evidence
+from tasks.fanoutqa.core.questions import Evidence
 from tasks.fanoutqa.core.sets.lists import Property, SetKind
 from tasks.fanoutqa.core.sets.values import Value, find_beside, verify_value
-from tasks.text.values.answers import KnownText, find_answer, read_known_text
+from tasks.text.values.answers import Answer, KnownText, find_answer, read_known_text
 
 MOST_MEMBERS = 30
 """Members of a listed set."""

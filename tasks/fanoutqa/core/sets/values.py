@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Decimal
 
 from tasks.core.calls.knowledge import Fact
-from tasks.fanoutqa.core.questions import Answer
 from tasks.fanoutqa.core.sets.lists import Kind
-from tasks.text.values.answers import KnownText, find_answer, read_known_text
+from tasks.text.values.answers import Answer, KnownText, find_answer, read_known_text
 from tasks.text.values.dates import write_date
 from tasks.text.values.literals import YEAR, canonical_number, date_key, format_date
 

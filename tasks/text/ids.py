@@ -1,0 +1,21 @@
+"""Ids of items and properties: whether a text is one, and its number."""
+
+import re
+
+_QID = re.compile(r"Q[1-9][0-9]*")
+_PID = re.compile(r"P[1-9][0-9]*")
+
+
+def is_qid(text: str) -> bool:
+    """True for the id of an item, like Q64."""
+    return _QID.fullmatch(text) is not None
+
+
+def is_pid(text: str) -> bool:
+    """True for the id of a property, like P19."""
+    return _PID.fullmatch(text) is not None
+
+
+def id_number(entity_id: str) -> int:
+    """Return the number of a QID or PID, by which ids are ordered (Q64 before Q142659)."""
+    return int(entity_id[1:])
