@@ -169,7 +169,7 @@ def _draw_named(work: Work, kind: SetKind, known: _Known) -> list[_Drawn]:
         qids = _order(kind, [subject for subject, _ in facts])
     wanted = CANDIDATES * work.inputs(FanOutInputs).params.sets_a_kind
     found: list[str] = []
-    for chunk in _part(qids, wanted or 1):
+    for chunk in _part(qids, wanted):
         of_class = set(chunk)
         if kind.relation != INSTANCE_OF:
             of_class = _filter_by_class(work, [(kind.unit, qid) for qid in chunk], kind.member_classes, known)
