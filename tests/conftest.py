@@ -53,6 +53,7 @@ SLOW = (
 marked where they stand."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the slow tests by their place, and begin with those that share a home with all builds.
 
