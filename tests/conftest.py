@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from flows.prefect_server import prefect_settings
 
@@ -15,8 +16,11 @@ PREFECT_HOME = Path(tempfile.mkdtemp(prefix="factmill-tests-"))
 
 
 def pytest_configure() -> None:
-    """Settle Prefect as the command does, before a test imports it: it reads its settings only once."""
+    """Settle Prefect as the command does, before a test imports it: it reads its settings only once; and Hypothesis."""
     os.environ.update(prefect_settings(PREFECT_HOME))
+    # no example of Hypothesis fails for being slow: machines are, at times
+    settings.register_profile("patient", deadline=None)
+    settings.load_profile("patient")
 
 
 def pytest_unconfigure() -> None:
