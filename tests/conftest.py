@@ -17,6 +17,8 @@ PREFECT_HOME = Path(tempfile.mkdtemp(prefix="factmill-tests-"))
 
 def pytest_configure() -> None:
     """Settle Prefect as the command does, before a test imports it: it reads its settings only once; and Hypothesis."""
+    for name in [name for name in os.environ if name.startswith("PREFECT_")]:
+        del os.environ[name]  # those of the process that shares out the tests
     os.environ.update(prefect_settings(PREFECT_HOME))
     # no example of Hypothesis fails for being slow: machines are, at times
     settings.register_profile("patient", deadline=None)
