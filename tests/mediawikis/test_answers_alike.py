@@ -18,7 +18,6 @@ from tasks.core.calls.wikipedia import (
     call_page_revision_at,
     call_page_text,
     call_resolve_title,
-    call_search,
     read_members,
 )
 from tasks.settings import Limits
@@ -286,13 +285,3 @@ def describe(both: Both, reply: Any, is_error: bool) -> Any:
 
 def test_ci_installs_what_the_skip_message_names() -> None:
     assert PACKAGES in (Path(__file__).parents[2] / ".ci" / "run").read_text("utf-8")
-
-
-def test_a_page_is_found_by_its_title(both: Both) -> None:
-    """MediaWiki's own search looks into titles, Wikipedia's into texts too: only what both must find is held."""
-    for word in ("Potlatch", "perceptron", "Mercury planet", "zazen"):
-        real, ours = (ask(service, [call_search("p", word, 5)])[0] for service in (both.real, both.ours))
-        articles = [page["title"] for page in real.body if not both.wiki.by_title[page["title"]].redirect_to]
-        assert articles
-        assert ours.body[0]["title"] in articles
-        assert set(articles) <= {page["title"] for page in ours.body}
