@@ -67,9 +67,8 @@ class Services:
     pageviews: Service
     falcon: Service
     dbpedia: Service
-    _endpoints: Callable[[], dict[str, str]]
+    _stack: ExitStack
     _opened: dict[str, Any] = field(default_factory=dict)
-    _stack: ExitStack = field(default_factory=ExitStack)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
@@ -78,7 +77,7 @@ class Services:
         world = load_world(world_name, graph)
         stack = ExitStack()
         endpoints = _endpoint_finder(world, home, stack)
-        services = cls(
+        return cls(
             world=world,
             home=home,
             wikidata=_open_wikidata(world, home, endpoints, stack),
@@ -86,10 +85,8 @@ class Services:
             pageviews=_open_web_service("pageviews", world.pageviews, world, endpoints),
             falcon=_open_web_service("falcon", world.falcon, world, endpoints),
             dbpedia=_open_web_service("dbpedia", world.dbpedia, world, endpoints),
-            _endpoints=endpoints,
+            _stack=stack,
         )
-        services._stack = stack
-        return services
 
     def model(self, role: str) -> tuple[Service, Model]:
         """Return the model of a role and its settings; SettingsError when the world names none."""

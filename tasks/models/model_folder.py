@@ -30,6 +30,8 @@ FORMAT_VERSION = 1
 MANIFEST = "factmill-model.json"
 
 Kind = Literal["embedder", "translator", "perplexity"]
+IfThere = Literal["refuse", "replace", "keep"]
+"""What to do with a model that has the name already."""
 S = TypeVar("S", bound=BaseModel)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -118,7 +120,7 @@ def store_model(
     folder: Path,
     kind: Kind,
     write: Callable[[Path], Origin],
-    if_there: Literal["refuse", "replace", "keep"] = "refuse",
+    if_there: IfThere = "refuse",
 ) -> ModelManifest:
     """Make a model folder: `write` fills an empty folder, which then gets its manifest and, at once, its name.
 
