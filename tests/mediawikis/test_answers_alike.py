@@ -285,3 +285,22 @@ def describe(both: Both, reply: Any, is_error: bool) -> Any:
 
 def test_ci_installs_what_the_skip_message_names() -> None:
     assert PACKAGES in (Path(__file__).parents[2] / ".ci" / "run").read_text("utf-8")
+
+
+def test_a_page_is_found_by_its_title(both: Both) -> None:
+    """MediaWiki's own search looks into titles, Wikipedia's into texts too: only what both must find is held."""
+    for word in ("Potlatch", "perceptron", "Mercury planet", "zazen"):
+        asked = {
+            "action": "query",
+            "list": "search",
+            "srsearch": word,
+            "srnamespace": 0,
+            "srlimit": 5,
+            "format": "json",
+        }
+        replies = [requests.get(f"{url}/w/api.php", asked, timeout=30).json() for url in (both.real_url, both.ours_url)]
+        real, ours = ([page["title"] for page in reply["query"]["search"]] for reply in replies)
+        articles = [title for title in real if not both.wiki.by_title[title].redirect_to]
+        assert articles
+        assert ours[0] in articles
+        assert set(articles) <= set(ours)

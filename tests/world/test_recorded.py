@@ -12,6 +12,8 @@ REQUESTS = [
     ("TestVcrPageExistence.test_exists_true", {"titles": "spree_Athens"}, False),
     ("TestVcrWikiCategories.test_categories", {"titles": "spree_Athens"}, True),
     ("TestVcrPageRelationProps.test_links", {"titles": "spree_Athens", "pllimit": "1"}, True),
+    ("TestVcrWikiSearch.test_sort[none]", {"srsearch": "Berlin", "srlimit": "1"}, True),
+    ("TestVcrWikiSearch.test_prop[size]", {"srsearch": "Berlin", "srlimit": "1"}, True),
     ("TestVcrWikiImageinfoRaw.test_missing_file", {}, False),
 ]
 

@@ -33,7 +33,8 @@ def test_mwclient_reads_a_history_in_pieces(site: mwclient.Site) -> None:
     assert [revision["revid"] for revision in revisions] == [8000103, 8000102, 8000101]
 
 
-def test_mwclient_lists_all_pages(site: mwclient.Site) -> None:
+def test_mwclient_searches_and_lists_all_pages(site: mwclient.Site) -> None:
+    assert [hit["title"] for hit in site.search("capital europe")] == ["Germany"]
     assert [page.name for page in site.allpages(prefix="Berlin", filterredir="nonredirects")] == [
         "Berlin",
         "Berlin (disambiguation)",
@@ -134,6 +135,16 @@ def test_links_are_a_generator_of_pages_too(ask: Any) -> None:
     assert [page["pageprops"]["wikibase_item"] for page in reply["query"]["pages"]] == ["Q64"]
 
 
+def test_search_continues_and_marks_what_it_found(ask: Any) -> None:
+    first = ask.api(action="query", list="search", srsearch="Berlin", srlimit=1)
+    assert first["query"]["searchinfo"] == {"totalhits": 3}
+    assert first["query"]["search"][0]["title"] == "Berlin"
+    assert '<span class="searchmatch">Berlin</span>' in first["query"]["search"][0]["snippet"]
+    second = ask.api(action="query", list="search", srsearch="Berlin", srlimit=1, **first["continue"])
+    assert second["query"]["search"][0]["title"] == "Berlin (disambiguation)"
+    assert ask.api(action="query", list="search", srsearch="city of berlin")["query"]["search"][0]["title"] == "Berlin"
+
+
 @pytest.mark.parametrize(
     ("params", "code"),
     [
@@ -149,6 +160,7 @@ def test_links_are_a_generator_of_pages_too(ask: Any) -> None:
         ({"action": "query", "titles": "Berlin", "pageids": "7000001"}, "invalidparammix"),
         ({"action": "query", "prop": "revisions", "titles": "Berlin|Germany", "rvlimit": 1}, "invalidparammix"),
         ({"action": "query", "prop": "revisions", "titles": "Berlin", "rvlimit": 1, "rvstart": "x"}, "badtimestamp"),
+        ({"action": "query", "list": "search"}, "missingparam"),
         ({"action": "parse"}, "missingparam"),
         ({"action": "parse", "page": "Nope"}, "missingtitle"),
         ({"action": "parse", "page": "a[b"}, "invalidtitle"),

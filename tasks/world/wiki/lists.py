@@ -1,4 +1,4 @@
-"""The lists of action=query: members of a category, all pages; each also a generator of pages.
+"""The lists of action=query: members of a category, search, all pages; each also a generator of pages.
 
 A list gives its entries, the pages they stand for, and where to go on.
 """
@@ -6,12 +6,18 @@ A list gives its entries, the pages they stand for, and where to go on.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from html import escape
 from typing import Any
 
 from tasks.world.wiki.pages import CATEGORY, MAIN, BadTitleError, Page, Wiki, parse_title
 from tasks.world.wiki.request import ApiError, Parameters
 
+_WORD = re.compile(r"\w+")
 _HEX = re.compile(r"(?:[0-9a-f]{2})*", re.IGNORECASE)
+_MARKUP = re.compile(
+    r"\{\{[^{}]*\}\}|\[\[Category:[^\]]*\]\]|<ref.*?(?:</ref>|/>)|\[\[(?:[^\]|]*\|)?|\]\]|'{2,}|={2,}", re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +29,8 @@ class ListReply:
     """Full titles of the entries, for use as a generator."""
     more: Mapping[str, str | int]
     """Parameters by which the next piece is asked for, empty when there is none."""
+    info: Mapping[str, Any]
+    """What stands beside the list in the reply."""
 
 
 def list_category_members(wiki: Wiki, params: Parameters, prefix: str) -> ListReply:
@@ -49,7 +57,7 @@ def list_category_members(wiki: Wiki, params: Parameters, prefix: str) -> ListRe
         entries.append(entry)
     following = members[start + limit : start + limit + 1]
     more = {f"{prefix}continue": f"{m.kind}|{m.sort_key.encode().hex()}|{m.page.pageid}" for m in following}
-    return ListReply(entries, [member.page.title for member in members[start : start + limit]], more)
+    return ListReply(entries, [member.page.title for member in members[start : start + limit]], more, {})
 
 
 def _chosen_members(wiki: Wiki, params: Parameters, prefix: str) -> list[Any]:
@@ -106,11 +114,82 @@ def list_all_pages(wiki: Wiki, params: Parameters, prefix: str) -> ListReply:
     pages = [page for _, page in found[:limit]]
     entries = [{"pageid": page.pageid, "ns": page.namespace, "title": page.title} for page in pages]
     more = {f"{prefix}continue": name.replace(" ", "_") for name, _ in found[limit : limit + 1]}
-    return ListReply(entries, [page.title for page in pages], more)
+    return ListReply(entries, [page.title for page in pages], more, {})
+
+
+def list_search(wiki: Wiki, params: Parameters, prefix: str) -> ListReply:
+    """List the pages that hold every word of a question in title, redirects or text, those with a close title first."""
+    question = params.text(f"{prefix}search")
+    if question is None:
+        raise ApiError("missingparam", f'The "{prefix}search" parameter must be set.')
+    words = [word.casefold() for word in _WORD.findall(question)]
+    if not words:
+        raise ApiError("nosearch", "The search request is empty.")
+    namespaces = params.integers(f"{prefix}namespace") or [MAIN]
+    offset = params.integer(f"{prefix}offset") or 0
+    limit = params.limit(f"{prefix}limit", 10, "search")
+    shown = set(params.values(f"{prefix}prop", "size|wordcount|timestamp|snippet"))
+    asked = set(params.values(f"{prefix}info", "totalhits|suggestion|rewrittenquery"))
+    for unused in ("what", "sort", "qiprofile", "interwiki", "backend", "enablerewrites"):
+        params.text(f"{prefix}{unused}")
+    ranked = sorted(
+        (-score, page.pageid, page)
+        for page in _searchable(wiki)
+        if page.namespace in namespaces and (score := _score(wiki, page, words))
+    )
+    pages = [page for _, _, page in ranked[offset : offset + limit]]
+    more = {f"{prefix}offset": offset + limit} if len(ranked) > offset + limit else {}
+    info = {"searchinfo": {"totalhits": len(ranked)}} if "totalhits" in asked else {}
+    return ListReply([_hit(page, words, shown) for page in pages], [page.title for page in pages], more, info)
 
 
 LISTS: Mapping[str, tuple[str, Callable[[Wiki, Parameters, str], ListReply]]] = {
     "categorymembers": ("cm", list_category_members),
     "allpages": ("ap", list_all_pages),
+    "search": ("sr", list_search),
 }
 """List → its prefix and its function."""
+
+
+def _searchable(wiki: Wiki) -> list[Page]:
+    return [page for page in wiki.by_title.values() if not page.redirect_to]
+
+
+def _score(wiki: Wiki, page: Page, words: list[str]) -> int:
+    titles = [page.title, *wiki.redirects_to.get(page.title, [])]
+    named = [{word.casefold() for word in _WORD.findall(title)} for title in titles]
+    text = _plain_words(page.text)
+    if not all(word in text or any(word in name for name in named) for word in words):
+        return 0
+    best = max(sum(word in name for word in words) * 1000 - 10 * len(name) for name in named)
+    return 10_000 + best + min(sum(text.get(word, 0) for word in words), 500)
+
+
+@lru_cache(maxsize=4096)
+def _plain_words(text: str) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for word in _WORD.findall(_MARKUP.sub(" ", text)):
+        folded = word.casefold()
+        counts[folded] = counts.get(folded, 0) + 1
+    return counts
+
+
+def _hit(page: Page, words: list[str], shown: set[str]) -> dict[str, Any]:
+    plain = " ".join(_MARKUP.sub(" ", page.text).split())
+    hit: dict[str, Any] = {"ns": page.namespace, "title": page.title, "pageid": page.pageid}
+    hit |= {"size": len(page.text.encode())} if "size" in shown else {}
+    hit |= {"wordcount": len(_WORD.findall(plain))} if "wordcount" in shown else {}
+    hit |= {"snippet": _snippet(plain, words)} if "snippet" in shown else {}
+    return hit | ({"timestamp": page.revisions[-1].at} if "timestamp" in shown else {})
+
+
+def _snippet(plain: str, words: list[str]) -> str:
+    matches = [match.start() for match in _WORD.finditer(plain) if match[0].casefold() in words]
+    start = plain.rfind(" ", 0, max(matches[0] - 40, 0)) + 1 if matches else 0
+    piece = plain[start : start + 180]
+    marked, place = "", 0
+    for match in _WORD.finditer(piece):
+        if match[0].casefold() in words:
+            marked += escape(piece[place : match.start()]) + f'<span class="searchmatch">{escape(match[0])}</span>'
+            place = match.end()
+    return marked + escape(piece[place:])

@@ -135,6 +135,15 @@ class Wiki:
             members.sort(key=lambda member: (member.kind, member.sort_key, member.page.pageid))
         return found
 
+    @cached_property
+    def redirects_to(self) -> Mapping[str, list[str]]:
+        """Full title → titles of the redirects that lead to it."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for page in self.by_title.values():
+            if page.redirect_to:
+                found[parse_title(page.redirect_to).full].append(page.title)
+        return found
+
     def follow(self, title: str) -> tuple[list[tuple[str, Title]], Title | None]:
         """Follow redirects from a full title: (each step as from and to, where it ends; None when it goes in circles)."""
         steps: dict[str, Title] = {}

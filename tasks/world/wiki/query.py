@@ -46,7 +46,7 @@ def run_query(wiki: Wiki, params: Parameters, shape: Shape) -> dict[str, Any]:
     for name in params.known_values("list", LISTS, "query"):
         prefix, function = LISTS[name]
         listed = function(wiki, params, prefix)
-        query[name] = listed.entries
+        query |= {**listed.info, name: listed.entries}
         more |= listed.more
     props = params.known_values("prop", PROPS, "query")
     reply: dict[str, Any] = {}
@@ -160,7 +160,7 @@ def _generate_from_pages(generator: str, given: PageSet, wiki: Wiki, params: Par
     inner = Parameters(chosen | {f"{prefix}limit": "max"})
     PROPS[generator](Asked(wiki, inner, shape, given.pages, entries))
     titles = [row["title"] for entry in entries.values() for row in entry.get(generator, [])]
-    return ListReply([], list(dict.fromkeys(titles)), {})
+    return ListReply([], list(dict.fromkeys(titles)), {}, {})
 
 
 def _page_entry(key: int, page: Page | Title, shape: Shape) -> dict[str, Any]:
