@@ -160,26 +160,11 @@ def _resolve(query: Mapping[str, Any], pages: Sequence[Mapping[str, Any]], title
     )
 
 
-def _answer_search(wiki: MediaWiki, group: Sequence[Call]) -> list[Reply]:
-    parts = group[0].parts
-    answer = wiki.get(
-        "query",
-        list="search",
-        srsearch=str(parts["query"]),
-        srnamespace=0,
-        srlimit=int(parts["limit"]),  # type: ignore[arg-type]
-        srprop="",
-        srinfo="",
-    )
-    return [Reply([{"pageid": page["pageid"], "title": page["title"]} for page in answer["query"]["search"]])]
-
-
 _ANSWERS: dict[str, Callable[[MediaWiki, Sequence[Call]], list[Reply]]] = {
     "page_revision_at": _answer_revision,
     "page_text": _answer_text,
     "category_members": _answer_members,
     "resolve_title": _answer_titles,
-    "search": _answer_search,
 }
 
 

@@ -36,7 +36,7 @@ def wikidata_identity(world: World, home: Path) -> str:
 
         with open_graph(world.wikidata.graph, graphs_folder(home)) as graph:
             return graph.identity
-    return f"{world_identity()}/wikidata" if world.wikidata.url == "embedded" else world.wikidata.url
+    return identify_service("wikidata", world.wikidata.url)
 
 
 def check_graph_languages(world: World, home: Path, languages: Sequence[str]) -> None:

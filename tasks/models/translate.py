@@ -13,18 +13,17 @@ it refuses. Real NLLB models have none of these limits.
 """
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from tasks.assets import ROOT
 from tasks.core.fingerprints import digest_json
 from tasks.errors import UsageError
 from tasks.models.devices import Device, choose_compute_type, choose_device, describe_numbers
 from tasks.models.exact_batches import Batching
-from tasks.models.model_folder import ModelManifest, check_model, list_models, model_path, models_folder, read_model
+from tasks.models.model_folder import ModelManifest, check_model, find_model, read_model, read_settings
 from tasks.models.translate_search import Decoding, Found, Search, Tokens
 from tasks.settings import ComputeType
 from tasks.text.protected import find_words
@@ -83,7 +82,7 @@ class Translator:
         import sentencepiece
 
         manifest = check_model(path, "translator")
-        self.settings = _read_settings(path, manifest)
+        self.settings = read_settings(path, manifest, TranslatorSettings)
         self.decoding = decoding or Decoding()
         self.no_repeat_ngram = self.decoding.no_repeat_ngram
         positions, made_with = self.settings.max_tokens, manifest.made_with
@@ -197,20 +196,6 @@ class Translator:
         return text or Untranslatable("unreadable", "the translation is empty")
 
 
-def open_translator(
-    name_or_path: str | Path,
-    home_folder: Path,
-    device: Device = "auto",
-    compute_type: ComputeType | None = None,
-    threads: int | None = None,
-    batching: Batching = "auto",
-    decoding: Decoding | None = None,
-) -> Translator:
-    """Open a translator: `embedded-nllb-1`, a model of `home_folder`/models by name, or a model folder by path."""
-    path = find_translator(str(name_or_path), home_folder)
-    return Translator(path, device, compute_type, threads, batching, decoding)
-
-
 def identify_translator(
     name_or_path: str | Path,
     home_folder: Path,
@@ -219,29 +204,16 @@ def identify_translator(
     decoding: Decoding | None = None,
 ) -> str:
     """Return a translator's identity without opening it (`Translator.identity`)."""
-    path = find_translator(str(name_or_path), home_folder)
+    path = find_translator(name_or_path, home_folder)
     manifest = read_model(path, "translator")
     return _identify(manifest, choose_compute_type(path, compute_type), choose_device(device), decoding or Decoding())
 
 
-def find_translator(name_or_path: str, home_folder: Path) -> Path:
-    """Return the folder of a translator; UsageError says what there is when there is none of that name."""
-    folder = models_folder(home_folder)
-    if name_or_path == EMBEDDED:
+def find_translator(name_or_path: str | Path, home_folder: Path) -> Path:
+    """Return the folder of a translator: `embedded-nllb-1`, a model of a home by name, or any by path; else UsageError."""
+    if str(name_or_path) == EMBEDDED:
         return EMBEDDED_FOLDER
-    if os.sep in name_or_path or name_or_path.startswith("."):
-        return Path(name_or_path)
-    if name_or_path in list_models(folder):
-        return model_path(name_or_path, folder)
-    known = ", ".join(dict.fromkeys([EMBEDDED, *list_models(folder)]))
-    raise UsageError(f"no translator {name_or_path} in {folder} (there: {known}): factmill models add translator PATH")
-
-
-def _read_settings(path: Path, manifest: ModelManifest) -> TranslatorSettings:
-    try:
-        return TranslatorSettings.model_validate(manifest.settings)
-    except ValidationError as error:
-        raise UsageError(f"{path}: its settings are not a translator's: {error}") from error
+    return find_model(str(name_or_path), home_folder, "translator", EMBEDDED)
 
 
 def _identify(manifest: ModelManifest, compute_type: ComputeType, device: str, decoding: Decoding) -> str:

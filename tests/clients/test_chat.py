@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from tasks.clients.chat import Chat
-from tasks.core.calls.chat import call_chat, read_chat
+from tasks.core.calls.chat import call_chat
 from tasks.core.prompts import fill_in, read_prompt
 from tasks.errors import ServiceUnreachable, SettingsError
 from tasks.settings import Limits, Model
@@ -68,7 +68,6 @@ def test_a_prompt_is_sent_as_messages_and_the_reply_is_counted_and_priced(server
     open_chat(server).send([ask()], inbox)
     reply = inbox[ask()]
     assert reply.body == {"texts": ["a mathematician"], "finish": ["stop"], "fingerprint": "fp"}
-    assert read_chat(reply.body).texts == ("a mathematician",)
     assert (reply.tokens_in, reply.tokens_out) == (100, 20)
     assert reply.cost_usd == pytest.approx(100 * 2e-6 + 20 * 10e-6)
     assert reply.latency_s > 0

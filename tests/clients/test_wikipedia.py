@@ -11,10 +11,8 @@ from tasks.core.calls.wikipedia import (
     call_page_revision_at,
     call_page_text,
     call_resolve_title,
-    call_search,
     read_members,
     read_page_text,
-    read_pages,
     read_resolved_title,
     read_revision,
 )
@@ -227,14 +225,8 @@ def test_a_title_of_another_wiki_is_no_page_of_this_one(client, server, inbox):
     assert {inbox[call].error.partition(":")[0] for call in calls} == {"invalid_title"}
 
 
-def test_search_gives_pages(ask, server):
-    answer = {"query": {"search": [{"ns": 0, "title": "Algebra", "pageid": 5}]}}
-    assert read_pages(ask(call_search(HERE, "algebra theory", 3), answer)) == [Page(5, "Algebra")]
-    assert (server.seen[0].query["srsearch"], server.seen[0].query["srlimit"]) == ("algebra theory", "3")
-
-
 LAGGED = {"error": {"code": "maxlag", "info": "Waiting for db: 7 seconds lagged.", "lag": 7}}
-FOUND = {"json": {"query": {"search": []}}}
+FOUND = {"json": {"query": {"categorymembers": []}}}
 
 
 @pytest.mark.parametrize(
@@ -259,34 +251,34 @@ FOUND = {"json": {"query": {"search": []}}}
 )
 def test_trouble_is_tried_again_then_fails_and_may_be_asked_later(client, server, inbox, answer, code):
     server.script(answer)
-    call = call_search(HERE, "x")
+    call = call_category_members(HERE, "x")
     client.send([call], inbox)
     assert (inbox[call].error.partition(":")[0], inbox[call].transient) == (code, True)
     assert len(server.seen) == 3
     server.script(answer, FOUND)
-    other = call_search(HERE, "y")
+    other = call_category_members(HERE, "y")
     client.send([other], inbox)
-    assert inbox[other].body == []
+    assert inbox[other].body == {"members": [], "after": None}
 
 
 def test_retry_after_of_maxlag_is_obeyed(client, server, inbox):
     lagged = {"json": LAGGED, "headers": {"Retry-After": "0.2", "X-Database-Lag": "7"}}
     server.script(lagged, FOUND)
-    client.send([call_search(HERE, "x")], inbox)
+    client.send([call_category_members(HERE, "x")], inbox)
     assert server.seen[1].at - server.seen[0].at >= 0.2
 
 
 def test_a_slow_answer_times_out(server, limits, inbox):
     client = Wikipedia(server.url, HERE, limits.model_copy(update={"timeout_s": 0.1, "attempts": 1}), "tests")
     server.script({**FOUND, "delay_s": 0.3})
-    call = call_search(HERE, "x")
+    call = call_category_members(HERE, "x")
     client.send([call], inbox)
     assert inbox[call].error.startswith("timeout")
 
 
 def test_a_wiki_that_is_not_there_stops_the_run(limits, inbox):
     with pytest.raises(ServiceUnreachable, match="cannot be reached; unreachable"):
-        Wikipedia("http://127.0.0.1:9", HERE, limits, "tests").send([call_search(HERE, "x")], inbox)
+        Wikipedia("http://127.0.0.1:9", HERE, limits, "tests").send([call_category_members(HERE, "x")], inbox)
 
 
 @pytest.mark.parametrize(
@@ -294,5 +286,5 @@ def test_a_wiki_that_is_not_there_stops_the_run(limits, inbox):
 )
 def test_the_script_path_follows_from_the_address(server, limits, inbox, path, script):
     server.script(FOUND)
-    Wikipedia(server.url + path, HERE, limits, "tests").send([call_search(HERE, "x")], inbox)
+    Wikipedia(server.url + path, HERE, limits, "tests").send([call_category_members(HERE, "x")], inbox)
     assert server.seen[0].path == script

@@ -1,4 +1,4 @@
-"""What stands around items: claims, dates and numbers, what leads to them; with labels, many items at once."""
+"""What stands around items: claims, dates and numbers, with labels, many items at once."""
 
 from collections.abc import Callable
 
@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from support.graphs.rdf_lines import spell_out
 from support.graphs.small_arrays import Edge
 
+from tasks.core.calls.knowledge import Fact
 from tasks.errors import GraphError
 from tasks.graph.load import load_graph
 from tasks.graph.lookup import Degree, Graph, open_graph
-from tasks.graph.neighbourhoods import Claim, LiteralClaim, Neighbourhood
 
 Make = Callable[..., Graph]
 
@@ -25,13 +25,9 @@ PERSON = """
     wd:Q7259 wdt:P106 wd:Q36180
     wd:Q5679 wdt:P40 wd:Q7259
     wd:Q5679 wdt:P31 wd:Q5
-    wd:Q30 wdt:P138 wd:Q7259
-    wd:Q900 wdt:P138 wd:Q7259
     wd:Q5679 rdfs:label "Lord Byron"@en
     wd:Q170790 rdfs:label "mathematician"@mul
-    wd:Q11573 rdfs:label "metre"@en
     wd:P22 rdfs:label "father"@en
-    wd:P40 rdfs:label "child"@en
     wd:P569 rdfs:label "date of birth"@en
     wd:Q7259 p:P569 wds:q7259-A
     wds:q7259-A ps:P569 "1815-12-10T00:00:00Z"^^xsd:dateTime
@@ -48,61 +44,25 @@ PERSON = """
 """
 
 
-def test_a_neighbourhood_has_claims_dates_and_numbers_with_labels(make_graph: Make) -> None:
-    found = make_graph(PERSON).neighbourhoods(["Q7259", "Q5679", "Q7259", "Q4", HUGE])
+def test_what_an_item_says_is_dates_and_numbers_then_claims_with_labels(make_graph: Make) -> None:
+    found = make_graph(PERSON).item_facts(["Q7259", "Q5679", "Q7259", "Q4", HUGE])
     assert list(found) == ["Q7259", "Q5679", "Q4", HUGE]
-    assert found["Q7259"] == Neighbourhood(
-        claims=(
-            Claim("P22", "father", "Q5679", "Lord Byron"),
-            Claim("P31", None, "Q5", None),
-            Claim("P106", None, "Q36180", None),
-            Claim("P106", None, "Q170790", "mathematician"),
-        ),
-        literals=(
-            LiteralClaim("P569", "date of birth", "1815-12-10T00:00:00Z", 11, None, None, "q7259-A"),
-            LiteralClaim("P2048", None, "1.6", None, "Q11573", "metre", "q7259-B"),
-        ),
-        incoming=(),
-        incoming_total=None,
-    )
-    assert found["Q5679"].literals == (
-        LiteralClaim("P569", "date of birth", "1788-01-22T00:00:00Z", None, None, None, None),
-    )
-    assert found["Q4"] == found[HUGE] == Neighbourhood((), (), (), None)
-
-
-def test_incoming_claims_are_cut_at_a_number_that_is_told(make_graph: Make) -> None:
-    graph = make_graph(PERSON)
-    from_america = Claim("P138", None, "Q30", None)
-    assert [
-        (around.incoming, around.incoming_total)
-        for around in graph.neighbourhoods(["Q7259", "Q4", "Q36180"], most_incoming=1).values()
-    ] == [((from_america,), 3), ((), 0), ((Claim("P106", None, "Q7259", "Ada Lovelace"),), 1)]
-    assert graph.neighbourhoods(["Q7259"], most_incoming=9)["Q7259"].incoming == (
-        from_america,
-        Claim("P138", None, "Q900", None),
-        Claim("P40", "child", "Q5679", "Lord Byron"),
-    )
-
-
-def test_properties_are_chosen_or_left_out_in_all_parts(make_graph: Make) -> None:
-    graph = make_graph(PERSON)
-
-    def pids(**choice: list[str]) -> tuple[list[str], list[str], list[str]]:
-        around = graph.neighbourhoods(["Q7259"], most_incoming=5, **choice)["Q7259"]  # type: ignore[arg-type]
-        return tuple([each.pid for each in part] for part in (around.claims, around.literals, around.incoming))  # type: ignore[return-value]
-
-    assert pids(without=["P31", "P106", "P2048", "P138", "P999"]) == (["P22"], ["P569"], ["P40"])
-    assert pids(only=["P22", "P569", "P138", "P9999999999"]) == (["P22"], ["P569"], ["P138", "P138"])
-    assert pids(only=["P22", "P31"], without=["P31"]) == (["P22"], [], [])
-    assert pids(only=[]) == ([], [], [])
-    assert graph.neighbourhoods(["Q7259"], only=["P40"], most_incoming=5)["Q7259"].incoming_total == 1
+    assert found["Q7259"] == [
+        Fact("P569", "date of birth", None, "1815-12-10T00:00:00Z", 11, None, "q7259-A"),
+        Fact("P2048", None, None, "1.6", None, "Q11573", "q7259-B"),
+        Fact("P22", "father", "Q5679", "Lord Byron", None, None, None),
+        Fact("P31", None, "Q5", None, None, None, None),
+        Fact("P106", None, "Q36180", None, None, None, None),
+        Fact("P106", None, "Q170790", "mathematician", None, None, None),
+    ]
+    assert found["Q5679"][0] == Fact("P569", "date of birth", None, "1788-01-22T00:00:00Z", None, None, None)
+    assert found["Q4"] == found[HUGE] == []
 
 
 def test_no_items_and_a_graph_without_claims_are_answered(make_graph: Make) -> None:
-    assert make_graph(PERSON).neighbourhoods([]) == {}
+    assert make_graph(PERSON).item_facts([]) == {}
     bare = make_graph('wd:Q1 rdfs:label "one"@en', "bare")
-    assert bare.neighbourhoods(["Q1"], most_incoming=3) == {"Q1": Neighbourhood((), (), (), 0)}
+    assert bare.item_facts(["Q1"]) == {"Q1": []}
     assert bare.neighbours(["Q1"], ["P31"]) == {"Q1": []}
     assert bare.degrees(["Q1"]) == {"Q1": Degree(0, 0)}
 
@@ -110,10 +70,10 @@ def test_no_items_and_a_graph_without_claims_are_answered(make_graph: Make) -> N
 def test_labels_are_those_of_the_language_that_is_asked_for(make_graph: Make) -> None:
     lines = 'wd:Q1 wdt:P1 wd:Q2\nwd:Q2 rdfs:label "zwei"@de\nwd:Q2 rdfs:label "two"@en\nwd:P1 rdfs:label "teil"@de'
     graph = make_graph(lines, languages=("en", "de"))
-    assert graph.neighbourhoods(["Q1"], "de")["Q1"].claims == (Claim("P1", "teil", "Q2", "zwei"),)
-    assert graph.neighbourhoods(["Q1"])["Q1"].claims == (Claim("P1", None, "Q2", "two"),)
+    assert graph.item_facts(["Q1"], "de")["Q1"] == [Fact("P1", "teil", "Q2", "zwei", None, None, None)]
+    assert graph.item_facts(["Q1"])["Q1"] == [Fact("P1", None, "Q2", "two", None, None, None)]
     with pytest.raises(GraphError, match="was loaded in de, en, not in it"):
-        graph.neighbourhoods(["Q1"], "it")
+        graph.item_facts(["Q1"], "it")
 
 
 EDGES = st.sets(st.tuples(st.integers(1, 9), st.integers(1, 4), st.integers(1, 9)), min_size=1, max_size=60)
@@ -129,19 +89,17 @@ def test_all_look_ups_of_claims_say_what_a_search_through_all_edges_says(
     lines = "\n".join(f"wd:Q{s} wdt:P{p} wd:Q{o}" for s, p, o in edges)
     (folder / "a.nt").write_text(spell_out(lines), "utf-8")
     load_graph([folder / "a.nt"], "small", folder)
-    leaving = {item: sorted((p, o) for s, p, o in edges if s == item and p in only) for item in asked}
-    leading = {item: sorted((s, p) for s, p, o in edges if o == item and p in only) for item in asked}
+    leaving = {item: sorted((p, o) for s, p, o in edges if s == item) for item in asked}
     qids, pids = [f"Q{item}" for item in asked], [f"P{p}" for p in only]
     with open_graph("small", folder) as graph:
         assert {
             qid: [(int(each.pid[1:]), int(each.qid[1:])) for each in found]
             for qid, found in graph.neighbours(qids, pids).items()
+        } == {f"Q{item}": [(p, o) for p, o in pairs if p in only] for item, pairs in leaving.items()}
+        assert {
+            qid: [(int(each.pid[1:]), int(str(each.qid)[1:])) for each in facts]
+            for qid, facts in graph.item_facts(qids).items()
         } == {f"Q{item}": pairs for item, pairs in leaving.items()}
-        for qid, around in graph.neighbourhoods(qids, only=pids, most_incoming=2).items():
-            item = int(qid[1:])
-            assert [(int(each.pid[1:]), int(each.qid[1:])) for each in around.claims] == leaving[item]
-            assert [(int(each.qid[1:]), int(each.pid[1:])) for each in around.incoming] == leading[item][:2]
-            assert around.incoming_total == len(leading[item])
         assert graph.degrees(qids) == {
             f"Q{item}": Degree(sum(s == item for s, _, _ in edges), sum(o == item for _, _, o in edges))
             for item in asked

@@ -372,7 +372,7 @@ def test_look_ups_do_not_wait_for_what_is_compiled(make_graph: Make, tmp_path: P
         "from tasks.core.paths import PathOptions; from tasks.graph.lookup import open_graph\n"
         "graph = open_graph('small', Path(sys.argv[1]))\n"
         "graph.find(['Ada']), graph.neighbours(['Q42'], ['P69']), graph.degrees(['Q42'])\n"
-        "graph.neighbourhoods(['Q42'], most_incoming=1)\n"
+        "graph.item_facts(['Q42'])\n"
         "print('numba' in sys.modules)\n"
         "graph.find_item_paths(np.array([42]), np.array([145]), PathOptions())\n"
         "print('numba' in sys.modules)"

@@ -18,7 +18,7 @@ from tasks.models.converting.weights import Quantization
 from tasks.models.devices import find_instructions
 from tasks.models.exact_batches import Batching
 from tasks.models.model_folder import models_folder
-from tasks.models.perplexity import EMBEDDED, EMBEDDED_FOLDER, LanguageModel, identify_perplexity, open_perplexity
+from tasks.models.perplexity import EMBEDDED, EMBEDDED_FOLDER, LanguageModel, find_perplexity, identify_perplexity
 
 TEXTS = [
     *SENTENCES,
@@ -58,7 +58,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", ["table", "rotary", "wide"])
 def test_a_text_gets_the_same_bits_in_every_batch(home: Path, name: str, added: str, threads: int) -> None:
-    model = open_perplexity(f"{name}{added}", home, "cpu", threads=threads)
+    model = LanguageModel(find_perplexity(f"{name}{added}", home), "cpu", threads=threads)
     alone = {text: model.weigh([text])[0] for text in TEXTS}
     assert len({outcome.log_probability for outcome in alone.values() if isinstance(outcome, Weighed)}) == len(TEXTS)
     chance = random.Random(1)
@@ -89,7 +89,7 @@ def test_batches_that_are_shared_give_what_single_ones_give(home: Path) -> None:
 def test_each_token_is_weighed_after_those_before_it(home: Path, name: str) -> None:
     """Against the model's plain output, with the logarithm taken here."""
     path = models_folder(home) / name
-    model = open_perplexity(name, home, "cpu")
+    model = LanguageModel(find_perplexity(name, home), "cpu")
     engine = ctranslate2.Generator(str(path), "cpu", compute_type="float32")
     numbers = {token: n for n, token in enumerate(json.loads((path / "vocabulary.json").read_text("utf-8")))}
     for text, outcome in zip(TEXTS, model.weigh(TEXTS), strict=True):
@@ -109,7 +109,7 @@ def test_each_token_is_weighed_after_those_before_it(home: Path, name: str) -> N
 
 
 def test_a_text_without_tokens_and_one_that_is_too_long_say_so(home: Path) -> None:
-    model = open_perplexity("table", home, "cpu")
+    model = LanguageModel(find_perplexity("table", home), "cpu")
     longest = "x " * (POSITIONS // 2 - 1)
     tokens = model.tokenize(longest)
     assert not isinstance(tokens, Unweighable) and len(tokens) == POSITIONS - 1
@@ -119,7 +119,7 @@ def test_a_text_without_tokens_and_one_that_is_too_long_say_so(home: Path) -> No
 
 
 def test_a_model_with_a_table_of_positions_reads_as_many_as_it_says(home: Path) -> None:
-    model = open_perplexity("table", home, "cpu")
+    model = LanguageModel(find_perplexity("table", home), "cpu")
     full = "x " * (POSITIONS // 2 - 1) + "x"
     assert model.settings.max_tokens == POSITIONS
     tokens = model.tokenize(full)
@@ -128,7 +128,7 @@ def test_a_model_with_a_table_of_positions_reads_as_many_as_it_says(home: Path) 
 
 
 def test_a_token_that_the_vocabulary_does_not_have_is_told_or_weighed_as_unknown(home: Path) -> None:
-    model = open_perplexity("table", home, "cpu")
+    model = LanguageModel(find_perplexity("table", home), "cpu")
     del model._numbers["x"]
     outcome = model.weigh(["x"])[0]
     assert isinstance(outcome, Unweighable) and outcome.reason == "unknown_characters"
@@ -138,7 +138,7 @@ def test_a_token_that_the_vocabulary_does_not_have_is_told_or_weighed_as_unknown
 
 
 def test_without_a_start_token_the_first_token_is_not_weighed(home: Path) -> None:
-    model = open_perplexity("table", home, "cpu")
+    model = LanguageModel(find_perplexity("table", home), "cpu")
     with_start = model.weigh(["Ada Lovelace"])[0]
     model.settings = model.settings.model_copy(update={"start": None})
     without, single = model.weigh(["Ada Lovelace", "A"])
@@ -148,7 +148,7 @@ def test_without_a_start_token_the_first_token_is_not_weighed(home: Path) -> Non
 
 
 def test_outcomes_come_as_they_are_found_each_once(home: Path) -> None:
-    model = open_perplexity("rotary", home, "cpu", threads=1)
+    model = LanguageModel(find_perplexity("rotary", home), "cpu", threads=1)
     asked = ["Ada", "", *SENTENCES, "Ada"]
     found = list(model.weigh_each(asked))
     assert sorted(place for place, _ in found) == list(range(len(asked)))
@@ -160,7 +160,7 @@ def test_outcomes_come_as_they_are_found_each_once(home: Path) -> None:
 def test_the_identity_names_model_and_manner_but_not_threads(home: Path) -> None:
     identity = identify_perplexity("table", home, "cpu")
     assert identity.startswith("table@")
-    assert open_perplexity("table", home, "cpu", threads=2).identity == identity
+    assert LanguageModel(find_perplexity("table", home), "cpu", threads=2).identity == identity
     int8 = identify_perplexity("table-int8", home, "cpu")
     others = {
         int8,
@@ -174,7 +174,7 @@ def test_the_identity_names_model_and_manner_but_not_threads(home: Path) -> None
 
 def test_a_model_folder_may_be_named_by_its_path(home: Path, tmp_path: Path) -> None:
     path = models_folder(home) / "table"
-    assert open_perplexity(path, tmp_path, "cpu").identity == identify_perplexity("table", home, "cpu")
+    assert LanguageModel(find_perplexity(path, tmp_path), "cpu").identity == identify_perplexity("table", home, "cpu")
 
 
 def test_an_unknown_name_says_what_there_is(home: Path) -> None:
@@ -182,22 +182,22 @@ def test_an_unknown_name_says_what_there_is(home: Path) -> None:
         UsageError,
         match=rf"no language model gpt2 .*there: {EMBEDDED}, rotary, rotary-int8, table, .*wide-int8\).*add perplexity",
     ):
-        open_perplexity("gpt2", home)
+        LanguageModel(find_perplexity("gpt2", home))
 
 
 def test_a_model_of_another_kind_or_with_other_settings_is_refused(home: Path, tmp_path: Path) -> None:
     translator = EMBEDDED_FOLDER.parent / "embedded-translator"
     with pytest.raises(UsageError, match="of kind translator, wanted is: perplexity"):
-        open_perplexity(translator, tmp_path)
+        LanguageModel(find_perplexity(translator, tmp_path))
 
 
 def test_a_gpu_is_refused_where_there_is_none(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ctranslate2.get_cuda_device_count", lambda: 0)
-    assert open_perplexity("table", home, "auto").device == "cpu"
+    assert LanguageModel(find_perplexity("table", home), "auto").device == "cpu"
     with pytest.raises(UsageError, match="finds no GPU"):
-        open_perplexity("table", home, "cuda")
+        LanguageModel(find_perplexity("table", home), "cuda")
 
 
 def test_a_kind_of_number_that_the_device_cannot_compute_is_told(home: Path) -> None:
     with pytest.raises(UsageError, match=r"as float16 on cpu, CTranslate2 .* cannot open it"):
-        open_perplexity("table", home, "cpu", "float16")
+        LanguageModel(find_perplexity("table", home), "cpu", "float16")

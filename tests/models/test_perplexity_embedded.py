@@ -21,15 +21,15 @@ from perplexity_corpus import (
 )
 
 from tasks.core.calls.perplexity import Weighed
-from tasks.models.perplexity import EMBEDDED, EMBEDDED_FOLDER, LanguageModel, open_perplexity
+from tasks.models.perplexity import EMBEDDED, EMBEDDED_FOLDER, LanguageModel
 
 SEED = 11
 """Another than the one that the training examines itself with."""
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
-    return open_perplexity(EMBEDDED, tmp_path_factory.mktemp("home"), "cpu")
+def model() -> LanguageModel:
+    return LanguageModel(EMBEDDED_FOLDER, "cpu")
 
 
 @cache

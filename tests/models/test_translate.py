@@ -18,8 +18,8 @@ from tasks.models.translate import (
     KNOWN_WORDS,
     Decoding,
     Translator,
+    find_translator,
     identify_translator,
-    open_translator,
 )
 from tasks.text.translation import TARGET_LANGUAGES, Asked, Untranslatable
 
@@ -200,7 +200,7 @@ def test_a_language_that_it_does_not_know_is_a_usage_error(embedded: Translator)
 def test_identity_names_model_and_manner_but_not_threads(tmp_path: Path) -> None:
     identity = identify_translator(EMBEDDED, tmp_path, "cpu")
     assert identity.startswith(f"{EMBEDDED}@")
-    assert open_translator(EMBEDDED, tmp_path, "cpu", threads=2).identity == identity
+    assert Translator(find_translator(EMBEDDED, tmp_path), "cpu", threads=2).identity == identity
     assert identify_translator(EMBEDDED, tmp_path, "cpu", "float32") == identity, "what its weights are stored as"
     store_as_int8(EMBEDDED_FOLDER, models_folder(tmp_path))
     others = {
@@ -212,7 +212,7 @@ def test_identity_names_model_and_manner_but_not_threads(tmp_path: Path) -> None
 
 def test_an_unknown_name_says_what_there_is(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"no translator nllb .*there: {EMBEDDED}"):
-        open_translator("nllb", tmp_path)
+        find_translator("nllb", tmp_path)
 
 
 def test_a_damaged_model_is_named(tmp_path: Path) -> None:

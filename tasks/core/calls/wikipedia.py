@@ -6,14 +6,13 @@
 | page_text | revid, form (`wikitext` or `html`) | revid, pageid, title, text |
 | category_members | category, kind (`page` or `subcat`), limit, after | members `[{pageid, title}]`, after |
 | resolve_title | title | title, pageid, qid, is_disambiguation, redirected_from, missing |
-| search | query, limit | `[{pageid, title}]` |
 
 page_revision_at gives the newest revision at or before `at`; redirects are followed as they are today, unless `follow`
 is there and false: then it is the history of the page of that very title. revid and timestamp are null when the page is
 younger than `at`. Redirects that lead in circles or out of the wiki are a failed reply `redirect_loop`. page_text of a revision that nobody knows is a failed reply
 `nosuchrevid`. category_members gives main-namespace pages, or subcategories, both categories without their prefix, in
 the category's own order; `after` is the token that asks for the next page (null: from the start, or no more).
-resolve_title follows normalisation and redirects. search gives main-namespace pages, the best first.
+resolve_title follows normalisation and redirects.
 
 A title that MediaWiki cannot have (`a|b`, `<x>`) is a failed reply `invalid_title`, not a missing page.
 """
@@ -101,11 +100,6 @@ def call_resolve_title(service: str, title: str) -> Call:
     return Call(service, "resolve_title", {"title": title})
 
 
-def call_search(service: str, query: str, limit: int = 10) -> Call:
-    """Ask for the pages that a full-text search finds, at most `limit` (1 to 500)."""
-    return Call(service, "search", {"query": query, "limit": limit})
-
-
 def read_revision(body: Any) -> Revision:
     """Read the answer to page_revision_at."""
     return Revision(**body)
@@ -124,8 +118,3 @@ def read_members(body: Any) -> Members:
 def read_resolved_title(body: Any) -> ResolvedTitle:
     """Read the answer to resolve_title."""
     return ResolvedTitle(**body)
-
-
-def read_pages(body: Any) -> list[Page]:
-    """Read the answer to search."""
-    return [Page(**page) for page in body]

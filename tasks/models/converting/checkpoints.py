@@ -7,13 +7,14 @@ tokens in the order of their numbers from whoever read the files.
 
 import importlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tasks.errors import UsageError
-from tasks.models.converting.weights import Quantization
+from tasks.models.converting.weights import WEIGHTS, Quantization, settle_weights
+from tasks.models.model_folder import MANIFEST, IfThere, Kind, ModelManifest, Origin, copy_model, store_model
 
 _INSTALL = "pip install 'factmill[convert]'"
 
@@ -47,6 +48,51 @@ class Vocabulary:
     def convert_ids_to_tokens(self, number: int) -> str:
         """Return the token of a number."""
         return self.tokens[number]
+
+
+def open_checkpoint(checkpoint: Path) -> Path:
+    """Return a checkpoint's directory as an absolute path, whose last part names the model; UsageError without one."""
+    if not checkpoint.is_dir():
+        raise UsageError(
+            f"{checkpoint.resolve()}: no such directory; give the one that holds a checkpoint's config.json"
+        )
+    return checkpoint.resolve()
+
+
+def store_conversion(
+    checkpoint: Path,
+    folder: Path,
+    name: str | None,
+    kind: Kind,
+    if_there: IfThere,
+    quantization: Quantization | None,
+    take_in: Callable[[Path, Path], Origin],
+    convert: Callable[[Path], Origin],
+) -> ModelManifest:
+    """Make a model folder of a checkpoint, of a folder that factmill made, or of one that CTranslate2's converter made.
+
+    `take_in` copies a folder of CTranslate2's (the first path) into an empty one after looking it over; `convert`
+    writes a checkpoint's conversion into an empty one; `quantization`: see weights.settle_weights.
+    """
+
+    def write(making: Path) -> Origin:
+        if (checkpoint / MANIFEST).is_file():
+            origin = copy_model(checkpoint, kind, making)
+        else:
+            origin = take_in(checkpoint, making) if (checkpoint / WEIGHTS).is_file() else convert(making)
+        settle_weights(making, quantization)
+        return origin
+
+    return store_model(name or checkpoint.name, folder, kind, write, if_there)
+
+
+def refuse_missing(converted: Path, files: Sequence[str], kind: Kind) -> None:
+    """Raise UsageError unless a folder of CTranslate2's conversion has all of the files."""
+    if missing := [file for file in files if not (converted / file).is_file()]:
+        raise UsageError(
+            f"{converted}: {', '.join(missing)} not in it, which a converted model of the kind {kind} has; "
+            f"convert the checkpoint itself: factmill models add {kind} CHECKPOINT"
+        )
 
 
 def convert_weights(checkpoint: Path, making: Path, vocabulary: Vocabulary, quantization: Quantization) -> str:
@@ -87,15 +133,21 @@ def import_for_conversion(module: str) -> Any:
 
 
 def read_json(path: Path, default: Any = None) -> Any:
-    """Return a JSON file's content, or `default` when there is no such file; UsageError without either."""
+    """Return a JSON file's content, or `default` when there is no such file; UsageError without either.
+
+    UsageError too for content of another type than the default's.
+    """
     if not path.is_file():
         if default is None:
-            raise UsageError(f"{path.parent}: no {path.name} in it")
+            raise UsageError(f"{path.parent}: no {path.name} in it, as a checkpoint has")
         return default
     try:
-        return json.loads(path.read_text("utf-8"))
+        content = json.loads(path.read_bytes())
     except ValueError as error:
         raise UsageError(f"{path}: not JSON: {error}") from error
+    if default is not None and not isinstance(content, type(default)):
+        raise UsageError(f"{path}: holds {type(content).__name__}, expected {type(default).__name__}")
+    return content
 
 
 def list_weights(checkpoint: Path) -> list[str]:

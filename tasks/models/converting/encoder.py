@@ -5,7 +5,6 @@ embeddings of all-MiniLM-L6-v2 keep a cosine of 0.989 with their own, which is b
 two questions (paper §2.1). What would come out as something else than the checkpoint means is refused by name.
 """
 
-import json
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from tasks.errors import UsageError
+from tasks.models.converting.checkpoints import open_checkpoint, read_json
 from tasks.models.converting.tensor_file import TensorFile
 from tasks.models.converting.tokenizer_file import convert_tokenizer
-from tasks.models.model_folder import MANIFEST, ModelManifest, Origin, copy_model, digest_file, store_model
+from tasks.models.model_folder import MANIFEST, IfThere, ModelManifest, Origin, copy_model, digest_files, store_model
 
 if TYPE_CHECKING:
     from ctranslate2.specs.common_spec import LayerNormSpec, LinearSpec
@@ -69,23 +69,21 @@ def add_embedder(
     checkpoint: Path,
     folder: Path,
     name: str | None = None,
-    if_there: Literal["refuse", "replace", "keep"] = "refuse",
+    if_there: IfThere = "refuse",
 ) -> ModelManifest:
     """Convert a checkpoint's directory into `folder`/`name` (default: the directory's own name); return its manifest.
 
     Needs config.json, model.safetensors, 1_Pooling/config.json (mean or cls), and tokenizer.json or vocab.txt;
     UsageError names what is missing or not supported. A folder that was converted before is copied as it is.
     """
-    checkpoint = checkpoint.resolve()
-    if not checkpoint.is_dir():
-        raise UsageError(f"{checkpoint}: no such directory; give the one that holds a checkpoint's config.json")
+    checkpoint = open_checkpoint(checkpoint)
     if (checkpoint / MANIFEST).is_file():
         copy = partial(copy_model, checkpoint, "embedder")
         return store_model(name or checkpoint.name, folder, "embedder", copy, if_there)
-    config = _read_json(checkpoint, "config.json")
+    config = read_json(checkpoint / "config.json")
     shape = _read_shape(checkpoint, config)
     pooling = _read_pooling(checkpoint, shape.width)
-    prompts = _read_json(checkpoint, "config_sentence_transformers.json", default={})
+    prompts = read_json(checkpoint / "config_sentence_transformers.json", {})
     if prompts.get("default_prompt_name"):
         raise UsageError(
             f"{checkpoint}: puts the prompt {prompts['default_prompt_name']!r} before every text; give an encoder without"
@@ -109,13 +107,9 @@ def add_embedder(
             "normalised": True,
             "max_tokens": tokenizer.max_tokens,
         }
-        return Origin(_digest_source(checkpoint), settings, f"ctranslate2 {ctranslate2.__version__}")
+        return Origin(digest_files(checkpoint, _SOURCE), settings, f"ctranslate2 {ctranslate2.__version__}")
 
     return store_model(name or checkpoint.name, folder, "embedder", write, if_there)
-
-
-def _digest_source(checkpoint: Path) -> dict[str, str]:
-    return {name: digest_file(checkpoint / name) for name in _SOURCE if (checkpoint / name).is_file()}
 
 
 def _read_shape(checkpoint: Path, config: dict[str, Any]) -> _Shape:
@@ -153,11 +147,11 @@ def _read_shape(checkpoint: Path, config: dict[str, Any]) -> _Shape:
 
 def _read_pooling(checkpoint: Path, width: int) -> Literal["mean", "cls"]:
     """Return how token vectors become one; UsageError when it is not by mean or the first token alone."""
-    for module in _read_json(checkpoint, "modules.json", default=[]):
+    for module in read_json(checkpoint / "modules.json", []):
         kind = module["type"].rsplit(".", 1)[-1]
         if kind not in ("Transformer", "Pooling", "Normalize"):
             raise UsageError(f"{checkpoint / 'modules.json'}: a {kind} module, which cannot be converted")
-    config = _read_json(checkpoint, "1_Pooling/config.json")
+    config = read_json(checkpoint / "1_Pooling/config.json")
     # older checkpoints have a flag for each way of pooling, newer ones the way itself
     chosen = [key for key, value in config.items() if key.startswith("pooling_mode_") and value is True]
     ways = {_POOLINGS.get(key.removeprefix("pooling_mode_"), key) for key in chosen} or {config.get("pooling_mode")}
@@ -168,18 +162,6 @@ def _read_pooling(checkpoint: Path, width: int) -> Literal["mean", "cls"]:
             f"{checkpoint / '1_Pooling/config.json'}: pooling {told} of {size} dimensions; expected: mean or cls of {width}"
         )
     return "mean" if ways == {"mean"} else "cls"
-
-
-def _read_json(checkpoint: Path, name: str, default: Any = None) -> Any:
-    path = checkpoint / name
-    if not path.is_file():
-        if default is not None:
-            return default
-        raise UsageError(f"{checkpoint}: no {name}: not the directory of a sentence encoder's checkpoint")
-    try:
-        return json.loads(path.read_bytes())
-    except ValueError as error:
-        raise UsageError(f"{path}: no JSON: {error}") from error
 
 
 def _fill_model(tensors: TensorFile, shape: _Shape) -> "TransformerEncoderModelSpec":

@@ -9,16 +9,23 @@ are silent, nothing does.
 """
 
 import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from tasks.errors import UsageError
-from tasks.models.converting.checkpoints import Vocabulary, convert_weights, list_weights, read_json
-from tasks.models.converting.weights import WEIGHTS, Header, Quantization, read_header, settle_weights
+from tasks.models.converting.checkpoints import (
+    Vocabulary,
+    convert_weights,
+    list_weights,
+    open_checkpoint,
+    read_json,
+    refuse_missing,
+    store_conversion,
+)
+from tasks.models.converting.weights import WEIGHTS, Header, Quantization, read_header
 from tasks.models.decoder_tokens import TokenCutter, find_tokenizer, open_cutter
-from tasks.models.model_folder import MANIFEST, ModelManifest, Origin, copy_model, digest_file, store_model
+from tasks.models.model_folder import IfThere, ModelManifest, Origin, copy_files, digest_files
 from tasks.models.perplexity import VOCABULARY, PerplexitySettings
 
 _CONVERTED = (WEIGHTS, "config.json", VOCABULARY)
@@ -33,7 +40,7 @@ def add_perplexity(
     checkpoint: Path,
     folder: Path,
     name: str | None = None,
-    if_there: Literal["refuse", "replace", "keep"] = "refuse",
+    if_there: IfThere = "refuse",
     quantization: Quantization = "float16",
 ) -> ModelManifest:
     """Convert a checkpoint's directory into `folder`/`name` (default: the directory's own name); return its manifest.
@@ -43,23 +50,12 @@ def add_perplexity(
     weights are stored, int8 in 7 bits (weights.py); a conversion in floats keeps its own. UsageError names what is missing or not supported, and
     what to do.
     """
-    checkpoint = checkpoint.resolve()
-    if not checkpoint.is_dir():
-        raise UsageError(f"{checkpoint}: no such directory; give the one that holds a checkpoint's config.json")
+    checkpoint = open_checkpoint(checkpoint)
 
-    def write(making: Path) -> Origin:
-        origin = read(making)
-        settle_weights(making, quantization)
-        return origin
-
-    def read(making: Path) -> Origin:
-        if (checkpoint / MANIFEST).is_file():
-            return copy_model(checkpoint, "perplexity", making)
-        if (checkpoint / WEIGHTS).is_file():
-            return _take_in(checkpoint, making)
+    def convert(making: Path) -> Origin:
         return convert_checkpoint(checkpoint, making, quantization)
 
-    return store_model(name or checkpoint.name, folder, "perplexity", write, if_there)
+    return store_conversion(checkpoint, folder, name, "perplexity", if_there, quantization, _take_in, convert)
 
 
 def convert_checkpoint(checkpoint: Path, making: Path, quantization: Quantization) -> Origin:
@@ -74,7 +70,7 @@ def convert_checkpoint(checkpoint: Path, making: Path, quantization: Quantizatio
     made_with = convert_weights(checkpoint, making, Vocabulary(tokens, *names), quantization)
     header = read_header(making / WEIGHTS)
     _refuse_others(checkpoint, header)
-    shutil.copyfile(cutter.path, making / cutter.path.name)
+    copy_files(checkpoint, [cutter.path.name], making)
     settings = PerplexitySettings(
         identity=checkpoint.name,
         tokenizer=cutter.path.name,
@@ -83,8 +79,7 @@ def convert_checkpoint(checkpoint: Path, making: Path, quantization: Quantizatio
         max_tokens=_count_positions(header, config),
     )
     names_of_files = ("config.json", *_NAMING, cutter.path.name, *list_weights(checkpoint))
-    source = {file: digest_file(checkpoint / file) for file in names_of_files if (checkpoint / file).is_file()}
-    return Origin(source, settings.model_dump(), made_with)
+    return Origin(digest_files(checkpoint, names_of_files), settings.model_dump(), made_with)
 
 
 def number_tokens(cutter: TokenCutter, size: int | None) -> list[str]:
@@ -134,11 +129,7 @@ def _find_start(checkpoint: Path, config: Mapping[str, Any], tokens: list[str]) 
 
 def _take_in(converted: Path, making: Path) -> Origin:
     """Copy a folder that CTranslate2's own command made, after looking it over."""
-    if missing := [file for file in _CONVERTED if not (converted / file).is_file()]:
-        raise UsageError(
-            f"{converted}: {', '.join(missing)} not in it, which a converted language model has; "
-            "convert the checkpoint itself: factmill models add perplexity CHECKPOINT"
-        )
+    refuse_missing(converted, _CONVERTED, "perplexity")
     header = read_header(converted / WEIGHTS)
     _refuse_others(converted, header)
     cutter = open_cutter(find_tokenizer(converted))
@@ -153,9 +144,8 @@ def _take_in(converted: Path, making: Path) -> Origin:
         max_tokens=_count_positions(header, config),
     )
     files = (*_CONVERTED, cutter.path.name)
-    for file in files:
-        shutil.copyfile(converted / file, making / file)
-    return Origin({file: digest_file(converted / file) for file in files}, settings.model_dump(), "converted before")
+    copy_files(converted, files, making)
+    return Origin(digest_files(converted, files), settings.model_dump(), "converted before")
 
 
 def _refuse_strange_tokens(converted: Path, cutter: TokenCutter, tokens: Any) -> None:

@@ -4,12 +4,12 @@ Written and read with the `tokenizers` package, which transformers' own tokenize
 many times as large and slower to import, adds nothing to it here.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.errors import UsageError
+from tasks.models.converting.checkpoints import read_json
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -35,8 +35,8 @@ def convert_tokenizer(checkpoint: Path, positions: int, vocabulary: int) -> Toke
     """
     from tokenizers.normalizers import Lowercase, Sequence
 
-    options = _read_options(checkpoint / "tokenizer_config.json")
-    more = _read_options(checkpoint / "sentence_bert_config.json")
+    options = read_json(checkpoint / "tokenizer_config.json", {})
+    more = read_json(checkpoint / "sentence_bert_config.json", {})
     tokenizer = _open_tokenizer(checkpoint, options)
     max_tokens = min(positions, int(more.get("max_seq_length") or options.get("model_max_length") or positions))
     tokenizer.no_padding()
@@ -77,15 +77,3 @@ def _open_tokenizer(checkpoint: Path, options: dict[str, Any]) -> "Tokenizer":
         handle_chinese_chars=options.get("tokenize_chinese_chars", True),
     )
     return Tokenizer.from_str(opened.to_str())
-
-
-def _read_options(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    try:
-        options = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise UsageError(f"{path}: no JSON: {error}") from error
-    if not isinstance(options, dict):
-        raise UsageError(f"{path}: holds {type(options).__name__}, expected a JSON object")
-    return options

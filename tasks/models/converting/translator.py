@@ -7,9 +7,7 @@ they are given it numbers them after <mask>, one too high.
 """
 
 import re
-import shutil
 from pathlib import Path
-from typing import Literal
 
 from tasks.errors import UsageError
 from tasks.models.converting.checkpoints import (
@@ -17,10 +15,13 @@ from tasks.models.converting.checkpoints import (
     convert_weights,
     import_for_conversion,
     list_weights,
+    open_checkpoint,
     read_json,
+    refuse_missing,
+    store_conversion,
 )
-from tasks.models.converting.weights import WEIGHTS, Quantization, settle_weights
-from tasks.models.model_folder import MANIFEST, ModelManifest, Origin, check_model, digest_file, store_model
+from tasks.models.converting.weights import WEIGHTS, Quantization
+from tasks.models.model_folder import MANIFEST, IfThere, ModelManifest, Origin, copy_files, digest_files
 from tasks.models.translate import END, KNOWN_WORDS, VOCABULARY, TranslatorSettings
 from tasks.text.translation import LANGUAGE_CODES
 
@@ -45,7 +46,7 @@ def add_translator(
     checkpoint: Path,
     folder: Path,
     name: str | None = None,
-    if_there: Literal["refuse", "replace", "keep"] = "refuse",
+    if_there: IfThere = "refuse",
     quantization: Quantization | None = None,
 ) -> ModelManifest:
     """Convert a checkpoint's directory into `folder`/`name` (default: the directory's own name); return its manifest.
@@ -54,29 +55,18 @@ def add_translator(
     CTranslate2's conversion of one and its sentencepiece.bpe.model. `quantization` is how weights are stored
     (default: int8, in 7 bits; weights.py); a folder that factmill made keeps its own unless another is named. UsageError names what is missing or not supported.
     """
-    checkpoint = checkpoint.resolve()
-    if not checkpoint.is_dir():
-        raise UsageError(f"{checkpoint}: no such directory; give the one that holds a checkpoint's config.json")
+    checkpoint = open_checkpoint(checkpoint)
     if not (checkpoint / VOCABULARY).is_file():
         raise UsageError(
             f"{checkpoint}: no {VOCABULARY} in it; put the checkpoint's own SentencePiece file there, "
             "which words are cut by"
         )
 
-    is_ours = quantization is None and (checkpoint / MANIFEST).is_file()
-    stored = quantization or "int8"
+    def convert(making: Path) -> Origin:
+        return convert_checkpoint(checkpoint, making, quantization or "int8")
 
-    def write(making: Path) -> Origin:
-        origin = read(making)
-        settle_weights(making, None if is_ours else stored)
-        return origin
-
-    def read(making: Path) -> Origin:
-        if (checkpoint / WEIGHTS).is_file():
-            return _take_in(checkpoint, making)
-        return convert_checkpoint(checkpoint, making, stored)
-
-    return store_model(name or checkpoint.name, folder, "translator", write, if_there)
+    stored = quantization or (None if (checkpoint / MANIFEST).is_file() else "int8")
+    return store_conversion(checkpoint, folder, name, "translator", if_there, stored, _take_in, convert)
 
 
 def convert_checkpoint(checkpoint: Path, making: Path, quantization: Quantization) -> Origin:
@@ -89,7 +79,7 @@ def convert_checkpoint(checkpoint: Path, making: Path, quantization: Quantizatio
     bos, pad, eos, unk = SPECIAL
     vocabulary = Vocabulary(number_tokens(checkpoint, config["vocab_size"]), bos, eos, unk, pad)
     made_with = convert_weights(checkpoint, making, vocabulary, quantization)
-    shutil.copyfile(checkpoint / VOCABULARY, making / VOCABULARY)
+    copy_files(checkpoint, [VOCABULARY], making)
     is_legacy = read_json(checkpoint / "tokenizer_config.json", {}).get("legacy_behaviour") is True
     settings = TranslatorSettings(
         identity=checkpoint.name,
@@ -97,9 +87,7 @@ def convert_checkpoint(checkpoint: Path, making: Path, quantization: Quantizatio
         code_first=not is_legacy,
         max_tokens=config["max_position_embeddings"],
     )
-    files = [file for file in (*_SOURCE, *list_weights(checkpoint)) if (checkpoint / file).is_file()]
-    source = {file: digest_file(checkpoint / file) for file in files}
-    return Origin(source, settings.model_dump(), made_with)
+    return Origin(digest_files(checkpoint, [*_SOURCE, *list_weights(checkpoint)]), settings.model_dump(), made_with)
 
 
 def read_pieces(checkpoint: Path) -> list[str]:
@@ -153,14 +141,8 @@ def _list_codes(checkpoint: Path) -> list[str]:
 
 
 def _take_in(converted: Path, making: Path) -> Origin:
-    """Copy a folder that was converted already, by factmill or by CTranslate2's own command, after looking it over."""
-    if (converted / MANIFEST).is_file():
-        manifest = check_model(converted, "translator")
-        for file in manifest.files:
-            shutil.copyfile(converted / file, making / file)
-        return Origin(manifest.source, manifest.settings, manifest.made_with)
-    if missing := [file for file in _CONVERTED if not (converted / file).is_file()]:
-        raise UsageError(f"{converted}: {', '.join(missing)} not in it, which a converted NLLB model has")
+    """Copy a folder that CTranslate2's own command made, after looking it over."""
+    refuse_missing(converted, _CONVERTED, "translator")
     tokens = read_json(converted / "shared_vocabulary.json")
     if unknown := sorted(set(LANGUAGE_CODES.values()) - set(tokens)):
         raise UsageError(
@@ -169,10 +151,6 @@ def _take_in(converted: Path, making: Path) -> Origin:
         )
     if (expected := [*SPECIAL, *read_pieces(converted)]) != tokens[: len(expected)]:
         raise UsageError(f"{converted}: {VOCABULARY} and shared_vocabulary.json do not belong together")
-    for file in _CONVERTED:
-        shutil.copyfile(converted / file, making / file)
-    if (converted / KNOWN_WORDS).is_file():
-        shutil.copyfile(converted / KNOWN_WORDS, making / KNOWN_WORDS)
+    copy_files(converted, [*_CONVERTED, *([KNOWN_WORDS] if (converted / KNOWN_WORDS).is_file() else [])], making)
     settings = TranslatorSettings(identity=converted.name, codes=LANGUAGE_CODES, code_first=True, max_tokens=_POSITIONS)
-    source = {file: digest_file(converted / file) for file in _CONVERTED}
-    return Origin(source, settings.model_dump(), "converted before")
+    return Origin(digest_files(converted, _CONVERTED), settings.model_dump(), "converted before")

@@ -2,8 +2,8 @@
 
 from tasks.core.calls.call import Call, Reply
 from tasks.core.calls.perplexity import Outcome, Weighed, call_perplexity, read_weighed
-from tasks.models.perplexity import EMBEDDED, LanguageModel, identify_perplexity, open_perplexity
-from tasks.models.perplexity_service import PerplexityService
+from tasks.models.perplexity import EMBEDDED, EMBEDDED_FOLDER, LanguageModel, identify_perplexity
+from tasks.models.services import serve_perplexity
 
 
 def test_the_model_is_opened_once_and_not_before_it_is_needed(tmp_path) -> None:
@@ -11,9 +11,9 @@ def test_the_model_is_opened_once_and_not_before_it_is_needed(tmp_path) -> None:
 
     def open_model() -> LanguageModel:
         opened.append(1)
-        return open_perplexity(EMBEDDED, tmp_path, "cpu", threads=1)
+        return LanguageModel(EMBEDDED_FOLDER, "cpu", threads=1)
 
-    service = PerplexityService(identify_perplexity(EMBEDDED, tmp_path, "cpu"), open_model)
+    service = serve_perplexity(identify_perplexity(EMBEDDED, tmp_path, "cpu"), open_model)
     assert opened == []
     calls = [
         call_perplexity(service.identity, text)
@@ -27,13 +27,13 @@ def test_the_model_is_opened_once_and_not_before_it_is_needed(tmp_path) -> None:
     assert replies[calls[2].key].error == (
         "unweighable: nothing_to_weigh: the text has no token after the first one that the model sees"
     )
-    expected: list[Outcome] = open_perplexity(EMBEDDED, tmp_path, "cpu").weigh([str(calls[0].parts["text"])])
+    expected: list[Outcome] = LanguageModel(EMBEDDED_FOLDER, "cpu").weigh([str(calls[0].parts["text"])])
     assert [read_weighed(replies[calls[0].key].body)] == expected
     assert isinstance(expected[0], Weighed)
 
 
 def test_what_a_language_model_cannot_do_is_a_failed_reply(tmp_path) -> None:
-    service = PerplexityService("here", lambda: open_perplexity(EMBEDDED, tmp_path, "cpu", threads=1))
+    service = serve_perplexity("here", lambda: LanguageModel(EMBEDDED_FOLDER, "cpu", threads=1))
     calls = [Call("here", "chat", {"text": "hello"}), call_perplexity("here", "hello there")]
     replies: dict[str, Reply] = {}
     service.send(calls, lambda call, reply: replies.update({call.operation: reply}))
