@@ -53,6 +53,11 @@ class LazyService:
                 self._service = self._open()
         self._service.send(calls, deliver)
 
+    def notes(self) -> list[str]:
+        """Return what was learnt of the service, where it is one that learns (a chat model)."""
+        noting = getattr(self._service, "notes", None)
+        return noting() if noting else []
+
 
 @dataclass(slots=True)
 class Services:
@@ -146,6 +151,10 @@ class Services:
                 self._perplexity = _open_perplexity(self.world, self.home)
             return self._perplexity
 
+    def notes(self) -> list[str]:
+        """Return what was learnt of the models that were asked, as lines to read."""
+        return [note for model in self._models.values() if isinstance(model, LazyService) for note in model.notes()]
+
     def close(self) -> None:
         """Stop what was started."""
         self._stack.close()
@@ -218,7 +227,7 @@ def _open_wikidata(world: World, home: Path, endpoints: Callable[[], dict[str, s
         from tasks.graph.lookup import open_graph
 
         return stack.enter_context(open_graph(world.wikidata.graph, graphs_folder(home)))
-    identity = wikidata_identity(world, home)
+    identity = wikidata_identity(world, home) if world.has("wikidata") else ""
 
     def connect() -> Service:
         from tasks.clients.wikidata.client import WikidataSparql
