@@ -85,6 +85,8 @@ class BuildReport(BaseModel):
     """Published table → rows and SHA-256 of its Parquet bytes."""
     facts: dict[str, Any] = {}
     """What this benchmark reports beside (ambiguous names, levels)."""
+    notes: list[str] = []
+    """What was learnt of the models on the way, for the world's file."""
 
 
 def warehouse_of(options: RunOptions) -> Path:

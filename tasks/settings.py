@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from tasks.assets import ROOT
 from tasks.core.fingerprints import digest_json
@@ -26,6 +26,15 @@ KINDS: dict[str, tuple[str, ...]] = {
     "perplexity": ("local", "openai"),
 }
 """Role → what kinds of models there are for it; `rules` and `openai` for all others."""
+PROFILE = {"token_limit", "thinking_tokens", "temperature", "seed", "system", "reasoning_effort", "extra_body"}
+"""Settings of a chat model that change what is sent to it."""
+OURS = {"model", "messages", "stream", "n", "max_tokens", "max_completion_tokens", "temperature", "seed"} | {
+    "response_format",
+    "reasoning_effort",
+}
+"""What a chat request holds anyhow."""
+SECTIONS = ("wikidata", "wikipedia", "pageviews", "falcon", "dbpedia")
+"""Services of a world; a build needs those that its benchmark asks."""
 
 
 class _Part(BaseModel):
@@ -50,8 +59,8 @@ class Limits(_Part):
 class Endpoint(_Part):
     """One web service."""
 
-    url: str
-    """Base URL, or `embedded` for the service that the embedded world starts on loopback."""
+    url: str = ""
+    """Base URL, or `embedded` for the service that the embedded world starts on loopback; empty: the world has none."""
     limits: Limits = Limits()
 
 
@@ -79,16 +88,46 @@ class Model(_Part):
     """Base URL with /v1 for kind `openai`."""
     key_env: str = ""
     """Environment variable that holds the API key; empty when the server wants none."""
-    json_schema: bool = False
-    """True when the server can be held to a JSON schema."""
+    json_schema: bool | Literal["json_object"] = False
+    """True when the server can be held to a JSON schema; `json_object` for the older form (llama-cpp-python)."""
     choices: bool = False
     """True when the server honours `n` for several samples in one request."""
+    token_limit: Literal["max_tokens", "max_completion_tokens", "none"] = "max_tokens"
+    """What the server calls the most tokens of a reply; `none`: it is not told."""
+    thinking_tokens: int = Field(default=0, ge=0)
+    """Added to the limit of each prompt: what a model that reasons may spend before it answers."""
+    temperature: float | Literal["asked", "none"] = "asked"
+    """`asked`: what the prompt says; a number: always that; `none`: it is not told."""
+    seed: bool = True
+    """False when the server takes no `seed`."""
+    system: Literal["own", "merge"] = "own"
+    """`merge`: the system message stands before the first user message, and roles alternate."""
+    reasoning_effort: str = ""
+    """Sent as it stands; empty: not at all."""
+    extra_body: dict[str, Any] = {}
+    """What the request holds beside, for this server alone."""
     compute_type: ComputeType | None = None
     """What a translator or a perplexity model of kind `local` computes in; None: int8 where its weights are stored so,
     else float32. float32: the same bytes on any CPU; int8: on CPUs of one class of instructions; float16: GPUs."""
     usd_per_million_in: float = 0.0
     usd_per_million_out: float = 0.0
+    usd_per_million_cached: float | None = None
+    """Of input tokens that the server had cached; None: as other input."""
+    usd_per_million_reasoning: float | None = None
+    """Of output tokens spent on reasoning; None: as other output."""
     limits: Limits = Limits()
+
+    @field_validator("extra_body")
+    @classmethod
+    def _check_extra(cls, extra: dict[str, Any]) -> dict[str, Any]:
+        if ours := sorted(OURS & extra.keys()):
+            raise ValueError(f"{', '.join(ours)}: told by prompts and by this model's other settings")
+        return extra
+
+    def profile(self) -> dict[str, Any]:
+        """Return what of this model's settings changes requests, where it is not the default; recorded calls are keyed
+        by it. `json_schema` and `choices` are no part of it: replies are checked alike with and without them."""
+        return self.model_dump(mode="json", include=PROFILE, exclude_defaults=True)
 
 
 class World(_Part):
@@ -99,10 +138,10 @@ class World(_Part):
     """Sent with every request; Wikimedia asks for a contact address in it."""
     epoch: date | None = None
     """Day the world is seen at (cut-off of page views); None: the first day of the current month."""
-    wikidata: Wikidata
-    wikipedia: Endpoint
-    pageviews: Endpoint
-    falcon: Endpoint
+    wikidata: Wikidata = Wikidata()
+    wikipedia: Endpoint = Endpoint()
+    pageviews: Endpoint = Endpoint()
+    falcon: Endpoint = Endpoint()
     dbpedia: Endpoint = Endpoint(url="https://dbpedia.org/sparql")
     """SPARQL endpoint that knows which Wikidata item a DBpedia resource is."""
     models: dict[Literal["author", "judge", "answerer", "embedder", "translator", "perplexity"], Model]
@@ -117,7 +156,25 @@ class World(_Part):
                 raise ValueError(
                     f"models.{role}.compute_type: only a translator or a perplexity model of kind `local` has one"
                 )
+            if model.profile() and (model.kind != "openai" or role == "perplexity"):
+                raise ValueError(
+                    f"models.{role}.{next(iter(model.profile()))}: only a chat model behind a server has one"
+                )
+        if empty := [name for name in SECTIONS if name in self.model_fields_set and not self.has(name)]:
+            raise ValueError(f"{empty[0]}.url: expected an address")
         return self
+
+    def has(self, section: str) -> bool:
+        """True when this world names a service, a local graph for its Wikidata among them."""
+        return bool(getattr(self, section).url) or (section == "wikidata" and self.wikidata.engine == "graph")
+
+    def require(self, *sections: str) -> None:
+        """Raise SettingsError when one of these services is not named."""
+        if missing := [section for section in sections if not self.has(section)]:
+            raise SettingsError(
+                f"the world {self.name} names no {missing[0]}, which is asked here; add [{missing[0]}] with its url to "
+                "its file (data/worlds/live.toml shows how)"
+            )
 
     def with_graph(self, graph: str) -> "World":
         """Return this world with a local graph as its Wikidata."""
@@ -135,7 +192,7 @@ class World(_Part):
         return self.epoch or datetime.now(UTC).date().replace(day=1)
 
     def digest(self) -> str:
-        """Return the digest of what can change an answer: limits and the user agent are left out."""
+        """Return the digest of what can change an answer: limits, prices and the user agent are left out."""
         return digest_json(_without_limits(self.model_dump(mode="json", exclude={"user_agent", "epoch"})))
 
 
@@ -205,5 +262,5 @@ def environment(name: str) -> str | None:
 
 def _without_limits(value: Any) -> Any:
     if isinstance(value, dict):
-        return {k: _without_limits(v) for k, v in value.items() if k != "limits"}
+        return {k: _without_limits(v) for k, v in value.items() if k != "limits" and not k.startswith("usd_")}
     return value

@@ -58,6 +58,7 @@ def drift_fanoutqa(
     build = find_build(path, build_name)
     references = read_references(path, build)
     services = Services.open(world or build.origin["world"], None, home())
+    services.world.require("wikipedia")
     try:
         recorder = Recorder(path, "record")
         try:

@@ -65,6 +65,7 @@ def paths(
     asked = read_pairs(pairs) if pairs else [(str(subject), str(target))]
     counts: Counter[str] = Counter()
     services = Services.open(world, graph, home())
+    services.world.require("wikidata")
     try:
         with PathFiles(to) if to else nullcontext() as files:
             for found, statuses in mine_pairs(asked, services, kind, options, language):

@@ -38,6 +38,7 @@ def format_report(report: BuildReport) -> list[str]:
         f"  calls: {report.calls_sent} sent, {report.calls_replayed} replayed; tokens {report.tokens_in} in, {report.tokens_out} out; "
         f"US$ {report.cost_usd:.4f}; {report.seconds:.1f} s"
     )
+    lines += [f"  note: {note}" for note in report.notes]
     if report.author.startswith("rules"):
         lines.append(
             f"  note: answers and scores are by {report.author}, plain rules over the graph, no language model"

@@ -45,6 +45,7 @@ BIOKALMA = Benchmark(
     shown={"id": "id", "general_question": "question", "paragraph": "answer", "minimum_knowledge": "knowledge"},
     trace=("id",),
     explain=explain_row,
+    needs=lambda _: ("wikidata", "wikipedia"),
     assets=Assets(
         prompts=("biokalma/annotate", "biokalma/extend", "biokalma/general_question", "biokalma/specific_question"),
         lists=(

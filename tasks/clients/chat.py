@@ -2,13 +2,17 @@
 
 Several samples are one request with `n` where the server can do that, and one request each with a seed of its own where
 it cannot; every such request counts for the limiter and is tried again alone. No stream is ever asked for.
+
+What a server will not take is learnt from its refusal (refusals.py): the request is adapted and sent again, and when that
+was answered all further ones are made so; `notes` tells what to put into the world's file.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tasks.clients.openai_server import Answer, OpenAiServer
+from tasks.clients.openai_server import OpenAiServer, add_spent, is_too_long
+from tasks.clients.refusals import describe_learnt, merge_roles, read_refusal
 from tasks.clients.sending.answers import fail, read_json, shorten
 from tasks.clients.sending.sender import Retry, Sender
 from tasks.core.calls.call import Call, Deliver, Reply
@@ -26,6 +30,10 @@ class _Draw:
     seed: int | None
 
 
+_N_IGNORED = "n_ignored: "
+"""Error of a call that goes out again, sample by sample; it is never delivered."""
+
+
 class Chat:
     """Answers chat with one model."""
 
@@ -34,8 +42,9 @@ class Chat:
     def __init__(self, identity: str, model: Model, read_key: Callable[[], str], user_agent: str) -> None:
         """Keep what is needed; nothing is sent, and `read_key` is called when the first request is."""
         self.identity = identity
-        self._model = model
-        self._wants_older_schema = False
+        self.model = model
+        """Its settings, with what was learnt of it."""
+        self._told = model
         self._server = OpenAiServer(model, read_key, user_agent)
         self._sender = Sender(model.limits, self._server.name)
 
@@ -43,8 +52,12 @@ class Chat:
         """Answer calls; the samples of a call arrive as one reply."""
         draws = [draw for number, call in enumerate(calls) for draw in self._list_draws(number, call)]
         open_draws: dict[int, dict[int, Reply]] = {}
+        alone: list[tuple[Call, Reply]] = []
 
         def join(draw: _Draw, reply: Reply) -> None:
+            if reply.error == _N_IGNORED:
+                alone.append((draw.call, reply))
+                return
             wanted = 1 if draw.seed is None else _samples(draw.call)
             arrived = open_draws.setdefault(draw.number, {})
             arrived[draw.seed or 0] = reply
@@ -53,43 +66,43 @@ class Chat:
                 deliver(draw.call, _join_replies([arrived[seed] for seed in sorted(arrived)]))
 
         self._sender.send([[draw] for draw in draws], self._ask, join)
+        if alone:
+            spent = {call.key: reply for call, reply in alone}
+            self.send([call for call, _ in alone], lambda call, reply: deliver(call, add_spent(reply, spent[call.key])))
+
+    def notes(self) -> list[str]:
+        """Return what was learnt of the model, as a line to read."""
+        learnt = describe_learnt(self._told, self.model)
+        return [f"model {self.model.name} was learnt to need {'; '.join(learnt)}: put it into the world's file"][
+            : len(learnt)
+        ]
 
     def _list_draws(self, number: int, call: Call) -> list[_Draw]:
         samples = _samples(call)
-        if samples == 1 or self._model.choices:
+        if samples == 1 or self.model.choices:
             return [_Draw(number, call, samples, None)]
         return [_Draw(number, call, 1, seed) for seed in range(samples)]
 
     async def _ask(self, group: Sequence[_Draw]) -> list[Reply]:
-        answer = await self._server.post("/chat/completions", self._request_body(group[0]))
-        if _is_schema_refused(answer) and not self._wants_older_schema and group[0].call.wire["schema"]:
-            self._wants_older_schema = True
-            answer = await self._server.post("/chat/completions", self._request_body(group[0]))
-        return [self._server.judge(answer) or self._read_reply(read_json(answer.text), group[0].samples)]
+        draw, learnt = group[0], dict[str, Any]()
+        while True:
+            model = self.model.model_copy(update=learnt)
+            if draw.samples > 1 and not model.choices:
+                self.model = model
+                return [fail("n_ignored", "")]
+            body = _write_body(model, draw)
+            answer = await self._server.post("/chat/completions", body)
+            if is_too_long(answer) or not (change := read_refusal(model, answer.status, answer.text, body)):
+                break
+            learnt |= change
+        if failure := self._server.judge(answer):
+            return [failure]
+        reply = self._read_reply(read_json(answer.text))
+        too_few = len(reply.body["texts"]) < draw.samples  # type: ignore[index, call-overload, arg-type]
+        self.model = self.model.model_copy(update=learnt | ({"choices": False} if too_few else {}))
+        return [replace(reply, body=None, status="failed", error=_N_IGNORED) if too_few else reply]
 
-    def _request_body(self, draw: _Draw) -> dict[str, Any]:
-        parts = draw.call.parts
-        body: dict[str, Any] = {
-            "model": parts["model"],
-            "messages": draw.call.wire["messages"],
-            "temperature": parts["temperature"],
-            "max_tokens": parts["max_tokens"],
-            "stream": False,
-        }
-        if draw.samples > 1:
-            body["n"] = draw.samples
-        if draw.seed is not None:
-            body["seed"] = draw.seed
-        schema = draw.call.wire["schema"]
-        if schema and self._model.json_schema:
-            body["response_format"] = (
-                {"type": "json_object", "schema": schema}
-                if self._wants_older_schema
-                else {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema, "strict": True}}
-            )
-        return body
-
-    def _read_reply(self, answer: Any, samples: int) -> Reply:
+    def _read_reply(self, answer: Any) -> Reply:
         try:
             choices = sorted(answer["choices"], key=lambda choice: choice.get("index") or 0)
             texts = [_read_text(choice["message"]) for choice in choices]
@@ -97,11 +110,34 @@ class Chat:
             usage: Mapping[str, Any] = answer.get("usage") or {}
         except (KeyError, TypeError, AttributeError) as error:
             raise Retry(f"malformed_reply: no choices in {shorten(str(answer))}") from error
-        if len(texts) < samples:
-            advice = "the server ignores n; set choices = false for this model in the world's file"
-            return fail("too_few_choices", f"asked for {samples} samples, got {len(texts)}: {advice}")
         body = {"texts": texts, "finish": finish, "fingerprint": answer.get("system_fingerprint")}
         return replace(self._server.price(usage), body=body)
+
+
+def _write_body(model: Model, draw: _Draw) -> dict[str, Any]:
+    """Return a request as a model takes it."""
+    parts, wire = draw.call.parts, draw.call.wire
+    body: dict[str, Any] = {
+        "model": parts["model"],
+        "messages": wire["messages"] if model.system == "own" else merge_roles(wire["messages"]),
+        "temperature": parts["temperature"] if model.temperature == "asked" else model.temperature,
+        model.token_limit: parts["max_tokens"] + model.thinking_tokens,  # type: ignore[operator]
+        "stream": False,
+    }
+    if draw.samples > 1:
+        body["n"] = draw.samples
+    if draw.seed is not None and model.seed:
+        body["seed"] = draw.seed
+    if model.reasoning_effort:
+        body["reasoning_effort"] = model.reasoning_effort
+    if wire["schema"] and model.json_schema:
+        body["response_format"] = (
+            {"type": "json_object", "schema": wire["schema"]}
+            if model.json_schema == "json_object"
+            else {"type": "json_schema", "json_schema": {"name": "reply", "schema": wire["schema"], "strict": True}}
+        )
+    left_out = {"none"} | ({"temperature"} if model.temperature == "none" else set())
+    return {name: value for name, value in (body | model.extra_body).items() if name not in left_out}
 
 
 def _join_replies(replies: Sequence[Reply]) -> Reply:
@@ -133,11 +169,3 @@ def _read_text(message: Mapping[str, Any]) -> str:
 
 def _samples(call: Call) -> int:
     return int(call.parts["samples"])  # type: ignore[arg-type]
-
-
-def _is_schema_refused(answer: Answer) -> bool:
-    """True when a server does not know the json_schema form; llama-cpp-python's, for one, has an older form.
-
-    That server tells a request it cannot read with status 500, hence the look at the text.
-    """
-    return answer.status in (400, 422, 500) and ("response_format" in answer.text or "json_schema" in answer.text)

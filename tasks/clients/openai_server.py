@@ -8,7 +8,7 @@ hundred requests a second on.
 import itertools
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx2
@@ -70,7 +70,7 @@ class OpenAiServer:
 
     def judge(self, answer: Answer) -> Reply | None:
         """Return None for 2xx and a failed reply for what is final; raise Retry or ServiceUnreachable for the rest."""
-        if answer.status in (400, 413, 422) and _TOO_LONG.search(answer.text):
+        if is_too_long(answer):
             return fail("prompt_too_long", shorten(answer.text))
         if answer.status == 404 or (answer.status == 429 and "insufficient_quota" in answer.text):
             raise ServiceUnreachable(
@@ -81,7 +81,13 @@ class OpenAiServer:
     def price(self, usage: Mapping[str, Any]) -> Reply:
         """Return a reply without a body that holds the tokens of a `usage` and their price."""
         tokens_in, tokens_out = int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
-        cost_usd = tokens_in * self.model.usd_per_million_in + tokens_out * self.model.usd_per_million_out
+        model = self.model
+        cached = min(tokens_in, _count(usage, "prompt_tokens_details", "cached_tokens"))
+        thought = min(tokens_out, _count(usage, "completion_tokens_details", "reasoning_tokens"))
+        of_cached, of_thought = model.usd_per_million_cached, model.usd_per_million_reasoning
+        cost_usd = (tokens_in - cached) * model.usd_per_million_in + (tokens_out - thought) * model.usd_per_million_out
+        cost_usd += cached * (model.usd_per_million_in if of_cached is None else of_cached)
+        cost_usd += thought * (model.usd_per_million_out if of_thought is None else of_thought)
         return Reply(None, tokens_in=tokens_in, tokens_out=tokens_out, cost_usd=cost_usd / 1e6)
 
     async def _give_key(self) -> str:
@@ -93,6 +99,25 @@ class OpenAiServer:
 
     def _scrub(self, text: str) -> str:
         return text.replace(self._key, "***") if len(self._key) > 4 else text
+
+
+def is_too_long(answer: Answer) -> bool:
+    """True when a request is refused for its length."""
+    return answer.status in (400, 413, 422) and bool(_TOO_LONG.search(answer.text))
+
+
+def add_spent(reply: Reply, spent: Reply) -> Reply:
+    """Return a reply with what was spent beside."""
+    return replace(
+        reply,
+        tokens_in=reply.tokens_in + spent.tokens_in,
+        tokens_out=reply.tokens_out + spent.tokens_out,
+        cost_usd=reply.cost_usd + spent.cost_usd,
+    )
+
+
+def _count(usage: Mapping[str, Any], details: str, name: str) -> int:
+    return int((usage.get(details) or {}).get(name) or 0)
 
 
 class _SpreadTransport(httpx2.AsyncBaseTransport):

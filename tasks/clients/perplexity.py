@@ -13,10 +13,9 @@ what was not repeated is never taken for the prompt.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
-from tasks.clients.openai_server import Answer, OpenAiServer
+from tasks.clients.openai_server import Answer, OpenAiServer, add_spent
 from tasks.clients.sending.answers import fail, read_json, shorten
 from tasks.clients.sending.sender import Retry, Sender
 from tasks.core.calls.call import Call, Deliver, Reply
@@ -71,17 +70,17 @@ class Scorer:
                     return [failure]
                 try:
                     choice, usage = _read_choice(read_json(answer.text))
-                    spent = _add(spent, self._server.price(usage))
+                    spent = add_spent(spent, self._server.price(usage))
                     logs = _read_echoed(choice, usage, text) if form == "echo" else _read_prompt_logprobs(choice)
                 except _NotGivenError as error:
                     reason = str(error)
                 else:
                     self._form = form
-                    return [_add(write_reply(add_up(logs)), spent)]
+                    return [add_spent(write_reply(add_up(logs)), spent)]
             missing.append(f"{form}: {reason}")
         advice = "use vLLM, llama-cpp-python with logits_all = true, or a local model (factmill models add perplexity)"
         detail = f"{self._server.name} tells no log-probabilities of a prompt ({'; '.join(missing)}); {advice}"
-        return [_add(fail("no_prompt_logprobs", detail), spent)]
+        return [add_spent(fail("no_prompt_logprobs", detail), spent)]
 
     def _request_body(self, text: str, form: Form) -> dict[str, Any]:
         return {
@@ -141,13 +140,3 @@ def _read_logs(given: Sequence[Any]) -> list[float]:
     if strange := [log for log in logs if isinstance(log, bool) or not isinstance(log, int | float)]:
         raise _NotGivenError(f"a token with {strange[0]!r} for a log-probability")
     return [-float("inf") if log <= _IMPOSSIBLE else float(log) for log in logs]
-
-
-def _add(reply: Reply, spent: Reply) -> Reply:
-    """Return a reply with what was spent beside."""
-    return replace(
-        reply,
-        tokens_in=reply.tokens_in + spent.tokens_in,
-        tokens_out=reply.tokens_out + spent.tokens_out,
-        cost_usd=reply.cost_usd + spent.cost_usd,
-    )

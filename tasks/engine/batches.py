@@ -127,7 +127,7 @@ class Work:
         answers: dict[int, Answered[A]] = {}
         for attempt in (1, 2):
             todo = [index for index in range(len(pending)) if index not in answers]
-            calls = {index: call_chat(service.identity, model.name, asks[index]) for index in todo}
+            calls = {index: call_chat(service.identity, model.name, asks[index], model.profile()) for index in todo}
             records = self.call(service, ((pending[index][0], calls[index]) for index in todo))
             for index in todo:
                 row_id, row, _ = pending[index]

@@ -105,6 +105,8 @@ class Benchmark:
     """Tables with answers of a test part, which exports leave out unless they are asked for."""
     forms: ExportForms = field(default_factory=ExportForms)
     assets: Assets = field(default_factory=Assets)
+    needs: Callable[[Any], Sequence[str]] = lambda _: ()
+    """Parameters → services that steps ask, by their sections in a world's file."""
     evaluation: None = None
     """How models are measured on it; none can be yet."""
 

@@ -227,6 +227,7 @@ class Build:
             stages=self.summaries,
             reasons={stage: reasons for stage, reasons in self.reasons.items() if reasons},
             facts=dict(facts),
+            notes=self.run.services.notes(),
         )
 
     def _key(self, *parts: Any) -> str:

@@ -30,7 +30,8 @@ def world_identity() -> str:
 
 
 def wikidata_identity(world: World, home: Path) -> str:
-    """Return the identity of a world's Wikidata."""
+    """Return the identity of a world's Wikidata; SettingsError when it names none."""
+    world.require("wikidata")
     if world.wikidata.engine == "graph":
         from tasks.graph.lookup import open_graph
 
@@ -115,9 +116,11 @@ def perplexity_identity(world: World, home: Path) -> str:
 
 
 def service_identities(world: World, home: Path) -> dict[str, str]:
-    """Return the identity of each service, by which a lock names it."""
-    others = {name: identify_service(name, url) for name, url in service_urls(world).items() if name != "wikidata"}
-    return {"wikidata": wikidata_identity(world, home), **others}
+    """Return the identity of each service that a world names, by which a lock knows it."""
+    others = {
+        name: identify_service(name, url) for name, url in service_urls(world).items() if name != "wikidata" and url
+    }
+    return {**({"wikidata": wikidata_identity(world, home)} if world.has("wikidata") else {}), **others}
 
 
 def service_urls(world: World) -> dict[str, str]:

@@ -13,8 +13,9 @@ from tasks.settings import home, load_world
 
 
 def make_lock(benchmark: Benchmark, inputs: Locked[Inputs], run: RunOptions) -> dict[str, Any]:
-    """Return the lock of a build as JSON."""
+    """Return the lock of a build as JSON; SettingsError when the world lacks a service that the benchmark asks."""
     world = load_world(run.world, run.graph)
+    world.require(*benchmark.needs(inputs.inputs.params))
     uses_rules = any(model.kind == "rules" for model in world.models.values())
     files = {unit: [[file.name, file.sha256] for file in found] for unit, found in inputs.files.items()}
     return {

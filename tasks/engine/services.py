@@ -55,6 +55,11 @@ class LazyService:
                 self._service = self._open()
         self._service.send(calls, deliver)
 
+    def notes(self) -> list[str]:
+        """Return what was learnt of the service, where it is one that learns (a chat model)."""
+        noting = getattr(self._service, "notes", None)
+        return noting() if noting else []
+
 
 @dataclass(slots=True)
 class Services:
@@ -126,6 +131,10 @@ class Services:
                 self._opened[name] = open_it()
             opened: T = self._opened[name]
             return opened
+
+    def notes(self) -> list[str]:
+        """Return what was learnt of the models that were asked, as lines to read."""
+        return [note for model in self._models.values() if isinstance(model, LazyService) for note in model.notes()]
 
     def close(self) -> None:
         """Stop what was started."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tasks.core.export_forms import ExportForms
 from tasks.core.review import ReviewItem
-from tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Benchmark, SideTable
+from tasks.engine.benchmark import WIKIDATA_QUERIES, WIKIDATA_SOURCE, Assets, Benchmark, SideTable
 from tasks.fanoutqa.core.rows import (
     JSON_COLUMNS,
     Article,
@@ -67,6 +67,10 @@ FANOUTQA = Benchmark(
     beside=(SideTable("fanoutqa_references", "question_id", explain_references),),
     held_out=("fanoutqa_test_answers", "fanoutqa_references", "fanoutqa_review"),
     forms=ExportForms(json_columns=JSON_COLUMNS, arrays=("fanoutqa_dev", "fanoutqa_test")),
+    needs=lambda params: (
+        "wikipedia",
+        *(("wikidata",) if not params.source or WIKIDATA_SOURCE in params.source else ()),
+    ),
     assets=Assets(
         prompts=("fanoutqa/word_question", "fanoutqa/objective", "fanoutqa/wording"),
         lists=("removed_from_evidence.txt", "fanout_sets.csv", "fanout_properties.csv"),

@@ -55,6 +55,7 @@ GRANOLA = Benchmark(
     explain=explain_row,
     beside=(SideTable("granola_candidates", "row_id", explain_candidates),),
     forms=ExportForms(spread={"granola_answers": "granola_answer_"}),
+    needs=lambda _: ("wikidata", "pageviews"),
     assets=Assets(
         prompts=(LEVELS_PROMPT, CONSISTENCY_PROMPT),
         lists=(f"{TRIVIAL_LIST}.txt", "granola_relations.csv"),

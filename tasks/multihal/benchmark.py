@@ -40,6 +40,7 @@ MULTIHAL = Benchmark(
     shown={"id": "id", "input": "question", "output": "answer", "trip_labels": "path", "judged_score": "score"},
     trace=("id", "path_id", "question_id"),
     explain=explain_row,
+    needs=lambda params: ("wikidata", "wikipedia", *(("falcon", "dbpedia") if params.linker == "falcon" else ())),
     assets=Assets(
         prompts=("multihal/select_paths", "multihal/score_path"),
         lists=(

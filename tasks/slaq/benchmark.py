@@ -38,6 +38,7 @@ SLAQ = Benchmark(
     shown={"id": "id", "Topic": "topic", "half": "viewed", "ShortQ1": "first question", "ShortA1": "answer"},
     trace=("id", "Category"),
     explain=explain_row,
+    needs=lambda _: ("wikipedia", "pageviews"),
     assets=Assets(
         prompts=("slaq/generate", "slaq/check", "slaq/fact_type"),
         lists=(

@@ -1,0 +1,83 @@
+"""What a server of the OpenAI protocol will not take, read from how it refuses a request, and what to send instead.
+
+Servers name the parameter in `error.param` (OpenAI), in `detail[].loc` (FastAPI) or in the message alone. A refusal that
+names nothing that was sent, or says that a number is too large, teaches nothing.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tasks.settings import Model
+
+_REFUSING = frozenset({400, 422})
+_TOO_LARGE = re.compile(r"too (large|long|high|many)|at most|less than|maximum (value|context)", re.IGNORECASE)
+_ROLES = re.compile(
+    r"roles? must alternate|alternate user/assistant|system role|role.{0,20}\bsystem\b.{0,40}not|"
+    r"(not|n't) support.{0,20}\bsystem\b|\bsystem\b.{0,30}not supported|messages\[\d+\]\.role",
+    re.IGNORECASE | re.DOTALL,
+)
+_SCHEMA = re.compile(r"response_format|json_schema")
+
+Message = Mapping[str, str]
+
+
+def read_refusal(model: Model, status: int, text: str, sent: Mapping[str, Any]) -> dict[str, Any]:
+    """Return by what settings of a model a request would not be refused so; nothing where the refusal does not say.
+
+    Some servers tell a request whose schema they cannot read, or whose roles their template refuses, with status 500.
+    """
+    if status not in (*_REFUSING, 500):
+        return {}
+    if "response_format" in sent and _SCHEMA.search(text):
+        return {"json_schema": "json_object" if model.json_schema is True else False}
+    if model.system == "own" and _ROLES.search(text) and merge_roles(sent["messages"]) != list(sent["messages"]):
+        return {"system": "merge"}
+    name = _find_named(text, sent) if status in _REFUSING else None
+    if name in ("max_tokens", "max_completion_tokens") and not _TOO_LARGE.search(text):
+        return {"token_limit": "max_completion_tokens" if name == "max_tokens" else "none"}
+    instead: dict[str | None, dict[str, Any]] = {
+        "temperature": {"temperature": "none"},
+        "n": {"choices": False},
+        "seed": {"seed": False},
+        "reasoning_effort": {"reasoning_effort": ""},
+    }
+    return instead.get(name, {})
+
+
+def merge_roles(messages: Sequence[Message]) -> list[dict[str, str]]:
+    """Return messages without a system role, whose speakers alternate, the user first."""
+    merged: list[dict[str, str]] = []
+    for message in messages:
+        role = "user" if message["role"] == "system" else message["role"]
+        if merged and merged[-1]["role"] == role:
+            merged[-1]["content"] += f"\n\n{message['content']}"
+        else:
+            merged.append({"role": role, "content": message["content"]})
+    return merged
+
+
+def describe_learnt(before: Model, after: Model) -> list[str]:
+    """Return the settings by which two states of a model differ, as lines of a world's file."""
+    was, now = (model.model_dump(mode="json") for model in (before, after))
+    return [f"{name} = {json.dumps(now[name])}" for name in now if now[name] != was[name]]
+
+
+def _find_named(text: str, sent: Mapping[str, Any]) -> str | None:
+    """Return the parameter of a request that its refusal names: as its `param`, else quoted or as a word."""
+    try:
+        answer = json.loads(text)
+        error = answer.get("error", answer)
+        named = [error.get("param"), *(part for each in answer.get("detail") or [] for part in each.get("loc", ()))]
+    except (ValueError, AttributeError, TypeError):
+        named = []
+    if exact := next((name for name in named if isinstance(name, str) and name in sent and name != "model"), None):
+        return exact
+    marks = r"['\"`]{}['\"`]", r"(?<![\w.]){}(?![\w.])"
+    for mark in marks:
+        for name in ("max_tokens", "max_completion_tokens", "temperature", "seed", "reasoning_effort", "n"):
+            is_word = len(name) > 1 or mark is marks[0]
+            if name in sent and is_word and re.search(mark.format(name), text):
+                return name
+    return None
