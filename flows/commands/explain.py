@@ -52,7 +52,7 @@ def _find_calls(db: Connection, build: BuildRecord, row_id: str) -> list[dict[st
     calls = _records(
         db,
         "SELECT b.stage, c.operation, c.service, c.parts, c.status, c.error, c.body, c.asked_at, c.latency_s, c.tokens_in, "
-        "c.tokens_out, c.cost_usd, c.key FROM build_calls b JOIN calls c USING (record_id) "
+        "c.tokens_out, c.cost_usd, c.key, b.taken_off FROM build_calls b JOIN calls c USING (record_id) "
         "JOIN build_stages s ON s.build_id = b.build_id AND s.stage = b.stage "
         "WHERE b.build_id = ? AND b.id = ? ORDER BY s.position, c.record_id",
         build.build_id,
@@ -86,7 +86,7 @@ def format_trace(benchmark: Benchmark, trace: dict[str, Any]) -> list[str]:
 
 def _format_call(call: dict[str, Any]) -> list[str]:
     parts = call["parts"]
-    what = {k: v for k, v in parts.items() if k not in ("variables", "prompt_digest", "correction", "language")}
+    what = {k: v for k, v in parts.items() if k not in ("variables", "prompt_digest", "rejected", "language")}
     asked = parts.get("variables", {})
     answer = call["error"] if call["status"] != "ok" else json.dumps(call["body"], ensure_ascii=False)
     return [
@@ -94,6 +94,7 @@ def _format_call(call: dict[str, Any]) -> list[str]:
         f"      asked   {json.dumps(what, ensure_ascii=False)}",
         *(f"              {name}: {value}" for name, value in asked.items()),
         f"      replied {answer[:400]}",
+        *([f"              read without {call['taken_off']}"] if call["taken_off"] else []),
     ]
 
 

@@ -10,7 +10,7 @@ from tasks.assets import load_prompt
 from tasks.biokalma.core.added_sentences import check_added
 from tasks.biokalma.core.evolution import lacks, list_new, rank_candidates
 from tasks.biokalma.core.knowledge_sentences import verbalise_piece
-from tasks.biokalma.core.paragraph_replies import read_paragraph, read_question
+from tasks.biokalma.core.paragraph_replies import PARAGRAPH, QUESTION, read_paragraph, read_question
 from tasks.biokalma.core.rows import BiographyRow, Candidate, CountedPair, EvolvingPair, Round, RoundRow
 from tasks.biokalma.params import BiokalmaInputs
 from tasks.biokalma.sources.lists import load_pair_relations, load_relation_forms
@@ -41,7 +41,7 @@ def annotate_paragraph(batch: Batch) -> Receipt:
         knowledge = "\n".join(format_knowledge(name, pool) for name, pool in pools)
         asked.append((row.id, row, fill_in(prompt, paragraph=row.text, knowledge=knowledge)))
     return work.finish(
-        (_begin(row, answer) for row, answer in work.ask("author", asked, _read_annotated)), EvolvingPair
+        (_begin(row, answer) for row, answer in work.ask("author", asked, PARAGRAPH, _read_annotated)), EvolvingPair
     )
 
 
@@ -192,7 +192,7 @@ def _try_pieces(
             (row.id, turn, fill_in(prompt, paragraph=row.paragraph_now, piece=format_knowledge(name, [piece])))
         )
     left = []
-    for turn, answer in work.ask("author", asked, _read_extended):
+    for turn, answer in work.ask("author", asked, PARAGRAPH, _read_extended):
         row = turn.row
         if isinstance(answer.read, Reject) and answer.read.reason != "reply_not_in_format":
             lost[row.id] = answer.read
@@ -245,7 +245,12 @@ def ask_questions(batch: Batch) -> Receipt:
     work = work_on(batch)
     rows = work.rows(EvolvingPair)
     general, specific = (
-        [answer for _, answer in work.ask("author", _ask_about(rows, prompt), lambda _, texts: read_question(texts[0]))]
+        [
+            answer
+            for _, answer in work.ask(
+                "author", _ask_about(rows, prompt), QUESTION, lambda _, texts: read_question(texts[0])
+            )
+        ]
         for prompt in (GENERAL, SPECIFIC)
     )
     scorer = work.run.services.perplexity().identity

@@ -8,7 +8,7 @@ from outside is kept from closing the fence it stands in, so that a label cannot
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from string import Template
 from typing import Any
 
@@ -17,6 +17,11 @@ from tasks.errors import PromptError
 
 _PART = re.compile(r"^# (system|user|assistant)[ \t]*$", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\$(\w+)")
+_TURNS = re.compile(r"(system )?(user assistant )*user ")
+
+MOST_SHOWN = 12_000
+"""So many characters of a rejected reply the model is shown; the longest reply that any prompt asks for has fewer."""
+_LEFT_OUT = "\n[…]\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +52,28 @@ class Ask:
     variables: Mapping[str, str]
     samples: int = 1
     """How many replies are drawn for the same messages."""
+    rejected: str = ""
+    """The model's own reply to the first attempt, at most MOST_SHOWN characters; empty on that."""
     correction: str = ""
-    """What was wrong with the reply before, said to the model on the second attempt."""
+    """What was wrong with that reply, said to the model on the second attempt."""
+
+    def correct(self, rejected: str, correction: str) -> "Ask":
+        """Return the second attempt: the model sees its reply, without the middle of a very long one, and what was wrong."""
+        half = (MOST_SHOWN - len(_LEFT_OUT)) // 2
+        shown = rejected if len(rejected) <= MOST_SHOWN else f"{rejected[:half]}{_LEFT_OUT}{rejected[-half:]}"
+        return replace(self, rejected=shown, correction=correction)
 
     def messages(self) -> list[dict[str, str]]:
-        """Return the chat messages: role and content each."""
+        """Return the chat messages, role and content each: user and assistant in turns, a user's last."""
         filled = [{"role": who, "content": _fill(text, self.variables)} for who, text in self.prompt.parts]
         if self.correction:
+            filled.append({"role": "assistant", "content": self.rejected})
             filled.append({"role": "user", "content": self.correction})
         return filled
 
     def parts(self) -> dict[str, Json]:
-        """Return what a recorded call keeps of this ask, by name."""
+        """Return what a recorded call keeps of this ask, by name; replies to first attempts of old are so served on."""
+        again: dict[str, Json] = {"rejected": self.rejected} if self.correction else {}
         return {
             "prompt": self.prompt.id,
             "prompt_digest": self.prompt.digest,
@@ -67,6 +82,7 @@ class Ask:
             "correction": self.correction,
             "temperature": self.prompt.temperature,
             "max_tokens": self.prompt.max_tokens,
+            **again,
         }
 
 
@@ -87,6 +103,11 @@ def read_prompt(prompt_id: str, data: bytes) -> Prompt:
         raise PromptError(
             f"prompts/{prompt_id}.md: declared inputs {sorted(inputs)} but the body uses {sorted(used)}; they must agree"
         )
+    if not _TURNS.fullmatch("".join(f"{who} " for who, _ in parts)):
+        raise PromptError(
+            f"prompts/{prompt_id}.md: parts are {', '.join(who for who, _ in parts)}; expected user and assistant in "
+            "turns, a user's last, with a system part before them or none, since some servers insist on that"
+        )
     return Prompt(
         id=prompt_id,
         digest=digest_bytes(data),
@@ -99,11 +120,11 @@ def read_prompt(prompt_id: str, data: bytes) -> Prompt:
     )
 
 
-def fill_in(prompt: Prompt, samples: int = 1, correction: str = "", **variables: str) -> Ask:
+def fill_in(prompt: Prompt, samples: int = 1, **variables: str) -> Ask:
     """Return the prompt filled in; PromptError unless exactly the declared inputs are given."""
     if set(variables) != set(prompt.inputs):
         raise PromptError(f"prompt {prompt.id} needs {sorted(prompt.inputs)}, was given {sorted(variables)}")
-    return Ask(prompt, variables, samples, correction)
+    return Ask(prompt, variables, samples)
 
 
 def _fill(text: str, variables: Mapping[str, str]) -> str:

@@ -1,19 +1,292 @@
-"""Replies of models that cannot be read. A reply that is not in the format asked for is unscored with a reason, never a
-value of its own; it is asked for once more, with the reason, and then costs the row."""
+"""The one reader of what models say: it stands before every parser, so that each of these reads its plain form alone.
 
-from dataclasses import dataclass
+A reply may be dressed: in thoughts, code fences, a line that announces it, remarks behind it, list marks, emphasis,
+full-width punctuation. What is surely none of the answer is taken off (undressing.py) and told; nothing else is mended. A
+reply that still cannot be read is never a value of its own, but Unreadable, of one of four kinds:
+
+| kind | what | asked once more? |
+|---|---|---|
+| reply_not_in_format | it says something, in another form, or what a check refuses | yes, with the reason |
+| cut_off | the token limit ended it before it was whole | yes, for a shorter one; no where it only thought: thoughts take the same room again, so only a higher limit helps |
+| refused | the model will not, or its server's filter | no: the same words would ask for the same, and pressing is no way to get facts |
+| empty_reply | nothing is said | no: there is nothing to speak of; a call that failed so is made again by the next run |
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Generic, Literal, TypeVar, get_args
+
+from tasks.core.undressing import (
+    drop_around,
+    drop_fences,
+    drop_list_mark,
+    drop_thoughts,
+    find_object,
+    fold_wide,
+    is_lead_in,
+    is_remark,
+    unwrap,
+)
+
+A = TypeVar("A")
+
+UnreadableKind = Literal["reply_not_in_format", "cut_off", "refused", "empty_reply"]
+"""Why a reply cannot be read; the reason of the reject that it becomes."""
+UNREADABLE_KINDS: frozenset[str] = frozenset(get_args(UnreadableKind))
+
+_CUT = frozenset({"length", "max_tokens"})
+_FILTERED = frozenset({"refusal", "content_filter"})
+_DONE = "help|assist|comply|answer|provide|fulfil|fulfill|continue|complete|create|generate|write|produce|discuss|engage|share|respond|participate|take part|support|process|judge|rate|give|do (?:that|this|so|it)|with (?:that|this|your)"
+_WILL_NOT = (
+    r"(?:can ?not|can['’]t|could not|couldn['’]t|will not|won['’]t|must decline to|have to decline to|decline to|refuse to"
+    r"|am (?:not able|unable|not allowed|not permitted) to|['’]m (?:not able|unable|not allowed|not permitted) to)"
+)
+_REFUSAL = re.compile(
+    r"\W*(?:(?:i['’]m|i am|we['’]re|we are) (?:\w+ )?(?:sorry|afraid)|sorry|apologies|my apologies|i apologi[sz]e|unfortunately)?"
+    r"[\s,.;:!—–-]*(?:but |however,? )?(?:as an (?:ai|assistant)[^,.\n]{0,40},? )?"
+    rf"(?:i|we)(?: |(?=['’])){_WILL_NOT} (?:\w+ )?(?:{_DONE})\b",
+    re.IGNORECASE,
+)
+LABELLED = re.compile(
+    r"(?P<mark>[\"'“*_`]{0,3})(?:here is |here['’]s )?(?:the |my |a )?"
+    r"(?:(?:suggested|proposed|corrected|revised|mended|rewritten|improved|new) )?"
+    r"(?:rewrite|rewording|rewritten|revision|question|version|wording|output|reply|answer)[\"'”*_`]{0,3}\s*[:：][\s*_]*",
+    re.IGNORECASE,
+)
+"""What announces a question on its own line: `Question: …`, `Here is the rewritten question: …`."""
+_NUMBERED = re.compile(r"[ \t]*[0-9]{1,3}[.)][ \t]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A reply that is not in the agreed form."""
+    """A reply that cannot be read."""
 
     reason: str
     """One clause: what was found, what was expected."""
+    kind: UnreadableKind = "reply_not_in_format"
 
     def correction(self) -> str:
         """Return what is said to the model on the second attempt."""
+        if self.kind == "cut_off":
+            return (
+                "Your last reply was cut off before it was complete. "
+                "Reply once more, shorter, in exactly the form described, with nothing else."
+            )
         return (
             f"Your last reply could not be read: {self.reason}. "
             "Reply once more, in exactly the form described, with nothing else."
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A reply without what was put around it."""
+
+    text: str
+    """In the form's plain writing, where its form could be found; else as it was, for the parser to say what is wrong."""
+    taken_off: frozenset[str] = frozenset()
+    """thoughts, fences, lead_in, remark, list_marks, emphasis (quotes too), full_width, label, gloss."""
+    is_cut: bool = False
+    """True when the token limit ended it, and nothing shows that it is whole."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form in which an answer is asked for: a JSON object, lines that begin alike, or a text of any form."""
+
+    kind: Literal["object", "lines", "text"] = "text"
+    head: str = ""
+    """Lines: pattern of what each begins with, before its point: a number, or a word such as Paragraph."""
+    point: str = ":"
+    """Lines: pattern of what parts head and answer."""
+    reach: Literal["line", "block", "rest"] = "line"
+    """Lines: an answer goes to the end of its line, to a blank line, or to the end of the reply."""
+    is_numbered: bool = False
+    """Lines: the head is a number, which prose may begin with too, so only what announces the first line goes before it."""
+    quotes: bool = False
+    """Quotes around the whole of an answer are none of it."""
+    folds: bool = False
+    """Text: it has no words but the form's own, so all full-width marks are made plain."""
+    is_open: bool = False
+    """Nothing shows that an answer is whole: one that was cut off is never read (text: unless it ends with a stop)."""
+    label: re.Pattern[str] | None = None
+    """Text: what may stand before an answer on its line (group `mark`: what it opens). Object: what opens its other form."""
+    gloss: re.Pattern[str] | None = None
+    """Lines: what a model adds to an answer to say what kind of answer it is."""
+
+    @cached_property
+    def heads(self) -> re.Pattern[str]:
+        """A line's head with its emphasis."""
+        mark = r"(?P<{}>[*_`]{{0,3}})[ \t]*"
+        opened, closed = mark.format("mark"), mark.format("closed")
+        return re.compile(
+            rf"[ \t]*{opened}(?P<head>{self.head})[ \t]*{closed}(?P<point>{self.point})[ \t]*", re.IGNORECASE
+        )
+
+
+TEXT = Form()
+
+
+@dataclass(frozen=True, slots=True)
+class Heard(Generic[A]):
+    """What the replies to one call came to."""
+
+    read: A | Unreadable
+    taken_off: tuple[str, ...]
+    rejected: str
+    """The reply as the model is shown it when it is asked once more, without its thoughts; empty: it is not asked."""
+
+
+def hear(
+    texts: Sequence[str], finish: Sequence[str], form: Form, read: Callable[[list[str]], A | Unreadable]
+) -> Heard[A]:
+    """Read the samples of a reply, one text and finish reason each; `read` gets the plain texts of those that say something."""
+    each = [read_said(text, why, form) for text, why in zip(texts, finish, strict=True)]
+    said = [one for one in each if isinstance(one, Said)]
+    result: A | Unreadable
+    if said:
+        result = read([one.text for one in said])
+        if isinstance(result, Unreadable) and any(one.is_cut for one in said):
+            result = replace(result, kind="cut_off")
+    else:
+        result = next(one for one in each if isinstance(one, Unreadable))
+    may_ask = isinstance(result, Unreadable) and result.kind in ("reply_not_in_format", "cut_off")
+    shown = [drop_thoughts(text).strip() for text in texts] if may_ask else []
+    taken_off = sorted({kind for one in said for kind in one.taken_off})
+    return Heard(result, tuple(taken_off), next(filter(None, shown), ""))
+
+
+def read_said(text: str, finish: str, form: Form) -> Said | Unreadable:
+    """Return what a reply says, undressed; Unreadable where it refuses, says nothing, or is surely not whole."""
+    spoken = drop_thoughts(text)
+    plain = drop_fences(spoken)
+    is_cut = finish in _CUT
+    if finish in _FILTERED:
+        return Unreadable(f"the model or its filter refuses: {_shorten(plain)}", "refused")
+    if not plain.strip():
+        why = ", all the room it had went to thoughts: it needs a higher token limit" if is_cut and text.strip() else ""
+        return Unreadable(f"the reply says nothing{why}", "cut_off" if is_cut else "empty_reply")
+    found = _FINDERS[form.kind](plain, form)
+    if _REFUSAL.match(plain) and (found is None or (form.kind == "text" and "\n" not in plain.strip())):
+        return Unreadable(f"the model refuses: {_shorten(plain)}", "refused")
+    said = found or _find_text(plain, form)
+    # a whole object shows its end, and so do lines that a remark follows
+    is_whole = not is_cut or (found is not None and (form.kind == "object" or said.taken_off >= {"remark"}))
+    if not is_whole and form.is_open and not (form.kind == "text" and said.text.endswith((".", "?", "!"))):
+        return Unreadable("the token limit ended the reply before it was whole", "cut_off")
+    around = {name for name, was_there in (("thoughts", spoken != text), ("fences", plain != spoken)) if was_there}
+    return Said(said.text, said.taken_off | around, not is_whole)
+
+
+def _find_object(text: str, form: Form) -> Said | None:
+    found = find_object(text, form.label)
+    return None if found is None else Said(found[0], frozenset(found[1]))
+
+
+def _find_text(text: str, form: Form) -> Said:
+    lines, taken_off = drop_around(text.splitlines())
+    for at, line in enumerate(lines):
+        bare = drop_list_mark(line).strip()
+        taken_off |= {"list_marks"} if bare != line.strip() else set()
+        if form.kind == "text" and form.label and (label := form.label.match(bare)):
+            # what was opened before the label closes behind the line
+            bare = bare[label.end() :].removesuffix(label["mark"] or " ").strip()
+            taken_off.add("label")
+        inner = unwrap(bare, quotes=form.quotes)
+        taken_off |= {"emphasis"} if inner != bare else set()
+        lines[at] = fold_wide(inner) if form.folds or (inner.endswith("？") and form.quotes) else inner
+        taken_off |= {"full_width"} if lines[at] != inner else set()
+    return Said("\n".join(lines).strip(), frozenset(taken_off))
+
+
+def _find_lines(text: str, form: Form) -> Said | None:
+    """Return the lines of the form, each with its head plain, and what stands between them; None where there is none."""
+    lines = text.splitlines()
+    taken_off: set[str] = set()
+    read = {at: plain for at, line in enumerate(lines) if (plain := _read_head(line, form, taken_off)) is not None}
+    if not read:
+        return None
+    first, last = min(read), max(read)
+    lead, end = lines[:first], _find_end(lines, last, read[last][1], form)
+    if form.is_numbered and not is_lead_in(lead, is_parted=bool(lead) and not lead[-1].strip()):
+        first = 0
+    elif any(map(str.strip, lead)):
+        taken_off.add("lead_in")
+    if any(map(str.strip, lines[end:])):
+        is_parted = form.reach != "rest" and not lines[end].strip()
+        is_passed_over = is_remark(lines[end:], is_parted=is_parted)
+        taken_off |= {"remark"} if is_passed_over else set()
+        end = end if is_passed_over else len(lines)
+    if form.reach != "line" and len(read) == 1:
+        head, answer = read[last]
+        whole = " ".join(" ".join([answer, *lines[last + 1 : end]]).split())
+        return Said(f"{head} {_bare(whole, form, taken_off)}", frozenset(taken_off))
+    kept = [lines[at] for at in range(first, end)]
+    for at, (head, answer) in read.items():
+        kept[at - first] = f"{head} {_bare(answer, form, taken_off)}"
+    return Said("\n".join(kept).strip(), frozenset(taken_off))
+
+
+def _find_end(lines: Sequence[str], last: int, answer: str, form: Form) -> int:
+    """Return the line behind an answer that begins on line `last`, as far as the form tells where it ends."""
+    end = last + 1
+    if form.reach == "block":
+        while not answer and end < len(lines) and not lines[end].strip():
+            end += 1
+        while end < len(lines) and lines[end].strip():
+            end += 1
+    elif form.reach == "rest":
+        end = len(lines)
+        blanks = [at for at in range(last + 1, len(lines)) if not lines[at].strip()]
+        while blanks and is_remark(lines[blanks[-1] : end], is_parted=False):
+            end = blanks.pop()
+    return end
+
+
+def _read_head(line: str, form: Form, taken_off: set[str]) -> tuple[str, str] | None:
+    """Return the plain head of a line and what stands behind it; None for a line that is none of the form."""
+    bare = drop_list_mark(line)
+    numbered = None if form.is_numbered else _NUMBERED.match(bare)
+    for shown in (line, bare, bare[numbered.end() :] if numbered else bare):
+        if found := form.heads.match(fold_wide(shown)):
+            break
+    else:
+        return None
+    mark, closed, answer = found["mark"], found["closed"], shown[found.end() :].rstrip()
+    if mark and not closed:
+        # emphasis holds the head alone (**1::** Paris) or all of the line (**1:: Paris**)
+        if answer.startswith(mark):
+            answer = answer.removeprefix(mark).lstrip()
+        elif answer.endswith(mark) and answer.count(mark) == 1:
+            answer = answer.removesuffix(mark).rstrip()
+        else:
+            return None
+    elif closed != mark:
+        return None
+    kinds = {"list_marks": shown != line, "emphasis": bool(mark), "full_width": found[0] != shown[: found.end()]}
+    taken_off |= {kind for kind, was_there in kinds.items() if was_there}
+    return f"{found['head']}{found['point']}", answer
+
+
+def _bare(answer: str, form: Form, taken_off: set[str]) -> str:
+    """Return what stands behind a head without the emphasis around it and the gloss behind it."""
+    plain = unwrap(answer.strip(), quotes=form.quotes)
+    taken_off |= {"emphasis"} if plain != answer.strip() else set()
+    if form.gloss and (gloss := form.gloss.search(plain)):
+        taken_off.add("gloss")
+        plain = unwrap(plain[: gloss.start()].strip(), quotes=form.quotes)
+    return plain
+
+
+def _shorten(text: str) -> str:
+    flat = " ".join(text.split())
+    return repr(flat if len(flat) <= 120 else f"{flat[:119]}…")
+
+
+_FINDERS: dict[str, Callable[[str, Form], Said | None]] = {
+    "object": _find_object,
+    "lines": _find_lines,
+    "text": _find_text,
+}

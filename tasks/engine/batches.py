@@ -2,17 +2,18 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
 from tasks.core.calls.call import Call, Reply, Service
-from tasks.core.calls.chat import call_chat
+from tasks.core.calls.chat import call_chat, read_chat
 from tasks.core.prompts import Ask
 from tasks.core.receipts import Batch, Receipt
-from tasks.core.replies import Unreadable
+from tasks.core.replies import UNREADABLE_KINDS, Form, Heard, Unreadable, hear
 from tasks.core.rows import Merged, Outcome, Reject, Row, arrow_table, rows_from_arrow
 from tasks.engine.benchmark import Inputs
 from tasks.engine.runs import Run, open_run
@@ -50,6 +51,8 @@ class Work:
     rows_in: int = 0
     originals: dict[str, str] = field(default_factory=dict)
     uses: list[tuple[str, str, str]] = field(default_factory=list)
+    taken_off: dict[str, str] = field(default_factory=dict)
+    """Call → kinds of what was taken off its reply before it was read."""
     answers: list[Answers] = field(default_factory=list)
     extras: pa.Table | None = None
     started: float = field(default_factory=time.perf_counter)
@@ -113,13 +116,13 @@ class Work:
         return found, failed
 
     def ask(
-        self, role: str, asked: Iterable[tuple[str, T, Ask]], read: Callable[[T, list[str]], A | Unreadable]
+        self, role: str, asked: Iterable[tuple[str, T, Ask]], form: Form, read: Callable[[T, list[str]], A | Unreadable]
     ) -> Iterator[tuple[T, Answered[A]]]:
         """Put every (row id, row, ask) to the model of a role and read its replies.
 
-        `read` gets the row and the reply's texts and returns what it read, or an Unreadable, upon which the model is
-        asked once more with the reason. A second Unreadable and a failure become Rejects, the reply kept. Yields
-        (row, answer) in the order given.
+        `read` gets the row and the reply's texts, undressed as the form has them, and returns what it read, or an
+        Unreadable. Then the model is shown its reply and the reason, once, where that can help (core/replies.py). A
+        second Unreadable and a failure become Rejects, the reply kept. Yields (row, answer) in the order given.
         """
         service, model = self.run.services.model(role)
         pending = list(asked)
@@ -131,18 +134,28 @@ class Work:
             records = self.call(service, ((pending[index][0], calls[index]) for index in todo))
             for index in todo:
                 row_id, row, _ = pending[index]
-                reply = records[calls[index].key].reply()
-                result = _read_reply(reply, row_id, row, read)
-                if isinstance(result, Unreadable) and attempt == 1:
-                    asks[index] = replace(asks[index], correction=result.correction())
+                key = calls[index].key
+                reply = records[key].reply()
+                if reply.status != "ok":
+                    answers[index] = Answered(_reject_failed(row_id, reply), model.name, key)
                     continue
-                if isinstance(result, Unreadable):
-                    result = Reject(
-                        row_id, "reply_not_in_format", f"{result.reason}; the reply was: {str(reply.body)[:2000]}"
-                    )
-                answers[index] = Answered(result, model.name, calls[index].key)
+                heard = self._hear(reply, key, form, partial(read, row))
+                if not isinstance(heard.read, Unreadable):
+                    answers[index] = Answered(heard.read, model.name, key)
+                elif attempt == 1 and heard.rejected:
+                    asks[index] = asks[index].correct(heard.rejected, heard.read.correction())
+                else:
+                    told = f"{heard.read.reason}; the reply was: {str(reply.body)[:2000]}"
+                    answers[index] = Answered(Reject(row_id, heard.read.kind, told), model.name, key)
         for index, (_, row, _) in enumerate(pending):
             yield row, answers[index]
+
+    def _hear(self, reply: Reply, key: str, form: Form, read: Callable[[list[str]], A | Unreadable]) -> Heard[A]:
+        chat = read_chat(reply.body)
+        heard = hear(chat.texts, chat.finish, form, read)
+        if heard.taken_off:
+            self.taken_off[key] = ", ".join(heard.taken_off)
+        return heard
 
     def finish(self, outcomes: Iterable[Outcome], model: type[Row]) -> Receipt:
         """Write what became of each row and return the receipt; BuildError when rows are missing or doubled."""
@@ -170,7 +183,11 @@ class Work:
             ),
             "merged": pa.Table.from_pylist([{"id": m.row_id, "into_id": m.into} for m in merged], MERGED),
             "uses": pa.Table.from_pylist(
-                [{"id": i, "key": k, "record_id": r} for i, k, r in dict.fromkeys(self.uses)], USES
+                [
+                    {"id": i, "key": k, "record_id": r, "taken_off": self.taken_off.get(k)}
+                    for i, k, r in dict.fromkeys(self.uses)
+                ],
+                USES,
             ),
         }
         if self.extras is not None:
@@ -228,13 +245,11 @@ def finished(batch: Batch) -> Receipt | None:
     return read_receipt(shard_path(batch))
 
 
-def _read_reply(
-    reply: Reply, row_id: str, row: T, read: Callable[[T, list[str]], A | Unreadable]
-) -> A | Unreadable | Reject:
-    if reply.status != "ok":
-        return Reject(row_id, "model_failed", reply.error or "no reason given", retryable=reply.transient)
-    assert isinstance(reply.body, dict)
-    return read(row, list(reply.body["texts"]))
+def _reject_failed(row_id: str, reply: Reply) -> Reject:
+    """Return the reject of a call that failed; a reply without a word, which fails too, has a reason of its own."""
+    error = reply.error or "no reason given"
+    code = error.partition(":")[0]
+    return Reject(row_id, code if code in UNREADABLE_KINDS else "model_failed", error, retryable=reply.transient)
 
 
 def _ask_directly(service: Service, calls: Sequence[Call]) -> dict[str, Record]:

@@ -11,18 +11,24 @@ from prefect import task
 from tasks.assets import load_prompt
 from tasks.core.prompts import fill_in
 from tasks.core.receipts import Batch, Receipt
-from tasks.core.replies import Unreadable
+from tasks.core.replies import UNREADABLE_KINDS, Unreadable
 from tasks.core.rows import Outcome, Reject
 from tasks.engine.batches import Answered, batch_key, work_on
-from tasks.fanoutqa.core.replies import WordingReply, describe_change, read_reason, read_verdict, read_wording
+from tasks.fanoutqa.core.replies import (
+    OBJECTIVITY,
+    REWRITE,
+    WordingReply,
+    describe_change,
+    read_reason,
+    read_verdict,
+    read_wording,
+)
 from tasks.fanoutqa.core.rows import Flag, FlaggedQuestion
 from tasks.fanoutqa.params import FanOutInputs
 
 OBJECTIVE, WORDING = "fanoutqa/objective", "fanoutqa/wording"
 _NO_ANSWER = "not given"
 """Stands in the place of an answer that is held back."""
-_UNREADABLE, _EMPTY = "reply_not_in_format", "empty_reply:"
-"""Reason of the reject for a reply that cannot be read; how the error begins where a model says nothing."""
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
@@ -34,8 +40,8 @@ def judge_questions(batch: Batch) -> Receipt:
     epoch = work.inputs(FanOutInputs).epoch
     to_judge = [(row.id, row, fill_in(objective, question=row.question, epoch=epoch)) for row in rows]
     to_mend = [(row.id, row, fill_in(wording, question=row.question, answer=row.answer or _NO_ANSWER)) for row in rows]
-    verdicts = [answer for _, answer in work.ask("judge", to_judge, _read_objective)]
-    wordings = [answer for _, answer in work.ask("judge", to_mend, _read_wording)]
+    verdicts = [answer for _, answer in work.ask("judge", to_judge, OBJECTIVITY, _read_objective)]
+    wordings = [answer for _, answer in work.ask("judge", to_mend, REWRITE, _read_wording)]
     return work.finish(map(_flag, rows, verdicts, wordings), FlaggedQuestion)
 
 
@@ -60,7 +66,7 @@ def _flag(row: FlaggedQuestion, verdict: Answered[str | None], wording: Answered
     for kind, answer in answers:
         if not isinstance(answer.read, Reject):
             flags += _list_flags(row.question, answer.read)
-        elif answer.read.reason == _UNREADABLE or answer.read.detail.startswith(_EMPTY):
+        elif answer.read.reason in UNREADABLE_KINDS:
             flags.append(Flag(code="unscored", path="", detail=f"{kind}: {answer.read.detail}"))
         else:
             return answer.read

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from prefect import task
 
 from tasks.assets import load_prompt
-from tasks.core.authoring.fanout_wording import Wording, check_worded
+from tasks.core.authoring.fanout_wording import WORDED, Wording, check_worded
 from tasks.core.prompts import Ask, Prompt, fill_in
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.replies import Unreadable
@@ -24,7 +24,7 @@ def word_questions(batch: Batch) -> Receipt:
     rows = work.rows(FanOutRow)
     prompt = load_prompt(WORD)
     asked = [(row.id, row, _ask(prompt, Wording.load(row.wording))) for row in rows if row.wording]
-    worded = {row.id: answer for row, answer in work.ask("author", asked, _read_question)}
+    worded = {row.id: answer for row, answer in work.ask("author", asked, WORDED, _read_question)}
     return work.finish((_word(row, worded) for row in rows), FanOutRow)
 
 

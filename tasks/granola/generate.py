@@ -3,7 +3,7 @@
 from prefect import task
 
 from tasks.assets import load_prompt
-from tasks.core.authoring.granularity import ask_levels, read_levels
+from tasks.core.authoring.granularity import LEVELS, ask_levels, read_levels
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Reject
 from tasks.engine.batches import batch_key, work_on
@@ -26,7 +26,7 @@ def generate_granular_answers(batch: Batch) -> Receipt:
         )
         for row in work.rows(PopularQuestion)
     ]
-    answers = work.ask("author", asked, lambda row, texts: read_levels(texts[0], row.answer))
+    answers = work.ask("author", asked, LEVELS, lambda row, texts: read_levels(texts[0], row.answer))
     return work.finish(
         (
             answer.read

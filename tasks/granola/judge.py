@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from prefect import task
 
 from tasks.assets import load_prompt
-from tasks.core.authoring.granularity import ask_consistency, read_verdict, score_error
+from tasks.core.authoring.granularity import CONSISTENCY, ask_consistency, read_verdict, score_error
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.replies import Unreadable
 from tasks.core.rows import Outcome, Reject
@@ -31,7 +31,7 @@ def score_description_consistency(batch: Batch) -> Receipt:
             (row.answer, row.answer_entity_description),
         ):
             asked.append((row.id, row, ask_consistency(prompt, row.question, entity, description, params.samples)))
-    answers = [answer for _, answer in work.ask("judge", asked, _read_score)]
+    answers = [answer for _, answer in work.ask("judge", asked, CONSISTENCY, _read_score)]
     outcomes: list[Outcome] = []
     for row, question, answer in zip(rows, answers[0::2], answers[1::2], strict=True):
         if isinstance(question.read, Reject):

@@ -9,6 +9,8 @@ from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject, arrow_table
 from tasks.engine.batches import Answered, Work, batch_key, work_on
 from tasks.multihal.core.path_choice import (
+    SCORE,
+    SELECTION,
     Choice,
     ask_score,
     ask_selection,
@@ -48,7 +50,7 @@ def _play_round(
         for row in rows
         for turn in (1, 2)
     ]
-    answers = [answer for _, answer in work.ask("judge", asked, lambda _, texts: read_selection(texts[0]))]
+    answers = [answer for _, answer in work.ask("judge", asked, SELECTION, lambda _, texts: read_selection(texts[0]))]
     for row, first, second in zip(rows, answers[0::2], answers[1::2], strict=True):
         if lost := _find_loss(first) or _find_loss(second):
             failed[row.id] = lost
@@ -57,8 +59,9 @@ def _play_round(
 
 
 def _find_loss(answer: Answered[list[str]]) -> Reject | None:
-    """Return why the judge could not be asked; a reply out of format is a pass that picks nothing."""
-    return answer.read if isinstance(answer.read, Reject) and answer.read.reason == "model_failed" else None
+    """Return why the judge chose nothing; a reply out of format is a pass that picks nothing."""
+    lost = answer.read if isinstance(answer.read, Reject) else None
+    return None if lost is None or lost.reason == "reply_not_in_format" else lost
 
 
 def _picks(answer: Answered[list[str]]) -> list[str]:
@@ -97,7 +100,7 @@ def score_paths(batch: Batch) -> Receipt:
     ]
     lowest = work.inputs(MultiHalInputs).params.min_score
     outcomes: list[Outcome] = []
-    for (path_id, row, path), answer in work.ask("judge", asked, lambda _, texts: read_score(texts[0])):
+    for (path_id, row, path), answer in work.ask("judge", asked, SCORE, lambda _, texts: read_score(texts[0])):
         if isinstance(answer.read, Reject):
             unscored = answer.read.reason == "reply_not_in_format"
             outcomes.append(Reject(path_id, "unscored", answer.read.detail) if unscored else answer.read)

@@ -15,7 +15,16 @@ from tasks.core.rows import Outcome, Reject
 from tasks.engine.batches import Answered, batch_key, work_on
 from tasks.engine.review import review_rows
 from tasks.slaq.core.checks import CheckLists, check_all, format_problems, read_lists
-from tasks.slaq.core.replies import PAIRS, Generated, read_check, read_fact_type, read_generated
+from tasks.slaq.core.replies import (
+    CHECKS,
+    FACT_TYPE_LINE,
+    GENERATED,
+    PAIRS,
+    Generated,
+    read_check,
+    read_fact_type,
+    read_generated,
+)
 from tasks.slaq.core.rows import CheckedTopic, ChosenTopic, QuestionedTopic, SlaqRow
 from tasks.slaq.params import SlaqInputs
 
@@ -49,7 +58,9 @@ def write_questions(batch: Batch) -> Receipt:
         problems = check_all(generated, row.title, row.text, lists)
         return Unreadable(f"{problems[0].code}: {format_problems(problems)}") if problems else generated
 
-    return work.finish((_question(row, answer) for row, answer in work.ask("author", asked, read)), QuestionedTopic)
+    return work.finish(
+        (_question(row, answer) for row, answer in work.ask("author", asked, GENERATED, read)), QuestionedTopic
+    )
 
 
 def _load_check_lists() -> CheckLists:
@@ -84,7 +95,7 @@ def check_questions(batch: Batch) -> Receipt:
     checked: list[CheckedTopic] = []
     outcomes: list[Outcome] = []
     items: list[ReviewItem] = []
-    for row, answer in work.ask("judge", asked, lambda _, texts: read_check(texts[0])):
+    for row, answer in work.ask("judge", asked, CHECKS, lambda _, texts: read_check(texts[0])):
         if isinstance(answer.read, Reject):
             outcomes.append(answer.read)
             continue
@@ -136,7 +147,9 @@ def type_facts(batch: Batch) -> Receipt:
         for row in rows
         for question, answer in zip(row.questions, row.answers, strict=True)
     ]
-    answers = [answer for _, answer in work.ask("judge", asked, lambda _, texts: read_fact_type(texts[0]))]
+    answers = [
+        answer for _, answer in work.ask("judge", asked, FACT_TYPE_LINE, lambda _, texts: read_fact_type(texts[0]))
+    ]
     licence = work.inputs(SlaqInputs).licence
     return work.finish(
         (_publish(row, answers[at * PAIRS : (at + 1) * PAIRS], licence) for at, row in enumerate(rows)), SlaqRow

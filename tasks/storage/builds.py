@@ -46,7 +46,7 @@ def merge_stage(
     for kind, table, columns in (
         ("rejects", "rejects", "id, reason, detail, row"),
         ("merged", "merged_rows", "id, into_id"),
-        ("uses", "build_calls", "id, key, record_id"),
+        ("uses", "build_calls", "id, key, record_id, taken_off"),
     ):
         parts = [read_shard(receipt.shard, kind) for receipt in receipts]
         if parts:

@@ -14,7 +14,7 @@ from tasks.errors import ShardError
 
 REJECTS = pa.schema([("id", pa.string()), ("reason", pa.string()), ("detail", pa.string()), ("row", pa.string())])
 MERGED = pa.schema([("id", pa.string()), ("into_id", pa.string())])
-USES = pa.schema([("id", pa.string()), ("key", pa.string()), ("record_id", pa.string())])
+USES = pa.schema([("id", pa.string()), ("key", pa.string()), ("record_id", pa.string()), ("taken_off", pa.string())])
 KINDS = ("rows", "rejects", "merged", "uses", "extras")
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tasks.assets import ROOT, load_prompt, load_query
-from tasks.core.prompts import Ask, fill_in, read_prompt
+from tasks.core.prompts import MOST_SHOWN, fill_in, read_prompt
 from tasks.errors import PromptError
 
 HEAD = '+++\nrole = "author"\ninputs = ["name"]\ntemperature = 0.5\n+++\n'
@@ -34,9 +34,32 @@ def test_a_value_cannot_close_the_fence_it_stands_in() -> None:
     assert ask.messages()[0]["content"].count("</n>") == 1
 
 
-def test_a_correction_is_said_last() -> None:
-    ask = Ask(read("# user\n$name\n"), {"name": "Ada"}, correction="That was no number.")
-    assert ask.messages()[-1] == {"role": "user", "content": "That was no number."}
+def test_a_correction_is_said_behind_the_reply_that_it_corrects() -> None:
+    ask = fill_in(read("# user\n$name\n"), name="Ada").correct("two", "That was no number.")
+    assert ask.messages() == [
+        {"role": "user", "content": "Ada"},
+        {"role": "assistant", "content": "two"},
+        {"role": "user", "content": "That was no number."},
+    ]
+
+
+def test_the_rejected_reply_is_a_part_of_the_second_attempt_alone() -> None:
+    first = fill_in(read("# user\n$name\n"), name="Ada")
+    second = first.correct("two", "That was no number.")
+    assert "rejected" not in first.parts()
+    assert first.parts()["correction"] == ""
+    assert second.parts() == {**first.parts(), "rejected": "two", "correction": "That was no number."}
+    assert second.parts() != first.correct("three", "That was no number.").parts()
+
+
+def test_of_a_very_long_rejected_reply_beginning_and_end_are_shown() -> None:
+    ask = fill_in(read("# user\n$name\n"), name="Ada")
+    assert ask.correct("x" * MOST_SHOWN, "Too long.").rejected == "x" * MOST_SHOWN
+    shown = ask.correct("a" * MOST_SHOWN + "z", "Too long.").rejected
+    assert len(shown) <= MOST_SHOWN
+    assert shown.startswith("aaa")
+    assert shown.endswith("az")
+    assert "[…]" in shown
 
 
 @pytest.mark.parametrize(
@@ -47,6 +70,11 @@ def test_a_correction_is_said_last() -> None:
         (HEAD + "# user\n$name and $other", "declared inputs"),
         ("+++\nrole = \n+++\n# user\n", "head is not TOML"),
         (HEAD + "just text", "declared inputs"),
+        (HEAD + "# user\n$name\n# user\nagain", "in turns"),
+        (HEAD + "# user\n$name\n# assistant\nyes", "in turns"),
+        (HEAD + "# user\n$name\n# system\nbrief\n# user\nx", "in turns"),
+        (HEAD + "# assistant\nhello\n# user\n$name", "in turns"),
+        (HEAD + "# system\n$name", "in turns"),
     ],
 )
 def test_a_wrong_prompt_file_is_refused(text: str, message: str) -> None:

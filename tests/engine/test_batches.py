@@ -10,7 +10,7 @@ import pytest
 from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.core.prompts import fill_in, read_prompt
 from tasks.core.receipts import Batch
-from tasks.core.replies import Unreadable
+from tasks.core.replies import TEXT, Unreadable
 from tasks.core.rows import Merged, Reject, Row
 from tasks.engine import runs
 from tasks.engine.batches import Work, finished, work_on
@@ -44,7 +44,7 @@ class Scripted:
 
 
 def said(*texts: str) -> Reply:
-    return Reply({"texts": list(texts), "finish": ["stop"], "fingerprint": None})
+    return Reply({"texts": list(texts), "finish": ["stop"] * len(texts), "fingerprint": None})
 
 
 def read_number(row: Named, texts: list[str]) -> int | Unreadable:
@@ -70,7 +70,7 @@ def open_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
 
 def ask_all(work: Work, names: Sequence[str]) -> dict[str, Any]:
     asked = [(name, Named(id=name, name=name), fill_in(PROMPT, name=name)) for name in names]
-    return {row.name: answer.read for row, answer in work.ask("author", asked, read_number)}
+    return {row.name: answer.read for row, answer in work.ask("author", asked, TEXT, read_number)}
 
 
 def test_a_reply_that_cannot_be_read_is_asked_for_once_more_with_the_reason(

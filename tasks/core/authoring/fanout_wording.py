@@ -11,12 +11,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from tasks.core.replies import Unreadable
+from tasks.core.replies import LABELLED, Form, Unreadable
 from tasks.text.values.answers import Answer, find_answer, read_known_text
 
 EACH = "each of them"
 """Stands in what is asked for those of whom it is asked."""
 LEAST_WORDS, MOST_WORDS = 8, 80
+WORDED = Form(quotes=True, label=LABELLED)
+"""One question on one line."""
 
 _NUMBERS = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _WITH_THE = re.compile(

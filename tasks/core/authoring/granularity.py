@@ -1,8 +1,8 @@
 """GRANOLA answers: what is asked of the models, how their replies are read, and which levels are kept.
 
 One call restates the known answer from fine to coarse; several samples of another judge whether a description can
-belong to the question (paper §3.1, Appendix B "Data cleaning", Tables 6 and 8). Reading is strict: a reply that is not
-in the agreed form is Unreadable with a reason, never mended by guessing.
+belong to the question (paper §3.1, Appendix B "Data cleaning", Tables 6 and 8). Replies are read in the forms LEVELS and
+CONSISTENCY (core/replies.py); what is not in the agreed form is Unreadable with a reason, never mended by guessing.
 """
 
 import re
@@ -11,15 +11,40 @@ from dataclasses import dataclass
 
 from tasks.core.prompts import Ask, Prompt, fill_in
 from tasks.core.relations import Relation, cut_entity
-from tasks.core.replies import Unreadable
+from tasks.core.replies import Form, Unreadable
 from tasks.errors import SettingsError
 from tasks.text.matching import normal_words, normalise, singular_form
 
 MAX_LEVELS = 8
 """More levels than this are no ladder of answers but a list."""
 
-_LEVEL = re.compile(r"([0-9]{1,3})\s*::\s*(.*)")
-_VERDICT = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
+_MORE = r"(?:even |still |slightly |somewhat |much |far |yet |a bit |a little )*"
+_HOW = r"(?:specific|general|precise|exact|detailed|broad|coarse|vague|granular|fine-grained)"
+_THAN = rf"(?:(?:less|more|least|most) {_HOW}|(?:broad|coars|vagu|wid)e?(?:r|st))"
+_KIND = r"(?:answer|level|form|version|description|term|step)"
+_WORDS = rf"(?:an? |the |this is (?:an? |the )?)?{_MORE}(?:{_THAN}(?: {_KIND})?|(?:{_HOW}|given|original|known) {_KIND})(?: (?:still|yet))?"
+LEVELS = Form(
+    kind="lines",
+    head=r"(?:level[ \t]*)?[0-9]{1,3}",
+    point=r"::|[.):](?![0-9])",
+    is_numbered=True,
+    is_open=True,
+    gloss=re.compile(
+        rf"(?<=\S)\s*(?:[(\[（]\s*{_WORDS}\s*[.!]?\s*[)\]）]|(?<=\s)[–—-]+\s*{_WORDS})[.]?\s*$", re.IGNORECASE
+    ),
+)
+"""`1:: answer` lines. A gloss says of an answer how specific it is, "(less specific)", "— a broader answer", and is told by
+its words: a comparison of how specific, or such a word with "answer"; other brackets, "Paris (Texas)", "Lee (general)",
+belong to the answer."""
+CONSISTENCY = Form(folds=True)
+"""Yes or No."""
+
+_LEVEL = re.compile(r"(?:level\s*)?([0-9]{1,3})\s*(?:::|[.):])\s*(.*)", re.IGNORECASE)
+_EITHER = re.compile(r"\b(?:yes|no)\s*(?:/|\bor\b|\bnor\b)\s*(?:yes|no)\b", re.IGNORECASE)
+_VERDICT = re.compile(
+    r"\b(yes|no(?!-|\.? ?[0-9]| +(?!(?:because|since|as|it|its|the|this|that|he|she|they|an?)\b)\w))\b", re.IGNORECASE
+)
+"""Not the no of "no doubt" and "No. 5"."""
 _TRIVIAL_LINE = re.compile(r"(?:(P[1-9][0-9]*):\s*)?(.*\S)\s*")
 _FILLER = frozenset({"in", "of", "at", "on", "from", "by", "for", "to", "and", "or", "near", "with", "within", "is"})
 
@@ -76,13 +101,10 @@ def ask_levels(
     answer: str,
     question_description: str | None,
     answer_description: str | None,
-    *,
-    correction: str = "",
 ) -> Ask:
     """Ask for a row's answers from fine to coarse (paper §3.1); a missing description is given as an empty text."""
     return fill_in(
         prompt,
-        correction=correction,
         question=question,
         answer=answer,
         question_description=question_description or "",
@@ -91,7 +113,7 @@ def ask_levels(
 
 
 def read_levels(text: str, answer: str) -> tuple[str, ...] | Unreadable:
-    """Read a reply of `1:: answer` lines; the first level is returned as the given answer is spelled.
+    """Read a reply of `1:: answer` lines, also `1.`, `1)`, `1:`, `Level 1:`; the first is returned as the answer is spelled.
 
     Numbered from 1 without a gap, one line each, nothing else but blank lines; at most MAX_LEVELS; the first level is
     the given answer after normalisation.
@@ -126,7 +148,7 @@ def ask_consistency(prompt: Prompt, question: str, entity: str, description: str
 
 def read_verdict(text: str) -> bool | Unreadable:
     """Return True for Yes, False for No; the last of several holds."""
-    found = _VERDICT.findall(text)
+    found = _VERDICT.findall(_EITHER.sub(" ", text))
     if not found:
         return Unreadable(f"expected Yes or No, found {_shorten(text)}")
     return str(found[-1]).lower() == "yes"

@@ -12,9 +12,14 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal
 
-from tasks.core.replies import Unreadable
+from tasks.core.replies import LABELLED, Form, Unreadable
 from tasks.text.sentences import split_sentences
 from tasks.text.values.words import Count, Value, read_values, says
+
+OBJECTIVITY = Form()
+"""Reasons, then the letter Y or N."""
+REWRITE = Form(quotes=True, label=LABELLED, is_open=True)
+"""No change, one question, or FLAG with a reason."""
 
 _MARKS = r"[\s\"'“”‘’`*_~#>()\[\]{}$.,;:!–—-]*"
 _ANNOUNCED = (
@@ -25,15 +30,7 @@ _VERDICT = re.compile(
     rf"{_MARKS}(?:{_ANNOUNCED}{_MARKS})?(?:\\boxed{{|\\text{{|<\w+>)?{_MARKS}(?P<letter>[YN])(?:</\w+>)?{_MARKS}",
     re.IGNORECASE,
 )
-_FENCE = re.compile(r"^[ \t]*```[\w-]*[ \t\r]*$", re.MULTILINE)
 _BULLET = re.compile(r"^(?:[0-9]+[.)]|[-*•]) ")
-_LABEL = re.compile(
-    r"(?P<mark>[\"'“*_`]{0,3})(?:here is |here's )?(?:the |my |a )?"
-    r"(?:(?:suggested|proposed|corrected|revised|mended|rewritten|improved|new) )?"
-    r"(?:rewrite|rewording|rewritten|revision|question|version|wording|output|reply|answer)[\"'”*_`]{0,3}\s*:[\s*_]*",
-    re.IGNORECASE,
-)
-_AROUND = (*((mark, mark) for mark in ("**", "__", "*", "_", "`", '"', "'")), ("“", "”"), ("‘", "’"))
 _NO_CHANGE = re.compile(r"no changes?(?: (?:is |are )?(?:needed|required|necessary))?[.!]*", re.IGNORECASE)
 _FLAG_ALONE = re.compile(r"flag[.:!]*", re.IGNORECASE)
 _FLAG_FIRST = re.compile(r"\**FLAG\**\s*(?:[:.,;]|[-–—])[\s*]*(?P<reason>\S.*)")
@@ -125,7 +122,7 @@ def read_verdict(text: str) -> bool | Unreadable:
 
 def read_reason(text: str) -> str:
     """Return the last sentence of the reasoning before a verdict; empty where only the letter was given."""
-    reasoning = [line for line in _FENCE.sub("", text).splitlines() if line.strip() and not _VERDICT.fullmatch(line)]
+    reasoning = [line for line in text.splitlines() if line.strip() and not _VERDICT.fullmatch(line)]
     if not reasoning:
         return ""
     sentences = list(split_sentences(_BULLET.sub("", " ".join(reasoning[-1].split()))))
@@ -138,7 +135,7 @@ def read_wording(text: str, question: str) -> WordingReply | Unreadable:
     A question that is given back as it was is fine. A rewrite is one line that asks something, and holds the numbers and
     the names of the question and no other numbers.
     """
-    lines = [tidy for line in _FENCE.sub("", text).splitlines() if (tidy := _strip(line))]
+    lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
         return Unreadable('the reply is empty, expected "No change.", a rewritten question, or FLAG with a reason')
     if (flagged := _read_flag(lines)) is not None:
@@ -171,30 +168,6 @@ def describe_change(question: str, rewrite: str) -> str:
         elif kind != "equal":
             told.append(f"adds {new}" if kind == "insert" else f"drops {old}")
     return ", ".join(told)
-
-
-def _strip(line: str) -> str:
-    """Return a line without the label before it and the marks around it."""
-    bare = line.strip(" \t\r>#")
-    if label := _LABEL.match(bare):
-        # what was opened before the label closes behind the line
-        bare = bare[label.end() :].removesuffix(label["mark"] or " ")
-    return _unwrap(bare.strip())
-
-
-def _unwrap(line: str) -> str:
-    """Return a line without quotes, stars or backticks around the whole of it."""
-    for left, right in _AROUND:
-        inner = line[len(left) : len(line) - len(right)]
-        if inner and line.startswith(left) and line.endswith(right) and not _has_mark(inner, left, right):
-            return _unwrap(inner.strip())
-    return line
-
-
-def _has_mark(text: str, left: str, right: str) -> bool:
-    # an apostrophe within a word, or behind the s of a plural, closes nothing
-    plain = re.sub(r"(?<=\w)'(?=\w)|(?<=s)'(?=\s)", "", text)
-    return left in plain or right in plain
 
 
 def _read_flag(lines: Sequence[str]) -> str | None:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from tasks.core.fingerprints import digest_json
 from tasks.core.prompts import Ask, Prompt, fill_in
-from tasks.core.replies import Unreadable
+from tasks.core.replies import Form, Unreadable
 
 PATHS_WANTED = 10
 """So many paths of a question are scored (§2.3)."""
@@ -29,12 +29,17 @@ NO_PATH = "none"
 ChosenBy = Literal["all", "judge", "chance"]
 """`all`: ten or fewer, none was left out; `judge`: both passes of a round picked it; `chance`: drawn to fill up."""
 
-_PICK = re.compile(r"^[\s>*\-0-9.)]*Path:[ \t]*(.*?)[ \t\r]*$", re.IGNORECASE | re.MULTILINE)
+SELECTION = Form(kind="lines", head="Path", is_open=True)
+"""`Path: …` lines."""
+SCORE = Form(folds=True)
+"""`Score: n`, reasons before it or none."""
+_PICK = re.compile(r"^Path:[ \t]*(.*)$", re.IGNORECASE | re.MULTILINE)
 _SCORE = re.compile(
     r"\bScore\W{0,4}?[:=]\W{0,4}?(-?[0-9]+(?:[.,][0-9]+)?(?:[ \t]*(?:/|out of|of|to|or|[-–—])[ \t]*[0-9]+)?)",
     re.IGNORECASE,
 )
 """A score with what may stand behind it: a half, a range, another scale."""
+_BARE_SCORE = re.compile(r"[1-5](?:[ \t]*/[ \t]*5)?\.?")
 _WHOLE_SCORE = re.compile(r"([1-5])(?:[ \t]*(?:/|out of|of)[ \t]*5)?", re.IGNORECASE)
 
 
@@ -109,7 +114,12 @@ def read_selection(text: str) -> list[str] | Unreadable:
 
 
 def read_score(text: str) -> int | Unreadable:
-    """Return the score in a reply, the last one where there are several; Unreadable when it is none from 1 to 5."""
+    """Return the score in a reply, the last one where there are several; Unreadable when it is none from 1 to 5.
+
+    A number alone, or one of five (4/5), is a score too, a range never.
+    """
+    if _BARE_SCORE.fullmatch(text):
+        return int(text[0])
     found = _SCORE.findall(text)
     if not found:
         return Unreadable('no line of the form "Score: n"')

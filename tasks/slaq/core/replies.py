@@ -1,12 +1,11 @@
 """How replies are read in SLAQ: five pairs with a long one (paper, Appendix A.1), the second model's check, fact types.
 
-Pairs come as one JSON object. Code fences around it and talk before or behind it are passed over; the object itself is
-read as it stands, so a comma too many, a pair too few or a field too many makes the reply Unreadable. The paper's one
+Pairs come as one JSON object (GENERATED). The object itself is read as it stands, so a comma too many, a pair too few or a
+field too many makes the reply Unreadable. The paper's one
 line (`ShortQ1 : …, ShortA1 : …, …, LongQ : …, LongA : …`) is read too: its values may hold commas, colons and quotes,
 since only the twelve labels in their order part it.
 """
 
-import json
 import re
 import unicodedata
 from collections import Counter
@@ -14,7 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from tasks.core.replies import Unreadable
+from tasks.core.replies import Form, Unreadable
+from tasks.core.undressing import BrokenObject, parse_object
 
 PAIRS = 5
 """Short questions of a topic."""
@@ -27,17 +27,23 @@ FactType = Literal[
 ]  # fmt: skip
 """Classes of named entities in OntoNotes, or `none` of them."""
 
-_FENCE = re.compile(r"^[ \t]*```[\w-]*[ \t\r]*$", re.MULTILINE)
 _LABEL = re.compile(
     r"(?:^|[,\n])[ \t]*(?P<mark>[\"'“*_]{0,3})(?P<label>Short[QA]\d+|Long[QA])(?P<close>[\"'”*_]{0,3})[ \t]*:(?P<late>\*{0,2})",
     re.IGNORECASE,
 )
 _QUOTES = (('"', '"'), ("“", "”"))
-_VERDICT = re.compile(
-    r"^[\s>*_#-]*(?:pair )?(\d+)[*_]{0,2}[ \t]*[:.)][*_]{0,2}[ \t]*(.*?)[ \t\r]*$", re.I | re.MULTILINE
+_VERDICT = re.compile(r"^(?:pair )?(\d+)[:.)][ \t]*(.*?)[ \t\r]*$", re.IGNORECASE | re.MULTILINE)
+_OK = re.compile(r"ok(?:ay)?[.!]*", re.IGNORECASE)
+_TYPE = re.compile(r"^Type:[ \t]*(.*?)[\s.]*$", re.IGNORECASE | re.MULTILINE)
+
+GENERATED = Form(kind="object", label=_LABEL)
+"""One object, or the paper's line."""
+CHECKS = Form(
+    kind="lines", head="(?:pair )?[0-9]+", point="[:.)](?![0-9])", is_numbered=True, quotes=True, is_open=True
 )
-_OK = re.compile(r"[\"'“*_]*ok(?:ay)?[\"'”*_.!]*", re.IGNORECASE)
-_TYPE = re.compile(r"^[\s>*_#-]*Type[*_]{0,2}[ \t]*:[ \t*_`\"]*(.*?)[\s.*_`\"]*$", re.IGNORECASE | re.MULTILINE)
+"""`1: ok` lines."""
+FACT_TYPE_LINE = Form(kind="lines", head="Type", quotes=True)
+"""`Type: CLASS`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +63,11 @@ class Generated:
     long_answer: str
 
 
-class _Wrong(Exception):
-    """What is wrong with a reply; caught where reading begins."""
-
-
 def read_generated(text: str) -> Generated | Unreadable:
     """Return the pairs of a reply to `slaq/generate`, white space made single; Unreadable with what is wrong."""
-    plain = _FENCE.sub("", text)
-    label, brace = _LABEL.search(plain), plain.find("{")
+    label, brace = _LABEL.search(text), text.find("{")
     is_line = label is not None and (brace < 0 or label.start() < brace)
-    return _or_unreadable(_read_line if is_line else _read_object, plain)
+    return _or_unreadable(_read_line if is_line else _read_object, text)
 
 
 def read_check(text: str) -> tuple[str | None, ...] | Unreadable:
@@ -102,58 +103,33 @@ def read_fact_type(text: str) -> FactType | Unreadable:
 def _or_unreadable(read: Callable[[str], Generated], text: str) -> Generated | Unreadable:
     try:
         return read(text)
-    except _Wrong as wrong:
+    except BrokenObject as wrong:
         return Unreadable(str(wrong))
 
 
 def _read_object(text: str) -> Generated:
-    value = _parse_object(text)
+    value = parse_object(text)
     _check_keys(value, ("short", "long_question", "long_answer"), "the object")
     short = value["short"]
     if not isinstance(short, list):
-        raise _Wrong(f'"short" is {_name_type(short)}, expected a list of {PAIRS} pairs')
+        raise BrokenObject(f'"short" is {_name_type(short)}, expected a list of {PAIRS} pairs')
     if len(short) != PAIRS:
-        raise _Wrong(f'"short" holds {len(short)} pairs, expected exactly {PAIRS}')
+        raise BrokenObject(f'"short" holds {len(short)} pairs, expected exactly {PAIRS}')
     values = []
     for number, pair in enumerate(short, 1):
         if not isinstance(pair, dict):
-            raise _Wrong(f'pair {number} of "short" is {_name_type(pair)}, expected an object')
+            raise BrokenObject(f'pair {number} of "short" is {_name_type(pair)}, expected an object')
         _check_keys(pair, ("question", "answer"), f'pair {number} of "short"')
         values += [_tidy(pair["question"], f"question {number}"), _tidy(pair["answer"], f"answer {number}")]
     values += [_tidy(value["long_question"], "long_question"), _tidy(value["long_answer"], "long_answer")]
     return _unite(values)
 
 
-def _parse_object(text: str) -> dict[str, Any]:
-    start = text.find("{")
-    if start < 0:
-        raise _Wrong("there is no JSON object in it")
-    try:
-        # whole numbers of any length, which int() refuses; they are no texts anyway
-        value, end = json.JSONDecoder(object_pairs_hook=_take_pairs, parse_int=float).raw_decode(text, start)
-    except json.JSONDecodeError as error:
-        around = text[max(start, error.pos - 20) : error.pos + 20]
-        raise _Wrong(f"the JSON is broken near {around!r}: {error.msg}") from error
-    except RecursionError as error:
-        raise _Wrong("the JSON is nested too deeply, expected one object with a list of pairs") from error
-    if "{" in text[end:]:
-        raise _Wrong("more than one JSON object stands in it, expected one")
-    return value
-
-
-def _take_pairs(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) < len(pairs):
-        doubled, _ = Counter(key for key, _ in pairs).most_common(1)[0]
-        raise _Wrong(f"the key {doubled!r} stands twice in one object")
-    return value
-
-
 def _check_keys(value: dict[str, Any], expected: Sequence[str], where: str) -> None:
     if lacking := [key for key in expected if key not in value]:
-        raise _Wrong(f"{where} has no key {lacking[0]!r}, expected the keys {', '.join(expected)}")
+        raise BrokenObject(f"{where} has no key {lacking[0]!r}, expected the keys {', '.join(expected)}")
     if unknown := [key for key in value if key not in expected]:
-        raise _Wrong(f"{where} has a key {unknown[0]!r}, expected the keys {', '.join(expected)} alone")
+        raise BrokenObject(f"{where} has a key {unknown[0]!r}, expected the keys {', '.join(expected)} alone")
 
 
 def _read_line(text: str) -> Generated:
@@ -161,13 +137,13 @@ def _read_line(text: str) -> Generated:
     found = list(_LABEL.finditer(text))
     labels = [label["label"].casefold() for label in found]
     if labels != [label.casefold() for label in LABELS]:
-        raise _Wrong(_describe_labels(labels))
+        raise BrokenObject(_describe_labels(labels))
     values = []
     for at, (label, name) in enumerate(zip(found, LABELS, strict=True)):
         end = found[at + 1].start() if at + 1 < len(found) else len(text)
         said = text[label.end() : end].strip()
         if name == LABELS[-1] and "\n" in said:
-            raise _Wrong("text stands behind the line of LongA, expected nothing there")
+            raise BrokenObject("text stands behind the line of LongA, expected nothing there")
         values.append(_tidy(_unwrap(said.removesuffix(",").rstrip()), name))
     # quotes around the whole line open before the first label and close behind the last value
     opened = found[0]["mark"]
@@ -205,13 +181,13 @@ def _unwrap(text: str) -> str:
 
 def _tidy(value: Any, name: str) -> str:
     if not isinstance(value, str):
-        raise _Wrong(f"{name} is {_name_type(value)}, expected a text")
+        raise BrokenObject(f"{name} is {_name_type(value)}, expected a text")
     tidy = " ".join(value.split())
     # lone surrogates, which JSON can spell, cannot be stored
     if any(unicodedata.category(character) in ("Cs", "Cc") for character in tidy):
-        raise _Wrong(f"{name} holds characters that no text holds: {tidy[:40]!a}")
+        raise BrokenObject(f"{name} holds characters that no text holds: {tidy[:40]!a}")
     if all(unicodedata.category(character)[0] in "PZC" for character in tidy):
-        raise _Wrong(f"{name} is empty")
+        raise BrokenObject(f"{name} is empty")
     return tidy
 
 

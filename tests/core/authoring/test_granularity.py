@@ -152,15 +152,14 @@ def test_a_malformed_line_of_the_trivial_list_is_refused() -> None:
         read_trivial_answers(["city", "—"])
 
 
-def test_asks_fill_every_input_and_carry_samples_and_correction() -> None:
-    ask = ask_levels(load_prompt("granola/granular_answers"), "Who?", "Ada", None, "poet", correction="again")
+def test_asks_fill_every_input_and_carry_samples() -> None:
+    ask = ask_levels(load_prompt("granola/granular_answers"), "Who?", "Ada", None, "poet")
     assert ask.variables == {
         "question": "Who?",
         "answer": "Ada",
         "question_description": "",
         "answer_description": "poet",
     }
-    assert ask.messages()[-1] == {"role": "user", "content": "again"}
     judged = ask_consistency(load_prompt("granola/description_consistency"), "Who?", "Ada", "poet", samples=8)
     assert judged.samples == 8
     assert len(judged.messages()) == 12, "a system message, five demonstrations of two turns, and the question"

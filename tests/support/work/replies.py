@@ -1,0 +1,11 @@
+"""Replies as a step hears them: undressed in their form, then parsed."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tasks.core.replies import Form, hear
+
+
+def hearing(form: Form, read: Callable[..., Any], *more: Any, finish: str = "stop") -> Callable[[str], Any]:
+    """Return what reads one reply: undressed in the form, then by `read`, which gets the plain text and `more`."""
+    return lambda reply: hear([reply], [finish], form, lambda texts: read(texts[0], *more)).read
