@@ -208,11 +208,6 @@ class Build:
 
     def _end(self, report: BuildReport) -> NoReturn:
         """End the build without rows: see to it that the next run asks again what cost it them, and say what happened."""
-        with open_warehouse(warehouse_of(self.options)) as db:
-            spoilt = list_spoilt_calls(db, self.run_id, CAUSES)
-        self.run.recorder.ask_again({record_id for _, record_id in spoilt})
-        for stage in {stage for stage, _ in spoilt}:
-            shutil.rmtree(self.run.folder / stage, ignore_errors=True)
         told = f"{self.benchmark.name}: no row was read, so nothing is published: {', '.join(self.units)} hold none"
         if main := find_main_loss(self.reasons):
             detail = first_detail([each for each in self.receipts if each.stage == main[0]], main[1])
@@ -222,6 +217,11 @@ class Build:
                 f"{self.benchmark.name}: {report.inputs} rows were read and nothing is published: {lost}. All rejects: "
                 f"factmill show {self.benchmark.name} --rejects --build {self.run_id}{given}"
             )
+        with open_warehouse(warehouse_of(self.options)) as db:
+            spoilt = list_spoilt_calls(db, self.run_id, CAUSES)
+        self.run.recorder.ask_again({record_id for _, record_id in spoilt})
+        for stage in {stage for stage, _ in spoilt}:
+            shutil.rmtree(self.run.folder / stage, ignore_errors=True)
         raise NothingPublished(told, report.model_copy(update={"nothing_published": told}))
 
     def _describe_waiting(self) -> str:

@@ -51,7 +51,9 @@ def test_a_loss_is_told_with_stage_cause_detail_and_what_to_do() -> None:
 
 def test_a_filter_that_empties_a_build_is_told_as_a_verdict() -> None:
     told = describe_loss({"check": {"trivial": 2}}, "left: none", "embedded", is_passing=False)
-    assert told.startswith("check lost 2 to trivial, the first: left: none. What to do: these are verdicts about the rows")
+    assert told.startswith(
+        "check lost 2 to trivial, the first: left: none. What to do: these are verdicts about the rows"
+    )
     assert "again" not in told
 
 
