@@ -30,11 +30,11 @@ def leave_artifacts(report: BuildReport, rows: pa.Table) -> None:
 
 def describe_cost(report: BuildReport) -> str:
     """Return calls, tokens, cost and time of a build as Markdown."""
-    note = (
-        "\n\nThe author is the rules author of the embedded world, no language model."
-        if report.author.startswith("rules")
-        else ""
-    )
+    note = ""
+    if report.author.startswith("rules"):
+        note = "\n\nThe author is the rules author of the embedded world, no language model."
+    if report.caution:
+        note += f"\n\nNote: {report.caution}."
     return (
         f"**{report.build_id}** in world `{report.world}`, author `{report.author}`{note}\n\n"
         f"| calls sent | calls replayed | tokens in | tokens out | US dollars | seconds |\n|---|---|---|---|---|---|\n"

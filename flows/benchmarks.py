@@ -7,6 +7,7 @@ from tasks.fanoutqa.benchmark import FANOUTQA
 from tasks.granola.benchmark import GRANOLA
 from tasks.multihal.benchmark import MULTIHAL
 from tasks.slaq.benchmark import SLAQ
+from tasks.text.suggestions import suggest_name
 
 BENCHMARKS = {benchmark.name: benchmark for benchmark in (GRANOLA, MULTIHAL, BIOKALMA, SLAQ, FANOUTQA)}
 """By name, in the order in which `build all` makes them."""
@@ -15,5 +16,6 @@ BENCHMARKS = {benchmark.name: benchmark for benchmark in (GRANOLA, MULTIHAL, BIO
 def find_benchmark(name: str) -> Benchmark:
     """Return a benchmark by name; UsageError when there is none."""
     if name not in BENCHMARKS:
-        raise UsageError(f"no benchmark {name!r}; there are: {', '.join(BENCHMARKS)}")
+        there = ", ".join(BENCHMARKS)
+        raise UsageError(f"no benchmark {name!r}; there are: {there}{suggest_name(name, BENCHMARKS)}")
     return BENCHMARKS[name]

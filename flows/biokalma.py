@@ -7,9 +7,10 @@ from tasks.biokalma.benchmark import BIOKALMA
 from tasks.biokalma.core.rows import BiographyRow
 from tasks.biokalma.evolve import annotate_paragraph, ask_questions, evolve_paragraph
 from tasks.biokalma.params import BiokalmaParams, lock_inputs
-from tasks.biokalma.people import draw_person_pairs, read_person_pairs, resolve_people, unite_pairs
+from tasks.biokalma.people import check_class, draw_person_pairs, read_person_pairs, resolve_people, unite_pairs
 from tasks.biokalma.pools import count_relations_of_all, describe_pairs, pool_knowledge
 from tasks.biokalma.publish import publish_biokalma
+from tasks.core.calls.knowledge import HUMAN
 from tasks.engine.building import open_build
 from tasks.options import BuildReport, RunOptions
 
@@ -20,6 +21,8 @@ def biokalma(params: BiokalmaParams = BiokalmaParams(), run: RunOptions = RunOpt
     locked = lock_inputs(params, run)
     first = draw_person_pairs if locked.inputs.from_wikidata else read_person_pairs
     with open_build(BIOKALMA, locked, run) as build:
+        if locked.inputs.from_wikidata and params.class_qid != HUMAN:
+            check_class(build.run, params.class_qid)
         pairs = build.load(first, locked.inputs.limits)  # A.1 "Person Selection"
         resolved = build.stage(resolve_people, pairs)  # A.2 "Name Disambiguation"
         united = build.stage(unite_pairs, resolved, whole=True)

@@ -21,20 +21,25 @@ from tasks.errors import OldBuild
 from tasks.options import BuildReport, Params, RunOptions, warehouse_of
 from tasks.progress import say
 from tasks.settings import home, load_world
-from tasks.storage.builds import BuildRecord, build_of_lock, published_names
+from tasks.storage.builds import BuildRecord, build_of_lock, describe_caution, published_names
 from tasks.storage.warehouse import open_warehouse
 
 Recipe = Callable[[Params, RunOptions], BuildReport]
 
 
 def make_build(benchmark: Benchmark, params: Params, run: RunOptions, force: bool = False) -> BuildReport:
-    """Make a build, or return the one that is there with exactly the same lock (unless forced or refreshed)."""
+    """Make a build, or return the one that is there with exactly the same lock (unless forced or refreshed).
+
+    NothingPublished when no row was read, or none came through.
+    """
     started = time.perf_counter()
     lock = make_lock(benchmark, benchmark.lock_inputs(params, run), run)
     if run.mode == "record" and not force:
         present = build_of_lock(warehouse_of(run), lock)
         if present is not None and not present.report["unsettled"]:
             return _report_present(present, run, time.perf_counter() - started)
+    if caution := describe_caution(lock):
+        say(f"note: {caution}")
     with opened_recipe(benchmark, run) as recipe:
         return recipe(params, run)
 

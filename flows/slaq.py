@@ -11,7 +11,14 @@ from tasks.slaq.core.rows import SlaqRow
 from tasks.slaq.params import SlaqParams, lock_inputs
 from tasks.slaq.publish import publish_slaq
 from tasks.slaq.questions import balance_halves, check_questions, type_facts, write_questions
-from tasks.slaq.scrape import draw_category_pages, halve_topics, measure_topics, scrape_articles, unite_pages
+from tasks.slaq.scrape import (
+    check_categories,
+    draw_category_pages,
+    halve_topics,
+    measure_topics,
+    scrape_articles,
+    unite_pages,
+)
 
 
 @flow(name="slaq", validate_parameters=True, persist_result=False)
@@ -19,6 +26,7 @@ def slaq(params: SlaqParams = SlaqParams(), run: RunOptions = RunOptions()) -> B
     """SLAQ: the same facts asked short and long (paper §3.2, Appendix A.1)."""
     locked = lock_inputs(params, run)
     with open_build(SLAQ, locked, run) as build:
+        check_categories(build.run, params.categories)
         drawn = build.load(draw_category_pages, locked.inputs.categories)  # A.1, "Scraping Wikipedia"
         united = build.stage(unite_pages, drawn, whole=True)
         scraped = build.stage(scrape_articles, united)

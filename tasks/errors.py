@@ -6,6 +6,7 @@ FactmillError
 │   └── SourceError           a source file is missing, empty or malformed as a whole
 ├── BuildError                a build cannot go on                         (exit code 1)
 │   ├── FunnelError           a stage's rows do not add up
+│   ├── NothingPublished      no row came through, or none was read
 │   ├── ReplayMiss            replay needs a call that was never recorded
 │   ├── OldBuild              a build's parameters are those of an earlier factmill
 │   ├── ShardError            a batch's files cannot be written or read
@@ -20,6 +21,8 @@ FactmillError
     ├── ServiceUnreachable    no answer after all attempts
     └── WorldError            the embedded world does not start or its files are wrong
 """
+
+from typing import Any
 
 
 class FactmillError(Exception):
@@ -48,6 +51,15 @@ class BuildError(FactmillError):
 
 class FunnelError(BuildError):
     """A stage's rows in do not equal its rows out, rejects and merged rows."""
+
+
+class NothingPublished(BuildError):
+    """No row came through, or none was read; nothing is published, and the same build is made again the next time."""
+
+    def __init__(self, told: str, report: Any = None) -> None:
+        super().__init__(told)
+        self.report = report
+        """What the build says of itself so far (tasks.options.BuildReport)."""
 
 
 class ReplayMiss(BuildError):

@@ -61,6 +61,8 @@ class BuildReport(BaseModel):
     benchmark: str
     world: str
     author: str
+    caution: str = ""
+    """What its rows are not for; empty where nothing is to be said."""
     inputs: int
     opened: int = 0
     """Rows that stages made beyond those handed to them: a question's paths, a path's translations."""
@@ -78,6 +80,8 @@ class BuildReport(BaseModel):
     """True when the build was there already and nothing had to be done."""
     unsettled: int = 0
     """Rows lost to passing failures of a service; the same command tries them again."""
+    nothing_published: str = ""
+    """Why no row is published, and what to do; empty where some are."""
     stages: list[dict[str, Any]] = []
     reasons: dict[str, dict[str, int]] = {}
     """Stage → reason → rejected rows."""

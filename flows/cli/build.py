@@ -10,13 +10,17 @@ from flows.benchmarks import BENCHMARKS
 from flows.cli.options import AsJson, list_options, print_json, read_options
 from tasks import progress
 from tasks.engine.benchmark import Benchmark
+from tasks.errors import NothingPublished
 from tasks.options import RunOptions
 
 Force = Annotated[bool, typer.Option("--force", help="Build even when a build with the same inputs is there.")]
 
 
 def build(given: Any) -> None:
-    """Build the benchmarks of a command by the options it was given, and print their reports."""
+    """Build the benchmarks of a command by the options it was given, and print their reports.
+
+    NothingPublished, after the report, when one has no row.
+    """
     from flows.commands.show import format_report
     from flows.prefect_server import shared_server
     from flows.running import make_build
@@ -28,10 +32,15 @@ def build(given: Any) -> None:
             params = read_options(benchmark.params, given)
             # a build that is there already may have open items to ask about
             force = given.force or getattr(given, "review", None) == "ask"
-            report = make_build(benchmark, params, run, force)
+            try:
+                report = make_build(benchmark, params, run, force)
+            except NothingPublished as lost:
+                report = lost.report
             print_json(report.model_dump(mode="json")) if given.as_json else typer.echo(
                 "\n".join(format_report(report))
             )
+            if report.nothing_published:
+                raise NothingPublished(report.nothing_published, report)
 
 
 build_app = typer.Typer(

@@ -108,6 +108,7 @@ def builds(warehouse: Warehouse = None, as_json: AsJson = False) -> None:
         r = b.report
         typer.echo(
             f"{b.build_id:28} {b.published_at:%Y-%m-%d %H:%M}  {r['rows']:>6} rows  {r['rejects']:>6} rejects  author {r['author']}  world {r['world']}"
+            + (f"  note: {b.caution}" if b.caution else "")
         )
     if not found:
         typer.echo("no builds yet; try: factmill build granola", err=True)
@@ -238,9 +239,12 @@ def export(
     held_out = () if with_answers else benchmark.held_out
     files = export_build(path, record, to, benchmark.forms, held_out)
     if as_json:
-        print_json({"build_id": record.build_id, "files": [str(file) for file in files], "held_out": list(held_out)})
+        told = {"build_id": record.build_id, "caution": record.caution, "held_out": list(held_out)}
+        print_json({**told, "files": [str(file) for file in files]})
         return
     typer.echo("\n".join(str(file) for file in files))
+    if record.caution:
+        typer.echo(f"note: {record.caution}", err=True)
     if held_out:
         typer.echo(
             f"left out, since they hold answers of the test part: {', '.join(held_out)} (--with-answers)", err=True

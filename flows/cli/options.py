@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from tasks.options import Option, RunOptions
+from tasks.text.suggestions import suggest_name
 
 M = TypeVar("M", bound=BaseModel)
 _RUN = RunOptions.model_fields
@@ -64,6 +65,8 @@ def naming_options(model: type[BaseModel]) -> Iterator[None]:
         name = str(first["loc"][0])
         value = "" if first["type"] == "value_error" else f"{first['input']!r}: "
         said = f"{value}{first['msg'].removeprefix('Value error, ')}"
+        if first["type"] == "literal_error":
+            said += suggest_name(str(first["input"]), _list_choices(model.model_fields[name]))
         raise typer.BadParameter(said, param_hint=f"'{_name_option(name, model.model_fields[name])}'") from error
 
 
@@ -79,12 +82,17 @@ def _describe_value(field: FieldInfo) -> str | None:
     """Return what stands for a value in the help: the choices, or a word for its kind."""
     if field.annotation is bool:
         return None
-    inner = get_args(field.annotation)[0] if get_origin(field.annotation) is tuple else field.annotation
-    if get_origin(inner) is Literal:
-        return f"[{'|'.join(get_args(inner))}]"
+    if choices := _list_choices(field):
+        return f"[{'|'.join(choices)}]"
     if metavar := _find_marker(field).metavar:
         return metavar
-    return "NUMBER" if {int, float} & {inner, *get_args(inner)} else "TEXT"
+    return "NUMBER" if {int, float} & {field.annotation, *get_args(field.annotation)} else "TEXT"
+
+
+def _list_choices(field: FieldInfo) -> tuple[str, ...]:
+    """Return the values that an option takes, where it takes no others."""
+    inner = get_args(field.annotation)[0] if get_origin(field.annotation) is tuple else field.annotation
+    return get_args(inner) if get_origin(inner) is Literal else ()
 
 
 def _describe_bounds(field: FieldInfo) -> str:

@@ -13,15 +13,14 @@ from flows.cli.options import print_json
 from tasks.core.rows import column_docs
 from tasks.engine.benchmark import Benchmark
 from tasks.options import BuildReport
-from tasks.storage.builds import find_build
+from tasks.storage.builds import find_build, find_rejecting
 from tasks.storage.warehouse import open_warehouse
 
 
 def format_report(report: BuildReport) -> list[str]:
     """Return a build's report as lines to read."""
-    lines = [
-        f"{report.build_id}: {'already built from the same inputs' if report.up_to_date else 'published'} in {report.warehouse}"
-    ]
+    how = "already built from the same inputs" if report.up_to_date else "published"
+    lines = [f"{report.build_id}: {'no row is published' if report.nothing_published else how} in {report.warehouse}"]
     opened = f" + {report.opened} opened from them" if report.opened else ""
     lines.append(
         f"  {report.inputs} source rows{opened} = {report.rows} published + {report.rejects} rejected + {report.merged} merged"
@@ -39,7 +38,9 @@ def format_report(report: BuildReport) -> list[str]:
         f"US$ {report.cost_usd:.4f}; {report.seconds:.1f} s"
     )
     lines += [f"  note: {note}" for note in report.notes]
-    if report.author.startswith("rules"):
+    if report.caution:
+        lines.append(f"  note: {report.caution}")
+    elif report.author.startswith("rules"):
         lines.append(
             f"  note: answers and scores are by {report.author}, plain rules over the graph, no language model"
         )
@@ -50,10 +51,6 @@ def format_report(report: BuildReport) -> list[str]:
     if report.rows:
         shown = f"factmill show {report.benchmark}, factmill verify {report.build_id}"
         lines.append(f"  next: {shown}, factmill export {report.build_id} --to DIR")
-    elif report.inputs:
-        lines.append(f"  note: no row came through; factmill show {report.benchmark} --rejects tells why")
-    else:
-        lines.append("  note: no row was read; the sources hold none of the kind that is looked for")
     return lines
 
 
@@ -82,33 +79,34 @@ def show_rows(
             .to_pylist()
         )
     if as_json:
-        print_json({"build_id": record.build_id, "rows": rows})
+        print_json({"build_id": record.build_id, "caution": record.caution, "rows": rows})
         return
+    note = f"; {record.caution}" if record.caution else ""
     print_rows(
-        f"{record.build_id}, {len(rows)} of {record.report['rows']} rows (author {record.report['author']})",
+        f"{record.build_id}, {len(rows)} of {record.report['rows']} rows (author {record.report['author']}{note})",
         known.shown,
         rows,
     )
 
 
 def show_rejects(warehouse: Path, known: Benchmark, build: str | None, limit: int, as_json: bool) -> None:
-    """Print rejected rows with stage and reason, spread over the reasons."""
-    record = find_build(warehouse, build or f"latest:{known.name}")
+    """Print rejected rows with stage and reason, spread over the reasons; of a run that published nothing too."""
+    build_id, rejects = find_rejecting(warehouse, build or f"latest:{known.name}")
     with open_warehouse(warehouse) as db:
         rows = (
             db.sql(
                 "SELECT stage, id, reason, detail FROM rejects WHERE build_id = ? "
                 "ORDER BY row_number() OVER (PARTITION BY stage, reason ORDER BY id), stage, reason LIMIT ?",
-                params=[record.build_id, limit],
+                params=[build_id, limit],
             )
             .to_arrow_table()
             .to_pylist()
         )
     if as_json:
-        print_json({"build_id": record.build_id, "rejects": rows})
+        print_json({"build_id": build_id, "rejects": rows})
         return
     print_rows(
-        f"{record.build_id}, {len(rows)} of {record.report['rejects']} rejects",
+        f"{build_id}, {len(rows)} of {rejects} rejects",
         dict.fromkeys(("stage", "id", "reason", "detail")),
         rows,
     )

@@ -10,11 +10,13 @@ from tasks.biokalma.core.rows import CandidateRow, PersonPair, ResolvedPair
 from tasks.biokalma.params import BiokalmaInputs
 from tasks.biokalma.sources.lists import load_pair_relations
 from tasks.biokalma.sources.person_pairs import is_complete_name, read_pairs
-from tasks.core.calls.knowledge import HUMAN, Candidate, Qid, call_find_items, read_candidates
+from tasks.core.calls.knowledge import HUMAN, Candidate, Qid, call_describe_item, call_find_items, read_candidates
 from tasks.core.fingerprints import canonical_json
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Merged, Outcome, Reject, arrow_table
-from tasks.engine.batches import Work, batch_key, work_on
+from tasks.engine.batches import Work, ask_before_work, batch_key, work_on
+from tasks.engine.runs import Run
+from tasks.errors import UsageError
 from tasks.lookups.classes import find_instances, look_up_claims
 from tasks.lookups.facts import list_facts
 from tasks.lookups.labels import look_up_labels
@@ -23,6 +25,14 @@ from tasks.text.ids import id_number
 Bearers = dict[str, list[Candidate]]
 """Name → items that bear it."""
 _NAMED_IN_REASON = 6
+
+
+def check_class(run: Run, qid: str) -> None:
+    """Raise UsageError for a class of which the Wikidata says nothing, before any pair is drawn."""
+    wikidata = run.services.wikidata
+    asked = [call_describe_item(wikidata.identity, qid)]
+    if ask_before_work(run, wikidata, asked, lambda body: any(body.values())):
+        raise UsageError(f"--class {qid}: {wikidata.identity} knows no such item")
 
 
 @task(cache_key_fn=batch_key, persist_result=True)

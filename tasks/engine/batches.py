@@ -17,7 +17,7 @@ from tasks.core.replies import UNREADABLE_KINDS, Form, Heard, Unreadable, hear
 from tasks.core.rows import Merged, Outcome, Reject, Row, arrow_table, rows_from_arrow
 from tasks.engine.benchmark import Inputs
 from tasks.engine.runs import Run, open_run
-from tasks.errors import BuildError
+from tasks.errors import BuildError, ServiceUnreachable
 from tasks.storage.journal import Record, make_record
 from tasks.storage.recorder import Answers
 from tasks.storage.shards import MERGED, REJECTS, USES, read_range, read_receipt, write_receipt, write_shard
@@ -227,6 +227,26 @@ class Work:
 def work_on(batch: Batch) -> Work:
     """Open a batch for work."""
     return Work(batch, open_run(batch.run))
+
+
+def ask_before_work(run: Run, service: Service, calls: Sequence[Call], read: Callable[[Any], bool]) -> list[Call]:
+    """Return the calls whose replies say, by `read`, that what they ask for is not there; the next run asks them again.
+
+    For what a user named and a service has to know, before a build begins. A replay of a build's own calls asks nothing:
+    its first making has. ServiceUnreachable when a reply cannot be had.
+    """
+    if run.options["pinned_build"] is not None:
+        return []
+    work = Work(Batch(run=str(run.folder), stage="", index=0, key=""), run)
+    records = work.call(service, (("", call) for call in calls))
+    replies = {call.key: records[call.key].reply() for call in calls}
+    if failed := next((reply for reply in replies.values() if reply.status != "ok"), None):
+        raise ServiceUnreachable(
+            f"{service.identity} does not answer: {failed.error}; see `factmill doctor`, try again later"
+        )
+    missing = [call for call in calls if not read(replies[call.key].body)]
+    run.recorder.ask_again({records[call.key].record_id for call in missing} if service.is_outside else ())
+    return missing
 
 
 def shard_path(batch: Batch) -> Path:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 from prefect import Task
@@ -28,12 +28,13 @@ from tasks.core.receipts import SUMMED, Batch, Receipt
 from tasks.core.rows import Row, arrow_schema
 from tasks.engine.batches import finished
 from tasks.engine.benchmark import Benchmark, Inputs, Locked
+from tasks.engine.endings import CAUSES, WAITING, describe_loss, find_main_loss, is_lost_to_run
 from tasks.engine.locks import describe_origin, make_lock
 from tasks.engine.runs import Run, close_run, open_run
-from tasks.errors import BuildError, FunnelError, ServiceUnreachable
+from tasks.errors import BuildError, FunnelError, NothingPublished
 from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.settings import home
-from tasks.storage.builds import merge_stage, publish
+from tasks.storage.builds import describe_caution, list_spoilt_calls, merge_stage, publish
 from tasks.storage.recorder import newest_record, work_folder
 from tasks.storage.shards import has_kind, parquet_bytes, read_shard
 from tasks.storage.warehouse import open_warehouse
@@ -86,19 +87,22 @@ class Build:
         self.receipts: list[Receipt] = []
         self.summaries: list[dict[str, Any]] = []
         self.reasons: dict[str, dict[str, int]] = {}
+        self.units: list[str] = []
+        """What the source was read by: relations, categories, foundations."""
         self.started_at = datetime.now(UTC)
         self._started = time.perf_counter()
 
     @property
     def run_id(self) -> str:
         """Name under which the stages stand in the warehouse until the build is published; no build has it."""
-        return f"{self.run.folder.name} (unfinished)"
+        return f"{self.run.folder.name}-unfinished"
 
     def load(self, step: Task[..., Receipt], units: Iterable[str]) -> Dataset:
         """Read a source: one batch a unit (a relation)."""
+        self.units = list(units)
         batches = [
             Batch(run=str(self.run.folder), stage=step.name, index=index, unit=unit, key=self._key(step.name, unit))
-            for index, unit in enumerate(units)
+            for index, unit in enumerate(self.units)
         ]
         return self._map(step, batches, 0, opens=True)
 
@@ -138,19 +142,20 @@ class Build:
         return self._map(step, batches, total, opens=opens)
 
     def publish(self, tables: Mapping[str, pa.Table], facts: Mapping[str, Any] | None = None) -> BuildReport:
-        """Publish tables atomically and return the report; FunnelError when rows do not add up over the whole build."""
-        inputs = self.summaries[0]["rows_in"]
-        opened = sum(summary["opened"] for summary in self.summaries[1:])
-        rows = tables[self.benchmark.main_table].num_rows
-        rejects = sum(summary["rejects"] for summary in self.summaries)
-        merged = sum(summary["merged"] for summary in self.summaries)
-        if inputs + opened != rows + rejects + merged:
+        """Publish tables atomically and return the report.
+
+        FunnelError when rows do not add up over the whole build; NothingPublished when there is none, and none waits.
+        """
+        report = self._report(tables[self.benchmark.main_table].num_rows, facts or {})
+        if report.inputs + report.opened != report.rows + report.rejects + report.merged:
             raise FunnelError(
-                f"{inputs} rows came in and {opened} were opened, but {rows} are published, {rejects} rejected and {merged} merged"
+                f"{report.inputs} rows came in and {report.opened} were opened, but {report.rows} are published, "
+                f"{report.rejects} rejected and {report.merged} merged"
             )
-        report = self._report(inputs, rows, rejects, merged, facts or {}).model_copy(update={"opened": opened})
         if self.options.pinned_build is not None:
             return report.model_copy(update={"build_id": self.options.pinned_build, "tables": digest_tables(tables)})
+        if not report.rows:
+            report = report.model_copy(update={"nothing_published": self._describe_waiting() or self._end(report)})
         warehouse = warehouse_of(self.options)
         self.run.recorder.merge()
         with open_warehouse(warehouse) as db:
@@ -189,12 +194,6 @@ class Build:
         came_in = totals["rows_in"]
         if (not opens and rows_in != came_in) or came_in != totals["rows"] + totals["rejects"] + totals["merged"]:
             raise FunnelError(f"stage {stage}: {rows_in} rows were handed over, {came_in} read, {totals} left")
-        lost = sum(receipt.unsettled for receipt in receipts)
-        if lost and lost == came_in:
-            raise ServiceUnreachable(
-                f"stage {stage}: all {lost} rows were lost to passing failures, the first: {first_detail(receipts)}; "
-                "see `factmill doctor`, then run the same command again"
-            )
         summary = {"stage": stage, **totals, "rows_out": totals.pop("rows"), "seconds": round(seconds, 3)}
         summary["opened"] = came_in - rows_in
         self.summaries.append(summary)
@@ -204,18 +203,51 @@ class Build:
             self.run.recorder.merge()
             with open_warehouse(warehouse_of(self.options)) as db:
                 merge_stage(db, self.run_id, len(self.summaries), receipts, summary)
+            if is_lost_to_run(came_in, self.reasons[stage], sum(receipt.unsettled for receipt in receipts)):
+                self._end(self._report(0, {}))
 
-    def _report(self, inputs: int, rows: int, rejects: int, merged: int, facts: Mapping[str, Any]) -> BuildReport:
+    def _end(self, report: BuildReport) -> NoReturn:
+        """End the build without rows: see to it that the next run asks again what cost it them, and say what happened."""
+        told = f"{self.benchmark.name}: no row was read, so nothing is published: {', '.join(self.units)} hold none"
+        if main := find_main_loss(self.reasons):
+            detail = first_detail([each for each in self.receipts if each.stage == main[0]], main[1])
+            lost = describe_loss(self.reasons, detail, self.options.world, report.unsettled > 0)
+            given = f" --warehouse {self.options.warehouse}" if self.options.warehouse else ""
+            told = (
+                f"{self.benchmark.name}: {report.inputs} rows were read and nothing is published: {lost}. All rejects: "
+                f"factmill show {self.benchmark.name} --rejects --build {self.run_id}{given}"
+            )
+        with open_warehouse(warehouse_of(self.options)) as db:
+            spoilt = list_spoilt_calls(db, self.run_id, CAUSES)
+        self.run.recorder.ask_again({record_id for _, record_id in spoilt})
+        for stage in {stage for stage, _ in spoilt}:
+            shutil.rmtree(self.run.folder / stage, ignore_errors=True)
+        raise NothingPublished(told, report.model_copy(update={"nothing_published": told}))
+
+    def _describe_waiting(self) -> str:
+        """Return what to do about rows that wait for a decision, where all that is left of a build are such."""
+        waiting = sum(reasons.get(WAITING, 0) for reasons in self.reasons.values())
+        name = self.benchmark.name
+        if not waiting:
+            return ""
+        return (
+            f"{name}: no row is published yet, {waiting} wait for a decision: factmill review export latest:{name} --to "
+            "FILE.csv, fill it in, factmill review import FILE.csv, then run the same command again"
+        )
+
+    def _report(self, rows: int, facts: Mapping[str, Any]) -> BuildReport:
         total: Callable[[str], Any] = lambda name: sum(summary[name] for summary in self.summaries)  # noqa: E731
         return BuildReport(
             build_id=self.run_id,
             benchmark=self.benchmark.name,
             world=self.run.services.world.name,
             author=self.run.services.world.models["author"].name,
-            inputs=inputs,
+            caution=describe_caution(self.run.lock),
+            inputs=self.summaries[0]["rows_in"],
+            opened=sum(summary["opened"] for summary in self.summaries[1:]),
             rows=rows,
-            rejects=rejects,
-            merged=merged,
+            rejects=total("rejects"),
+            merged=total("merged"),
             calls_sent=total("calls_sent"),
             calls_replayed=total("calls_replayed"),
             tokens_in=total("tokens_in"),
@@ -256,7 +288,7 @@ def open_build(benchmark: Benchmark, inputs: Locked[Inputs], options: RunOptions
     finally:
         close_run(str(folder))
         os.close(holder)
-        if finished_well or scratch:
+        if finished_well or scratch or not any(path.is_dir() for path in folder.iterdir()):
             _forget_run(folder)
 
 
@@ -282,10 +314,10 @@ def found_again(receipt: Receipt) -> Receipt:
     )
 
 
-def first_detail(receipts: Sequence[Receipt]) -> str:
-    """Return the particulars of the first reject, or nothing when there is none."""
-    details = (read_shard(receipt.shard, "rejects")["detail"].to_pylist() for receipt in receipts if receipt.rejects)
-    return next((detail for found in details for detail in found), "")
+def first_detail(receipts: Sequence[Receipt], reason: str) -> str:
+    """Return the particulars of the first reject for a reason, or nothing when there is none."""
+    tables = (read_shard(receipt.shard, "rejects").to_pylist() for receipt in receipts if receipt.rejects)
+    return next((each["detail"] for rejects in tables for each in rejects if each["reason"] == reason), "")
 
 
 def count_reasons(receipts: Sequence[Receipt]) -> dict[str, int]:

@@ -21,6 +21,7 @@ from tasks.options import Option, Params, RunOptions
 from tasks.progress import say
 from tasks.settings import home, load_world
 from tasks.storage.source_files import SourceFile
+from tasks.text.suggestions import suggest_name
 
 FILES, TITLES = "files", "titles"
 """Units: all files of questions (the others are kinds of sets to make questions from), and the list of all titles."""
@@ -142,6 +143,7 @@ def check_sets(sets: Sequence[str]) -> list[str]:
     if unknown := [each for each in sets if not any(each in (kind, kind.split()[0]) for kind in known)]:
         raise UsageError(
             f"--sets: unknown kind of sets {unknown[0]!r}; data/lists/fanout_sets.csv has {', '.join(known)}"
+            f"{suggest_name(unknown[0], known)}"
         )
     return [kind for kind in known if not sets or kind in sets or kind.split()[0] in sets]
 

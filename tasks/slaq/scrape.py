@@ -2,14 +2,14 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import quote
 
 from prefect import task
 
-from tasks.assets import load_removed
+from tasks.assets import load_list, load_removed
 from tasks.core.calls.knowledge import call_pageviews
 from tasks.core.calls.wikipedia import (
     PageText,
@@ -26,16 +26,36 @@ from tasks.core.calls.wikipedia import (
 )
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Merged, Outcome, Reject, arrow_table
-from tasks.engine.batches import Work, batch_key, work_on
-from tasks.errors import ServiceUnreachable
+from tasks.engine.batches import Work, ask_before_work, batch_key, work_on
+from tasks.engine.runs import Run
+from tasks.errors import ServiceUnreachable, UsageError
 from tasks.slaq.core.rows import CategoryCount, CategoryPage, ChosenTopic, Topic, ViewedTopic
 from tasks.slaq.core.topic_sampling import Viewed, draw_pages, split_by_views
 from tasks.slaq.params import SlaqInputs
 from tasks.text.article import read_article
+from tasks.text.suggestions import suggest_name
 
 MEMBERS_A_PAGE = 500
 ENGLISH_WIKIPEDIA = "https://en.wikipedia.org/wiki/"
 _LIST_TITLE = re.compile(r"(?:lists?|index|outline|timeline|glossary|bibliography) of ", re.IGNORECASE)
+
+
+def check_categories(run: Run, categories: Sequence[str]) -> None:
+    """Raise UsageError for a category of which the wiki has neither members nor a page, before any page is drawn.
+
+    The listings are those that drawing asks for first.
+    """
+    wiki = run.services.wikipedia
+    listings = [call_category_members(wiki.identity, each, "page", MEMBERS_A_PAGE) for each in categories]
+    empty = ask_before_work(run, wiki, listings, lambda body: bool(read_members(body).members))
+    pages = [call_resolve_title(wiki.identity, f"Category:{call.parts['category']}") for call in empty]
+    unknown = ask_before_work(run, wiki, pages, lambda body: not read_resolved_title(body).missing)
+    if unknown:
+        name = str(unknown[0].parts["title"]).removeprefix("Category:")
+        raise UsageError(
+            f"--category {name!r}: {wiki.identity} has no such category"
+            f"{suggest_name(name, load_list('slaq_categories'))}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ build's own id, so that two builds with the same content have the same bytes.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,6 +34,22 @@ class BuildRecord:
     report: dict[str, Any]
     started_at: datetime
     published_at: datetime
+
+    @property
+    def caution(self) -> str:
+        """What its rows are not for; empty where nothing is to be said."""
+        return describe_caution(self.lock)
+
+
+def describe_caution(lock: Mapping[str, Any]) -> str:
+    """Return what the rows of a build are not for, by its lock: the rules author knows the embedded world alone."""
+    services = lock.get("services", {})
+    if not lock.get("rules") or all(services[name].startswith("embedded-") for name in ("wikidata", "wikipedia")):
+        return ""
+    return (
+        "these rows show the pipeline and are not for use: rules-1, which stands in for a model, is plain rules made for "
+        "the embedded world"
+    )
 
 
 def merge_stage(
@@ -136,6 +152,29 @@ def find_build(warehouse: Path, name: str) -> BuildRecord:
     known = ", ".join(build.build_id for build in (found or builds)[-5:]) or "none"
     what = f"{len(found)} builds begin with {name!r}" if found else f"no build {name!r}"
     raise UnknownBuild(f"{what} in {warehouse}; builds there: {known} (see `factmill builds`)")
+
+
+def find_rejecting(warehouse: Path, name: str) -> tuple[str, int]:
+    """Return id and number of rejects of a build, or of a run that published nothing, by the whole name of the run."""
+    if warehouse.exists():
+        with open_warehouse(warehouse) as db:
+            found = db.execute(
+                "SELECT build_id, sum(rejects)::BIGINT FROM build_stages WHERE build_id = ? GROUP BY 1", [name]
+            ).fetchone()
+        if found:
+            return found[0], found[1]
+    record = find_build(warehouse, name)
+    return record.build_id, record.report["rejects"]
+
+
+def list_spoilt_calls(db: duckdb.DuckDBPyConnection, run_id: str, reasons: Collection[str]) -> list[tuple[str, str]]:
+    """Return (stage, record id) of a run's calls that failed, and of the chat on which rejects with these reasons rest."""
+    return db.execute(
+        "SELECT DISTINCT u.stage, u.record_id FROM build_calls u JOIN calls c USING (record_id) "
+        "LEFT JOIN rejects r ON r.build_id = u.build_id AND r.stage = u.stage AND r.id = u.id WHERE u.build_id = ? "
+        "AND (c.status <> 'ok' OR (c.operation = 'chat' AND coalesce(list_contains(?, r.reason), false)))",
+        [run_id, sorted(reasons)],
+    ).fetchall()
 
 
 def list_builds(warehouse: Path) -> list[BuildRecord]:

@@ -58,7 +58,15 @@ def export_build(
         if name in forms.arrays:
             written.append(_write(folder / f"{name}.json", json_bytes(table, columns)))
     written.append(_write(folder / "rejects.parquet", parquet_bytes(rejects)))
+    written.append(_write(folder / "build.md", describe_build(build).encode("utf-8")))
     return written
+
+
+def describe_build(build: BuildRecord) -> str:
+    """Return as Markdown what an exported build is, and what its rows are not for."""
+    report = build.report
+    made = f"{report['rows']} rows by {report['author']} in world {report['world']}, published {build.published_at:%Y-%m-%d}"
+    return f"# {build.build_id}\n\n{made}.\n" + (f"\n**Note: {build.caution}.**\n" if build.caution else "")
 
 
 def csv_bytes(table: pa.Table, spread: Mapping[str, str]) -> bytes:

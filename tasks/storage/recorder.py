@@ -8,7 +8,7 @@ everything anew, once a run). The same call wanted by two batches at once is ask
 import json
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -180,6 +180,15 @@ class Recorder:
                 self._merged.add(record.key)
             if not self._fresh:
                 self._journal.clear()
+
+    def ask_again(self, record_ids: Collection[str]) -> None:
+        """Have the next run ask again what these records answer; this run and builds that rest on them keep them."""
+        if record_ids and self.mode != "replay":
+            self.merge()
+            with open_warehouse(self._warehouse) as db:
+                db.execute(
+                    "UPDATE calls SET transient = true WHERE record_id IN (SELECT unnest(?))", [sorted(record_ids)]
+                )
 
     def close(self) -> None:
         """Merge what is left and remove the journal."""

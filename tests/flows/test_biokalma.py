@@ -181,6 +181,14 @@ def test_a_local_graph_gives_the_same_rows(factmill: Factmill, built: Built, tmp
         write_rdf(load_world_data(), triples)
     assert factmill("graph", "load", tmp_path / "world.nt", "--name", "biokalma-world").code == 0
     ran = factmill("build", "biokalma", "--source", SAMPLE, "--graph", "biokalma-world", "--json")
+    assert ran.err.count("not for use") == 1
+    assert "not for use" in ran.json["caution"]
+    assert "not for use" in factmill("show", "biokalma", "--build", ran.json["build_id"]).out
+    assert [
+        build["caution"] != ""
+        for build in factmill("builds", "--json").json
+        if build["build_id"] == ran.json["build_id"]
+    ] == [True]
     assert ran.code == 0, ran.err
     again = read_built(ran.json)
     of_build = {"build_id", "licence"}
@@ -255,6 +263,10 @@ def test_pairs_of_organisations_are_built_to_the_end(factmill: Factmill) -> None
             "unknown relation P19; data/lists/pair_relations.csv has P26",
         ),
         (["--source", "wikidata", "--class", "Q43229"], "--class Q43229: name the relations that join such items"),
+        (
+            ["--source", "wikidata", "--class", "Q999999999", "--relations", "P749"],
+            "/wikidata knows no such item",
+        ),
         (["--alpha", "2"], "Invalid value for '--alpha'"),
         (["--rounds", "0"], "Invalid value for '--rounds'"),
         (["--source", "/absent.jsonl"], "/absent.jsonl: no such file or folder"),

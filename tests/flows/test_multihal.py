@@ -166,6 +166,7 @@ def test_one_foundation_alone_is_built(factmill: Factmill) -> None:
     [
         (["--foundation", "quizbowl"], "'quizbowl': Input should be 'halueval', 'truthfulqa'"),
         (["--language", "nld"], "'nld': Input should be 'eng', 'deu'"),
+        (["--foundation", "halueva"], "; did you mean halueval?"),
         (["--source", "/absent"], "no such file or folder"),
     ],
 )

@@ -155,13 +155,18 @@ def test_a_judge_that_is_down_or_refuses_everything_leaves_no_row_and_no_ruin(bu
     judge.manners = dict.fromkeys(JUDGES, Manners(always(500), always(500)))
     ran = building.build("--limit", "2")
     assert (ran.code, "Traceback" in ran.err) == (1, False), ran.err
-    assert "select_paths: all 2 rows were lost to passing failures, the first: http_500" in ran.err
+    assert "select_paths lost 2 to model_failed, the first: http_500" in ran.err
     assert "run the same command again" in ran.err
 
     judge.manners = dict.fromkeys(JUDGES, Manners(always(REFUSAL), always(REFUSAL)))
     ran = building.build("--limit", "2")
-    assert ran.code == 0, ran.err
+    assert ran.code == 1, ran.err
     check_balance(ran.json)
     assert (ran.json["rows"], ran.json["unsettled"]) == (0, 0)
     assert ran.json["reasons"] == {"score_paths": {"unscored": 20}}
-    assert building.read("multihal", ran.json["build_id"]) == []
+    assert "score_paths lost 20 to unscored, the first: " in ran.err
+    assert REFUSAL in ran.err
+
+    judge.manners = dict.fromkeys(JUDGES, Manners(pick_first_ten, always("Score: 5")))
+    mended = building.build("--limit", "2")
+    assert (mended.code, mended.json["rows"]) == (0, 20), mended.err

@@ -197,19 +197,21 @@ def test_what_a_second_model_doubts_goes_out_for_review_and_comes_back(
 ) -> None:
     world, queue = write_chat_world(tmp_path, doubter.url, ["judge"]), tmp_path / "queue.csv"
 
-    def run(*arguments: str | Path) -> Any:
+    def run(*arguments: str | Path, code: int = 0) -> Any:
         ran = factmill(*arguments, "--warehouse", tmp_path / "w.duckdb", "--json", TEST_KEY="secret-key-1")
-        assert ran.code == 0, ran.err
+        assert ran.code == code, ran.err
         return ran.json
 
     categories = ("--category", "Astronomy", "--category", EMPTY)
     build = ("build", "slaq", "--world", world, *categories, "--review", "manual")
-    waiting = run(*build)
+    waiting = run(*build, code=1)
     check_balance(waiting)
     assert waiting["facts"]["members"][EMPTY] == 0
     flagged = waiting["stages"][-3]["rows_in"]
     assert flagged >= 4
     assert waiting["rows"] == 0
+    assert f"{flagged} wait for a decision: factmill review export latest:slaq" in waiting["nothing_published"]
+    assert run(*build, code=1)["up_to_date"]
     assert waiting["reasons"]["check_questions"] == {"not_reviewed": flagged}
     assert waiting["facts"]["review"] == {"open": flagged}
 

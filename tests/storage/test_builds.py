@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,7 +13,17 @@ from tasks.core.receipts import Receipt
 from tasks.core.rows import arrow_schema, arrow_table
 from tasks.errors import UnknownBuild, WarehouseError
 from tasks.granola.core.rows import CandidateRow
-from tasks.storage.builds import BuildRecord, build_of_lock, find_build, list_builds, merge_stage, publish
+from tasks.storage.builds import (
+    BuildRecord,
+    build_of_lock,
+    describe_caution,
+    find_build,
+    find_rejecting,
+    list_builds,
+    list_spoilt_calls,
+    merge_stage,
+    publish,
+)
 from tasks.storage.export import csv_bytes, export_build, json_bytes, jsonl_bytes
 from tasks.storage.shards import MERGED, REJECTS, USES, write_shard
 from tasks.storage.warehouse import open_warehouse
@@ -31,8 +42,12 @@ def candidates(*names: str) -> pa.Table:
     return arrow_table(CandidateRow, rows)
 
 
-def make(warehouse: Path, lock: str = "a", *names: str) -> BuildRecord:
-    """Merge one stage and publish one table, as a run does."""
+EMBEDDED = {"wikidata": "embedded-1/wikidata", "wikipedia": "embedded-1/wikipedia"}
+REAL = EMBEDDED | {"wikidata": "https://query.wikidata.org/sparql"}
+
+
+def make(warehouse: Path, lock: str = "a", *names: str, **more: Any) -> BuildRecord:
+    """Merge one stage and publish one table, as a run does; `more`: what else the lock has."""
     shard = warehouse.parent / f"shard-{lock}"
     reject = [{"id": "x", "reason": "odd", "detail": "it is odd", "row": "{}"}]
     use = [{"id": "x", "key": "k", "record_id": "1"}]
@@ -49,7 +64,8 @@ def make(warehouse: Path, lock: str = "a", *names: str) -> BuildRecord:
     with open_warehouse(warehouse) as db:
         merge_stage(db, "run", 1, [receipt], SUMMARY)
         tables = {"granola_candidates": candidates(*names)}
-        return publish(db, "run", "granola", {"lock": lock}, {"from": "here"}, tables, {"rows": len(names)}, NOW)
+        report = {"rows": len(names), "author": "rules-1", "world": "w", "rejects": 1}
+        return publish(db, "run", "granola", {"lock": lock, **more}, {"from": "here"}, tables, report, NOW)
 
 
 def counts(warehouse: Path) -> dict[tuple[str, str], int]:
@@ -124,11 +140,75 @@ def test_an_export_of_a_changed_table_is_refused(tmp_path: Path) -> None:
     record = make(path, "a", "p")
     assert {file.name for file in export_build(path, record, tmp_path / "out", NO_FORMS)} == {
         "granola_candidates.parquet", "granola_candidates.csv", "granola_candidates.jsonl", "rejects.parquet",
+        "build.md",
     }  # fmt: skip
     with open_warehouse(path) as db:
         db.execute("UPDATE granola_candidates SET name = 'forged'")
     with pytest.raises(WarehouseError, match="is not what was published"):
         export_build(path, record, tmp_path / "again", NO_FORMS)
+
+
+@pytest.mark.parametrize(
+    ("rules", "services", "is_cautious"),
+    [
+        ("rules-1.abc@embedded-1/wikidata", EMBEDDED, False),
+        ("rules-1.abc@graph-1", EMBEDDED | {"wikidata": "graph-1"}, True),
+        ("rules-1.abc@embedded-1/wikidata", EMBEDDED | {"wikipedia": "https://en.wikipedia.org"}, True),
+        (None, REAL, False),
+    ],
+)
+def test_rows_of_the_rules_author_outside_its_world_carry_a_caution(
+    rules: str | None, services: dict[str, str], is_cautious: bool
+) -> None:
+    assert ("not for use" in describe_caution({"rules": rules, "services": services})) == is_cautious
+
+
+def test_an_export_tells_what_its_rows_are_not_for(tmp_path: Path) -> None:
+    for name, services, is_cautious in (("sound", EMBEDDED, False), ("shown", REAL, True)):
+        record = make(tmp_path / "w.duckdb", name, "p", rules="rules-1.abc", services=services)
+        export_build(tmp_path / "w.duckdb", record, tmp_path / name, NO_FORMS)
+        told = (tmp_path / name / "build.md").read_text("utf-8")
+        assert told.startswith(f"# {record.build_id}\n\n1 rows by rules-1 in world w, published ")
+        assert ("not for use" in told) == is_cautious
+
+
+def test_rejects_of_a_run_that_published_nothing_are_found_by_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "w.duckdb"
+    record = make(path, "a", "p")
+    receipt = Receipt(
+        stage="s", index=0, key="k", shard=str(tmp_path / "shard-a"), rows_in=2, rows=1, rejects=1, merged=0, digest="d"
+    )
+    with open_warehouse(path) as db:
+        merge_stage(db, f"{record.build_id}-unfinished", 1, [receipt], SUMMARY)
+    assert find_rejecting(path, f"{record.build_id}-unfinished") == (f"{record.build_id}-unfinished", 1)
+    assert find_rejecting(path, record.build_id) == find_rejecting(path, "latest:granola") == (record.build_id, 1)
+    with pytest.raises(UnknownBuild, match="no build 'other-unfinished'"):
+        find_rejecting(path, "other-unfinished")
+
+
+@pytest.mark.parametrize(
+    ("status", "operation", "reason", "is_spoilt"),
+    [
+        ("failed", "find_items", "odd", True),
+        ("ok", "chat", "odd", False),
+        ("ok", "chat", "cut_off", True),
+        ("ok", "find_items", "cut_off", False),
+    ],
+)
+def test_a_run_is_spoilt_by_calls_that_failed_and_by_what_models_said_of_rows_that_it_lost(
+    tmp_path: Path, status: str, operation: str, reason: str, is_spoilt: bool
+) -> None:
+    path = tmp_path / "w.duckdb"
+    record = make(path, "a", "p")
+    with open_warehouse(path) as db:
+        db.execute("UPDATE rejects SET reason = ?", [reason])
+        db.execute(
+            "INSERT INTO calls (record_id, key, service, operation, parts, status, error, transient, body, "
+            "tokens_in, tokens_out, cost_usd, latency_s, asked_at) "
+            "VALUES ('1', 'k', 's', ?, '{}', ?, '', false, 'null', 0, 0, 0, 0, ?)",
+            [operation, status, NOW],
+        )
+        assert list_spoilt_calls(db, record.build_id, ["cut_off"]) == ([("s", "1")] if is_spoilt else [])
 
 
 def test_csv_spreads_granola_answers_and_joins_other_lists() -> None:
@@ -160,7 +240,8 @@ def test_tables_with_answers_of_a_test_part_can_be_left_out(tmp_path: Path) -> N
     path = tmp_path / "w.duckdb"
     record = make(path, "a", "p")
     assert {file.name for file in export_build(path, record, tmp_path / "out", NO_FORMS, ["granola_candidates"])} == {
-        "rejects.parquet"
+        "rejects.parquet",
+        "build.md",
     }
 
 

@@ -1,0 +1,72 @@
+"""How a build ends that publishes nothing: what lost the rows, and what to do about it.
+
+A reason of a reject is a cause of the run where a service or a model gave nothing that a row could be judged by (CAUSES);
+every other reason is a verdict about the row, such as a filter's. A stage that loses all its rows to causes of the run
+ends the build there, from one row on: no later stage could bring any back. A build that loses its rows to verdicts, or to
+both, ends when it is to be published. Rows that wait for a decision are not lost: they are published as none yet.
+"""
+
+from collections.abc import Mapping
+
+WAITING = "not_reviewed"
+"""Reason of rows that wait for a decision of a person."""
+_SERVICE = "look at the service with `factmill doctor --world {world}`"
+_MODEL = (
+    "look at the model with `factmill doctor --world {world}` and mend its section of the world's file, or its server"
+)
+_FORM = "look at its replies, then mend its section of the world's file or its server, or take another model"
+CAUSES = {
+    "model_failed": _MODEL,
+    "cut_off": "give the model more tokens in the world's file",
+    "refused": "take a model that does not refuse",
+    "reply_not_in_format": _FORM,
+    "unscored": _FORM,
+    "no_piece_brought_in": _FORM,
+    "wikidata_failed": _SERVICE,
+    "wikipedia_failed": _SERVICE,
+    "pageviews_failed": _SERVICE,
+    "linker_failed": _SERVICE,
+    "perplexity_failed": _MODEL,
+}
+"""Reason that is a cause of the run → what to do."""
+_VERDICT = (
+    "these are verdicts about the rows, no trouble of the run: look at them, then change the source or the parameters"
+)
+
+_MOST_TOLD = 4
+"""Losses told beside the main one."""
+Reasons = Mapping[str, Mapping[str, int]]
+"""Stage → reason → rejected rows."""
+
+
+def is_lost_to_run(came_in: int, reasons: Mapping[str, int], unsettled: int) -> bool:
+    """True when all rows that came into a stage were rejected for causes of the run, or for failures that may pass."""
+    caused = sum(count for reason, count in reasons.items() if reason in CAUSES)
+    return came_in > 0 and came_in in (caused, unsettled)
+
+
+def find_main_loss(reasons: Reasons) -> tuple[str, str] | None:
+    """Return stage and reason that lost the most rows, causes of the run before verdicts; None when none was lost."""
+    losses = [(stage, reason, count) for stage, found in reasons.items() for reason, count in found.items()]
+    return min(losses, key=lambda loss: (loss[1] not in CAUSES, -loss[2]))[:2] if losses else None
+
+
+def describe_loss(reasons: Reasons, detail: str, world: str, is_passing: bool) -> str:
+    """Return where the rows were lost, why, and what to do: one text of a few sentences.
+
+    `detail`: that of the first row of the main loss; `world`: as given on the command line; `is_passing`: some were lost
+    to failures that may pass.
+    """
+    main = find_main_loss(reasons)
+    assert main is not None
+    stage, reason = main
+    first = f"{stage} lost {reasons[stage][reason]} to {reason}"
+    others = sorted(
+        ((place, other, count) for place, found in reasons.items() for other, count in found.items()),
+        key=lambda loss: -loss[2],
+    )
+    told = [f"{place} {count} to {other}" for place, other, count in others if (place, other) != main]
+    more = f". Lost beside: {', '.join(told[:_MOST_TOLD])}{' …' if len(told) > _MOST_TOLD else ''}" if told else ""
+    advice = CAUSES.get(reason) or (_SERVICE if is_passing else _VERDICT)
+    again = "" if advice is _VERDICT else ", then run the same command again: what failed is asked anew"
+    return f"{first}, the first: {detail or 'no particulars'}{more}. What to do: {advice.format(world=world)}{again}"

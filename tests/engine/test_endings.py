@@ -1,0 +1,62 @@
+"""Builds that publish nothing: which losses end one early, and what is told of it."""
+
+import pytest
+
+from tasks.engine.endings import describe_loss, find_main_loss, is_lost_to_run
+
+
+@pytest.mark.parametrize(
+    ("came_in", "reasons", "unsettled", "ends"),
+    [
+        (0, {}, 0, False),
+        (1, {"model_failed": 1}, 0, True),
+        (5, {"model_failed": 5}, 0, True),
+        (5, {"refused": 3, "cut_off": 2}, 0, True),
+        (5, {"model_failed": 4}, 0, False),
+        (5, {"model_failed": 4, "low_score": 1}, 0, False),
+        (5, {"low_score": 5}, 0, False),
+        (5, {"no_item_in_question": 5}, 5, True),
+        (5, {"no_item_in_question": 5}, 4, False),
+    ],
+)
+def test_a_stage_ends_a_build_when_every_row_was_lost_to_causes_of_the_run(
+    came_in: int, reasons: dict[str, int], unsettled: int, ends: bool
+) -> None:
+    assert is_lost_to_run(came_in, reasons, unsettled) == ends
+
+
+@pytest.mark.parametrize(
+    ("reasons", "main"),
+    [
+        ({}, None),
+        ({"read": {}}, None),
+        ({"read": {"paraphrase": 90}, "check": {"trivial": 10}}, ("read", "paraphrase")),
+        ({"read": {"paraphrase": 90}, "write": {"cut_off": 4, "refused": 6}}, ("write", "refused")),
+    ],
+)
+def test_a_cause_of_the_run_is_told_before_verdicts_however_many(
+    reasons: dict[str, dict[str, int]], main: tuple[str, str] | None
+) -> None:
+    assert find_main_loss(reasons) == main
+
+
+def test_a_loss_is_told_with_stage_cause_detail_and_what_to_do() -> None:
+    reasons = {"read": {"paraphrase": 3}, "write": {"model_failed": 5}}
+    assert describe_loss(reasons, "http_400: no such parameter", "my.toml", is_passing=False) == (
+        "write lost 5 to model_failed, the first: http_400: no such parameter. Lost beside: read 3 to paraphrase. What to "
+        "do: look at the model with `factmill doctor --world my.toml` and mend its section of the world's file, or its "
+        "server, then run the same command again: what failed is asked anew"
+    )
+
+
+def test_a_filter_that_empties_a_build_is_told_as_a_verdict() -> None:
+    told = describe_loss({"check": {"trivial": 2}}, "left: none", "embedded", is_passing=False)
+    assert told.startswith(
+        "check lost 2 to trivial, the first: left: none. What to do: these are verdicts about the rows"
+    )
+    assert "again" not in told
+
+
+def test_a_verdict_that_rests_on_a_service_that_was_down_is_told_as_one_to_try_again() -> None:
+    told = describe_loss({"link": {"no_item_in_question": 2}}, "who?", "w", is_passing=True)
+    assert told.endswith("`factmill doctor --world w`, then run the same command again: what failed is asked anew")

@@ -1,0 +1,117 @@
+"""Builds that publish nothing end with exit code 1, say why, leave what was there, and ask again the next time."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from support.work.command import Factmill, Ran
+from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
+
+GOOD = (200, "1:: Ulm\n2:: Germany")
+
+
+class Author:
+    """An author that answers as a test says, and counts."""
+
+    def __init__(self) -> None:
+        self.said: tuple[int, str] = GOOD
+        self.asked = 0
+        self.web = ScriptedChat(self.answer)
+
+    def answer(self, _messages: Sequence[Message]) -> tuple[int, str]:
+        self.asked += 1
+        return self.said
+
+
+@pytest.fixture
+def author() -> Iterator[Author]:
+    author = Author()
+    yield author
+    author.web.close()
+
+
+def write_source(folder: Path) -> Path:
+    path = folder / "P19.people.json"
+    path.write_text(json.dumps([{"question": "Where was Albert Einstein born?", "answers": ["Ulm"]}]))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("said", "reason", "detail"),
+    [
+        ((400, "Unsupported parameter: 'max_tokens'"), "model_failed", "Unsupported parameter: 'max_tokens'"),
+        ((200, "Ulm, of course!"), "reply_not_in_format", "Ulm, of course!"),
+    ],
+    ids=["refused parameter", "no format"],
+)
+def test_a_model_that_loses_every_row_ends_the_build_and_is_asked_again_when_mended(
+    factmill: Factmill, author: Author, tmp_path: Path, said: tuple[int, str], reason: str, detail: str
+) -> None:
+    world = write_chat_world(tmp_path, author.web.url, ["author"])
+    warehouse = ("--warehouse", tmp_path / "w.duckdb")
+
+    def build(*more: str) -> Ran:
+        source = write_source(tmp_path)
+        return factmill("build", "granola", "--world", world, "--source", source, *warehouse, *more, TEST_KEY="x")
+
+    author.said = said
+    lost = build("--json")
+    assert (lost.code, lost.json["rows"]) == (1, 0)
+    assert lost.json["reasons"] == {"generate_granular_answers": {reason: 1}}
+    assert f"generate_granular_answers lost 1 to {reason}, the first: " in lost.err
+    assert detail in lost.err
+    assert "run the same command again" in lost.err
+    assert "Traceback" not in lost.err
+    rejects = factmill("show", "granola", "--rejects", "--build", lost.json["build_id"], *warehouse, "--json").json
+    assert [each["reason"] for each in rejects["rejects"]] == [reason]
+    assert "no builds yet" in factmill("builds", *warehouse).err
+
+    before = author.asked
+    assert build().code == 1
+    assert author.asked > before
+
+    author.said = GOOD
+    mended = build("--json")
+    assert (mended.code, mended.json["rows"]) == (0, 1), mended.err
+    asked = author.asked
+    assert build("--json").json["up_to_date"]
+    assert author.asked == asked
+    assert factmill("verify", mended.json["build_id"], *warehouse).code == 0
+
+    author.said = said
+    assert build("--mode", "refresh").code == 1
+    assert factmill("show", "granola", *warehouse, "--json").json["build_id"] == mended.json["build_id"]
+    author.said = GOOD
+    assert build("--force", "--json").json["tables"] == mended.json["tables"]
+
+
+def test_a_filter_that_empties_a_build_is_told_as_one_and_older_builds_stay(factmill: Factmill, tmp_path: Path) -> None:
+    build = ("build", "granola", "--source", write_source(tmp_path), "--warehouse", tmp_path / "w.duckdb", "--json")
+    first = factmill(*build)
+    assert first.code == 0, first.err
+    ran = factmill(*build, "--min-levels", "9")
+    assert ran.code == 1
+    assert "1 rows were read and nothing is published: remove_trivial_answers lost 1 to too_few_levels" in ran.err
+    assert "these are verdicts about the rows, no trouble of the run" in ran.err
+    assert factmill(*build, "--min-levels", "9").code == 1
+    shown = factmill("show", "granola", "--warehouse", tmp_path / "w.duckdb", "--json").json
+    assert shown["build_id"] == first.json["build_id"]
+
+
+def test_a_build_that_reads_nothing_says_so(factmill: Factmill, tmp_path: Path) -> None:
+    path = tmp_path / "P19.none.json"
+    path.write_text("[]")
+    ran = factmill("build", "granola", "--source", path, "--warehouse", tmp_path / "w.duckdb")
+    assert ran.code == 1
+    assert "granola: no row was read, so nothing is published: P19 hold none" in ran.err
+
+
+def test_a_misspelt_category_is_told_before_anything_is_drawn(factmill: Factmill, tmp_path: Path) -> None:
+    categories = ("--category", "Algebra", "--category", "Astronmy")
+    ran = factmill("build", "slaq", *categories, "--warehouse", tmp_path / "w.duckdb")
+    assert ran.code == 2
+    assert "--category 'Astronmy': " in ran.err
+    assert "has no such category; did you mean Astronomy?" in ran.err
+    assert "draw_category_pages" not in ran.err
+    assert not [path for path in tmp_path.rglob("slaq-*") if path.is_dir()]
