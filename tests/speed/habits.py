@@ -90,7 +90,8 @@ def main() -> int:
             print("benchmark habit                  asked  publ share beyond  extra refused code  ", flush=True)
             good = [measure(runs, benchmark, options.habits) for benchmark in options.benchmarks]
             server.close()
-    print("\n".join(server.faults[:1]))
+    if server.faults:
+        print(f"the server with habits failed at {server.faults} requests")
     return 0 if all(good) and not server.faults else 1
 
 

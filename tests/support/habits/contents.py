@@ -53,7 +53,7 @@ class Contents:
 
 
 def recognise(messages: Sequence[Message]) -> Asked:
-    """Return which prompt the messages are, and with what in it; ValueError when they are none of ours."""
+    """Return which prompt the messages are, and with what in it; LookupError when they are none of ours."""
     said = [message["content"] for message in messages]
     for prompt, patterns in _list_patterns():
         if len(said) >= len(patterns):
@@ -63,13 +63,15 @@ def recognise(messages: Sequence[Message]) -> Asked:
                 # what was done to values that they might not close the tag they stand in
                 variables = {name: given[name].replace("< /", "</") for name in prompt.inputs}
                 return Asked(prompt, variables, len(said) > len(patterns))
-    raise ValueError(f"no prompt of ours begins so: {said[0][:200]!r}")
+    raise LookupError(f"no prompt of ours begins so: {said[0][:200]!r}")
 
 
 @cache
 def _list_patterns() -> list[tuple[Prompt, list[re.Pattern[str]]]]:
     folder = ROOT / "prompts"
-    prompts = [load_prompt(path.relative_to(folder).with_suffix("").as_posix()) for path in sorted(folder.rglob("*.md"))]
+    prompts = [
+        load_prompt(path.relative_to(folder).with_suffix("").as_posix()) for path in sorted(folder.rglob("*.md"))
+    ]
     return [(prompt, [_make_pattern(text) for _, text in prompt.parts]) for prompt in prompts]
 
 

@@ -43,9 +43,13 @@ def lead_in(text: str, _asked: Asked, draw: Random) -> Said:
 
 
 def think_aloud(text: str, _asked: Asked, draw: Random) -> Said:
-    """Think in the form of the reply too, as models do that are told a form."""
+    """Think in the form of the reply too, as models do that are told a form, and of something else first."""
     tag = draw.choice(["think", "think", "thinking", "reasoning"])
-    draft = text.splitlines()[0] if text else ""
+    first = text.splitlines()[0]
+    label = _LABELLED.match(first)
+    draft = {"Yes": "No", "No": "Yes", "Y": "N", "N": "Y"}.get(
+        first
+    ) or f"{label[0] if label else ''}1, or something else?"
     return Said(f"<{tag}>\nThe form is given, so a first draft:\n{draft}\nNo. Let me see it again.\n</{tag}>\n\n{text}")
 
 
@@ -70,7 +74,9 @@ def embolden(text: str, _asked: Asked, draw: Random) -> Said:
 
 
 def remark(text: str, _asked: Asked, draw: Random) -> Said:
-    last = draw.choice(["Let me know if you need anything else!", "I hope this helps.", "Note: this rests on the given text."])
+    last = draw.choice(
+        ["Let me know if you need anything else!", "I hope this helps.", "Note: this rests on the given text."]
+    )
     return Said(f"{text}\n\n{last}")
 
 
@@ -98,16 +104,29 @@ def lead_in_and_fence(text: str, asked: Asked, draw: Random) -> Said:
     return lead_in(fence(text, asked, draw).content or "", asked, draw)
 
 
+def dress_anyhow(text: str, asked: Asked, draw: Random) -> Said:
+    """Dress each reply in another way."""
+    return draw.choice((fence, lead_in, think_aloud, number_otherwise, embolden, remark, widen, gloss))(
+        text, asked, draw
+    )
+
+
 def refuse(_text: str, _asked: Asked, draw: Random) -> Said:
     told = draw.choice(
-        ["I'm sorry, but I can't help with that.", "I cannot assist with this request.", "I'm unable to comply with that."]
+        [
+            "I'm sorry, but I can't help with that.",
+            "I cannot assist with this request.",
+            "I'm unable to comply with that.",
+        ]
     )
     return draw.choice([Said(told), Said(None, refusal=told), Said(None, "content_filter")])
 
 
 def cut_off(text: str, _asked: Asked, draw: Random) -> Said:
     """Stop at the token limit: within the reply, or while still thinking."""
-    return Said(draw.choice([text[: len(text) // 2], f"<think>\nFirst I look at it all. {text[: len(text) // 2]}"]), "length")
+    return Said(
+        draw.choice([text[: len(text) // 2], f"<think>\nFirst I look at it all. {text[: len(text) // 2]}"]), "length"
+    )
 
 
 def say_nothing(_text: str, _asked: Asked, draw: Random) -> Said:

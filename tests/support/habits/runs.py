@@ -53,7 +53,8 @@ class HabitRuns:
         before = [count[habit or ""] for count in counts]
         warehouse = self.folder / f"{benchmark}.duckdb"
         ran = self.factmill(
-            *("build", benchmark, "--world", world, "--warehouse", warehouse, "--json"), *self._arguments(benchmark)
+            *("build", benchmark, "--world", world, "--warehouse", warehouse, "--json"),
+            *small_arguments(benchmark, self.rows, self.folder),
         )
         printed = [line for line in ran.out.splitlines() if line.startswith("{")]
         report = json.loads(printed[-1]) if printed else {}
@@ -73,21 +74,23 @@ class HabitRuns:
             tables=_read_tables(warehouse, report),
         )
 
-    def _arguments(self, benchmark: str) -> list[str]:
-        rows = self.rows
-        return {
-            "granola": ["--limit", str(rows), "--samples", "2"],
-            "multihal": ["--limit", str(-(-rows // 8)), "--language", "eng"],
-            "biokalma": ["--limit", str(-(-rows // 2)), "--rounds", "3"],
-            "slaq": ["--category", "Astronomy", "--per-half", str(-(-rows // 4)), "--candidates", str(2 * rows)],
-            "fanoutqa": ["--source", str(self._cut_questions()), "--source", "wikidata", "--sets", "P40", "--sets", "P57"],
-        }[benchmark] + (["--sets-a-kind", str(-(-rows // 4))] if benchmark == "fanoutqa" else [])
 
-    def _cut_questions(self) -> Path:
-        path = self.folder / "questions.json"
-        questions = json.loads((ROOT / "data/world/sources/fanoutqa/places.json").read_text("utf-8"))
-        path.write_text(json.dumps(questions[: -(-self.rows // 2)]), "utf-8")
-        return path
+def small_arguments(benchmark: str, rows: int, folder: Path) -> list[str]:
+    """Return the options by which a build has about so many rows in the embedded world; its files go into the folder."""
+    half, quarter = str(-(-rows // 2)), str(-(-rows // 4))
+    if benchmark == "granola":
+        return ["--limit", str(rows), "--samples", "2"]
+    if benchmark == "multihal":
+        return ["--limit", str(-(-rows // 8)), "--language", "eng"]
+    if benchmark == "biokalma":
+        return ["--limit", half, "--rounds", "3"]
+    if benchmark == "slaq":
+        return ["--category", "Astronomy", "--per-half", quarter, "--candidates", str(2 * rows)]
+    path = folder / "questions.json"
+    questions = json.loads((ROOT / "data/world/sources/fanoutqa/places.json").read_text("utf-8"))
+    path.write_text(json.dumps(questions[: int(half)]), "utf-8")
+    sets = ["--sets", "P40", "--sets", "P57", "--sets-a-kind", quarter]
+    return ["--source", str(path), "--source", "wikidata", *sets]
 
 
 def _read_tables(warehouse: Path, report: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:

@@ -45,6 +45,7 @@ HABITS: dict[str, Habit] = {
     "full-width marks": Habit(dresses.widen),
     "gloss": Habit(dresses.gloss, mends=True),
     "all at once": Habit(dresses.do_all, mends=True),
+    "any dress": Habit(dresses.dress_anyhow, mends=True),
     "takes n": Habit(model={"choices": True}),
     "ignores n": Habit(ignores_n=True, model={"choices": True}),
     "takes a schema": Habit(model=_SCHEMA),
