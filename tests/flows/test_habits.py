@@ -49,7 +49,9 @@ def check_same_rows(runs: HabitRuns, benchmark: str, habit: str) -> None:
     assert came.tables == embedded.tables
     assert came.published > 0
     plain = build(runs, benchmark, "well-formed")
-    assert came.answered - plain.answered == came.corrected - plain.corrected
+    # a correction follows a reply, and there is one a reply at the most
+    assert came.corrected <= came.answered / 2
+    assert came.answered <= plain.answered + came.corrected
     assert HABITS[habit].mends or came.corrected == plain.corrected
 
 

@@ -111,6 +111,10 @@ def dress_anyhow(text: str, asked: Asked, draw: Random) -> Said:
     )
 
 
+def miss_the_form(_text: str, _asked: Asked, _draw: Random) -> Said:
+    return Said("That depends on how one looks at it.")
+
+
 def refuse(_text: str, _asked: Asked, draw: Random) -> Said:
     told = draw.choice(
         [
