@@ -15,7 +15,7 @@ help:
 	@echo "make test      set up .venv, then run all tests"
 	@echo "make test-quick  the tests that need no server, no whole build and no long search"
 	@echo "make check     ruff, mypy, import-linter, locks match pyproject.toml"
-	@echo "make test-llm  the chat client and a build against a real chat server (compiles for minutes)"
+	@echo "make test-llm  the chat client and every benchmark against a real chat server (compiles for minutes)"
 	@echo "make digests   build all anew and write what every machine is held to, data/world/digests.json"
 	@echo "make lock      resolve requirements*.lock anew from pyproject.toml"
 	@echo "make clean     remove .venv and everything built under data/"

@@ -41,7 +41,7 @@ def chat_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChatServer
     model, log = folder / "tiny.gguf", folder / "server.log"
     subprocess.run([sys.executable, _MODEL_SCRIPT, model], check=True, timeout=60)
     command = [sys.executable, "-m", "llama_cpp.server", "--model", model, "--model_alias", "tiny", "--api_key", KEY]
-    command += ["--host", "127.0.0.1", "--port", "0", "--n_ctx", "4096", "--n_threads", "1", "--verbose", "false"]
+    command += ["--host", "127.0.0.1", "--port", "0", "--n_ctx", "16384", "--n_threads", "1", "--verbose", "false"]
     with log.open("wb") as out:
         process = subprocess.Popen(
             command, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, "PYTHONUNBUFFERED": "1"}

@@ -128,11 +128,11 @@ def test_without_the_schema_the_same_model_writes_no_json(chat_server: Any) -> N
 
 def test_a_prompt_that_is_too_long_is_refused_for_good_and_asked_once(chat_server: Any) -> None:
     asked = chat_server.count_asked()
-    reply, other = send(open_chat(chat_server), make_ask("x" * 5000), make_ask("Bob"))
+    reply, other = send(open_chat(chat_server), make_ask("x" * 20_000), make_ask("Bob"))
     assert (reply.status, reply.body, reply.transient) == ("failed", None, False)
     assert reply.error is not None
     assert reply.error.startswith("prompt_too_long: ")
-    assert "4096" in reply.error
+    assert "16384" in reply.error
     assert other.status == "ok"
     assert chat_server.count_asked() == asked + 2
 

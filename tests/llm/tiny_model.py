@@ -15,8 +15,8 @@ from pathlib import Path
 import gguf
 import numpy as np
 
-CONTEXT_TOKENS = 4096
-"""Tokens the model is made for: one a character, which the prompts of GRANOLA-EQ need some 2,000 of."""
+CONTEXT_TOKENS = 16384
+"""Tokens the model is made for: one a character, which the prompts that hold an article need the most of."""
 _WIDTH, _HEADS, _LAYERS, _INNER = 32, 4, 2, 64
 _CONSTANT = 4.0
 _UNLIKELY = -6.0

@@ -45,12 +45,12 @@ class ScriptedChat:
         return {"json": {**reply, "choices": [choice]}, "until": self.free}
 
 
-def write_chat_world(folder: Path, url: str, roles: Iterable[str]) -> Path:
-    """Write the embedded world with the server of this URL (with /v1) in some roles; its key is in TEST_KEY."""
+def write_chat_world(folder: Path, url: str, roles: Iterable[str], name: str = "tester") -> Path:
+    """Write the embedded world with a model of the server of this URL (with /v1) in some roles; its key is in TEST_KEY."""
     text = (ROOT / "data" / "worlds" / "embedded.toml").read_text("utf-8").replace('"embedded"\nuser', '"chatty"\nuser')
     for role in roles:
         text = re.sub(rf"\[models\.{role}\][^\[]*", "", text) + (
-            f'\n[models.{role}]\nkind = "openai"\nname = "tester"\nurl = "{url}"\nkey_env = "TEST_KEY"\n'
+            f'\n[models.{role}]\nkind = "openai"\nname = "{name}"\nurl = "{url}"\nkey_env = "TEST_KEY"\n'
             f"usd_per_million_in = 1.0\nlimits = {_LIMITS}\n"
         )
     path = folder / "chatty.toml"

@@ -1,0 +1,82 @@
+"""What a chat model should say: prompts are recognised by their messages, and the rules author writes the reply.
+
+The messages alone are read, as a model reads them: a prompt's template of prompts/*.md is laid upon them, and what stands
+in the place of `$name` is that variable.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from tasks.assets import ROOT, load_prompt
+from tasks.core.calls.call import Call, Reply
+from tasks.core.calls.chat import call_chat
+from tasks.core.calls.knowledge import Knowledge
+from tasks.core.prompts import Ask, Prompt
+from tasks.rules.author import NAME, RulesAuthor
+
+Message = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A prompt as it was recovered from a request."""
+
+    prompt: Prompt
+    variables: dict[str, str]
+    is_correction: bool
+    """True when messages follow those of the prompt: a reply was sent back."""
+
+
+class Contents:
+    """The rules author behind messages; what was asked before is remembered."""
+
+    def __init__(self, knowledge: Knowledge) -> None:
+        self._author = RulesAuthor("habits", knowledge)
+        self._known: dict[tuple[str, tuple[str, ...]], str] = {}
+
+    def write(self, asked: Asked) -> str:
+        """Return the reply that is right and in the agreed form."""
+        key = asked.prompt.id, tuple(asked.variables.values())
+        if key not in self._known:
+            self._author.send([call_chat("habits", NAME, Ask(asked.prompt, asked.variables))], self._keep(key))
+        return self._known[key]
+
+    def _keep(self, key: tuple[str, tuple[str, ...]]) -> Any:
+        def keep(_call: Call, reply: Reply) -> None:
+            assert isinstance(reply.body, dict), reply.error
+            self._known[key] = reply.body["texts"][0]
+
+        return keep
+
+
+def recognise(messages: Sequence[Message]) -> Asked:
+    """Return which prompt the messages are, and with what in it; LookupError when they are none of ours."""
+    said = [message["content"] for message in messages]
+    for prompt, patterns in _list_patterns():
+        if len(said) >= len(patterns):
+            found = [pattern.fullmatch(text) for pattern, text in zip(patterns, said, strict=False)]
+            if all(found):
+                given = {name: value for match in found if match for name, value in match.groupdict().items()}
+                # what was done to values that they might not close the tag they stand in
+                variables = {name: given[name].replace("< /", "</") for name in prompt.inputs}
+                return Asked(prompt, variables, len(said) > len(patterns))
+    raise LookupError(f"no prompt of ours begins so: {said[0][:200]!r}")
+
+
+@cache
+def _list_patterns() -> list[tuple[Prompt, list[re.Pattern[str]]]]:
+    folder = ROOT / "prompts"
+    prompts = [
+        load_prompt(path.relative_to(folder).with_suffix("").as_posix()) for path in sorted(folder.rglob("*.md"))
+    ]
+    return [(prompt, [_make_pattern(text) for _, text in prompt.parts]) for prompt in prompts]
+
+
+def _make_pattern(template: str) -> re.Pattern[str]:
+    pieces = re.split(r"\$(\w+)", template)
+    return re.compile(
+        "".join(f"(?P<{piece}>.*?)" if at % 2 else re.escape(piece) for at, piece in enumerate(pieces)), re.DOTALL
+    )

@@ -1,0 +1,141 @@
+"""How models dress what they say. A dress takes the right reply and returns what is said instead.
+
+Which of its forms a dress takes is drawn from the request's own random numbers, so that the same request is always
+answered alike.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from support.habits.contents import Asked
+
+DEPTH = 10_000
+
+
+@dataclass(frozen=True)
+class Said:
+    """One choice of a reply."""
+
+    content: str | None
+    finish: str = "stop"
+    refusal: str | None = None
+
+
+Dress = Callable[[str, Asked, Random], Said]
+_NUMBERED = re.compile(r"^(\d+)(::?) ", re.MULTILINE)
+_LABELLED = re.compile(r"^(\d+::?|[A-Z][a-z]+:) ", re.MULTILINE)
+
+
+def say_plainly(text: str, _asked: Asked, _draw: Random) -> Said:
+    return Said(text)
+
+
+def fence(text: str, _asked: Asked, draw: Random) -> Said:
+    mark = draw.choice(["```", "```json" if text.startswith("{") else "```text", "~~~"])
+    return Said(f"{mark}\n{text}\n{mark[:3]}")
+
+
+def lead_in(text: str, _asked: Asked, draw: Random) -> Said:
+    lead = draw.choice(["Sure! Here is what you asked for:", "Certainly, here you go:", "Here's the result:"])
+    return Said(f"{lead}\n{draw.choice(['', chr(10)])}{text}")
+
+
+def think_aloud(text: str, _asked: Asked, draw: Random) -> Said:
+    """Think in the form of the reply too, as models do that are told a form, and of something else first."""
+    tag = draw.choice(["think", "think", "thinking", "reasoning"])
+    first = text.splitlines()[0]
+    label = _LABELLED.match(first)
+    draft = {"Yes": "No", "No": "Yes", "Y": "N", "N": "Y"}.get(
+        first
+    ) or f"{label[0] if label else ''}1, or something else?"
+    return Said(f"<{tag}>\nThe form is given, so a first draft:\n{draft}\nNo. Let me see it again.\n</{tag}>\n\n{text}")
+
+
+def number_otherwise(text: str, _asked: Asked, draw: Random) -> Said:
+    """Number lines with other marks, and lines that have no number where they are items of a list."""
+    style = draw.choice(["{}. ", "{}) ", "Level {}: " if "1:: " in text else "{}. "])
+    if _NUMBERED.search(text):
+        return Said(_NUMBERED.sub(lambda found: style.format(found[1]), text))
+    if text.startswith("Path: "):
+        return Said("\n".join(f"{style.format(at)}{line}" for at, line in enumerate(text.splitlines(), 1)))
+    return Said(text)
+
+
+def embolden(text: str, _asked: Asked, draw: Random) -> Said:
+    """Set a line's label, or the whole of each line, in bold, or make items of the lines."""
+    if text.startswith("{"):
+        return Said(f"**{text}**")
+    style = draw.choice(["label", "line", "item"])
+    if style == "label" and _LABELLED.search(text):
+        return Said(_LABELLED.sub(r"**\1** ", text))
+    return Said("\n".join(f"- {line}" if style == "item" else f"**{line}**" for line in text.splitlines()))
+
+
+def remark(text: str, _asked: Asked, draw: Random) -> Said:
+    last = draw.choice(
+        ["Let me know if you need anything else!", "I hope this helps.", "Note: this rests on the given text."]
+    )
+    return Said(f"{text}\n\n{last}")
+
+
+def widen(text: str, _asked: Asked, _draw: Random) -> Said:
+    """Write the marks of the form as East Asian keyboards do."""
+    return Said(_LABELLED.sub(lambda found: found[0].strip().replace(":", "\uff1a"), text))
+
+
+def gloss(text: str, asked: Asked, _draw: Random) -> Said:
+    """Say of each level that it is one."""
+    if asked.prompt.id != "granola/granular_answers":
+        return Said(text)
+    first, *rest = text.splitlines()
+    return Said("\n".join([first, *(f"{line} (less specific)" for line in rest)]))
+
+
+def do_all(text: str, asked: Asked, draw: Random) -> Said:
+    """Think, lead in, fence, and remark at the end."""
+    for dress in (fence, lead_in, remark, think_aloud):
+        text = dress(text, asked, draw).content or ""
+    return Said(text)
+
+
+def lead_in_and_fence(text: str, asked: Asked, draw: Random) -> Said:
+    return lead_in(fence(text, asked, draw).content or "", asked, draw)
+
+
+def dress_anyhow(text: str, asked: Asked, draw: Random) -> Said:
+    """Dress each reply in another way."""
+    return draw.choice((fence, lead_in, think_aloud, number_otherwise, embolden, remark, widen, gloss))(
+        text, asked, draw
+    )
+
+
+def miss_the_form(_text: str, _asked: Asked, _draw: Random) -> Said:
+    return Said("That depends on how one looks at it.")
+
+
+def refuse(_text: str, _asked: Asked, draw: Random) -> Said:
+    told = draw.choice(
+        [
+            "I'm sorry, but I can't help with that.",
+            "I cannot assist with this request.",
+            "I'm unable to comply with that.",
+        ]
+    )
+    return draw.choice([Said(told), Said(None, refusal=told), Said(None, "content_filter")])
+
+
+def cut_off(text: str, _asked: Asked, draw: Random) -> Said:
+    """Stop at the token limit: within the reply, or while still thinking."""
+    return Said(
+        draw.choice([text[: len(text) // 2], f"<think>\nFirst I look at it all. {text[: len(text) // 2]}"]), "length"
+    )
+
+
+def say_nothing(_text: str, _asked: Asked, draw: Random) -> Said:
+    return Said(draw.choice(["", None, " \n"]))
+
+
+def nest(_text: str, _asked: Asked, _draw: Random) -> Said:
+    return Said('{"short": ' + "[" * DEPTH + "]" * DEPTH + "}")

@@ -1,0 +1,108 @@
+"""Whole builds against the server with habits, on small sources, and what came of them."""
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+from support.habits.server import HabitsServer, write_habit_world
+from support.work.command import Factmill
+
+from tasks.assets import ROOT
+
+AUTHORS = frozenset({"author", "author_call", "judge", "judge_call", "judged_by", "fact_types_by", "call", "build_id"})
+"""Columns that say which build and who in it wrote a row."""
+
+
+@dataclass(frozen=True)
+class Came:
+    """What came of one build."""
+
+    code: int
+    asked: int
+    published: int
+    reasons: Counter[str]
+    """Reason → rejected rows."""
+    answered: int
+    """Requests that the server answered."""
+    corrected: int
+    """Of these, such as correct a reply."""
+    refused: int
+    """Requests that it did not take."""
+    err: str
+    tables: dict[str, list[dict[str, Any]]]
+    """Published table → its rows, without AUTHORS."""
+
+
+@dataclass(frozen=True)
+class HabitRuns:
+    """Where builds are made; those of one benchmark share a warehouse, so that they ask the world once."""
+
+    factmill: Factmill
+    server: HabitsServer
+    folder: Path
+    rows: int
+    """Size of the sources, about."""
+
+    def build(self, benchmark: str, habit: str | None) -> Came:
+        """Build a benchmark with the models of a habit; None: in the embedded world itself."""
+        world = str(write_habit_world(self.folder, self.server, habit)) if habit else "embedded"
+        counts = (self.server.answered, self.server.corrected, self.server.refused)
+        before = [count[habit or ""] for count in counts]
+        warehouse = self.folder / f"{benchmark}.duckdb"
+        ran = self.factmill(
+            *("build", benchmark, "--world", world, "--warehouse", warehouse, "--json"),
+            *small_arguments(benchmark, self.rows, self.folder),
+        )
+        printed = [line for line in ran.out.splitlines() if line.startswith("{")]
+        report = json.loads(printed[-1]) if printed else {}
+        reasons: Counter[str] = Counter()
+        for of_stage in report.get("reasons", {}).values():
+            reasons.update(of_stage)
+        answered, corrected, refused = (count[habit or ""] - was for count, was in zip(counts, before, strict=True))
+        return Came(
+            code=ran.code,
+            asked=report.get("inputs", 0),
+            published=report.get("rows", 0),
+            reasons=reasons,
+            answered=answered,
+            corrected=corrected,
+            refused=refused,
+            err=ran.err,
+            tables=_read_tables(warehouse, report),
+        )
+
+
+def small_arguments(benchmark: str, rows: int, folder: Path) -> list[str]:
+    """Return the options by which a build has about so many rows in the embedded world; its files go into the folder."""
+    half, quarter = str(-(-rows // 2)), str(-(-rows // 4))
+    if benchmark == "granola":
+        return ["--limit", str(rows), "--samples", "2"]
+    if benchmark == "multihal":
+        return ["--limit", str(-(-rows // 8)), "--language", "eng"]
+    if benchmark == "biokalma":
+        return ["--limit", half, "--rounds", "3"]
+    if benchmark == "slaq":
+        return ["--category", "Astronomy", "--per-half", quarter, "--candidates", str(2 * rows)]
+    path = folder / "questions.json"
+    questions = json.loads((ROOT / "data/world/sources/fanoutqa/places.json").read_text("utf-8"))
+    path.write_text(json.dumps(questions[: int(half)]), "utf-8")
+    sets = ["--sets", "P40", "--sets", "P57", "--sets-a-kind", quarter]
+    return ["--source", str(path), "--source", "wikidata", *sets]
+
+
+def _read_tables(warehouse: Path, report: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    if not report.get("tables"):
+        return {}
+    with duckdb.connect(str(warehouse), read_only=True) as db:
+        found = {}
+        for name in report["tables"]:
+            result = db.execute(f'SELECT * FROM "{name}" WHERE build_id = ?', [report["build_id"]])
+            columns = [column[0] for column in result.description]
+            found[name] = [
+                {key: value for key, value in zip(columns, row, strict=True) if key not in AUTHORS}
+                for row in result.fetchall()
+            ]
+    return found

@@ -1,0 +1,120 @@
+"""A chat server whose models have habits: one address a habit, so that one server plays them all.
+
+What it answers follows from its seed, the habit and the request's messages, never from the order of arrival.
+"""
+
+import re
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+from urllib.parse import quote, unquote
+
+from support.habits.contents import Contents, recognise
+from support.habits.dresses import say_plainly
+from support.habits.table import HABITS, Habit
+from support.webs.loopback import Loopback, Seen
+
+from tasks.assets import ROOT
+from tasks.core.calls.knowledge import Knowledge
+from tasks.core.fingerprints import digest_json
+
+_LIMITS = "{ parallel = 4, timeout_s = 60, attempts = 6, backoff_s = 0.02 }"
+
+
+class HabitsServer:
+    """The server; `answered` and `refused` count requests by habit, `corrected` those of the answered that correct a reply."""
+
+    def __init__(self, knowledge: Knowledge, seed: int = 1) -> None:
+        self.answered: Counter[str] = Counter()
+        self.corrected: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
+        self._received = 0
+        self._contents = Contents(knowledge)
+        self._seed = seed
+        self._storms: Counter[str] = Counter()
+        self._web = Loopback()
+        self._web.handle = self._handle
+
+    @property
+    def faults(self) -> int:
+        """Requests at which this server itself failed; a caller sees to it that there is none."""
+        return self._received - self.answered.total() - self.refused.total()
+
+    def url(self, habit: str) -> str:
+        """Return the base URL of the model with this habit."""
+        return f"{self._web.url}/{quote(habit)}/v1"
+
+    def close(self) -> None:
+        """Stop the server."""
+        self._web.close()
+
+    def _handle(self, seen: Seen) -> dict[str, Any]:
+        self._received += 1
+        name = unquote(seen.path.split("/")[1])
+        answer = self._answer(name, HABITS[name], seen.json())
+        (self.answered if answer.get("status", 200) == 200 else self.refused)[name] += 1
+        return answer
+
+    def _answer(self, name: str, habit: Habit, body: dict[str, Any]) -> dict[str, Any]:
+        if refused := _refuse(habit, body):
+            return refused
+        content = digest_json([name, body["messages"], body.get("seed")])
+        draw = Random(f"{self._seed} {content}")
+        if self._storms[content] < draw.randint(0, habit.most_storms):
+            self._storms[content] += 1
+            return _error(429, "Rate limit reached, try again shortly.", headers={"Retry-After": "0.05"})
+        asked = recognise(body["messages"])
+        self.corrected[name] += asked.is_correction
+        text = self._contents.write(asked)
+        dress = say_plainly if habit.mends and asked.is_correction else habit.dress
+        said = [dress(text, asked, draw) for _ in range(1 if habit.ignores_n else body.get("n", 1))]
+        choices = [
+            {
+                "index": index,
+                "finish_reason": each.finish,
+                "message": {"role": "assistant", "content": each.content, "refusal": each.refusal},
+            }
+            for index, each in enumerate(said)
+        ]
+        words_in = sum(len(message["content"].split()) for message in body["messages"])
+        words_out = sum(len((each.content or "").split()) for each in said)
+        usage = {"prompt_tokens": words_in, "completion_tokens": words_out, "total_tokens": words_in + words_out}
+        reply = {"id": content[:16], "object": "chat.completion", "created": 0, "model": body["model"], "usage": usage}
+        return {"json": {**reply, "choices": choices}, "delay_s": habit.word_s * words_out}
+
+
+def write_habit_world(folder: Path, server: HabitsServer, habit: str) -> Path:
+    """Write the embedded world with the model of this habit as its author and judge."""
+    text = (ROOT / "data" / "worlds" / "embedded.toml").read_text("utf-8")
+    told = "\n".join(f"{key} = {str(value).lower()}" for key, value in HABITS[habit].model.items())
+    for role in ("author", "judge"):
+        text = re.sub(rf"\[models\.{role}\][^\[]*", "", text) + (
+            f'\n[models.{role}]\nkind = "openai"\nname = "habits"\nurl = "{server.url(habit)}"\n{told}\nlimits = {_LIMITS}\n'
+        )
+    path = folder / f"{habit.replace(' ', '-')}.toml"
+    path.write_text(text.replace('name = "embedded"', f'name = "{habit}"', 1), "utf-8")
+    return path
+
+
+def _refuse(habit: Habit, body: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the 400 of a server that does not take these parameters or roles, in the words of servers that are about."""
+    for parameter in habit.refuses:
+        if parameter in body:
+            advice = " Use 'max_completion_tokens' instead." if parameter == "max_tokens" else ""
+            told = f"Unsupported parameter: '{parameter}' is not supported with this model.{advice}"
+            return _error(400, told, param=parameter, code="unsupported_parameter")
+    temperature = body.get("temperature", 1)
+    if habit.fixed_temperature and temperature != 1:
+        told = f"Unsupported value: 'temperature' does not support {temperature} with this model. Only the default (1) value is supported."
+        return _error(400, told, param="temperature", code="unsupported_value")
+    roles = [message["role"] for message in body["messages"]]
+    turns = roles[1:] if roles[0] == "system" else roles
+    if habit.strict_roles and turns != [("user", "assistant")[at % 2] for at in range(len(turns))]:
+        return _error(400, "Conversation roles must alternate user/assistant/user/assistant/...")
+    return None
+
+
+def _error(status: int, message: str, headers: dict[str, str] | None = None, **more: str) -> dict[str, Any]:
+    error = {"message": message, "type": "invalid_request_error" if status == 400 else "requests", **more}
+    return {"status": status, "json": {"error": error}, "headers": headers or {}}

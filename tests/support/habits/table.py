@@ -1,0 +1,67 @@
+"""The habits by name: what each server does to a well-formed reply, and what it does not take."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from support.habits import dresses
+from support.habits.dresses import Dress, say_plainly
+from support.habits.wrong_contents import WRONG_CONTENTS
+
+
+@dataclass(frozen=True)
+class Habit:
+    """One way to behave."""
+
+    dress: Dress = say_plainly
+    kind: Literal["well meant", "no answer", "wrong"] = "well meant"
+    """Right contents in some dress; nothing that could be read; contents that are not right."""
+    mends: bool = False
+    """True: a correction is heeded, and answered in the agreed form."""
+    refuses: tuple[str, ...] = ()
+    """Parameters that a request is refused for."""
+    fixed_temperature: bool = False
+    """True: a temperature other than 1 is refused."""
+    strict_roles: bool = False
+    """True: roles must alternate."""
+    ignores_n: bool = False
+    most_storms: int = 0
+    """At most so many times a request gets 429 before it is answered."""
+    word_s: float = 0.0
+    """Seconds a word takes."""
+    model: Mapping[str, bool] = field(default_factory=dict)
+    """What the world says of this model."""
+
+
+_SCHEMA = {"json_schema": True}
+HABITS: dict[str, Habit] = {
+    "well-formed": Habit(),
+    "fenced": Habit(dresses.fence),
+    "preamble": Habit(dresses.lead_in, mends=True),
+    "thinking aloud": Habit(dresses.think_aloud),
+    "numbered otherwise": Habit(dresses.number_otherwise),
+    "bold": Habit(dresses.embolden),
+    "trailing remark": Habit(dresses.remark, mends=True),
+    "full-width marks": Habit(dresses.widen),
+    "gloss": Habit(dresses.gloss, mends=True),
+    "all at once": Habit(dresses.do_all, mends=True),
+    "any dress": Habit(dresses.dress_anyhow, mends=True),
+    "takes n": Habit(model={"choices": True}),
+    "ignores n": Habit(ignores_n=True, model={"choices": True}),
+    "takes a schema": Habit(model=_SCHEMA),
+    "ignores the schema": Habit(dresses.lead_in_and_fence, mends=True, model=_SCHEMA),
+    "refuses the schema": Habit(refuses=("response_format",), model=_SCHEMA),
+    "refuses max_tokens": Habit(refuses=("max_tokens",)),
+    "refuses temperature": Habit(refuses=("temperature",)),
+    "fixed temperature": Habit(fixed_temperature=True),
+    "heeds corrections": Habit(dresses.miss_the_form, mends=True),
+    "strict roles": Habit(dresses.miss_the_form, mends=True, strict_roles=True),
+    "reasoning model": Habit(dresses.think_aloud, refuses=("max_tokens", "temperature"), strict_roles=True),
+    "storms of 429": Habit(most_storms=2),
+    "slow tokens": Habit(word_s=0.002),
+    "refusing": Habit(dresses.refuse, "no answer"),
+    "cut off": Habit(dresses.cut_off, "no answer"),
+    "empty": Habit(dresses.say_nothing, "no answer"),
+    "JSON 10,000 deep": Habit(dresses.nest, "no answer"),
+    **{name: Habit(dress, "wrong") for name, dress in WRONG_CONTENTS.items()},
+}
