@@ -134,7 +134,7 @@ class Services:
 
     def notes(self) -> list[str]:
         """Return what was learnt of the models that were asked, as lines to read."""
-        return [note for model in self._models.values() if isinstance(model, LazyService) for note in model.notes()]
+        return [note for each in self._opened.values() if isinstance(each, LazyService) for note in each.notes()]
 
     def close(self) -> None:
         """Stop what was started."""

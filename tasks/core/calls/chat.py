@@ -7,10 +7,23 @@ The messages and the schema follow from the parts and are sent beside them (`Cal
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tasks.core.calls.call import Call
 from tasks.core.prompts import Ask
+
+
+@dataclass(frozen=True, slots=True)
+class ChatReply:
+    """What a model said."""
+
+    texts: tuple[str, ...]
+    """One text a sample; a sample may be empty, but not all of them are."""
+    finish: tuple[str, ...]
+    """Why each text ends: `stop`, `length` (cut off at max_tokens), `refusal`, …"""
+    fingerprint: str | None
+    """The server's own mark of the system that answered."""
 
 
 def call_chat(service: str, model_name: str, ask: Ask, profile: Mapping[str, Any] | None = None) -> Call:
@@ -22,3 +35,8 @@ def call_chat(service: str, model_name: str, ask: Ask, profile: Mapping[str, Any
         {**ask.parts(), "model": model_name},
         {"messages": ask.messages(), "schema": schema, **({"profile": dict(profile)} if profile else {})},
     )
+
+
+def read_chat(body: Any) -> ChatReply:
+    """Read the answer to chat."""
+    return ChatReply(tuple(body["texts"]), tuple(body["finish"]), body["fingerprint"])
