@@ -124,6 +124,7 @@ def test_the_same_triples_have_the_same_digest_in_any_order_and_form(tmp_path: P
     assert len(digests) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -116,6 +116,7 @@ def test_a_note_that_cannot_be_read_is_none(graphs: Path, digested: list[str], n
     assert sorted(digested) == sorted(files)
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_in_any_file_is_refused_by_name(graphs: Path) -> None:
     names = list(read_manifest("small", graphs).files)
     for name in names:
