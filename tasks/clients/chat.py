@@ -98,7 +98,10 @@ class Chat:
         if failure := self._server.judge(answer):
             return [failure]
         reply = self._read_reply(read_json(answer.text))
-        too_few = len(reply.body["texts"]) < draw.samples  # type: ignore[index, call-overload, arg-type]
+        given = len(reply.body["texts"])  # type: ignore[index, call-overload, arg-type]
+        if not given:
+            raise Retry(f"malformed_reply: no choices in {shorten(answer.text)}")
+        too_few = given < draw.samples
         self.model = self.model.model_copy(update=learnt | ({"choices": False} if too_few else {}))
         return [replace(reply, body=None, status="failed", error=_N_IGNORED) if too_few else reply]
 
