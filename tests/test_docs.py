@@ -7,6 +7,7 @@ import pytest
 import typer
 
 from flows.cli.main import app
+from tasks.settings import load_world
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "data/world/README.md")
@@ -44,6 +45,14 @@ def test_links_and_paths_in_documents_lead_somewhere(document: str) -> None:
     text = (ROOT / document).read_text()
     for target in re.findall(r"\]\(([^)#:]+)\)", text):
         assert (ROOT / document).parent.joinpath(target).exists(), target
+
+
+def test_every_world_in_the_readme_loads(tmp_path: Path) -> None:
+    worlds = re.findall(r"^```toml\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert len(worlds) == 4
+    for number, world in enumerate(worlds):
+        (tmp_path / f"{number}.toml").write_text(world)
+        load_world(str(tmp_path / f"{number}.toml")).require("wikipedia", "pageviews")
 
 
 def test_every_command_has_help_and_the_main_ones_an_example() -> None:

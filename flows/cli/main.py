@@ -276,13 +276,16 @@ def world_serve(
 @app.command()
 def doctor(
     world: Annotated[str, typer.Option(help="World to look at.")] = "embedded",
+    ask: Annotated[
+        bool, typer.Option("--ask", help="Ask each model and service once; models may cost a little.")
+    ] = False,
     warehouse: Warehouse = None,
     as_json: AsJson = False,
 ) -> None:
     """Say what is configured, reachable or missing, and what to do about it."""
     from flows.commands.doctor import examine
 
-    findings = examine(world, warehouse_of(RunOptions(warehouse=warehouse)))
+    findings = examine(world, warehouse_of(RunOptions(warehouse=warehouse)), ask)
     if as_json:
         print_json({"ok": all(f["ok"] for f in findings), "findings": findings})
     else:

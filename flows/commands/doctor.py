@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from flows.benchmarks import BENCHMARKS
+from flows.commands.asking import ask_world
 from flows.digests import read_digests
 from tasks.engine.benchmark import Benchmark
 from tasks.engine.locks import digest_assets, make_lock
-from tasks.errors import FactmillError
+from tasks.errors import FactmillError, ServiceError, SettingsError
 from tasks.options import RunOptions
 from tasks.settings import Model, World, api_key, environment, graphs_folder, home, load_world
 from tasks.storage.builds import build_of_lock, published_names
@@ -27,8 +29,8 @@ EMBEDDED = "embedded"
 Finding = dict[str, Any]
 
 
-def examine(world_name: str, warehouse: Path) -> list[Finding]:
-    """Return findings: {what, ok, found, advice} each."""
+def examine(world_name: str, warehouse: Path, ask: bool = False) -> list[Finding]:
+    """Return findings: {what, ok, found, advice} each; `ask`: put one real question to each model and service."""
     world = load_world(world_name)
     return [
         *_examine_machine(warehouse),
@@ -38,6 +40,7 @@ def examine(world_name: str, warehouse: Path) -> list[Finding]:
         *(_compare_builds(warehouse) if world_name == EMBEDDED else ()),
         *_examine_endpoints(world),
         *_examine_models(world),
+        *(ask_world(world_name) if ask else ()),
     ]
 
 
@@ -128,6 +131,7 @@ def _examine_endpoints(world: World) -> Iterator[Finding]:
         "wikipedia": world.wikipedia.url,
         "pageviews": world.pageviews.url,
         "falcon": world.falcon.url,
+        "dbpedia": world.dbpedia.url,
     }
     outside = {name: url for name, url in named.items() if url and url != "embedded"}
     if outside:
@@ -137,7 +141,7 @@ def _examine_endpoints(world: World) -> Iterator[Finding]:
     for name, url in outside.items():
         yield _try(
             name,
-            partial(_reach, url, world.user_agent),
+            partial(_reach, _address(name, url), {"User-Agent": world.user_agent}),
             f"check the network and the address of [{name}] in the world's file",
         )
 
@@ -153,7 +157,7 @@ def _examine_models(world: World) -> Iterator[Finding]:
             yield _try(
                 what,
                 partial(_describe_model, model),
-                f"export {model.key_env}=…",
+                f"export {model.key_env}=…" if model.key_env else "check url (with /v1) in the world's file",
             )
 
 
@@ -172,8 +176,8 @@ def _describe_local(role: str, name: str) -> str:
 
 
 def _describe_model(model: Model) -> str:
-    api_key(model)
-    return f"{model.name} at {model.url}, key {'is set' if model.key_env else 'not needed'}"
+    reached = _reach(f"{model.url.rstrip('/')}/models", {"Authorization": f"Bearer {api_key(model)}"})
+    return f"{model.name}: {reached}, key {'is set' if model.key_env else 'not needed'}"
 
 
 def _count_builds(warehouse: Path) -> str:
@@ -184,13 +188,27 @@ def _count_builds(warehouse: Path) -> str:
     return f"{warehouse}: {row[0]} builds, {row[1]} recorded calls"
 
 
-def _reach(url: str, user_agent: str) -> str:
-    request = urllib.request.Request(url, headers={"User-Agent": user_agent})
+def _address(name: str, url: str) -> str:
+    """Return what a service answers cheaply when its address is right."""
+    base = url.rstrip("/")
+    if name == "wikipedia":
+        path = base.removesuffix("/api.php") if urlsplit(base).path else f"{base}/w"
+        return f"{path}/api.php?action=query&meta=siteinfo&format=json"
+    if name == "pageviews":
+        return f"{base}/metrics/pageviews/per-article/en.wikipedia/all-access/user/Earth/daily/20240101/20240102"
+    return f"{base}?query=ASK%7B%7D" if name in ("wikidata", "dbpedia") else base
+
+
+def _reach(url: str, headers: dict[str, str]) -> str:
+    """Return that an address answers; ServiceError when it refuses, or has nothing there."""
+    request = urllib.request.Request(url, headers=headers)
     try:
         with urllib.request.urlopen(request, timeout=_REACH_TIMEOUT_S) as answer:
             return f"{url} answers ({answer.status})"
     except urllib.error.HTTPError as error:
-        return f"{url} answers ({error.code})"
+        raise ServiceError(f"{url} answers HTTP {error.code}") from None
+    except ValueError as error:
+        raise SettingsError(f"{url}: no address: {error}") from None
 
 
 def _try(what: str, look: Callable[[], str], advice: str) -> Finding:

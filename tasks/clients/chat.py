@@ -98,7 +98,10 @@ class Chat:
         if failure := self._server.judge(answer):
             return [failure]
         reply = self._read_reply(read_json(answer.text))
-        too_few = len(reply.body["texts"]) < draw.samples  # type: ignore[index, call-overload]
+        given = len(reply.body["texts"])  # type: ignore[index, call-overload, arg-type]
+        if not given:
+            raise Retry(f"malformed_reply: no choices in {shorten(answer.text)}")
+        too_few = given < draw.samples
         self.model = self.model.model_copy(update=learnt | ({"choices": False} if too_few else {}))
         return [replace(reply, body=None, status="failed", error=_N_IGNORED) if too_few else reply]
 
@@ -106,7 +109,7 @@ class Chat:
         try:
             choices = sorted(answer["choices"], key=lambda choice: choice.get("index") or 0)
             texts = [_read_text(choice["message"]) for choice in choices]
-            finish = [_read_finish(choice) for choice in choices]
+            finish = [str(choice.get("finish_reason")) for choice in choices]
             usage: Mapping[str, Any] = answer.get("usage") or {}
         except (KeyError, TypeError, AttributeError) as error:
             raise Retry(f"malformed_reply: no choices in {shorten(str(answer))}") from error
@@ -155,17 +158,9 @@ def _join_replies(replies: Sequence[Reply]) -> Reply:
     texts = [text for body in bodies for text in body["texts"]]
     finish = [reason for body in bodies for reason in body["finish"]]
     if not any(text.strip() for text in texts):
-        code = "cut_off" if set(finish) == {"length"} else "empty_reply"
-        error = f"{code}: {len(texts)} samples without text, finish {sorted(set(finish))}"
+        error = f"empty_reply: {len(texts)} samples without text, finish {sorted(set(finish))}"
         return replace(spent, body=None, status="failed", error=error, transient=True)
     return replace(spent, body={"texts": texts, "finish": finish, "fingerprint": bodies[0]["fingerprint"]})
-
-
-def _read_finish(choice: Mapping[str, Any]) -> str:
-    """Return why a text ends; a server tells a refusal by a field of its own."""
-    message = choice["message"]
-    refuses = message.get("content") is None and message.get("refusal")
-    return "refusal" if refuses else str(choice.get("finish_reason"))
 
 
 def _read_text(message: Mapping[str, Any]) -> str:

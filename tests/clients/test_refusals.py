@@ -1,0 +1,173 @@
+"""What servers refuse is learnt once, noted, and kept out of the keys of recorded calls."""
+
+import pytest
+from clients.test_chat import HERE, PROMPT, ask, model, open_chat, says
+
+from tasks.clients.refusals import merge_roles, read_refusal
+from tasks.core.calls.chat import call_chat
+from tasks.core.prompts import fill_in, read_prompt
+from tasks.settings import Limits, Model
+
+ONE_BY_ONE = Limits(parallel=1, timeout_s=60, attempts=3, backoff_s=0.01)
+
+
+def refuse(name: str, message: str = "", param: bool = True) -> dict:
+    """Return what a server says that does not take a parameter."""
+    error = {"message": message or f"Unsupported parameter: '{name}'", "param": name if param else None}
+    return {"status": 400, "json": {"error": error}}
+
+
+def refuse_these(*names: str, param: bool = True):
+    """Return a server's behaviour: it takes no request with one of these parameters."""
+
+    def answer(seen):
+        refused = [name for name in names if name in seen.json()]
+        return refuse(refused[0], param=param) if refused else says("fine")
+
+    return answer
+
+
+@pytest.mark.parametrize("param", [True, False])
+def test_a_server_that_takes_no_max_tokens_gets_max_completion_tokens_and_is_asked_twice_but_once(
+    server, inbox, param
+) -> None:
+    server.handle = refuse_these("max_tokens", param=param)
+    chat = open_chat(server, limits=ONE_BY_ONE)
+    chat.send([ask("Ada"), ask("Bob")], inbox)
+    assert {reply.status for reply in inbox.replies.values()} == {"ok"}
+    assert ["max_tokens" in seen.json() for seen in server.seen] == [True, False, False]
+    assert server.seen[2].json()["max_completion_tokens"] == 99
+    assert chat.notes() == [
+        'model m-1 was learnt to need token_limit = "max_completion_tokens": put it into the world\'s file'
+    ]
+
+
+def test_a_server_that_takes_no_temperature_gets_none(server, inbox) -> None:
+    server.handle = refuse_these("temperature")
+    chat = open_chat(server, limits=ONE_BY_ONE)
+    chat.send([ask("Ada"), ask("Bob")], inbox)
+    assert ["temperature" in seen.json() for seen in server.seen] == [True, False, False]
+    assert 'temperature = "none"' in chat.notes()[0]
+
+
+def test_all_that_a_server_refuses_is_learnt_from_one_call(server, inbox) -> None:
+    def answer(seen):
+        if seen.json()["messages"][0]["role"] == "system":
+            return {"status": 500, "json": {"error": {"message": "System role not supported"}}}
+        return refuse_these("temperature", "max_tokens", "max_completion_tokens", "seed", "reasoning_effort")(seen)
+
+    server.handle = answer
+    chat = open_chat(server, limits=ONE_BY_ONE, reasoning_effort="low")
+    call = ask(samples=2)
+    chat.send([call], inbox)
+    assert inbox[call].body["texts"] == ["fine", "fine"]
+    assert server.seen[-1].json() == {
+        "model": "m-1",
+        "messages": [{"role": "user", "content": "Answer.\n\nWho is Ada?"}],
+        "stream": False,
+    }
+    assert len(server.seen) == 8, "six refusals, then two samples"
+
+
+def test_a_server_that_ignores_n_is_asked_sample_by_sample_from_then_on(server, inbox) -> None:
+    server.handle = lambda seen: says(f"sample {seen.json().get('seed', 'of none')}")
+    chat = open_chat(server, choices=True, limits=ONE_BY_ONE)
+    calls = [ask("Ada", samples=2), ask("Bob", samples=2)]
+    chat.send(calls, inbox)
+    for call in calls:
+        assert inbox[call].body["texts"] == ["sample 0", "sample 1"]
+    assert [seen.json().get("n") for seen in server.seen] == [2, None, None, None, None]
+    assert inbox[calls[0]].tokens_in == 300, "what was ignored is paid for"
+    assert "choices = false" in chat.notes()[0]
+
+
+def test_a_server_that_refuses_n_is_asked_sample_by_sample_too(server, inbox) -> None:
+    server.handle = refuse_these("n")
+    open_chat(server, choices=True, limits=ONE_BY_ONE).send([ask(samples=2)], inbox)
+    assert inbox[ask(samples=2)].body["texts"] == ["fine", "fine"]
+
+
+def test_nothing_is_learnt_from_refusals_that_no_adapted_request_ends(server, inbox) -> None:
+    server.handle = lambda _: refuse("temperature")
+    chat = open_chat(server, limits=ONE_BY_ONE)
+    chat.send([ask()], inbox)
+    assert inbox[ask()].error.startswith("http_400: ") and len(server.seen) == 2
+    assert chat.notes() == []
+
+
+SENT = {"model": "m", "messages": [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]} | {
+    "temperature": 0.0,
+    "max_tokens": 9,
+    "n": 3,
+    "seed": 1,
+    "response_format": {},
+}
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "learnt"),
+    [
+        (400, "max_tokens is too large: 9000. This model supports at most 4096 completion tokens", {}),
+        (400, "You may ask for n samples of no such kind", {}),
+        (400, "'n' must be 1", {"choices": False}),
+        (422, '{"detail": [{"loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}]}', {"seed": False}),
+        (400, "Only the default (1) value of temperature is supported", {"temperature": "none"}),
+        (400, "Conversation roles must alternate user/assistant/user/assistant/...", {"system": "merge"}),
+        (400, "Unsupported value: 'messages[0].role' does not support 'system' with this model", {"system": "merge"}),
+        (500, "the temperature of the machine is too high", {}),
+        (429, "temperature", {}),
+        (400, "[1, 2]", {}),
+    ],
+)
+def test_a_refusal_teaches_what_it_names(status: int, text: str, learnt: dict) -> None:
+    assert read_refusal(Model(kind="openai", name="m"), status, text, SENT) == learnt
+
+
+def test_merged_roles_alternate_and_begin_with_the_user() -> None:
+    spoken = [("system", "a"), ("user", "b"), ("assistant", "c"), ("user", "d"), ("user", "e")]
+    merged = merge_roles([{"role": who, "content": text} for who, text in spoken])
+    assert [(each["role"], each["content"]) for each in merged] == [
+        ("user", "a\n\nb"),
+        ("assistant", "c"),
+        ("user", "d\n\ne"),
+    ]
+
+
+def test_a_profile_says_what_is_sent(server, inbox) -> None:
+    server.script(says("fine"))
+    profile = {"token_limit": "max_completion_tokens", "thinking_tokens": 4000, "temperature": 1.0, "system": "merge"}
+    extra = {"top_k": 20, "chat_template_kwargs": {"enable_thinking": False}}
+    open_chat(server, **profile, reasoning_effort="low", extra_body=extra).send([ask()], inbox)
+    assert server.seen[0].json() == {
+        "model": "m-1",
+        "messages": [{"role": "user", "content": "Answer.\n\nWho is Ada?"}],
+        "temperature": 1.0,
+        "max_completion_tokens": 4099,
+        "stream": False,
+        "reasoning_effort": "low",
+        **extra,
+    }
+
+
+def test_cached_and_reasoning_tokens_have_prices_of_their_own(server, inbox) -> None:
+    answer = says("fine")
+    answer["json"]["usage"] |= {
+        "prompt_tokens_details": {"cached_tokens": 40},
+        "completion_tokens_details": {"reasoning_tokens": 15},
+    }
+    server.script(answer)
+    open_chat(server, usd_per_million_cached=1.0, usd_per_million_reasoning=4.0).send([ask()], inbox)
+    assert inbox[ask()].cost_usd == pytest.approx((60 * 2 + 40 * 1 + 5 * 10 + 15 * 4) / 1e6)
+
+
+def test_keys_are_those_of_before_unless_a_profile_changes_what_is_sent(server) -> None:
+    before = "b4759ddc44affa45fdb82d6d5f96ae803f2478116bff2f1d179cf183f7a686a7"
+    filled = fill_in(read_prompt("test/p", PROMPT), name="Ada")
+
+    def key(**settings) -> str:
+        return call_chat(HERE, "m-1", filled, model(server, **settings).profile()).key
+
+    assert key() == ask().key == before
+    assert key(usd_per_million_cached=1.0, usd_per_million_in=9.0, limits=ONE_BY_ONE, choices=True) == before
+    others = [{"temperature": "none"}, {"thinking_tokens": 9}, {"extra_body": {"top_k": 2}}, {"system": "merge"}]
+    assert len({before, *(key(**other) for other in others)}) == 1 + len(others)

@@ -1,0 +1,66 @@
+"""`factmill doctor` on loopback servers: fine, wrong path, dead port, no key, and what a model takes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.webs.loopback import Loopback, Seen
+
+from flows.commands.doctor import examine
+
+
+@pytest.fixture
+def server() -> Iterator[Loopback]:
+    loopback = Loopback()
+    yield loopback
+    loopback.close()
+
+
+def look(tmp_path: Path, server: Loopback, path: str = "", ask: bool = False, url: str = "") -> dict[str, Any]:
+    """Return finding by name of a world with one service and one model there."""
+    url = url or f"{server.url}{path}"
+    world = tmp_path / "world.toml"
+    world.write_text(
+        f'name = "w"\nuser_agent = "me"\n[pageviews]\nurl = "{url}"\ndbpedia = {{ url = "{url}" }}\n'.replace(
+            f'dbpedia = {{ url = "{url}" }}\n', f'[dbpedia]\nurl = "{url}"\n'
+        )
+        + f'[models.author]\nkind = "openai"\nname = "m"\nurl = "{url}/v1"\nlimits = {{ attempts = 1 }}\n'
+    )
+    return {finding["what"]: finding for finding in examine(str(world), tmp_path / "w.duckdb", ask)}
+
+
+def test_a_server_that_answers_is_fine(tmp_path: Path, server: Loopback) -> None:
+    server.handle = lambda _: {"json": {}}
+    found = look(tmp_path, server)
+    assert found["pageviews"]["ok"] and found["dbpedia"]["ok"] and found["model author"]["ok"]
+
+
+@pytest.mark.parametrize("status", [404, 401, 500])
+def test_a_wrong_path_and_a_refusal_are_not_fine(tmp_path: Path, server: Loopback, status: int) -> None:
+    server.handle = lambda _: {"status": status, "text": "no"}
+    found = look(tmp_path, server, "/wrong")
+    for what in ("pageviews", "dbpedia", "model author"):
+        assert not found[what]["ok"] and f"HTTP {status}" in found[what]["found"]
+
+
+def test_a_dead_port_is_not_fine(tmp_path: Path, server: Loopback) -> None:
+    found = look(tmp_path, server, url="http://127.0.0.1:9")
+    assert not found["pageviews"]["ok"] and not found["model author"]["ok"]
+
+
+def test_asking_says_what_a_model_takes_and_what_to_put_into_the_file(tmp_path: Path, server: Loopback) -> None:
+    def answer(seen: Seen) -> dict[str, Any]:
+        if not seen.path.endswith("/chat/completions"):
+            return {"status": 404, "text": "no"}
+        if "max_tokens" in seen.json():
+            return {"status": 400, "json": {"error": {"message": "no", "param": "max_tokens"}}}
+        usage = {"prompt_tokens": 10, "completion_tokens": 5}
+        return {"json": {"choices": [{"message": {"content": "Blue"}, "finish_reason": "stop"}], "usage": usage}}
+
+    server.handle = answer
+    found = look(tmp_path, server, ask=True)
+    assert found["ask author"]["ok"]
+    told = found["ask author"]["found"]
+    assert "schema no; n no; temperature yes; system role yes; token limit max_completion_tokens" in told
+    assert "30 + 15 tokens" in told and 'under [models.author]: token_limit = "max_completion_tokens"' in told
