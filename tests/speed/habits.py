@@ -37,7 +37,7 @@ def describe(came: Came, plain: Came) -> str:
     told = [f"{reason} {count:+}" for reason, count in sorted(more.items()) if count]
     if came.code:
         last = [line for line in came.err.splitlines() if line.strip()]
-        told.append(f"| {' '.join(last[-3:])[:200]}")
+        told.append(f"| {last[-1][:300] if last else 'nothing said'}")
     return ", ".join(told)
 
 
