@@ -120,9 +120,11 @@ def remove_model(name: Annotated[str, typer.Argument(help="Name of the model.", 
 
     Example: factmill models remove all-MiniLM-L6-v2
     """
-    from flows.commands.models import remove
+    from tasks.models.model_folder import models_folder
+    from tasks.models.model_folder import remove_model as remove
+    from tasks.settings import home
 
-    remove(name)
+    remove(name, models_folder(home()))
     typer.echo(f"removed the model {name}")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.errors import UsageError
-from tasks.models.model_folder import ModelManifest, list_models, model_path, models_folder, read_model, remove_model
+from tasks.models.model_folder import ModelManifest, list_models, model_path, models_folder, read_model
 from tasks.settings import home
 
 
@@ -23,11 +23,6 @@ def listing() -> list[dict[str, Any]]:
     """Return kind, state, digest, size and settings of every local model; a damaged one with what to do about it."""
     folder = models_folder(home())
     return [_look_at(name, folder) for name in list_models(folder)]
-
-
-def remove(name: str) -> None:
-    """Remove a local model."""
-    remove_model(name, models_folder(home()))
 
 
 def _look_at(name: str, folder: Path) -> dict[str, Any]:

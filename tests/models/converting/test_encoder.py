@@ -60,7 +60,7 @@ MODULES = '[{"type": "sentence_transformers.models.Pooling"}, {"type": "sentence
         (change("config.json", hidden_size=48), r"pooling mean of 24|tensor .* is \(19, 24\), config.json asks for"),
         (put("config.json", b"{"), "config.json: not JSON"),
         (put("config.json", b'{"model_type": "bert"}'), "no 'num_hidden_layers', expected of a bert encoder"),
-        (drop("config.json"), "no config.json: not the directory of a sentence encoder"),
+        (drop("config.json"), "no config.json in it, as a checkpoint has"),
         (drop("model.safetensors"), "no model.safetensors"),
         (drop("vocab.txt"), "neither tokenizer.json nor vocab.txt"),
         (drop("1_Pooling/config.json"), "no 1_Pooling/config.json"),
