@@ -29,6 +29,7 @@ from tasks.fanoutqa.core.forms.shared import (
     check_question_text,
     describe_value,
     enumerate_subs,
+    expect,
     is_text,
     violate,
     walk_subs,
@@ -49,11 +50,7 @@ _ID_DIGITS = 16
 def check_authored(found: object, least_articles: int = LEAST_ARTICLES) -> list[Violation]:
     """Return every rule of the form that a question breaks; none: `read_authored` can read it."""
     if not isinstance(found, Mapping):
-        return [
-            violate(
-                "", "no_object", f"expected an object with question, strategy and answer, found {describe_value(found)}"
-            )
-        ]
+        return [expect("", "no_object", "an object with question, strategy and answer", found)]
     broken = [*_check_question(found, "", 0), *check_categories(found), *check_ids(found, _LISTS)]
     subs = [sub for _, sub in walk_subs(found, _LISTS)]
     articles = {_article_key(sub) for sub in subs if isinstance(sub.get("evidence"), str)}
@@ -101,7 +98,7 @@ def _check_question(found: Mapping[Any, Any], path: str, level: int) -> Iterator
     yield from check_question_text(found, path)
     yield from check_answer(found, path, may_be_empty=level > 0)
     if "id" in found and not is_text(found["id"]):
-        yield violate(path, "wrong_id", f"expected a text as id, found {describe_value(found['id'])}")
+        yield expect(path, "wrong_id", "a text as id", found["id"])
     yield from _check_support(found, path, level)
     if "page" in found and level:
         yield from _check_page(found, path)
@@ -132,7 +129,7 @@ def _check_support(found: Mapping[Any, Any], path: str, level: int) -> Iterator[
 def _check_list(found: Mapping[Any, Any], key: str, path: str, level: int) -> Iterator[Violation]:
     listed = found[key]
     if not isinstance(listed, list):
-        yield violate(path, "no_list", f"expected a list of questions as {key}, found {describe_value(listed)}")
+        yield expect(path, "no_list", f"a list of questions as {key}", listed)
     elif not listed:
         yield violate(path, "empty_list", f"{key} is an empty list; expected a question in it, or no {key}")
     elif level == DEEPEST:
@@ -143,9 +140,7 @@ def _check_list(found: Mapping[Any, Any], key: str, path: str, level: int) -> It
             if isinstance(sub, Mapping):
                 yield from _check_question(sub, sub_path, level + 1)
             else:
-                yield violate(
-                    sub_path, "no_object", f"expected an object with question and answer, found {describe_value(sub)}"
-                )
+                yield expect(sub_path, "no_object", "an object with question and answer", sub)
 
 
 def _check_page(found: Mapping[Any, Any], path: str) -> Iterator[Violation]:
@@ -153,12 +148,12 @@ def _check_page(found: Mapping[Any, Any], path: str) -> Iterator[Violation]:
     if "evidence" not in found:
         yield violate(path, "page_without_evidence", "has page without evidence; expected the article's address too")
     if not isinstance(page, Mapping):
-        yield violate(path, "wrong_page", f"expected page as an object, found {describe_value(page)}")
+        yield expect(path, "wrong_page", "page as an object", page)
         return
     yield from check_keys(page, _PAGE_KEYS, path)
     yield from check_numbers(page, path, None)
     if "title" in page and not is_text(page["title"]):
-        yield violate(path, "wrong_page", f"expected a text as title of page, found {describe_value(page['title'])}")
+        yield expect(path, "wrong_page", "a text as title of page", page["title"])
 
 
 def _check_dependences(found: Mapping[Any, Any], path: str) -> Iterator[Violation]:
@@ -174,9 +169,7 @@ def _check_dependences(found: Mapping[Any, Any], path: str) -> Iterator[Violatio
         if kind == "strategy":
             yield violate(at, "depends_on_in_strategy", "has depends_on; expected such a question under then")
         elif not isinstance(needed, list) or not needed or not all(map(is_text, needed)):
-            yield violate(
-                at, "wrong_depends_on", f"expected a list of ids as depends_on, found {describe_value(needed)}"
-            )
+            yield expect(at, "wrong_depends_on", "a list of ids as depends_on", needed)
         elif unknown := [each for each in needed if each not in paths]:
             told = f"depends_on names {describe_value(unknown[0])}; expected ids of the questions beside it"
             yield violate(

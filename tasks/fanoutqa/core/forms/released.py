@@ -23,6 +23,7 @@ from tasks.fanoutqa.core.forms.shared import (
     check_question_text,
     describe_value,
     enumerate_subs,
+    expect,
     is_text,
     violate,
 )
@@ -66,11 +67,7 @@ def list_unresolved(question: FanOutQuestion) -> list[UnresolvedReference]:
 def check_released(found: object) -> list[Violation]:
     """Return every rule of the released form that a question breaks; none: `read_released` can read it."""
     if not isinstance(found, Mapping):
-        return [
-            violate(
-                "", "no_object", f"expected an object with id, question and categories, found {describe_value(found)}"
-            )
-        ]
+        return [expect("", "no_object", "an object with id, question and categories", found)]
     return [*_check_top(found), *check_ids(found, _LISTS)]
 
 
@@ -104,9 +101,7 @@ def _check_top(found: Mapping[Any, Any]) -> Iterator[Violation]:
 
 def _check_necessary_evidence(listed: object) -> Iterator[Violation]:
     if not isinstance(listed, list) or not listed:
-        yield violate(
-            "", "no_list", f"expected a list of articles as necessary_evidence, found {describe_value(listed)}"
-        )
+        yield expect("", "no_list", "a list of articles as necessary_evidence", listed)
         return
     for at, each in enumerate(listed):
         yield from _check_evidence(each, f"necessary_evidence[{at}]")
@@ -115,7 +110,7 @@ def _check_necessary_evidence(listed: object) -> Iterator[Violation]:
 def _check_decomposition(found: Mapping[Any, Any], path: str, level: int) -> Iterator[Violation]:
     listed = found.get("decomposition")
     if not isinstance(listed, list):
-        yield violate(path, "no_list", f"expected a list of questions as decomposition, found {describe_value(listed)}")
+        yield expect(path, "no_list", "a list of questions as decomposition", listed)
     elif listed and level == DEEPEST:
         yield violate(path, "too_deep", f"expected at most {DEEPEST} levels of sub-questions, found more")
     else:
@@ -124,9 +119,7 @@ def _check_decomposition(found: Mapping[Any, Any], path: str, level: int) -> Ite
             if isinstance(sub, Mapping):
                 yield from _check_sub(sub, sub_path, level + 1)
             else:
-                yield violate(
-                    sub_path, "no_object", f"expected an object with id and question, found {describe_value(sub)}"
-                )
+                yield expect(sub_path, "no_object", "an object with id and question", sub)
         yield from _check_dependences([(at, sub) for at, sub in placed if isinstance(sub, Mapping)])
 
 
@@ -148,19 +141,17 @@ def _check_sub(found: Mapping[Any, Any], path: str, level: int) -> Iterator[Viol
 
 def _check_id(found: Mapping[Any, Any], path: str) -> Iterator[Violation]:
     if not is_text(found.get("id")):
-        yield violate(path, "wrong_id", f"expected a text as id, found {describe_value(found.get('id'))}")
+        yield expect(path, "wrong_id", "a text as id", found.get("id"))
 
 
 def _check_evidence(found: object, path: str) -> Iterator[Violation]:
     if not isinstance(found, Mapping):
-        yield violate(
-            path, "wrong_page", f"expected {{{', '.join(_ARTICLE_KEYS)}}} as evidence, found {describe_value(found)}"
-        )
+        yield expect(path, "wrong_page", f"{{{', '.join(_ARTICLE_KEYS)}}} as evidence", found)
         return
     yield from check_keys(found, _ARTICLE_KEYS, path)
     yield from check_numbers(found, path, UNRESOLVED)
     if not is_text(found.get("title")):
-        yield violate(path, "wrong_page", f"expected a text as title, found {describe_value(found.get('title'))}")
+        yield expect(path, "wrong_page", "a text as title", found.get("title"))
     yield from check_article(found.get("url"), path, "url")
 
 
@@ -170,9 +161,7 @@ def _check_dependences(placed: list[tuple[str, Mapping[Any, Any]]]) -> Iterator[
     for path, sub in placed:
         needed = sub.get("depends_on")
         if not isinstance(needed, list) or not all(map(is_text, needed)):
-            yield violate(
-                path, "wrong_depends_on", f"expected a list of ids as depends_on, found {describe_value(needed)}"
-            )
+            yield expect(path, "wrong_depends_on", "a list of ids as depends_on", needed)
         elif unknown := [each for each in needed if each not in paths]:
             told = f"depends_on names {describe_value(unknown[0])}; expected ids of the questions beside it"
             yield violate(path, "depends_on_nobody", told)

@@ -36,6 +36,11 @@ def violate(path: str, rule: str, told: str) -> Violation:
     return Violation(path, rule, f"{path or 'top-level question'}: {told}")
 
 
+def expect(path: str, rule: str, wanted: str, found: object) -> Violation:
+    """Return a violation that says what was expected and what was found."""
+    return violate(path, rule, f"expected {wanted}, found {describe_value(found)}")
+
+
 def is_text(value: object) -> TypeGuard[str]:
     """True for a text that is not blank and can be written as UTF-8 (no half of a surrogate pair)."""
     return isinstance(value, str) and bool(value.strip()) and _is_whole(value)
@@ -73,9 +78,7 @@ def check_question_text(found: Mapping[Any, Any], path: str) -> Iterator[Violati
     if "question" not in found:
         yield violate(path, "question_missing", "no question; expected its wording under the key question")
     elif not is_text(found["question"]):
-        yield violate(
-            path, "question_no_text", f"expected the wording as question, found {describe_value(found['question'])}"
-        )
+        yield expect(path, "question_no_text", "the wording as question", found["question"])
 
 
 def check_answer(found: Mapping[Any, Any], path: str, may_be_empty: bool) -> Iterator[Violation]:
@@ -104,9 +107,7 @@ def is_empty(answer: object) -> bool:
 def check_article(url: object, path: str, key: str) -> Iterator[Violation]:
     """Yield why an address is not that of an article of the English Wikipedia."""
     if not is_text(url):
-        yield violate(
-            path, "evidence_no_text", f"expected the address of one article as {key}, found {describe_value(url)}"
-        )
+        yield expect(path, "evidence_no_text", f"the address of one article as {key}", url)
     elif isinstance(problem := read_article_address(url), str):
         yield violate(path, "evidence_no_article", f"{key}: {problem}")
 
