@@ -11,10 +11,11 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from tasks.assets import ROOT
 from tasks.core.fingerprints import digest_json
+from tasks.core.rows import StrictModel
 from tasks.errors import SettingsError
 
 SHIPPED_WORLDS = ("embedded", "live")
@@ -28,11 +29,7 @@ KINDS: dict[str, tuple[str, ...]] = {
 """Role → what kinds of models there are for it; `rules` and `openai` for all others."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class Limits(_Part):
+class Limits(StrictModel):
     """How a service is treated."""
 
     parallel: int = Field(default=4, ge=1, le=1024)
@@ -47,7 +44,7 @@ class Limits(_Part):
     """Logical calls bundled into one request, where the service can (VALUES, titles)."""
 
 
-class Endpoint(_Part):
+class Endpoint(StrictModel):
     """One web service."""
 
     url: str
@@ -55,7 +52,7 @@ class Endpoint(_Part):
     limits: Limits = Limits()
 
 
-class Wikidata(_Part):
+class Wikidata(StrictModel):
     """Where items are looked up: a SPARQL endpoint or a local graph."""
 
     engine: Literal["sparql", "graph"] = "sparql"
@@ -66,7 +63,7 @@ class Wikidata(_Part):
     limits: Limits = Limits()
 
 
-class Model(_Part):
+class Model(StrictModel):
     """One model in a role."""
 
     kind: Literal["rules", "openai", "local"]
@@ -91,7 +88,7 @@ class Model(_Part):
     limits: Limits = Limits()
 
 
-class World(_Part):
+class World(StrictModel):
     """The endpoints and models a run talks to."""
 
     name: str

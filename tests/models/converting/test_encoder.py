@@ -58,7 +58,7 @@ MODULES = '[{"type": "sentence_transformers.models.Pooling"}, {"type": "sentence
         (change("config.json", hidden_act="mish"), "hidden_act 'mish'"),
         (change("config.json", is_decoder=True), "is_decoder True"),
         (change("config.json", hidden_size=48), r"pooling mean of 24|tensor .* is \(19, 24\), config.json asks for"),
-        (put("config.json", b"{"), "config.json: no JSON"),
+        (put("config.json", b"{"), "config.json: not JSON"),
         (put("config.json", b'{"model_type": "bert"}'), "no 'num_hidden_layers', expected of a bert encoder"),
         (drop("config.json"), "no config.json: not the directory of a sentence encoder"),
         (drop("model.safetensors"), "no model.safetensors"),

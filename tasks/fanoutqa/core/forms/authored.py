@@ -22,12 +22,16 @@ from tasks.fanoutqa.core.forms.shared import (
     check_answer,
     check_article,
     check_categories,
+    check_ids,
     check_keys,
+    check_numbers,
     check_order,
     check_question_text,
     describe_value,
+    enumerate_subs,
     is_text,
     violate,
+    walk_subs,
 )
 from tasks.fanoutqa.core.questions import LEAST_ARTICLES, Evidence, FanOutQuestion, SubQuestion
 from tasks.text.wikipedia_addresses import ArticleAddress, read_article_address, spell_title
@@ -37,6 +41,7 @@ __all__ = ["Violation", "check_authored", "read_authored", "write_authored"]
 _EVERY = ("question", "strategy", "then", "evidence", "answer", "id", "order")
 _TOP_KEYS = (*_EVERY, "categories")
 _SUB_KEYS = (*_EVERY, "depends_on", "page")
+_LISTS = ("strategy", "then")
 _PAGE_KEYS = ("pageid", "revid", "title")
 _ID_DIGITS = 16
 
@@ -49,8 +54,8 @@ def check_authored(found: object, least_articles: int = LEAST_ARTICLES) -> list[
                 "", "no_object", f"expected an object with question, strategy and answer, found {describe_value(found)}"
             )
         ]
-    broken = [*_check_question(found, "", 0), *check_categories(found), *_check_ids(found)]
-    subs = [sub for _, sub in _walk(found, "")]
+    broken = [*_check_question(found, "", 0), *check_categories(found), *check_ids(found, _LISTS)]
+    subs = [sub for _, sub in walk_subs(found, _LISTS)]
     articles = {_article_key(sub) for sub in subs if isinstance(sub.get("evidence"), str)}
     if subs and len(articles) < least_articles:
         told = f"expected at least {least_articles} different articles as evidence, found {len(articles)}"
@@ -100,7 +105,7 @@ def _check_question(found: Mapping[Any, Any], path: str, level: int) -> Iterator
     yield from _check_support(found, path, level)
     if "page" in found and level:
         yield from _check_page(found, path)
-    for key in ("strategy", "then"):
+    for key in _LISTS:
         if key in found:
             yield from _check_list(found, key, path, level)
     yield from _check_dependences(found, path)
@@ -134,7 +139,7 @@ def _check_list(found: Mapping[Any, Any], key: str, path: str, level: int) -> It
         told = f"expected at most {DEEPEST} levels of sub-questions, found more; ask some of them side by side"
         yield violate(path, "too_deep", told)
     else:
-        for sub_path, sub in _enumerate(found, key, path):
+        for sub_path, sub in enumerate_subs(found, [key], path):
             if isinstance(sub, Mapping):
                 yield from _check_question(sub, sub_path, level + 1)
             else:
@@ -151,21 +156,14 @@ def _check_page(found: Mapping[Any, Any], path: str) -> Iterator[Violation]:
         yield violate(path, "wrong_page", f"expected page as an object, found {describe_value(page)}")
         return
     yield from check_keys(page, _PAGE_KEYS, path)
-    for key in ("pageid", "revid"):
-        number = page.get(key)
-        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
-            yield violate(
-                path,
-                "wrong_page",
-                f"expected a number above 0 or null as {key} of page, found {describe_value(number)}",
-            )
+    yield from check_numbers(page, path, None)
     if "title" in page and not is_text(page["title"]):
         yield violate(path, "wrong_page", f"expected a text as title of page, found {describe_value(page['title'])}")
 
 
 def _check_dependences(found: Mapping[Any, Any], path: str) -> Iterator[Violation]:
     """Yield what is wrong with depends_on of the questions below one, and with their order."""
-    subs = [(kind, at, sub) for kind in ("strategy", "then") for at, sub in _enumerate(found, kind, path)]
+    subs = [(kind, at, sub) for kind in _LISTS for at, sub in enumerate_subs(found, [kind], path)]
     well_formed = [(kind, at, sub) for kind, at, sub in subs if isinstance(sub, Mapping)]
     paths = {sub["id"]: at for _, at, sub in well_formed if is_text(sub.get("id"))}
     needs: dict[str, list[str]] = {each: [] for each in paths}
@@ -195,35 +193,6 @@ def _check_dependences(found: Mapping[Any, Any], path: str) -> Iterator[Violatio
             yield violate(path, "wrong_order", told)
 
 
-def _check_ids(found: Mapping[Any, Any]) -> Iterator[Violation]:
-    seen: dict[str, str] = {}
-    for path, sub in _walk(found, ""):
-        given = sub.get("id")
-        if not is_text(given):
-            continue
-        if given in seen:
-            told = f"has the id {describe_value(given)} of {seen[given]}; expected another, or none"
-            yield violate(path, "repeated_id", told)
-        seen.setdefault(given, path)
-
-
-def _enumerate(found: Mapping[Any, Any], key: str, path: str) -> Iterator[tuple[str, Any]]:
-    listed = found.get(key)
-    above = f"{path}." if path else ""
-    yield from ((f"{above}{key}[{at}]", sub) for at, sub in enumerate(listed if isinstance(listed, list) else ()))
-
-
-def _walk(found: Mapping[Any, Any], path: str, level: int = 0) -> Iterator[tuple[str, Mapping[Any, Any]]]:
-    """Yield the sub-questions that are objects, down to the deepest level that is checked."""
-    if level == DEEPEST:
-        return
-    for key in ("strategy", "then"):
-        for sub_path, sub in _enumerate(found, key, path):
-            if isinstance(sub, Mapping):
-                yield sub_path, sub
-                yield from _walk(sub, sub_path, level + 1)
-
-
 def _article_key(found: Mapping[Any, Any]) -> str:
     """Return what tells articles apart: the title, or the address where it is none, which is told elsewhere."""
     page = found.get("page")
@@ -239,8 +208,8 @@ def _title_of(url: str) -> str:
 def _read_subs(found: Mapping[str, Any], top_id: str, path: str) -> tuple[SubQuestion, ...]:
     listed = [
         (kind, at, sub, sub.get("id") or _digest_sub(top_id, at))
-        for kind in ("strategy", "then")
-        for at, sub in _enumerate(found, kind, path)
+        for kind in _LISTS
+        for at, sub in enumerate_subs(found, [kind], path)
     ]
     first = [sub_id for kind, _, _, sub_id in listed if kind == "strategy"]
     subs = [

@@ -16,10 +16,13 @@ from tasks.fanoutqa.core.forms.shared import (
     check_answer,
     check_article,
     check_categories,
+    check_ids,
     check_keys,
+    check_numbers,
     check_order,
     check_question_text,
     describe_value,
+    enumerate_subs,
     is_text,
     violate,
 )
@@ -34,6 +37,7 @@ from tasks.fanoutqa.core.questions import (
 _DEV_KEYS = ("id", "question", "decomposition", "answer", "categories")
 _TEST_KEYS = ("id", "question", "necessary_evidence", "categories")
 _SUB_KEYS = ("id", "question", "decomposition", "answer", "depends_on", "evidence")
+_LISTS = ("decomposition",)
 _ARTICLE_KEYS = ("pageid", "revid", "title", "url")
 
 
@@ -67,7 +71,7 @@ def check_released(found: object) -> list[Violation]:
                 "", "no_object", f"expected an object with id, question and categories, found {describe_value(found)}"
             )
         ]
-    return [*_check_top(found), *_check_ids(found)]
+    return [*_check_top(found), *check_ids(found, _LISTS)]
 
 
 def read_released(found: Mapping[str, Any]) -> FanOutQuestion:
@@ -115,7 +119,7 @@ def _check_decomposition(found: Mapping[Any, Any], path: str, level: int) -> Ite
     elif listed and level == DEEPEST:
         yield violate(path, "too_deep", f"expected at most {DEEPEST} levels of sub-questions, found more")
     else:
-        placed = list(_enumerate(found, path))
+        placed = list(enumerate_subs(found, _LISTS, path))
         for sub_path, sub in placed:
             if isinstance(sub, Mapping):
                 yield from _check_sub(sub, sub_path, level + 1)
@@ -154,14 +158,7 @@ def _check_evidence(found: object, path: str) -> Iterator[Violation]:
         )
         return
     yield from check_keys(found, _ARTICLE_KEYS, path)
-    for key in ("pageid", "revid"):
-        number = found.get(key)
-        if number != UNRESOLVED and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
-            yield violate(
-                path,
-                "wrong_page",
-                f"expected a number above 0 or {UNRESOLVED} as {key}, found {describe_value(number)}",
-            )
+    yield from check_numbers(found, path, UNRESOLVED)
     if not is_text(found.get("title")):
         yield violate(path, "wrong_page", f"expected a text as title, found {describe_value(found.get('title'))}")
     yield from check_article(found.get("url"), path, "url")
@@ -182,30 +179,3 @@ def _check_dependences(placed: list[tuple[str, Mapping[Any, Any]]]) -> Iterator[
         elif is_text(sub.get("id")):
             needs[sub["id"]] += needed
     yield from check_order(needs, paths)
-
-
-def _check_ids(found: Mapping[Any, Any]) -> Iterator[Violation]:
-    seen: dict[str, str] = {}
-    for path, sub in _walk(found, "", 0):
-        given = sub.get("id")
-        if is_text(given) and given in seen:
-            yield violate(path, "repeated_id", f"has the id {describe_value(given)} of {seen[given]}; expected another")
-        elif is_text(given):
-            seen[given] = path
-
-
-def _enumerate(found: Mapping[Any, Any], path: str) -> Iterator[tuple[str, Any]]:
-    listed = found.get("decomposition")
-    above = f"{path}." if path else ""
-    yield from (
-        (f"{above}decomposition[{at}]", sub) for at, sub in enumerate(listed if isinstance(listed, list) else ())
-    )
-
-
-def _walk(found: Mapping[Any, Any], path: str, level: int) -> Iterator[tuple[str, Mapping[Any, Any]]]:
-    if level == DEEPEST:
-        return
-    for sub_path, sub in _enumerate(found, path):
-        if isinstance(sub, Mapping):
-            yield sub_path, sub
-            yield from _walk(sub, sub_path, level + 1)

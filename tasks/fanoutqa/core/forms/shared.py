@@ -120,6 +120,48 @@ def check_categories(found: Mapping[Any, Any]) -> Iterator[Violation]:
         yield violate("", "wrong_categories", f"expected categories as a list of texts, found {told}")
 
 
+def enumerate_subs(found: Mapping[Any, Any], keys: Sequence[str], path: str) -> Iterator[tuple[str, Any]]:
+    """Yield what a question lists under some keys, with its path."""
+    above = f"{path}." if path else ""
+    for key in keys:
+        listed = found.get(key)
+        yield from ((f"{above}{key}[{at}]", sub) for at, sub in enumerate(listed if isinstance(listed, list) else ()))
+
+
+def walk_subs(
+    found: Mapping[Any, Any], keys: Sequence[str], path: str = "", level: int = 0
+) -> Iterator[tuple[str, Mapping[Any, Any]]]:
+    """Yield the sub-questions that are objects, down to the deepest level that is checked."""
+    if level == DEEPEST:
+        return
+    for sub_path, sub in enumerate_subs(found, keys, path):
+        if isinstance(sub, Mapping):
+            yield sub_path, sub
+            yield from walk_subs(sub, keys, sub_path, level + 1)
+
+
+def check_ids(found: Mapping[Any, Any], keys: Sequence[str]) -> Iterator[Violation]:
+    """Yield the sub-questions that have the id of an earlier one."""
+    seen: dict[str, str] = {}
+    for path, sub in walk_subs(found, keys):
+        given = sub.get("id")
+        if is_text(given) and given in seen:
+            yield violate(path, "repeated_id", f"has the id {describe_value(given)} of {seen[given]}; expected another")
+        elif is_text(given):
+            seen[given] = path
+
+
+def check_numbers(page: Mapping[Any, Any], path: str, unknown: str | None) -> Iterator[Violation]:
+    """Yield what is wrong with a page's number and revision; `unknown` stands for one that is not known."""
+    for key in ("pageid", "revid"):
+        number = page.get(key)
+        if number != unknown and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
+            told = (
+                f"expected a number above 0 or {unknown or 'null'} as {key} of the page, found {describe_value(number)}"
+            )
+            yield violate(path, "wrong_page", told)
+
+
 def check_order(needs: Mapping[str, Sequence[str]], paths: Mapping[str, str]) -> Iterator[Violation]:
     """Yield the question that waits for itself, given id → ids whose answers it needs, and id → path."""
     try:
