@@ -4,8 +4,8 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 export PREFECT_SERVER_ANALYTICS_ENABLED = false
 export DO_NOT_TRACK = 1
-# tests on all cores, four at most; a file goes to one process (tests/conftest.py)
-SHARED  = --numprocesses logical --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
+# tests on all cores, four at most; tests/conftest.py says which go together
+SHARED  = --numprocesses logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help build test test-quick test-llm check digests lock clean

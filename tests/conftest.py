@@ -4,8 +4,10 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from flows.prefect_server import prefect_settings
 
@@ -15,8 +17,13 @@ PREFECT_HOME = Path(tempfile.mkdtemp(prefix="factmill-tests-"))
 
 
 def pytest_configure() -> None:
-    """Settle Prefect as the command does, before a test imports it: it reads its settings only once."""
+    """Settle Prefect as the command does, before a test imports it: it reads its settings only once; and Hypothesis."""
+    for name in [name for name in os.environ if name.startswith("PREFECT_")]:
+        del os.environ[name]  # those of the process that shares out the tests
     os.environ.update(prefect_settings(PREFECT_HOME))
+    # no example of Hypothesis fails for being slow: machines are, at times
+    settings.register_profile("patient", deadline=None)
+    settings.load_profile("patient")
 
 
 def pytest_unconfigure() -> None:
@@ -40,34 +47,41 @@ def shared_data() -> Path:
 
 
 SLOW = (
+    "tests/biokalma/test_people_real.py",
+    "tests/clients/test_clients_on_world.py",
     "tests/flows",
     "tests/graph/test_parity.py",
     "tests/graph/test_real.py",
-    "tests/world",
+    "tests/graph/test_resume.py",
     "tests/mediawikis",
+    "tests/models/test_translate_forms.py",
+    "tests/test_other_machine.py",
     "tests/test_parity.py",
     "tests/test_path_parity.py",
-    "tests/clients/test_clients_on_world.py",
+    "tests/world",
 )
-"""Tests that start servers, make whole builds or load whole dumps; `make test-quick` leaves them out, and those that are
-marked where they stand."""
+"""Tests that start servers or many processes, make whole builds, load whole dumps or translate for long; `make test-quick`
+leaves them out, and those that are marked where they stand."""
+SHARES_BUILDS = "tests/flows"
+"""Tests that share a home with all builds, and so one process where several run the tests."""
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the slow tests by their place, and begin with those that share a home with all builds.
-
-    Where several processes share the tests (`--dist loadgroup`), one of them gets all that share this home, and each
-    file goes to one process.
-    """
+    """Mark the slow tests by their place, and begin with those that share the builds, and with the longest of the others."""
     root = Path(__file__).resolve().parent.parent
     for item in items:
-        file = item.path.relative_to(root).as_posix()
-        if file.startswith(SLOW):
+        if item.path.relative_to(root).as_posix().startswith(SLOW):
             item.add_marker(pytest.mark.slow)
-        item.add_marker(pytest.mark.xdist_group("builds" if _shares_builds(item) else file))
-    items.sort(key=_shares_builds, reverse=True)
+    items.sort(key=lambda item: item.nodeid.startswith((SHARES_BUILDS, "tests/test_other_machine")), reverse=True)
 
 
-def _shares_builds(item: pytest.Item) -> bool:
-    return "session_home" in getattr(item, "fixturenames", ())
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give a file to one process, and all that share the builds to one."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return SHARES_BUILDS if nodeid.startswith(SHARES_BUILDS) else nodeid.partition("::")[0]
+
+    return Scheduling(config, log)

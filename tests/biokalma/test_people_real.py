@@ -11,6 +11,7 @@ import pytest
 from support.webs.loopback import Loopback
 from support.webs.two_wikidatas import AGENT
 from support.webs.wikidata_web import answer_from
+from support.work.inputs import biokalma_inputs
 from support.work.steps import Left, read_unit, run_step
 
 from tasks.assets import load_query
@@ -45,14 +46,14 @@ def services(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def test_both_engines_draw_and_resolve_the_same_pairs(
     services: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: dict[str, Any] = {"class": "Q5", "limits": {}}
+    given = biokalma_inputs(limits=dict.fromkeys(RELATIONS))
     left: dict[str, Left] = {}
     for engine, each in services.items():
         rows = []
         for pid in RELATIONS:
-            drawn = read_unit(draw_person_pairs, pid, each, tmp_path / engine / pid, monkeypatch, **given)
+            drawn = read_unit(draw_person_pairs, pid, each, tmp_path / engine / pid, monkeypatch, given)
             rows += [PersonPair.model_validate({**row, "source_name": "real"}) for row in drawn.rows.values()]
-        left[engine] = run_step(resolve_people, rows, each, tmp_path / engine, monkeypatch, **given)
+        left[engine] = run_step(resolve_people, rows, each, tmp_path / engine, monkeypatch, given)
     assert left["sparql"].rows == left["graph"].rows
     assert left["sparql"].rejects == left["graph"].rejects
     assert left["sparql"].extras == left["graph"].extras

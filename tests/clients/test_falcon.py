@@ -1,5 +1,7 @@
 """Falcon: sent as its contract says, tried twice with growing time-outs."""
 
+import threading
+
 import pytest
 
 from tasks.clients.falcon import LISTS, Falcon
@@ -74,9 +76,11 @@ def test_each_list_may_be_empty_null_or_missing(client, server, inbox, key, noth
 
 
 def test_the_second_try_waits_longer(server, limits, inbox):
-    server.script({**FOUND, "delay_s": 0.4})
+    answered = threading.Event()
+    server.script({**FOUND, "until": answered}, FOUND)
     call = call_link(HERE, "x")
-    open_client(server, limits, (0.2, 30.0)).send([call], inbox)
+    open_client(server, limits, (1.0, 300.0)).send([call], inbox)
+    answered.set()
     assert inbox[call].status == "ok"
     assert len(server.seen) == 2
 

@@ -10,6 +10,7 @@ from support.graphs.namesakes import write_item
 from support.rows.granola_questions import LIMITS, make_row
 from support.webs.loopback import Loopback, Seen
 from support.webs.two_wikidatas import AGENT, TwoWikidatas
+from support.work.inputs import granola_inputs
 from support.work.steps import Left, run_step
 
 from tasks.clients.pageviews import Pageviews
@@ -51,7 +52,10 @@ def link(wikidatas: TwoWikidatas, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             for name, (entity, answer) in zip(names, pairs, strict=True)
         ]
         return wikidatas.run(
-            lambda services, folder: run_step(find_qids, rows, services, folder, monkeypatch, policy=policy), tmp_path
+            lambda services, folder: run_step(
+                find_qids, rows, services, folder, monkeypatch, granola_inputs(policy=policy)
+            ),
+            tmp_path,
         )
 
     return run
@@ -132,7 +136,7 @@ def test_a_wikidata_that_fails_costs_the_rows_that_asked_it_for_now(
         make_row(EntityQuestion, "ambiguous", question_entity="Ada", answer="London"),
     ]
     services = SimpleNamespace(wikidata=wikidatas.sparql())
-    left = run_step(find_qids, rows, services, tmp_path / "run", monkeypatch, policy="smallest")
+    left = run_step(find_qids, rows, services, tmp_path / "run", monkeypatch, granola_inputs())
     lost = {"plain", "ambiguous"} if query == "skos:altLabel" else {"ambiguous"}
     assert {row_id: reason for row_id, (reason, _) in left.rejects.items()} == dict.fromkeys(lost, "wikidata_failed")
     assert left.receipt.unsettled == len(lost)
@@ -195,8 +199,8 @@ def views(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
             for row_id, (entity, of_answer) in titles.items()
         ]
         services = SimpleNamespace(pageviews=Pageviews(server.url, "v", LIMITS, AGENT))
-        params = {"views_from": "20230101", "views_to": "20231231"}
-        left = run_step(measure_popularity, rows, services, tmp_path, monkeypatch, **params)
+        inputs = granola_inputs(views_from="20230101", views_to="20231231")
+        left = run_step(measure_popularity, rows, services, tmp_path, monkeypatch, inputs)
         assert asked.count("Ada") <= 1
         return left
 

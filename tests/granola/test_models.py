@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from support.rows.granola_questions import COLUMNS, Said, make_row, serve_model
+from support.work.inputs import granola_inputs
 from support.work.scripted_chat import Message
 from support.work.steps import Left, run_step
 
@@ -85,8 +86,7 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left
                 services,
                 tmp_path,
                 monkeypatch,
-                samples=4,
-                max_error_score=0.5,
+                granola_inputs(samples=4, max_error_score=0.5),
             )
 
     return run
@@ -139,7 +139,9 @@ def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left
 
     def run(*levels: str, min_levels: int = 2, **changed: Any) -> Left:
         row = make_row(ScoredQuestion, "r", levels=list(levels), **changed)
-        return run_step(remove_trivial_answers, [row], None, tmp_path, monkeypatch, min_levels=min_levels)
+        return run_step(
+            remove_trivial_answers, [row], None, tmp_path, monkeypatch, granola_inputs(min_levels=min_levels)
+        )
 
     return run
 

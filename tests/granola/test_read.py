@@ -10,7 +10,8 @@ import pytest
 from support.graphs.namesakes import write_item
 from support.rows.granola_questions import make_row
 from support.webs.two_wikidatas import TwoWikidatas
-from support.work.steps import Left, read_files, read_unit, run_step
+from support.work.inputs import granola_inputs
+from support.work.steps import Left, read_unit, run_step
 
 from tasks.errors import ServiceUnreachable, SourceError
 from tasks.granola.core.rows import SourceQuestion
@@ -31,8 +32,8 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]
         paths = [tmp_path / f"P19.{number}.json" for number in range(len(files))]
         for path, rows in zip(paths, files, strict=True):
             path.write_text(json.dumps(rows))
-        limits = {} if limit is None else {"P19": limit}
-        return read_files(read_entity_questions, "P19", paths, tmp_path / "run", monkeypatch, limits=limits)
+        inputs = granola_inputs(limits={"P19": limit})
+        return read_unit(read_entity_questions, "P19", None, tmp_path / "run", monkeypatch, inputs, paths)
 
     return run
 
@@ -95,9 +96,10 @@ def test_a_file_that_changed_since_the_lock_was_made_stops_the_run(
 ) -> None:
     path = tmp_path / "P19.json"
     path.write_text(json.dumps([ask("Ada", "London")]))
-    monkeypatch.setattr("steps.digest_bytes", lambda _: "0" * 64)
+    monkeypatch.setattr("support.work.steps.digest_bytes", lambda _: "0" * 64)
     with pytest.raises(SourceError, match="has changed since the build was locked"):
-        read_files(read_entity_questions, "P19", [path], tmp_path / "run", monkeypatch, limits={})
+        inputs = granola_inputs(limits={"P19": None})
+        read_unit(read_entity_questions, "P19", None, tmp_path / "run", monkeypatch, inputs, [path])
 
 
 WORLD = [
@@ -129,8 +131,8 @@ def wikidata(request: pytest.FixtureRequest, wikidatas: TwoWikidatas) -> Any:
 
 
 def draw(services: Any, folder: Path, patch: pytest.MonkeyPatch, limit: int | None = None) -> Left:
-    limits = {} if limit is None else {"P19": limit}
-    return read_unit(draw_questions, "P19", services, folder, patch, limits=limits)
+    inputs = granola_inputs(from_wikidata=True, limits={"P19": limit})
+    return read_unit(draw_questions, "P19", services, folder, patch, inputs)
 
 
 def test_facts_become_questions_or_are_rejected_with_a_reason(

@@ -121,6 +121,7 @@ def lengthen(file: Path) -> None:
     np.save(file, np.concatenate([array, array[-1:] if len(array) else array]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [Path.unlink, cut, garble, retype], ids=lambda each: each.__name__)
 @pytest.mark.parametrize("name", ARRAY_FILES)
 def test_a_damaged_array_is_refused_by_name(tmp_path: Path, name: str, damage: Callable[[Path], None]) -> None:

@@ -300,6 +300,7 @@ def test_identity_is_the_content(make_graph: Make) -> None:
     assert not first.is_outside
 
 
+@pytest.mark.slow
 def test_many_threads_and_another_process_read_at_once(make_graph: Make, tmp_path: Path) -> None:
     graph = make_graph(PEOPLE)
     expected = graph.find(["Mercury"])

@@ -365,6 +365,7 @@ def test_kernels_work_where_nothing_compiled_can_be_kept(monkeypatch: pytest.Mon
     assert walking._compile(double)(21) == 42
 
 
+@pytest.mark.slow
 def test_look_ups_do_not_wait_for_what_is_compiled(make_graph: Make, tmp_path: Path) -> None:
     make_graph(PEOPLE)
     program = (

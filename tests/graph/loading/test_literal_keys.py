@@ -85,6 +85,7 @@ def test_dates_are_told_and_keyed_in_bulk_as_one_by_one(compute_in_bulk: Compute
     assert compute_in_bulk(dates) == [(None, date_key(value)) for value in dates]
 
 
+@pytest.mark.slow
 @given(values=st.lists(NEARLY_NUMBERS, min_size=1, max_size=30))
 @settings(deadline=None)
 def test_numbers_are_told_spelled_and_keyed_in_bulk_as_one_by_one(compute_in_bulk: Compute, values: list[str]) -> None:

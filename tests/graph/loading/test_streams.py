@@ -43,7 +43,7 @@ def read_all(path: Path, block_bytes: int = 100) -> bytes:
         b"\xef\xbb\xbf" + LINES,
         *(pack(LINES) for pack in PACKS.values()),
         *(pack(LINES[:1001]) + pack(LINES[1001:2000]) + pack(LINES[2000:]) + pack(b"") for pack in PACKS.values()),
-        gzip.compress(b"\xef\xbb\xbf" + LINES.replace(b"\n", b"\r\n")),
+        gzip.compress(b"\xef\xbb\xbf" + LINES.replace(b"\n", b"\r\n"), mtime=0),
         b"\x50\x2a\x4d\x18\x03\x00\x00\x00abc" + pack_zstd(LINES),
     ],
     ids=[
@@ -123,8 +123,8 @@ def test_damaged_packed_data_are_named_with_the_line(tmp_path: Path, packing: st
     ("stored", "what"),
     [
         (b"", "is empty"),
-        (gzip.compress(b""), "is empty"),
-        (gzip.compress(LINES) + b"and more", "damaged gzip data behind line"),
+        (gzip.compress(b"", mtime=0), "is empty"),
+        (gzip.compress(LINES, mtime=0) + b"and more", "damaged gzip data behind line"),
         (b"\xfd7zXZ\x00", "xz; unpack it into a pipe"),
         (b"PK\x03\x04....", "a zip archive"),
         ("<a:s> <a:p> <a:o> .\n".encode("utf-16"), "UTF-16"),

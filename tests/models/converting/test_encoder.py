@@ -63,7 +63,7 @@ MODULES = '[{"type": "sentence_transformers.models.Pooling"}, {"type": "sentence
         (drop("config.json"), "no config.json in it, as a checkpoint has"),
         (drop("model.safetensors"), "no model.safetensors"),
         (drop("vocab.txt"), "neither tokenizer.json nor vocab.txt"),
-        (drop("1_Pooling/config.json"), "no 1_Pooling/config.json"),
+        (drop("1_Pooling/config.json"), "1_Pooling: no config.json in it"),
         (put("1_Pooling/config.json", b'{"pooling_mode": "max"}'), "pooling max of 24 dimensions; expected: mean or cls"),
         (change("1_Pooling/config.json", pooling_mode_max_tokens=True), "pooling mean, pooling_mode_max_tokens"),
         (change("1_Pooling/config.json", word_embedding_dimension=99), "pooling mean of 99 dimensions"),

@@ -66,22 +66,6 @@ def read_unit(
     return _run(step, batch, inputs, {unit: found}, services, patch)
 
 
-def read_files(
-    step: Task[..., Receipt],
-    unit: str,
-    files: Sequence[Path],
-    folder: Path,
-    patch: pytest.MonkeyPatch,
-    **params: Any,
-) -> Left:
-    """Run the first step of a recipe whose unit of source has several files: a relation's."""
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = {"params": params, "sources": {path.name: digest_bytes(path.read_bytes()) for path in files}}
-    origin = {"files": {unit: [[path.name, str(path)] for path in files]}}
-    batch = Batch(run=str(folder), stage=step.name, index=0, key="k" * 40, unit=unit)
-    return _run(step, batch, lock, origin, None, patch)
-
-
 def _run(
     step: Task[..., Receipt],
     batch: Batch,
