@@ -74,21 +74,10 @@ def prefect_server(home: Path) -> Iterator["ServerHandle"]:
 def _own_server(home: Path) -> Iterator["ServerHandle"]:
     (home / "prefect").mkdir(parents=True, exist_ok=True)
     port, log = free_port(), home / "prefect" / f"server-{os.getpid()}.log"
-    command = [
-        sys.executable,
-        "-m",
-        "uvicorn",
-        "--factory",
-        "prefect.server.api.server:create_app",
-        "--host",
-        HOST,
-        "--port",
-        str(port),
-        "--log-level",
-        "error",
-        "--lifespan",
-        "on",
-    ]
+    options = (
+        f"--factory prefect.server.api.server:create_app --host {HOST} --port {port} --log-level error --lifespan on"
+    )
+    command = [sys.executable, "-m", "uvicorn", *options.split()]
     process = start_child(command, log, _server_environment(home))
     os.environ["PREFECT_API_URL"] = f"http://{HOST}:{port}/api"
     try:

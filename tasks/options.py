@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from tasks.core.calls.call import Mode
+from tasks.core.rows import StrictModel
 from tasks.settings import SHIPPED_WORLDS, default_warehouse
 
 
@@ -20,19 +21,15 @@ class Option:
     """What stands for the value in the help."""
 
 
-class Params(BaseModel):
+class Params(StrictModel):
     """The parameters of a benchmark: the one place of their names, types, defaults, help and bounds.
 
     The command's options, the flow's form in Prefect, the lock and the steps are made of it.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-
-class RunOptions(BaseModel):
+class RunOptions(StrictModel):
     """How a build is made; none of it changes what is built."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     world: Annotated[str, Option(metavar="WORLD")] = "embedded"
     """embedded, live, or the path of a world's TOML file."""

@@ -1,4 +1,6 @@
-"""Child processes that end with this one: the Oxigraph and Prefect servers that a run starts for itself.
+"""Processes: one at a time where they would disturb each other, and children that end with this one.
+
+The children are the Oxigraph and Prefect servers that a run starts for itself.
 
 On Linux the kernel kills the child when its parent dies (PR_SET_PDEATHSIG), so that a killed run leaves no server
 behind; elsewhere children are stopped at a normal exit only. The signal is tied to the thread that started the child,
@@ -6,12 +8,14 @@ so each child belongs to a thread that lives as long as it does.
 """
 
 import atexit
+import fcntl
 import os
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -24,6 +28,15 @@ _DIE_WITH_PARENT = (
 )
 
 _children: list["subprocess.Popen[bytes]"] = []
+
+
+@contextmanager
+def one_at_a_time(lock: Path) -> Iterator[None]:
+    """Let one process in at a time, by a lock on a file that is made if need be; the others wait."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
 
 
 def start_child(command: list[str], log: Path, env: Mapping[str, str] | None = None) -> "subprocess.Popen[bytes]":

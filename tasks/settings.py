@@ -11,10 +11,11 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from tasks.assets import ROOT
 from tasks.core.fingerprints import digest_json
+from tasks.core.rows import StrictModel
 from tasks.errors import SettingsError
 
 SHIPPED_WORLDS = ("embedded", "live")
@@ -37,11 +38,7 @@ SECTIONS = ("wikidata", "wikipedia", "pageviews", "falcon", "dbpedia")
 """Services of a world; a build needs those that its benchmark asks."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class Limits(_Part):
+class Limits(StrictModel):
     """How a service is treated."""
 
     parallel: int = Field(default=4, ge=1, le=1024)
@@ -56,7 +53,7 @@ class Limits(_Part):
     """Logical calls bundled into one request, where the service can (VALUES, titles)."""
 
 
-class Endpoint(_Part):
+class Endpoint(StrictModel):
     """One web service."""
 
     url: str = ""
@@ -64,7 +61,7 @@ class Endpoint(_Part):
     limits: Limits = Limits()
 
 
-class Wikidata(_Part):
+class Wikidata(StrictModel):
     """Where items are looked up: a SPARQL endpoint or a local graph."""
 
     engine: Literal["sparql", "graph"] = "sparql"
@@ -75,7 +72,7 @@ class Wikidata(_Part):
     limits: Limits = Limits()
 
 
-class Model(_Part):
+class Model(StrictModel):
     """One model in a role."""
 
     kind: Literal["rules", "openai", "local"]
@@ -130,7 +127,7 @@ class Model(_Part):
         return self.model_dump(mode="json", include=PROFILE, exclude_defaults=True)
 
 
-class World(_Part):
+class World(StrictModel):
     """The endpoints and models a run talks to."""
 
     name: str

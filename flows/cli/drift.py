@@ -1,5 +1,6 @@
 """The command `factmill drift fanoutqa`: its options, and how the report is printed."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -57,16 +58,12 @@ def drift_fanoutqa(
     path = warehouse_of(RunOptions(warehouse=warehouse))
     build = find_build(path, build_name)
     references = read_references(path, build)
-    services = Services.open(world or build.origin["world"], None, home())
-    services.world.require("wikipedia")
-    try:
-        recorder = Recorder(path, "record")
-        try:
-            drifts = measure_drift(references, services, recorder, moment)
-        finally:
-            recorder.close()
-    finally:
-        services.close()
+    with (
+        closing(Services.open(world or build.origin["world"], None, home())) as services,
+        closing(Recorder(path, "record")) as recorder,
+    ):
+        services.world.require("wikipedia")
+        drifts = measure_drift(references, services, recorder, moment)
     counts = count_drift(drifts)
     listed = [each for each in drifts if show_all or each.kind != "unchanged"]
     moments = (str(build.lock.get("params", {}).get("epoch", "")), moment)

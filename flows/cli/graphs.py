@@ -96,6 +96,7 @@ def remove_graph(name: GraphName) -> None:
 
     Example: factmill graph remove truthy
     """
-    from flows.commands.graphs import remove
+    from tasks.graph.folders import remove_graph as remove
+    from tasks.settings import graphs_folder, home
 
-    typer.echo(f"removed the {remove(name)} {name}")
+    typer.echo(f"removed the {remove(name, graphs_folder(home()))} {name}")

@@ -42,9 +42,10 @@ def add_embedder(
 
     Example: factmill models add embedder ./all-MiniLM-L6-v2
     """
-    from flows.commands.models import add_embedder as add
+    from flows.commands.models import add
+    from tasks.models.converting.encoder import add_embedder as convert
 
-    _print_added(add(checkpoint, name, replace), as_json)
+    _print_added(add(convert, checkpoint, name, replace), as_json)
 
 
 @add_app.command("translator")
@@ -65,9 +66,10 @@ def add_translator(
 
     Example: factmill models add translator ./nllb-200-distilled-600M --quantization float32
     """
-    from flows.commands.models import add_translator as add
+    from flows.commands.models import add
+    from tasks.models.converting.translator import add_translator as convert
 
-    _print_added(add(checkpoint, name, quantization, replace), as_json)
+    _print_added(add(convert, checkpoint, name, replace, quantization=quantization), as_json)
 
 
 @add_app.command("perplexity")
@@ -91,9 +93,10 @@ def add_perplexity(
 
     Example: factmill models add perplexity ./gpt2
     """
-    from flows.commands.models import add_perplexity as add
+    from flows.commands.models import add
+    from tasks.models.converting.perplexity import add_perplexity as convert
 
-    _print_added(add(checkpoint, name, quantization, replace), as_json)
+    _print_added(add(convert, checkpoint, name, replace, quantization=quantization), as_json)
 
 
 @models_app.command("list")
@@ -117,9 +120,11 @@ def remove_model(name: Annotated[str, typer.Argument(help="Name of the model.", 
 
     Example: factmill models remove all-MiniLM-L6-v2
     """
-    from flows.commands.models import remove
+    from tasks.models.model_folder import models_folder
+    from tasks.models.model_folder import remove_model as remove
+    from tasks.settings import home
 
-    remove(name)
+    remove(name, models_folder(home()))
     typer.echo(f"removed the model {name}")
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -64,22 +64,18 @@ def paths(
     options = PathOptions(all_hops=all_hops, ignored=ignored, most_paths=most)
     asked = read_pairs(pairs) if pairs else [(str(subject), str(target))]
     counts: Counter[str] = Counter()
-    services = Services.open(world, graph, home())
-    services.world.require("wikidata")
-    try:
-        with PathFiles(to) if to else nullcontext() as files:
-            for found, statuses in mine_pairs(asked, services, kind, options, language):
-                counts.update(statuses["status"].to_pylist())
-                counts["paths"] += len(found)
-                if files:
-                    files.write(found, statuses)
-                    progress.say(f"{counts.total() - counts['paths']:,} pairs, {counts['paths']:,} paths")
-                elif as_json:
-                    _print_json(found.to_pylist(), statuses.to_pylist())
-                else:
-                    typer.echo("\n".join(format_pairs(found, statuses, limit)))
-    finally:
-        services.close()
+    with closing(Services.open(world, graph, home())) as services, PathFiles(to) if to else nullcontext() as files:
+        services.world.require("wikidata")
+        for found, statuses in mine_pairs(asked, services, kind, options, language):
+            counts.update(statuses["status"].to_pylist())
+            counts["paths"] += len(found)
+            if files:
+                files.write(found, statuses)
+                progress.say(f"{counts.total() - counts['paths']:,} pairs, {counts['paths']:,} paths")
+            elif as_json:
+                _print_json(found.to_pylist(), statuses.to_pylist())
+            else:
+                typer.echo("\n".join(format_pairs(found, statuses, limit)))
     if to:
         summary = {"files": [str(file) for file in files.files], **dict(sorted(counts.items()))} if files else {}
         typer.echo(json.dumps(summary) if as_json else _format_summary(counts, to))

@@ -15,6 +15,7 @@ from flows.benchmarks import BENCHMARKS
 from flows.commands.asking import ask_world
 from flows.digests import read_digests
 from tasks.engine.benchmark import Benchmark
+from tasks.engine.identities import service_urls
 from tasks.engine.locks import digest_assets, make_lock
 from tasks.errors import FactmillError, ServiceError, SettingsError
 from tasks.options import RunOptions
@@ -126,14 +127,7 @@ def _compare_builds(warehouse: Path) -> Iterator[Finding]:
 
 
 def _examine_endpoints(world: World) -> Iterator[Finding]:
-    named = {
-        "wikidata": world.wikidata.url,
-        "wikipedia": world.wikipedia.url,
-        "pageviews": world.pageviews.url,
-        "falcon": world.falcon.url,
-        "dbpedia": world.dbpedia.url,
-    }
-    outside = {name: url for name, url in named.items() if url and url != "embedded"}
+    outside = {name: url for name, url in service_urls(world).items() if url and url != "embedded"}
     if outside:
         contact = "@" in world.user_agent and "example.org" not in world.user_agent
         advice = "copy the world's file and put a contact address of your own into user_agent"

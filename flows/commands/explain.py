@@ -7,7 +7,7 @@ from tasks.engine.benchmark import Benchmark
 from tasks.errors import UnknownBuild
 from tasks.storage.bodies import unpack_body
 from tasks.storage.builds import BuildRecord
-from tasks.storage.warehouse import Connection
+from tasks.storage.warehouse import Connection, read_records
 
 
 def trace_row(db: Connection, benchmark: Benchmark, build: BuildRecord, row_id: str) -> dict[str, Any]:
@@ -17,7 +17,7 @@ def trace_row(db: Connection, benchmark: Benchmark, build: BuildRecord, row_id: 
     of another (a translation of a path, a path of a question) rests on the calls of those too.
     """
     row_id = _find_row(db, benchmark, build, row_id)
-    published = _records(
+    published = read_records(
         db,
         f"SELECT * EXCLUDE (build_id) FROM {benchmark.main_table} WHERE build_id = ? AND id = ?",
         build.build_id,
@@ -25,7 +25,7 @@ def trace_row(db: Connection, benchmark: Benchmark, build: BuildRecord, row_id: 
     )
     row = published[0] if published else None
     ids = list(dict.fromkeys(row[name] for name in benchmark.trace)) if row else [row_id]
-    rejected = _records(
+    rejected = read_records(
         db, "SELECT stage, reason, detail, row FROM rejects WHERE build_id = ? AND id = ?", build.build_id, row_id
     )
     return {
@@ -35,7 +35,7 @@ def trace_row(db: Connection, benchmark: Benchmark, build: BuildRecord, row_id: 
         "row": row,
         "reject": rejected[0] if rejected else None,
         "beside": {
-            side.table: _records(
+            side.table: read_records(
                 db,
                 f"SELECT * EXCLUDE (build_id) FROM {side.table} WHERE build_id = ? AND {side.column} = ? ORDER BY id",
                 build.build_id,
@@ -49,7 +49,7 @@ def trace_row(db: Connection, benchmark: Benchmark, build: BuildRecord, row_id: 
 
 
 def _find_calls(db: Connection, build: BuildRecord, row_id: str) -> list[dict[str, Any]]:
-    calls = _records(
+    calls = read_records(
         db,
         "SELECT b.stage, c.operation, c.service, c.parts, c.status, c.error, c.body, c.asked_at, c.latency_s, c.tokens_in, "
         "c.tokens_out, c.cost_usd, c.key, b.taken_off FROM build_calls b JOIN calls c USING (record_id) "
@@ -112,7 +112,3 @@ def _find_row(db: Connection, known: Benchmark, build: BuildRecord, row_id: str)
     raise UnknownBuild(
         f"{several} in {build.build_id}; ids stand in the first column of `factmill show {build.benchmark}`"
     )
-
-
-def _records(db: Connection, query: str, *values: str) -> list[dict[str, Any]]:
-    return list(db.sql(query, params=list(values)).to_arrow_table().to_pylist())

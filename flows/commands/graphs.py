@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-from tasks.graph.folders import FoundGraph, list_graphs, remove_graph
+from tasks.graph.folders import FoundGraph, list_graphs
 from tasks.graph.load import load_graph
 from tasks.graph.load_progress import LoadProgress
 from tasks.graph.loading.streams import Form
@@ -67,11 +67,6 @@ def check(name: str) -> dict[str, Any]:
         )
     files = {file: {**told.model_dump(), "damage": damage.get(file)} for file, told in manifest.files.items()}
     return {"name": name, "digest": manifest.digest, "agrees": not damage, "files": files}
-
-
-def remove(name: str) -> str:
-    """Remove a graph or a half load; return what was removed."""
-    return remove_graph(name, graphs_folder(home()))
 
 
 def format_progress(news: LoadProgress) -> str:

@@ -1,43 +1,21 @@
 """`factmill models`: converting, listing and removing local models."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tasks.errors import UsageError
-from tasks.models.model_folder import ModelManifest, list_models, model_path, models_folder, read_model, remove_model
+from tasks.models.model_folder import ModelManifest, list_models, model_path, models_folder, read_model
 from tasks.settings import home
 
-if TYPE_CHECKING:
-    from tasks.models.converting.weights import Quantization
 
-
-def add_embedder(checkpoint: Path, name: str | None, replace: bool) -> dict[str, Any]:
-    """Convert a sentence encoder's checkpoint; return what came of it and the seconds it took."""
-    from tasks.models.converting.encoder import add_embedder as convert
-
-    started = time.perf_counter()
-    manifest = convert(checkpoint, models_folder(home()), name, "replace" if replace else "refuse")
-    return {**_describe(manifest), "seconds": round(time.perf_counter() - started, 2)}
-
-
-def add_translator(
-    checkpoint: Path, name: str | None, quantization: "Quantization | None", replace: bool
+def add(
+    convert: Callable[..., ModelManifest], checkpoint: Path, name: str | None, replace: bool, **more: Any
 ) -> dict[str, Any]:
-    """Convert an NLLB checkpoint; return what came of it and the seconds it took."""
-    from tasks.models.converting.translator import add_translator as convert
-
+    """Convert a checkpoint (`more`: what else that kind can be told); return what came of it and the seconds it took."""
     started = time.perf_counter()
-    manifest = convert(checkpoint, models_folder(home()), name, "replace" if replace else "refuse", quantization)
-    return {**_describe(manifest), "seconds": round(time.perf_counter() - started, 2)}
-
-
-def add_perplexity(checkpoint: Path, name: str | None, quantization: "Quantization", replace: bool) -> dict[str, Any]:
-    """Convert a causal language model's checkpoint; return what came of it and the seconds it took."""
-    from tasks.models.converting.perplexity import add_perplexity as convert
-
-    started = time.perf_counter()
-    manifest = convert(checkpoint, models_folder(home()), name, "replace" if replace else "refuse", quantization)
+    manifest = convert(checkpoint, models_folder(home()), name, "replace" if replace else "refuse", **more)
     return {**_describe(manifest), "seconds": round(time.perf_counter() - started, 2)}
 
 
@@ -45,11 +23,6 @@ def listing() -> list[dict[str, Any]]:
     """Return kind, state, digest, size and settings of every local model; a damaged one with what to do about it."""
     folder = models_folder(home())
     return [_look_at(name, folder) for name in list_models(folder)]
-
-
-def remove(name: str) -> None:
-    """Remove a local model."""
-    remove_model(name, models_folder(home()))
 
 
 def _look_at(name: str, folder: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from tasks.core.rows import column_docs
 from tasks.engine.benchmark import Benchmark
 from tasks.options import BuildReport
 from tasks.storage.builds import find_build, find_rejecting
-from tasks.storage.warehouse import open_warehouse
+from tasks.storage.warehouse import open_warehouse, read_records
 
 
 def format_report(report: BuildReport) -> list[str]:
@@ -69,14 +69,13 @@ def show_rows(
     record = find_build(warehouse, build or f"latest:{known.name}")
     order = "id" if part else f"row_number() OVER (PARTITION BY {known.part} ORDER BY id), id"
     with open_warehouse(warehouse) as db:
-        rows = (
-            db.sql(
-                f"SELECT * EXCLUDE (build_id) FROM {known.main_table} WHERE build_id = $1 AND ($2 IS NULL OR {known.part} = $2) "
-                f"ORDER BY {order} LIMIT $3",
-                params=[record.build_id, part, limit],
-            )
-            .to_arrow_table()
-            .to_pylist()
+        rows = read_records(
+            db,
+            f"SELECT * EXCLUDE (build_id) FROM {known.main_table} WHERE build_id = $1 AND ($2 IS NULL OR {known.part} = $2) "
+            f"ORDER BY {order} LIMIT $3",
+            record.build_id,
+            part,
+            limit,
         )
     if as_json:
         print_json({"build_id": record.build_id, "caution": record.caution, "rows": rows})
@@ -93,14 +92,12 @@ def show_rejects(warehouse: Path, known: Benchmark, build: str | None, limit: in
     """Print rejected rows with stage and reason, spread over the reasons; of a run that published nothing too."""
     build_id, rejects = find_rejecting(warehouse, build or f"latest:{known.name}")
     with open_warehouse(warehouse) as db:
-        rows = (
-            db.sql(
-                "SELECT stage, id, reason, detail FROM rejects WHERE build_id = ? "
-                "ORDER BY row_number() OVER (PARTITION BY stage, reason ORDER BY id), stage, reason LIMIT ?",
-                params=[build_id, limit],
-            )
-            .to_arrow_table()
-            .to_pylist()
+        rows = read_records(
+            db,
+            "SELECT stage, id, reason, detail FROM rejects WHERE build_id = ? "
+            "ORDER BY row_number() OVER (PARTITION BY stage, reason ORDER BY id), stage, reason LIMIT ?",
+            build_id,
+            limit,
         )
     if as_json:
         print_json({"build_id": build_id, "rejects": rows})

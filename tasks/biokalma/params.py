@@ -10,13 +10,12 @@ from tasks.assets import ROOT
 from tasks.biokalma.sources.lists import load_pair_relations
 from tasks.biokalma.sources.person_pairs import find_pair_files
 from tasks.core.calls.knowledge import HUMAN
-from tasks.core.fingerprints import digest_bytes
 from tasks.engine.benchmark import Inputs, Locked, find_absolute, is_from_wikidata, share_limit
 from tasks.engine.identities import perplexity_identity, wikidata_identity
 from tasks.errors import UsageError
 from tasks.options import Option, Params, RunOptions
 from tasks.settings import home, load_world
-from tasks.storage.source_files import SourceFile
+from tasks.storage.source_files import lock_source
 from tasks.text.ids import is_qid
 
 _EMBEDDED = ROOT / "data" / "world" / "sources" / "biokalma"
@@ -89,7 +88,7 @@ def lock_inputs(params: BiokalmaParams, run: RunOptions) -> Locked[BiokalmaInput
             licence=_NO_LICENCE if params.source else _OWN_LICENCE,
             perplexity=perplexity_identity(world, home()),
         ),
-        {name: [SourceFile(path, name, digest_bytes(path.read_bytes()))] for name, path in files.items()},
+        {name: [lock_source(path, name)] for name, path in files.items()},
         wikidata_identity(world, home()) if from_wikidata else None,
     )
 

@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from tasks.core.fingerprints import digest_json
-from tasks.core.rows import Outcome, Reject, Row
+from tasks.core.rows import Outcome, Reject, Row, StrictModel
 from tasks.errors import SourceError, UsageError
 
 R = TypeVar("R", bound=Row)
@@ -33,20 +33,16 @@ POLICY = "policy auto"
 """Reviewer of items that the policy decided."""
 
 
-class Edit(BaseModel):
+class Edit(StrictModel):
     """A new text for one field of a row."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     field: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
     """Name of the text in the queue, such as ShortQ1."""
     text: str = Field(min_length=1)
 
 
-class ReviewItem(BaseModel):
+class ReviewItem(StrictModel):
     """One flag of one row and the decision about it; `flag_row` makes one."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     id: str = Field(min_length=1)
     """Digest of what the decision rests on (`flag_row`)."""
@@ -61,7 +57,7 @@ class ReviewItem(BaseModel):
     proposed: list[Edit]
     """The edit that would mend the row; empty where the check proposes none."""
     decision: Decision = "open"
-    edited: list[Edit] = []
+    edited: list[Edit] = Field(default_factory=list)
     """The new texts, where the decision is `edit`."""
     reviewer: str = ""
     note: str = ""
@@ -71,10 +67,8 @@ class ReviewItem(BaseModel):
     """Line of that file on which the item begins."""
 
 
-class Reviewing(BaseModel):
+class Reviewing(StrictModel):
     """What a build goes by where rows are flagged: its policy, and what reviewers decided before it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     policy: Literal["auto", "manual"]
     """`ask` is `manual` with a pause after it."""

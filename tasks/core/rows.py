@@ -20,10 +20,14 @@ R = TypeVar("R", bound="Row")
 M = TypeVar("M", bound=BaseModel)
 
 
-class Row(BaseModel):
-    """A frozen row with an id that is unique within its stage."""
+class StrictModel(BaseModel):
+    """A frozen record that refuses what it does not know; its attributes' docstrings are their descriptions."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Row(StrictModel):
+    """A frozen row with an id that is unique within its stage."""
 
     id: str
     """Stable id, derived from the content of the source row."""

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from tasks.core.export_forms import ExportForms
+from tasks.core.rows import StrictModel
 from tasks.options import Params, RunOptions
 from tasks.settings import World
 from tasks.storage.source_files import SourceFile
@@ -24,10 +25,8 @@ WIKIDATA_SOURCE = "wikidata"
 """Source name that stands for the facts of the world's Wikidata."""
 
 
-class Inputs(BaseModel):
+class Inputs(StrictModel):
     """What a build's steps read beside rows: its parameters, and what they come to in this world, by content."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     resolved: ClassVar[frozenset[str]] = frozenset()
     """Parameters that other fields say by content (a path, by its file's digest). The lock leaves them out, so steps

@@ -1,11 +1,10 @@
 """The services of a world, opened when they are first asked (identities.py knows them before)."""
 
-import fcntl
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -25,6 +24,7 @@ from tasks.engine.identities import (
     translator_model,
 )
 from tasks.errors import SettingsError
+from tasks.processes import one_at_a_time
 from tasks.settings import Endpoint, Limits, Model, Wikidata, World, api_key, graphs_folder, load_world
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def embedded_graph(home: Path) -> "Graph":
     from tasks.world.store import digest_store
 
     folder, name = home / "world-graphs", f"{digest_store(WORLD_FOLDER)}-{FORMAT_VERSION}"
-    with _one_at_a_time(home / "world-cache" / "graph.lock"):
+    with one_at_a_time(home / "world-cache" / "graph.lock"):
         if not (folder / name).is_dir():
             shutil.rmtree(folder, ignore_errors=True)
             _load_world_graph(folder, name)
@@ -173,15 +173,6 @@ def _load_world_graph(folder: Path, name: str) -> None:
         write_rdf(load_world_data(WORLD_FOLDER), triples)
         triples.flush()
         load_graph([triples.name], name, folder, WORLD_LANGUAGES)
-
-
-@contextmanager
-def _one_at_a_time(lock: Path) -> Iterator[None]:
-    """Let one process in at a time; the others wait."""
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("a") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        yield
 
 
 def _endpoint_finder(world: World, home: Path, stack: ExitStack) -> Callable[[], dict[str, str]]:

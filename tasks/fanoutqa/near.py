@@ -9,10 +9,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from prefect import task
-from pydantic import BaseModel, ConfigDict
 
 from tasks.core.receipts import Batch, Receipt
-from tasks.core.rows import Outcome, Reject, arrow_table
+from tasks.core.rows import Outcome, Reject, StrictModel, arrow_table
 from tasks.engine.batches import Work, batch_key, work_on
 from tasks.fanoutqa.core.questions import dump_json, list_leaves
 from tasks.fanoutqa.core.quick_looks import could_hold, list_beginnings
@@ -28,10 +27,8 @@ LEAST_ANSWERS = 2
 """Different sub-answers that can be looked for in a text: an article that holds a single one proves nothing."""
 
 
-class NearArticles(BaseModel):
+class NearArticles(StrictModel):
     """What the retrieval check read for a question: the side table of `check_near_articles`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     id: str
     """The question's."""

@@ -9,7 +9,6 @@ from pydantic import AfterValidator, Field
 
 from tasks.assets import ROOT
 from tasks.core.epochs import SNAPSHOT, read_epoch
-from tasks.core.fingerprints import digest_bytes
 from tasks.core.review import Policy, Reviewing
 from tasks.engine.benchmark import WIKIDATA_SOURCE, Inputs, Locked, find_absolute
 from tasks.engine.identities import embedder_identity, wikidata_identity
@@ -20,7 +19,7 @@ from tasks.models.model_folder import digest_file
 from tasks.options import Option, Params, RunOptions
 from tasks.progress import say
 from tasks.settings import home, load_world
-from tasks.storage.source_files import SourceFile
+from tasks.storage.source_files import SourceFile, lock_source
 from tasks.text.suggestions import suggest_name
 
 FILES, TITLES = "files", "titles"
@@ -87,7 +86,7 @@ def lock_inputs(params: FanOutParams, run: RunOptions) -> Locked[FanOutInputs]:
     kinds = check_sets(params.sets) if from_wikidata else []
     licence = None if params.source else _OWN_LICENCE
     files = {
-        FILES: [SourceFile(path, name, digest_bytes(path.read_bytes()), licence) for name, path in found.items()],
+        FILES: [lock_source(path, name, licence) for name, path in found.items()],
         TITLES: [SourceFile(path, path.name, digest_file(path)) for path in check_titles(params.titles)],
     }
     if not files[TITLES] and world.wikipedia.url != "embedded":

@@ -9,14 +9,13 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tasks.assets import ROOT, load_relations
-from tasks.core.fingerprints import digest_bytes
 from tasks.engine.benchmark import Inputs, Locked, find_absolute, is_from_wikidata, share_limit
 from tasks.engine.identities import wikidata_identity
 from tasks.errors import UsageError
 from tasks.granola.sources.entity_questions import find_files
 from tasks.options import Option, Params, RunOptions
 from tasks.settings import home, load_world
-from tasks.storage.source_files import SourceFile
+from tasks.storage.source_files import SourceFile, lock_source
 
 LEVELS_PROMPT, CONSISTENCY_PROMPT = "granola/granular_answers", "granola/description_consistency"
 TRIVIAL_LIST = "trivial_answers"
@@ -84,11 +83,7 @@ def name_files(files: Mapping[str, Sequence[Path]]) -> dict[str, list[SourceFile
     alike = Counter(path.name for found in files.values() for path in found)
     return {
         pid: [
-            SourceFile(
-                path,
-                path.name if alike[path.name] == 1 else f"{path.parent.name}/{path.name}",
-                digest_bytes(path.read_bytes()),
-            )
+            lock_source(path, path.name if alike[path.name] == 1 else f"{path.parent.name}/{path.name}")
             for path in found
         ]
         for pid, found in files.items()

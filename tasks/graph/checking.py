@@ -13,7 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
+
+from tasks.core.rows import StrictModel
 
 CHECKED = "checked.json"
 
@@ -21,18 +23,14 @@ _CHUNK_BYTES = 1 << 20
 _THREADS = 4
 
 
-class GraphFile(BaseModel):
+class GraphFile(StrictModel):
     """What a file of a graph holds."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     size_bytes: int
     sha256: str
 
 
-class _Checked(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _Checked(StrictModel):
     size_bytes: int
     mtime_ns: int
     inode: int

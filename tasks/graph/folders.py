@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
+from tasks.core.rows import StrictModel
 from tasks.errors import GraphError
 from tasks.graph.checking import find_wrong_sizes
 from tasks.graph.loading.streams import Form
@@ -38,10 +39,8 @@ REQUEST = "request.json"
 State = Literal["whole", "damaged", "loading", "half loaded"]
 
 
-class Request(BaseModel):
+class Request(StrictModel):
     """What decides which rows a load reads: one that asks for the same goes on with a half load."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     files: tuple[str, ...]
     languages: tuple[str, ...]

@@ -9,10 +9,9 @@ its own, so several threads can.
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import duckdb
@@ -95,7 +94,7 @@ def open_graph(name: str, folder: Path) -> "Graph":
     return Graph(graph_path(name, folder), read_manifest(name, folder))
 
 
-class Graph:
+class Graph(AbstractContextManager["Graph"]):
     """A graph that is open for reading; answers calls as a Service and look-ups of other code as typed values.
 
     Languages that were not loaded are refused, since an empty answer would look like one. Ids that are unknown are
@@ -119,12 +118,7 @@ class Graph:
                 f"{path / DATABASE}: cannot be opened: {error}; {format_load_advice(path.name)}"
             ) from error
 
-    def __enter__(self) -> "Graph":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -15,8 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
+from tasks.core.rows import StrictModel
 from tasks.errors import GraphError, UsageError
 from tasks.graph.checking import GraphFile, find_damage
 
@@ -28,11 +29,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _LOADING = re.compile(rf"\.({_NAME.pattern})\.loading")
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class SourceFile(_Part):
+class SourceFile(StrictModel):
     """A file that was loaded."""
 
     path: str
@@ -44,7 +41,7 @@ class SourceFile(_Part):
     """Of Turtle, triples."""
 
 
-class GraphManifest(_Part):
+class GraphManifest(StrictModel):
     """What a graph holds and where it comes from. lines = blank + malformed + not_kept + read; read >= stored."""
 
     name: str

@@ -20,8 +20,8 @@ from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict
 
+from tasks.core.rows import StrictModel
 from tasks.errors import UsageError
 from tasks.models.char_ngrams import CHAR_NGRAMS, CharNgrams
 from tasks.models.devices import Device, choose_device, count_workers, open_model
@@ -65,10 +65,8 @@ class Embedder(Protocol):
         ...
 
 
-class EncoderSettings(BaseModel):
+class EncoderSettings(StrictModel):
     """How the token vectors of a converted encoder become one vector (ModelManifest.settings)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     dimensions: int
     pooling: Literal["mean", "cls"]

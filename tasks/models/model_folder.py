@@ -21,9 +21,10 @@ from hashlib import file_digest
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from tasks.core.fingerprints import digest_json
+from tasks.core.rows import StrictModel
 from tasks.errors import OutputError, UsageError
 
 FORMAT_VERSION = 1
@@ -37,18 +38,14 @@ S = TypeVar("S", bound=BaseModel)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class ModelFile(_Part):
+class ModelFile(StrictModel):
     """A file, as it was when the conversion ended."""
 
     size_bytes: int
     sha256: str
 
 
-class ModelManifest(_Part):
+class ModelManifest(StrictModel):
     """What a folder of a converted model says of itself."""
 
     name: str

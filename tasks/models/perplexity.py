@@ -20,10 +20,10 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict
 
 from tasks.assets import ROOT
 from tasks.core.calls.perplexity import NOTHING, Outcome, Unweighable, add_up
+from tasks.core.rows import StrictModel
 from tasks.models.decoder_tokens import open_cutter
 from tasks.models.devices import (
     Device,
@@ -46,10 +46,8 @@ _BATCH_TOKENS = 1024
 """Tokens of a batch, at most: each takes a float for every token of the vocabulary, which may have 256,000."""
 
 
-class PerplexitySettings(BaseModel):
+class PerplexitySettings(StrictModel):
     """How a converted model is to be used (ModelManifest.settings)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     identity: str
     """Name that rows and reports give."""

@@ -9,14 +9,12 @@ are safely on the disk: what is broken off goes on from there. Neither titles no
 Seven million titles take 10.8 GB on the disk at 384 dimensions; tests/speed/title_index.py states the speed.
 """
 
-import fcntl
 import gzip
 import os
 import shutil
 import time
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -29,6 +27,7 @@ from tasks.core.vectors.nearest import find_nearest
 from tasks.errors import OutputError, SourceError
 from tasks.models.embed import Embedder, Vectors
 from tasks.models.model_folder import digest_file
+from tasks.processes import one_at_a_time
 from tasks.progress import say
 
 FORMAT_VERSION = 1
@@ -76,7 +75,7 @@ def open_title_index(source: Path, sha256: str, embedder: Embedder, home_folder:
     name = digest_json({"titles": sha256, "embedder": embedder.digest, "format": FORMAT_VERSION})[:16]
     folder = home_folder / "titles" / name
     try:
-        with _one_at_a_time(folder):
+        with one_at_a_time(folder.with_suffix(".lock")):
             if not (folder / "starts.npy").is_file():
                 _copy_titles(source, sha256, folder)
             starts = _load(folder / "starts.npy")
@@ -218,11 +217,3 @@ class _News:
         rate = (done - self._began_with) / (now - self._started)
         minutes = (self._count - done) / rate / 60
         say(f"titles: {done:,} of {self._count:,} embedded, {rate:,.0f} a second, about {minutes:,.0f} minutes to go")
-
-
-@contextmanager
-def _one_at_a_time(folder: Path) -> Iterator[None]:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_suffix(".lock").open("a") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        yield

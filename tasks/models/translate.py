@@ -16,10 +16,9 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
-
 from tasks.assets import ROOT
 from tasks.core.fingerprints import digest_json
+from tasks.core.rows import StrictModel
 from tasks.errors import UsageError
 from tasks.models.devices import Device, choose_compute_type, choose_device, describe_numbers
 from tasks.models.exact_batches import Batching
@@ -47,10 +46,8 @@ KNOWN_WORDS = "known_words.txt"
 END = "</s>"
 
 
-class TranslatorSettings(BaseModel):
+class TranslatorSettings(StrictModel):
     """How a converted model is to be used (ModelManifest.settings)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     identity: str
     """Name that rows and reports give."""

@@ -7,7 +7,6 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tasks.assets import ROOT
-from tasks.core.fingerprints import digest_bytes
 from tasks.engine.benchmark import Inputs, Locked, find_absolute
 from tasks.engine.identities import check_graph_languages, embedder_identity, has_translator, translator_identity
 from tasks.multihal.core.linking import Linker
@@ -17,7 +16,7 @@ from tasks.multihal.sources.foundations import FOUNDATIONS, FoundationName, find
 from tasks.options import Option, Params, RunOptions
 from tasks.progress import say
 from tasks.settings import home, load_world
-from tasks.storage.source_files import SourceFile
+from tasks.storage.source_files import lock_source
 
 _EMBEDDED = ROOT / "data" / "world" / "sources"
 _OWN_LICENCE = "Apache-2.0"
@@ -80,7 +79,7 @@ def lock_inputs(params: MultiHalParams, run: RunOptions) -> Locked[MultiHalInput
             translator=translator_identity(world, home()) if len(languages) > 1 else None,
         ),
         {
-            foundation: [SourceFile(path, path.name, digest_bytes(path.read_bytes()), licence) for path in files]
+            foundation: [lock_source(path, licence=licence) for path in files]
             for foundation, files in found.files.items()
         },
     )

@@ -21,6 +21,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tasks.core.fingerprints import digest_bytes
 from tasks.errors import SourceError
 
 _BLOCK = 1 << 20
@@ -40,6 +41,11 @@ class SourceFile:
     """Digest that the build was locked with; None where any content will do."""
     licence: str | None = None
     """Licence of this file's rows where it is another than the foundation's, as with rows written after its pattern."""
+
+
+def lock_source(path: Path, name: str | None = None, licence: str | None = None) -> SourceFile:
+    """Return a file under a name (default: its own), with the content that it has now."""
+    return SourceFile(path, name or path.name, digest_bytes(path.read_bytes()), licence)
 
 
 def name_source(path: Path) -> SourceFile:

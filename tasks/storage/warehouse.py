@@ -160,3 +160,8 @@ def _migrate(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
                 connection.execute("ROLLBACK")
                 raise WarehouseError(f"{path}: migration {version:04d}_{name} failed: {error}") from error
             connection.execute("COMMIT")
+
+
+def read_records(db: Connection, query: str, *values: Any) -> list[dict[str, Any]]:
+    """Return the rows of a query, column → value."""
+    return list(db.sql(query, params=list(values)).to_arrow_table().to_pylist())

@@ -7,11 +7,13 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import grimp
 import pytest
 from support.graphs.rdf_lines import spell_out
 
 from tasks.errors import GraphError
 from tasks.graph import checking
+from tasks.graph import load as load_module
 from tasks.graph.folders import list_graphs
 from tasks.graph.load import load_graph
 from tasks.graph.lookup import open_graph
@@ -207,3 +209,9 @@ def test_one_damaged_graph_does_not_hide_the_others(graphs: Path) -> None:
     (graphs / "words.txt").write_text("no graph")
     assert [(each.name, each.state) for each in list_graphs(graphs)] == [("other", "damaged"), ("small", "whole")]
     assert list_graphs(graphs / "nowhere") == []
+
+
+def test_all_modules_that_decide_rows_are_digested() -> None:
+    modules = grimp.build_graph("tasks", cache_dir=None).find_upstream_modules("tasks.graph.loading.shapes")
+    of_room = {name.rsplit(".", 1)[1] for name in modules if name.startswith("tasks.graph.")}
+    assert set(load_module.READING_MODULES) == of_room | {"shapes"}

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import grimp
 import pyoxigraph
 import pytest
 from support.graphs.rdf_lines import spell_out
@@ -289,12 +288,6 @@ def test_a_half_load_of_another_request_is_dropped(loads: Loads, other: str) -> 
     made = loads.run(**options)
     assert loads.notices == ["graph small: a half load of other files or options, or by another version, is dropped"]
     assert contents(made) == contents(loads.run("straight", **options))
-
-
-def test_all_modules_that_decide_rows_are_digested() -> None:
-    modules = grimp.build_graph("tasks", cache_dir=None).find_upstream_modules("tasks.graph.loading.shapes")
-    of_room = {name.rsplit(".", 1)[1] for name in modules if name.startswith("tasks.graph.")}
-    assert set(load_module.READING_MODULES) == of_room | {"shapes"}
 
 
 def test_a_half_load_by_other_code_is_dropped(loads: Loads) -> None:

@@ -1,8 +1,7 @@
 """data/world/ itself: nothing in it is wrong, and it holds what the default build needs."""
 
 import pytest
-
-from tasks.world.check import WorldReport, check_world
+from check_world import WorldReport, check_world
 
 TOPICS = (
     "Algebra",

@@ -4,9 +4,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from check_world import check_world, describe_report
 
 from tasks.errors import WorldError
-from tasks.world.check import check_world, describe_report
 from tasks.world.data import WorldData, digest_world
 from tasks.world.files.reading import load_world_data, read_world_files
 from tasks.world.files.values import (

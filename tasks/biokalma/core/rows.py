@@ -2,14 +2,8 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from tasks.core.authoring.pieces import Piece
-from tasks.core.rows import Row
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+from tasks.core.rows import Row, StrictModel
 
 
 class PersonPair(Row):
@@ -83,7 +77,7 @@ class CountedPair(DescribedPair):
     relation_counts: list[RelationCount]
 
 
-class Candidate(_Part):
+class Candidate(StrictModel):
     """A piece that was weighed in a round, with its scores (Equation 1)."""
 
     qid: str
@@ -99,7 +93,7 @@ class Candidate(_Part):
     score: float
 
 
-class Round(_Part):
+class Round(StrictModel):
     """One round of evolution."""
 
     number: int

@@ -7,9 +7,7 @@ they say (JSON_COLUMNS).
 import json
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict
-
-from tasks.core.rows import Row
+from tasks.core.rows import Row, StrictModel
 from tasks.fanoutqa.core.questions import (
     FanOutQuestion,
     dump_json,
@@ -30,10 +28,8 @@ SourceKind = Literal["authored", "released", "generated"]
 Split = Literal["dev", "test"]
 
 
-class Flag(BaseModel):
+class Flag(StrictModel):
     """What a check found about a question or one of its sub-questions."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     code: str
     """Short snake_case code: one of FLAGS (fanoutqa/core/flags.py)."""

@@ -5,14 +5,12 @@ from typing import Literal
 from tasks.core.rows import Row
 
 
-class EntityQuestion(Row):
-    """A question with one gold answer, its entity cut out by the relation's template."""
+class SourceQuestion(Row):
+    """A question with one gold answer, as it was read."""
 
     relation: str
     """PID of the relation that the question asks for."""
     question: str
-    question_entity: str
-    """Name that stands at [X] in the relation's template."""
     answer: str
     """The one gold answer."""
     source_name: str
@@ -21,14 +19,11 @@ class EntityQuestion(Row):
     """Number of the row in the source, from 1."""
 
 
-class SourceQuestion(Row):
-    """A row of EntityQuestions as it was read."""
+class EntityQuestion(SourceQuestion):
+    """With its entity, cut out by the relation's template."""
 
-    relation: str
-    question: str
-    answer: str
-    source_name: str
-    source_row: int
+    question_entity: str
+    """Name that stands at [X] in the relation's template."""
 
 
 class LinkedQuestion(EntityQuestion):

@@ -146,7 +146,8 @@ def read_json(path: Path, default: Any = None) -> Any:
     except ValueError as error:
         raise UsageError(f"{path}: not JSON: {error}") from error
     if default is not None and not isinstance(content, type(default)):
-        raise UsageError(f"{path}: holds {type(content).__name__}, expected {type(default).__name__}")
+        expected = "a JSON list" if isinstance(default, list) else "a JSON object"
+        raise UsageError(f"{path}: holds {type(content).__name__}, expected {expected}")
     return content
 
 

@@ -2,9 +2,9 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
-from tasks.core.rows import Row
+from tasks.core.rows import Row, StrictModel
 
 AnswerType = Literal["date", "rank", "numerical", "other"]
 """What kind of thing the answer is; the first three are looked for as values, `other` as items."""
@@ -16,8 +16,8 @@ TAGS = {"eng": "en", "deu": "de", "fra": "fr", "ita": "it", "spa": "es", "por": 
 """Language as published → Wikidata's tag, which translators are asked for too."""
 
 
-class FoundationQuestion(Row):
-    """A question of one of the seven foundations, as its reader leaves it (paper §2, Table 1)."""
+class _Question(Row):
+    """What a foundation says of a question, and what is published of it."""
 
     source_dataset: str
     """Foundation: halueval, truthfulqa, felm, halubench, shroom2024, defan, simpleqa."""
@@ -29,12 +29,18 @@ class FoundationQuestion(Row):
     """The question."""
     output: str
     """The expected answer."""
-    optional_output: list[str]
+    optional_output: list[str] = Field(default_factory=list)
     """Other answers that are right too."""
-    incorrect_answers: list[str]
-    context: list[str]
-    """Passages or addresses that the foundation gives with the question."""
-    answer_type: AnswerType | None
+    incorrect_answers: list[str] = Field(default_factory=list)
+    """In the foundation's own language, English."""
+    context: list[str] = Field(default_factory=list)
+    """Passages or addresses that the foundation gives with the question, in its own language, English."""
+
+
+class FoundationQuestion(_Question):
+    """A question of one of the seven foundations, as its reader leaves it (paper §2, Table 1)."""
+
+    answer_type: AnswerType | None = None
     """As the foundation states it; null where it does not."""
     source_name: str
     """File that the row stands in."""
@@ -51,10 +57,8 @@ class TypedQuestion(FoundationQuestion):
     """QID of the unit of a number; null for any."""
 
 
-class Link(BaseModel):
+class Link(StrictModel):
     """An item that a name in a question, an answer or a context may mean."""
-
-    model_config = ConfigDict(frozen=True)
 
     qid: str
     surface: str
@@ -78,10 +82,8 @@ class LinkedQuestion(TypedQuestion):
     """Names and addresses that no item was found for, with the cause."""
 
 
-class Path(BaseModel):
+class Path(StrictModel):
     """A path of one or two hops between a subject and an object (core/paths.py)."""
-
-    model_config = ConfigDict(frozen=True)
 
     subject: str
     """QID."""
@@ -141,23 +143,15 @@ class ScoredPath(TypedQuestion):
     judge_call: str
 
 
-class MultiHalRow(Row):
-    """One path of one question in one language, as published (Appendix A, Table 6)."""
-
+class _PathIds(Row):
     path_id: str
     """Question and path, as the paper's ids are (tqa_gen_3_7); `id` is this with the language behind it."""
     question_id: str
-    source_dataset: str
-    domain: str
-    licence: str
-    """Licence of the foundation's row."""
-    input: str
-    output: str
-    optional_output: list[str]
-    incorrect_answers: list[str]
-    """In the foundation's own language, English."""
-    context: list[str]
-    """In the foundation's own language, English."""
+
+
+class MultiHalRow(_Question, _PathIds):
+    """One path of one question in one language, as published (Appendix A, Table 6); the ids are its first columns."""
+
     answer_type: AnswerType
     subjects: list[str]
     """QIDs found in the question."""

@@ -44,10 +44,7 @@ def read_felm(source: SourceFile) -> Iterator[ReadRow]:
             licence=source.licence or LICENCE,
             input=row["prompt"].strip(),
             output=row["response"].strip(),
-            optional_output=[],
-            incorrect_answers=[],
             context=unique(str(reference).strip() for reference in references) if isinstance(references, list) else [],
-            answer_type=None,
             source_name=source.name,
             source_row=number,
         )

@@ -45,10 +45,7 @@ def read_halubench(source: SourceFile) -> Iterator[ReadRow]:
             licence=source.licence or LICENCE,
             input=row["question"].strip(),
             output=row["answer"].strip(),
-            optional_output=[],
-            incorrect_answers=[],
             context=[passage.strip()] if isinstance(passage, str) and passage.strip() else [],
-            answer_type=None,
             source_name=source.name,
             source_row=number,
         )

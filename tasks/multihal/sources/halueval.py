@@ -29,10 +29,7 @@ def read_halueval(source: SourceFile) -> Iterator[ReadRow]:
             licence=source.licence or LICENCE,
             input=row["question"].strip(),
             output=row["right_answer"].strip(),
-            optional_output=[],
-            incorrect_answers=[],
             context=[knowledge.strip()] if isinstance(knowledge, str) and knowledge.strip() else [],
-            answer_type=None,
             source_name=source.name,
             source_row=number,
         )

@@ -43,10 +43,6 @@ def read_shroom(source: SourceFile) -> Iterator[ReadRow]:
             licence=source.licence or LICENCE,
             input=question,
             output=row["tgt"].strip(),
-            optional_output=[],
-            incorrect_answers=[],
-            context=[],
-            answer_type=None,
             source_name=source.name,
             source_row=number,
         )

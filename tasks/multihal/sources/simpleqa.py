@@ -46,8 +46,6 @@ def read_simpleqa(source: SourceFile) -> Iterator[ReadRow]:
             licence=source.licence or LICENCE,
             input=row["problem"].strip(),
             output=row["answer"].strip(),
-            optional_output=[],
-            incorrect_answers=[],
             context=unique(metadata.urls),
             answer_type=_TYPES.get(metadata.answer_type.lower(), "other"),
             source_name=source.name,

@@ -33,7 +33,6 @@ def read_truthfulqa(source: SourceFile) -> Iterator[ReadRow]:
             optional_output=[answer for answer in split_answers(row["Correct Answers"]) if answer != best],
             incorrect_answers=split_answers(row["Incorrect Answers"]),
             context=split_answers(row["Source"]),
-            answer_type=None,
             source_name=source.name,
             source_row=number,
         )

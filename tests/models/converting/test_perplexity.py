@@ -230,7 +230,7 @@ def test_a_folder_of_ctranslate2_that_is_not_whole_is_refused(tmp_path: Path) ->
     (made / "vocabulary.json").write_text("{}", "utf-8")
     refuse(made, tmp_path, "expected a list of tokens")
     (made / "vocabulary.json").unlink()
-    refuse(made, tmp_path, r"vocabulary\.json not in it, which a converted language model has")
+    refuse(made, tmp_path, r"vocabulary\.json not in it, which a converted model of the kind perplexity has")
     write_random_decoder(made)
     (made / "tokenizer.json").unlink()
     refuse(made, tmp_path, r"neither tokenizer\.json nor")

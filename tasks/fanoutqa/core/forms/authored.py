@@ -22,12 +22,17 @@ from tasks.fanoutqa.core.forms.shared import (
     check_answer,
     check_article,
     check_categories,
+    check_ids,
     check_keys,
+    check_numbers,
     check_order,
     check_question_text,
     describe_value,
+    enumerate_subs,
+    expect,
     is_text,
     violate,
+    walk_subs,
 )
 from tasks.fanoutqa.core.questions import LEAST_ARTICLES, Evidence, FanOutQuestion, SubQuestion
 from tasks.text.wikipedia_addresses import ArticleAddress, read_article_address, spell_title
@@ -37,6 +42,7 @@ __all__ = ["Violation", "check_authored", "read_authored", "write_authored"]
 _EVERY = ("question", "strategy", "then", "evidence", "answer", "id", "order")
 _TOP_KEYS = (*_EVERY, "categories")
 _SUB_KEYS = (*_EVERY, "depends_on", "page")
+_LISTS = ("strategy", "then")
 _PAGE_KEYS = ("pageid", "revid", "title")
 _ID_DIGITS = 16
 
@@ -44,13 +50,9 @@ _ID_DIGITS = 16
 def check_authored(found: object, least_articles: int = LEAST_ARTICLES) -> list[Violation]:
     """Return every rule of the form that a question breaks; none: `read_authored` can read it."""
     if not isinstance(found, Mapping):
-        return [
-            violate(
-                "", "no_object", f"expected an object with question, strategy and answer, found {describe_value(found)}"
-            )
-        ]
-    broken = [*_check_question(found, "", 0), *check_categories(found), *_check_ids(found)]
-    subs = [sub for _, sub in _walk(found, "")]
+        return [expect("", "no_object", "an object with question, strategy and answer", found)]
+    broken = [*_check_question(found, "", 0), *check_categories(found), *check_ids(found, _LISTS)]
+    subs = [sub for _, sub in walk_subs(found, _LISTS)]
     articles = {_article_key(sub) for sub in subs if isinstance(sub.get("evidence"), str)}
     if subs and len(articles) < least_articles:
         told = f"expected at least {least_articles} different articles as evidence, found {len(articles)}"
@@ -96,11 +98,11 @@ def _check_question(found: Mapping[Any, Any], path: str, level: int) -> Iterator
     yield from check_question_text(found, path)
     yield from check_answer(found, path, may_be_empty=level > 0)
     if "id" in found and not is_text(found["id"]):
-        yield violate(path, "wrong_id", f"expected a text as id, found {describe_value(found['id'])}")
+        yield expect(path, "wrong_id", "a text as id", found["id"])
     yield from _check_support(found, path, level)
     if "page" in found and level:
         yield from _check_page(found, path)
-    for key in ("strategy", "then"):
+    for key in _LISTS:
         if key in found:
             yield from _check_list(found, key, path, level)
     yield from _check_dependences(found, path)
@@ -127,20 +129,18 @@ def _check_support(found: Mapping[Any, Any], path: str, level: int) -> Iterator[
 def _check_list(found: Mapping[Any, Any], key: str, path: str, level: int) -> Iterator[Violation]:
     listed = found[key]
     if not isinstance(listed, list):
-        yield violate(path, "no_list", f"expected a list of questions as {key}, found {describe_value(listed)}")
+        yield expect(path, "no_list", f"a list of questions as {key}", listed)
     elif not listed:
         yield violate(path, "empty_list", f"{key} is an empty list; expected a question in it, or no {key}")
     elif level == DEEPEST:
         told = f"expected at most {DEEPEST} levels of sub-questions, found more; ask some of them side by side"
         yield violate(path, "too_deep", told)
     else:
-        for sub_path, sub in _enumerate(found, key, path):
+        for sub_path, sub in enumerate_subs(found, [key], path):
             if isinstance(sub, Mapping):
                 yield from _check_question(sub, sub_path, level + 1)
             else:
-                yield violate(
-                    sub_path, "no_object", f"expected an object with question and answer, found {describe_value(sub)}"
-                )
+                yield expect(sub_path, "no_object", "an object with question and answer", sub)
 
 
 def _check_page(found: Mapping[Any, Any], path: str) -> Iterator[Violation]:
@@ -148,24 +148,17 @@ def _check_page(found: Mapping[Any, Any], path: str) -> Iterator[Violation]:
     if "evidence" not in found:
         yield violate(path, "page_without_evidence", "has page without evidence; expected the article's address too")
     if not isinstance(page, Mapping):
-        yield violate(path, "wrong_page", f"expected page as an object, found {describe_value(page)}")
+        yield expect(path, "wrong_page", "page as an object", page)
         return
     yield from check_keys(page, _PAGE_KEYS, path)
-    for key in ("pageid", "revid"):
-        number = page.get(key)
-        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
-            yield violate(
-                path,
-                "wrong_page",
-                f"expected a number above 0 or null as {key} of page, found {describe_value(number)}",
-            )
+    yield from check_numbers(page, path, None)
     if "title" in page and not is_text(page["title"]):
-        yield violate(path, "wrong_page", f"expected a text as title of page, found {describe_value(page['title'])}")
+        yield expect(path, "wrong_page", "a text as title of page", page["title"])
 
 
 def _check_dependences(found: Mapping[Any, Any], path: str) -> Iterator[Violation]:
     """Yield what is wrong with depends_on of the questions below one, and with their order."""
-    subs = [(kind, at, sub) for kind in ("strategy", "then") for at, sub in _enumerate(found, kind, path)]
+    subs = [(kind, at, sub) for kind in _LISTS for at, sub in enumerate_subs(found, [kind], path)]
     well_formed = [(kind, at, sub) for kind, at, sub in subs if isinstance(sub, Mapping)]
     paths = {sub["id"]: at for _, at, sub in well_formed if is_text(sub.get("id"))}
     needs: dict[str, list[str]] = {each: [] for each in paths}
@@ -176,9 +169,7 @@ def _check_dependences(found: Mapping[Any, Any], path: str) -> Iterator[Violatio
         if kind == "strategy":
             yield violate(at, "depends_on_in_strategy", "has depends_on; expected such a question under then")
         elif not isinstance(needed, list) or not needed or not all(map(is_text, needed)):
-            yield violate(
-                at, "wrong_depends_on", f"expected a list of ids as depends_on, found {describe_value(needed)}"
-            )
+            yield expect(at, "wrong_depends_on", "a list of ids as depends_on", needed)
         elif unknown := [each for each in needed if each not in paths]:
             told = f"depends_on names {describe_value(unknown[0])}; expected ids of the questions beside it"
             yield violate(
@@ -193,35 +184,6 @@ def _check_dependences(found: Mapping[Any, Any], path: str) -> Iterator[Violatio
         if not listed or len(paths) != len(subs) or sorted(listed) != sorted(paths):
             told = f"expected the ids of all questions under strategy and then as order, found {describe_value(order)}"
             yield violate(path, "wrong_order", told)
-
-
-def _check_ids(found: Mapping[Any, Any]) -> Iterator[Violation]:
-    seen: dict[str, str] = {}
-    for path, sub in _walk(found, ""):
-        given = sub.get("id")
-        if not is_text(given):
-            continue
-        if given in seen:
-            told = f"has the id {describe_value(given)} of {seen[given]}; expected another, or none"
-            yield violate(path, "repeated_id", told)
-        seen.setdefault(given, path)
-
-
-def _enumerate(found: Mapping[Any, Any], key: str, path: str) -> Iterator[tuple[str, Any]]:
-    listed = found.get(key)
-    above = f"{path}." if path else ""
-    yield from ((f"{above}{key}[{at}]", sub) for at, sub in enumerate(listed if isinstance(listed, list) else ()))
-
-
-def _walk(found: Mapping[Any, Any], path: str, level: int = 0) -> Iterator[tuple[str, Mapping[Any, Any]]]:
-    """Yield the sub-questions that are objects, down to the deepest level that is checked."""
-    if level == DEEPEST:
-        return
-    for key in ("strategy", "then"):
-        for sub_path, sub in _enumerate(found, key, path):
-            if isinstance(sub, Mapping):
-                yield sub_path, sub
-                yield from _walk(sub, sub_path, level + 1)
 
 
 def _article_key(found: Mapping[Any, Any]) -> str:
@@ -239,8 +201,8 @@ def _title_of(url: str) -> str:
 def _read_subs(found: Mapping[str, Any], top_id: str, path: str) -> tuple[SubQuestion, ...]:
     listed = [
         (kind, at, sub, sub.get("id") or _digest_sub(top_id, at))
-        for kind in ("strategy", "then")
-        for at, sub in _enumerate(found, kind, path)
+        for kind in _LISTS
+        for at, sub in enumerate_subs(found, [kind], path)
     ]
     first = [sub_id for kind, _, _, sub_id in listed if kind == "strategy"]
     subs = [

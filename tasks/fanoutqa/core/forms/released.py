@@ -16,10 +16,14 @@ from tasks.fanoutqa.core.forms.shared import (
     check_answer,
     check_article,
     check_categories,
+    check_ids,
     check_keys,
+    check_numbers,
     check_order,
     check_question_text,
     describe_value,
+    enumerate_subs,
+    expect,
     is_text,
     violate,
 )
@@ -34,6 +38,7 @@ from tasks.fanoutqa.core.questions import (
 _DEV_KEYS = ("id", "question", "decomposition", "answer", "categories")
 _TEST_KEYS = ("id", "question", "necessary_evidence", "categories")
 _SUB_KEYS = ("id", "question", "decomposition", "answer", "depends_on", "evidence")
+_LISTS = ("decomposition",)
 _ARTICLE_KEYS = ("pageid", "revid", "title", "url")
 
 
@@ -62,12 +67,8 @@ def list_unresolved(question: FanOutQuestion) -> list[UnresolvedReference]:
 def check_released(found: object) -> list[Violation]:
     """Return every rule of the released form that a question breaks; none: `read_released` can read it."""
     if not isinstance(found, Mapping):
-        return [
-            violate(
-                "", "no_object", f"expected an object with id, question and categories, found {describe_value(found)}"
-            )
-        ]
-    return [*_check_top(found), *_check_ids(found)]
+        return [expect("", "no_object", "an object with id, question and categories", found)]
+    return [*_check_top(found), *check_ids(found, _LISTS)]
 
 
 def read_released(found: Mapping[str, Any]) -> FanOutQuestion:
@@ -100,9 +101,7 @@ def _check_top(found: Mapping[Any, Any]) -> Iterator[Violation]:
 
 def _check_necessary_evidence(listed: object) -> Iterator[Violation]:
     if not isinstance(listed, list) or not listed:
-        yield violate(
-            "", "no_list", f"expected a list of articles as necessary_evidence, found {describe_value(listed)}"
-        )
+        yield expect("", "no_list", "a list of articles as necessary_evidence", listed)
         return
     for at, each in enumerate(listed):
         yield from _check_evidence(each, f"necessary_evidence[{at}]")
@@ -111,18 +110,16 @@ def _check_necessary_evidence(listed: object) -> Iterator[Violation]:
 def _check_decomposition(found: Mapping[Any, Any], path: str, level: int) -> Iterator[Violation]:
     listed = found.get("decomposition")
     if not isinstance(listed, list):
-        yield violate(path, "no_list", f"expected a list of questions as decomposition, found {describe_value(listed)}")
+        yield expect(path, "no_list", "a list of questions as decomposition", listed)
     elif listed and level == DEEPEST:
         yield violate(path, "too_deep", f"expected at most {DEEPEST} levels of sub-questions, found more")
     else:
-        placed = list(_enumerate(found, path))
+        placed = list(enumerate_subs(found, _LISTS, path))
         for sub_path, sub in placed:
             if isinstance(sub, Mapping):
                 yield from _check_sub(sub, sub_path, level + 1)
             else:
-                yield violate(
-                    sub_path, "no_object", f"expected an object with id and question, found {describe_value(sub)}"
-                )
+                yield expect(sub_path, "no_object", "an object with id and question", sub)
         yield from _check_dependences([(at, sub) for at, sub in placed if isinstance(sub, Mapping)])
 
 
@@ -144,26 +141,17 @@ def _check_sub(found: Mapping[Any, Any], path: str, level: int) -> Iterator[Viol
 
 def _check_id(found: Mapping[Any, Any], path: str) -> Iterator[Violation]:
     if not is_text(found.get("id")):
-        yield violate(path, "wrong_id", f"expected a text as id, found {describe_value(found.get('id'))}")
+        yield expect(path, "wrong_id", "a text as id", found.get("id"))
 
 
 def _check_evidence(found: object, path: str) -> Iterator[Violation]:
     if not isinstance(found, Mapping):
-        yield violate(
-            path, "wrong_page", f"expected {{{', '.join(_ARTICLE_KEYS)}}} as evidence, found {describe_value(found)}"
-        )
+        yield expect(path, "wrong_page", f"{{{', '.join(_ARTICLE_KEYS)}}} as evidence", found)
         return
     yield from check_keys(found, _ARTICLE_KEYS, path)
-    for key in ("pageid", "revid"):
-        number = found.get(key)
-        if number != UNRESOLVED and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
-            yield violate(
-                path,
-                "wrong_page",
-                f"expected a number above 0 or {UNRESOLVED} as {key}, found {describe_value(number)}",
-            )
+    yield from check_numbers(found, path, UNRESOLVED)
     if not is_text(found.get("title")):
-        yield violate(path, "wrong_page", f"expected a text as title, found {describe_value(found.get('title'))}")
+        yield expect(path, "wrong_page", "a text as title", found.get("title"))
     yield from check_article(found.get("url"), path, "url")
 
 
@@ -173,39 +161,10 @@ def _check_dependences(placed: list[tuple[str, Mapping[Any, Any]]]) -> Iterator[
     for path, sub in placed:
         needed = sub.get("depends_on")
         if not isinstance(needed, list) or not all(map(is_text, needed)):
-            yield violate(
-                path, "wrong_depends_on", f"expected a list of ids as depends_on, found {describe_value(needed)}"
-            )
+            yield expect(path, "wrong_depends_on", "a list of ids as depends_on", needed)
         elif unknown := [each for each in needed if each not in paths]:
             told = f"depends_on names {describe_value(unknown[0])}; expected ids of the questions beside it"
             yield violate(path, "depends_on_nobody", told)
         elif is_text(sub.get("id")):
             needs[sub["id"]] += needed
     yield from check_order(needs, paths)
-
-
-def _check_ids(found: Mapping[Any, Any]) -> Iterator[Violation]:
-    seen: dict[str, str] = {}
-    for path, sub in _walk(found, "", 0):
-        given = sub.get("id")
-        if is_text(given) and given in seen:
-            yield violate(path, "repeated_id", f"has the id {describe_value(given)} of {seen[given]}; expected another")
-        elif is_text(given):
-            seen[given] = path
-
-
-def _enumerate(found: Mapping[Any, Any], path: str) -> Iterator[tuple[str, Any]]:
-    listed = found.get("decomposition")
-    above = f"{path}." if path else ""
-    yield from (
-        (f"{above}decomposition[{at}]", sub) for at, sub in enumerate(listed if isinstance(listed, list) else ())
-    )
-
-
-def _walk(found: Mapping[Any, Any], path: str, level: int) -> Iterator[tuple[str, Mapping[Any, Any]]]:
-    if level == DEEPEST:
-        return
-    for sub_path, sub in _enumerate(found, path):
-        if isinstance(sub, Mapping):
-            yield sub_path, sub
-            yield from _walk(sub, sub_path, level + 1)

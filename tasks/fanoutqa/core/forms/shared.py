@@ -36,6 +36,11 @@ def violate(path: str, rule: str, told: str) -> Violation:
     return Violation(path, rule, f"{path or 'top-level question'}: {told}")
 
 
+def expect(path: str, rule: str, wanted: str, found: object) -> Violation:
+    """Return a violation that says what was expected and what was found."""
+    return violate(path, rule, f"expected {wanted}, found {describe_value(found)}")
+
+
 def is_text(value: object) -> TypeGuard[str]:
     """True for a text that is not blank and can be written as UTF-8 (no half of a surrogate pair)."""
     return isinstance(value, str) and bool(value.strip()) and _is_whole(value)
@@ -73,9 +78,7 @@ def check_question_text(found: Mapping[Any, Any], path: str) -> Iterator[Violati
     if "question" not in found:
         yield violate(path, "question_missing", "no question; expected its wording under the key question")
     elif not is_text(found["question"]):
-        yield violate(
-            path, "question_no_text", f"expected the wording as question, found {describe_value(found['question'])}"
-        )
+        yield expect(path, "question_no_text", "the wording as question", found["question"])
 
 
 def check_answer(found: Mapping[Any, Any], path: str, may_be_empty: bool) -> Iterator[Violation]:
@@ -104,9 +107,7 @@ def is_empty(answer: object) -> bool:
 def check_article(url: object, path: str, key: str) -> Iterator[Violation]:
     """Yield why an address is not that of an article of the English Wikipedia."""
     if not is_text(url):
-        yield violate(
-            path, "evidence_no_text", f"expected the address of one article as {key}, found {describe_value(url)}"
-        )
+        yield expect(path, "evidence_no_text", f"the address of one article as {key}", url)
     elif isinstance(problem := read_article_address(url), str):
         yield violate(path, "evidence_no_article", f"{key}: {problem}")
 
@@ -118,6 +119,48 @@ def check_categories(found: Mapping[Any, Any]) -> Iterator[Violation]:
         shown = next((each for each in categories if not is_text(each)), None) if isinstance(categories, list) else None
         told = f"a list with {describe_value(shown)}" if isinstance(categories, list) else describe_value(categories)
         yield violate("", "wrong_categories", f"expected categories as a list of texts, found {told}")
+
+
+def enumerate_subs(found: Mapping[Any, Any], keys: Sequence[str], path: str) -> Iterator[tuple[str, Any]]:
+    """Yield what a question lists under some keys, with its path."""
+    above = f"{path}." if path else ""
+    for key in keys:
+        listed = found.get(key)
+        yield from ((f"{above}{key}[{at}]", sub) for at, sub in enumerate(listed if isinstance(listed, list) else ()))
+
+
+def walk_subs(
+    found: Mapping[Any, Any], keys: Sequence[str], path: str = "", level: int = 0
+) -> Iterator[tuple[str, Mapping[Any, Any]]]:
+    """Yield the sub-questions that are objects, down to the deepest level that is checked."""
+    if level == DEEPEST:
+        return
+    for sub_path, sub in enumerate_subs(found, keys, path):
+        if isinstance(sub, Mapping):
+            yield sub_path, sub
+            yield from walk_subs(sub, keys, sub_path, level + 1)
+
+
+def check_ids(found: Mapping[Any, Any], keys: Sequence[str]) -> Iterator[Violation]:
+    """Yield the sub-questions that have the id of an earlier one."""
+    seen: dict[str, str] = {}
+    for path, sub in walk_subs(found, keys):
+        given = sub.get("id")
+        if is_text(given) and given in seen:
+            yield violate(path, "repeated_id", f"has the id {describe_value(given)} of {seen[given]}; expected another")
+        elif is_text(given):
+            seen[given] = path
+
+
+def check_numbers(page: Mapping[Any, Any], path: str, unknown: str | None) -> Iterator[Violation]:
+    """Yield what is wrong with a page's number and revision; `unknown` stands for one that is not known."""
+    for key in ("pageid", "revid"):
+        number = page.get(key)
+        if number != unknown and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
+            told = (
+                f"expected a number above 0 or {unknown or 'null'} as {key} of the page, found {describe_value(number)}"
+            )
+            yield violate(path, "wrong_page", told)
 
 
 def check_order(needs: Mapping[str, Sequence[str]], paths: Mapping[str, str]) -> Iterator[Violation]:

@@ -1,4 +1,4 @@
-"""`python -m tasks.world.check`: every violation in data/world/, and counts of what it holds."""
+"""`python data/check_world.py`: every violation in data/world/, and counts of what it holds."""
 
 import sys
 from collections import Counter, defaultdict
