@@ -98,7 +98,7 @@ class Chat:
         if failure := self._server.judge(answer):
             return [failure]
         reply = self._read_reply(read_json(answer.text))
-        given = len(reply.body["texts"])  # type: ignore[index, call-overload, arg-type]
+        given = len(reply.body["texts"])  # type: ignore[index, call-overload]
         if not given:
             raise Retry(f"malformed_reply: no choices in {shorten(answer.text)}")
         too_few = given < draw.samples
