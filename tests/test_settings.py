@@ -95,3 +95,31 @@ def test_home_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setenv("FACTMILL_HOME", str(tmp_path / "h"))
     assert settings.default_warehouse() == tmp_path / "h" / "factmill.duckdb"
     assert settings.graphs_folder(settings.home()) == tmp_path / "h" / "graphs"
+
+
+def test_a_world_names_only_the_services_it_has_and_says_which_one_is_missing(tmp_path: Path) -> None:
+    world = load_world(write(tmp_path, 'name = "w"\nuser_agent = "me"\nwikipedia = { url = "http://b" }\n[models]\n'))
+    world.require("wikipedia", "dbpedia")
+    with pytest.raises(SettingsError, match=r"the world w names no falcon, which is asked here; add \[falcon\]"):
+        world.require("wikipedia", "falcon")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("extra_body = { max_tokens = 3 }", "max_tokens: told by prompts"),
+        ('token_limit = "tokens"', "models.author.token_limit"),
+        ("[models.perplexity]\nkind = 'openai'\nname = 'x'\nseed = false", "only a chat model behind a server"),
+        ("[pageviews]", "pageviews.url: expected an address"),
+    ],
+)
+def test_a_wrong_profile_is_named(tmp_path: Path, line: str, message: str) -> None:
+    text = WORLD.replace('pageviews = { url = "http://c" }\n', "") if line == "[pageviews]" else WORLD
+    with pytest.raises(SettingsError, match=message):
+        load_world(write(tmp_path, f"{text}{line}\n"))
+
+
+def test_prices_and_limits_are_no_part_of_the_digest_of_a_world_but_a_profile_is(tmp_path: Path) -> None:
+    plain = load_world(write(tmp_path, WORLD)).digest()
+    assert load_world(write(tmp_path, WORLD + "usd_per_million_cached = 3\n")).digest() == plain
+    assert load_world(write(tmp_path, WORLD + "thinking_tokens = 3\n")).digest() != plain
