@@ -117,6 +117,19 @@ def test_a_failure_is_asked_again_also_where_nothing_was_recorded_after_it(tmp_p
     assert service.asked == ["bad", "bad"]
 
 
+def test_what_a_run_is_told_to_ask_again_is_asked_by_the_next_run_and_kept_by_this_one(tmp_path: Path) -> None:
+    service = Echo()
+    first = recorder(tmp_path)
+    told = first.answer(calls("a", "b", "gone"), service)
+    first.ask_again({record.record_id for record in told.records.values() if record.key != calls("b")[0].key})
+    assert first.answer(calls("a", "b", "gone"), service).sent == 0
+    first.close()
+    second = recorder(tmp_path)
+    assert second.answer(calls("a", "b", "gone"), service).sent == 2
+    second.close()
+    assert service.asked == ["a", "b", "gone", "a", "gone"]
+
+
 def test_replay_asks_nothing_and_serves_failures_as_they_were(tmp_path: Path) -> None:
     service = Echo()
     first = recorder(tmp_path)
