@@ -20,7 +20,7 @@ from tasks.core.calls.call import Reply
 from tasks.core.calls.perplexity import call_perplexity, read_weighed
 from tasks.core.prompts import Ask, fill_in
 from tasks.core.receipts import Batch, Receipt
-from tasks.core.replies import Unreadable
+from tasks.core.replies import UNREADABLE_KINDS, Unreadable
 from tasks.core.rows import Outcome, Reject, arrow_table
 from tasks.engine.batches import Answered, Work, batch_key, work_on
 
@@ -194,13 +194,15 @@ def _try_pieces(
     left = []
     for turn, answer in work.ask("author", asked, PARAGRAPH, _read_extended):
         row = turn.row
-        if isinstance(answer.read, Reject) and answer.read.reason != "reply_not_in_format":
+        if isinstance(answer.read, Reject) and (answer.read.retryable or answer.read.reason not in UNREADABLE_KINDS):
             lost[row.id] = answer.read
         elif isinstance(answer.read, Reject):
+            # an author that refuses one piece may say another
             piece = turn.next_piece
             turn.refused.append(f"{piece.qid} {piece.pid} {piece.value}: {answer.read.detail}")
             if turn.is_lost:
-                lost[row.id] = Reject(row.id, "no_piece_brought_in", f"round {number}: {'; '.join(turn.refused)}")
+                reason = answer.read.reason if answer.read.reason != "reply_not_in_format" else "no_piece_brought_in"
+                lost[row.id] = Reject(row.id, reason, f"round {number}: {'; '.join(turn.refused)}")
             else:
                 left.append(turn)
         else:

@@ -6,6 +6,7 @@ from prefect import task
 
 from tasks.assets import load_prompt
 from tasks.core.receipts import Batch, Receipt
+from tasks.core.replies import UNREADABLE_KINDS
 from tasks.core.rows import Outcome, Reject, arrow_table
 from tasks.engine.batches import Answered, Work, batch_key, work_on
 from tasks.multihal.core.path_choice import (
@@ -59,9 +60,9 @@ def _play_round(
 
 
 def _find_loss(answer: Answered[list[str]]) -> Reject | None:
-    """Return why the judge chose nothing; a reply out of format is a pass that picks nothing."""
+    """Return why the judge could not be asked; a reply that cannot be read is a pass that picks nothing."""
     lost = answer.read if isinstance(answer.read, Reject) else None
-    return None if lost is None or lost.reason == "reply_not_in_format" else lost
+    return lost if lost and (lost.retryable or lost.reason not in UNREADABLE_KINDS) else None
 
 
 def _picks(answer: Answered[list[str]]) -> list[str]:

@@ -16,9 +16,9 @@ from tasks.engine.batches import Answered, batch_key, work_on
 from tasks.engine.review import review_rows
 from tasks.slaq.core.checks import CheckLists, check_all, format_problems, read_lists
 from tasks.slaq.core.replies import (
-    CHECKS,
+    CHECK_LINES,
     FACT_TYPE_LINE,
-    GENERATED,
+    PAIRS_OBJECT,
     PAIRS,
     Generated,
     read_check,
@@ -59,7 +59,7 @@ def write_questions(batch: Batch) -> Receipt:
         return Unreadable(f"{problems[0].code}: {format_problems(problems)}") if problems else generated
 
     return work.finish(
-        (_question(row, answer) for row, answer in work.ask("author", asked, GENERATED, read)), QuestionedTopic
+        (_question(row, answer) for row, answer in work.ask("author", asked, PAIRS_OBJECT, read)), QuestionedTopic
     )
 
 
@@ -95,7 +95,7 @@ def check_questions(batch: Batch) -> Receipt:
     checked: list[CheckedTopic] = []
     outcomes: list[Outcome] = []
     items: list[ReviewItem] = []
-    for row, answer in work.ask("judge", asked, CHECKS, lambda _, texts: read_check(texts[0])):
+    for row, answer in work.ask("judge", asked, CHECK_LINES, lambda _, texts: read_check(texts[0])):
         if isinstance(answer.read, Reject):
             outcomes.append(answer.read)
             continue

@@ -96,11 +96,13 @@ def test_the_text_itself_must_stay_as_it_is_and_the_author_is_told_once(author: 
     form = '0 lines of the form "Paragraph'
     assert reasons == {
         **dict.fromkeys(("shortens", "corrects", "goes-on"), ("reply_not_in_format", "text_changed")),
-        **dict.fromkeys(("chats", "refuses"), ("reply_not_in_format", form)),
+        "chats": ("reply_not_in_format", form),
+        "refuses": ("refused", "the model refuses"),
         "fails": ("model_failed", "http_500"),
-        "silent": ("model_failed", "empty_reply"),
+        "silent": ("empty_reply", "empty_reply"),
     }
     assert {author.asked[ANNOTATE, name] for name in ("heeds", "shortens", "corrects", "goes-on", "chats")} == {2}
+    assert author.asked[ANNOTATE, "refuses"] == 1
     assert sum("text_changed" in correction for correction in author.corrections) == 4
     assert "They married." in left.rejects["goes-on"][1], "what was said is kept"
     assert left.receipt.unsettled == 2
@@ -129,7 +131,7 @@ QUESTIONS: dict[str, tuple[Said, Said, str, str]] = {
     "tells-too": ("Question: Who was Ada?", "Question: Tell me about Ada.", "reply_not_in_format", "what follows"),
     "empty": ("Question: ?", "Question: Who was Ada?", "reply_not_in_format", "nothing stands behind"),
     "chats": ("Who was Ada?", "Question: Who was Ada?", "reply_not_in_format", "0 lines"),
-    "refuses": ("Question: Who was Ada?", REFUSAL, "reply_not_in_format", "0 lines"),
+    "refuses": ("Question: Who was Ada?", REFUSAL, "refused", "the model refuses"),
     "fails": ("Question: Who was Ada?", 500, "model_failed", "http_500"),
 }
 """Name → general and specific question, and what becomes of them."""

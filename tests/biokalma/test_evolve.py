@@ -125,7 +125,6 @@ WRONG: dict[str, tuple[Manners, str]] = {
     "adds-two": (two_more, "several_sentences"),
     "breaks-off": (lambda asked: str(extend(asked)).removesuffix(" came into it."), "unfinished"),
     "chats": (always("What a nice text."), '0 lines of the form "Paragraph'),
-    "refuses": (always(REFUSAL), '0 lines of the form "Paragraph'),
 }
 """Name → manners of an author that never does as it is told, and the code of what is wrong."""
 
@@ -145,6 +144,13 @@ def test_an_author_that_brings_no_piece_in_is_asked_for_three_twice_each(author:
     for code in set(said):
         assert sum(code in correction for correction in author.corrections) == 3 * said.count(code), code
     assert {(each["row_id"], each["number"]) for each in left.extras} == {(name, 1) for name in WRONG}
+
+
+def test_an_author_that_refuses_three_pieces_is_asked_once_for_each(author: ScriptedAuthor, run: Run) -> None:
+    author.manners = {"refuses": always(REFUSAL)}
+    left = run(evolve_paragraph, [evolving("refuses")])
+    reason, detail = left.rejects["refuses"]
+    assert (reason, detail.count("the model refuses"), author.asked[EXTEND, "refuses"]) == ("refused", 3, 3)
 
 
 def test_an_author_that_heeds_the_correction_keeps_its_piece(author: ScriptedAuthor, run: Run) -> None:
@@ -183,7 +189,7 @@ def test_an_author_that_cannot_be_asked_costs_the_pair_until_it_can(author: Scri
     left = run(evolve_paragraph, rows)
     assert {name: (reason, detail.partition(":")[0]) for name, (reason, detail) in left.rejects.items()} == {
         "down": ("model_failed", "http_500"),
-        "silent": ("model_failed", "empty_reply"),
+        "silent": ("empty_reply", "empty_reply"),
         "down-when-told": ("model_failed", "http_503"),
     }
     assert (left.rows.keys(), left.receipt.unsettled) == ({"well"}, 3)

@@ -177,7 +177,7 @@ def test_a_bad_request_that_names_nothing_that_was_sent_is_final_and_not_learnt_
 def test_an_empty_reply_is_a_failure_that_may_pass_and_is_paid_for(server, inbox, text):
     server.script(says(text, finish="length"))
     open_chat(server).send([ask()], inbox)
-    assert inbox[ask()].error == "empty_reply: 1 samples without text, finish ['length']"
+    assert inbox[ask()].error == "cut_off: 1 samples without text, finish ['length']"
     assert (inbox[ask()].transient, inbox[ask()].tokens_in, len(server.seen)) == (True, 100, 1)
 
 

@@ -41,7 +41,7 @@ class Judge:
 
     def _answer(self, messages: Sequence[Message]) -> tuple[int, str]:
         is_again = "<question>" not in messages[-1]["content"]
-        material = messages[-2 if is_again else -1]["content"]
+        material = messages[-3 if is_again else -1]["content"]
         self.asked.append(messages[-1]["content"])
         (question,) = _MATERIAL.findall(material)
         is_objective = material.startswith("<moment>")

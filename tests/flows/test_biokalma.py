@@ -335,7 +335,7 @@ def test_a_build_ends_whatever_the_author_says_and_a_later_run_mends_what_passed
     assert ran.json["reasons"] == {
         "annotate_paragraph": {"model_failed": 1, "no_citation": 1},
         "evolve_paragraph": {"no_piece_brought_in": 2},
-        "ask_questions": {"reply_not_in_format": 1, "same_questions": 1},
+        "ask_questions": {"refused": 1, "same_questions": 1},
     }
     assert ([row["id"] for row in built.rows], ran.json["unsettled"]) == (["own_0"], 1)
     check_rows(built, rounds=3)

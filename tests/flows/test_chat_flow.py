@@ -25,7 +25,7 @@ QUESTIONS = {
 
 
 class ChatServer:
-    """Answers by the person in the question: in form, out of form once, out of form always, with errors, or No."""
+    """Answers by the person in the question: in form, dressed, out of form once or always, with errors, or No."""
 
     def __init__(self) -> None:
         self.asked: Counter[str] = Counter()
@@ -37,20 +37,23 @@ class ChatServer:
         self.web = ScriptedChat(self.answer)
 
     def answer(self, messages: Sequence[Message]) -> tuple[int, str]:
-        said = messages[-1]["content"] + messages[-2]["content"] if len(messages) > 1 else messages[-1]["content"]
+        said = "".join(message["content"] for message in messages[-3:])
+        is_again = not messages[-1]["content"].startswith("<question>")
         person = next(name for name in QUESTIONS if f"Where was {name} born?" in said)
         self.asked[person] += 1
         if "<description>" in said:
             return 200, "I am not sure. No" if person == "Ludwig van Beethoven" and QUESTIONS[person] not in said.split(
                 "<name>"
             )[-1] else "Yes."
-        if len(messages) < 3:
+        if not is_again:
             self.asked_first[person] += 1
         elif self.thinks_of_corrections:
             self.web.free.clear()
         levels = f"1:: {QUESTIONS[person]}\n2:: somewhere in Europe"
-        if person == "Marie Curie" and len(messages) < 3:
-            return 200, f"Here you are:\n{levels}"
+        if person == "Marie Curie" and not is_again:
+            return 200, f"It is {QUESTIONS[person]}, surely."
+        if person == "Albert Einstein":
+            return 200, f"<think>1:: Rome?</think>Here you are:\n```\n{levels} (less specific)\n```\nI hope this helps!"
         if person == "Ada Lovelace":
             return 200, "London, of course!"
         if person == "Wolfgang Amadeus Mozart" and self.broken:

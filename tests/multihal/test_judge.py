@@ -49,7 +49,7 @@ SELECTIONS: dict[str, tuple[Select, int, int]] = {
     "picks none": (always(pick("none")), 0, PASSES),
     "leaves the form out": (lambda paths, _: "\n".join(paths[:10]), 0, 2 * PASSES),
     "chats": (always("All of these are wonderful."), 0, 2 * PASSES),
-    "refuses": (always(REFUSAL), 0, 2 * PASSES),
+    "refuses": (always(REFUSAL), 0, PASSES),
 }
 """How a judge behaves → its manners, paths chosen by it, and how often it is asked."""
 
@@ -109,7 +109,7 @@ def test_what_is_drawn_by_chance_is_the_same_in_every_build(judge: ScriptedJudge
     first = run(select_paths, [mined_question("a", PATHS)])
     again = run(select_paths, [mined_question("a", PATHS)])
     assert again.rows == first.rows
-    assert judge.asked == 2 * PASSES, "recorded"
+    assert judge.asked == PASSES, "recorded"
 
 
 def test_a_judge_that_cannot_be_asked_costs_the_question_until_it_can(
@@ -126,7 +126,7 @@ def test_a_judge_that_cannot_be_asked_costs_the_question_until_it_can(
     codes = {row_id: (reason, detail.partition(":")[0]) for row_id, (reason, detail) in left.rejects.items()}
     assert codes == {
         "down": ("model_failed", "http_500"),
-        "silent": ("model_failed", "empty_reply"),
+        "silent": ("empty_reply", "empty_reply"),
         "down when told": ("model_failed", "http_503"),
     }
     assert (left.receipt.unsettled, left.extras) == (3, [])
@@ -173,8 +173,8 @@ def test_paths_that_are_left_out_have_ids_of_their_own_whichever_step_does_it(
 GIVEN: dict[Said, int] = {"Score: 5": 5, "**Score:** 4": 4, "Score: 4/5": 4, "Hm. Score: 2? No.\nScore: 5": 5}
 LOW: dict[Said, int] = {"Score: 3": 3, "Score: 1 of 5": 1}
 UNREADABLE: list[Said] = [
-    "Score: 7", "Score: 0", "Score: -4", "Score: 4.5", "Score: 4-5", "Score: 5/10", "Score: high", "Score:", "5", "five",
-    "The path is useful.", REFUSAL,
+    "Score: 7", "Score: 0", "Score: -4", "Score: 4.5", "Score: 4-5", "Score: 5/10", "Score: high", "Score:", "five",
+    "The path is useful.",
 ]  # fmt: skip
 FAILING: dict[Said, str] = {"": "empty_reply", " \n": "empty_reply", 500: "http_500"}
 
@@ -188,7 +188,7 @@ def selected_question(said: Said) -> SelectedQuestion:
 
 
 def test_a_score_is_the_one_the_judge_gave_or_none(judge: ScriptedJudge, run: Callable[..., Left]) -> None:
-    everything: list[Said] = [*GIVEN, *LOW, *UNREADABLE, *FAILING]
+    everything: list[Said] = [*GIVEN, *LOW, *UNREADABLE, *FAILING, REFUSAL]
     rows = [selected_question(said) for said in everything]
     judge.manners = {row.input: Manners(always(500), always(said)) for row, said in zip(rows, everything, strict=True)}
     left = run(score_paths, rows)
@@ -206,7 +206,9 @@ def test_a_score_is_the_one_the_judge_gave_or_none(judge: ScriptedJudge, run: Ca
         assert judge.scored[question_of(repr(said)), WORDS[0]] == [said, said], "asked once more"
     for said, code in FAILING.items():
         reason, detail = reasons.pop(repr(said))
-        assert (reason, detail.partition(":")[0]) == ("model_failed", code)
+        assert (reason, detail.partition(":")[0]) == (code if code == "empty_reply" else "model_failed", code)
+    assert reasons.pop(repr(REFUSAL))[0] == "refused"
+    assert judge.scored[question_of(repr(REFUSAL)), WORDS[0]] == [REFUSAL], "not pressed"
     assert (reasons, left.receipt.unsettled) == ({}, len(FAILING))
 
 

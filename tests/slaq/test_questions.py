@@ -64,7 +64,7 @@ class Talker:
 
     def _answer(self, messages: Sequence[Message]) -> tuple[int, str]:
         is_again = "<" not in messages[-1]["content"].split("\n")[0]
-        (found,) = _MATERIAL.findall(messages[-2 if is_again else -1]["content"])
+        (found,) = _MATERIAL.findall(messages[-3 if is_again else -1]["content"])
         about = "".join(found)
         self.asked.append((about, messages[-1]["content"] if is_again else ""))
         said = self.says.get(about, [self.otherwise] * 2)[int(is_again)]
@@ -152,7 +152,7 @@ TWELVE = "The Pont du Gard is a bridge in France that carried water"
 BAD = {
     "four pairs": (json.dumps(WELL | {"short": PAIRS[:4]}), "reply_not_in_format", '"short" holds 4 pairs, expected exactly 5'),
     "six pairs": (json.dumps(WELL | {"short": [*PAIRS, PAIRS[0]]}), "reply_not_in_format", '"short" holds 6 pairs'),
-    "talk": ("I cannot help with that.", "reply_not_in_format", "there is no JSON object in it"),
+    "talk": ("What a bridge!", "reply_not_in_format", "there is no JSON object in it"),
     "broken JSON": (GOOD[:-1], "reply_not_in_format", "the JSON is broken near"),
     "twelve words": (
         reply_with(4, {"answer": TWELVE}),

@@ -30,7 +30,7 @@ LEVELS = Form(
     is_numbered=True,
     is_open=True,
     gloss=re.compile(
-        rf"(?<=\S)\s*(?:[(\[（]\s*{_WORDS}\s*[.!]?\s*[)\]）]|(?<=\s)[–—-]+\s*{_WORDS})[.]?\s*$", re.IGNORECASE
+        rf"(?:^|(?<=\S))\s*(?:[(\[（]\s*{_WORDS}\s*[.!]?\s*[)\]）]|(?<=\s)[–—-]+\s*{_WORDS})[.]?\s*$", re.IGNORECASE
     ),
 )
 """`1:: answer` lines. A gloss says of an answer how specific it is, "(less specific)", "— a broader answer", and is told by

@@ -115,8 +115,9 @@ def read_verdict(text: str) -> bool | Unreadable:
     """Return True where the last letter by itself is Y, False where it is N; Unreadable where there is none."""
     letters = [found["letter"].upper() for line in text.splitlines() if (found := _VERDICT.fullmatch(line))]
     if not letters:
-        found_instead = f"the reply ends with {_shorten(text.strip())!r}" if text.strip() else "the reply is empty"
-        return Unreadable(f"{found_instead}, expected the letter Y or N on a line of its own")
+        return Unreadable(
+            f"the reply ends with {_shorten(text.strip())!r}, expected the letter Y or N on a line of its own"
+        )
     return letters[-1] == "Y"
 
 

@@ -1,6 +1,6 @@
 """How replies are read in SLAQ: five pairs with a long one (paper, Appendix A.1), the second model's check, fact types.
 
-Pairs come as one JSON object (GENERATED). The object itself is read as it stands, so a comma too many, a pair too few or a
+Pairs come as one JSON object (PAIRS_OBJECT). The object itself is read as it stands, so a comma too many, a pair too few or a
 field too many makes the reply Unreadable. The paper's one
 line (`ShortQ1 : …, ShortA1 : …, …, LongQ : …, LongA : …`) is read too: its values may hold commas, colons and quotes,
 since only the twelve labels in their order part it.
@@ -36,9 +36,9 @@ _VERDICT = re.compile(r"^(?:pair )?(\d+)[:.)][ \t]*(.*?)[ \t\r]*$", re.IGNORECAS
 _OK = re.compile(r"ok(?:ay)?[.!]*", re.IGNORECASE)
 _TYPE = re.compile(r"^Type:[ \t]*(.*?)[\s.]*$", re.IGNORECASE | re.MULTILINE)
 
-GENERATED = Form(kind="object", label=_LABEL)
+PAIRS_OBJECT = Form(kind="object", label=_LABEL)
 """One object, or the paper's line."""
-CHECKS = Form(
+CHECK_LINES = Form(
     kind="lines", head="(?:pair )?[0-9]+", point="[:.)](?![0-9])", is_numbered=True, quotes=True, is_open=True
 )
 """`1: ok` lines."""

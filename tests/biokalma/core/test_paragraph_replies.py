@@ -1,9 +1,14 @@
 """How replies with a paragraph or a question are read."""
 
 import pytest
+from support.work.replies import hearing
 
-from tasks.biokalma.core.paragraph_replies import read_paragraph, read_question
+from tasks.biokalma.core.paragraph_replies import PARAGRAPH, QUESTION, read_paragraph, read_question
 from tasks.core.replies import Unreadable
+
+
+hear_paragraph = hearing(PARAGRAPH, read_paragraph)
+hear_question = hearing(QUESTION, read_question)
 
 
 @pytest.mark.parametrize(
@@ -28,25 +33,28 @@ from tasks.core.replies import Unreadable
         ('Paragraph: "Note G" is by the author of "Notes"', '"Note G" is by the author of "Notes"'),
         ("Paragraph: Her second Paragraph: none.", "Her second Paragraph: none."),
         ("Paragraph: Ada [qid: Q1, occupation: writer].", "Ada [qid: Q1, occupation: writer]."),
+        ("Paragraph：Ada wrote.", "Ada wrote."),
+        ("Paragraph: Ada wrote.\n\nNote: I left the text as it was.", "Ada wrote."),
+        ("1. **Paragraph:** Ada wrote.\n\nLet me know if this helps!", "Ada wrote."),
     ],
 )
 def test_the_paragraph_of_a_reply_is_read(reply: str, paragraph: str) -> None:
-    assert read_paragraph(reply) == paragraph
+    assert hear_paragraph(reply) == paragraph
 
 
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
-        ("", "0 lines"),
+        ("", "says nothing"),
         ("Ada wrote.", "0 lines"),
-        ("I cannot write that paragraph: sorry.", "0 lines"),
+        ("I cannot write that paragraph: sorry.", "the model refuses"),
         ("Paragraph:", "nothing stands behind"),
         ('Paragraph: "…"', "nothing stands behind"),
         ("Paragraph: Ada wrote.\nParagraph: Ada wrote. She died.", "2 lines"),
     ],
 )
 def test_a_reply_without_one_paragraph_is_unreadable(reply: str, reason: str) -> None:
-    read = read_paragraph(reply)
+    read = hear_paragraph(reply)
     assert isinstance(read, Unreadable)
     assert reason in read.reason
 
@@ -64,7 +72,7 @@ def test_a_reply_without_one_paragraph_is_unreadable(reply: str, reason: str) ->
     ],
 )
 def test_the_question_of_a_reply_is_read(reply: str, question: str) -> None:
-    assert read_question(reply) == question
+    assert hear_question(reply) == question
 
 
 @pytest.mark.parametrize(
@@ -77,6 +85,6 @@ def test_the_question_of_a_reply_is_read(reply: str, question: str) -> None:
     ],
 )
 def test_a_reply_without_one_question_is_unreadable(reply: str, reason: str) -> None:
-    read = read_question(reply)
+    read = hear_question(reply)
     assert isinstance(read, Unreadable)
     assert reason in read.reason

@@ -3,10 +3,15 @@
 from dataclasses import replace
 
 import pytest
+from support.work.replies import hearing
 
-from tasks.core.authoring.fanout_wording import Wording, check_worded, put_moment, with_article
+from tasks.core.authoring.fanout_wording import WORDED, Wording, check_worded, put_moment, with_article
 from tasks.core.replies import Unreadable
 from tasks.text.values.answers import Answer
+
+def hear_worded(reply: str, wording: Wording, answer: dict[str, Answer]) -> object:
+    return hearing(WORDED, check_worded, wording, answer)(reply)
+
 
 LISTED = Wording(
     group="the islands of Vogtland",
@@ -50,16 +55,23 @@ def test_a_choice_is_told_with_its_number() -> None:
 
 @pytest.mark.parametrize(
     ("wording", "answer", "text"),
-    [(LISTED, PEOPLE, GOOD), (NAMED, HEIGHTS, TOWERS), (NAMED, HEIGHTS, TOWERS.replace("Red", "the Red"))],
+    [
+        (LISTED, PEOPLE, GOOD),
+        (LISTED, PEOPLE, f"Here it is:\n{GOOD}"),
+        (LISTED, PEOPLE, f"**Question:** {GOOD}"),
+        (LISTED, PEOPLE, f'- "{GOOD}"'),
+        (LISTED, PEOPLE, f"{GOOD.replace('?', '？')}\n\nI hope this helps!"),
+        (NAMED, HEIGHTS, TOWERS), (NAMED, HEIGHTS, TOWERS.replace("Red", "the Red"))],
 )
 def test_a_wording_that_keeps_every_piece_is_taken(wording: Wording, answer: dict[str, Answer], text: str) -> None:
-    assert check_worded(f" {text}\n", wording, answer) == text
+    assert hear_worded(f" {text}\n", wording, answer) == (GOOD if wording is LISTED else text)
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (f"Here it is:\n{GOOD}", "one line"),
+        (f"{GOOD}\nOr: {GOOD}", "one line"),
+        (f"I cannot help with that. {GOOD}", "the model refuses"),
         (GOOD.replace("?", "."), "question mark"),
         ("Which five of Vogtland November 2023?", "6 words, expected 8 to 80"),
         (GOOD.replace("?", " now" * 70 + "?"), "expected 8 to 80"),
@@ -71,7 +83,7 @@ def test_a_wording_that_keeps_every_piece_is_taken(wording: Wording, answer: dic
     ],
 )
 def test_a_wording_that_loses_a_piece_or_tells_of_the_answer_is_refused(text: str, reason: str) -> None:
-    found = check_worded(text, LISTED, PEOPLE)
+    found = hear_worded(text, LISTED, PEOPLE)
     assert isinstance(found, Unreadable)
     assert reason in found.reason
 
@@ -85,7 +97,7 @@ def test_a_wording_that_loses_a_piece_or_tells_of_the_answer_is_refused(text: st
     ],
 )
 def test_a_wording_keeps_names_threshold_and_unit(text: str, reason: str) -> None:
-    found = check_worded(text, NAMED, HEIGHTS)
+    found = hear_worded(text, NAMED, HEIGHTS)
     assert isinstance(found, Unreadable)
     assert reason in found.reason
 

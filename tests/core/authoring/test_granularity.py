@@ -1,11 +1,16 @@
 """GRANOLA answers: asking, reading and cleaning."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.work.replies import hearing
 
 from tasks.assets import load_list, load_prompt, load_relations
 from tasks.core.authoring.granularity import (
+    CONSISTENCY,
+    LEVELS,
     MAX_LEVELS,
     ask_consistency,
     ask_levels,
@@ -19,6 +24,13 @@ from tasks.core.replies import Unreadable
 from tasks.errors import SettingsError
 from tasks.text.matching import normalise
 
+hear_verdict = hearing(CONSISTENCY, read_verdict)
+
+
+def hear_levels(reply: str, answer: str) -> Any:
+    return hearing(LEVELS, read_levels, answer)(reply)
+
+
 TRIVIAL = read_trivial_answers(load_list("trivial_answers"))
 RELATIONS = load_relations()
 
@@ -30,20 +42,32 @@ RELATIONS = load_relations()
         ("1:: Ulm\n2:: Germany", ("Ulm", "Germany")),
         ("\n  1::ulm \n\n2 ::  Baden-Württemberg\n3:: Germany\n", ("Ulm", "Baden-Württemberg", "Germany")),
         ("1:: the Ulm.\n2:: a  town   in Germany", ("Ulm", "a town in Germany")),
+        ("Here you are:\n1:: Ulm", ("Ulm",)),
+        ("```\n1:: Ulm\n```", ("Ulm",)),
+        ("1. Ulm\n2) Germany\n3: Europe\nLevel 4: a continent", ("Ulm", "Germany", "Europe", "a continent")),
+        ("1：：Ulm\n２．Germany", ("Ulm", "Germany")),
+        ("**1::** Ulm\n- 2:: **Germany**\n* **3:: Europe**", ("Ulm", "Germany", "Europe")),
+        ("1:: Ulm (the given answer)\n2:: Germany (less specific)", ("Ulm", "Germany")),
+        ("1:: Ulm\n2:: Germany (even more general)\n3:: Europe — a broader answer", ("Ulm", "Germany", "Europe")),
+        ("1:: Ulm\n2:: Germany [slightly less precise].\n3:: Europe (the least specific)", ("Ulm", "Germany", "Europe")),
+        ("1:: Ulm\n2:: Paris (Texas)\n3:: Lee (general)", ("Ulm", "Paris (Texas)", "Lee (general)")),
+        ("1:: Ulm\n2:: Springfield (a city)\n3:: Baden — Germany", ("Ulm", "Springfield (a city)", "Baden — Germany")),
+        ("1:: Ulm\n2:: Germany\n\nLet me know if you need more!", ("Ulm", "Germany")),
     ],
 )
 def test_a_numbered_list_is_read_and_spells_the_answer_as_given(text: str, expected: tuple[str, ...]) -> None:
-    assert read_levels(text, "Ulm") == expected
+    assert hear_levels(text, "Ulm") == expected
 
 
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("", "1 to 8 levels"),
+        ("", "says nothing"),
         ("Ulm", "a line like `1:: answer`"),
-        ("Here you are:\n1:: Ulm", "a line like"),
-        ("```\n1:: Ulm\n```", "a line like"),
-        ("1. Ulm\n2. Germany", "a line like"),
+        ("It is Ulm, I think.\n1:: Ulm", "a line like"),
+        ("1. Ulm\n3. Germany", "expected line 2"),
+        ("1:: Ulm\n2:: (less specific)", "holds no answer"),
+        ("1:: Ulm\n2:: Germany\n\nWait, line 2 should be Bavaria.", "a line like"),
         ("2:: Ulm", "expected line 1"),
         ("1:: Ulm\n3:: Germany", "expected line 2"),
         ("1:: Ulm\n1:: Germany", "expected line 2"),
@@ -55,14 +79,14 @@ def test_a_numbered_list_is_read_and_spells_the_answer_as_given(text: str, expec
     ],
 )
 def test_a_reply_in_another_form_is_unreadable_with_the_reason(text: str, part: str) -> None:
-    read = read_levels(text, "Ulm")
+    read = hear_levels(text, "Ulm")
     assert isinstance(read, Unreadable)
     assert part in read.reason
 
 
 @given(st.text(), st.text())
 def test_reading_levels_never_raises(text: str, answer: str) -> None:
-    read = read_levels(text, answer)
+    read = hear_levels(text, answer)
     assert isinstance(read, Unreadable) or (read[0] == answer and len(read) <= MAX_LEVELS)
 
 
@@ -72,7 +96,7 @@ WORDS = st.lists(st.from_regex(r"[A-Za-zäöü東]{1,8}", fullmatch=True), min_s
 @given(st.lists(WORDS.filter(lambda text: normalise(text) != ""), min_size=1, max_size=MAX_LEVELS))
 def test_well_formed_levels_come_back_as_written(levels: list[str]) -> None:
     text = "\n".join(f"{number}:: {level}" for number, level in enumerate(levels, start=1))
-    assert read_levels(text, levels[0]) == tuple(levels)
+    assert hear_levels(text, levels[0]) == tuple(levels)
 
 
 @pytest.mark.parametrize(
@@ -84,20 +108,27 @@ def test_well_formed_levels_come_back_as_written(levels: list[str]) -> None:
         ("No, wait: yes", True),
         ("Verdict: No", False),
         ("yes\nno", False),
+        ("Yes.", True),
+        ("Yes, there is no conflict.", True),
+        ("No, since no city writes books", False),
+        ("There is no doubt: yes", True),
+        ("Yes: the perfume is Chanel No. 5", True),
+        ("Yes or no? No", False),
+        ("<think>No, or yes.</think>\nNo", False),
     ],
 )
 def test_the_last_verdict_of_a_reply_holds(text: str, expected: bool) -> None:
-    assert read_verdict(text) is expected
+    assert hear_verdict(text) is expected
 
 
-@pytest.mark.parametrize("text", ["", "maybe", "nope", "yesterday", "know"])
+@pytest.mark.parametrize("text", ["", "maybe", "nope", "yesterday", "know", "yes or no", "Yes/No", "I can't answer with yes or no."])
 def test_a_reply_without_a_verdict_is_unreadable(text: str) -> None:
-    assert isinstance(read_verdict(text), Unreadable)
+    assert isinstance(hear_verdict(text), Unreadable)
 
 
 @given(st.text())
 def test_reading_a_verdict_never_raises(text: str) -> None:
-    assert isinstance(read_verdict(text), (bool, Unreadable))
+    assert isinstance(hear_verdict(text), (bool, Unreadable))
 
 
 def test_the_error_score_is_the_share_of_no_among_what_could_be_read() -> None:
@@ -172,7 +203,7 @@ def test_outside_text_cannot_close_its_fence() -> None:
 
 def test_as_many_levels_as_are_allowed_are_read_and_one_more_is_not() -> None:
     lines = [f"{number}:: level {number}" for number in range(1, MAX_LEVELS + 2)]
-    assert read_levels("\n".join(lines[:-1]), "level 1") == tuple(
+    assert hear_levels("\n".join(lines[:-1]), "level 1") == tuple(
         f"level {number}" for number in range(1, MAX_LEVELS + 1)
     )
-    assert isinstance(read_levels("\n".join(lines), "level 1"), Unreadable)
+    assert isinstance(hear_levels("\n".join(lines), "level 1"), Unreadable)

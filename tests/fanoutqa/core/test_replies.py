@@ -1,9 +1,25 @@
 """Replies about fan-out questions: which letter is the verdict, and what is said of a wording."""
 
 import pytest
+from support.work.replies import hearing
 
 from tasks.core.replies import Unreadable
-from tasks.fanoutqa.core.replies import WordingReply, describe_change, read_reason, read_verdict, read_wording
+from tasks.fanoutqa.core.replies import (
+    OBJECTIVITY,
+    REWRITE,
+    WordingReply,
+    describe_change,
+    read_reason,
+    read_verdict,
+    read_wording,
+)
+
+hear_verdict = hearing(OBJECTIVITY, read_verdict)
+
+
+def hear_wording(reply: str, question: str) -> object:
+    return hearing(REWRITE, read_wording, question)(reply)
+
 
 QUESTION = "What is the height of the 5 tallest towers in the U.S. built before 1990, and who owns the Space Needle?"
 MENDED = "What are the heights in metres of the five tallest towers in the US built before 1990, and who owns the Space Needle?"
@@ -38,14 +54,12 @@ MENDED = "What are the heights in metres of the five tallest towers in the US bu
     ],
 )
 def test_the_last_letter_by_itself_is_the_verdict(reply: str, verdict: bool) -> None:
-    assert read_verdict(reply) is verdict
+    assert hear_verdict(reply) is verdict
 
 
 @pytest.mark.parametrize(
     "reply",
     [
-        "",
-        " \n\n",
         "It can be answered.",
         "N is the number of gold medals",
         "I would take option Y",
@@ -57,7 +71,7 @@ def test_the_last_letter_by_itself_is_the_verdict(reply: str, verdict: bool) -> 
     ],
 )
 def test_a_reply_without_a_letter_by_itself_is_no_verdict(reply: str) -> None:
-    found = read_verdict(reply)
+    found = hear_verdict(reply)
     assert isinstance(found, Unreadable)
     assert "expected the letter Y or N on a line of its own" in found.reason
 
@@ -93,7 +107,7 @@ def test_the_reason_is_the_last_sentence_before_the_verdict(reply: str, reason: 
     ],
 )
 def test_a_question_is_fine_in_any_dress_of_no_change(reply: str) -> None:
-    assert read_wording(reply, QUESTION) == WordingReply("fine", "")
+    assert hear_wording(reply, QUESTION) == WordingReply("fine", "")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +122,7 @@ def test_a_question_is_fine_in_any_dress_of_no_change(reply: str) -> None:
     ],
 )
 def test_a_flag_comes_with_its_reason(reply: str, reason: str) -> None:
-    assert read_wording(reply, QUESTION) == WordingReply("flag", reason)
+    assert hear_wording(reply, QUESTION) == WordingReply("flag", reason)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +139,7 @@ def test_a_flag_comes_with_its_reason(reply: str, reason: str) -> None:
     ],
 )
 def test_a_rewrite_is_read_in_any_dress(reply: str) -> None:
-    assert read_wording(reply, QUESTION) == WordingReply("rewrite", MENDED)
+    assert hear_wording(reply, QUESTION) == WordingReply("rewrite", MENDED)
 
 
 @pytest.mark.parametrize(
@@ -141,15 +155,15 @@ def test_a_rewrite_is_read_in_any_dress(reply: str) -> None:
     ],
 )
 def test_a_rewrite_may_write_numbers_and_names_in_another_form(question: str, rewrite: str) -> None:
-    assert read_wording(rewrite, question) == WordingReply("rewrite", rewrite)
-    assert read_wording(f"'{rewrite}'", question) == WordingReply("rewrite", rewrite)
+    assert hear_wording(rewrite, question) == WordingReply("rewrite", rewrite)
+    assert hear_wording(f"'{rewrite}'", question) == WordingReply("rewrite", rewrite)
 
 
 @pytest.mark.parametrize(
     ("reply", "told"),
     [
-        ("", "the reply is empty"),
-        ("```\n```", "the reply is empty"),
+        ("Question:", "the reply is empty"),
+        ("```\n```", "the reply says nothing"),
         ("It is fine.", "expected \"No change.\", a rewritten question, or FLAG"),
         ("FLAG", "without a reason"),
         (MENDED.replace("1990", "1991"), "lacks '1990'"),
@@ -163,14 +177,14 @@ def test_a_rewrite_may_write_numbers_and_names_in_another_form(question: str, re
     ],
 )  # fmt: skip
 def test_what_is_none_of_the_three_is_unreadable(reply: str, told: str) -> None:
-    found = read_wording(reply, QUESTION)
+    found = hear_wording(reply, QUESTION)
     assert isinstance(found, Unreadable)
     assert told in found.reason
 
 
 def test_a_rewrite_may_not_drop_the_name_that_a_question_begins_with() -> None:
-    assert isinstance(read_wording("Which lakes?", "Elton John's lakes"), Unreadable)
-    assert isinstance(read_wording("Which founders?", "Google's founders?"), Unreadable)
+    assert isinstance(hear_wording("Which lakes?", "Elton John's lakes"), Unreadable)
+    assert isinstance(hear_wording("Which founders?", "Google's founders?"), Unreadable)
 
 
 def test_changes_are_told_in_words() -> None:

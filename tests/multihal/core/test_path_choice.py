@@ -1,12 +1,15 @@
 """Choosing among paths and scoring them: asking, reading, filling up."""
 
 import pytest
+from support.work.replies import hearing
 
 from tasks.assets import load_prompt
 from tasks.core.replies import Unreadable
 from tasks.multihal.core.path_choice import (
     PATHS_WANTED,
     ROUNDS,
+    SCORE,
+    SELECTION,
     Choice,
     ask_score,
     ask_selection,
@@ -14,6 +17,9 @@ from tasks.multihal.core.path_choice import (
     read_score,
     read_selection,
 )
+
+hear_selection = hearing(SELECTION, read_selection)
+hear_score = hearing(SCORE, read_score)
 
 PATHS = [f"A; r{number}; B" for number in range(14)]
 
@@ -88,12 +94,12 @@ def test_paths_that_read_alike_count_once() -> None:
     ],
 )
 def test_the_picks_of_a_reply_are_read_once_each_and_ten_at_most(text: str, picks: list[str]) -> None:
-    assert read_selection(text) == picks
+    assert hear_selection(text) == picks
 
 
 @pytest.mark.parametrize("text", ["", "I cannot help with that.", "A; r1; B", "Path:", "The best path: A"])
 def test_a_selection_in_another_form_is_unreadable(text: str) -> None:
-    assert isinstance(read_selection(text), Unreadable)
+    assert isinstance(hear_selection(text), Unreadable)
 
 
 @pytest.mark.parametrize(
@@ -108,13 +114,18 @@ def test_a_selection_in_another_form_is_unreadable(text: str) -> None:
         ("Score: 3 out of 5.", 3),
         ("Score: 4, since it names the city", 4),
         ("Score: 2\n- 1 of its parts is wrong", 2),
+        ("5", 5),
+        ("**4**", 4),
+        ("4/5", 4),
+        ("Score：３", 3),
+        ("<think>Score: 1, or is it 2?</think>Score: 4", 4),
     ],
 )
 def test_the_last_score_of_a_reply_counts(text: str, score: int) -> None:
-    assert read_score(text) == score
+    assert hear_score(text) == score
 
 
-NO_SCORES = ["", "5", "five", "Score: 6", "Score: 0", "Score: -3", "Score: 4.5", "Score: high", "Score: 10"]
+NO_SCORES = ["", "6", "45", "4-5", "4 or 5", "five", "Score: 6", "Score: 0", "Score: -3", "Score: 4.5", "Score: high", "Score: 10"]
 BETWEEN = [
     "Score: 4,5",
     "Score: 4-5",
@@ -129,7 +140,7 @@ REFUSALS = ["I cannot help with that.", "I cannot give a score.", "Score:", "Sco
 
 @pytest.mark.parametrize("text", [*NO_SCORES, *BETWEEN, *REFUSALS])
 def test_what_is_no_score_from_1_to_5_is_unreadable(text: str) -> None:
-    assert isinstance(read_score(text), Unreadable)
+    assert isinstance(hear_score(text), Unreadable)
 
 
 def test_the_prompts_take_question_answers_and_paths() -> None:

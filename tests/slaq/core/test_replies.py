@@ -6,10 +6,24 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.work.replies import hearing
 
 from tasks.core.replies import Unreadable
-from tasks.slaq.core.replies import LABELS, Generated, Pair, read_check, read_fact_type, read_generated
+from tasks.slaq.core.replies import (
+    CHECK_LINES,
+    FACT_TYPE_LINE,
+    LABELS,
+    PAIRS_OBJECT,
+    Generated,
+    Pair,
+    read_check,
+    read_fact_type,
+    read_generated,
+)
 
+hear_generated = hearing(PAIRS_OBJECT, read_generated)
+hear_check = hearing(CHECK_LINES, read_check)
+hear_fact_type = hearing(FACT_TYPE_LINE, read_fact_type)
 VALUE: dict[str, Any] = {
     "short": [{"question": f"Who built bridge {number}?", "answer": f"Builder {number}"} for number in range(1, 6)],
     "long_question": "Tell of the bridges: (1) … (5)?",
@@ -42,23 +56,27 @@ def change_pair(**changed: Any) -> str:
         f"{TEXT}\n\nI hope that this helps!",
         f"Sure.\n```json\n{json.dumps(VALUE, indent=1)}\n```\nDone.",
         change(long_answer=" They were  built,\none by one. "),
+        TEXT.replace('": ', '"：').replace('}, {', '}，{'),
+        f"<think>Perhaps {{five}} of them?</think>\n{TEXT}",
     ],
 )
 def test_one_object_is_read_whatever_stands_around_it(reply: str) -> None:
-    assert read_generated(reply) == GENERATED
+    assert hear_generated(reply) == GENERATED
 
 
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
-        ("", "no JSON object"),
-        ("I cannot do that.", "no JSON object"),
+        ("", "says nothing"),
+        ("I cannot do that.", "the model refuses"),
+        ("There is nothing to ask.", "no JSON object"),
         (json.dumps([1, 2]), "no JSON object"),
         (TEXT.replace('"}]', '"},]'), "the JSON is broken near"),
         (TEXT[:-1] + ",}", "the JSON is broken near"),
         (TEXT[:-20], "the JSON is broken near"),
         (TEXT.replace('"', "'"), "the JSON is broken near"),
         (TEXT + TEXT, "more than one JSON object"),
+        (f"{TEXT}\n\nActually, builder 3 is wrong.", "text stands behind the JSON object"),
         ('{"a":' + "[" * 100_000, "nested too deeply"),
         (TEXT.replace('"long_answer"', '"long_question"'), "'long_question' stands twice"),
         (json.dumps({"short": VALUE["short"], "long_question": "?"}), "the object has no key 'long_answer'"),
@@ -81,7 +99,7 @@ def test_one_object_is_read_whatever_stands_around_it(reply: str) -> None:
     ],
 )
 def test_what_is_not_the_agreed_object_is_unreadable(reply: str, reason: str) -> None:
-    read = read_generated(reply)
+    read = hear_generated(reply)
     assert isinstance(read, Unreadable)
     assert reason in read.reason
 
@@ -108,6 +126,7 @@ LINE = write_line(VALUES)
         f"“{LINE}”",
         f"```\n{LINE}\n```",
         f"Here it is:\n{LINE}\n",
+        f"{LINE}\n\nI hope that this helps!",
         write_line([f'"{value}"' for value in VALUES]),
         ", ".join(f'"{label}": "{value}"' for label, value in zip(LABELS, VALUES, strict=True)),
         "\n".join(f"**{label}:** {value}" for label, value in zip(LABELS, VALUES, strict=True)),
@@ -116,7 +135,7 @@ LINE = write_line(VALUES)
     ],
 )
 def test_the_one_line_form_is_read(reply: str) -> None:
-    assert read_generated(reply) == GENERATED
+    assert hear_generated(reply) == GENERATED
 
 
 def test_values_of_the_one_line_form_hold_commas_colons_braces_and_quotes() -> None:
@@ -124,7 +143,7 @@ def test_values_of_the_one_line_form_hold_commas_colons_braces_and_quotes() -> N
     values[1] = 'Ada, "the Enchantress": of {1, 2}, Numbers'
     values[3] = '"Note G" and "Note A"'
     values[-1] = 'It was said: "Long, so long"'
-    read = read_generated(write_line(values))
+    read = hear_generated(write_line(values))
     assert isinstance(read, Generated)
     assert read.short[0].answer == values[1]
     assert read.short[1].answer == values[3]
@@ -141,11 +160,11 @@ def test_values_of_the_one_line_form_hold_commas_colons_braces_and_quotes() -> N
         (LINE.replace("Builder 2", "x, ShortA2 : y"), "ShortA2 stands there 2 times"),
         (LINE.replace("ShortQ1 ", "X ").replace("ShortQ2 ", "ShortQ1 ").replace("X ", "ShortQ2 "), "out of order"),
         (LINE.replace("Builder 3", ""), "ShortA3 is empty"),
-        (f"{LINE}\n\nI hope that this helps!", "text stands behind the line of LongA"),
+        (f"{LINE}\n\nThe bridges were old.", "text stands behind the line of LongA"),
     ],
 )
 def test_what_is_not_the_one_line_form_is_unreadable(reply: str, reason: str) -> None:
-    read = read_generated(reply)
+    read = hear_generated(reply)
     assert isinstance(read, Unreadable)
     assert reason in read.reason
 
@@ -160,16 +179,16 @@ PHRASES = st.lists(WORDS | st.sampled_from(["a:b", "x,", "“q”", "(1)", "5 %"
 def test_both_forms_say_the_same(values: list[str]) -> None:
     pairs = [{"question": values[at], "answer": values[at + 1]} for at in range(0, 10, 2)]
     value = {"short": pairs, "long_question": values[10], "long_answer": values[11]}
-    read = read_generated(json.dumps(value))
+    read = hear_generated(json.dumps(value))
     assert isinstance(read, Generated)
-    assert read_generated(write_line([" ".join(value.split()) for value in values])) == read
+    assert hear_generated(write_line([" ".join(value.split()) for value in values])) == read
 
 
 @given(st.text(max_size=200) | st.text('{}[]",:ShortQALng1 \n', max_size=60))
 def test_any_text_is_either_read_or_told(text: str) -> None:
-    assert isinstance(read_generated(text), Generated | Unreadable)
-    assert isinstance(read_check(text), tuple | Unreadable)
-    assert isinstance(read_fact_type(text), str | Unreadable)
+    assert isinstance(hear_generated(text), Generated | Unreadable)
+    assert isinstance(hear_check(text), tuple | Unreadable)
+    assert isinstance(hear_fact_type(text), str | Unreadable)
 
 
 @pytest.mark.parametrize(
@@ -183,13 +202,13 @@ def test_any_text_is_either_read_or_told(text: str) -> None:
     ],
 )  # fmt: skip
 def test_verdicts_are_read(reply: str, verdicts: tuple[str | None, ...]) -> None:
-    assert read_check(reply) == verdicts
+    assert hear_check(reply) == verdicts
 
 
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
-        ("", '0 lines of the form "1: ok"'),
+        ("", "says nothing"),
         ("all ok", '0 lines of the form "1: ok"'),
         ("1: ok\n2: ok\n3: ok\n4: ok", '0 lines of the form "5: ok"'),
         ("1: ok\n1: no\n2: ok\n3: ok\n4: ok\n5: ok", '2 lines of the form "1: ok"'),
@@ -200,7 +219,7 @@ def test_verdicts_are_read(reply: str, verdicts: tuple[str | None, ...]) -> None
     ],
 )
 def test_verdicts_in_another_form_are_unreadable(reply: str, reason: str) -> None:
-    read = read_check(reply)
+    read = hear_check(reply)
     assert isinstance(read, Unreadable)
     assert reason in read.reason
 
@@ -217,7 +236,7 @@ def test_verdicts_in_another_form_are_unreadable(reply: str, reason: str) -> Non
     ],
 )
 def test_fact_types_are_read(reply: str, fact_type: str) -> None:
-    assert read_fact_type(reply) == fact_type
+    assert hear_fact_type(reply) == fact_type
 
 
 @pytest.mark.parametrize(
@@ -231,6 +250,6 @@ def test_fact_types_are_read(reply: str, fact_type: str) -> None:
     ],
 )
 def test_other_fact_types_are_unreadable(reply: str, reason: str) -> None:
-    read = read_fact_type(reply)
+    read = hear_fact_type(reply)
     assert isinstance(read, Unreadable)
     assert reason in read.reason

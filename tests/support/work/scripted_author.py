@@ -57,7 +57,7 @@ class ScriptedAuthor:
             if load_prompt(each).parts[0][1] == messages[0]["content"]
         )
         is_again = "<paragraph>" not in messages[-1]["content"]
-        text = messages[-2 if is_again else -1]["content"]
+        text = messages[-3 if is_again else -1]["content"]
         (paragraph,) = _PARAGRAPH.findall(text)
         knowledge, value = _KNOWLEDGE.search(text), _PIECE.search(text)
         correction = messages[-1]["content"] if is_again else ""

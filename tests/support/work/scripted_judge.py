@@ -51,7 +51,7 @@ class ScriptedJudge:
 
     def _answer(self, messages: Sequence[Message]) -> tuple[int, str]:
         is_again = "<question>" not in messages[-1]["content"]
-        text = messages[-2 if is_again else -1]["content"]
+        text = messages[-3 if is_again else -1]["content"]
         (question,) = _QUESTION.findall(text)
         if found := _PATHS.search(text):
             paths = found[1].split("\n")
