@@ -101,7 +101,7 @@ class Model(StrictModel):
     """`merge`: the system message stands before the first user message, and roles alternate."""
     reasoning_effort: str = ""
     """Sent as it stands; empty: not at all."""
-    extra_body: dict[str, Any] = {}
+    extra_body: dict[str, Any] = Field(default={})
     """What the request holds beside, for this server alone."""
     compute_type: ComputeType | None = None
     """What a translator or a perplexity model of kind `local` computes in; None: int8 where its weights are stored so,
