@@ -37,7 +37,7 @@ UnreadableKind = Literal["reply_not_in_format", "cut_off", "refused", "empty_rep
 UNREADABLE_KINDS: frozenset[str] = frozenset(get_args(UnreadableKind))
 
 _CUT = frozenset({"length", "max_tokens"})
-_FILTERED = frozenset({"refusal", "content_filter"})
+FILTERED = frozenset({"refusal", "content_filter"})
 _DONE = "help|assist|comply|answer|provide|fulfil|fulfill|continue|complete|create|generate|write|produce|discuss|engage|share|respond|participate|take part|support|process|judge|rate|give|do (?:that|this|so|it)|with (?:that|this|your)"
 _WILL_NOT = (
     r"(?:can ?not|can['’]t|could not|couldn['’]t|will not|won['’]t|must decline to|have to decline to|decline to|refuse to"
@@ -163,7 +163,7 @@ def read_said(text: str, finish: str, form: Form) -> Said | Unreadable:
     spoken = drop_thoughts(text)
     plain = drop_fences(spoken)
     is_cut = finish in _CUT
-    if finish in _FILTERED:
+    if finish in FILTERED:
         return Unreadable(f"the model or its filter refuses: {_shorten(plain)}", "refused")
     if not plain.strip():
         why = ", all the room it had went to thoughts: it needs a higher token limit" if is_cut and text.strip() else ""
