@@ -18,8 +18,8 @@ from tasks.slaq.core.checks import CheckLists, check_all, format_problems, read_
 from tasks.slaq.core.replies import (
     CHECK_LINES,
     FACT_TYPE_LINE,
-    PAIRS_OBJECT,
     PAIRS,
+    PAIRS_OBJECT,
     Generated,
     read_check,
     read_fact_type,

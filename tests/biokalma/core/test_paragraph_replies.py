@@ -6,7 +6,6 @@ from support.work.replies import hearing
 from tasks.biokalma.core.paragraph_replies import PARAGRAPH, QUESTION, read_paragraph, read_question
 from tasks.core.replies import Unreadable
 
-
 hear_paragraph = hearing(PARAGRAPH, read_paragraph)
 hear_question = hearing(QUESTION, read_question)
 

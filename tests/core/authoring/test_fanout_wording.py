@@ -9,6 +9,7 @@ from tasks.core.authoring.fanout_wording import WORDED, Wording, check_worded, p
 from tasks.core.replies import Unreadable
 from tasks.text.values.answers import Answer
 
+
 def hear_worded(reply: str, wording: Wording, answer: dict[str, Answer]) -> object:
     return hearing(WORDED, check_worded, wording, answer)(reply)
 
@@ -61,7 +62,9 @@ def test_a_choice_is_told_with_its_number() -> None:
         (LISTED, PEOPLE, f"**Question:** {GOOD}"),
         (LISTED, PEOPLE, f'- "{GOOD}"'),
         (LISTED, PEOPLE, f"{GOOD.replace('?', '？')}\n\nI hope this helps!"),
-        (NAMED, HEIGHTS, TOWERS), (NAMED, HEIGHTS, TOWERS.replace("Red", "the Red"))],
+        (NAMED, HEIGHTS, TOWERS),
+        (NAMED, HEIGHTS, TOWERS.replace("Red", "the Red")),
+    ],
 )
 def test_a_wording_that_keeps_every_piece_is_taken(wording: Wording, answer: dict[str, Answer], text: str) -> None:
     assert hear_worded(f" {text}\n", wording, answer) == (GOOD if wording is LISTED else text)

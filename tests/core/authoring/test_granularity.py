@@ -49,7 +49,10 @@ RELATIONS = load_relations()
         ("**1::** Ulm\n- 2:: **Germany**\n* **3:: Europe**", ("Ulm", "Germany", "Europe")),
         ("1:: Ulm (the given answer)\n2:: Germany (less specific)", ("Ulm", "Germany")),
         ("1:: Ulm\n2:: Germany (even more general)\n3:: Europe — a broader answer", ("Ulm", "Germany", "Europe")),
-        ("1:: Ulm\n2:: Germany [slightly less precise].\n3:: Europe (the least specific)", ("Ulm", "Germany", "Europe")),
+        (
+            "1:: Ulm\n2:: Germany [slightly less precise].\n3:: Europe (the least specific)",
+            ("Ulm", "Germany", "Europe"),
+        ),
         ("1:: Ulm\n2:: Paris (Texas)\n3:: Lee (general)", ("Ulm", "Paris (Texas)", "Lee (general)")),
         ("1:: Ulm\n2:: Springfield (a city)\n3:: Baden — Germany", ("Ulm", "Springfield (a city)", "Baden — Germany")),
         ("1:: Ulm\n2:: Germany\n\nLet me know if you need more!", ("Ulm", "Germany")),
@@ -121,7 +124,9 @@ def test_the_last_verdict_of_a_reply_holds(text: str, expected: bool) -> None:
     assert hear_verdict(text) is expected
 
 
-@pytest.mark.parametrize("text", ["", "maybe", "nope", "yesterday", "know", "yes or no", "Yes/No", "I can't answer with yes or no."])
+@pytest.mark.parametrize(
+    "text", ["", "maybe", "nope", "yesterday", "know", "yes or no", "Yes/No", "I can't answer with yes or no."]
+)
 def test_a_reply_without_a_verdict_is_unreadable(text: str) -> None:
     assert isinstance(hear_verdict(text), Unreadable)
 

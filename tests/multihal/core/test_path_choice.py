@@ -125,7 +125,20 @@ def test_the_last_score_of_a_reply_counts(text: str, score: int) -> None:
     assert hear_score(text) == score
 
 
-NO_SCORES = ["", "6", "45", "4-5", "4 or 5", "five", "Score: 6", "Score: 0", "Score: -3", "Score: 4.5", "Score: high", "Score: 10"]
+NO_SCORES = [
+    "",
+    "6",
+    "45",
+    "4-5",
+    "4 or 5",
+    "five",
+    "Score: 6",
+    "Score: 0",
+    "Score: -3",
+    "Score: 4.5",
+    "Score: high",
+    "Score: 10",
+]
 BETWEEN = [
     "Score: 4,5",
     "Score: 4-5",

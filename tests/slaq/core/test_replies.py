@@ -56,7 +56,7 @@ def change_pair(**changed: Any) -> str:
         f"{TEXT}\n\nI hope that this helps!",
         f"Sure.\n```json\n{json.dumps(VALUE, indent=1)}\n```\nDone.",
         change(long_answer=" They were  built,\none by one. "),
-        TEXT.replace('": ', '"：').replace('}, {', '}，{'),
+        TEXT.replace('": ', '"：').replace("}, {", "}，{"),
         f"<think>Perhaps {{five}} of them?</think>\n{TEXT}",
     ],
 )
