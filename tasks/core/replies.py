@@ -254,7 +254,7 @@ def _read_head(line: str, form: Form, taken_off: set[str]) -> tuple[str, str] | 
             break
     else:
         return None
-    mark, closed, answer = found["mark"], found["closed"], shown[found.end() :].rstrip()
+    mark, closed, answer = found["mark"], found["closed"], _drop_gloss(shown[found.end() :].rstrip(), form, taken_off)
     if mark and not closed:
         # emphasis holds the head alone (**1::** Paris) or all of the line (**1:: Paris**)
         if answer.startswith(mark):
@@ -274,10 +274,13 @@ def _bare(answer: str, form: Form, taken_off: set[str]) -> str:
     """Return what stands behind a head without the emphasis around it and the gloss behind it."""
     plain = unwrap(answer.strip(), quotes=form.quotes)
     taken_off |= {"emphasis"} if plain != answer.strip() else set()
-    if form.gloss and (gloss := form.gloss.search(plain)):
-        taken_off.add("gloss")
-        plain = unwrap(plain[: gloss.start()].strip(), quotes=form.quotes)
-    return plain
+    return unwrap(_drop_gloss(plain, form, taken_off), quotes=form.quotes)
+
+
+def _drop_gloss(answer: str, form: Form, taken_off: set[str]) -> str:
+    gloss = form.gloss.search(answer) if form.gloss else None
+    taken_off |= {"gloss"} if gloss else set()
+    return answer[: gloss.start()].rstrip() if gloss else answer
 
 
 def _shorten(text: str) -> str:

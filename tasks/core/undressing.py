@@ -15,7 +15,7 @@ _THOUGHT = re.compile(
     rf"(?P<close></(?:{_THOUGHTS})>|◁/think▷|\[/THINK\])|<(?:{_THOUGHTS})>|◁think▷|\[THINK\]", re.IGNORECASE
 )
 _CHANNEL, _FINAL = "<|channel|>", "<|channel|>final<|message|>"
-_END = re.compile(r"(?:<\|(?:end|return|im_end|eot_id|endoftext)\|>|</s>)\s*$")
+_END = re.compile(r"(?:(?:<\|(?:end|return|im_end|eot_id|endoftext)\|>|</s>)\s*)+$")
 _ANSWER = re.compile(r"\s*<(answer|final|final_answer|output|response)>(.*)</\1>\s*", re.IGNORECASE | re.DOTALL)
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[\w-]*[ \t\r]*$", re.MULTILINE)
 

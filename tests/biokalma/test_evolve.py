@@ -255,7 +255,7 @@ def test_a_pool_that_is_used_up_ends_the_pair(author: ScriptedAuthor, run: Run) 
 
 
 def test_fewer_pieces_than_three_are_tried_where_there_are_no_more(author: ScriptedAuthor, run: Run) -> None:
-    author.manners = {"small": always(REFUSAL)}
+    author.manners = {"small": always("What a nice text.")}
     left = run(evolve_paragraph, [evolving_pair("small", "small met Bob.", [WRITER], [WRITER], [POET, DOVER])])
     assert left.rejects["small"][0] == "no_piece_brought_in"
     assert author.asked[EXTEND, "small"] == 4

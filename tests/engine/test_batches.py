@@ -35,16 +35,18 @@ class Scripted:
     def __init__(self, script: dict[str, list[Reply]]) -> None:
         self.script = {name: list(replies) for name, replies in script.items()}
         self.asked: list[tuple[str, str]] = []
+        self.heard: list[Any] = []
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
         for call in calls:
             name = str(call.parts["variables"]["name"])  # type: ignore[index,call-overload]
             self.asked.append((name, str(call.parts["correction"])))
+            self.heard.append(call.wire["messages"])
             deliver(call, self.script[name].pop(0))
 
 
-def said(*texts: str) -> Reply:
-    return Reply({"texts": list(texts), "finish": ["stop"] * len(texts), "fingerprint": None})
+def said(*texts: str, finish: str = "stop") -> Reply:
+    return Reply({"texts": list(texts), "finish": [finish] * len(texts), "fingerprint": None})
 
 
 def read_number(row: Named, texts: list[str]) -> int | Unreadable:
@@ -80,6 +82,52 @@ def test_a_reply_that_cannot_be_read_is_asked_for_once_more_with_the_reason(
     assert ask_all(open_work(model), ["a", "b"]) == {"a": 1, "b": 2}
     assert [name for name, _ in model.asked] == ["a", "b", "b"]
     assert "expected a number, found 'two'" in model.asked[-1][1]
+
+
+def test_a_correction_is_a_conversation_with_the_reply_in_it(open_work: Callable[[Scripted], Work]) -> None:
+    model = Scripted({"b": [said("<think>hm</think>two"), said("2")]})
+    ask_all(open_work(model), ["b"])
+    first, second = model.heard
+    assert second[: len(first)] == first
+    assert [message["role"] for message in second] == ["user", "assistant", "user"]
+    assert second[1]["content"] == "two", "its thoughts are its own"
+
+
+@pytest.mark.parametrize(
+    ("replies", "reason", "asked"),
+    [
+        ([said("I'm sorry, but I can't help with that.")], "refused", 1),
+        ([said("It is", finish="content_filter")], "refused", 1),
+        ([said("The number is tw", finish="length")] * 2, "cut_off", 2),
+        ([said("<think>The number is", finish="length")], "cut_off", 1),
+        ([said("<think>The number is two.</think>")], "empty_reply", 1),
+        ([said(" \n")], "empty_reply", 1),
+        ([Reply(None, "failed", "empty_reply: 1 samples without text", transient=True)], "empty_reply", 1),
+        ([Reply(None, "failed", "cut_off: 1 samples without text", transient=True)], "cut_off", 1),
+        ([said("two"), said("I cannot help with that.")], "refused", 2),
+        ([said("two"), said("tw", finish="length")], "cut_off", 2),
+    ],
+)
+def test_each_kind_of_unreadable_reply_has_its_reason_and_is_asked_again_where_that_helps(
+    open_work: Callable[[Scripted], Work], replies: list[Reply], reason: str, asked: int
+) -> None:
+    model = Scripted({"b": replies})
+    assert ask_all(open_work(model), ["b"])["b"].reason == reason
+    assert len(model.asked) == asked
+
+
+def test_a_whole_answer_counts_though_the_token_limit_ended_it(open_work: Callable[[Scripted], Work]) -> None:
+    assert ask_all(open_work(Scripted({"b": [said("2", finish="length")]})), ["b"]) == {"b": 2}
+
+
+def test_what_was_taken_off_a_reply_stands_with_the_use_of_its_call(open_work: Callable[[Scripted], Work]) -> None:
+    work = open_work(Scripted({"a": [said("1")], "b": [said("<think>?</think>\n```\n**2**\n```")]}))
+    for name in "ab":
+        work.take(name, "{}")
+    ask_all(work, ["a", "b"])
+    receipt = work.finish([Named(id=name, name=name) for name in "ab"], Named)
+    uses = read_shard(receipt.shard, "uses").to_pylist()
+    assert [(use["id"], use["taken_off"]) for use in uses] == [("a", None), ("b", "emphasis, fences, thoughts")]
 
 
 def test_a_second_unreadable_reply_is_a_reject_that_keeps_it(open_work: Callable[[Scripted], Work]) -> None:
