@@ -41,7 +41,7 @@ BROKEN: list[tuple[Callable[[Form], Any], str, str, str]] = [
     (lambda form: _lower(form).update(decomposition=None), LOWER, "no_list", "found null"),
     (lambda form: _lower(form).update(evidence="x"), LOWER, "wrong_page", "expected {pageid, revid, title, url}"),
     (lambda form: _lower(form)["evidence"].update(pageid="5"), LOWER, "wrong_page", "or ###TBD### as pageid"),
-    (lambda form: _lower(form)["evidence"].update(revid=None), LOWER, "wrong_page", "as revid, found null"),
+    (lambda form: _lower(form)["evidence"].update(revid=None), LOWER, "wrong_page", "as revid of the page, found null"),
     (lambda form: _lower(form)["evidence"].pop("title"), LOWER, "wrong_page", "expected a text as title"),
     (lambda form: _lower(form)["evidence"].update(url="https://fr.wikipedia.org/wiki/X"), LOWER, "evidence_no_article", "fr"),
     (lambda form: _lower(form).update(depends_on=["c"]), LOWER, "depends_on_nobody", 'names "c"'),
