@@ -40,7 +40,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "data" / "models")]
+sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[2] / "data" / "models"))
 
 import ctranslate2
 import torch
