@@ -41,6 +41,7 @@ from pathlib import Path
 from typing import Literal
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[2] / "data" / "models"))
 
 import ctranslate2
 import torch
