@@ -16,7 +16,7 @@ from tasks.clients.refusals import describe_learnt, merge_roles, read_refusal
 from tasks.clients.sending.answers import fail, read_json, shorten
 from tasks.clients.sending.sender import Retry, Sender
 from tasks.core.calls.call import Call, Deliver, Reply
-from tasks.core.replies import FILTERED
+from tasks.core.replies import CUT, FILTERED
 from tasks.settings import Model
 
 
@@ -159,10 +159,10 @@ def _join_replies(replies: Sequence[Reply]) -> Reply:
     texts = [text for body in bodies for text in body["texts"]]
     finish = [reason for body in bodies for reason in body["finish"]]
     if not any(text.strip() for text in texts):
-        is_refusal = set(finish) <= FILTERED
-        told = f"{len(texts)} samples without text, finish {sorted(set(finish))}"
-        error = f"{'refused' if is_refusal else 'empty_reply'}: {told}"
-        return replace(spent, body=None, status="failed", error=error, transient=not is_refusal)
+        ends = set(finish)
+        kind = "refused" if ends <= FILTERED else "cut_off" if ends <= CUT else "empty_reply"
+        error = f"{kind}: {len(texts)} samples without text, finish {sorted(ends)}"
+        return replace(spent, body=None, status="failed", error=error, transient=kind != "refused")
     return replace(spent, body={"texts": texts, "finish": finish, "fingerprint": bodies[0]["fingerprint"]})
 
 

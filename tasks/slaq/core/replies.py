@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from tasks.core.replies import Form, Unreadable
-from tasks.core.undressing import BrokenObject, parse_object
+from tasks.text.undressing import BrokenObject, parse_object
 
 PAIRS = 5
 """Short questions of a topic."""
