@@ -62,17 +62,24 @@ SLOW = (
 )
 """Tests that start servers or many processes, make whole builds, load whole dumps or translate for long; `make test-quick`
 leaves them out, and those that are marked where they stand."""
-SHARES_BUILDS = "tests/flows"
-"""Tests that share a home with all builds, and so one process where several run the tests."""
+SHARES_BUILDS = tuple(
+    f"tests/flows/{name}.py"
+    for name in ("cli/test_main", "test_biokalma", "test_fanoutqa", "test_multihal", "test_same_bytes", "test_slaq")
+)
+"""Tests that need all builds of a session, and so go to one process where several run the tests."""
+FIRST = (*SHARES_BUILDS, "tests/test_other_machine.py", "tests/mediawikis", "tests/flows")
+"""What takes longest, and is begun with."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the slow tests by their place, and begin with those that share the builds, and with the longest of the others."""
+    """Mark the slow tests by their place, and begin with what takes longest."""
     root = Path(__file__).resolve().parent.parent
     for item in items:
         if item.path.relative_to(root).as_posix().startswith(SLOW):
             item.add_marker(pytest.mark.slow)
-    items.sort(key=lambda item: item.nodeid.startswith((SHARES_BUILDS, "tests/test_other_machine")), reverse=True)
+    items.sort(
+        key=lambda item: next((at for at, place in enumerate(FIRST) if item.nodeid.startswith(place)), len(FIRST))
+    )
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -82,6 +89,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return SHARES_BUILDS if nodeid.startswith(SHARES_BUILDS) else nodeid.partition("::")[0]
+            return SHARES_BUILDS[0] if nodeid.startswith(SHARES_BUILDS) else nodeid.partition("::")[0]
 
     return Scheduling(config, log)

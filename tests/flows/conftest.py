@@ -2,19 +2,27 @@
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.work.command import Factmill, Ran
+from support.work.command import ROOT, Factmill, Ran
 
 from flows.prefect_server import prefect_server
+
+PREPARED = ROOT / "data"
 
 
 @pytest.fixture(scope="session")
 def session_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("home")
+    """Make a home, with the embedded world's stores where the checkout has them (`factmill prepare`)."""
+    home = tmp_path_factory.mktemp("home")
+    for name in ("world-cache", "world-graphs"):
+        if (PREPARED / name).is_dir():
+            shutil.copytree(PREPARED / name, home / name, symlinks=True)
+    return home
 
 
 @pytest.fixture(scope="session")

@@ -98,7 +98,7 @@ def check_rows(judge: ScriptedJudge, rows: Sequence[Any]) -> None:
     for row in rows:
         words = "; ".join(row["trip_labels"])
         assert words in judge.shown[row["input"]]
-        assert judge.scored[row["input"], words][-1] == f"Score: {row['judged_score']}"
+        assert judge.scored[row["input"], words][-1] in (f"Score: {row['judged_score']}", str(row["judged_score"]))
         assert row["judged_by"] == "tester"
 
 
@@ -110,10 +110,10 @@ def test_a_build_ends_whatever_the_judge_says_and_a_later_run_mends_what_passed(
     check_balance(report)
     assert (report["inputs"], report["opened"], report["merged"]) == (len(JUDGES), (10 - 1) * 6, 0)
     assert report["reasons"] == {
-        "select_paths": {"model_failed": 2},
-        "score_paths": {"unscored": 20, "low_score": 7, "model_failed": 6},
+        "select_paths": {"empty_reply": 1, "model_failed": 1},
+        "score_paths": {"unscored": 8, "refused": 10, "low_score": 7, "empty_reply": 3, "model_failed": 3},
     }
-    assert (report["rows"], report["unsettled"]) == (27, 2 + 6)
+    assert (report["rows"], report["unsettled"]) == (29, 2 + 6)
 
     rows = building.read("multihal", report["build_id"])
     check_rows(judge, rows)
@@ -122,6 +122,7 @@ def test_a_build_ends_whatever_the_judge_says_and_a_later_run_mends_what_passed(
         (REPEATS, "judge"): 1,
         (REPEATS, "chance"): 9,
         (INVENTS, "chance"): 5,
+        (CHATS, "chance"): 2,
         (FAILS_AT_TIMES, "chance"): 2,
     }
     rejects = [reject for reject in building.read("rejects", report["build_id"]) if reject["stage"] == "score_paths"]
@@ -129,8 +130,9 @@ def test_a_build_ends_whatever_the_judge_says_and_a_later_run_mends_what_passed(
     assert Counter(path["chosen_by"] for path in [*rows, *lost]) == {"judge": 11, "chance": 60 - 11}
     mined = set.union(*judge.shown.values())
     assert {"; ".join(path["labels"]) for path in lost} <= mined
-    unscored = [reject["detail"] for reject in rejects if reject["reason"] == "unscored"]
-    assert [sum(said in detail for detail in unscored) for said in (REFUSAL, "'Score: 7'", "'good'")] == [10, 2, 2]
+    details = [(reject["reason"], reject["detail"]) for reject in rejects]
+    told = (("refused", REFUSAL), ("unscored", "'Score: 7'"), ("unscored", "'good'"))
+    assert [sum(why == reason and said in detail for why, detail in details) for reason, said in told] == [10, 2, 2]
 
     left_out = building.read("multihal_dropped_paths", report["build_id"])
     assert {path["detail"] for path in left_out} <= mined
@@ -144,8 +146,8 @@ def test_a_build_ends_whatever_the_judge_says_and_a_later_run_mends_what_passed(
     judge.manners = dict.fromkeys(JUDGES, Manners(pick_first_ten, always("Score: 5")))
     mended = building.build().json
     check_balance(mended)
-    assert (mended["rows"], mended["unsettled"]) == (27 + 6 + 2 * 10, 0)
-    assert mended["reasons"] == {"score_paths": {"unscored": 20, "low_score": 7}}
+    assert (mended["rows"], mended["unsettled"]) == (29 + 6 + 2 * 10, 0)
+    assert mended["reasons"] == {"score_paths": {"unscored": 8, "refused": 10, "low_score": 7}}
     assert mended["calls_sent"] == 6 + 2 * 2 + 2 * 10, "nothing is asked again but what had failed"
     check_rows(judge, building.read("multihal", mended["build_id"]))
 
@@ -163,8 +165,8 @@ def test_a_judge_that_is_down_or_refuses_everything_leaves_no_row_and_no_ruin(bu
     assert ran.code == 1, ran.err
     check_balance(ran.json)
     assert (ran.json["rows"], ran.json["unsettled"]) == (0, 0)
-    assert ran.json["reasons"] == {"score_paths": {"unscored": 20}}
-    assert "score_paths lost 20 to unscored, the first: " in ran.err
+    assert ran.json["reasons"] == {"score_paths": {"refused": 20}}
+    assert "score_paths lost 20 to refused, the first: " in ran.err
     assert REFUSAL in ran.err
 
     judge.manners = dict.fromkeys(JUDGES, Manners(pick_first_ten, always("Score: 5")))

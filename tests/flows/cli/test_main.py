@@ -219,7 +219,7 @@ def test_bad_rows_and_names_are_rejects_with_reasons_and_nothing_is_lost(factmil
     path = tmp_path / "P19.odd.json"
     path.write_text(json.dumps(rows))
     ran = factmill("build", "granola", "--source", path, "--warehouse", tmp_path / "odd.duckdb", "--json")
-    assert ran.code == 0, ran.err
+    assert ran.code == 1, ran.err
     report = ran.json
     assert report["inputs"] == len(rows) == report["rows"] + report["rejects"] + report["merged"]
     reasons = {reason: count for stage in report["reasons"].values() for reason, count in stage.items()}
