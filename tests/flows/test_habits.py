@@ -1,6 +1,7 @@
 """Whole builds with models that behave as models do: what they mean well is published, what says nothing is not.
 
-`python tests/speed/habits.py` prints the whole table; here are all habits on GRANOLA-EQ, and of the others what differs.
+`python tests/speed/habits.py` prints the table of all habits and benchmarks; tests/core/test_replies.py reads every form in
+every dress. Here is what only a whole build shows.
 """
 
 from collections.abc import Iterator
@@ -10,19 +11,20 @@ from pathlib import Path
 import pytest
 from support.habits.runs import Came, HabitRuns
 from support.habits.server import HabitsServer
-from support.habits.table import HABITS
 from support.work.command import Factmill
 
 from tasks.engine.services import embedded_graph
 
-OTHERS = ("multihal", "biokalma", "slaq", "fanoutqa")
-DRESSED = [name for name, habit in HABITS.items() if habit.kind == "well meant" and name != "slow tokens"]
-OWN_REASON = {
-    "refusing": "refused",
-    "cut off": "cut_off",
-    "empty": "empty_reply",
-    "JSON 10,000 deep": "reply_not_in_format",
-}
+BENCHMARKS = ("granola", "multihal", "biokalma", "slaq", "fanoutqa")
+SERVERS = (
+    "ignores n",
+    "ignores the schema",
+    "refuses the schema",
+    "fixed temperature",
+    "strict roles",
+    "storms of 429",
+)
+OWN_REASON = {"cut off": "cut_off", "empty": "empty_reply", "JSON 10,000 deep": "reply_not_in_format"}
 
 
 @pytest.fixture(scope="module")
@@ -43,47 +45,48 @@ def build(runs: HabitRuns, benchmark: str, habit: str | None) -> Came:
 
 
 def check_same_rows(runs: HabitRuns, benchmark: str, habit: str) -> None:
-    """Hold a build to the embedded world's, and its corrections to one an ask where the dress is one that needs them."""
+    """Hold a build to the embedded world's, and its corrections to one a reply."""
     embedded, came = build(runs, benchmark, None), build(runs, benchmark, habit)
     assert came.code == 0, came.err
-    assert came.tables == embedded.tables
     assert came.published > 0
-    plain = build(runs, benchmark, "well-formed")
-    # a correction follows a reply, and there is one a reply at the most
+    assert came.tables == embedded.tables
     assert came.corrected <= came.answered / 2
-    assert came.answered <= plain.answered + came.corrected or HABITS[habit].ignores_n
-    assert HABITS[habit].mends or came.corrected == plain.corrected
 
 
-@pytest.mark.parametrize("habit", DRESSED)
-def test_granola_has_the_same_rows_from_any_server_that_means_well(runs: HabitRuns, habit: str) -> None:
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
+def test_rows_are_the_same_from_a_model_that_reasons_and_dresses_what_it_says(runs: HabitRuns, benchmark: str) -> None:
+    check_same_rows(runs, benchmark, "reasoning model")
+
+
+@pytest.mark.parametrize("habit", SERVERS)
+def test_rows_are_the_same_from_any_server(runs: HabitRuns, habit: str) -> None:
     check_same_rows(runs, "granola", habit)
 
 
-@pytest.mark.parametrize("benchmark", OTHERS)
-@pytest.mark.parametrize("habit", ["any dress", "reasoning model"])
-def test_every_benchmark_has_the_same_rows_from_servers_that_mean_well(
-    runs: HabitRuns, benchmark: str, habit: str
-) -> None:
-    check_same_rows(runs, benchmark, habit)
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
+def test_a_model_that_refuses_has_nothing_published(runs: HabitRuns, benchmark: str) -> None:
+    came = build(runs, benchmark, "refusing")
+    assert came.written == 0
+    assert came.reasons["refused"] > 0
+    if came.published:
+        # questions of persons, which a model only judges, stay with a flag
+        assert benchmark == "fanoutqa"
+        assert all("unscored" in str(row["flags"]) for row in came.tables["fanoutqa"])
+    else:
+        assert came.code == 1
+        assert "refused" in came.err
 
 
-@pytest.mark.parametrize(
-    ("benchmark", "habit"), [*(("granola", habit) for habit in OWN_REASON), *((each, "refusing") for each in OTHERS)]
-)
-def test_who_says_nothing_has_nothing_published_and_a_reason_of_its_own(
-    runs: HabitRuns, benchmark: str, habit: str
-) -> None:
-    came = build(runs, benchmark, habit)
+@pytest.mark.parametrize("habit", OWN_REASON)
+def test_what_cannot_be_read_has_a_reason_of_its_own(runs: HabitRuns, habit: str) -> None:
+    came = build(runs, "granola", habit)
     assert (came.code, came.published) == (1, 0)
-    assert came.reasons[OWN_REASON[habit]] > 0
-    plain = build(runs, benchmark, "well-formed")
-    assert set(came.reasons) - set(plain.reasons) == {OWN_REASON[habit]}
+    lost = set(came.reasons) - set(build(runs, "granola", None).reasons)
+    assert lost == {OWN_REASON[habit]}
     assert OWN_REASON[habit] in came.err
 
 
-def test_what_an_author_makes_up_is_answered_by_a_reason_or_by_rows_that_differ(runs: HabitRuns) -> None:
-    plain = build(runs, "slaq", "well-formed")
-    came = build(runs, "slaq", "a fact not in the text")
+def test_what_an_author_makes_up_is_rejected_with_a_reason(runs: HabitRuns) -> None:
+    plain, came = build(runs, "slaq", None), build(runs, "slaq", "a fact not in the text")
     assert came.published < plain.published
     assert came.reasons.total() > plain.reasons.total()

@@ -6,7 +6,8 @@
 Columns: rows asked, rows published, share of what well-formed replies have published, requests answered beyond those of
 the well-formed replies, corrections among them (extra calls), requests refused (400, 429), exit code, and why rows were rejected where that is not as with
 well-formed replies. The first line of a benchmark holds `same` when its rows are those of the embedded world. Exits 1
-when a well-meant habit loses rows, one that says nothing publishes some, or a traceback is printed.
+when a well-meant habit loses rows, one that says nothing publishes some (but questions of persons, which models only
+judge), or a traceback is printed.
 """
 
 import argparse
@@ -50,7 +51,7 @@ def find_fault(habit: str, came: Came, plain: Came) -> str:
     kind = HABITS[habit].kind
     if kind == "well meant" and came.published < 0.99 * plain.published:
         return "LOSES ROWS"
-    return "PUBLISHES" if kind == "no answer" and came.published else ""
+    return "PUBLISHES" if kind == "no answer" and came.written else ""
 
 
 def measure(runs: HabitRuns, benchmark: str, habits: list[str]) -> bool:

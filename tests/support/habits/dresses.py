@@ -111,6 +111,11 @@ def dress_anyhow(text: str, asked: Asked, draw: Random) -> Said:
     )
 
 
+def think_and_dress(text: str, asked: Asked, draw: Random) -> Said:
+    """Think, then dress the reply in any way."""
+    return think_aloud(dress_anyhow(text, asked, draw).content or "", asked, draw)
+
+
 def miss_the_form(_text: str, _asked: Asked, _draw: Random) -> Said:
     return Said("That depends on how one looks at it.")
 

@@ -35,6 +35,12 @@ class Came:
     tables: dict[str, list[dict[str, Any]]]
     """Published table → its rows, without AUTHORS."""
 
+    @property
+    def written(self) -> int:
+        """Published rows that a model wrote: not FanOutQA's of persons, which a model only judges."""
+        rows = self.tables.get("fanoutqa")
+        return self.published if rows is None else sum(row["source"] == "generated" for row in rows)
+
 
 @dataclass(frozen=True)
 class HabitRuns:

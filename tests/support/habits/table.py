@@ -56,7 +56,9 @@ HABITS: dict[str, Habit] = {
     "fixed temperature": Habit(fixed_temperature=True),
     "heeds corrections": Habit(dresses.miss_the_form, mends=True),
     "strict roles": Habit(dresses.miss_the_form, mends=True, strict_roles=True),
-    "reasoning model": Habit(dresses.think_aloud, refuses=("max_tokens", "temperature"), strict_roles=True),
+    "reasoning model": Habit(
+        dresses.think_and_dress, mends=True, refuses=("max_tokens", "temperature"), strict_roles=True
+    ),
     "storms of 429": Habit(most_storms=2),
     "slow tokens": Habit(word_s=0.002),
     "refusing": Habit(dresses.refuse, "no answer"),
