@@ -16,6 +16,7 @@ from tasks.fanoutqa.publish import publish_fanoutqa
 from tasks.fanoutqa.review import flag_duplicates, review_questions
 from tasks.fanoutqa.word import word_questions
 from tasks.options import BuildReport, RunOptions
+from tasks.progress import say
 
 ROWS_WITH_TEXTS, ROWS_WITH_NEAR_TEXTS = 100, 25
 """Questions of a batch that holds their articles, some seven or thirty a question, so that it stays below a gigabyte."""
@@ -25,6 +26,8 @@ ROWS_WITH_TEXTS, ROWS_WITH_NEAR_TEXTS = 100, 25
 def fanoutqa(params: FanOutParams = FanOutParams(), run: RunOptions = RunOptions()) -> BuildReport:  # noqa: B008 - frozen
     """FanOutQA: questions that need many articles (paper §3.1, Appendix B)."""
     locked = lock_inputs(params, run)
+    if not params.titles and run.world != "embedded":
+        say("no --titles: the retrieval check looks among the articles of these questions alone")
     with open_build(FANOUTQA, locked, run) as build:
         gathered = build.load(gather_questions, locked.inputs.units)  # §3.1, Appendix E
         worded = build.stage(word_questions, gathered)

@@ -17,6 +17,7 @@ from tasks.assets import ROOT
 from tasks.core.fingerprints import digest_json
 from tasks.core.rows import StrictModel
 from tasks.errors import SettingsError
+from tasks.text.suggestions import suggest_name
 
 SHIPPED_WORLDS = ("embedded", "live")
 """Worlds that go by name; any other is the path of a file."""
@@ -127,6 +128,15 @@ class Model(StrictModel):
         return self.model_dump(mode="json", include=PROFILE, exclude_defaults=True)
 
 
+_PARTS: dict[str, type[StrictModel]] = {
+    "models": Model,
+    "limits": Limits,
+    "wikidata": Wikidata,
+    **dict.fromkeys(SECTIONS[1:], Endpoint),
+}
+"""Key of a world's file → what stands below it."""
+
+
 class World(StrictModel):
     """The endpoints and models a run talks to."""
 
@@ -139,7 +149,7 @@ class World(StrictModel):
     wikipedia: Endpoint = Endpoint()
     pageviews: Endpoint = Endpoint()
     falcon: Endpoint = Endpoint()
-    dbpedia: Endpoint = Endpoint(url="https://dbpedia.org/sparql")
+    dbpedia: Endpoint = Endpoint()
     """SPARQL endpoint that knows which Wikidata item a DBpedia resource is."""
     models: dict[Literal["author", "judge", "answerer", "embedder", "translator", "perplexity"], Model]
 
@@ -206,9 +216,19 @@ def load_world(name: str, graph: str | None = None) -> World:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: not a TOML file: {error}") from error
     except ValidationError as error:
-        lines = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise SettingsError(f"{path}: {lines}") from error
+        raise SettingsError(f"{path}: {'; '.join(_describe_fault(fault) for fault in error.errors())}") from error
     return world.with_graph(graph) if graph else world
+
+
+def _describe_fault(fault: Any) -> str:
+    """Return what is wrong with a world's file: its place, and the key that may have been meant."""
+    place = [str(part) for part in fault["loc"]]
+    if fault["type"] != "extra_forbidden":
+        return f"{'.'.join(place)}: {fault['msg']}"
+    owner: type[StrictModel] = World
+    for part in place[:-1]:
+        owner = _PARTS.get(part, owner)
+    return f"{'.'.join(place)}: there is no such setting{suggest_name(place[-1], owner.model_fields)}"
 
 
 def home() -> Path:

@@ -45,7 +45,7 @@ def test_a_world_of_ones_own_is_read_from_its_path(tmp_path: Path) -> None:
     [
         (WORLD.replace("name =", "name ", 1), "not a TOML file"),
         (WORLD.replace('user_agent = "me"', ""), "user_agent: Field required"),
-        (WORLD + "colour = 3\n", "models.author.colour: Extra inputs"),
+        (WORLD + "colour = 3\n", "models.author.colour: there is no such setting"),
         (WORLD.replace("openai", "oracle"), "models.author.kind"),
         (WORLD + "[models.embedder]\nkind='openai'\nname='x'\n", r"models.embedder.kind is `openai`.*is `local`"),
         (WORLD.replace("openai", "local"), "models.author.kind is `local`"),
@@ -99,7 +99,7 @@ def test_home_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp
 
 def test_a_world_names_only_the_services_it_has_and_says_which_one_is_missing(tmp_path: Path) -> None:
     world = load_world(write(tmp_path, 'name = "w"\nuser_agent = "me"\nwikipedia = { url = "http://b" }\n[models]\n'))
-    world.require("wikipedia", "dbpedia")
+    world.require("wikipedia")
     with pytest.raises(SettingsError, match=r"the world w names no falcon, which is asked here; add \[falcon\]"):
         world.require("wikipedia", "falcon")
 
@@ -123,3 +123,12 @@ def test_prices_and_limits_are_no_part_of_the_digest_of_a_world_but_a_profile_is
     plain = load_world(write(tmp_path, WORLD)).digest()
     assert load_world(write(tmp_path, WORLD + "usd_per_million_cached = 3\n")).digest() == plain
     assert load_world(write(tmp_path, WORLD + "thinking_tokens = 3\n")).digest() != plain
+
+
+def test_a_misspelt_setting_is_told_with_the_one_that_may_be_meant(tmp_path: Path) -> None:
+    author = '[models.author]\nkind = "openai"\nname = "m"\nurl = "http://b"\n'
+    world = write(tmp_path, f'name = "w"\nuser_agent = "me"\n{author}temprature = 1\nlimits = {{ paralel = 2 }}\n')
+    with pytest.raises(SettingsError) as told:
+        load_world(world)
+    assert "models.author.temprature: there is no such setting; did you mean temperature?" in str(told.value)
+    assert "models.author.limits.paralel: there is no such setting; did you mean parallel?" in str(told.value)

@@ -171,14 +171,14 @@ def explain(
     """
     from flows.benchmarks import find_benchmark
     from flows.commands.explain import format_trace, trace_row
-    from tasks.storage.builds import find_build
+    from tasks.storage.builds import find_rejecting
     from tasks.storage.warehouse import open_warehouse
 
     known = find_benchmark(benchmark)
     path = warehouse_of(RunOptions(warehouse=warehouse))
-    found = find_build(path, build_name or f"latest:{benchmark}")
+    build_id, _ = find_rejecting(path, build_name or f"latest:{benchmark}")
     with open_warehouse(path) as db:
-        trace = trace_row(db, known, found, row)
+        trace = trace_row(db, known, build_id, row)
     print_json(trace) if as_json else typer.echo("\n".join(format_trace(known, trace)))
 
 

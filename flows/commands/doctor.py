@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from flows.benchmarks import BENCHMARKS
 from flows.commands.asking import ask_world
 from flows.digests import read_digests
+from tasks.assets import load_prompt
 from tasks.engine.benchmark import Benchmark
 from tasks.engine.identities import service_urls
 from tasks.engine.locks import digest_assets, make_lock
@@ -25,6 +26,7 @@ from tasks.storage.warehouse import open_warehouse
 
 _LEAST_FREE_GB = 1.0
 _REACH_TIMEOUT_S = 8.0
+_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 EMBEDDED = "embedded"
 
 Finding = dict[str, Any]
@@ -39,6 +41,7 @@ def examine(world_name: str, warehouse: Path, ask: bool = False) -> list[Finding
         *map(_examine_assets, BENCHMARKS.values()),
         *(_examine_embedded() if world.is_embedded else ()),
         *(_compare_builds(warehouse) if world_name == EMBEDDED else ()),
+        *map(partial(_examine_needs, world), BENCHMARKS.values()),
         *_examine_endpoints(world),
         *_examine_models(world),
         *(ask_world(world_name) if ask else ()),
@@ -73,6 +76,15 @@ def _examine_assets(benchmark: Benchmark) -> Finding:
         return ", ".join(f"{len(found)} {kind}" for kind, found in digests.items())
 
     return _try(f"assets {benchmark.name}", read, "mend the file that the message names, or install factmill anew")
+
+
+def _examine_needs(world: World, benchmark: Benchmark) -> Finding:
+    """Say which sections a benchmark lacks in this world; that is no fault, since a world names what it is for."""
+    lacking = [f"[{name}]" for name in benchmark.needs(benchmark.params()) if not world.has(name)]
+    roles = dict.fromkeys(load_prompt(name).role for name in benchmark.assets.prompts)
+    lacking += [f"[models.{role}]" for role in roles if role not in world.models]
+    found = f"not in this world: it names no {', '.join(lacking)}" if lacking else "this world names what it asks"
+    return _finding(f"build {benchmark.name}", True, found, "")
 
 
 def _examine_graphs(world: World) -> Iterator[Finding]:
@@ -130,7 +142,8 @@ def _examine_endpoints(world: World) -> Iterator[Finding]:
     outside = {name: url for name, url in service_urls(world).items() if url and url != "embedded"}
     if outside:
         contact = "@" in world.user_agent and "example.org" not in world.user_agent
-        advice = "copy the world's file and put a contact address of your own into user_agent"
+        contact |= all(urlsplit(url).hostname in _THIS_MACHINE for url in outside.values())
+        advice = "put a contact address of your own into user_agent: public services refuse those who name none"
         yield _finding("user agent", contact, world.user_agent, advice)
     for name, url in outside.items():
         yield _try(
@@ -170,7 +183,14 @@ def _describe_local(role: str, name: str) -> str:
 
 
 def _describe_model(model: Model) -> str:
-    reached = _reach(f"{model.url.rstrip('/')}/models", {"Authorization": f"Bearer {api_key(model)}"})
+    base, headers = model.url.rstrip("/"), {"Authorization": f"Bearer {api_key(model)}"}
+    try:
+        reached = _reach(f"{base}/models", headers)
+    except ServiceError as error:
+        # servers need not list their models; an empty question costs nothing, and only a right address refuses it
+        if "HTTP 404" not in str(error):
+            raise
+        reached = _reach(f"{base}/chat/completions", {**headers, "Content-Type": "application/json"}, b"{}")
     return f"{model.name}: {reached}, key {'is set' if model.key_env else 'not needed'}"
 
 
@@ -193,13 +213,18 @@ def _address(name: str, url: str) -> str:
     return f"{base}?query=ASK%7B%7D" if name in ("wikidata", "dbpedia") else base
 
 
-def _reach(url: str, headers: dict[str, str]) -> str:
-    """Return that an address answers; ServiceError when it refuses, or has nothing there."""
-    request = urllib.request.Request(url, headers=headers)
+def _reach(url: str, headers: dict[str, str], body: bytes | None = None) -> str:
+    """Return that an address answers; ServiceError when it refuses, or has nothing there.
+
+    `body`: what is posted, of which it may say that it is not right.
+    """
+    request = urllib.request.Request(url, body, headers)
     try:
         with urllib.request.urlopen(request, timeout=_REACH_TIMEOUT_S) as answer:
             return f"{url} answers ({answer.status})"
     except urllib.error.HTTPError as error:
+        if body and error.code in (400, 422):
+            return f"{url} answers"
         raise ServiceError(f"{url} answers HTTP {error.code}") from None
     except ValueError as error:
         raise SettingsError(f"{url}: no address: {error}") from None
@@ -211,7 +236,7 @@ def _try(what: str, look: Callable[[], str], advice: str) -> Finding:
     except FactmillError as error:
         return _finding(what, False, str(error), advice)
     except OSError as error:
-        return _finding(what, False, f"not reachable: {error}", advice)
+        return _finding(what, False, f"not reachable: {getattr(error, 'reason', error)}", advice)
 
 
 def _finding(what: str, ok: bool, found: str, advice: str) -> Finding:

@@ -6,56 +6,50 @@ from typing import Any
 from tasks.engine.benchmark import Benchmark
 from tasks.errors import UnknownBuild
 from tasks.storage.bodies import unpack_body
-from tasks.storage.builds import BuildRecord
 from tasks.storage.warehouse import Connection, read_records
 
 
-def trace_row(db: Connection, benchmark: Benchmark, build: BuildRecord, row_id: str) -> dict[str, Any]:
+def trace_row(db: Connection, benchmark: Benchmark, build_id: str, row_id: str) -> dict[str, Any]:
     """Return everything that is known of a row: the row or its reject, what belongs to it, the calls it rests on.
+
+    `build_id`: of a build, or of a run that published nothing, which has rejects alone.
 
     `row_id` may be the beginning of an id when only one fits; UnknownBuild when none or several do. A row that was made
     of another (a translation of a path, a path of a question) rests on the calls of those too.
     """
-    row_id = _find_row(db, benchmark, build, row_id)
-    published = read_records(
-        db,
-        f"SELECT * EXCLUDE (build_id) FROM {benchmark.main_table} WHERE build_id = ? AND id = ?",
-        build.build_id,
-        row_id,
-    )
-    row = published[0] if published else None
+    locks = read_records(db, "SELECT lock FROM builds WHERE build_id = ?", build_id)
+    row_id = _find_row(db, benchmark, benchmark.main_table if locks else "rejects", build_id, row_id)
+
+    def read(table: str, column: str) -> list[dict[str, Any]]:
+        """Return the row's records in a published table."""
+        query = f"SELECT * EXCLUDE (build_id) FROM {table} WHERE build_id = ? AND {column} = ? ORDER BY id"
+        return read_records(db, query, build_id, row_id) if locks else []
+
+    row = next(iter(read(benchmark.main_table, "id")), None)
     ids = list(dict.fromkeys(row[name] for name in benchmark.trace)) if row else [row_id]
     rejected = read_records(
-        db, "SELECT stage, reason, detail, row FROM rejects WHERE build_id = ? AND id = ?", build.build_id, row_id
+        db, "SELECT stage, reason, detail, row FROM rejects WHERE build_id = ? AND id = ?", build_id, row_id
     )
     return {
-        "build": build.build_id,
-        "benchmark": build.benchmark,
+        "build": build_id,
+        "benchmark": benchmark.name,
         "id": row_id,
         "row": row,
         "reject": rejected[0] if rejected else None,
-        "beside": {
-            side.table: read_records(
-                db,
-                f"SELECT * EXCLUDE (build_id) FROM {side.table} WHERE build_id = ? AND {side.column} = ? ORDER BY id",
-                build.build_id,
-                row_id,
-            )
-            for side in benchmark.beside
-        },
-        "services": build.lock["services"],
-        "calls": [call for each in reversed(ids) for call in _find_calls(db, build, each)],
+        "beside": {side.table: read(side.table, side.column) for side in benchmark.beside},
+        "services": json.loads(locks[0]["lock"])["services"] if locks else {},
+        "calls": [call for each in reversed(ids) for call in _find_calls(db, build_id, each)],
     }
 
 
-def _find_calls(db: Connection, build: BuildRecord, row_id: str) -> list[dict[str, Any]]:
+def _find_calls(db: Connection, build_id: str, row_id: str) -> list[dict[str, Any]]:
     calls = read_records(
         db,
         "SELECT b.stage, c.operation, c.service, c.parts, c.status, c.error, c.body, c.asked_at, c.latency_s, c.tokens_in, "
         "c.tokens_out, c.cost_usd, c.key, b.taken_off FROM build_calls b JOIN calls c USING (record_id) "
         "JOIN build_stages s ON s.build_id = b.build_id AND s.stage = b.stage "
         "WHERE b.build_id = ? AND b.id = ? ORDER BY s.position, c.record_id",
-        build.build_id,
+        build_id,
         row_id,
     )
     for call in calls:
@@ -98,17 +92,15 @@ def _format_call(call: dict[str, Any]) -> list[str]:
     ]
 
 
-def _find_row(db: Connection, known: Benchmark, build: BuildRecord, row_id: str) -> str:
+def _find_row(db: Connection, benchmark: Benchmark, table: str, build_id: str, row_id: str) -> str:
     found = db.execute(
-        f"SELECT DISTINCT id FROM (SELECT id FROM {known.main_table} WHERE build_id = $1 UNION ALL SELECT id FROM rejects WHERE build_id = $1) "
+        f"SELECT DISTINCT id FROM (SELECT id FROM {table} WHERE build_id = $1 UNION ALL SELECT id FROM rejects WHERE build_id = $1) "
         "WHERE id = $2 OR starts_with(id, $2) ORDER BY id = $2 DESC, id LIMIT 3",
-        [build.build_id, row_id],
+        [build_id, row_id],
     ).fetchall()
     if len(found) == 1 or (found and found[0][0] == row_id):
         return str(found[0][0])
     several = (
         f"several rows begin with {row_id!r}: {', '.join(row[0] for row in found)} …" if found else f"no row {row_id!r}"
     )
-    raise UnknownBuild(
-        f"{several} in {build.build_id}; ids stand in the first column of `factmill show {build.benchmark}`"
-    )
+    raise UnknownBuild(f"{several} in {build_id}; ids stand in the first column of `factmill show {benchmark.name}`")

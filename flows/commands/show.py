@@ -16,6 +16,9 @@ from tasks.options import BuildReport
 from tasks.storage.builds import find_build, find_rejecting
 from tasks.storage.warehouse import open_warehouse, read_records
 
+_MOST_DETAIL = 300
+"""Characters of a reject's detail in a table."""
+
 
 def format_report(report: BuildReport) -> list[str]:
     """Return a build's report as lines to read."""
@@ -105,7 +108,7 @@ def show_rejects(warehouse: Path, known: Benchmark, build: str | None, limit: in
     print_rows(
         f"{build_id}, {len(rows)} of {rejects} rejects",
         dict.fromkeys(("stage", "id", "reason", "detail")),
-        rows,
+        [{**row, "detail": _shorten(row["detail"])} for row in rows],
     )
 
 
@@ -130,6 +133,11 @@ def print_rows(title: str, columns: Mapping[str, str | None], rows: list[dict[st
     for row in rows:
         table.add_row(*(_cell(row[column]) for column in columns))
     Console(highlight=False, markup=False).print(table)
+
+
+def _shorten(detail: str) -> str:
+    flat = " ".join(detail.split())
+    return flat if len(flat) <= _MOST_DETAIL else f"{flat[:_MOST_DETAIL]}… (all of it: --json)"
 
 
 def _cell(value: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 
 from tasks.core.calls.call import Call, Reply, Service
-from tasks.core.calls.chat import call_chat, read_chat
+from tasks.core.calls.chat import call_chat, quote_reply, read_chat
 from tasks.core.prompts import Ask
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.replies import UNREADABLE_KINDS, Form, Heard, Unreadable, hear
@@ -145,7 +145,7 @@ class Work:
                 elif attempt == 1 and heard.rejected:
                     asks[index] = asks[index].correct(heard.rejected, heard.read.correction())
                 else:
-                    told = f"{heard.read.reason}; the reply was: {str(reply.body)[:2000]}"
+                    told = f"{heard.read.reason}; the reply was: {quote_reply(reply.body)}"
                     answers[index] = Answered(Reject(row_id, heard.read.kind, told), model.name, key)
         for index, (_, row, _) in enumerate(pending):
             yield row, answers[index]

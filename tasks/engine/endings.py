@@ -33,6 +33,8 @@ _VERDICT = (
     "these are verdicts about the rows, no trouble of the run: look at them, then change the source or the parameters"
 )
 
+_MOST_DETAIL = 240
+"""Characters of the first reject's detail."""
 _MOST_TOLD = 4
 """Losses told beside the main one."""
 Reasons = Mapping[str, Mapping[str, int]]
@@ -69,4 +71,9 @@ def describe_loss(reasons: Reasons, detail: str, world: str, is_passing: bool) -
     more = f". Lost beside: {', '.join(told[:_MOST_TOLD])}{' …' if len(told) > _MOST_TOLD else ''}" if told else ""
     advice = CAUSES.get(reason) or (_SERVICE if is_passing else _VERDICT)
     again = "" if advice is _VERDICT else ", then run the same command again: what failed is asked anew"
-    return f"{first}, the first: {detail or 'no particulars'}{more}. What to do: {advice.format(world=world)}{again}"
+    return f"{first}, the first: {_shorten(detail) or 'no particulars'}{more}. What to do: {advice.format(world=world)}{again}"
+
+
+def _shorten(detail: str) -> str:
+    flat = " ".join(detail.split())
+    return flat if len(flat) <= _MOST_DETAIL else f"{flat[: _MOST_DETAIL - 1]}…"

@@ -134,7 +134,8 @@ class Services:
 
     def notes(self) -> list[str]:
         """Return what was learnt of the models that were asked, as lines to read."""
-        return [note for each in self._opened.values() if isinstance(each, LazyService) for note in each.notes()]
+        told = (each.notes() for each in self._opened.values() if isinstance(each, LazyService))
+        return list(dict.fromkeys(note for notes in told for note in notes))
 
     def close(self) -> None:
         """Stop what was started."""

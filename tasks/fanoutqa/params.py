@@ -17,7 +17,6 @@ from tasks.fanoutqa.core.questions import LEAST_ARTICLES
 from tasks.fanoutqa.sources.lists import load_fanout_sets
 from tasks.models.model_folder import digest_file
 from tasks.options import Option, Params, RunOptions
-from tasks.progress import say
 from tasks.settings import home, load_world
 from tasks.storage.source_files import SourceFile, lock_source
 from tasks.text.suggestions import suggest_name
@@ -89,8 +88,6 @@ def lock_inputs(params: FanOutParams, run: RunOptions) -> Locked[FanOutInputs]:
         FILES: [lock_source(path, name, licence) for name, path in found.items()],
         TITLES: [SourceFile(path, path.name, digest_file(path)) for path in check_titles(params.titles)],
     }
-    if not files[TITLES] and world.wikipedia.url != "embedded":
-        say("no --titles: the retrieval check looks among the articles of these questions alone")
     absolute = {
         "source": find_absolute(params.source),
         "epoch": moment,

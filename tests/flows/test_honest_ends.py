@@ -65,6 +65,9 @@ def test_a_model_that_loses_every_row_ends_the_build_and_is_asked_again_when_men
     assert "Traceback" not in lost.err
     rejects = factmill("show", "granola", "--rejects", "--build", lost.json["build_id"], *warehouse, "--json").json
     assert [each["reason"] for each in rejects["rejects"]] == [reason]
+    reject_id = rejects["rejects"][0]["id"]
+    trace = factmill("explain", "granola", reject_id, "--build", lost.json["build_id"], *warehouse, "--json").json
+    assert (trace["reject"]["reason"], trace["calls"][-1]["operation"]) == (reason, "chat")
     assert "no builds yet" in factmill("builds", *warehouse).err
 
     before = author.asked

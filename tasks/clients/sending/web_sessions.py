@@ -32,5 +32,7 @@ def raise_retry() -> Iterator[None]:
         cause = error.args[0] if error.args else None
         if isinstance(cause, ReadTimeoutError):
             raise Retry(f"timeout: {error}", split=True) from error
-        was_refused = hasattr(cause, "reason")  # urllib3's MaxRetryError: no connection came about at all
-        raise Retry(f"{'unreachable' if was_refused else 'connection_cut'}: {error}") from error
+        reason = getattr(cause, "reason", None)  # of urllib3's MaxRetryError: no connection came about at all
+        if reason:
+            raise Retry(f"unreachable: {str(reason).rpartition('>: ')[2]}") from error
+        raise Retry(f"connection_cut: {error}") from error

@@ -13,6 +13,8 @@ from typing import Any
 from tasks.core.calls.call import Call
 from tasks.core.prompts import Ask
 
+_MOST_QUOTED = 2_000
+
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
@@ -35,6 +37,11 @@ def call_chat(service: str, model_name: str, ask: Ask, profile: Mapping[str, Any
         {**ask.parts(), "model": model_name},
         {"messages": ask.messages(), "schema": schema, **({"profile": dict(profile)} if profile else {})},
     )
+
+
+def quote_reply(body: Any) -> str:
+    """Return what a model said, thoughts too, as a reject tells it: a sample a line, 2,000 characters at most."""
+    return "\n".join(text.strip() for text in read_chat(body).texts)[:_MOST_QUOTED]
 
 
 def read_chat(body: Any) -> ChatReply:

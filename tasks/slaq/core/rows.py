@@ -12,7 +12,7 @@ class CategoryPage(Row):
     """A page drawn from a category; the id is the category's name with the page id."""
 
     category: str
-    """One of the fifteen topics' categories."""
+    """The topics' category, by default one of the paper's fifteen."""
     subcategory: str
     """The category that lists the page: the topic's own, or one below it."""
     pageid: int
@@ -80,7 +80,7 @@ class SlaqRow(Row):
     """One topic, as published (Figure 6)."""
 
     Category: str
-    """One of the fifteen categories that the topic was drawn from."""
+    """The category that the topic was drawn from, by default one of the paper's fifteen."""
     Topic: str
     """Title of the article."""
     URL: str

@@ -44,6 +44,25 @@ def test_a_wrong_path_and_a_refusal_are_not_fine(tmp_path: Path, server: Loopbac
         assert not found[what]["ok"] and f"HTTP {status}" in found[what]["found"]
 
 
+def test_a_server_that_lists_no_models_is_fine_where_it_chats(tmp_path: Path, server: Loopback) -> None:
+    server.handle = lambda seen: {"status": 400 if seen.path.endswith("/v1/chat/completions") else 404, "text": "no"}
+    assert look(tmp_path, server)["model author"]["ok"]
+    assert "HTTP 404" in look(tmp_path, server, "/wrong/v2?")["model author"]["found"]
+
+
+def test_what_a_world_is_for_is_told_and_no_fault(tmp_path: Path, server: Loopback) -> None:
+    found = look(tmp_path, server)["build slaq"]
+    assert found["ok"]
+    assert found["found"] == "not in this world: it names no [wikipedia], [models.judge]"
+
+
+def test_services_of_the_embedded_world_answer_what_they_are_asked(tmp_path: Path) -> None:
+    found = {each["what"]: each["ok"] for each in examine("embedded", tmp_path / "w.duckdb", ask=True)}
+    assert {what: ok for what, ok in found.items() if what.startswith("ask ")} == dict.fromkeys(
+        [f"ask {name}" for name in ("wikidata", "wikipedia", "pageviews", "falcon", "dbpedia")], True
+    )
+
+
 def test_a_dead_port_is_not_fine(tmp_path: Path, server: Loopback) -> None:
     found = look(tmp_path, server, url="http://127.0.0.1:9")
     assert not found["pageviews"]["ok"] and not found["model author"]["ok"]

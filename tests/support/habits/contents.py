@@ -20,6 +20,10 @@ from tasks.rules.author import NAME, RulesAuthor
 Message = dict[str, str]
 
 
+CHAT = Prompt("chat", "", "author", (), (("user", ""),), 0.0, 64, None)
+"""What anybody may say to a model."""
+
+
 @dataclass(frozen=True)
 class Asked:
     """A prompt as it was recovered from a request."""
@@ -39,6 +43,8 @@ class Contents:
 
     def write(self, asked: Asked) -> str:
         """Return the reply that is right and in the agreed form."""
+        if asked.prompt is CHAT:
+            return "Blue."
         key = asked.prompt.id, tuple(asked.variables.values())
         if key not in self._known:
             self._author.send([call_chat("habits", NAME, Ask(asked.prompt, asked.variables))], self._keep(key))
@@ -53,7 +59,7 @@ class Contents:
 
 
 def recognise(messages: Sequence[Message]) -> Asked:
-    """Return which prompt the messages are, and with what in it; LookupError when they are none of ours."""
+    """Return which prompt the messages are, and with what in it; CHAT when they are none of ours."""
     said = [message["content"] for message in messages]
     for prompt, patterns in _list_patterns():
         if len(said) >= len(patterns):
@@ -63,7 +69,7 @@ def recognise(messages: Sequence[Message]) -> Asked:
                 # what was done to values that they might not close the tag they stand in
                 variables = {name: given[name].replace("< /", "</") for name in prompt.inputs}
                 return Asked(prompt, variables, len(said) > len(patterns))
-    raise LookupError(f"no prompt of ours begins so: {said[0][:200]!r}")
+    return Asked(CHAT, {}, False)
 
 
 @cache

@@ -52,6 +52,12 @@ class HabitsServer:
     def _handle(self, seen: Seen) -> dict[str, Any]:
         self._received += 1
         name = unquote(seen.path.split("/")[1])
+        if not seen.path.endswith("/v1/chat/completions"):
+            self.refused[name] += 1
+            return {"status": 404, "json": {"error": {"message": "Not Found"}}}
+        if not seen.body.strip(b"{}"):
+            self.refused[name] += 1
+            return _error(400, "Missing required parameter: 'messages'.")
         answer = self._answer(name, HABITS[name], seen.json())
         (self.answered if answer.get("status", 200) == 200 else self.refused)[name] += 1
         return answer
