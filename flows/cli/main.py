@@ -13,6 +13,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from flows.cli.audit import audit
 from flows.cli.build import build_app
 from flows.cli.drift import drift_app
 from flows.cli.graphs import graph_app
@@ -33,6 +34,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 world_app = typer.Typer(help="The embedded world.", no_args_is_help=True)
+app.command("audit")(audit)
 app.add_typer(build_app, name="build")
 app.add_typer(drift_app, name="drift")
 app.add_typer(graph_app, name="graph")
@@ -230,6 +232,7 @@ def export(
     Example: factmill export latest:granola --to out/
     """
     from flows.benchmarks import find_benchmark
+    from flows.commands.audit import format_figures, measure_build
     from tasks.storage.builds import find_build
     from tasks.storage.export import export_build
 
@@ -237,7 +240,8 @@ def export(
     record = find_build(path, build_name)
     benchmark = find_benchmark(record.benchmark)
     held_out = () if with_answers else benchmark.held_out
-    files = export_build(path, record, to, benchmark.forms, held_out)
+    audit = format_figures(benchmark, measure_build(path, benchmark, record.build_id))
+    files = export_build(path, record, to, benchmark.forms, held_out, audit)
     if as_json:
         told = {"build_id": record.build_id, "caution": record.caution, "held_out": list(held_out)}
         print_json({**told, "files": [str(file) for file in files]})

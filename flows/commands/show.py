@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from flows.cli.options import print_json
+from flows.commands.audit import format_figures, measure_build
 from tasks.core.rows import column_docs
 from tasks.engine.benchmark import Benchmark
 from tasks.options import BuildReport
@@ -89,6 +91,8 @@ def show_rows(
         known.shown,
         rows,
     )
+    for line in format_figures(known, measure_build(warehouse, known, record.build_id)):
+        typer.echo(line)
 
 
 def show_rejects(warehouse: Path, known: Benchmark, build: str | None, limit: int, as_json: bool) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from tasks.biokalma.core.rows import BiographyRow, CandidateRow, RelationCount, RoundRow
 from tasks.biokalma.params import BiokalmaParams, lock_inputs
+from tasks.core.measures.audits import Audit, AuditKind
 from tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Benchmark
 
 
@@ -21,6 +22,25 @@ def explain_row(row: BiographyRow) -> Iterator[str]:
         item = f" ({piece.value_qid})" if piece.value_qid else ""
         yield f"              {piece.qid} {piece.property} ({piece.pid}): {piece.value}{item}"
     yield f"  made by     author {row.author}, scorer {row.scorer}"
+
+
+AUDIT = Audit(
+    source="the paper's Table 2: 50 entries, general and specific questions",
+    kinds=(
+        AuditKind("authenticity_general", "General question: does it tell facts as they are?", "score", 1, 1.0),
+        AuditKind("authenticity_specific", "Specific question: does it tell facts as they are?", "score", 1, 1.0),
+        AuditKind("relevance_general", "General question: is every piece of the set needed for it?", "score", 1, 0.73),
+        AuditKind(
+            "relevance_specific", "Specific question: is every piece of the set needed for it?", "score", 1, 0.84
+        ),
+        AuditKind("naturalness_general", "General question: is it concise, and understood at once?", "score", 5, 4.38),
+        AuditKind(
+            "naturalness_specific", "Specific question: is it concise, and understood at once?", "score", 5, 3.52
+        ),
+        AuditKind("significance_general", "General question: would anybody ask it?", "score", 5, 3.94),
+        AuditKind("significance_specific", "Specific question: would anybody ask it?", "score", 5, 3.68),
+    ),
+)
 
 
 BIOKALMA = Benchmark(
@@ -45,6 +65,7 @@ BIOKALMA = Benchmark(
     shown={"id": "id", "general_question": "question", "paragraph": "answer", "minimum_knowledge": "knowledge"},
     trace=("id",),
     explain=explain_row,
+    audit=AUDIT,
     needs=lambda _: ("wikidata", "wikipedia"),
     assets=Assets(
         prompts=("biokalma/annotate", "biokalma/extend", "biokalma/general_question", "biokalma/specific_question"),

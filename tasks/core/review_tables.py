@@ -14,7 +14,7 @@ typed without the apostrophe are read as they are. A reader has to open the file
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from pydantic import ValidationError
@@ -43,18 +43,12 @@ _FIELD = re.compile(r"([A-Za-z_][A-Za-z0-9_]*): ?(.*)", re.DOTALL)
 _LONGEST_CELL = 2**31 - 1
 
 
-def write_queue(items: Iterable[ReviewItem]) -> str:
+def write_queue(items: Sequence[ReviewItem]) -> str:
     """Return the queue as CSV text with a head line, items in the order given."""
-    file = io.StringIO(newline="")
-    writer = csv.writer(file, lineterminator="\r\n", quoting=csv.QUOTE_ALL)
-    writer.writerow(COLUMNS)
-    for item in items:
-        cells = item.model_dump(include=set(COLUMNS)) | {
-            "proposed": _write_edits(item.proposed),
-            "edited": _write_edits(item.edited),
-        }
-        writer.writerow([_guard(cells[column]) for column in COLUMNS])
-    return file.getvalue()
+    texts = ({"proposed": _write_edits(item.proposed), "edited": _write_edits(item.edited)} for item in items)
+    return write_table(
+        COLUMNS, (item.model_dump(include=set(COLUMNS)) | edits for item, edits in zip(items, texts, strict=True))
+    )
 
 
 def read_queue(text: str, file: str) -> list[ReviewItem]:
@@ -64,7 +58,7 @@ def read_queue(text: str, file: str) -> list[ReviewItem]:
     lack or are too many, the same item twice, an unknown decision, an `edit` without new texts or texts without `edit`.
     """
     items: dict[str, ReviewItem] = {}
-    for line, cells in _read_lines(text.removeprefix("\ufeff"), file):
+    for line, cells in read_table(text, COLUMNS, file):
         item = _read_item(cells, file, line)
         if item.id in items:
             raise SourceError(f"{file}, line {line}: the item {item.id!r} stands on line {items[item.id].line} already")
@@ -72,10 +66,22 @@ def read_queue(text: str, file: str) -> list[ReviewItem]:
     return list(items.values())
 
 
-def _read_lines(text: str, file: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the number of the line on which each record begins, and its cells by column."""
+def write_table(columns: Sequence[str], lines: Iterable[Mapping[str, str]]) -> str:
+    """Return lines of cells by column as CSV text with a head line, guarded against being taken for formulas."""
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, lineterminator="\r\n", quoting=csv.QUOTE_ALL)
+    writer.writerow(columns)
+    writer.writerows([_guard(cells[column]) for column in columns] for cells in lines)
+    return file.getvalue()
+
+
+def read_table(text: str, columns: Sequence[str], file: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the number of the line on which each record of a CSV begins, and its cells by column, in whatever order.
+
+    SourceError for other columns and for what is no CSV.
+    """
     csv.field_size_limit(_LONGEST_CELL)
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
     begins = 1
     head: list[str] = []
     try:
@@ -83,8 +89,8 @@ def _read_lines(text: str, file: str) -> Iterator[tuple[int, dict[str, str]]]:
             line, begins = begins, reader.line_num + 1
             if not head:
                 head = record
-                if sorted(head) != sorted(COLUMNS):
-                    raise SourceError(f"{file}, line {line}: expected the columns {', '.join(COLUMNS)}; found {head}")
+                if sorted(head) != sorted(columns):
+                    raise SourceError(f"{file}, line {line}: expected the columns {', '.join(columns)}; found {head}")
             elif len(record) == len(head):
                 yield line, dict(zip(head, map(_unguard, record), strict=True))
             elif record:
@@ -92,7 +98,7 @@ def _read_lines(text: str, file: str) -> Iterator[tuple[int, dict[str, str]]]:
     except csv.Error as error:
         raise SourceError(f"{file}, line {begins}: {error}; expected CSV with commas and double quotes") from error
     if not head:
-        raise SourceError(f"{file}: the file is empty; expected the columns {', '.join(COLUMNS)}")
+        raise SourceError(f"{file}: the file is empty; expected the columns {', '.join(columns)}")
 
 
 def _read_item(cells: Mapping[str, str], file: str, line: int) -> ReviewItem:

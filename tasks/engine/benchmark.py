@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from pydantic import BaseModel
 
 from tasks.core.export_forms import ExportForms
+from tasks.core.measures.audits import Audit
 from tasks.core.rows import StrictModel
 from tasks.options import Params, RunOptions
 from tasks.settings import World
@@ -106,6 +107,8 @@ class Benchmark:
     assets: Assets = field(default_factory=Assets)
     needs: Callable[[Any], Sequence[str]] = lambda _: ()
     """Parameters → services that steps ask, by their sections in a world's file."""
+    audit: Audit
+    """How people check its rows, as the paper's authors did."""
     evaluation: None = None
     """How models are measured on it; none can be yet."""
 

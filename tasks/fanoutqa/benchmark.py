@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from tasks.core.export_forms import ExportForms
+from tasks.core.measures.audits import Audit, AuditKind
 from tasks.core.review import ReviewItem
 from tasks.engine.benchmark import WIKIDATA_QUERIES, WIKIDATA_SOURCE, Assets, Benchmark, SideTable
 from tasks.fanoutqa.core.rows import (
@@ -39,6 +40,17 @@ def explain_references(references: Sequence[Reference], _services: Mapping[str, 
         yield f"              {f'{each.title_asked}: {each.problem}' if each.problem else where}"
 
 
+AUDIT = Audit(
+    source="Appendix B, whose filters look for these; it gives no shares",
+    kinds=(
+        AuditKind("wrong_answer", "Is the answer wrong, or not composed of the sub-questions' answers?"),
+        AuditKind("not_in_evidence", "Is a sub-question's answer not in its article?"),
+        AuditKind("not_objective", "Does the answer depend on taste, or on the day it is asked?"),
+        AuditKind("poorly_phrased", "Is a question ungrammatical, or a unit missing?"),
+    ),
+)
+
+
 FANOUTQA = Benchmark(
     name="fanoutqa",
     title="FanOutQA: questions that need many articles, with decompositions and dated evidence",
@@ -64,6 +76,7 @@ FANOUTQA = Benchmark(
     shown={"id": "id", "split": "split", "source": "source", "question": "question", "articles": "articles"},
     trace=("id",),
     explain=explain_row,
+    audit=AUDIT,
     beside=(SideTable("fanoutqa_references", "question_id", explain_references),),
     held_out=("fanoutqa_test_answers", "fanoutqa_references", "fanoutqa_review"),
     forms=ExportForms(json_columns=JSON_COLUMNS, arrays=("fanoutqa_dev", "fanoutqa_test")),

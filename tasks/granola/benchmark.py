@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from tasks.core.export_forms import ExportForms
+from tasks.core.measures.audits import Audit, AuditKind
 from tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Benchmark, SideTable
 from tasks.granola.core.rows import CandidateRow, GranolaRow
 from tasks.granola.params import CONSISTENCY_PROMPT, LEVELS_PROMPT, TRIVIAL_LIST, GranolaParams, lock_inputs
@@ -31,6 +32,18 @@ def explain_candidates(candidates: Sequence[CandidateRow], services: Mapping[str
         yield f"    {each.role:8} {each.name!r}: {each.qid} by {each.via}{' (chosen)' if each.chosen else ''}{holds}"
 
 
+AUDIT = Audit(
+    source="the paper's Table 2: 124 questions",
+    kinds=(
+        AuditKind("correctness", "Is an answer wrong?", paper=0.008),
+        AuditKind("informativeness", "Could an answer be had from the question's template alone?", paper=0.06),
+        AuditKind(
+            "granularity", "Is an answer not coarser than those before it, or the first not the given one?", paper=0.09
+        ),
+    ),
+)
+
+
 GRANOLA = Benchmark(
     name="granola",
     title="GRANOLA-EQ: entity questions with answers from fine to coarse",
@@ -53,6 +66,7 @@ GRANOLA = Benchmark(
     },
     trace=("id",),
     explain=explain_row,
+    audit=AUDIT,
     beside=(SideTable("granola_candidates", "row_id", explain_candidates),),
     forms=ExportForms(spread={"granola_answers": "granola_answer_"}),
     needs=lambda _: ("wikidata", "pageviews"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from tasks.core.measures.audits import Audit, AuditKind
 from tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Benchmark
 from tasks.multihal.core.rows import DroppedPath, MultiHalRow
 from tasks.multihal.params import MultiHalParams, lock_inputs
@@ -23,6 +24,17 @@ def explain_row(row: MultiHalRow) -> Iterator[str]:
     yield f"  score       {row.judged_score} of 5 (judge {row.judged_by}; chosen by {row.chosen_by})"
 
 
+AUDIT = Audit(
+    source="the paper checks paths by a judge model alone",
+    kinds=(
+        AuditKind("wrong_answer", "Is the answer wrong, or none to the question?"),
+        AuditKind("useless_path", "Does the path not help to answer the question?"),
+        AuditKind("wrong_path", "Is a step of the path untrue?"),
+        AuditKind("faulty_translation", "Is question, answer or path translated wrongly?"),
+    ),
+)
+
+
 MULTIHAL = Benchmark(
     name="multihal",
     title="MultiHal: questions of seven benchmarks with judged Wikidata paths, in six languages",
@@ -40,6 +52,7 @@ MULTIHAL = Benchmark(
     shown={"id": "id", "input": "question", "output": "answer", "trip_labels": "path", "judged_score": "score"},
     trace=("id", "path_id", "question_id"),
     explain=explain_row,
+    audit=AUDIT,
     needs=lambda params: ("wikidata", "wikipedia", *(("falcon", "dbpedia") if params.linker == "falcon" else ())),
     assets=Assets(
         prompts=("multihal/select_paths", "multihal/score_path"),

@@ -1,11 +1,20 @@
 """SLAQ as commands know it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+from tasks.assets import load_removed
+from tasks.core.measures.audits import Audit, AuditKind
 from tasks.core.review import ReviewItem
 from tasks.engine.benchmark import Assets, Benchmark
+from tasks.slaq.core.replies import PAIRS
 from tasks.slaq.core.rows import CategoryCount, SlaqRow
 from tasks.slaq.params import SlaqParams, lock_inputs
+from tasks.text.article import read_article
+from tasks.text.sentences import split_sentences
+
+MOST_SENTENCES = 2
+"""Of an article, shown in an audit for each answer."""
 
 
 def explain_row(row: SlaqRow) -> Iterator[str]:
@@ -19,6 +28,33 @@ def explain_row(row: SlaqRow) -> Iterator[str]:
     yield f"              {row.LongA}"
     reviewed = f"; reviewed by {', '.join(row.reviewed_by)}" if row.reviewed_by else ""
     yield f"  made by     author {row.author}, judge {row.judge}, fact types {row.fact_types_by}{reviewed}"
+
+
+def find_evidence(row: SlaqRow, calls: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the sentences of the article, as it was read for this row, in which each answer stands word for word."""
+    pages = [str(call["body"]["text"]) for call in calls if call["operation"] == "page_text" and call["status"] == "ok"]
+    lines = [line for page in pages for line in read_article(page, load_removed()).text.splitlines()]
+    sentences = [sentence for line in lines for sentence in split_sentences(line)]
+    yield "  in the article:"
+    for number in range(1, PAIRS + 1):
+        answer = getattr(row, f"ShortA{number}")
+        found = [sentence for sentence in sentences if answer.rstrip(".").casefold() in sentence.casefold()]
+        yield f"    {number}. {' … '.join(found[:MOST_SENTENCES]) or 'not word for word'}"
+
+
+AUDIT = Audit(
+    source="the paper: 77 of 3,600 pairs",
+    evidence=find_evidence,
+    kinds=(
+        AuditKind(
+            "faulty_pairs",
+            "How many of the six pairs cannot be answered without the article, or are wrong?",
+            most=6,
+            paper=0.0214,
+        ),
+        AuditKind("restating", "Does the long answer restate its subject in every sentence?"),
+    ),
+)
 
 
 SLAQ = Benchmark(
@@ -38,6 +74,7 @@ SLAQ = Benchmark(
     shown={"id": "id", "Topic": "topic", "half": "viewed", "ShortQ1": "first question", "ShortA1": "answer"},
     trace=("id", "Category"),
     explain=explain_row,
+    audit=AUDIT,
     needs=lambda _: ("wikipedia", "pageviews"),
     assets=Assets(
         prompts=("slaq/generate", "slaq/check", "slaq/fact_type"),

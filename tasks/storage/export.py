@@ -24,11 +24,16 @@ SEPARATOR = "<SEP>"
 
 
 def export_build(
-    warehouse: Path, build: BuildRecord, folder: Path, forms: ExportForms, held_out: Sequence[str] = ()
+    warehouse: Path,
+    build: BuildRecord,
+    folder: Path,
+    forms: ExportForms,
+    held_out: Sequence[str] = (),
+    audit: Sequence[str] = (),
 ) -> list[Path]:
     """Write the tables of a build but those held out, in the forms that its benchmark asks for, and return the files.
 
-    WarehouseError when a table is not what was published.
+    `audit`: what readers found, as lines for the build's card. WarehouseError when a table is not what was published.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -58,15 +63,17 @@ def export_build(
         if name in forms.arrays:
             written.append(_write(folder / f"{name}.json", json_bytes(table, columns)))
     written.append(_write(folder / "rejects.parquet", parquet_bytes(rejects)))
-    written.append(_write(folder / "build.md", describe_build(build).encode("utf-8")))
+    written.append(_write(folder / "build.md", describe_build(build, audit).encode("utf-8")))
     return written
 
 
-def describe_build(build: BuildRecord) -> str:
-    """Return as Markdown what an exported build is, and what its rows are not for."""
+def describe_build(build: BuildRecord, audit: Sequence[str] = ()) -> str:
+    """Return as Markdown what an exported build is, what its rows are not for, and what readers found in them."""
     report = build.report
     made = f"{report['rows']} rows by {report['author']} in world {report['world']}, published {build.published_at:%Y-%m-%d}"
-    return f"# {build.build_id}\n\n{made}.\n" + (f"\n**Note: {build.caution}.**\n" if build.caution else "")
+    note = f"\n**Note: {build.caution}.**\n" if build.caution else ""
+    found = "".join(f"{'- ' if line.startswith(' ') else chr(10)}{line.strip()}\n" for line in audit)
+    return f"# {build.build_id}\n\n{made}.\n{note}{found}"
 
 
 def csv_bytes(table: pa.Table, spread: Mapping[str, str]) -> bytes:

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from tasks.core.calls.knowledge import call_find_items, read_candidates
 from tasks.core.fingerprints import digest_bytes
+from tasks.core.measures.audits import Audit, AuditKind
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject, Row
 from tasks.engine.batches import batch_key, work_on
@@ -109,5 +110,6 @@ COUNTRIES = Benchmark(
     shown={"id": "id", "question": "question", "qid": "answer"},
     trace=("id",),
     explain=explain_row,
+    audit=Audit((AuditKind("wrong_number", "Is the number another country's?"),), "a test's own"),
     assets=Assets(queries=("wikidata/find_items",)),
 )

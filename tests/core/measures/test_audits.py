@@ -1,0 +1,93 @@
+"""Audits: samples, sheets, marks and figures."""
+
+import csv
+import io
+from typing import Any
+
+import pytest
+
+from tasks.core.measures.audits import (
+    Audit,
+    AuditKind,
+    Verdict,
+    describe_figure,
+    draw_sample,
+    measure,
+    read_mark,
+    read_sheet,
+    write_sheet,
+)
+from tasks.errors import SourceError
+
+WRONG = AuditKind("wrong", "Is it wrong?", paper=0.05)
+PAIRS = AuditKind("pairs", "How many pairs are wrong?", most=6, paper=0.0214)
+NATURAL = AuditKind("natural", "Is it natural?", "score", 5, 4.38)
+AUDIT = Audit((WRONG, PAIRS, NATURAL), "a test")
+
+
+def fill(sheet: str, **cells: dict[str, Any]) -> str:
+    """Fill in rows of a sheet, by row id."""
+    rows = list(csv.DictReader(io.StringIO(sheet, newline="")))
+    file = io.StringIO(newline="")
+    writer = csv.DictWriter(file, rows[0])
+    writer.writeheader()
+    writer.writerows({**row, **cells.get(row["row_id"], {})} for row in rows)
+    return file.getvalue()
+
+
+def test_a_larger_sample_contains_the_smaller_and_the_order_of_ids_does_not_matter() -> None:
+    ids = [f"r{number}" for number in range(300)]
+    assert draw_sample(ids, 100, 1)[:60] == draw_sample(reversed(ids), 60, 1)
+    assert draw_sample(ids, 60, 1) != draw_sample(ids, 60, 2)
+    assert draw_sample(ids[:5], 60, 1) == draw_sample(ids[:5], 5, 1)
+
+
+def test_a_filled_in_sheet_comes_back_and_what_was_not_looked_at_does_not_count() -> None:
+    sheet = write_sheet(AUDIT, "b-1", {"a": "=row a\n  of two lines", "b": "row b", "c": "row c"}, {})
+    filled = fill(sheet, a={"wrong": "x", "pairs": "2", "natural": "4", "reviewer": "ada"}, b={"natural": "5"})
+    assert read_sheet(AUDIT, "b-1", filled, "s.csv") == [
+        Verdict(row_id="a", marks={"wrong": 1, "pairs": 2, "natural": 4}, reviewer="ada"),
+        Verdict(row_id="b", marks={"wrong": 0, "pairs": 0, "natural": 5}),
+    ]
+    known = {verdict.row_id: verdict for verdict in read_sheet(AUDIT, "b-1", filled, "s.csv")}
+    again = write_sheet(AUDIT, "b-1", {"b": "row b"}, known)
+    assert read_sheet(AUDIT, "b-1", again, "s.csv") == [known["b"]]
+
+
+@pytest.mark.parametrize(
+    ("cells", "told"),
+    [
+        ({"wrong": "maybe"}, "line 2: wrong is 'maybe'; expected x for a fault, nothing for none"),
+        ({"pairs": "7", "natural": "3"}, "line 2: pairs is '7'; expected the number of faults, 0 to 6"),
+        ({"reviewer": "ada"}, "line 2: natural is ''; expected a mark from 1 to 5"),
+        ({"build": "b-2"}, "line 2: the row is of build 'b-2', expected 'b-1'"),
+    ],
+)
+def test_a_mark_that_is_none_is_told_with_its_line(cells: dict[str, str], told: str) -> None:
+    sheet = write_sheet(AUDIT, "b-1", {"a": "row a"}, {})
+    with pytest.raises(SourceError, match=r"s\.csv, ") as error:
+        read_sheet(AUDIT, "b-1", fill(sheet, a=cells), "s.csv")
+    assert told in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "mark"),
+    [
+        *((WRONG, "", 0), (WRONG, " X\n", 1), (WRONG, "2", None), (PAIRS, "6", 6), (PAIRS, "-1", None)),
+        *((NATURAL, "0", None), (NATURAL, "5", 5), (NATURAL, "", None), (AuditKind("all", "?", "score", 1), "0", 0)),
+    ],
+)
+def test_marks_as_they_are_typed(kind: AuditKind, given: str, mark: int | None) -> None:
+    assert read_mark(kind, given) == mark
+
+
+def test_figures_stand_with_interval_rows_and_the_paper_s() -> None:
+    verdicts = [Verdict(row_id=str(at), marks={"wrong": at % 2, "pairs": at, "natural": 4}) for at in range(4)]
+    wrong, pairs, natural = measure(AUDIT, verdicts)
+    assert (wrong.here, wrong.low, wrong.high, wrong.rows) == (0.5, 0.15, 0.85, 4)
+    assert (pairs.here, pairs.rows) == (0.25, 4)
+    assert pairs.low is not None and pairs.high is not None and pairs.low < 0.25 < pairs.high
+    assert (natural.here, natural.low, natural.high) == (4.0, 4.0, 4.0)
+    assert describe_figure(WRONG, wrong) == "wrong: 50.0% (15.0% to 85.0%; 4 rows; paper 5.0%)"
+    assert describe_figure(NATURAL, natural) == "natural: 4.00 (4.00 to 4.00; 4 rows; paper 4.38)"
+    assert describe_figure(WRONG, measure(AUDIT, [])[0]) == "wrong: no verdicts"
