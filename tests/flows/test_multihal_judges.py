@@ -131,7 +131,7 @@ def test_a_build_ends_whatever_the_judge_says_and_a_later_run_mends_what_passed(
     mined = set.union(*judge.shown.values())
     assert {"; ".join(path["labels"]) for path in lost} <= mined
     details = [(reject["reason"], reject["detail"]) for reject in rejects]
-    told = (("refused", REFUSAL), ("unscored", "'Score: 7'"), ("unscored", "'good'"))
+    told = (("refused", REFUSAL), ("unscored", "was: Score: 7"), ("unscored", "was: good"))
     assert [sum(why == reason and said in detail for why, detail in details) for reason, said in told] == [10, 2, 2]
 
     left_out = building.read("multihal_dropped_paths", report["build_id"])
