@@ -4,13 +4,15 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 export PREFECT_SERVER_ANALYTICS_ENABLED = false
 export DO_NOT_TRACK = 1
+# every test that starts a process would compile our modules anew
+export PYTHONDONTWRITEBYTECODE =
 PIP     = $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 COMPILE = $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 # tests in a process more than there are cores, since some wait; five at most; tests/conftest.py says which go together
 SHARED  = --numprocesses $$($(BIN)/python -c 'import os; print(min(os.cpu_count() or 1, 4) + 1)') --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-quick test-llm check digests lock clean
+.PHONY: help build collect test test-quick test-llm check digests lock clean
 
 help:
 	@echo "make build     set up .venv, then build every benchmark in the embedded world"
@@ -55,6 +57,10 @@ test: $(VENV)/.dev $(VENV)/.prepared
 
 test-quick: $(VENV)/.dev
 	$(BIN)/python -m pytest $(SHARED) -m "not llm and not slow"
+
+# compiles the tests, which every process of `make test` would do for itself
+collect: $(VENV)/.dev
+	$(BIN)/python -m pytest --collect-only --quiet >/dev/null
 
 test-llm: $(VENV)/.llm
 	$(BIN)/python -m pytest -m llm tests/llm

@@ -3,7 +3,9 @@
 import json
 import os
 import shutil
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,15 @@ PREPARED = ROOT / "data"
 
 @pytest.fixture(scope="session")
 def session_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a home, with the embedded world's stores where the checkout has them (`factmill prepare`)."""
+    """Make a home, with what `factmill prepare` makes where the checkout has it."""
     home = tmp_path_factory.mktemp("home")
     for name in ("world-cache", "world-graphs"):
         if (PREPARED / name).is_dir():
             shutil.copytree(PREPARED / name, home / name, symlinks=True)
+    if (history := PREPARED / "prefect" / "prefect.db").is_file():
+        (home / "prefect").mkdir()
+        with closing(sqlite3.connect(history)) as there, closing(sqlite3.connect(home / "prefect/prefect.db")) as here:
+            there.backup(here)
     return home
 
 
