@@ -7,7 +7,7 @@ import numpy as np
 
 _Z = 1.959963984540054
 """Of the normal distribution, for 95 %."""
-_DRAWS = 2000
+_DRAWS = 10_000
 _DIGITS = 4
 
 Interval = tuple[float, float]
