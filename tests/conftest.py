@@ -47,14 +47,19 @@ def shared_data() -> Path:
 
 
 SLOW = (
+    "tests/biokalma/test_evolve.py",
     "tests/biokalma/test_people_real.py",
     "tests/clients/test_clients_on_world.py",
+    "tests/clients/wikidata/test_paths.py",
+    "tests/fanoutqa/test_sets.py",
     "tests/flows",
-    "tests/graph/test_parity.py",
-    "tests/graph/test_real.py",
-    "tests/graph/test_resume.py",
+    "tests/graph/loading/test_literals.py",
+    "tests/graph/test_",
+    "tests/lookups/test_evidence.py",
     "tests/mediawikis",
-    "tests/models/test_translate_forms.py",
+    "tests/models/test_translate",
+    "tests/slaq/test_questions.py",
+    "tests/slaq/test_scrape.py",
     "tests/test_other_machine.py",
     "tests/test_parity.py",
     "tests/test_path_parity.py",
