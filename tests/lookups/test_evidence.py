@@ -79,7 +79,8 @@ REFUSED = [
     ("Young loop", "redirect_loop", "leads in circles"),
     ("Way 2", "redirect_loop", f"more than {MOST_REDIRECTS} redirects"),
     ("To a category", "evidence_missing", "led to Category:Places"),
-    ("Category:Places", "invalid_title", "Category: is no article"),
+    ("Special:Places", "invalid_title", "Special: has no history"),
+    ("Template:Places", "evidence_missing", "no such page"),
     ("a|b", "invalid_title", "'|'"),
     ("", "invalid_title", "empty"),
 ]
