@@ -38,7 +38,7 @@ def fanoutqa(params: FanOutParams = FanOutParams(), run: RunOptions = RunOptions
         judged = build.stage(judge_questions, retrieved)  # Appendix F.1, F.2
         compared = build.stage(flag_duplicates, judged, whole=True)  # Appendix B, duplicates
         reviewed = build.stage(review_questions, compared)
-        report = publish_fanoutqa(build, params.seed, pinned, flagged, retrieved, compared, reviewed)
+        report = publish_fanoutqa(build, locked.inputs, pinned, flagged, retrieved, compared, reviewed)
         leave_artifacts(report, reviewed.table(FlaggedQuestion))
     if params.review == "ask" and ask_for_decisions(report, run):
         # once more with the decisions; what is still open is left out

@@ -1,7 +1,6 @@
 """Publishing FanOutQA: dev whole, test with its answers apart, what everything rests on, and the report (paper §3.1)."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,8 +29,10 @@ from tasks.fanoutqa.core.rows import (
 )
 from tasks.fanoutqa.core.splitting import split_questions
 from tasks.fanoutqa.near import NearArticles
+from tasks.fanoutqa.params import FanOutInputs
 from tasks.fanoutqa.review import name_flags
 from tasks.options import BuildReport
+from tasks.text.wikipedia_addresses import write_article_address
 
 PAPER = {
     "questions": 1_034,
@@ -45,15 +46,21 @@ PAPER = {
 
 
 def publish_fanoutqa(
-    build: Build, seed: int, pinned: Dataset, flagged: Dataset, retrieved: Dataset, found: Dataset, reviewed: Dataset
+    build: Build,
+    inputs: FanOutInputs,
+    pinned: Dataset,
+    flagged: Dataset,
+    retrieved: Dataset,
+    found: Dataset,
+    reviewed: Dataset,
 ) -> BuildReport:
-    """Publish the questions by part; `found` are all rows with all flags, `reviewed` those that stayed; `seed` splits them all."""
+    """Publish the questions by part; `found` are all rows with all flags, `reviewed` those that stayed."""
     rows = rows_from_arrow(FlaggedQuestion, reviewed.table(FlaggedQuestion))
     trees = {row.id: row.tree() for row in rows}
-    of_all = _split(rows_from_arrow(FlaggedQuestion, found.table(FlaggedQuestion)), seed)
+    of_all = _split(rows_from_arrow(FlaggedQuestion, found.table(FlaggedQuestion)), inputs.params.seed)
     splits = {row.id: of_all[row.id] for row in rows}
     references = _unite_references(pinned, flagged)
-    articles = _list_articles(trees, references)
+    articles = _list_articles(inputs.wiki, trees, references)
     queue = reviewed.extras(arrow_schema(ReviewItem)).drop_columns(["file", "line"])
     dev = [row for row in rows if splits[row.id] == "dev"]
     test = [row for row in rows if splits[row.id] == "test"]
@@ -119,8 +126,8 @@ def _unite_references(pinned: Dataset, flagged: Dataset) -> list[Reference]:
     ]
 
 
-def _list_articles(trees: Mapping[str, FanOutQuestion], references: Iterable[Reference]) -> list[Article]:
-    """Return the articles that published questions rest on, each once."""
+def _list_articles(wiki: str, trees: Mapping[str, FanOutQuestion], references: Iterable[Reference]) -> list[Article]:
+    """Return the articles of a wiki that published questions rest on, each once."""
     users: dict[int, set[str]] = {}
     first: dict[int, Reference] = {}
     for each in references:
@@ -134,7 +141,7 @@ def _list_articles(trees: Mapping[str, FanOutQuestion], references: Iterable[Ref
             pageid=each.pageid or 0,
             revid=revid,
             timestamp=each.timestamp,
-            url=f"https://en.wikipedia.org/w/index.php?title={quote((each.title or '').replace(' ', '_'))}&oldid={revid}",
+            url=write_article_address(wiki, each.title or each.title_asked, revid),
             questions=len(users[revid]),
         )
         for revid, each in first.items()

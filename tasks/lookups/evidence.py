@@ -175,7 +175,12 @@ class _Search:
         if revision.missing:
             return Unpinned("evidence_missing", f"{way}: there is no such page")
         if revision.pageid is None or revision.revid is None or revision.timestamp is None:
-            return Unpinned("younger_than_epoch", f"{way}: the page has no revision of {self.at} or before")
+            told = f"{way}: the page has no revision of {self.at} or before"
+            first = (
+                revision.first
+                and f"; its first one is of {revision.first}, so --epoch {revision.first} or later has it"
+            )
+            return Unpinned("younger_than_epoch", f"{told}{first or ''}")
         end = target if isinstance(target, str) else revision.title
         if target is not None and end in trail:
             return Unpinned("redirect_loop", f"{way}: led back to {end} at {self.at}")

@@ -17,7 +17,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from html import unescape
-from urllib.parse import SplitResult, unquote, unquote_to_bytes, urlsplit
+from urllib.parse import SplitResult, quote, unquote, unquote_to_bytes, urlsplit
 
 _HOSTS = frozenset({"en.wikipedia.org", "en.m.wikipedia.org"})
 _PORTS = {"http": 80, "https": 443}
@@ -30,6 +30,7 @@ _NAMESPACES = _WITHOUT_HISTORY | frozenset(
         *("timedtext", "module", "event"),
     }
 )
+_SAFE = "()!*,;:@/~$-_.'"
 _MAIN_PAGE = "Main Page"
 _LONGEST_TITLE = 255
 """Bytes of UTF-8."""
@@ -73,6 +74,21 @@ def find_wiki_trouble(url: str) -> str | None:
     """Return why an address leads to no page of the English Wikipedia; which page it is, its path alone does not tell."""
     parts = _split(url.strip())
     return parts.sentence if isinstance(parts, _Refused) else None
+
+
+def write_article_address(wiki: str, title: str, revid: int | None = None) -> str:
+    """Return the address of an article, or of one revision of it, on the wiki of a world file.
+
+    `wiki`: scheme and host, and the script path where it is not /w; `embedded`: as the English Wikipedia has it.
+    """
+    root = "https://en.wikipedia.org" if wiki == "embedded" else wiki.rstrip("/").removesuffix("/api.php")
+    parts = urlsplit(root)
+    if revid is None and (parts.hostname or "").endswith(".wikipedia.org"):
+        return f"{parts.scheme}://{parts.netloc}/wiki/{quote(title.replace(' ', '_'), safe=_SAFE)}"
+    script = root if parts.path else f"{root}/w"
+    # only Wikipedias are known to have their articles under /wiki/
+    revision = "" if revid is None else f"&oldid={revid}"
+    return f"{script}/index.php?title={quote(title.replace(' ', '_'))}{revision}"
 
 
 def spell_title(title: str) -> str:

@@ -73,7 +73,11 @@ def test_a_title_leads_to_the_article_of_the_epoch(
 
 REFUSED = [
     ("No page of this title", "evidence_missing", "there is no such page"),
-    ("Young bridge", "younger_than_epoch", f"no revision of {THEN} or before"),
+    (
+        "Young bridge",
+        "younger_than_epoch",
+        f"no revision of {THEN} or before; its first one is of {HISTORIES['Young bridge'][0][0]}, so --epoch",
+    ),
     ("Loop one", "redirect_loop", "Loop one → Loop two: led back to Loop one"),
     ("Former loop", "redirect_loop", "led back to Former loop"),
     ("Young loop", "redirect_loop", "leads in circles"),
