@@ -35,10 +35,10 @@ def fanoutqa(params: FanOutParams = FanOutParams(), run: RunOptions = RunOptions
         flagged = build.stage(flag_answers, pinned, most_rows=ROWS_WITH_TEXTS)  # Appendix B, heuristics and evidence
         near = build.stage(find_near_articles, flagged, whole=True)  # Appendix B, retrieval check
         retrieved = build.stage(check_near_articles, near, most_rows=ROWS_WITH_NEAR_TEXTS)
-        judged = build.stage(judge_questions, retrieved)  # Appendix F.1, F.2
+        judged = build.stage(judge_questions, retrieved, most_rows=ROWS_WITH_TEXTS)  # Appendix F.1, F.2
         compared = build.stage(flag_duplicates, judged, whole=True)  # Appendix B, duplicates
         reviewed = build.stage(review_questions, compared)
-        report = publish_fanoutqa(build, params.seed, pinned, flagged, retrieved, compared, reviewed)
+        report = publish_fanoutqa(build, locked.inputs, pinned, flagged, retrieved, compared, reviewed)
         leave_artifacts(report, reviewed.table(FlaggedQuestion))
     if params.review == "ask" and ask_for_decisions(report, run):
         # once more with the decisions; what is still open is left out

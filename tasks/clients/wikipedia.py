@@ -63,17 +63,9 @@ class Wikipedia:
 def _answer_revision(wiki: MediaWiki, group: Sequence[Call]) -> list[Reply]:
     parts = group[0].parts
     title = _tidy(str(parts["title"]))
-    following: dict[str, str | int] = {"redirects": 1} if parts.get("follow", True) else {}
-    answer = wiki.get(
-        "query",
-        prop="revisions",
-        titles=title,
-        rvprop="ids|timestamp",
-        rvlimit=1,
-        rvdir="older",
-        rvstart=str(parts["at"]),
-        **following,
-    )
+    asked: dict[str, str | int] = {"prop": "revisions", "titles": title, "rvprop": "ids|timestamp", "rvlimit": 1}
+    asked |= {"redirects": 1} if parts.get("follow", True) else {}
+    answer = wiki.get("query", **asked, rvdir="older", rvstart=str(parts["at"]))
     resolved, page = _find_page(answer["query"], _list_pages(answer["query"]), title)
     if page is None and resolved:
         return [fail("redirect_loop", f"{resolved!r} leads in circles, or out of this wiki")]
@@ -88,6 +80,9 @@ def _answer_revision(wiki: MediaWiki, group: Sequence[Call]) -> list[Reply]:
         "redirected_from": resolved,
         "missing": _is_missing(page),
     }
+    if not found["missing"] and not revision:
+        _, page = _find_page(answer["query"], _list_pages(wiki.get("query", **asked, rvdir="newer")["query"]), title)
+        found["first"] = ((page or {}).get("revisions") or [{}])[0].get("timestamp")
     return [Reply(found)]
 
 

@@ -22,8 +22,9 @@ Decision = Literal["keep", "drop", "edit", "open"]
 Policy = Literal["auto", "manual", "ask"]
 """What becomes of flagged rows: `auto` does what each flag's rule says, `manual` leaves them out until they are reviewed,
 and so does `ask`, which then waits in the Prefect UI for decisions."""
-AutoRules = Mapping[str, Literal["keep", "drop", "edit"]]
-"""What the policy `auto` does to each flag; `edit` takes the proposed edit, and drops the row where there is none."""
+AutoRules = Mapping[str, Decision]
+"""What the policy `auto` does to each flag; `edit` takes the proposed edit, and drops the row where there is none; `open`
+leaves it to reviewers."""
 Column = str | tuple[str, int]
 """Where a text stands in a row: a column, or a column that is a list with the place in it, from 0."""
 Editable = Mapping[str, Column]
@@ -118,7 +119,9 @@ def decide_by_rule(item: ReviewItem, rules: AutoRules) -> ReviewItem:
     """Return an item with the decision of the policy `auto`; UsageError when no rule is about its flag."""
     if item.flag not in rules:
         raise UsageError(f"no rule for the flag {item.flag!r} of {item.benchmark}; there are rules for {sorted(rules)}")
-    decision: Decision = rules[item.flag]
+    decision = rules[item.flag]
+    if decision == "open":
+        return item
     if decision == "edit" and not item.proposed:
         decision = "drop"
     edited = item.proposed if decision == "edit" else []
@@ -128,8 +131,7 @@ def decide_by_rule(item: ReviewItem, rules: AutoRules) -> ReviewItem:
 def apply_decisions(rows: Sequence[R], items: Iterable[ReviewItem], editable: Editable) -> list[Outcome]:
     """Return what becomes of each row, in order: the row, edited where that was decided, or a Reject.
 
-    A row goes when any of its items says `drop` (reason `dropped_in_review`) or is open (`not_reviewed`); rows without
-    items stay. SourceError names file and line of a decision that is about no given row, names a text that is not
+    A row goes when any of its items says `drop` (reason `dropped_in_review`, which names all of its flags) or is open (`not_reviewed`); rows without items stay. SourceError names file and line of a decision that is about no given row, names a text that is not
     editable, or gives a text another content than another decision does.
     """
     known = {row.id for row in rows}
@@ -157,9 +159,12 @@ def _check_edits(item: ReviewItem, editable: Editable) -> None:
 
 
 def _decide_row(row: R, items: Sequence[ReviewItem], editable: Editable) -> R | Reject:
-    if dropped := next((item for item in items if item.decision == "drop"), None):
-        told = f"{dropped.flag}: {dropped.detail}; dropped by {dropped.reviewer or 'nobody named'}"
-        return Reject(row.id, "dropped_in_review", f"{told}: {dropped.note}" if dropped.note else told)
+    if dropped := [item for item in items if item.decision == "drop"]:
+        told = [f"{item.flag}: {item.detail}" for item in dropped]
+        by = dict.fromkeys(f"{item.reviewer or 'nobody named'}{item.note and f': {item.note}'}" for item in dropped)
+        others = dict.fromkeys(item.flag for item in items if item.decision != "drop")
+        also = [f"also flagged: {', '.join(others)}"] if others else []
+        return Reject(row.id, "dropped_in_review", "; ".join([*told, f"dropped by {', '.join(by)}", *also]))
     if waiting := [item.flag for item in items if item.decision == "open"]:
         return Reject(row.id, "not_reviewed", f"waits for a decision about {', '.join(waiting)}")
     texts: dict[Column, ReviewItem] = {}

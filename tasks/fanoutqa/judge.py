@@ -1,19 +1,21 @@
 """The judge's look at fan-out questions: can one be answered objectively, is it well worded? (FanOutQA, Appendices B, F).
 
-What the judge finds becomes flags, for the review. A reply that cannot be read, or says nothing, is no finding: the
+The judge of the wording sees the way to the answer too: sub-questions, their answers, and what the articles say where
+that is a number. What it finds becomes flags, for the review; a unit that it adds has to stand in the articles. A reply that cannot be read, or says nothing, is no finding: the
 question is flagged as unscored, with the reason. Only a judge that cannot be had costs the row.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from prefect import task
 
 from tasks.assets import load_prompt
-from tasks.core.prompts import fill_in
+from tasks.core.prompts import Ask, Prompt, fill_in
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.replies import UNREADABLE_KINDS, Unreadable
 from tasks.core.rows import Outcome, Reject
-from tasks.engine.batches import Answered, batch_key, work_on
+from tasks.engine.batches import Answered, Work, batch_key, work_on
+from tasks.fanoutqa.core.questions import SubQuestion, dump_json, list_sub_questions
 from tasks.fanoutqa.core.replies import (
     OBJECTIVITY,
     REWRITE,
@@ -24,11 +26,15 @@ from tasks.fanoutqa.core.replies import (
     read_wording,
 )
 from tasks.fanoutqa.core.rows import Flag, FlaggedQuestion
+from tasks.fanoutqa.core.units import find_added_units, find_passage, find_unproven
 from tasks.fanoutqa.params import FanOutInputs
+from tasks.lookups.evidence import Unpinned, load_article_texts
 
 OBJECTIVE, WORDING = "fanoutqa/objective", "fanoutqa/wording"
 _NO_ANSWER = "not given"
-"""Stands in the place of an answer that is held back."""
+"""Stands in the place of an answer, or a decomposition, that is held back."""
+Steps = Sequence[tuple[SubQuestion, str, str]]
+"""Sub-questions, each with its article's title and text; both empty for one that rests on others."""
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
@@ -39,10 +45,41 @@ def judge_questions(batch: Batch) -> Receipt:
     objective, wording = load_prompt(OBJECTIVE), load_prompt(WORDING)
     epoch = work.inputs(FanOutInputs).epoch
     to_judge = [(row.id, row, fill_in(objective, question=row.question, epoch=epoch)) for row in rows]
-    to_mend = [(row.id, row, fill_in(wording, question=row.question, answer=row.answer or _NO_ANSWER)) for row in rows]
+    steps = _load_steps(work, rows)
+    to_mend = [(row.id, row, _ask_for_wording(wording, row, steps[row.id])) for row in rows]
     verdicts = [answer for _, answer in work.ask("judge", to_judge, OBJECTIVITY, _read_objective)]
     wordings = [answer for _, answer in work.ask("judge", to_mend, REWRITE, _read_wording)]
-    return work.finish(map(_flag, rows, verdicts, wordings), FlaggedQuestion)
+    outcomes = (
+        _flag(row, verdict, said, steps[row.id]) for row, verdict, said in zip(rows, verdicts, wordings, strict=True)
+    )
+    return work.finish(outcomes, FlaggedQuestion)
+
+
+def _load_steps(work: Work, rows: Sequence[FlaggedQuestion]) -> dict[str, Steps]:
+    """Return row id → the way to its answer."""
+    subs = {row.id: [sub for _, sub in list_sub_questions(row.tree())] for row in rows}
+    evidence = [(row_id, sub.evidence) for row_id, of in subs.items() for sub in of if sub.evidence]
+    texts = load_article_texts(work, ((row_id, each.revid) for row_id, each in evidence if each.revid))
+    return {row_id: [_find_step(sub, texts) for sub in of] for row_id, of in subs.items()}
+
+
+def _find_step(sub: SubQuestion, texts: Mapping[int, str | Unpinned]) -> tuple[SubQuestion, str, str]:
+    if sub.evidence is None:
+        return sub, "", ""
+    text = texts.get(sub.evidence.revid or 0)
+    return sub, sub.evidence.title, text if isinstance(text, str) else ""
+
+
+def _ask_for_wording(prompt: Prompt, row: FlaggedQuestion, steps: Steps) -> Ask:
+    told = "\n".join(_format_steps(steps)) or _NO_ANSWER
+    return fill_in(prompt, question=row.question, answer=row.answer or _NO_ANSWER, steps=told)
+
+
+def _format_steps(steps: Steps) -> Iterator[str]:
+    for sub, title, text in steps:
+        passage = find_passage(sub.answer, text)
+        told = f" [{title}]" if title else ""
+        yield f"{sub.question} — {dump_json(sub.answer)}{told}{f': {passage}' if passage else ''}"
 
 
 def _read_objective(_row: FlaggedQuestion, texts: Sequence[str]) -> str | Unreadable | None:
@@ -57,7 +94,9 @@ def _read_wording(row: FlaggedQuestion, texts: Sequence[str]) -> WordingReply | 
     return read_wording(texts[0], row.question)
 
 
-def _flag(row: FlaggedQuestion, verdict: Answered[str | None], wording: Answered[WordingReply]) -> Outcome:
+def _flag(
+    row: FlaggedQuestion, verdict: Answered[str | None], wording: Answered[WordingReply], steps: Steps
+) -> Outcome:
     flags = list(row.flags)
     answers: tuple[tuple[str, Answered[str | None] | Answered[WordingReply]], ...] = (
         ("objectivity", verdict),
@@ -65,7 +104,7 @@ def _flag(row: FlaggedQuestion, verdict: Answered[str | None], wording: Answered
     )
     for kind, answer in answers:
         if not isinstance(answer.read, Reject):
-            flags += _list_flags(row.question, answer.read)
+            flags += _list_flags(row.question, answer.read, steps)
         elif answer.read.reason in UNREADABLE_KINDS:
             flags.append(Flag(code="unscored", path="", detail=f"{kind}: {answer.read.detail}"))
         else:
@@ -73,7 +112,7 @@ def _flag(row: FlaggedQuestion, verdict: Answered[str | None], wording: Answered
     return row.replace(flags=flags, judge=verdict.model)
 
 
-def _list_flags(question: str, found: str | WordingReply | None) -> list[Flag]:
+def _list_flags(question: str, found: str | WordingReply | None, steps: Steps) -> list[Flag]:
     if isinstance(found, str):
         return [Flag(code="not_objective", path="", detail=found)]
     if found is None or found.kind == "fine":
@@ -81,4 +120,8 @@ def _list_flags(question: str, found: str | WordingReply | None) -> list[Flag]:
     if found.kind == "flag":
         return [Flag(code="cannot_be_mended", path="", detail=found.text)]
     told = f"the judge {describe_change(question, found.text)}"
+    evidence = [(title, sub.answer, text) for sub, title, text in steps if title]
+    unproven = [find_unproven(unit, evidence) for unit in find_added_units(question, found.text)]
+    if lacking := [each for each in unproven if each]:
+        return [Flag(code="unproven_unit", path="", detail=f"{told}; {lacking[0]}", proposed=found.text)]
     return [Flag(code="wording", path="", detail=told, proposed=found.text)]

@@ -65,6 +65,8 @@ class FanOutInputs(Inputs):
     epoch: str
     """Moment to which articles are pinned (ISO 8601, UTC)."""
     least_members: int = LEAST_ARTICLES
+    wiki: str
+    """Address of the world's Wikipedia, or `embedded`: its articles are named by it."""
     licence: str
     embedder: dict[str, str]
     """Name and digest of the sentence encoder."""
@@ -98,6 +100,7 @@ def lock_inputs(params: FanOutParams, run: RunOptions) -> Locked[FanOutInputs]:
             params=params.model_copy(update=absolute),
             units=(*([FILES] if found else []), *kinds),
             epoch=moment,
+            wiki=world.wikipedia.url,
             licence=_GRAPH_LICENCE,
             embedder=embedder_identity(world, home()),
             reviewing=open_review("fanoutqa", params.review, run),

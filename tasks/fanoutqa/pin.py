@@ -13,7 +13,7 @@ from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject, arrow_table
 from tasks.engine.batches import batch_key, work_on
 from tasks.fanoutqa.core.flags import find_structure_flags
-from tasks.fanoutqa.core.questions import Evidence, FanOutQuestion, SubQuestion, dump_json, list_leaves
+from tasks.fanoutqa.core.questions import Evidence, FanOutQuestion, SubQuestion, dump_json, list_references
 from tasks.fanoutqa.core.rows import FanOutRow, Flag, FlaggedQuestion, PinnedQuestion, Reference, ReferenceFinding
 from tasks.fanoutqa.params import FanOutInputs
 from tasks.lookups.evidence import PinnedArticle, Unpinned, know_article, load_article_texts, pin_articles
@@ -55,10 +55,10 @@ def _keeps_pin(row: FanOutRow, evidence: Evidence, epoch: str) -> bool:
 
 
 def _list_leaves(tree: FanOutQuestion) -> list[Leaf]:
-    found: list[Leaf] = [
-        (path, sub.question, sub.answer, sub.evidence) for path, sub in list_leaves(tree) if sub.evidence
+    return [
+        (path, sub.question if sub else "", sub.answer if sub else None, each)
+        for path, sub, each in list_references(tree)
     ]
-    return found or [(f"evidence[{at}]", "", None, each) for at, each in enumerate(tree.necessary_evidence)]
 
 
 def _reject(row_id: str, troubles: Sequence[tuple[str, Unpinned]]) -> Reject:

@@ -1,7 +1,6 @@
 """Publishing FanOutQA: dev whole, test with its answers apart, what everything rests on, and the report (paper §3.1)."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +13,7 @@ from tasks.fanoutqa.core.questions import (
     FanOutQuestion,
     dump_json,
     evidence_to_released,
-    list_leaves,
+    list_references,
     list_sub_questions,
 )
 from tasks.fanoutqa.core.rows import (
@@ -28,10 +27,12 @@ from tasks.fanoutqa.core.rows import (
     ReferenceFinding,
     Split,
 )
-from tasks.fanoutqa.core.splitting import choose_split
+from tasks.fanoutqa.core.splitting import split_questions
 from tasks.fanoutqa.near import NearArticles
+from tasks.fanoutqa.params import FanOutInputs
 from tasks.fanoutqa.review import name_flags
 from tasks.options import BuildReport
+from tasks.text.wikipedia_addresses import write_article_address
 
 PAPER = {
     "questions": 1_034,
@@ -45,14 +46,21 @@ PAPER = {
 
 
 def publish_fanoutqa(
-    build: Build, seed: int, pinned: Dataset, flagged: Dataset, retrieved: Dataset, found: Dataset, reviewed: Dataset
+    build: Build,
+    inputs: FanOutInputs,
+    pinned: Dataset,
+    flagged: Dataset,
+    retrieved: Dataset,
+    found: Dataset,
+    reviewed: Dataset,
 ) -> BuildReport:
-    """Publish the questions by part; `found` are all rows with all flags, `reviewed` those that stayed; `seed` splits them."""
+    """Publish the questions by part; `found` are all rows with all flags, `reviewed` those that stayed."""
     rows = rows_from_arrow(FlaggedQuestion, reviewed.table(FlaggedQuestion))
     trees = {row.id: row.tree() for row in rows}
-    splits = {row.id: row.published_split or choose_split(row.id, seed) for row in rows}
+    of_all = _split(rows_from_arrow(FlaggedQuestion, found.table(FlaggedQuestion)), inputs.params.seed)
+    splits = {row.id: of_all[row.id] for row in rows}
     references = _unite_references(pinned, flagged)
-    articles = _list_articles(trees, references)
+    articles = _list_articles(inputs.wiki, trees, references)
     queue = reviewed.extras(arrow_schema(ReviewItem)).drop_columns(["file", "line"])
     dev = [row for row in rows if splits[row.id] == "dev"]
     test = [row for row in rows if splits[row.id] == "test"]
@@ -81,6 +89,12 @@ def publish_fanoutqa(
     return build.publish(tables, facts)
 
 
+def _split(rows: Iterable[FlaggedQuestion], seed: int) -> dict[str, Split]:
+    """Return id → side; generated questions come first, then those of files, which are what people add to."""
+    in_order = sorted(rows, key=lambda row: row.source != "generated")
+    return split_questions(((row.id, row.tree().articles, row.published_split) for row in in_order), seed)
+
+
 def _describe(row: FlaggedQuestion, tree: FanOutQuestion, split: Split) -> FanOutQuestionRow:
     return row.narrow(
         FanOutQuestionRow,
@@ -92,9 +106,11 @@ def _describe(row: FlaggedQuestion, tree: FanOutQuestion, split: Split) -> FanOu
 
 
 def _hold_out(row: FlaggedQuestion, tree: FanOutQuestion) -> HeldOutQuestion:
-    evidence = [sub.evidence for _, sub in list_leaves(tree) if sub.evidence] or list(tree.necessary_evidence)
-    # by title, since the order in which they are needed can be that of the answer
-    unique = {each.title: evidence_to_released(each) for each in sorted(evidence, key=lambda each: each.title)}
+    evidence = [each for _, _, each in list_references(tree)]
+    if tree.decomposition:
+        # by title, since the order in which they are needed can be that of the answer
+        evidence.sort(key=lambda each: each.title)
+    unique = {each.title: evidence_to_released(each) for each in evidence}
     return row.narrow(HeldOutQuestion, necessary_evidence=dump_json(list(unique.values())))
 
 
@@ -110,8 +126,8 @@ def _unite_references(pinned: Dataset, flagged: Dataset) -> list[Reference]:
     ]
 
 
-def _list_articles(trees: Mapping[str, FanOutQuestion], references: Iterable[Reference]) -> list[Article]:
-    """Return the articles that published questions rest on, each once."""
+def _list_articles(wiki: str, trees: Mapping[str, FanOutQuestion], references: Iterable[Reference]) -> list[Article]:
+    """Return the articles of a wiki that published questions rest on, each once."""
     users: dict[int, set[str]] = {}
     first: dict[int, Reference] = {}
     for each in references:
@@ -125,7 +141,7 @@ def _list_articles(trees: Mapping[str, FanOutQuestion], references: Iterable[Ref
             pageid=each.pageid or 0,
             revid=revid,
             timestamp=each.timestamp,
-            url=f"https://en.wikipedia.org/w/index.php?title={quote((each.title or '').replace(' ', '_'))}&oldid={revid}",
+            url=write_article_address(wiki, each.title or each.title_asked, revid),
             questions=len(users[revid]),
         )
         for revid, each in first.items()

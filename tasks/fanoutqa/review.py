@@ -16,8 +16,9 @@ from tasks.fanoutqa.core.questions import list_sub_questions
 from tasks.fanoutqa.core.rows import Flag, FlaggedQuestion
 from tasks.fanoutqa.params import FanOutInputs
 
-AUTO_RULES: AutoRules = {**dict.fromkeys(FLAGS, "drop"), "wording": "edit", "unscored": "keep"}
-"""What the policy `auto` does: a proposed wording is taken, a question without a verdict stays, all else goes."""
+AUTO_RULES: AutoRules = {**dict.fromkeys(FLAGS, "drop"), "wording": "edit", "unproven_unit": "open", "unscored": "keep"}
+"""What the policy `auto` does: a proposed wording is taken, unless it has a unit that only a person can check, a question
+without a verdict stays, all else goes."""
 SAME_FROM = 0.9
 """Cosine from which two questions are one (Appendix B)."""
 EDITABLE: Editable = {"question": "question"}

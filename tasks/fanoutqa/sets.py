@@ -11,7 +11,6 @@ A call is filed under its place, which is set and item, until it is known which 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import quote
 
 from tasks.core.calls.knowledge import (
     Description,
@@ -37,6 +36,7 @@ from tasks.lookups.evidence import PinnedArticle, Unpinned, know_article, load_a
 from tasks.lookups.facts import list_facts
 from tasks.lookups.labels import look_up_labels
 from tasks.text.values.dates import write_date
+from tasks.text.wikipedia_addresses import write_article_address
 
 SUBJECTS_AT_MOST = 20_000
 """Subjects of a relation whose facts are listed."""
@@ -45,7 +45,6 @@ CANDIDATES, WITH_ARTICLES = 100, 16
 _PINNED_AT_ONCE = 50
 _AT_ONCE = 200
 """Sets whose owners' and members' classes are looked up at once, until enough sets are found."""
-_ARTICLES = "https://en.wikipedia.org/wiki/"
 
 
 @dataclass(slots=True)
@@ -270,7 +269,7 @@ def _read_set(work: Work, kind: SetKind, drawn: _Drawn, known: _Known) -> _Read:
     return _Read(texts, facts, labels)
 
 
-def _find_article(qid: str, known: _Known, read: _Read) -> Article | str:
+def _find_article(wiki: str, qid: str, known: _Known, read: _Read) -> Article | str:
     """Return an item's article; a sentence says why there is none."""
     item = known.items.get(qid)
     pin = known.pin(qid)
@@ -281,8 +280,9 @@ def _find_article(qid: str, known: _Known, read: _Read) -> Article | str:
     text = read.texts[pin.revid]
     if isinstance(text, Unpinned):
         return f"{text.reason}: {text.detail}"
-    url = _ARTICLES + quote(pin.title.replace(" ", "_"), safe="()!*,;:@/~$-_.'")
-    return Article(Evidence(pin.title, url, pin.pageid, pin.revid), text, know_article(text))
+    return Article(
+        Evidence(pin.title, write_article_address(wiki, pin.title), pin.pageid, pin.revid), text, know_article(text)
+    )
 
 
 # ── Questions ──
@@ -303,13 +303,14 @@ def _try_set(work: Work, kind: SetKind, each: _Drawn, drawn: Sequence[_Drawn], k
         return
     others = {qid: item.label for qid in _list_class(kind, drawn) if (item := known.items.get(qid)) and item.label}
     own = set(each.items)
+    inputs = work.inputs(FanOutInputs)
     of = MemberSet(
         kind=kind,
-        owner=_make_member(kind, each.owner, known, read) if each.owner else None,
-        members=tuple(_make_member(kind, qid, known, read) for qid in each.members),
+        owner=_make_member(inputs.wiki, kind, each.owner, known, read) if each.owner else None,
+        members=tuple(_make_member(inputs.wiki, kind, qid, known, read) for qid in each.members),
         others=tuple(label for qid, label in others.items() if qid not in own),
-        month=write_date(work.inputs(FanOutInputs).epoch[:7]),
-        least=work.inputs(FanOutInputs).least_members,
+        month=write_date(inputs.epoch[:7]),
+        least=inputs.least_members,
     )
     yield from make_questions(of, load_fanout_properties())
 
@@ -322,8 +323,8 @@ def _list_class(kind: SetKind, drawn: Sequence[_Drawn]) -> Iterator[str]:
             yield each.owner
 
 
-def _make_member(kind: SetKind, qid: str, known: _Known, read: _Read) -> Member:
-    found = _find_article(qid, known, read)
+def _make_member(wiki: str, kind: SetKind, qid: str, known: _Known, read: _Read) -> Member:
+    found = _find_article(wiki, qid, known, read)
     item = known.items.get(qid)
     by_pid: dict[str, list[Fact]] = defaultdict(list)
     for fact in read.facts.get(qid, ()):

@@ -13,13 +13,14 @@ from tasks.core.replies import Unreadable
 from tasks.core.rows import Outcome, Reject
 from tasks.engine.batches import Answered, batch_key, work_on
 from tasks.fanoutqa.core.rows import FanOutRow
+from tasks.fanoutqa.core.wordings import find_additions
 
 WORD = "fanoutqa/word_question"
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def word_questions(batch: Batch) -> Receipt:
-    """Have generated questions worded, and check that each keeps its pieces and its answer to itself; others pass."""
+    """Have generated questions worded, and check that each keeps to its pieces and its answer to itself; others pass."""
     work = work_on(batch)
     rows = work.rows(FanOutRow)
     prompt = load_prompt(WORD)
@@ -39,7 +40,12 @@ def _ask(prompt: Prompt, wording: Wording) -> Ask:
 
 
 def _read_question(row: FanOutRow, texts: Sequence[str]) -> str | Unreadable:
-    return check_worded(texts[0], Wording.load(row.wording or ""), json.loads(row.answer or ""))
+    wording = Wording.load(row.wording or "")
+    question = check_worded(texts[0], wording, json.loads(row.answer or ""))
+    if isinstance(question, Unreadable):
+        return question
+    added = find_additions(question, wording)
+    return Unreadable(f"the question {added}") if added else question
 
 
 def _word(row: FanOutRow, worded: Mapping[str, Answered[str]]) -> Outcome:

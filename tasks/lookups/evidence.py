@@ -28,7 +28,7 @@ from tasks.core.calls.wikipedia import (
 from tasks.engine.batches import Work
 from tasks.text.article import Article, read_article
 from tasks.text.values.answers import read_known_text
-from tasks.text.wikipedia_addresses import find_redirect, find_title_trouble, spell_title
+from tasks.text.wikipedia_addresses import find_article_trouble, find_redirect, find_title_trouble, spell_title
 
 K = TypeVar("K")
 MOST_REDIRECTS = 5
@@ -159,7 +159,7 @@ class _Search:
         trail = self.trails[title]
         if isinstance(revision, Revision) and spell_title(revision.title) not in trail:
             trail.append(spell_title(revision.title))
-        if isinstance(target, str) and target not in trail and not find_title_trouble(target):
+        if isinstance(target, str) and target not in trail and not _refuse_end(trail[0], target):
             trail.append(target)
             return
         del self.trails[title]
@@ -175,11 +175,16 @@ class _Search:
         if revision.missing:
             return Unpinned("evidence_missing", f"{way}: there is no such page")
         if revision.pageid is None or revision.revid is None or revision.timestamp is None:
-            return Unpinned("younger_than_epoch", f"{way}: the page has no revision of {self.at} or before")
+            told = f"{way}: the page has no revision of {self.at} or before"
+            first = (
+                revision.first
+                and f"; its first one is of {revision.first}, so --epoch {revision.first} or later has it"
+            )
+            return Unpinned("younger_than_epoch", f"{told}{first or ''}")
         end = target if isinstance(target, str) else revision.title
         if target is not None and end in trail:
             return Unpinned("redirect_loop", f"{way}: led back to {end} at {self.at}")
-        if trouble := find_title_trouble(end):
+        if trouble := _refuse_end(trail[0], end):
             return Unpinned("evidence_missing", f"{way}: led to {end}; {trouble}")
         return PinnedArticle(revision.title, revision.pageid, revision.revid, revision.timestamp)
 
@@ -218,6 +223,11 @@ class _Search:
             elif redirect := find_redirect(read_page_text(reply.body).text):
                 found[title] = spell_title(redirect[0].partition("#")[0])
         return found
+
+
+def _refuse_end(asked: str, title: str) -> str | None:
+    """Return why a title is not what was asked for: an article leads to articles, another page to any."""
+    return find_title_trouble(title) if find_article_trouble(asked) else find_article_trouble(title)
 
 
 def _is_redirected(revision: Revision | Unpinned) -> bool:

@@ -6,6 +6,9 @@ leads to no article of this wiki: other hosts and languages, other namespaces, t
 cannot have. A question mark ends a path, so the one of a title must be encoded; a bare one is refused, since the page
 that a browser opens for it is another one.
 
+Those rules are for authors. What has been released names its page by a title beside the address, and may name any page
+that has a history, such as Template:Largest cities: there an address is asked for its wiki alone (`find_wiki_trouble`).
+
 Whether an article of that title exists is not decided here, nor are prefixes that lead out of the wiki (`fr:Paris`):
 the wiki knows them.
 """
@@ -14,18 +17,20 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from html import unescape
-from urllib.parse import SplitResult, unquote, unquote_to_bytes, urlsplit
+from urllib.parse import SplitResult, quote, unquote, unquote_to_bytes, urlsplit
 
 _HOSTS = frozenset({"en.wikipedia.org", "en.m.wikipedia.org"})
 _PORTS = {"http": 80, "https": 443}
 _EXPECTED = "expected an article of the English Wikipedia, such as https://en.wikipedia.org/wiki/Alan_Turing"
-_NAMESPACES = frozenset(
+_WITHOUT_HISTORY = frozenset({"media", "special"})
+_NAMESPACES = _WITHOUT_HISTORY | frozenset(
     {
-        *("media", "special", "talk", "wt", "wp", "project", "image", "tm", "mos"),
+        *("talk", "wt", "wp", "project", "image", "tm", "mos"),
         *("user", "wikipedia", "file", "mediawiki", "template", "help", "category", "portal", "draft"),
         *("timedtext", "module", "event"),
     }
 )
+_SAFE = "()!*,;:@/~$-_.'"
 _MAIN_PAGE = "Main Page"
 _LONGEST_TITLE = 255
 """Bytes of UTF-8."""
@@ -53,15 +58,9 @@ class ArticleAddress:
 def read_article_address(url: str) -> ArticleAddress | str:
     """Read the address of an English Wikipedia article; a sentence says why it is none and what was expected."""
     url = url.strip()
-    if _NOT_IN_ADDRESS.search(url):
-        return f"{url!r} holds a character that no address holds; {_EXPECTED}"
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError as error:
-        return f"{url!r} cannot be read as an address ({error}); {_EXPECTED}"
-    if trouble := _refuse_host(url, parts, port):
-        return trouble
+    parts = _split(url)
+    if isinstance(parts, _Refused):
+        return parts.sentence
     written = _take_title(url, parts)
     if isinstance(written, _Refused):
         return written.sentence
@@ -69,6 +68,27 @@ def read_article_address(url: str) -> ArticleAddress | str:
     if isinstance(title, _Refused):
         return title.sentence
     return ArticleAddress(title, _read_section(parts.fragment))
+
+
+def find_wiki_trouble(url: str) -> str | None:
+    """Return why an address leads to no page of the English Wikipedia; which page it is, its path alone does not tell."""
+    parts = _split(url.strip())
+    return parts.sentence if isinstance(parts, _Refused) else None
+
+
+def write_article_address(wiki: str, title: str, revid: int | None = None) -> str:
+    """Return the address of an article, or of one revision of it, on the wiki of a world file.
+
+    `wiki`: scheme and host, and the script path where it is not /w; `embedded`: as the English Wikipedia has it.
+    """
+    root = "https://en.wikipedia.org" if wiki == "embedded" else wiki.rstrip("/").removesuffix("/api.php")
+    parts = urlsplit(root)
+    if revid is None and (parts.hostname or "").endswith(".wikipedia.org"):
+        return f"{parts.scheme}://{parts.netloc}/wiki/{quote(title.replace(' ', '_'), safe=_SAFE)}"
+    script = root if parts.path else f"{root}/w"
+    # only Wikipedias are known to have their articles under /wiki/
+    revision = "" if revid is None else f"&oldid={revid}"
+    return f"{script}/index.php?title={quote(title.replace(' ', '_'))}{revision}"
 
 
 def spell_title(title: str) -> str:
@@ -79,17 +99,28 @@ def spell_title(title: str) -> str:
 
 
 def find_title_trouble(title: str) -> str | None:
-    """Return why no article can have a title, None where one can."""
+    """Return why no page that has a history can have a title, None where one can."""
     if not title:
         return "the title is empty"
     if found := _IN_NO_TITLE.search(title) or _READ_OTHERWISE.search(title):
         return f"no title holds {found[0]!r}"
     if len(title.encode("utf-8", "replace")) > _LONGEST_TITLE:
         return f"a title has {_LONGEST_TITLE} bytes at most, this one more"
+    prefix = _read_prefix(title)
+    return f"what begins with {prefix}: has no history" if prefix.casefold() in _WITHOUT_HISTORY else None
+
+
+def find_article_trouble(title: str) -> str | None:
+    """Return why no article can have a title, None where one can."""
+    prefix = _read_prefix(title)
+    if prefix.casefold().replace("_", " ").removesuffix(" talk") in _NAMESPACES:
+        return f"what begins with {prefix}: is no article"
+    return find_title_trouble(title)
+
+
+def _read_prefix(title: str) -> str:
     prefix, colon, _ = title.partition(":")
-    if colon and prefix.strip(" _").casefold().replace("_", " ").removesuffix(" talk") in _NAMESPACES:
-        return f"what begins with {prefix.strip(' _')}: is no article"
-    return None
+    return prefix.strip(" _") if colon else ""
 
 
 def find_redirect(wikitext: str) -> tuple[str, str] | None:
@@ -111,6 +142,19 @@ def _tidy(title: str) -> str:
 @dataclass(frozen=True, slots=True)
 class _Refused:
     sentence: str
+
+
+def _split(url: str) -> SplitResult | _Refused:
+    """Return the parts of an address of this wiki."""
+    if _NOT_IN_ADDRESS.search(url):
+        return _Refused(f"{url!r} holds a character that no address holds; {_EXPECTED}")
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        return _Refused(f"{url!r} cannot be read as an address ({error}); {_EXPECTED}")
+    trouble = _refuse_host(url, parts, port)
+    return _Refused(trouble) if trouble else parts
 
 
 def _refuse_host(url: str, parts: SplitResult, port: int | None) -> str | None:
@@ -145,7 +189,7 @@ def _read_title(url: str, written: str) -> str | _Refused:
     if decoded is None:
         return _Refused(f"{url!r} is not encoded as UTF-8; a percent sign of the title is written %25")
     title = _tidy(decoded)
-    if trouble := find_title_trouble(title):
+    if trouble := find_article_trouble(title):
         return _Refused(f"{url!r}: {trouble}; {_EXPECTED}")
     if spell_title(title) == _MAIN_PAGE:
         return _Refused(f"{url!r} is the main page, which changes daily, and no article; {_EXPECTED}")

@@ -99,8 +99,10 @@ def test_a_missing_page_and_a_page_younger_than_the_moment_are_told_apart(ask, f
     missing = {"query": {"pages": pages(form, {"ns": 0, "title": "Nope", "missing": True})}}
     young = {"query": {"pages": pages(form, {"pageid": 8, "ns": 0, "title": "Young"})}}
     assert read_revision(ask(call_page_revision_at(HERE, "Nope", AT), missing)).missing
-    assert read_revision(ask(call_page_revision_at(HERE, "Young", AT), young)) == Revision(
-        "Young", 8, None, None, None, False
+    born = {"pageid": 8, "ns": 0, "title": "Young", "revisions": [{"revid": 9, "timestamp": "2024-05-06T07:08:09Z"}]}
+    answers = (young, {"query": {"pages": pages(form, born)}})
+    assert read_revision(ask(call_page_revision_at(HERE, "Young", AT), *answers)) == Revision(
+        "Young", 8, None, None, None, False, "2024-05-06T07:08:09Z"
     )
 
 

@@ -55,8 +55,20 @@ def test_a_dropped_row_tells_reviewer_and_note() -> None:
         make_item(flag="wrong", decision="drop", reviewer="Ada", note="no"),
     ]
     first, second = apply_decisions(ROWS, items, EDITABLE)
-    assert first == Reject("r1", "dropped_in_review", "wrong: nobody is named; dropped by Ada: no")
+    told = "wrong: nobody is named; dropped by Ada: no; also flagged: vague"
+    assert first == Reject("r1", "dropped_in_review", told)
     assert second == ROWS[1]
+
+
+def test_a_dropped_row_tells_all_that_it_was_dropped_for() -> None:
+    items = [make_item(flag=flag, decision="drop", reviewer=POLICY) for flag in ("wrong", "twice")]
+    first, _ = apply_decisions(ROWS, items, EDITABLE)
+    told = f"wrong: nobody is named; twice: nobody is named; dropped by {POLICY}"
+    assert first == Reject("r1", "dropped_in_review", told)
+
+
+def test_auto_leaves_to_reviewers_what_its_rule_leaves_open() -> None:
+    assert decide_by_rule(make_item(), {make_item().flag: "open"}) == make_item()
 
 
 def test_a_row_with_an_open_item_stays_out() -> None:

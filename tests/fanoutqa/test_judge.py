@@ -8,6 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.rows.fanout_questions import release_article, release_sub
+from support.webs.small_wiki import SmallPage, SmallWiki
 from support.work.inputs import fanout_inputs
 from support.work.scripted_chat import Message, ScriptedChat
 from support.work.steps import Left, run_step
@@ -23,6 +25,12 @@ EPOCH = "2023-11-20T00:00:00Z"
 QUESTION = "What are the height of the five tallest towers of Austria?"
 MENDED = "What are the heights in metres of the five tallest towers of Austria?"
 ANSWER = {"Donauturm": "252 m"}
+DECOMPOSITION = json.dumps(
+    [
+        release_sub("towers", ["Donauturm"], evidence=None),
+        release_sub("its height", 252, "towers", evidence=release_article("Donauturm", 1, 10)),
+    ]
+)
 EARLIER = Flag(code="same_article", path="strategy[1]", detail="rests on the same article as strategy[0]")
 
 _MATERIAL = re.compile(r"<question>(.*?)</question>", re.DOTALL)
@@ -61,13 +69,22 @@ Run = Callable[..., Left]
 
 
 @pytest.fixture
-def run(judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def wiki() -> Iterator[SmallWiki]:
+    wiki = SmallWiki()
+    wiki.add(SmallPage(1, "Donauturm", "<p>The tower stands in Vienna. It is 252 m (827 ft) high.</p>"))
+    yield wiki
+    wiki.close()
+
+
+@pytest.fixture
+def run(judge: Judge, wiki: SmallWiki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run the step on questions; replies are recorded."""
     model = Model(kind="openai", name="tester", url=judge.chat.url, limits=LIMITS)
 
     def run(*rows: FlaggedQuestion) -> Left:
         services = SimpleNamespace(
-            model=lambda _role: (Chat(judge.chat.url, model, lambda: "key", "factmill tests"), model)
+            model=lambda _role: (Chat(judge.chat.url, model, lambda: "key", "factmill tests"), model),
+            wikipedia=wiki.services().wikipedia,
         )
         return run_step(judge_questions, rows, services, tmp_path, monkeypatch, fanout_inputs(epoch=EPOCH))
 
@@ -77,7 +94,7 @@ def run(judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 def make_row(question: str = QUESTION, **changed: Any) -> FlaggedQuestion:
     columns = {
         "id": f"id of {question}", "source": "authored", "source_name": "own.json", "source_row": 1, "licence": "x",
-        "question": question, "answer": json.dumps(ANSWER), "decomposition": "[]", "necessary_evidence": None,
+        "question": question, "answer": json.dumps(ANSWER), "decomposition": DECOMPOSITION, "necessary_evidence": None,
         "categories": [], "published_split": None, "wording": None, "statements": [], "author": None, "epoch": EPOCH, "flags": [],
         "near_articles": [], "judge": None, "reviewed_by": [],
     }  # fmt: skip
@@ -109,6 +126,31 @@ def test_what_the_judge_finds_becomes_flags(run: Run, judge: Judge) -> None:
 def test_a_verdict_without_a_reason_is_flagged_all_the_same(run: Run, judge: Judge) -> None:
     judge.objective = {QUESTION: ["N"] * 2}
     assert flags_of(run(make_row())) == [("not_objective", "the judge says N and gives no reason", "")]
+
+
+@pytest.mark.parametrize(
+    ("unit", "code", "told"),
+    [
+        ("metres", "wording", ""),
+        ("feet", "unproven_unit", '; Donauturm does not say "252 feet"'),
+        ("furlongs", "unproven_unit", '; Donauturm does not say "252 furlongs"'),
+    ],
+)
+def test_a_unit_that_the_judge_adds_has_to_stand_in_the_evidence(
+    run: Run, judge: Judge, unit: str, code: str, told: str
+) -> None:
+    judge.wording = {QUESTION: [MENDED.replace("metres", unit)] * 2}
+    detail = f'the judge changes "height" to "heights in {unit}"{told}'
+    assert flags_of(run(make_row())) == [(code, detail, MENDED.replace("metres", unit))]
+
+
+def test_the_judge_of_the_wording_sees_the_steps_and_what_articles_say_of_numbers(run: Run, judge: Judge) -> None:
+    run(make_row())
+    (asked,) = (each for each in judge.asked if "<steps>" in each)
+    assert asked.endswith(
+        '<steps>What is towers? — ["Donauturm"]\n'
+        "What is its height? — 252 [Donauturm]: It is 252 m (827 ft) high.</steps>"
+    )
 
 
 def test_what_cannot_be_mended_is_flagged_with_the_reason(run: Run, judge: Judge) -> None:
@@ -158,9 +200,9 @@ def test_a_judge_that_is_down_costs_the_row_for_now(run: Run, judge: Judge, prom
 
 
 def test_a_question_whose_answer_is_held_back_is_judged_without_it(run: Run, judge: Judge) -> None:
-    run(make_row(answer=None))
+    run(make_row(answer=None, decomposition="[]"))
     assert f"<moment>{EPOCH}</moment>\n<question>{QUESTION}</question>" in judge.asked
-    assert f"<question>{QUESTION}</question>\n<answer>not given</answer>" in judge.asked
+    assert f"<question>{QUESTION}</question>\n<answer>not given</answer>\n<steps>not given</steps>" in judge.asked
 
 
 def test_what_was_asked_once_is_not_asked_again(run: Run, judge: Judge) -> None:

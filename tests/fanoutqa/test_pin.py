@@ -120,5 +120,5 @@ def test_a_revision_that_the_wiki_does_not_have_is_told_with_title_and_reference
     left = flag(read_row(pin(make_row(*articles, source="released"))))
     reason, detail = left.rejects["q"]
     assert reason == "evidence_missing"
-    assert "strategy[1]: Mur: " in detail
+    assert "decomposition[1]: Mur: " in detail
     assert [each["problem"].partition(":")[0] for each in left.extras] == ["evidence_missing"] * 3

@@ -86,7 +86,8 @@ def test_what_cannot_be_read_has_a_reason_of_its_own(runs: HabitRuns, habit: str
     assert OWN_REASON[habit] in came.err
 
 
-def test_what_an_author_makes_up_is_rejected_with_a_reason(runs: HabitRuns) -> None:
-    plain, came = build(runs, "slaq", None), build(runs, "slaq", "a fact not in the text")
+@pytest.mark.parametrize("benchmark", ["slaq", "fanoutqa"])
+def test_what_an_author_makes_up_is_rejected_with_a_reason(runs: HabitRuns, benchmark: str) -> None:
+    plain, came = build(runs, benchmark, None), build(runs, benchmark, "a fact not in the text")
     assert came.published < plain.published
     assert came.reasons.total() > plain.reasons.total()

@@ -73,13 +73,18 @@ def test_a_title_leads_to_the_article_of_the_epoch(
 
 REFUSED = [
     ("No page of this title", "evidence_missing", "there is no such page"),
-    ("Young bridge", "younger_than_epoch", f"no revision of {THEN} or before"),
+    (
+        "Young bridge",
+        "younger_than_epoch",
+        f"no revision of {THEN} or before; its first one is of {HISTORIES['Young bridge'][0][0]}, so --epoch",
+    ),
     ("Loop one", "redirect_loop", "Loop one → Loop two: led back to Loop one"),
     ("Former loop", "redirect_loop", "led back to Former loop"),
     ("Young loop", "redirect_loop", "leads in circles"),
     ("Way 2", "redirect_loop", f"more than {MOST_REDIRECTS} redirects"),
     ("To a category", "evidence_missing", "led to Category:Places"),
-    ("Category:Places", "invalid_title", "Category: is no article"),
+    ("Special:Places", "invalid_title", "Special: has no history"),
+    ("Template:Places", "evidence_missing", "no such page"),
     ("a|b", "invalid_title", "'|'"),
     ("", "invalid_title", "empty"),
 ]

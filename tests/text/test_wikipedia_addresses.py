@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from tasks.text.wikipedia_addresses import ArticleAddress, find_redirect, read_article_address, spell_title
+from tasks.text.wikipedia_addresses import (
+    ArticleAddress,
+    find_redirect,
+    read_article_address,
+    spell_title,
+    write_article_address,
+)
 
 WIKI = "https://en.wikipedia.org"
 
@@ -154,6 +160,20 @@ def test_all_spellings_of_a_title_are_one(spelling: str) -> None:
 def test_nothing_but_the_first_letter_changes(title: str) -> None:
     assert spell_title(title)[1:] == title[1:]
     assert spell_title("ßuper") == "ßuper"
+
+
+@pytest.mark.parametrize(
+    ("wiki", "article", "revision"),
+    [
+        ("embedded", f"{WIKI}/wiki/Zoë's_A/B%3F", f"{WIKI}/w/index.php?title=Zo%C3%AB%27s_A/B%3F&oldid=5"),
+        ("https://en.wikipedia.org", f"{WIKI}/wiki/Zoë's_A/B%3F", f"{WIKI}/w/index.php?title=Zo%C3%AB%27s_A/B%3F&oldid=5"),
+        ("https://wiki.example:8080", "https://wiki.example:8080/w/index.php?title=Zo%C3%AB%27s_A/B%3F", "https://wiki.example:8080/w/index.php?title=Zo%C3%AB%27s_A/B%3F&oldid=5"),
+        ("https://x.example/wiki/api.php", "https://x.example/wiki/index.php?title=Zo%C3%AB%27s_A/B%3F", "https://x.example/wiki/index.php?title=Zo%C3%AB%27s_A/B%3F&oldid=5"),
+    ],
+)  # fmt: skip
+def test_an_address_is_that_of_the_worlds_own_wiki(wiki: str, article: str, revision: str) -> None:
+    assert write_article_address(wiki, "Zoë's A/B?") == article.replace("ë", "%C3%AB")
+    assert write_article_address(wiki, "Zoë's A/B?", 5) == revision
 
 
 REDIRECTS = [

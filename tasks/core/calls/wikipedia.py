@@ -2,14 +2,14 @@
 
 | operation | parts | body of the reply |
 |---|---|---|
-| page_revision_at | title, at (ISO 8601, UTC), follow | title, pageid, revid, timestamp, redirected_from, missing |
+| page_revision_at | title, at (ISO 8601, UTC), follow | title, pageid, revid, timestamp, redirected_from, missing, first |
 | page_text | revid, form (`wikitext` or `html`) | revid, pageid, title, text |
 | category_members | category, kind (`page` or `subcat`), limit, after | members `[{pageid, title}]`, after |
 | resolve_title | title | title, pageid, qid, is_disambiguation, redirected_from, missing |
 
 page_revision_at gives the newest revision at or before `at`; redirects are followed as they are today, unless `follow`
 is there and false: then it is the history of the page of that very title. revid and timestamp are null when the page is
-younger than `at`. Redirects that lead in circles or out of the wiki are a failed reply `redirect_loop`. page_text of a revision that nobody knows is a failed reply
+younger than `at`; then `first` is when its first revision was made. Redirects that lead in circles or out of the wiki are a failed reply `redirect_loop`. page_text of a revision that nobody knows is a failed reply
 `nosuchrevid`. category_members gives main-namespace pages, or subcategories, both categories without their prefix, in
 the category's own order; `after` is the token that asks for the next page (null: from the start, or no more).
 resolve_title follows normalisation and redirects.
@@ -35,6 +35,8 @@ class Revision:
     """When the revision was made (ISO 8601, UTC)."""
     redirected_from: str | None
     missing: bool
+    first: str | None = None
+    """When the first revision of a page younger than the moment was made; replies of earlier versions do not tell it."""
 
 
 @dataclass(frozen=True, slots=True)

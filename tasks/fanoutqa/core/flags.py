@@ -34,6 +34,7 @@ FLAGS: Mapping[str, str] = MappingProxyType(
         "one_article_has_all": "One article near the question says all sub-answers, so no fanning out is needed.",
         "not_objective": "A model judged that the question has no single objective answer.",
         "wording": "A model proposes a better wording: grammar or units.",
+        "unproven_unit": "A model proposes a wording with a unit that the evidence does not have beside the numbers.",
         "cannot_be_mended": "A model found the wording wrong and could not mend it.",
         "unscored": "A model's verdict could not be read, so this was not judged.",
         "duplicate": "Another question says nearly the same.",

@@ -3,10 +3,12 @@
 A top-level question is answered by way of sub-questions; a sub-question rests on one article (its evidence) or on
 sub-questions of its own. In rows a tree stands as JSON text in the form that was released: `to_released` writes it,
 `read_released` reads it. Sub-questions are named by paths in the words of the authoring form: those that can be asked
-at once are `strategy[i]`, those that need answers of others `then[j]`, each counted from 0: `strategy[1].then[0]`.
+at once are `strategy[i]`, those that need answers of others `then[j]`, each counted from 0: `strategy[1].then[0]`. In
+a released question they are named as its file has them: `decomposition[3].decomposition[0]`, `necessary_evidence[2]`.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -57,6 +59,8 @@ class FanOutQuestion:
     categories: tuple[str, ...] = ()
     necessary_evidence: tuple[Evidence, ...] = ()
     """Only where there is no decomposition."""
+    is_released: bool = False
+    """True: paths are those of the released form."""
 
     @property
     def articles(self) -> list[str]:
@@ -67,7 +71,7 @@ class FanOutQuestion:
 
 def list_sub_questions(question: FanOutQuestion) -> Iterator[tuple[str, SubQuestion]]:
     """Yield every sub-question with its path, a question before those that it rests on."""
-    yield from _walk(question.decomposition, "")
+    yield from _walk(question.decomposition, "", question.is_released)
 
 
 def list_leaves(question: FanOutQuestion) -> Iterator[tuple[str, SubQuestion]]:
@@ -75,14 +79,20 @@ def list_leaves(question: FanOutQuestion) -> Iterator[tuple[str, SubQuestion]]:
     return ((path, sub) for path, sub in list_sub_questions(question) if sub.evidence is not None)
 
 
-def _walk(subs: Sequence[SubQuestion], above: str) -> Iterator[tuple[str, SubQuestion]]:
-    at = {"strategy": 0, "then": 0}
+def list_references(question: FanOutQuestion) -> list[tuple[str, SubQuestion | None, Evidence]]:
+    """Return the articles that a question rests on, each with its path and the sub-question that it answers, if told."""
+    found = [(path, sub, sub.evidence) for path, sub in list_sub_questions(question) if sub.evidence]
+    return [*found, *((f"necessary_evidence[{at}]", None, each) for at, each in enumerate(question.necessary_evidence))]
+
+
+def _walk(subs: Sequence[SubQuestion], above: str, is_released: bool) -> Iterator[tuple[str, SubQuestion]]:
+    at = Counter[str]()
     for sub in subs:
-        kind = "then" if sub.depends_on else "strategy"
+        kind = "decomposition" if is_released else "then" if sub.depends_on else "strategy"
         path = f"{above}{kind}[{at[kind]}]"
         at[kind] += 1
         yield path, sub
-        yield from _walk(sub.decomposition, f"{path}.")
+        yield from _walk(sub.decomposition, f"{path}.", is_released)
 
 
 def dump_json(value: Any) -> str:

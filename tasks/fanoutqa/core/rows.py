@@ -79,6 +79,7 @@ class FanOutRow(Row):
             necessary_evidence=tuple(
                 each for found in json.loads(self.necessary_evidence or "[]") if (each := read_evidence(found))
             ),
+            is_released=self.source == "released",
         )
 
     def with_tree(self, tree: FanOutQuestion) -> Self:
@@ -97,7 +98,7 @@ class Reference(Row):
 
     question_id: str
     path: str
-    """Path of the sub-question; evidence[i] where there is no decomposition."""
+    """Path of the sub-question, in a released file's own words where it is from one; necessary_evidence[i] where there is none."""
     sub_question: str
     answer: str | None
     """JSON of the sub-answer."""

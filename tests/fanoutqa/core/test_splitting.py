@@ -1,24 +1,87 @@
-"""Dev and test by hash."""
+"""Dev and test: twins together, the rest by digest, and nothing moves when questions are added."""
+
+import random
+from collections.abc import Sequence
 
 import pytest
 
-from tasks.fanoutqa.core.splitting import choose_split
+from tasks.fanoutqa.core.splitting import Side, split_questions
 
-IDS = [f"{number:016x}" for number in range(20_000)]
+Asked = tuple[str, tuple[str, ...], Side | None]
+APART: list[Asked] = [(f"q{at}", tuple(f"article {at} {each}" for each in range(5)), None) for at in range(20_000)]
+
+
+def draw(seed: int, count: int) -> list[Asked]:
+    """Return questions on five to nine of sixty articles, many of them twins of others."""
+    draws = random.Random(seed)
+    questions: list[Asked] = []
+    for at in range(count):
+        if questions and draws.random() < 0.4:
+            titles = list(draws.choice(questions)[1])
+            titles[draws.randrange(len(titles))] = f"article {draws.randrange(60)}"
+        else:
+            titles = [f"article {each}" for each in draws.sample(range(60), draws.randint(5, 9))]
+        questions.append((f"q{seed}-{at}", tuple(dict.fromkeys(titles)), None))
+    return questions
+
+
+def are_twins(one: Asked, other: Asked) -> bool:
+    return 2 * len({*one[1]} & {*other[1]}) >= max(len(one[1]), len(other[1]))
 
 
 def test_three_in_ten_are_dev() -> None:
-    share = sum(choose_split(each, 7) == "dev" for each in IDS) / len(IDS)
-    assert share == pytest.approx(0.3, abs=0.01)
+    assert list(split_questions(APART, 7).values()).count("dev") / len(APART) == pytest.approx(0.3, abs=0.01)
 
 
-def test_a_side_hangs_on_id_and_seed_alone() -> None:
-    before = {each: choose_split(each, 7) for each in IDS[:100]}
-    after = {each: choose_split(each, 7) for each in reversed(IDS[:110])}
-    assert {each: after[each] for each in before} == before
-    assert before != {each: choose_split(each, 8) for each in before}
+def test_a_seed_draws_other_sides() -> None:
+    assert split_questions(APART[:100], 7) != split_questions(APART[:100], 8)
 
 
 def test_shares_of_none_and_all_are_kept() -> None:
-    assert {choose_split(each, 7, 0.0) for each in IDS[:100]} == {"test"}
-    assert {choose_split(each, 7, 1.0) for each in IDS[:100]} == {"dev"}
+    assert {*split_questions(APART[:100], 7, 0.0).values()} == {"test"}
+    assert {*split_questions(APART[:100], 7, 1.0).values()} == {"dev"}
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_is_added_moves_nothing(seed: int) -> None:
+    before = draw(seed, 60)
+    sides = split_questions(before, 7)
+    added = split_questions([*before, *draw(1_000 + seed, 60)], 7)
+    assert {each: added[each] for each in sides} == sides
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_is_added_between_moves_only_its_twins(seed: int) -> None:
+    before, more = draw(seed, 20), APART[:20]
+    mixed: list[Asked] = [each for pair in zip(more, before, strict=True) for each in pair]
+    sides = split_questions(before, 7)
+    added = split_questions(mixed, 7)
+    assert {each: added[each] for each in sides} == sides
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_question_lies_beside_its_twins_unless_these_lie_apart(seed: int) -> None:
+    questions = draw(seed, 60)
+    sides = split_questions(questions, 7)
+    for at, each in enumerate(questions):
+        of_twins = {sides[other[0]] for other in questions[:at] if are_twins(each, other)}
+        assert len(of_twins) != 1 or of_twins == {sides[each[0]]}
+
+
+def lie(questions: Sequence[Asked], name: str) -> Side:
+    return split_questions(questions, 7)[name]
+
+
+def test_a_question_between_two_groups_joins_the_nearer_one_and_of_equals_the_first() -> None:
+    dev: Asked = ("dev", ("a", "b", "c", "d"), "dev")
+    test: Asked = ("test", ("c", "d", "e", "f"), "test")
+    assert lie([dev, test, ("q", ("b", "c", "d"), None)], "q") == "dev"
+    assert lie([dev, test, ("q", ("c", "d", "e"), None)], "q") == "test"
+    assert lie([dev, test, ("q", ("b", "c", "d", "e"), None)], "q") == "dev"
+    assert lie([test, dev, ("q", ("b", "c", "d", "e"), None)], "q") == "test"
+
+
+def test_what_is_released_keeps_its_part_and_its_twins_follow() -> None:
+    titles = ("a", "b", "c", "d", "e")
+    for side in ("dev", "test"):
+        assert lie([("old", titles, side), ("new", (*titles[1:], "f"), None)], "new") == side

@@ -31,7 +31,7 @@ def judge(question: str) -> bool:
 
 
 def mend(question: str, answer: Any = "somebody") -> WordingReply:
-    said = read_wording(ask("wording", question=question, answer=json.dumps(answer)), question)
+    said = read_wording(ask("wording", question=question, answer=json.dumps(answer), steps="not given"), question)
     assert isinstance(said, WordingReply)
     return said
 
@@ -142,7 +142,7 @@ def test_a_unit_that_nothing_tells_is_flagged(answer: Any) -> None:
 
 def test_no_unit_is_missed_where_the_answer_is_held_back() -> None:
     question = "What are the heights of the two towers?"
-    assert ask("wording", question=question, answer="not given") == "No change."
+    assert ask("wording", question=question, answer="not given", steps="not given") == "No change."
 
 
 def test_few_real_questions_are_found_fault_with(shared_data: Path) -> None:

@@ -121,6 +121,6 @@ def _answer_page(page: SmallPage, query: Mapping[str, str]) -> dict[str, Any]:
     told: dict[str, Any] = {"pageid": page.pageid, "ns": 0, "title": page.title}
     if query["prop"] == "pageprops":
         return told | {"pageprops": {"disambiguation": ""} if page.is_disambiguation else {}}
-    if page.written <= query["rvstart"]:
+    if query["rvdir"] == "newer" or page.written <= query["rvstart"]:
         told["revisions"] = [{"revid": page.pageid * 10, "timestamp": page.written}]
     return told

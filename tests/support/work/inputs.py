@@ -34,7 +34,7 @@ def slaq_inputs(**given: Any) -> SlaqInputs:
 
 def fanout_inputs(**given: Any) -> FanOutInputs:
     found = {"epoch": "2023-11-20T00:00:00Z", "licence": "CC0-1.0", "reviewing": Reviewing(policy="auto")}
-    return _make(FanOutInputs, given, units=(), embedder={}, **found)
+    return _make(FanOutInputs, given, units=(), wiki="embedded", embedder={}, **found)
 
 
 def _make(model: type[I], given: dict[str, Any], **found: Any) -> I:

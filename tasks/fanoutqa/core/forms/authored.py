@@ -4,10 +4,10 @@ A question is an object with question, answer, and what answers it: evidence, th
 a list of questions in the same form; those that can only be asked when the strategy is answered stand in then. Paths
 name a question by these words: strategy[1].then[0].
 
-Released questions can be written in this form and read back without loss. For that a question may also have what no
+Released questions on articles can be written in this form and read back without loss. For that a question may also have what no
 author needs to give: id (else derived from the wording and the path), depends_on (else a question under then waits for
 all of the strategy), page (id, revision and title of the article, where they are known), categories (top-level), and
-order (the ids of strategy and then, where they were mixed).
+order (the ids of strategy and then, where they were mixed; each keeps its own order).
 """
 
 import unicodedata
@@ -20,7 +20,6 @@ from tasks.fanoutqa.core.forms.shared import (
     DEEPEST,
     Violation,
     check_answer,
-    check_article,
     check_categories,
     check_ids,
     check_keys,
@@ -30,6 +29,7 @@ from tasks.fanoutqa.core.forms.shared import (
     describe_value,
     enumerate_subs,
     expect,
+    in_order_of_file,
     is_text,
     violate,
     walk_subs,
@@ -57,7 +57,7 @@ def check_authored(found: object, least_articles: int = LEAST_ARTICLES) -> list[
     if subs and len(articles) < least_articles:
         told = f"expected at least {least_articles} different articles as evidence, found {len(articles)}"
         broken.append(violate("", "too_few_articles", told))
-    return broken
+    return in_order_of_file(broken)
 
 
 def read_authored(found: Mapping[str, Any]) -> FanOutQuestion:
@@ -116,7 +116,10 @@ def _check_support(found: Mapping[Any, Any], path: str, level: int) -> Iterator[
             yield violate(path, "evidence_at_top", told)
         elif "strategy" in found:
             yield violate(path, "evidence_and_strategy", "has both evidence and strategy; expected one of the two")
-        yield from check_article(found["evidence"], path, "evidence")
+        if not is_text(found["evidence"]):
+            yield expect(path, "evidence_no_text", "the address of one article as evidence", found["evidence"])
+        elif isinstance(problem := read_article_address(found["evidence"]), str):
+            yield violate(path, "evidence_no_article", f"evidence: {problem}")
     elif "strategy" not in found and level:
         told = "has neither evidence nor strategy; expected the address of an article, or sub-questions"
         yield violate(path, "no_evidence_no_strategy", told)
@@ -151,9 +154,9 @@ def _check_page(found: Mapping[Any, Any], path: str) -> Iterator[Violation]:
         yield expect(path, "wrong_page", "page as an object", page)
         return
     yield from check_keys(page, _PAGE_KEYS, path)
-    yield from check_numbers(page, path, None)
+    yield from check_numbers(page, path, "page.", None)
     if "title" in page and not is_text(page["title"]):
-        yield expect(path, "wrong_page", "a text as title of page", page["title"])
+        yield expect(path, "wrong_page", "a text as page.title", page["title"])
 
 
 def _check_dependences(found: Mapping[Any, Any], path: str) -> Iterator[Violation]:
@@ -181,8 +184,12 @@ def _check_dependences(found: Mapping[Any, Any], path: str) -> Iterator[Violatio
     if "order" in found:
         order = found["order"]
         listed = order if isinstance(order, list) and all(map(is_text, order)) else []
+        lists = {kind: [sub.get("id") for under, _, sub in well_formed if under == kind] for kind in _LISTS}
         if not listed or len(paths) != len(subs) or sorted(listed) != sorted(paths):
             told = f"expected the ids of all questions under strategy and then as order, found {describe_value(order)}"
+            yield violate(path, "wrong_order", told)
+        elif any(ids != [each for each in listed if each in ids] for ids in lists.values()):
+            told = "order mixes strategy and then; expected the questions of each in the order they have there"
             yield violate(path, "wrong_order", told)
 
 

@@ -4,6 +4,9 @@ The dev part has {id, question, decomposition, answer, categories}, each sub-que
 answer, depends_on, evidence} and each article {pageid, revid, title, url}. The test part holds answers back:
 {id, question, necessary_evidence, categories}. Where the files of 2026 could not resolve an article, its page or
 revision reads ###TBD###. Violations are named by the places in the file: decomposition[1].decomposition[0].
+
+Its questions are not held to what authors are asked for: an article may be any page of the English Wikipedia that has a
+history, `title` names it, and what stands behind the path of its address, such as a bare question mark, is let be.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +17,6 @@ from tasks.fanoutqa.core.forms.shared import (
     DEEPEST,
     Violation,
     check_answer,
-    check_article,
     check_categories,
     check_ids,
     check_keys,
@@ -24,16 +26,18 @@ from tasks.fanoutqa.core.forms.shared import (
     describe_value,
     enumerate_subs,
     expect,
+    in_order_of_file,
     is_text,
     violate,
 )
 from tasks.fanoutqa.core.questions import (
     UNRESOLVED,
     FanOutQuestion,
-    list_leaves,
+    list_references,
     read_decomposition,
     read_evidence,
 )
+from tasks.text.wikipedia_addresses import find_title_trouble, find_wiki_trouble
 
 _DEV_KEYS = ("id", "question", "decomposition", "answer", "categories")
 _TEST_KEYS = ("id", "question", "necessary_evidence", "categories")
@@ -48,19 +52,17 @@ class UnresolvedReference:
 
     question_id: str
     path: str
-    """Of the sub-question, such as strategy[1].then[0]; evidence[i] in the test part."""
+    """Of the sub-question, such as decomposition[1]; necessary_evidence[i] in the test part."""
     title: str
     url: str
 
 
 def list_unresolved(question: FanOutQuestion) -> list[UnresolvedReference]:
     """Return the references of a question whose page or revision is not known, in order."""
-    placed = [(path, sub.evidence) for path, sub in list_leaves(question)]
-    placed += [(f"evidence[{at}]", each) for at, each in enumerate(question.necessary_evidence)]
     return [
         UnresolvedReference(question.id, path, each.title, each.url)
-        for path, each in placed
-        if each and (each.pageid is None or each.revid is None)
+        for path, _, each in list_references(question)
+        if each.pageid is None or each.revid is None
     ]
 
 
@@ -68,7 +70,7 @@ def check_released(found: object) -> list[Violation]:
     """Return every rule of the released form that a question breaks; none: `read_released` can read it."""
     if not isinstance(found, Mapping):
         return [expect("", "no_object", "an object with id, question and categories", found)]
-    return [*_check_top(found), *check_ids(found, _LISTS)]
+    return in_order_of_file([*_check_top(found), *check_ids(found, _LISTS)])
 
 
 def read_released(found: Mapping[str, Any]) -> FanOutQuestion:
@@ -81,6 +83,7 @@ def read_released(found: Mapping[str, Any]) -> FanOutQuestion:
         answer=found.get("answer"),
         categories=tuple(found.get("categories", ())),
         necessary_evidence=tuple(each for each in evidence if each),
+        is_released=True,
     )
 
 
@@ -90,6 +93,8 @@ def _check_top(found: Mapping[Any, Any]) -> Iterator[Violation]:
     yield from _check_id(found, "")
     yield from check_question_text(found, "")
     yield from check_categories(found)
+    if "categories" not in found:
+        yield violate("", "categories_missing", "no categories; expected a list of texts, empty where there are none")
     if is_dev:
         yield from check_answer(found, "", may_be_empty=False)
         yield from _check_decomposition(found, "", 0)
@@ -104,7 +109,7 @@ def _check_necessary_evidence(listed: object) -> Iterator[Violation]:
         yield expect("", "no_list", "a list of articles as necessary_evidence", listed)
         return
     for at, each in enumerate(listed):
-        yield from _check_evidence(each, f"necessary_evidence[{at}]")
+        yield from _check_evidence(each, f"necessary_evidence[{at}]", "")
 
 
 def _check_decomposition(found: Mapping[Any, Any], path: str, level: int) -> Iterator[Violation]:
@@ -130,13 +135,17 @@ def _check_sub(found: Mapping[Any, Any], path: str, level: int) -> Iterator[Viol
     yield from check_answer(found, path, may_be_empty=True)
     yield from _check_decomposition(found, path, level)
     evidence = found.get("evidence")
-    if evidence is None and found.get("decomposition") == []:
+    if "evidence" not in found:
+        yield violate(
+            path, "evidence_missing", "no evidence; expected an article, or null where there are sub-questions"
+        )
+    elif evidence is None and found.get("decomposition") == []:
         told = "has neither evidence nor decomposition; expected an article, or sub-questions"
         yield violate(path, "no_evidence_no_decomposition", told)
     elif evidence is not None:
         if found.get("decomposition"):
             yield violate(path, "evidence_and_decomposition", "has evidence and decomposition; expected one of the two")
-        yield from _check_evidence(evidence, path)
+        yield from _check_evidence(evidence, path, "evidence.")
 
 
 def _check_id(found: Mapping[Any, Any], path: str) -> Iterator[Violation]:
@@ -144,15 +153,22 @@ def _check_id(found: Mapping[Any, Any], path: str) -> Iterator[Violation]:
         yield expect(path, "wrong_id", "a text as id", found.get("id"))
 
 
-def _check_evidence(found: object, path: str) -> Iterator[Violation]:
+def _check_evidence(found: object, path: str, above: str) -> Iterator[Violation]:
+    """Yield what is wrong with an article; `above`: the key it stands under at `path`, with its dot."""
     if not isinstance(found, Mapping):
         yield expect(path, "wrong_page", f"{{{', '.join(_ARTICLE_KEYS)}}} as evidence", found)
         return
     yield from check_keys(found, _ARTICLE_KEYS, path)
-    yield from check_numbers(found, path, UNRESOLVED)
-    if not is_text(found.get("title")):
-        yield expect(path, "wrong_page", "a text as title", found.get("title"))
-    yield from check_article(found.get("url"), path, "url")
+    yield from check_numbers(found, path, above, UNRESOLVED)
+    title, url = found.get("title"), found.get("url")
+    if not is_text(title):
+        yield expect(path, "wrong_page", f"a text as {above}title", title)
+    elif trouble := find_title_trouble(title):
+        yield violate(path, "wrong_page", f"{above}title: {trouble}")
+    if not is_text(url):
+        yield expect(path, "evidence_no_text", f"the address of one article as {above}url", url)
+    elif trouble := find_wiki_trouble(url):
+        yield violate(path, "evidence_no_article", f"{above}url: {trouble}")
 
 
 def _check_dependences(placed: list[tuple[str, Mapping[Any, Any]]]) -> Iterator[Violation]:

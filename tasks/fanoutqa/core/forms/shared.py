@@ -6,17 +6,17 @@ What breaks a rule becomes a Violation, and checking goes on behind it, so that 
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, TypeGuard
 
-from tasks.text.wikipedia_addresses import read_article_address
-
 DEEPEST = 20
 """Levels of questions below the top one; the released questions have 3 at most."""
 _SHOWN = 60
 _LONGEST_NUMBER = 10**20
+_STEP = re.compile(r"(\w+)\[([0-9]+)\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,11 @@ def violate(path: str, rule: str, told: str) -> Violation:
 def expect(path: str, rule: str, wanted: str, found: object) -> Violation:
     """Return a violation that says what was expected and what was found."""
     return violate(path, rule, f"expected {wanted}, found {describe_value(found)}")
+
+
+def in_order_of_file(found: Sequence[Violation]) -> list[Violation]:
+    """Return violations by the places of their questions, a question before those below it."""
+    return sorted(found, key=lambda each: [(key, int(at)) for key, at in _STEP.findall(each.path)])
 
 
 def is_text(value: object) -> TypeGuard[str]:
@@ -104,14 +109,6 @@ def is_empty(answer: object) -> bool:
     return not answer.strip() if isinstance(answer, str) else isinstance(answer, (list, dict)) and not answer
 
 
-def check_article(url: object, path: str, key: str) -> Iterator[Violation]:
-    """Yield why an address is not that of an article of the English Wikipedia."""
-    if not is_text(url):
-        yield expect(path, "evidence_no_text", f"the address of one article as {key}", url)
-    elif isinstance(problem := read_article_address(url), str):
-        yield violate(path, "evidence_no_article", f"{key}: {problem}")
-
-
 def check_categories(found: Mapping[Any, Any]) -> Iterator[Violation]:
     """Yield what is wrong with the subjects of a top-level question, where it has any."""
     categories = found.get("categories", [])
@@ -152,15 +149,15 @@ def check_ids(found: Mapping[Any, Any], keys: Sequence[str]) -> Iterator[Violati
             seen[given] = path
 
 
-def check_numbers(page: Mapping[Any, Any], path: str, unknown: str | None) -> Iterator[Violation]:
-    """Yield what is wrong with a page's number and revision; `unknown` stands for one that is not known."""
+def check_numbers(page: Mapping[Any, Any], path: str, above: str, unknown: str | None) -> Iterator[Violation]:
+    """Yield what is wrong with a page's number and revision; `unknown` stands for one that is not known.
+
+    `above`: the key that the page stands under at `path`, with its dot.
+    """
     for key in ("pageid", "revid"):
         number = page.get(key)
         if number != unknown and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
-            told = (
-                f"expected a number above 0 or {unknown or 'null'} as {key} of the page, found {describe_value(number)}"
-            )
-            yield violate(path, "wrong_page", told)
+            yield expect(path, "wrong_page", f"a number above 0 or {unknown or 'null'} as {above}{key}", number)
 
 
 def check_order(needs: Mapping[str, Sequence[str]], paths: Mapping[str, str]) -> Iterator[Violation]:

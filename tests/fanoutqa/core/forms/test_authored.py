@@ -95,15 +95,17 @@ BROKEN = [
     (put(DEEP, id="a", depends_on=["a"]), DEEP, "depends_on_itself", f"{DEEP} → {DEEP}"),
     (both(put("strategy[0]", id="a"), put("strategy[1]", depends_on=["a"])), "strategy[1]", "depends_on_in_strategy", "expected such a question under then"),
     (put(DEEP, page=5), DEEP, "wrong_page", "expected page as an object, found 5"),
-    (put(DEEP, page={"pageid": True}), DEEP, "wrong_page", "expected a number above 0 or null as pageid of the page, found true"),
-    (put(DEEP, page={"revid": 0}), DEEP, "wrong_page", "as revid of the page, found 0"),
-    (put(DEEP, page={"title": ""}), DEEP, "wrong_page", "expected a text as title of page, found an empty text"),
+    (put(DEEP, page={"pageid": True}), DEEP, "wrong_page", "expected a number above 0 or null as page.pageid, found true"),
+    (put(DEEP, page={"revid": 0}), DEEP, "wrong_page", "as page.revid, found 0"),
+    (put(DEEP, page={"title": ""}), DEEP, "wrong_page", "expected a text as page.title, found an empty text"),
     (put(DEEP, page={"url": "x"}), DEEP, "unknown_key", "expected pageid, revid, title"),
     (put("strategy[1]", page={"pageid": 5}), "strategy[1]", "page_without_evidence", "expected the article's address too"),
     (put("", categories="Rivers"), "", "wrong_categories", 'expected categories as a list of texts, found "Rivers"'),
     (put("", categories=["Rivers", 5]), "", "wrong_categories", "found a list with 5"),
     (put(DEEP, order=5), DEEP, "wrong_order", "found 5"),
     (put("", order=["a", "b"]), "", "wrong_order", "expected the ids of all questions under strategy and then as order"),
+    (both(both(put("strategy[1].strategy[0]", id="a"), put("strategy[1].strategy[1]", id="b")),
+          both(put(DEEP, id="c"), put("strategy[1]", order=["b", "c", "a"]))), "strategy[1]", "wrong_order", "they have there"),
 ]  # fmt: skip
 
 

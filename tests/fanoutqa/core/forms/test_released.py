@@ -27,6 +27,9 @@ BROKEN: list[tuple[Callable[[Form], Any], str, str, str]] = [
     (lambda form: form.pop("question"), "", "question_missing", "expected its wording"),
     (lambda form: form.pop("answer"), "", "answer_missing", "expected an object"),
     (lambda form: form.update(answer=""), "", "answer_empty", "an empty text"),
+    (lambda form: form.pop("categories"), "", "categories_missing", "no categories; expected a list"),
+    (lambda form: _lower(form).pop("evidence"), LOWER, "evidence_missing", "no evidence"),
+    (lambda form: _lower(form)["evidence"].update(title="A|B"), LOWER, "wrong_page", "evidence.title: no title holds '|'"),
     (lambda form: form.update(categories=[None]), "", "wrong_categories", "found a list with null"),
     (lambda form: form.update(necessary_evidence=[]), "", "unknown_key", '"necessary_evidence" is not known'),
     (lambda form: form.update(decomposition=[]), "", "empty_list", "expected sub-questions"),
@@ -40,10 +43,10 @@ BROKEN: list[tuple[Callable[[Form], Any], str, str, str]] = [
     (lambda form: _lower(form).update(decomposition=[release_sub("z", 1)]), LOWER, "evidence_and_decomposition", "one"),
     (lambda form: _lower(form).update(decomposition=None), LOWER, "no_list", "found null"),
     (lambda form: _lower(form).update(evidence="x"), LOWER, "wrong_page", "expected {pageid, revid, title, url}"),
-    (lambda form: _lower(form)["evidence"].update(pageid="5"), LOWER, "wrong_page", "or ###TBD### as pageid"),
-    (lambda form: _lower(form)["evidence"].update(revid=None), LOWER, "wrong_page", "as revid of the page, found null"),
-    (lambda form: _lower(form)["evidence"].pop("title"), LOWER, "wrong_page", "expected a text as title"),
-    (lambda form: _lower(form)["evidence"].update(url="https://fr.wikipedia.org/wiki/X"), LOWER, "evidence_no_article", "fr"),
+    (lambda form: _lower(form)["evidence"].update(pageid="5"), LOWER, "wrong_page", "or ###TBD### as evidence.pageid"),
+    (lambda form: _lower(form)["evidence"].update(revid=None), LOWER, "wrong_page", "as evidence.revid, found null"),
+    (lambda form: _lower(form)["evidence"].pop("title"), LOWER, "wrong_page", "expected a text as evidence.title"),
+    (lambda form: _lower(form)["evidence"].update(url="https://fr.wikipedia.org/wiki/X"), LOWER, "evidence_no_article", "evidence.url: 'https://fr"),
     (lambda form: _lower(form).update(depends_on=["c"]), LOWER, "depends_on_nobody", 'names "c"'),
     (lambda form: _lower(form).update(depends_on=["b"]), LOWER, "depends_on_itself", f"{LOWER} → {LOWER}"),
     (lambda form: _lower(form).update(depends_on=None), LOWER, "wrong_depends_on", "found null"),
@@ -91,11 +94,43 @@ def test_a_question_is_read_and_written_key_for_key(form: Form) -> None:
 def test_what_is_not_resolved_is_listed_by_question_path_and_article() -> None:
     url = "https://en.wikipedia.org/wiki/"
     assert list_unresolved(read_released(release_dev())) == [
-        UnresolvedReference("q-dev", "then[0].then[0]", "Article b", f"{url}Article_b")
+        UnresolvedReference("q-dev", "decomposition[2].decomposition[1]", "Article b", f"{url}Article_b")
     ]
     held_out = read_released(release_test())
     assert held_out.necessary_evidence[1] == Evidence("Two", f"{url}Two", 6, None)
-    assert list_unresolved(held_out) == [UnresolvedReference("q-test", "evidence[1]", "Two", f"{url}Two")]
+    assert list_unresolved(held_out) == [UnresolvedReference("q-test", "necessary_evidence[1]", "Two", f"{url}Two")]
+
+
+@pytest.mark.parametrize(
+    ("title", "url"),
+    [
+        ("Template:Largest cities", "https://en.wikipedia.org/wiki/Template:Largest_cities"),
+        ("Wikipedia:Size of Wikipedia", "https://en.wikipedia.org/wiki/Wikipedia:Size_of_Wikipedia"),
+        ("Who Framed Roger Rabbit", "https://en.wikipedia.org/wiki/Who_Framed_Roger_Rabbit?"),
+    ],
+)
+def test_released_questions_are_not_held_to_what_authors_are_asked_for(title: str, url: str) -> None:
+    article = release_article(title) | {"url": url}
+    held_out = release_test() | {"necessary_evidence": [article]}
+    dev = release_dev()
+    _lower(dev)["evidence"] = article
+    assert check_released(held_out) == check_released(dev) == []
+    assert Evidence(title, url, 5, 7) in read_released(held_out).necessary_evidence
+
+
+def test_violations_are_told_in_the_order_of_the_file() -> None:
+    form = release_dev()
+    form["decomposition"][0]["depends_on"] = None
+    form["decomposition"][2]["decomposition"][1]["id"] = "d"
+    form["decomposition"] += [release_sub(f"more {at}", 1, question="") for at in range(9)]
+    form["more"] = 1
+    paths = [
+        "",
+        "decomposition[0]",
+        "decomposition[2].decomposition[1]",
+        *(f"decomposition[{at}]" for at in range(3, 12)),
+    ]
+    assert [each.path for each in check_released(form)] == paths
 
 
 @pytest.mark.parametrize(
