@@ -1,23 +1,19 @@
 """Steps in which the author model writes (BioKaLMA, paper Appendix A.3): annotation, evolution, questions."""
 
-import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from prefect import task
 
 from tasks.assets import load_prompt
+from tasks.biokalma.choose import Turn, choose_pieces, open_turns
 from tasks.biokalma.core.added_sentences import check_added
-from tasks.biokalma.core.evolution import lacks, list_new, rank_candidates
-from tasks.biokalma.core.knowledge_sentences import verbalise_piece
+from tasks.biokalma.core.evolution import lacks, list_new
 from tasks.biokalma.core.paragraph_replies import PARAGRAPH, QUESTION, read_paragraph, read_question
 from tasks.biokalma.core.rows import BiographyRow, Candidate, CountedPair, EvolvingPair, Round, RoundRow
 from tasks.biokalma.params import BiokalmaInputs
-from tasks.biokalma.sources.lists import load_pair_relations, load_relation_forms
+from tasks.biokalma.sources.lists import load_pair_relations
 from tasks.core.authoring.citations import MatchedCitations, format_knowledge, match_citations, parse_citations
-from tasks.core.authoring.pieces import Piece
-from tasks.core.calls.call import Reply
-from tasks.core.calls.perplexity import call_perplexity, read_weighed
 from tasks.core.prompts import Ask, fill_in
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.replies import UNREADABLE_KINDS, Unreadable
@@ -26,8 +22,6 @@ from tasks.engine.batches import Answered, Work, batch_key, work_on
 
 ANNOTATE, EXTEND = "biokalma/annotate", "biokalma/extend"
 GENERAL, SPECIFIC = "biokalma/general_question", "biokalma/specific_question"
-PIECES_TRIED = 3
-"""So many pieces, the best ones, are tried in a round before a pair is given up; each is asked for twice at the most."""
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
@@ -84,27 +78,6 @@ def _begin(row: CountedPair, answer: Answered[_Annotated]) -> Outcome:
     return row.extend(EvolvingPair, rounds=[first], minimum_knowledge=pieces, paragraph_now=row.text)
 
 
-@dataclass(slots=True)
-class _Turn:
-    """One pair in one round."""
-
-    row: EvolvingPair
-    candidates: list[Candidate]
-    pieces: list[Piece]
-    """Those of the candidates, best first."""
-    refused: list[str] = field(default_factory=list)
-
-    @property
-    def next_piece(self) -> Piece:
-        """The piece to be tried."""
-        return self.pieces[len(self.refused)]
-
-    @property
-    def is_lost(self) -> bool:
-        """True when no piece is left to be tried."""
-        return len(self.refused) >= min(PIECES_TRIED, len(self.pieces))
-
-
 @task(cache_key_fn=batch_key, persist_result=True)
 def evolve_paragraph(batch: Batch) -> Receipt:
     """Rounds 2 and on: the best piece of knowledge becomes the paragraph's next sentence (Appendix A.3, Equation 1)."""
@@ -112,10 +85,11 @@ def evolve_paragraph(batch: Batch) -> Receipt:
     given = work.rows(EvolvingPair)
     rows = {row.id: row for row in given}
     lost: dict[str, Reject] = {}
-    for number in range(2, work.inputs(BiokalmaInputs).params.rounds + 1):
-        turns = list(_open_turns(work, [row for row in rows.values() if row.id not in lost], number, lost))
+    last = work.inputs(BiokalmaInputs).params.rounds
+    for number in range(2, last + 1):
+        turns = open_turns([row for row in rows.values() if row.id not in lost], number, number == last, lost)
         while turns:
-            turns = _try_pieces(work, turns, number, rows, lost)
+            turns = _try_pieces(work, choose_pieces(work, turns, lost), number, rows, lost)
     outcomes = [lost.get(row.id) or _judge(rows[row.id]) for row in given]
     work.extras = arrow_table(RoundRow, _list_rounds(rows.values()))
     return work.finish(outcomes, EvolvingPair)
@@ -128,69 +102,16 @@ def _judge(row: EvolvingPair) -> Outcome:
     return row
 
 
-def _open_turns(work: Work, rows: Sequence[EvolvingPair], number: int, lost: dict[str, Reject]) -> Iterator[_Turn]:
-    """Yield the pairs of a round with their candidates, weighed; a pair without any is lost."""
-    scorer, forms = work.run.services.perplexity(), load_relation_forms()
-    choices = {row.id: _choose_among(row, is_last=number == work.inputs(BiokalmaInputs).params.rounds) for row in rows}
-    names = {row.id: {row.person_qid: row.person, row.other_qid: row.other} for row in rows}
-    texts = {
-        (row.id, place): f"{row.paragraph_now} {verbalise_piece(piece, names[row.id][piece.qid], forms)}"
-        for row in rows
-        for place, piece in enumerate(choices[row.id])
-    }
-    calls = {key: call_perplexity(scorer.identity, text) for key, text in texts.items()}
-    records = work.call(scorer, ((row_id, calls[row_id, place]) for row_id, place in texts))
-    for row in rows:
-        pieces = choices[row.id]
-        if not pieces:
-            lost[row.id] = Reject(row.id, "pool_exhausted", f"round {number}: no piece is left to add")
-            continue
-        replies = [records[calls[row.id, place].key].reply() for place in range(len(pieces))]
-        if passing := next((reply for reply in replies if reply.transient), None):
-            lost[row.id] = Reject(row.id, "perplexity_failed", passing.error or "no reason given", retryable=True)
-            continue
-        if all(reply.status != "ok" for reply in replies):
-            lost[row.id] = Reject(row.id, "perplexity_failed", replies[0].error or "no reason given")
-            continue
-        perplexities = list(map(_read_perplexity, replies))
-        counts = {count.id: count.graphs for count in row.relation_counts}
-        ranked = rank_candidates(
-            pieces, perplexities, counts, row.relation_counts[0].graphs_in_all, work.inputs(BiokalmaInputs).params.alpha
-        )
-        yield _Turn(row, [candidate for _, candidate in ranked], [piece for piece, _ in ranked])
-
-
-def _read_perplexity(reply: Reply) -> float | None:
-    """Return a perplexity; None where there is none, or where the model holds the text impossible."""
-    perplexity = read_weighed(reply.body).perplexity if reply.status == "ok" else math.inf
-    return perplexity if math.isfinite(perplexity) else None
-
-
-def _choose_among(row: EvolvingPair, *, is_last: bool) -> list[Piece]:
-    """Return the pieces that are not said yet; in the last round, those of a person who has none so far.
-
-    Both people have to be in the set in the end, and the scores alone do not see to it. A piece that says a used one
-    the other way round counts only where the person who lacks one has no other.
-    """
-    lacking = lacks([row.person_qid, row.other_qid], row.minimum_knowledge) if is_last else []
-    pool = [piece for piece in (*row.person_pool, *row.other_pool) if not lacking or piece.qid in lacking]
-    inverses = load_pair_relations().inverses
-    new = [piece for piece in pool if list_new([piece], row.minimum_knowledge, inverses)]
-    return new or (pool if lacking else [])
-
-
 def _try_pieces(
-    work: Work, turns: Sequence[_Turn], number: int, rows: dict[str, EvolvingPair], lost: dict[str, Reject]
-) -> list[_Turn]:
+    work: Work, turns: Sequence[Turn], number: int, rows: dict[str, EvolvingPair], lost: dict[str, Reject]
+) -> list[Turn]:
     """Ask for one sentence for each pair; return the pairs whose piece was not brought in."""
     prompt = load_prompt(EXTEND)
     asked = []
     for turn in turns:
-        row, piece = turn.row, turn.next_piece
-        name = row.person if piece.qid == row.person_qid else row.other
-        asked.append(
-            (row.id, turn, fill_in(prompt, paragraph=row.paragraph_now, piece=format_knowledge(name, [piece])))
-        )
+        piece = format_knowledge(turn.name, [turn.piece])
+        asked.append((turn.row.id, turn, fill_in(prompt, paragraph=turn.row.paragraph_now, piece=piece)))
+    params = work.inputs(BiokalmaInputs).params
     left = []
     for turn, answer in work.ask("author", asked, PARAGRAPH, _read_extended):
         row = turn.row
@@ -198,30 +119,29 @@ def _try_pieces(
             lost[row.id] = answer.read
         elif isinstance(answer.read, Reject):
             # an author that refuses one piece may say another
-            piece = turn.next_piece
-            turn.refused.append(f"{piece.qid} {piece.pid} {piece.value}: {answer.read.detail}")
+            turn.refused.append(f"{turn.piece.qid} {turn.piece.pid} {turn.piece.value}: {answer.read.detail}")
             if turn.is_lost:
                 reason = answer.read.reason if answer.read.reason != "reply_not_in_format" else "no_piece_brought_in"
                 lost[row.id] = Reject(row.id, reason, f"round {number}: {'; '.join(turn.refused)}")
             else:
                 left.append(turn)
         else:
-            rows[row.id] = _add(turn, number, answer.read, answer.key)
+            rows[row.id] = _add(turn, number, answer.read, answer.key, turn.candidates(params))
     return left
 
 
-def _read_extended(turn: _Turn, texts: Sequence[str]) -> str | Unreadable:
+def _read_extended(turn: Turn, texts: Sequence[str]) -> str | Unreadable:
     text = read_paragraph(texts[0])
-    return text if isinstance(text, Unreadable) else check_added(turn.row.paragraph_now, text, turn.next_piece)
+    return text if isinstance(text, Unreadable) else check_added(turn.row.paragraph_now, text, turn.piece)
 
 
-def _add(turn: _Turn, number: int, sentence: str, call: str) -> EvolvingPair:
-    row, piece = turn.row, turn.next_piece
+def _add(turn: Turn, number: int, sentence: str, call: str, candidates: list[Candidate]) -> EvolvingPair:
+    row, piece = turn.row, turn.piece
     added = Round(
         number=number,
         chosen=[piece],
         sentence=sentence,
-        candidates=turn.candidates,
+        candidates=candidates,
         refused=turn.refused,
         removed_citations=0,
         call=call,

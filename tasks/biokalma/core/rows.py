@@ -85,12 +85,15 @@ class Candidate(StrictModel):
     value: str
     specificity: float
     """log(2N / Count of the relation)."""
+    is_weighed: bool
+    """True where the perplexity was asked for; it is not where it cannot change which piece is chosen."""
     perplexity: float | None
-    """Of the paragraph with the piece's sentence; null where the model could not weigh it or held it
-    impossible."""
-    coherence: float
-    """Softmax of 1/perplexity over the round's candidates."""
-    score: float
+    """Of the paragraph with the piece's sentence; null where it was not asked for, or the model could not weigh the text
+    or held it impossible."""
+    coherence: float | None
+    """1/perplexity beside that of the round's other candidates (parameter `coherence`); null unless all were weighed."""
+    score: float | None
+    """Null where it rests on a coherence that is not known."""
 
 
 class Round(StrictModel):
@@ -103,7 +106,8 @@ class Round(StrictModel):
     sentence: str
     """What was added; in round 1 the annotated paragraph."""
     candidates: list[Candidate]
-    """Best first; empty in round 1."""
+    """Those that were tried, in turn, the chosen one last; then by score, or by specificity where no score is known.
+    Empty in round 1."""
     refused: list[str]
     """Pieces that the model did not bring in, and why."""
     removed_citations: int
@@ -119,6 +123,11 @@ class EvolvingPair(CountedPair):
     minimum_knowledge: list[Piece]
     paragraph_now: str
     """The paragraph after the last of the rounds."""
+
+    @property
+    def names(self) -> dict[str, str]:
+        """QID → name of the two, as the source writes it."""
+        return {self.person_qid: self.person, self.other_qid: self.other}
 
 
 class BiographyRow(Row):
