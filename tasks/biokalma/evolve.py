@@ -1,6 +1,6 @@
 """Steps in which the author model writes (BioKaLMA, paper Appendix A.3): annotation, evolution, questions."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from prefect import task
@@ -10,10 +10,12 @@ from tasks.biokalma.choose import Turn, choose_pieces, open_turns
 from tasks.biokalma.core.added_sentences import check_added
 from tasks.biokalma.core.evolution import lacks, list_new
 from tasks.biokalma.core.paragraph_replies import PARAGRAPH, QUESTION, read_paragraph, read_question
+from tasks.biokalma.core.questions import check_question, check_share
 from tasks.biokalma.core.rows import BiographyRow, Candidate, CountedPair, EvolvingPair, Round, RoundRow
+from tasks.biokalma.core.stated import StatedKnowledge, find_stated
 from tasks.biokalma.params import BiokalmaInputs
-from tasks.biokalma.sources.lists import load_pair_relations
-from tasks.core.authoring.citations import MatchedCitations, format_knowledge, match_citations, parse_citations
+from tasks.biokalma.sources.lists import load_pair_relations, load_properties_asked
+from tasks.core.authoring.citations import format_knowledge, parse_citations
 from tasks.core.prompts import Ask, fill_in
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.replies import UNREADABLE_KINDS, Unreadable
@@ -43,7 +45,7 @@ def annotate_paragraph(batch: Batch) -> Receipt:
 class _Annotated:
     text: str
     """With its citations."""
-    cited: MatchedCitations
+    cited: StatedKnowledge
 
 
 def _read_annotated(row: CountedPair, texts: Sequence[str]) -> _Annotated | Unreadable:
@@ -55,24 +57,30 @@ def _read_annotated(row: CountedPair, texts: Sequence[str]) -> _Annotated | Unre
     # what a citation leaves behind may have had a space or none: letters alone are compared
     if "".join(read.text.split()) != "".join(row.text.split()):
         return Unreadable("text_changed: without its citations the paragraph is not the one that was given")
-    return _Annotated(text, match_citations(read.citations, pool))
+    return _Annotated(text, find_stated(read, pool, row.names))
 
 
 def _begin(row: CountedPair, answer: Answered[_Annotated]) -> Outcome:
     annotated = answer.read
     if isinstance(annotated, Reject):
         return annotated
-    pieces = list_new(annotated.cited.pieces, [], load_pair_relations().inverses)
+    cited = annotated.cited
+    unstated = "; ".join(f"{piece.qid} {piece.property}: {piece.value}" for piece in cited.unstated)
+    if cited.is_overdone:
+        told = f"{len(cited.unstated)} of {len(cited.unstated) + len(cited.pieces)} cited pieces are not in the text"
+        return Reject(row.id, "cites_unstated", f"{told} they are cited for: {unstated}; in {annotated.text}")
+    pieces = list_new(cited.pieces, [], load_pair_relations().inverses)
     if not pieces:
-        told = f"{annotated.cited.removed} citations, none of them in a pool: {annotated.text}"
-        return Reject(row.id, "no_citation", told)
+        told = f"{cited.removed} citations that are in no pool, {len(cited.unstated)} of what the text does not say"
+        return Reject(row.id, "no_citation", f"{told}: {annotated.text}")
     first = Round(
         number=1,
         chosen=pieces,
         sentence=annotated.text,
         candidates=[],
         refused=[],
-        removed_citations=annotated.cited.removed,
+        removed_citations=cited.removed,
+        unstated_citations=len(cited.unstated),
         call=answer.key,
     )
     return row.extend(EvolvingPair, rounds=[first], minimum_knowledge=pieces, paragraph_now=row.text)
@@ -132,7 +140,10 @@ def _try_pieces(
 
 def _read_extended(turn: Turn, texts: Sequence[str]) -> str | Unreadable:
     text = read_paragraph(texts[0])
-    return text if isinstance(text, Unreadable) else check_added(turn.row.paragraph_now, text, turn.piece)
+    if isinstance(text, Unreadable):
+        return text
+    row = turn.row
+    return check_added(row.paragraph_now, text, turn.piece, row.minimum_knowledge, row.names)
 
 
 def _add(turn: Turn, number: int, sentence: str, call: str, candidates: list[Candidate]) -> EvolvingPair:
@@ -144,6 +155,7 @@ def _add(turn: Turn, number: int, sentence: str, call: str, candidates: list[Can
         candidates=candidates,
         refused=turn.refused,
         removed_citations=0,
+        unstated_citations=0,
         call=call,
     )
     return row.replace(
@@ -163,35 +175,46 @@ def _list_rounds(rows: Iterable[EvolvingPair]) -> list[RoundRow]:
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def ask_questions(batch: Batch) -> Receipt:
-    """Two questions that the paragraph answers, one general and one specific (Appendix A.3, Tables 11 and 12)."""
+    """Two questions for the set of knowledge that the paragraph tells (Appendix A.3, Tables 11 and 12)."""
     work = work_on(batch)
     rows = work.rows(EvolvingPair)
-    general, specific = (
-        [
-            answer
-            for _, answer in work.ask(
-                "author", _ask_about(rows, prompt), QUESTION, lambda _, texts: read_question(texts[0])
-            )
-        ]
-        for prompt in (GENERAL, SPECIFIC)
-    )
+    general = [answer for _, answer in work.ask("author", _ask_about(rows, GENERAL), QUESTION, _read_general)]
+    specific = [answer for _, answer in work.ask("author", _ask_about(rows, SPECIFIC), QUESTION, _read_specific)]
     scorer = work.run.services.perplexity().identity
     return work.finish(
         (_publish(row, one, two, scorer) for row, one, two in zip(rows, general, specific, strict=True)), BiographyRow
     )
 
 
-def _ask_about(rows: Sequence[EvolvingPair], prompt_id: str) -> list[tuple[str, EvolvingPair, Ask]]:
+def _ask_about(rows: Sequence[EvolvingPair], prompt_id: str) -> Iterator[tuple[str, EvolvingPair, Ask]]:
     prompt = load_prompt(prompt_id)
-    return [(row.id, row, fill_in(prompt, paragraph=row.paragraph_now)) for row in rows]
+    for row in rows:
+        told = {qid: [piece for piece in row.minimum_knowledge if piece.qid == qid] for qid in row.names}
+        knowledge = "\n".join(format_knowledge(row.names[qid], pieces) for qid, pieces in told.items())
+        yield row.id, row, fill_in(prompt, paragraph=row.paragraph_now, knowledge=knowledge)
 
 
-def _publish(row: EvolvingPair, general: Answered[str], specific: Answered[str], scorer: str) -> Outcome:
+def _read_general(row: EvolvingPair, texts: Sequence[str]) -> str | Unreadable:
+    question = read_question(texts[0])
+    if isinstance(question, Unreadable):
+        return question
+    return check_question(question, [row.person, row.other], row.minimum_knowledge, load_properties_asked())
+
+
+def _read_specific(row: EvolvingPair, texts: Sequence[str]) -> tuple[str, float] | Unreadable:
+    question = _read_general(row, texts)
+    if isinstance(question, Unreadable):
+        return question
+    return check_share(question, [row.person_qid, row.other_qid], row.minimum_knowledge, load_properties_asked())
+
+
+def _publish(row: EvolvingPair, general: Answered[str], specific: Answered[tuple[str, float]], scorer: str) -> Outcome:
     if isinstance(general.read, Reject):
         return general.read
     if isinstance(specific.read, Reject):
         return specific.read
-    if general.read.casefold() == specific.read.casefold():
+    question, share = specific.read
+    if general.read.casefold() == question.casefold():
         return Reject(row.id, "same_questions", general.read)
     return row.narrow(
         BiographyRow,
@@ -199,7 +222,8 @@ def _publish(row: EvolvingPair, general: Answered[str], specific: Answered[str],
         names=[row.person, row.other],
         paragraph=row.paragraph_now,
         general_question=general.read,
-        specific_question=specific.read,
+        specific_question=question,
+        asked_share=share,
         knowledge_graph=[*row.person_pool, *row.other_pool],
         author=general.model,
         scorer=scorer,

@@ -33,6 +33,11 @@ class ResolvedPair(PersonPair):
     """How many items of the class bear the name."""
     other_candidates: int
 
+    @property
+    def names(self) -> dict[str, str]:
+        """QID → name of the two, as the source writes it."""
+        return {self.person_qid: self.person, self.other_qid: self.other}
+
 
 class PooledPair(ResolvedPair):
     """With what is known of both (the "knowledge pool" of Appendix A.2)."""
@@ -112,6 +117,8 @@ class Round(StrictModel):
     """Pieces that the model did not bring in, and why."""
     removed_citations: int
     """Citations of round 1 that are in no pool."""
+    unstated_citations: int
+    """Pieces cited in round 1 for a text that does not say their value."""
     call: str
     """Key of the recorded call that made the text."""
 
@@ -123,11 +130,6 @@ class EvolvingPair(CountedPair):
     minimum_knowledge: list[Piece]
     paragraph_now: str
     """The paragraph after the last of the rounds."""
-
-    @property
-    def names(self) -> dict[str, str]:
-        """QID → name of the two, as the source writes it."""
-        return {self.person_qid: self.person, self.other_qid: self.other}
 
 
 class BiographyRow(Row):
@@ -165,6 +167,8 @@ class BiographyRow(Row):
     """File that the pair stands in, or the Wikidata that it was drawn from."""
     source_row: int
     """Number of the row in its file, or of the fact among those drawn."""
+    asked_share: float | None
+    """Share of the minimum knowledge that the specific question asks for, as far as words tell; null in builds of before."""
 
 
 class RoundRow(Round):
