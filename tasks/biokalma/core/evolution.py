@@ -134,7 +134,7 @@ def list_candidates(
     ]
     rest = sorted(
         set(range(len(pieces))) - set(tried),
-        key=lambda at: (-(told[at].score or 0.0), -told[at].specificity, _identify(pieces[at])),
+        key=lambda at: (-_get_rank(told[at]), _identify(pieces[at])),
     )
     return [told[at] for at in (*tried, *rest)]
 
@@ -170,6 +170,10 @@ def lacks(people: Iterable[str], pieces: Iterable[Piece]) -> list[str]:
     """Return which of the people (QIDs) no piece is about, in order, each once."""
     told = {piece.qid for piece in pieces}
     return [qid for qid in dict.fromkeys(people) if qid not in told]
+
+
+def _get_rank(candidate: Candidate) -> float:
+    return candidate.specificity if candidate.score is None else candidate.score
 
 
 def _say(piece: Piece) -> tuple[str, str, str | None, str]:

@@ -2,7 +2,8 @@
 
 Both questions target the set of knowledge (§2.2): they name both people and ask nothing outside the set, and the specific
 one asks for most of it. What a question asks for is told by words (data/lists/biography_properties.csv): those by which
-texts and questions speak of a property. A reader finds more in it than that, so a share is a lower bound.
+texts and questions speak of a property. So a share is an estimate: a reader may find more in a question, and words that
+several properties share count for each.
 
 What is wrong with a question is Unreadable; its reason begins with a code: `repeated` (the same is asked twice),
 `person_missing`, `outside` (a name, number, date or unit that no piece has), `asks_outside` (a matter of which no piece
@@ -89,9 +90,12 @@ def _list_words(label: str, known: Properties) -> set[str]:
 
 def _find_other_matter(question: str, pieces: Sequence[Piece], known: Properties) -> str | None:
     """Return a matter that a question asks for and no piece tells of."""
-    text = f" {normalise(question)} "
     held = {normalise(word) for piece in pieces for word in _list_words(piece.property, known)}
-    for word in sorted(held, key=len, reverse=True):
-        text = text.replace(f" {word} ", "  ")
-    aspects = {each.aspect for each in known.values() if _NAMED_MATTER.fullmatch(each.aspect)}
-    return next((aspect for aspect in sorted(aspects) if f" {normalise(aspect)} " in text), None)
+    for aspect in sorted({each.aspect for each in known.values() if _NAMED_MATTER.fullmatch(each.aspect)}):
+        matter, text = normalise(aspect), f" {normalise(question)} "
+        # the students of doctoral students are no students
+        for longer in (word for word in held if matter in word):
+            text = text.replace(f" {longer} ", "  ")
+        if f" {matter} " in text:
+            return aspect
+    return None

@@ -15,14 +15,14 @@ from tasks.rules.biographies.sentences import KIN, choose_wording, name_with_art
 from tasks.rules.biographies.subjects import Kind
 from tasks.rules.tables import load_biography_properties, load_biography_questions
 
-_OF_ELDER = frozenset(("child", "student", "doctoral student", "has subsidiary", "business division", "owner of"))
-"""Properties of a parent, teacher or owner, whose value is the other."""
 _OF_YOUNGER = frozenset(
     {
         *("father", "mother", "student of", "doctoral advisor", "influenced by", "parent organization", "owned by"),
         *("operator", "founded by", "chief executive officer", "chairperson", "director / manager", "board member"),
     }
 )
+"""Properties of a child, student or what is owned, whose value is the other."""
+_DIRECTED = _OF_YOUNGER | {"child", "student", "doctoral student", "has subsidiary", "business division", "owner of"}
 _ROLES = {
     "marriage": "a couple",
     "love": "partners in life",
@@ -72,7 +72,7 @@ def ask_general(paragraph: str, subjects: Sequence[Subject]) -> str:
         roles = " and ".join(kin)
     elif tie.kind == "kinship":
         roles = _SIBLINGS.get((elder, younger), "siblings") if tie.label == "sibling" else "relatives"
-    themes = Counter(_list_words(subjects, "theme")).most_common(_THEMES_AT_MOST)
+    themes = Counter(_list_words(subjects, "theme", tie)).most_common(_THEMES_AT_MOST)
     words = {"roles": roles, "themes": " and ".join(theme for theme, _ in themes), "role_a": kin[0], "role_b": kin[1]}
     if all(subject.kind.is_person and subject.kind.is_dead for subject in subjects):
         words |= {"was": "was", "were": "were"}
@@ -90,7 +90,9 @@ def ask_general(paragraph: str, subjects: Sequence[Subject]) -> str:
 def ask_specific(paragraph: str, subjects: Sequence[Subject]) -> str:
     """Return a question that names the aspect of every piece, but no value."""
     tie = _find_tie(*subjects)
-    aspects = [list(dict.fromkeys(_list_words([each, other], "aspect"))) for each, other in (subjects, subjects[::-1])]
+    aspects = [
+        list(dict.fromkeys(_list_words([each, other], "aspect", tie))) for each, other in (subjects, subjects[::-1])
+    ]
     if not aspects[0]:
         subjects, aspects = subjects[::-1], aspects[::-1]
     kind = ("neither", "first", "both")[sum(map(bool, aspects))]
@@ -104,29 +106,30 @@ def ask_specific(paragraph: str, subjects: Sequence[Subject]) -> str:
 
 def _find_tie(person: Subject, other: Subject) -> _Tie:
     """Return the first tie that a piece of one of the two tells."""
-    properties = load_biography_properties()
-    for own, value in ((person, other), (other, person)):
-        for fact in own.known.facts:
-            if _is_tie(fact, value):
-                known = properties[fact.property]
-                is_turned = known.label in _OF_YOUNGER or (known.label not in _OF_ELDER and own is other)
-                return _Tie(known.tie, known.label, *((value, own) if is_turned else (own, value)))
-    return _Tie("", "", person, other)
+    told = (
+        _read_tie(own, fact, value) for own, value in ((person, other), (other, person)) for fact in own.known.facts
+    )
+    return next(filter(None, told), _Tie("", "", person, other))
 
 
-def _is_tie(fact: Fact, other: Subject) -> bool:
+def _read_tie(own: Subject, fact: Fact, other: Subject) -> _Tie | None:
     known = load_biography_properties().get(fact.property)
-    return known is not None and known.tie != "" and fact.value in (other.known.name, other.label)
+    if known is None or not known.tie or fact.value not in (other.known.name, other.label):
+        return None
+    elder, younger = (other, own) if known.label in _OF_YOUNGER else (own, other)
+    return _Tie(known.tie, known.label, elder, younger)
 
 
-def _list_words(subjects: Sequence[Subject], column: str) -> Iterator[str]:
+def _list_words(subjects: Sequence[Subject], column: str, tie: _Tie) -> Iterator[str]:
     """Yield themes of both, or aspects of the first, piece by piece, but for what ties the two."""
     properties = load_biography_properties()
     for own, other in (subjects, subjects[::-1])[: 2 if column == "theme" else 1]:
         for fact in own.known.facts:
-            known = properties.get(fact.property)
+            known, told = properties.get(fact.property), _read_tie(own, fact, other)
             word = getattr(known, column) if known else fact.property
-            if word and not _is_tie(fact, other):
+            # of a father and a son of one name only one can be meant
+            is_turned = told is not None and told.label in _DIRECTED and told.elder is not tie.elder
+            if word and (told is None or is_turned):
                 yield word
 
 
