@@ -70,6 +70,7 @@ BIOKALMA = Benchmark(
     assets=Assets(
         prompts=("biokalma/annotate", "biokalma/extend", "biokalma/general_question", "biokalma/specific_question"),
         lists=(
+            "biography_properties.csv",
             "pair_relations.csv",
             "pool_left_out.txt",
             "person_properties.txt",

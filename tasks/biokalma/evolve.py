@@ -1,23 +1,21 @@
 """Steps in which the author model writes (BioKaLMA, paper Appendix A.3): annotation, evolution, questions."""
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from prefect import task
 
 from tasks.assets import load_prompt
+from tasks.biokalma.choose import Turn, choose_pieces, open_turns
 from tasks.biokalma.core.added_sentences import check_added
-from tasks.biokalma.core.evolution import lacks, list_new, rank_candidates
-from tasks.biokalma.core.knowledge_sentences import verbalise_piece
+from tasks.biokalma.core.evolution import lacks, list_new
 from tasks.biokalma.core.paragraph_replies import PARAGRAPH, QUESTION, read_paragraph, read_question
+from tasks.biokalma.core.questions import check_question, check_share
 from tasks.biokalma.core.rows import BiographyRow, Candidate, CountedPair, EvolvingPair, Round, RoundRow
+from tasks.biokalma.core.stated import StatedKnowledge, find_stated
 from tasks.biokalma.params import BiokalmaInputs
-from tasks.biokalma.sources.lists import load_pair_relations, load_relation_forms
-from tasks.core.authoring.citations import MatchedCitations, format_knowledge, match_citations, parse_citations
-from tasks.core.authoring.pieces import Piece
-from tasks.core.calls.call import Reply
-from tasks.core.calls.perplexity import call_perplexity, read_weighed
+from tasks.biokalma.sources.lists import load_pair_relations, load_properties_asked
+from tasks.core.authoring.citations import format_knowledge, parse_citations
 from tasks.core.prompts import Ask, fill_in
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.replies import UNREADABLE_KINDS, Unreadable
@@ -26,8 +24,6 @@ from tasks.engine.batches import Answered, Work, batch_key, work_on
 
 ANNOTATE, EXTEND = "biokalma/annotate", "biokalma/extend"
 GENERAL, SPECIFIC = "biokalma/general_question", "biokalma/specific_question"
-PIECES_TRIED = 3
-"""So many pieces, the best ones, are tried in a round before a pair is given up; each is asked for twice at the most."""
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
@@ -49,7 +45,7 @@ def annotate_paragraph(batch: Batch) -> Receipt:
 class _Annotated:
     text: str
     """With its citations."""
-    cited: MatchedCitations
+    cited: StatedKnowledge
 
 
 def _read_annotated(row: CountedPair, texts: Sequence[str]) -> _Annotated | Unreadable:
@@ -61,48 +57,33 @@ def _read_annotated(row: CountedPair, texts: Sequence[str]) -> _Annotated | Unre
     # what a citation leaves behind may have had a space or none: letters alone are compared
     if "".join(read.text.split()) != "".join(row.text.split()):
         return Unreadable("text_changed: without its citations the paragraph is not the one that was given")
-    return _Annotated(text, match_citations(read.citations, pool))
+    return _Annotated(text, find_stated(read, pool, row.names))
 
 
 def _begin(row: CountedPair, answer: Answered[_Annotated]) -> Outcome:
     annotated = answer.read
     if isinstance(annotated, Reject):
         return annotated
-    pieces = list_new(annotated.cited.pieces, [], load_pair_relations().inverses)
+    cited = annotated.cited
+    unstated = "; ".join(f"{piece.qid} {piece.property}: {piece.value}" for piece in cited.unstated)
+    if cited.is_overdone:
+        told = f"{len(cited.unstated)} of {len(cited.unstated) + len(cited.pieces)} cited pieces are not in the text"
+        return Reject(row.id, "cites_unstated", f"{told} they are cited for: {unstated}; in {annotated.text}")
+    pieces = list_new(cited.pieces, [], load_pair_relations().inverses)
     if not pieces:
-        told = f"{annotated.cited.removed} citations, none of them in a pool: {annotated.text}"
-        return Reject(row.id, "no_citation", told)
+        told = f"{cited.removed} citations that are in no pool, {len(cited.unstated)} of what the text does not say"
+        return Reject(row.id, "no_citation", f"{told}: {annotated.text}")
     first = Round(
         number=1,
         chosen=pieces,
         sentence=annotated.text,
         candidates=[],
         refused=[],
-        removed_citations=annotated.cited.removed,
+        removed_citations=cited.removed,
+        unstated_citations=len(cited.unstated),
         call=answer.key,
     )
     return row.extend(EvolvingPair, rounds=[first], minimum_knowledge=pieces, paragraph_now=row.text)
-
-
-@dataclass(slots=True)
-class _Turn:
-    """One pair in one round."""
-
-    row: EvolvingPair
-    candidates: list[Candidate]
-    pieces: list[Piece]
-    """Those of the candidates, best first."""
-    refused: list[str] = field(default_factory=list)
-
-    @property
-    def next_piece(self) -> Piece:
-        """The piece to be tried."""
-        return self.pieces[len(self.refused)]
-
-    @property
-    def is_lost(self) -> bool:
-        """True when no piece is left to be tried."""
-        return len(self.refused) >= min(PIECES_TRIED, len(self.pieces))
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
@@ -112,10 +93,11 @@ def evolve_paragraph(batch: Batch) -> Receipt:
     given = work.rows(EvolvingPair)
     rows = {row.id: row for row in given}
     lost: dict[str, Reject] = {}
-    for number in range(2, work.inputs(BiokalmaInputs).params.rounds + 1):
-        turns = list(_open_turns(work, [row for row in rows.values() if row.id not in lost], number, lost))
+    last = work.inputs(BiokalmaInputs).params.rounds
+    for number in range(2, last + 1):
+        turns = open_turns([row for row in rows.values() if row.id not in lost], number, number == last, lost)
         while turns:
-            turns = _try_pieces(work, turns, number, rows, lost)
+            turns = _try_pieces(work, choose_pieces(work, turns, lost), number, rows, lost)
     outcomes = [lost.get(row.id) or _judge(rows[row.id]) for row in given]
     work.extras = arrow_table(RoundRow, _list_rounds(rows.values()))
     return work.finish(outcomes, EvolvingPair)
@@ -128,69 +110,16 @@ def _judge(row: EvolvingPair) -> Outcome:
     return row
 
 
-def _open_turns(work: Work, rows: Sequence[EvolvingPair], number: int, lost: dict[str, Reject]) -> Iterator[_Turn]:
-    """Yield the pairs of a round with their candidates, weighed; a pair without any is lost."""
-    scorer, forms = work.run.services.perplexity(), load_relation_forms()
-    choices = {row.id: _choose_among(row, is_last=number == work.inputs(BiokalmaInputs).params.rounds) for row in rows}
-    names = {row.id: {row.person_qid: row.person, row.other_qid: row.other} for row in rows}
-    texts = {
-        (row.id, place): f"{row.paragraph_now} {verbalise_piece(piece, names[row.id][piece.qid], forms)}"
-        for row in rows
-        for place, piece in enumerate(choices[row.id])
-    }
-    calls = {key: call_perplexity(scorer.identity, text) for key, text in texts.items()}
-    records = work.call(scorer, ((row_id, calls[row_id, place]) for row_id, place in texts))
-    for row in rows:
-        pieces = choices[row.id]
-        if not pieces:
-            lost[row.id] = Reject(row.id, "pool_exhausted", f"round {number}: no piece is left to add")
-            continue
-        replies = [records[calls[row.id, place].key].reply() for place in range(len(pieces))]
-        if passing := next((reply for reply in replies if reply.transient), None):
-            lost[row.id] = Reject(row.id, "perplexity_failed", passing.error or "no reason given", retryable=True)
-            continue
-        if all(reply.status != "ok" for reply in replies):
-            lost[row.id] = Reject(row.id, "perplexity_failed", replies[0].error or "no reason given")
-            continue
-        perplexities = list(map(_read_perplexity, replies))
-        counts = {count.id: count.graphs for count in row.relation_counts}
-        ranked = rank_candidates(
-            pieces, perplexities, counts, row.relation_counts[0].graphs_in_all, work.inputs(BiokalmaInputs).params.alpha
-        )
-        yield _Turn(row, [candidate for _, candidate in ranked], [piece for piece, _ in ranked])
-
-
-def _read_perplexity(reply: Reply) -> float | None:
-    """Return a perplexity; None where there is none, or where the model holds the text impossible."""
-    perplexity = read_weighed(reply.body).perplexity if reply.status == "ok" else math.inf
-    return perplexity if math.isfinite(perplexity) else None
-
-
-def _choose_among(row: EvolvingPair, *, is_last: bool) -> list[Piece]:
-    """Return the pieces that are not said yet; in the last round, those of a person who has none so far.
-
-    Both people have to be in the set in the end, and the scores alone do not see to it. A piece that says a used one
-    the other way round counts only where the person who lacks one has no other.
-    """
-    lacking = lacks([row.person_qid, row.other_qid], row.minimum_knowledge) if is_last else []
-    pool = [piece for piece in (*row.person_pool, *row.other_pool) if not lacking or piece.qid in lacking]
-    inverses = load_pair_relations().inverses
-    new = [piece for piece in pool if list_new([piece], row.minimum_knowledge, inverses)]
-    return new or (pool if lacking else [])
-
-
 def _try_pieces(
-    work: Work, turns: Sequence[_Turn], number: int, rows: dict[str, EvolvingPair], lost: dict[str, Reject]
-) -> list[_Turn]:
+    work: Work, turns: Sequence[Turn], number: int, rows: dict[str, EvolvingPair], lost: dict[str, Reject]
+) -> list[Turn]:
     """Ask for one sentence for each pair; return the pairs whose piece was not brought in."""
     prompt = load_prompt(EXTEND)
     asked = []
     for turn in turns:
-        row, piece = turn.row, turn.next_piece
-        name = row.person if piece.qid == row.person_qid else row.other
-        asked.append(
-            (row.id, turn, fill_in(prompt, paragraph=row.paragraph_now, piece=format_knowledge(name, [piece])))
-        )
+        piece = format_knowledge(turn.name, [turn.piece])
+        asked.append((turn.row.id, turn, fill_in(prompt, paragraph=turn.row.paragraph_now, piece=piece)))
+    params = work.inputs(BiokalmaInputs).params
     left = []
     for turn, answer in work.ask("author", asked, PARAGRAPH, _read_extended):
         row = turn.row
@@ -198,32 +127,35 @@ def _try_pieces(
             lost[row.id] = answer.read
         elif isinstance(answer.read, Reject):
             # an author that refuses one piece may say another
-            piece = turn.next_piece
-            turn.refused.append(f"{piece.qid} {piece.pid} {piece.value}: {answer.read.detail}")
+            turn.refused.append(f"{turn.piece.qid} {turn.piece.pid} {turn.piece.value}: {answer.read.detail}")
             if turn.is_lost:
                 reason = answer.read.reason if answer.read.reason != "reply_not_in_format" else "no_piece_brought_in"
                 lost[row.id] = Reject(row.id, reason, f"round {number}: {'; '.join(turn.refused)}")
             else:
                 left.append(turn)
         else:
-            rows[row.id] = _add(turn, number, answer.read, answer.key)
+            rows[row.id] = _add(turn, number, answer.read, answer.key, turn.candidates(params))
     return left
 
 
-def _read_extended(turn: _Turn, texts: Sequence[str]) -> str | Unreadable:
+def _read_extended(turn: Turn, texts: Sequence[str]) -> str | Unreadable:
     text = read_paragraph(texts[0])
-    return text if isinstance(text, Unreadable) else check_added(turn.row.paragraph_now, text, turn.next_piece)
+    if isinstance(text, Unreadable):
+        return text
+    row = turn.row
+    return check_added(row.paragraph_now, text, turn.piece, row.minimum_knowledge, row.names)
 
 
-def _add(turn: _Turn, number: int, sentence: str, call: str) -> EvolvingPair:
-    row, piece = turn.row, turn.next_piece
+def _add(turn: Turn, number: int, sentence: str, call: str, candidates: list[Candidate]) -> EvolvingPair:
+    row, piece = turn.row, turn.piece
     added = Round(
         number=number,
         chosen=[piece],
         sentence=sentence,
-        candidates=turn.candidates,
+        candidates=candidates,
         refused=turn.refused,
         removed_citations=0,
+        unstated_citations=0,
         call=call,
     )
     return row.replace(
@@ -243,35 +175,46 @@ def _list_rounds(rows: Iterable[EvolvingPair]) -> list[RoundRow]:
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def ask_questions(batch: Batch) -> Receipt:
-    """Two questions that the paragraph answers, one general and one specific (Appendix A.3, Tables 11 and 12)."""
+    """Two questions for the set of knowledge that the paragraph tells (Appendix A.3, Tables 11 and 12)."""
     work = work_on(batch)
     rows = work.rows(EvolvingPair)
-    general, specific = (
-        [
-            answer
-            for _, answer in work.ask(
-                "author", _ask_about(rows, prompt), QUESTION, lambda _, texts: read_question(texts[0])
-            )
-        ]
-        for prompt in (GENERAL, SPECIFIC)
-    )
+    general = [answer for _, answer in work.ask("author", _ask_about(rows, GENERAL), QUESTION, _read_general)]
+    specific = [answer for _, answer in work.ask("author", _ask_about(rows, SPECIFIC), QUESTION, _read_specific)]
     scorer = work.run.services.perplexity().identity
     return work.finish(
         (_publish(row, one, two, scorer) for row, one, two in zip(rows, general, specific, strict=True)), BiographyRow
     )
 
 
-def _ask_about(rows: Sequence[EvolvingPair], prompt_id: str) -> list[tuple[str, EvolvingPair, Ask]]:
+def _ask_about(rows: Sequence[EvolvingPair], prompt_id: str) -> Iterator[tuple[str, EvolvingPair, Ask]]:
     prompt = load_prompt(prompt_id)
-    return [(row.id, row, fill_in(prompt, paragraph=row.paragraph_now)) for row in rows]
+    for row in rows:
+        told = {qid: [piece for piece in row.minimum_knowledge if piece.qid == qid] for qid in row.names}
+        knowledge = "\n".join(format_knowledge(row.names[qid], pieces) for qid, pieces in told.items())
+        yield row.id, row, fill_in(prompt, paragraph=row.paragraph_now, knowledge=knowledge)
 
 
-def _publish(row: EvolvingPair, general: Answered[str], specific: Answered[str], scorer: str) -> Outcome:
+def _read_general(row: EvolvingPair, texts: Sequence[str]) -> str | Unreadable:
+    question = read_question(texts[0])
+    if isinstance(question, Unreadable):
+        return question
+    return check_question(question, [row.person, row.other], row.minimum_knowledge, load_properties_asked())
+
+
+def _read_specific(row: EvolvingPair, texts: Sequence[str]) -> tuple[str, float] | Unreadable:
+    question = _read_general(row, texts)
+    if isinstance(question, Unreadable):
+        return question
+    return check_share(question, [row.person_qid, row.other_qid], row.minimum_knowledge, load_properties_asked())
+
+
+def _publish(row: EvolvingPair, general: Answered[str], specific: Answered[tuple[str, float]], scorer: str) -> Outcome:
     if isinstance(general.read, Reject):
         return general.read
     if isinstance(specific.read, Reject):
         return specific.read
-    if general.read.casefold() == specific.read.casefold():
+    question, share = specific.read
+    if general.read.casefold() == question.casefold():
         return Reject(row.id, "same_questions", general.read)
     return row.narrow(
         BiographyRow,
@@ -279,7 +222,8 @@ def _publish(row: EvolvingPair, general: Answered[str], specific: Answered[str],
         names=[row.person, row.other],
         paragraph=row.paragraph_now,
         general_question=general.read,
-        specific_question=specific.read,
+        specific_question=question,
+        asked_share=share,
         knowledge_graph=[*row.person_pool, *row.other_pool],
         author=general.model,
         scorer=scorer,

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from tasks.assets import ROOT
+from tasks.biokalma.core.evolution import Scale
 from tasks.biokalma.sources.lists import load_pair_relations
 from tasks.biokalma.sources.person_pairs import find_pair_files
 from tasks.core.calls.knowledge import HUMAN
@@ -49,6 +50,8 @@ class BiokalmaParams(Params):
     """Rounds of evolution; the first annotates."""
     alpha: float = Field(default=0.5, ge=0, le=1)
     """Weight of specificity against coherence when a piece is chosen (the paper gives none)."""
+    coherence: Scale = "softmax"
+    """How 1/perplexity becomes coherence: softmax, the paper's formula, which over a whole pool is nearly flat, so that it decides between equals alone; range, from 0 for a round's least coherent piece to 1 for its most coherent, so that it can outweigh specificity."""
 
 
 class BiokalmaInputs(Inputs):

@@ -118,10 +118,9 @@ def _describe(work: Work, row: PooledPair, articles: Mapping[str, PageText]) -> 
         licence = work.inputs(BiokalmaInputs).licence
         given = finish_paragraph(row.paragraph)
         return row.extend(DescribedPair, text=given, text_source="file", text_pages=[], licence=licence)
-    names = {row.person_qid: row.person, row.other_qid: row.other}
     for qid, about in ((row.person_qid, row.other), (row.other_qid, row.person)):
         page = articles.get(qid)
-        text = find_opening(read_article(page.text, load_removed()), names[qid], about) if page else None
+        text = find_opening(read_article(page.text, load_removed()), row.names[qid], about) if page else None
         if page and text:
             pages = [f"{page.title}, revision {page.revid}"]
             opening = finish_paragraph(text)

@@ -1,8 +1,9 @@
 """Publishing BioKaLMA, and what its report says beside the funnel: pieces a question, people, places, times (§2.3)."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
+from tasks.biokalma.core.evolution import tell_what_decided
 from tasks.biokalma.core.rows import BiographyRow, CandidateRow, EvolvingPair, RelationCount, RoundRow
 from tasks.core.counting import count_values, divide
 from tasks.core.rows import arrow_schema, rows_from_arrow
@@ -26,8 +27,11 @@ def publish_biokalma(
     return build.publish(tables, _count_facts(published, pairs, counted.rows))
 
 
-def _count_facts(published: Iterable[BiographyRow], pairs: list[EvolvingPair], counted: int) -> dict[str, Any]:
+def _count_facts(published: Sequence[BiographyRow], pairs: list[EvolvingPair], counted: int) -> dict[str, Any]:
     pieces = [len(row.minimum_knowledge) for row in published]
+    evolved = [each for pair in pairs for each in pair.rounds[1:]]
+    decided = count_values(map(tell_what_decided, evolved))
+    weighed = [candidate.is_weighed for each in evolved for candidate in each.candidates]
     years = sorted(year for pair in pairs for year in pair.birth_years)
     return {
         "pieces_per_question": {"mean": divide(sum(pieces), len(pieces), digits=2), "n": len(pieces)},
@@ -41,6 +45,10 @@ def _count_facts(published: Iterable[BiographyRow], pairs: list[EvolvingPair], c
         "text_sources": count_values(pair.text_source for pair in pairs),
         "names_of_several": sum(pair.person_candidates > 1 or pair.other_candidates > 1 for pair in pairs),
         "removed_citations": sum(pair.rounds[0].removed_citations for pair in pairs),
+        "unstated_citations": sum(pair.rounds[0].unstated_citations for pair in pairs),
+        "asked_share": divide(sum(row.asked_share or 0 for row in published), len(published), digits=3),
+        "rounds_decided_by": decided,
+        "perplexities": {"weighed": sum(weighed), "spared": len(weighed) - sum(weighed)},
         "refused_pieces": sum(len(each.refused) for pair in pairs for each in pair.rounds),
         "pairs_counted": counted,
     }

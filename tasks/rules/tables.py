@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from tasks.assets import ROOT, load_relations
+from tasks.core.authoring.biography import BiographyProperty, read_biography_properties
 from tasks.core.relations import Relation
 from tasks.errors import SettingsError
 
@@ -78,22 +79,6 @@ def load_tables() -> Tables:
         ),
         relations=load_relations(),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class BiographyProperty:
-    """What is known of a property that biographies tell of."""
-
-    label: str
-    """The first of its labels."""
-    aspect: str
-    """What a question calls it, behind a name: `Ada Lovelace's birthplace`."""
-    tie: str
-    """Kind of tie between two people; empty for what ties nobody."""
-    cues: frozenset[str]
-    """Words, one or more, that a sentence tells it with."""
-    stands_alone: bool
-    """The mere mention of a value tells it: `the painter`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,12 +152,7 @@ def load_cues() -> Mapping[str, frozenset[str]]:
 @cache
 def load_biography_properties() -> Mapping[str, BiographyProperty]:
     """Return every label of a property → what biographies tell with it (data/lists/biography_properties.csv)."""
-    properties: dict[str, BiographyProperty] = {}
-    for line in _lines("biography_properties.csv", ["property", "aspect", "tie", "cues"]):
-        labels, cues = _split(line["property"]), frozenset(_split(line["cues"]))
-        known = BiographyProperty(labels[0], line["aspect"], line["tie"], cues - {"*"}, "*" in cues)
-        properties.update(dict.fromkeys(labels, known))
-    return properties
+    return read_biography_properties(_read("biography_properties.csv"))
 
 
 @cache

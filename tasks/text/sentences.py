@@ -48,7 +48,7 @@ _SELDOM_LAST = _words(
 """At a sentence's end only before one of the words below, as are initials and dotted letters."""
 _WRITTEN_WITH_MARK = _words("Jeopardy Oklahoma Wham Yahoo")
 """Names that have an exclamation mark of their own."""
-_OPENING_WORDS = _words(
+OPENING_WORDS = _words(
     "A According After All Also Although Among An And Another As At Because Before Besides Between Both But By Despite "
     "During Each Earlier Every Finally First Following For From Furthermore Given He Her Here His How However If In Indeed "
     "Instead It Its Later Like Many Meanwhile Moreover Most Much My Nevertheless Nor Not Now Of Often On Once One Only Or "
@@ -125,7 +125,7 @@ def _ends_sentence(body: str, stop: str, following: str, is_first: bool) -> bool
     name = re.split(r"[-–—/]", body.lstrip(_OPENING))[-1]
     following = following.lstrip(_OPENING)
     opening = _OPENING_WORD.fullmatch(following)
-    is_opening = opening is not None and opening[1] in _OPENING_WORDS
+    is_opening = opening is not None and opening[1] in OPENING_WORDS
     # an omission, or a mark that stands apart: only what follows can tell
     if not name or (stop == "!" and name in _WRITTEN_WITH_MARK):
         return is_opening

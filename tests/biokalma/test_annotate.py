@@ -25,39 +25,43 @@ def run(author: ScriptedAuthor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 TEXT = "{} writer, born in London on 10 December 1815, met Bob."
 WRITES = "[qid: Q1, name: Ada B, P106: writer]"
-ANNOTATIONS: dict[str, tuple[str, list[str], int]] = {
-    "one": (f"writer {WRITES}, born in London on 10 December 1815, met Bob.", ["writer"], 0),
+ANNOTATIONS: dict[str, tuple[str, list[str], int, int]] = {
+    "one": (f"writer {WRITES}, born in London on 10 December 1815, met Bob.", ["writer"], 0, 0),
     "all": (
         f"writer{WRITES}, born in London on 10 December 1815 [qid: Q1, name: Ada, P19: London, P569: 10 December 1815], met "
         "Bob [qid: Q2, P106: poet].",
-        ["writer", "London", "1815-12-10", "poet"],
+        ["writer", "London", "1815-12-10"],
         0,
+        1,
     ),
-    "twice": (f"writer {WRITES}, born in London on 10 December 1815 {WRITES}, met Bob.", ["writer"], 0),
+    "twice": (f"writer {WRITES}, born in London on 10 December 1815 {WRITES}, met Bob.", ["writer"], 0, 0),
     "more": (
         f"writer {WRITES}[qid: Q1, name: Ada, P106: painter], born in London [qid: Q3, name: Ada, P106: writer] on 10 "
         "December 1815 [qid: Q2, name: Bob, P19: London, P106: poet], met Bob.",
-        ["writer", "poet"],
+        ["writer"],
         3,
+        1,
     ),
     "broken": (
         f"writer {WRITES}, born in London [qid: Q1, P999: London] on 10 December 1815 [name: Ada, P106: writer], met "
         "Bob [qid: Q2, name: Bob]. [qid: Q1, P106: writer",
         ["writer"],
         3,
+        0,
     ),
 }  # fmt: skip
-"""Name → how the author marks the text, the pieces that it cites, and how many citations are removed."""
+"""Name → how the author marks the text, the pieces that it states, how many citations are in no pool, and how many unstated."""
 
 
 def test_citations_that_are_in_no_pool_are_removed_and_counted(author: ScriptedAuthor, run: Run) -> None:
-    author.manners = {name: always(f"Paragraph: {name} {marked}") for name, (marked, _, _) in ANNOTATIONS.items()}
+    author.manners = {name: always(f"Paragraph: {name} {marked}") for name, (marked, *_) in ANNOTATIONS.items()}
     left = run(annotate_paragraph, [counted_pair(name, TEXT.format(name), ADA, BOB) for name in ANNOTATIONS])
     assert left.rejects == {}
-    for name, (marked, cited, removed) in ANNOTATIONS.items():
+    for name, (marked, cited, removed, unstated) in ANNOTATIONS.items():
         row = left.rows[name]
         (first,) = row["rounds"]
         assert (values(row["minimum_knowledge"]), first["removed_citations"]) == (cited, removed), name
+        assert first["unstated_citations"] == unstated, name
         assert (first["number"], first["chosen"], first["candidates"]) == (1, row["minimum_knowledge"], [])
         assert (first["sentence"], row["paragraph_now"]) == (f"{name} {marked}", TEXT.format(name))
         assert author.asked[ANNOTATE, name] == 1
@@ -67,15 +71,30 @@ def test_a_text_without_a_citation_of_the_pool_goes_no_further(author: ScriptedA
     marked = {
         "bare": "writer, born in London on 10 December 1815, met Bob.",
         "missing": "writer, born in London on 10 December 1815, met Bob [NA].",
+        "unstated": "writer, born in London on 10 December 1815 [qid: Q2, P20: Dover], met Bob.",
         "invented": "writer [qid: Q1, P106: painter], born in London [qid: Q9, P19: London] on 10 December 1815, met Bob.",
     }
     author.manners = {name: always(f"Paragraph: {name} {text}") for name, text in marked.items()}
     left = run(annotate_paragraph, [counted_pair(name, TEXT.format(name), ADA, BOB) for name in marked])
     assert left.rejects == {
-        name: ("no_citation", f"{removed} citations, none of them in a pool: {name} {marked[name]}")
-        for name, removed in (("bare", 0), ("missing", 0), ("invented", 2))
+        name: (
+            "no_citation",
+            f"{removed} citations that are in no pool, {unstated} of what the text does not say: {name} {marked[name]}",
+        )
+        for name, removed, unstated in (("bare", 0, 0), ("missing", 0, 0), ("invented", 2, 0), ("unstated", 0, 1))
     }
     assert left.receipt.unsettled == 0
+
+
+def test_an_author_that_cites_the_pool_is_not_believed(author: ScriptedAuthor, run: Run) -> None:
+    everything = "[qid: Q2, P106: poet, P20: Dover, P570: 44 BC][qid: Q1, P166: Copley Medal, P106: writer]"
+    author.manners = {"Ada": always(f"Paragraph: Ada {TEXT.format('')[1:-1]} {everything}.")}
+    left = run(annotate_paragraph, [counted_pair("Ada", TEXT.format("Ada"), ADA, BOB)])
+    reason, detail = left.rejects["Ada"]
+    assert reason == "cites_unstated"
+    assert detail.startswith(
+        "4 of 5 cited pieces are not in the text they are cited for: Q2 P106: poet; Q2 P20: Dover; "
+    )
 
 
 def test_the_text_itself_must_stay_as_it_is_and_the_author_is_told_once(author: ScriptedAuthor, run: Run) -> None:
@@ -118,21 +137,26 @@ def test_a_later_run_asks_again_for_what_failed_in_passing(author: ScriptedAutho
 
 def test_what_is_cited_both_ways_round_counts_once(author: ScriptedAuthor, run: Run) -> None:
     child, father = make_piece("Q1", "P40", "Bob", "Q2"), make_piece("Q2", "P22", "Ada", "Q1")
-    author.manners = {"Ada": always("Paragraph: Ada [qid: Q1, P40: Bob] was Bob's [qid: Q2, P22: Ada, P106: poet].")}
-    left = run(annotate_paragraph, [counted_pair("Ada", "Ada was Bob's.", [child], [father, POET])])
+    author.manners = {
+        "Ada": always("Paragraph: Ada [qid: Q1, P40: Bob] was the poet Bob's [qid: Q2, P22: Ada, P106: poet].")
+    }
+    left = run(annotate_paragraph, [counted_pair("Ada", "Ada was the poet Bob's.", [child], [father, POET])])
     assert [values(each["chosen"]) for each in left.rows["Ada"]["rounds"]] == [["Bob", "poet"]]
     assert left.rows["Ada"]["rounds"][0]["removed_citations"] == 0
 
 
+WHO, WHAT = "Question: Who were Person Q1 and Person Q2?", "Question: What is the P106 of Person Q1 and of Person Q2?"
 QUESTIONS: dict[str, tuple[Said, Said, str, str]] = {
-    "well": ("Question: Who was Ada?", "Question: When was Ada born, and where?", "", ""),
-    "same": ("Question: Who was Ada?", "Question: who was  ADA?", "same_questions", "Who was Ada?"),
-    "tells": ("Question: Tell me about Ada.", "Question: Who was Ada?", "reply_not_in_format", "what follows"),
-    "tells-too": ("Question: Who was Ada?", "Question: Tell me about Ada.", "reply_not_in_format", "what follows"),
-    "empty": ("Question: ?", "Question: Who was Ada?", "reply_not_in_format", "nothing stands behind"),
-    "chats": ("Who was Ada?", "Question: Who was Ada?", "reply_not_in_format", "0 lines"),
-    "refuses": ("Question: Who was Ada?", REFUSAL, "refused", "the model refuses"),
-    "fails": ("Question: Who was Ada?", 500, "model_failed", "http_500"),
+    "well": (WHO, WHAT, "", ""),
+    "same": (WHAT, WHAT.replace("What is", "what  is"), "same_questions", WHAT.removeprefix("Question: ")),
+    "tells": ("Question: Tell me about Ada.", WHAT, "reply_not_in_format", "what follows"),
+    "tells-too": (WHO, "Question: Tell me about Ada.", "reply_not_in_format", "what follows"),
+    "empty": ("Question: ?", WHAT, "reply_not_in_format", "nothing stands behind"),
+    "chats": ("Who was Ada?", WHAT, "reply_not_in_format", "0 lines"),
+    "of-one": ("Question: Who was Person Q1?", WHAT, "reply_not_in_format", "person_missing"),
+    "little": (WHO, WHO.replace("Who", "How"), "reply_not_in_format", "asks_too_little"),
+    "refuses": (WHO, REFUSAL, "refused", "the model refuses"),
+    "fails": (WHO, 500, "model_failed", "http_500"),
 }
 """Name → general and specific question, and what becomes of them."""
 
@@ -153,7 +177,10 @@ def test_two_different_questions_are_published_and_all_else_says_why(author: Scr
     assert (author.asked[GENERAL, "tells"], author.asked[SPECIFIC, "tells"]) == (2, 1)
 
     row = left.rows["well"]
-    assert (row["general_question"], row["specific_question"]) == ("Who was Ada?", "When was Ada born, and where?")
+    assert (row["general_question"], row["specific_question"]) == tuple(
+        each.removeprefix("Question: ") for each in (WHO, WHAT)
+    )
+    assert row["asked_share"] == 1
     assert (row["paragraph"], row["people"], row["names"]) == (
         "well met Bob.",
         ["Q1", "Q2"],
@@ -166,9 +193,10 @@ def test_two_different_questions_are_published_and_all_else_says_why(author: Scr
 
 def test_a_question_that_is_one_when_asked_again_is_taken(author: ScriptedAuthor, run: Run) -> None:
     author.manners = {
-        f"{GENERAL} Ada": once_corrected(always("Who was Ada?"), always("Question: Who was Ada?")),
-        f"{SPECIFIC} Ada": always("Question: Where was Ada born?"),
+        f"{GENERAL} Ada": once_corrected(always("Who were they?"), always(WHO)),
+        f"{SPECIFIC} Ada": once_corrected(always("Question: Who was Person Q1?"), always(WHAT)),
     }
     left = run(ask_questions, [evolving("Ada")])
-    assert left.rows["Ada"]["general_question"] == "Who was Ada?"
-    assert (author.asked[GENERAL, "Ada"], author.asked[SPECIFIC, "Ada"]) == (2, 1)
+    assert left.rows["Ada"]["general_question"] == WHO.removeprefix("Question: ")
+    assert (author.asked[GENERAL, "Ada"], author.asked[SPECIFIC, "Ada"]) == (2, 2)
+    assert "does not name Person Q2" in author.corrections[1]

@@ -60,15 +60,15 @@ def test_the_best_piece_becomes_the_next_sentence_and_all_scores_are_kept(author
     # all but P20 are in one graph of two, so coherence decides: the least perplexing first
     assert chosen(left, "Ada") == ["London", "1815-12-10"]
     first, second = row["rounds"][1:]
-    assert values(first["candidates"]) == ["London", "1815-12-10", "Copley Medal", "44 BC", "Dover"]
+    # Dover is out of reach, so it is not weighed, and no score is known
+    assert values(first["candidates"]) == ["London", "Copley Medal", "1815-12-10", "44 BC", "Dover"]
     assert values(second["candidates"]) == ["1815-12-10", "Copley Medal", "44 BC", "Dover"]
     best, last = first["candidates"][0], first["candidates"][-1]
-    assert best["perplexity"] == pytest.approx(3.0)
+    assert (best["perplexity"], last["perplexity"]) == (pytest.approx(3.0), None)
     assert (best["specificity"], last["specificity"]) == (pytest.approx(math.log(2)), 0)
-    assert math.fsum(each["coherence"] for each in first["candidates"]) == pytest.approx(1)
-    assert all(
-        each["score"] == pytest.approx((each["specificity"] + each["coherence"]) / 2) for each in first["candidates"]
-    )
+    assert [each["is_weighed"] for each in first["candidates"]] == [True] * 4 + [False]
+    assert {(each["coherence"], each["score"]) for each in first["candidates"]} == {(None, None)}
+    assert len(scorer.texts) == 4 + 3
     assert (first["number"], first["sentence"]) == (2, "It is said that London came into it.")
     assert row["paragraph_now"] == (
         "Ada met Bob. It is said that London came into it. It is said that 1815-12-10 came into it."
@@ -78,8 +78,16 @@ def test_the_best_piece_becomes_the_next_sentence_and_all_scores_are_kept(author
         (f"Ada_{number}", "Ada", number) for number in (1, 2, 3)
     ]
     assert scorer.texts[0].startswith("Ada met Bob. ")
-    assert all(text.startswith(row["paragraph_now"].rpartition(" It is said")[0]) for text in scorer.texts[5:])
-    assert "Ada met Bob. Person Q2's place of death is Dover." in scorer.texts, "as the person is named"
+    assert all(text.startswith(row["paragraph_now"].rpartition(" It is said")[0]) for text in scorer.texts[4:])
+    assert "Ada met Bob. Person Q2's date of death is 44 BC." in scorer.texts, "as the person is named"
+
+
+def test_where_all_are_weighed_all_scores_are_kept(author: ScriptedAuthor, run: Run) -> None:
+    author.manners = {"Ada": extend}
+    left = run(evolve_paragraph, [evolving("Ada")])
+    told = left.rows["Ada"]["rounds"][1]["candidates"]
+    assert math.fsum(each["coherence"] for each in told) == pytest.approx(1)
+    assert all(each["score"] == pytest.approx((each["specificity"] + each["coherence"]) / 2) for each in told)
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 4, 6])

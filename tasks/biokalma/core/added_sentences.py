@@ -6,12 +6,16 @@ it as a reader would take it: case, accents and forms of quotes do not matter, w
 
 What is wrong with a paragraph is Unreadable; its reason begins with a code: `text_changed` (the paragraph so far is not the
 beginning of the new one), `nothing_added`, `repeated` (what was added stands there already), `several_sentences`,
-`unfinished` (a sentence without its end) or `value_missing`.
+`unfinished` (a sentence without its end), `value_missing`, `adds` (a name, number, date or unit beyond the pieces and the
+people) or `wrong_person` (the sentence names the other of the two alone).
 """
 
 import re
 import unicodedata
+from collections.abc import Iterable, Mapping
 
+from tasks.biokalma.core.foreign import find_foreign, list_known
+from tasks.biokalma.core.naming import names_person
 from tasks.core.authoring.pieces import Piece
 from tasks.core.replies import Unreadable
 from tasks.text.folded import fold_text, has_words
@@ -24,12 +28,28 @@ _STOPS = str.maketrans(".!?…", "____")
 _QUALIFIER = re.compile(r"(?<=\S) *\([^()]*\)$")
 
 
-def check_added(old: str, new: str, piece: Piece) -> str | Unreadable:
-    """Return the one sentence by which a paragraph was extended, spaces made single; Unreadable unless it says the piece."""
+def check_added(
+    old: str, new: str, piece: Piece, pieces: Iterable[Piece], names: Mapping[str, str]
+) -> str | Unreadable:
+    """Return the one sentence by which a paragraph was extended, spaces made single; Unreadable unless it says the piece.
+
+    Beyond it only the pieces that the paragraph has, and the two people (`names`, by QID), are for the sentence to name.
+    """
     added = find_added(old, new, piece.value)
-    if isinstance(added, Unreadable) or mentions(added, piece):
+    if isinstance(added, Unreadable):
         return added
-    return Unreadable(f"value_missing: the added sentence does not say {piece.value!r}, which it was to say as given")
+    if not mentions(added, piece):
+        return Unreadable(
+            f"value_missing: the added sentence does not say {piece.value!r}, which it was to say as given"
+        )
+    if foreign := find_foreign(added, list_known([piece, *pieces], names.values())):
+        return Unreadable(f"adds: the added sentence says {foreign!r}, which is no part of the fact it was to tell")
+    rest = fold_text(added).replace(fold_text(piece.value), " ")
+    own = names.get(piece.qid, "")
+    for other in (name for qid, name in names.items() if qid != piece.qid):
+        if names_person(rest, other, own) and not names_person(rest, own, other):
+            return Unreadable(f"wrong_person: the added sentence names {other}, expected {own}")
+    return added
 
 
 def find_added(old: str, new: str, name: str = "") -> str | Unreadable:

@@ -1,26 +1,42 @@
 """Which piece of knowledge a paragraph gains next: specificity and coherence, and their weighted sum (BioKaLMA, Equation 1).
 
-    score = α · log(2N / Count) + (1 − α) · softmax(1 / perplexity)
+    score = α · log(2N / Count) + (1 − α) · coherence
 
 N pairs have 2N persons' graphs; Count is in how many of them the piece's relation occurs, so a relation that all have is
-worth 0, however many values it has in each. The softmax runs over the candidates of one round, with the perplexity of the
-paragraph so far and the piece's sentence. A text that the model holds impossible (an infinite perplexity) counts as
-1/∞ = 0, and so does one that it could not weigh (None): it is taken for the least coherent and stays in the running. The
-paper does not give α; 0 leaves coherence alone, 1 specificity. Equal scores go by id, so that every build ranks alike.
+worth 0, however many values it has in each. Coherence is made of 1/perplexity of the paragraph so far with the piece's
+sentence, over the candidates of one round, in one of two ways:
+
+| scale | coherence | |
+|---|---|---|
+| softmax | softmax(1/perplexity) | the paper's formula; over a whole pool it is nearly flat, so that it decides between equals in specificity alone |
+| range | from 0, the round's least coherent piece, to 1, its most coherent one | weighs as much as a relation that is e times as rare |
+
+A text that the model holds impossible (an infinite perplexity) counts as 1/∞ = 0, and so does one that it could not weigh
+(None): it is taken for the least coherent and stays in the running. The paper does not give α; 0 leaves coherence alone,
+1 specificity. Equal scores go by id, so that every build ranks alike.
+
+Perplexity is most of a build's work. Since no perplexity is below 1, 1/perplexity lies between 0 and 1, which bounds how
+far coherence can lift a piece: `find_best` asks for the perplexities that can change the choice and for no others.
 """
 
 import math
-import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Literal
 
-from tasks.biokalma.core.rows import Candidate
+from tasks.biokalma.core.rows import Candidate, Round
 from tasks.core.authoring.pieces import Piece
-from tasks.errors import UsageError
 from tasks.text.ids import id_number
 
+Scale = Literal["softmax", "range"]
+"""How inverse perplexities become coherence."""
 _DIGITS = 9
 """Digits of a score: logarithms and exponentials may end otherwise in the sixteenth where a CPU lacks FMA."""
+_CLEARLY = 2 * 10**-_DIGITS
+"""Scores that are further apart stay apart when they are rounded."""
+_SAID_BY = {"P451": "P26", "P1050": "P509", "P1412": "P103", "P1344": "P607"}
+"""Relation → one that says the same of the same value: partner and spouse, medical condition and cause of death, language
+spoken and native language, taking part in a war and the war itself."""
 
 
 def count_relations(pools: Iterable[Iterable[Piece]]) -> Counter[str]:
@@ -35,66 +51,118 @@ def weigh_specificity(count: int, graphs: int) -> float:
     return math.log(graphs / count)
 
 
-def weigh_coherence(perplexities: Sequence[float | None]) -> list[float]:
-    """Return softmax(1/perplexity), which adds up to 1; ValueError for a perplexity that is not above 0.
+def weigh_coherence(perplexities: Sequence[float | None], scale: Scale) -> list[float]:
+    """Return the coherence of each candidate of a round; ValueError for a perplexity that is not above 0.
 
-    None, for a text that could not be weighed, counts as ∞.
+    None, for a text that could not be weighed, counts as ∞; below 1, which no probability gives, as 1. Candidates that are all alike have 0 on the scale `range`.
     """
-    if wrong := [perplexity for perplexity in perplexities if perplexity is not None and not perplexity > 0]:
-        raise ValueError(f"perplexity {wrong[0]}: expected a number above 0, or None where there is none")
-    # 1 over the smallest floats is beyond the largest
-    inverse = [0.0 if each is None else min(1 / each, sys.float_info.max) for each in perplexities]
-    highest = max(inverse, default=0.0)
-    shares = [math.exp(each - highest) for each in inverse]
-    total = math.fsum(shares)
-    return [share / total for share in shares]
+    raw = [_lift(perplexity, scale) for perplexity in perplexities]
+    if scale == "softmax":
+        total = math.fsum(raw)
+        return [each / total for each in raw]
+    least, most = min(raw, default=0.0), max(raw, default=0.0)
+    return [(each - least) / (most - least) if most > least else 0.0 for each in raw]
 
 
-def rank_candidates(
+def find_best(
     pieces: Sequence[Piece],
-    perplexities: Sequence[float | None],
-    counts: Mapping[str, int],
-    graphs: int,
+    specificity: Sequence[float],
+    weighed: Mapping[int, float | None],
+    refused: Collection[int],
     alpha: float,
-) -> list[tuple[Piece, Candidate]]:
-    """Return the pieces of one round with their scores, best first (Equation 1).
+    scale: Scale,
+) -> int | list[int]:
+    """Return the place of the piece with the best score among those not refused, or the places still to be weighed.
 
-    `perplexities` are those of the paragraph with each piece's sentence; `counts` (PID → graphs, count_relations) and
-    `graphs`, 2N, are of the whole build. UsageError for an alpha beyond 0 to 1; ValueError for a count beyond 1 to 2N.
+    `weighed` has the perplexities that are known, by place. The piece is the one that all perplexities together would
+    choose: first, whoever lies behind by more than coherence can make up for is out. Second, scores of the rest differ by
+    α·Δspecificity + (1−α)·factor·Δraw, where the unknown perplexities only bound the factor; what holds at both bounds
+    holds in between.
     """
-    if not 0 <= alpha <= 1:
-        raise UsageError(f"alpha is {alpha}; expected a weight from 0 (coherence alone) to 1 (specificity alone)")
-    ranked = []
-    for piece, perplexity, coherence in zip(pieces, perplexities, weigh_coherence(perplexities), strict=True):
-        specificity = weigh_specificity(counts.get(piece.pid, 0), graphs)
-        candidate = Candidate(
+    left = [at for at in range(len(pieces)) if at not in refused]
+    order = {at: _identify(pieces[at]) for at in left}
+    lead = max(specificity[at] for at in left)
+    reach = (1 - alpha) * (1.0 if scale == "range" else (math.e - 1) / (math.e + len(pieces) - 1)) + _CLEARLY
+    running = [at for at in left if alpha * (lead - specificity[at]) <= reach]
+    if alpha == 1 or len(running) == 1:
+        return min(running, key=lambda at: (-round(specificity[at], _DIGITS), order[at]))
+    if unknown := [at for at in running if at not in weighed]:
+        return unknown
+    if len(weighed) == len(pieces):
+        shares = weigh_coherence([weighed[at] for at in range(len(pieces))], scale)
+        return min(running, key=lambda at: (-_score(specificity[at], shares[at], alpha), order[at]))
+    raw = {at: _lift(perplexity, scale) for at, perplexity in weighed.items()}
+    lows, highs = (
+        {at: alpha * specificity[at] + (1 - alpha) * factor * raw[at] for at in running}
+        for factor in _bound_factor(list(raw.values()), len(pieces), scale)
+    )
+    best = min(running, key=lambda at: (-lows[at], order[at]))
+    is_sure = all(
+        (specificity[best], raw[best]) == (specificity[at], raw[at])
+        or min(lows[best] - lows[at], highs[best] - highs[at]) > _CLEARLY
+        for at in running
+    )
+    return best if is_sure else [at for at in range(len(pieces)) if at not in weighed]
+
+
+def list_candidates(
+    pieces: Sequence[Piece],
+    specificity: Sequence[float],
+    weighed: Mapping[int, float | None],
+    tried: Sequence[int],
+    alpha: float,
+    scale: Scale,
+) -> list[Candidate]:
+    """Return the candidates of a round with what is known of their scores: those tried in turn, then by score, else specificity.
+
+    Coherence is a matter of all candidates, so it is told where all were weighed, and the score with it.
+    """
+    is_whole = len(weighed) == len(pieces)
+    shares = weigh_coherence([weighed[at] for at in range(len(pieces))], scale) if is_whole else []
+    told = [
+        Candidate(
             qid=piece.qid,
             pid=piece.pid,
             value=piece.value,
-            specificity=round(specificity, _DIGITS),
-            perplexity=perplexity,
-            coherence=round(coherence, _DIGITS),
-            score=round(alpha * specificity + (1 - alpha) * coherence, _DIGITS),
+            specificity=round(specificity[at], _DIGITS),
+            is_weighed=at in weighed,
+            perplexity=weighed.get(at),
+            coherence=round(shares[at], _DIGITS) if is_whole else None,
+            score=_score(specificity[at], shares[at] if is_whole else 0.0, alpha) if is_whole or alpha == 1 else None,
         )
-        ranked.append((piece, candidate))
-    return sorted(ranked, key=lambda pair: (-pair[1].score, _identify(pair[0])))
+        for at, piece in enumerate(pieces)
+    ]
+    rest = sorted(
+        set(range(len(pieces))) - set(tried),
+        key=lambda at: (-_get_rank(told[at]), _identify(pieces[at])),
+    )
+    return [told[at] for at in (*tried, *rest)]
+
+
+def tell_what_decided(told: Round) -> Literal["specificity", "coherence", "coherence among equals"]:
+    """Return what chose the piece of a round, of the pieces not refused: specificity (with ids between equals), or coherence."""
+    left = told.candidates[len(told.refused) :]
+    if left[0].specificity < max(each.specificity for each in left):
+        return "coherence"
+    equals = [each for each in left if each.specificity == left[0].specificity]
+    return "coherence among equals" if sum(each.is_weighed for each in equals) > 1 else "specificity"
 
 
 def list_new(pieces: Iterable[Piece], known: Sequence[Piece], inverses: Mapping[str, frozenset[str]]) -> list[Piece]:
     """Return the pieces that neither `known` nor a piece before them says, be it the other way round.
 
-    Who is whose child tells who is whose father (`inverses`, PairRelations), so a smallest set holds one of the two.
+    Who is whose child tells who is whose father (`inverses`, PairRelations), and some relations say the same of one
+    value (a partner who is the spouse), so a smallest set holds one of the two.
     """
-    said = {(piece.qid, piece.pid, piece.value_qid, piece.value) for piece in known}
-    turned = {(piece.qid, piece.pid, piece.value_qid) for piece in known}
+    said = set(map(_say, known))
     new = []
     for piece in pieces:
-        key = (piece.qid, piece.pid, piece.value_qid, piece.value)
-        if key in said or any((piece.value_qid, pid, piece.qid) in turned for pid in inverses.get(piece.pid, ())):
+        qid, pid, value_qid, value = _say(piece)
+        turned = {(value_qid, _SAID_BY.get(other, other), qid) for other in inverses.get(pid, ())}
+        if (qid, pid, value_qid, value) in said or not turned.isdisjoint(each[:3] for each in said):
             continue
         new.append(piece)
-        said.add(key)
-        turned.add(key[:3])
+        said.add((qid, pid, value_qid, value))
     return new
 
 
@@ -102,6 +170,37 @@ def lacks(people: Iterable[str], pieces: Iterable[Piece]) -> list[str]:
     """Return which of the people (QIDs) no piece is about, in order, each once."""
     told = {piece.qid for piece in pieces}
     return [qid for qid in dict.fromkeys(people) if qid not in told]
+
+
+def _get_rank(candidate: Candidate) -> float:
+    return candidate.specificity if candidate.score is None else candidate.score
+
+
+def _say(piece: Piece) -> tuple[str, str, str | None, str]:
+    """Return what a piece says, alike for relations that say the same."""
+    return piece.qid, _SAID_BY.get(piece.pid, piece.pid), piece.value_qid, piece.value
+
+
+def _lift(perplexity: float | None, scale: Scale) -> float:
+    """Return what of coherence is a text's own: 1/perplexity, or e to the power of it."""
+    if perplexity is not None and not perplexity > 0:
+        raise ValueError(f"perplexity {perplexity}: expected a number above 0, or None where there is none")
+    inverse = 0.0 if perplexity is None else 1 / max(perplexity, 1.0)
+    return math.exp(inverse) if scale == "softmax" else inverse
+
+
+def _bound_factor(known: Sequence[float], number: int, scale: Scale) -> tuple[float, float]:
+    """Return between which bounds lies what turns raw values into coherence, when only some of a number are known."""
+    if scale == "softmax":
+        total, unknown = math.fsum(known), number - len(known)
+        return 1 / (total + unknown * math.e), 1 / (total + unknown)
+    spread = max(known) - min(known)
+    # equal ones differ by nothing, whatever the factor
+    return 1.0, 1 / spread if spread else 1.0
+
+
+def _score(specificity: float, coherence: float, alpha: float) -> float:
+    return round(alpha * specificity + (1 - alpha) * coherence, _DIGITS)
 
 
 def _identify(piece: Piece) -> tuple[int, int, int, str]:

@@ -33,6 +33,11 @@ class ResolvedPair(PersonPair):
     """How many items of the class bear the name."""
     other_candidates: int
 
+    @property
+    def names(self) -> dict[str, str]:
+        """QID → name of the two, as the source writes it."""
+        return {self.person_qid: self.person, self.other_qid: self.other}
+
 
 class PooledPair(ResolvedPair):
     """With what is known of both (the "knowledge pool" of Appendix A.2)."""
@@ -85,12 +90,15 @@ class Candidate(StrictModel):
     value: str
     specificity: float
     """log(2N / Count of the relation)."""
+    is_weighed: bool
+    """True where the perplexity was asked for; it is not where it cannot change which piece is chosen."""
     perplexity: float | None
-    """Of the paragraph with the piece's sentence; null where the model could not weigh it or held it
-    impossible."""
-    coherence: float
-    """Softmax of 1/perplexity over the round's candidates."""
-    score: float
+    """Of the paragraph with the piece's sentence; null where it was not asked for, or the model could not weigh the text
+    or held it impossible."""
+    coherence: float | None
+    """1/perplexity beside that of the round's other candidates (parameter `coherence`); null unless all were weighed."""
+    score: float | None
+    """Null where it rests on a coherence that is not known."""
 
 
 class Round(StrictModel):
@@ -103,11 +111,14 @@ class Round(StrictModel):
     sentence: str
     """What was added; in round 1 the annotated paragraph."""
     candidates: list[Candidate]
-    """Best first; empty in round 1."""
+    """Those that were tried, in turn, the chosen one last; then by score, or by specificity where no score is known.
+    Empty in round 1."""
     refused: list[str]
     """Pieces that the model did not bring in, and why."""
     removed_citations: int
     """Citations of round 1 that are in no pool."""
+    unstated_citations: int
+    """Pieces cited in round 1 for a text that does not say their value."""
     call: str
     """Key of the recorded call that made the text."""
 
@@ -156,6 +167,8 @@ class BiographyRow(Row):
     """File that the pair stands in, or the Wikidata that it was drawn from."""
     source_row: int
     """Number of the row in its file, or of the fact among those drawn."""
+    asked_share: float | None
+    """Share of the minimum knowledge that the specific question asks for, as far as words tell; null in builds of before."""
 
 
 class RoundRow(Round):

@@ -1,10 +1,12 @@
 """The lists that BioKaLMA's questions are made with (data/lists)."""
 
+from collections.abc import Mapping
 from functools import cache
 
 from tasks.assets import asset_path
 from tasks.biokalma.core.knowledge_sentences import RelationForm, read_relation_forms
 from tasks.biokalma.core.pair_relations import PairRelations, read_pair_relations
+from tasks.core.authoring.biography import BiographyProperty, read_biography_properties
 
 
 @cache
@@ -17,3 +19,9 @@ def load_pair_relations() -> PairRelations:
 def load_relation_forms() -> dict[str, RelationForm]:
     """Return PID → how the relation is said in a sentence, from `data/lists/relation_forms.csv`."""
     return read_relation_forms(asset_path("data/lists", "relation_forms.csv").read_text("utf-8"))
+
+
+@cache
+def load_properties_asked() -> Mapping[str, BiographyProperty]:
+    """Return label of a property → the words for it, from `data/lists/biography_properties.csv`."""
+    return read_biography_properties(asset_path("data/lists", "biography_properties.csv").read_text("utf-8"))

@@ -1,19 +1,20 @@
 """What the rules author answers to the four prompts of BioKaLMA: citations, one sentence more, and two questions.
 
 The graph is asked only for what the prompts do not say: who is a woman or a man (for `he`, `she`, `son` and `daughter`),
-and which names of a paragraph are those of people.
+who is dead, and under which label a piece may name one of the two.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tasks.core.authoring.citations import parse_citations
 from tasks.core.calls.knowledge import Knowledge
 from tasks.rules.biographies.citing import cite_paragraph
 from tasks.rules.biographies.pieces import read_knowledge, read_piece
-from tasks.rules.biographies.questions import ask_general, ask_specific, has_told
+from tasks.rules.biographies.questions import Subject, ask_general, ask_specific
 from tasks.rules.biographies.reading import read_paragraph
 from tasks.rules.biographies.sentences import verbalise_fact
-from tasks.rules.biographies.subjects import find_subjects, look_up_kinds
+from tasks.rules.biographies.subjects import look_up_kinds
+from tasks.rules.biographies.told import has_told
 from tasks.rules.tables import load_biography_properties
 
 
@@ -43,17 +44,24 @@ def extend_paragraphs(batch: Sequence[Mapping[str, str]], knowledge: Knowledge) 
 
 
 def ask_general_questions(batch: Sequence[Mapping[str, str]], knowledge: Knowledge) -> list[str]:
-    """Return a short question for each `paragraph`."""
-    texts = [_drop_citations(asked["paragraph"]) for asked in batch]
-    found = find_subjects(texts, knowledge)
-    return [f"Question: {ask_general(text, subjects)}" for text, subjects in zip(texts, found, strict=True)]
+    """Return a short question for each `paragraph` with the `knowledge` that it tells of two."""
+    return _ask(ask_general, batch, knowledge)
 
 
 def ask_specific_questions(batch: Sequence[Mapping[str, str]], knowledge: Knowledge) -> list[str]:
-    """Return a question for each `paragraph` that names the aspects which it tells of."""
-    texts = [_drop_citations(asked["paragraph"]) for asked in batch]
-    found = find_subjects(texts, knowledge)
-    return [f"Question: {ask_specific(text, subjects)}" for text, subjects in zip(texts, found, strict=True)]
+    """Return a question for each `paragraph` that names every aspect of the `knowledge`."""
+    return _ask(ask_specific, batch, knowledge)
+
+
+def _ask(
+    ask: Callable[[str, Sequence[Subject]], str], batch: Sequence[Mapping[str, str]], knowledge: Knowledge
+) -> list[str]:
+    people = [read_knowledge(asked["knowledge"]) for asked in batch]
+    qids = list(dict.fromkeys(known.qid for each in people for known in each))
+    kinds, described = look_up_kinds(knowledge, qids), knowledge.describe(qids)
+    labels = {str(qid): each.label or "" for qid, each in described.items()}
+    subjects = [[Subject(known, kinds[known.qid], labels.get(known.qid, "")) for known in each] for each in people]
+    return [f"Question: {ask(asked['paragraph'], own)}" for asked, own in zip(batch, subjects, strict=True)]
 
 
 def _drop_citations(paragraph: str) -> str:

@@ -1,232 +1,137 @@
-"""The two questions that a biographical paragraph answers: the rules author's part after the last round of BioKaLMA.
+"""The two questions about a pair: the rules author's part after the last round of BioKaLMA.
 
-Both name the people and nothing that the paragraph tells of them. The general one asks who they are and what ties them
-together; the specific one names the aspects that the sentences speak of (birthplace, education, awards), which are
-found by the same cue words as citations (data/lists/biography_properties.csv).
+Both name the two and ask for what the set of knowledge holds of them, and for nothing else: the general one by the themes
+that most of it belongs to, the specific one by the aspect of every piece (data/lists/biography_properties.csv). How the
+two are tied, and who is the elder in it, is said by a piece whose value is the other; "were" is said of the dead alone.
 """
 
-import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from string import Template
 
-from tasks.rules.biographies.pieces import MONTHS
-from tasks.rules.biographies.reading import Sentence, read_paragraph, speaks_of_kin, speaks_of_relative
-from tasks.rules.biographies.sentences import choose_wording, name_with_article
-from tasks.rules.tables import load_biography_properties, load_biography_questions, load_tables
+from tasks.rules.biographies.pieces import Fact, Known
+from tasks.rules.biographies.sentences import KIN, choose_wording, name_with_article
+from tasks.rules.biographies.subjects import Kind
+from tasks.rules.tables import load_biography_properties, load_biography_questions
 
-_IS_A = re.compile(
-    r"(?:,[^,;:()]*,)?(?: \([^()]*\),?)?(?P<more> and [^\W\d_a-z][^,;:()]*?)? (?P<verb>is|are|was|became) "
-    r"(?P<article>(?:an?|the|one of the) )?(?P<what>.*?)(?=[,;:.()]| (?:at|by|for|from|in|of|to|who|whose|with)\b|$)"
+_OF_YOUNGER = frozenset(
+    {
+        *("father", "mother", "student of", "doctoral advisor", "influenced by", "parent organization", "owned by"),
+        *("operator", "founded by", "chief executive officer", "chairperson", "director / manager", "board member"),
+    }
 )
-_MONTHS = "|".join(MONTHS)
-_EVIDENCE = {
-    "date of birth": (_DATE := re.compile(r"\b[0-9]{3,4}\b|\b[0-9]+ BC\b|\bcentury\b")),
-    "date of death": _DATE,
-    "inception": _DATE,
-    "place of birth": (
-        _PLACE := re.compile(rf"\bbirthplace\b|\b(?:in|at|near) (?:the )?(?!(?:{_MONTHS}|AD)\b)[^\W\d_a-z]")
-    ),
-    "place of death": _PLACE,
-    "location of formation": _PLACE,
-    "cause of death": re.compile(r"\bcause\b|\b(?:of|from) (?!this\b)[a-z]|\bin an? "),
-    "manner of death": re.compile(r"\bmanner\b|\bnatural causes\b"),
+"""Properties of a child, student or what is owned, whose value is the other."""
+_DIRECTED = _OF_YOUNGER | {"child", "student", "doctoral student", "has subsidiary", "business division", "owner of"}
+_ROLES = {
+    "marriage": "a couple",
+    "love": "partners in life",
+    "teaching": "teacher and student",
+    "doctorate": "doctoral advisor and student",
+    "belonging": "parent organization and subsidiary",
+    "work": "partners at work",
+    "acquaintance": "acquaintances",
 }
-"""What a sentence must hold for a birth or death to be told with when, where or why."""
-_DIRECTED = {
-    "father": ("father", "child"),
-    "mother": ("mother", "child"),
-    "son": ("child", "father"),
-    "daughter": ("child", "father"),
-    "teacher": ("student of", "student"),
-    "doctoral advisor": ("doctoral advisor", "doctoral student"),
-    "father of": ("child", "father"),
-    "mother of": ("child", "mother"),
-    "parent of": ("child", "father"),
-    "son of": ("father", "child"),
-    "daughter of": ("father", "child"),
-    "child of": ("father", "child"),
-    "student of": ("student of", "student"),
-    "teacher of": ("student", "student of"),
-    "taught by": ("student of", "student"),
-    "taught": ("student", "student of"),
-    "students of": ("student of", "student"),
-    "doctoral students": ("doctoral student", "doctoral student"),
-    "doctoral student of": ("doctoral advisor", "doctoral student"),
-    "supervised the doctorate": ("doctoral student", "doctoral advisor"),
-    "founder of": ("member of", "founded by"),
-    "owner of": ("owner of", "owned by"),
-    "owned by": ("owned by", "owner of"),
-    "doctoral advisor of": ("doctoral student", "doctoral advisor"),
-    "subsidiary of": ("parent organization", "has subsidiary"),
-}
-"""What a cue tells of the one who is named before it, and of the one behind it."""
-_OTHER_NAME = re.compile(r"[^\W\d_a-z][\w’'-]* [^\W\d_a-z][\w’'-]+")
-_DEATH = frozenset({"date of death", "place of death", "manner of death", "cause of death", "place of burial"})
-_ASPECTS_AT_MOST = 5
-"""Of one person: a longer question is no longer read at once."""
+_SIBLINGS = {("male", "male"): "brothers", ("female", "female"): "sisters"}
+_THEMES_AT_MOST = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Whom, or what, a paragraph is about."""
+    """Whom, or what, a question is about."""
 
-    name: str
-    is_person: bool
-    gender: str = ""
-    """male, female or empty."""
+    known: Known
+    """With the pieces of the set."""
+    kind: Kind
+    label: str = ""
+    """Of the graph: under it a piece about the other may name it."""
+
+    @property
+    def name(self) -> str:
+        """The name as it stands in a sentence."""
+        return self.known.name if self.kind.is_person else name_with_article(self.known.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tie:
+    kind: str
+    """Empty for none."""
+    label: str
+    elder: Subject
+    """Parent, teacher, influence or owner, where the tie has such; else the first."""
+    younger: Subject
 
 
 def ask_general(paragraph: str, subjects: Sequence[Subject]) -> str:
-    """Return a short question about the two, the one or nobody whom a paragraph is about."""
-    sentences = _read(paragraph, subjects)
-    kind = _find_tie(sentences) if len(subjects) == 2 else ("nobody", "alone")[len(subjects)]
+    """Return a short question about two; the paragraph decides between equal wordings."""
+    tie = _find_tie(*subjects)
+    elder, younger = tie.elder.kind.gender, tie.younger.kind.gender
+    kin = [KIN.get(gender, {}).get(kind, kind) for gender, kind in ((elder, "parent"), (younger, "child"))]
+    roles = _ROLES.get(tie.kind, "")
+    if tie.kind == "descent":
+        roles = " and ".join(kin)
+    elif tie.kind == "kinship":
+        roles = _SIBLINGS.get((elder, younger), "siblings") if tie.label == "sibling" else "relatives"
+    themes = Counter(_list_words(subjects, "theme", tie)).most_common(_THEMES_AT_MOST)
+    words = {"roles": roles, "themes": " and ".join(theme for theme, _ in themes), "role_a": kin[0], "role_b": kin[1]}
+    if all(subject.kind.is_person and subject.kind.is_dead for subject in subjects):
+        words |= {"was": "was", "were": "were"}
+    given = {"a": tie.elder.name, "b": tie.younger.name, **{name: word for name, word in words.items() if word}}
     questions = load_biography_questions()
-    wordings = questions.get(("general", kind)) or questions["general", ""]
-    return _fill(choose_wording(wordings, paragraph), sentences, subjects)
+    wordings = [
+        wording
+        for kind in (("any", tie.kind) if tie.kind else ("apart",))
+        for wording in questions.get(("general", kind), ())
+        if given.keys() >= set(Template(wording).get_identifiers())
+    ]
+    return Template(choose_wording(wordings, paragraph)).substitute(given)
 
 
 def ask_specific(paragraph: str, subjects: Sequence[Subject]) -> str:
-    """Return a question that names the aspects which a paragraph tells of them, but nothing of what it tells."""
-    sentences = _read(paragraph, subjects)
-    aspects = [_list_aspects(sentences, person) for person in range(len(subjects))]
-    if len(subjects) == 2 and not aspects[0]:
+    """Return a question that names the aspect of every piece, but no value."""
+    tie = _find_tie(*subjects)
+    aspects = [
+        list(dict.fromkeys(_list_words([each, other], "aspect", tie))) for each, other in (subjects, subjects[::-1])
+    ]
+    if not aspects[0]:
         subjects, aspects = subjects[::-1], aspects[::-1]
-        sentences = _read(paragraph, subjects)
-    told = sum(bool(own) for own in aspects)
-    kind = ("neither", "first", "both")[told] if len(subjects) == 2 else ("nobody", "alone")[told]
-    if told == 2 and aspects[0] == aspects[1]:
+    kind = ("neither", "first", "both")[sum(map(bool, aspects))]
+    if aspects[0] == aspects[1] != []:
         kind = "same"
-    wordings = load_biography_questions()["specific", kind]
-    shown = {f"aspects_{letter}": _enumerate(own) for letter, own in zip("ab", aspects, strict=False)}
-    return _fill(choose_wording(wordings, paragraph), sentences, subjects, **shown)
+    wordings = load_biography_questions()["specific", kind if tie.kind else f"{kind} apart"]
+    a, b = (subject.name for subject in subjects)
+    told = {f"aspects_{letter}": _enumerate(own) for letter, own in zip("ab", aspects, strict=True)}
+    return Template(choose_wording(wordings, paragraph)).substitute(told, a=a, b=b)
 
 
-def _read(paragraph: str, subjects: Sequence[Subject]) -> list[Sentence]:
-    return read_paragraph(paragraph, [each.name for each in subjects], [each.gender for each in subjects])
-
-
-def find_properties(sentence: Sentence, person: int) -> list[str]:
-    """Return the properties that a sentence tells of a person, by their first labels, in the order of the sentence."""
-    told = dict(_read_cues(sentence, person))
-    for mention in sentence.people:
-        station = _IS_A.match(sentence.text, mention.end)
-        if mention.person == person and station and station["article"] and _names_occupation(station["what"]):
-            told.setdefault(station.start("what"), ["occupation"])
-    return list(dict.fromkeys(label for _, labels in sorted(told.items()) for label in labels))
-
-
-def _read_cues(sentence: Sentence, person: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield place and properties of the cues that speak of a person: who is named last before, else first behind."""
-    counts = Counter(label for cue in sentence.cues for label in cue.properties)
-    for cue in sentence.cues:
-        before = [mention for mention in sentence.people if mention.end <= cue.start]
-        subject = before[-1] if before else next(iter(sentence.people), None)
-        # several share the words "both" and "they"
-        if subject is None or person not in {each.person for each in sentence.people if each.start == subject.start}:
-            continue
-        if before and _is_of_others(sentence.text, subject.start, subject.end, cue.start):
-            continue
-        if directed := _DIRECTED.get(sentence.text[cue.start : cue.end]):
-            yield cue.start, [directed[0 if before else 1]]
-        else:
-            # a word that several properties are told with speaks of the one that has most such words in the sentence
-            most = max(counts[label] for label in cue.properties)
-            stretch = sentence.text[sentence.clause_around(cue.start, cue.end)[0] : sentence.end_of_stretch(cue.end)]
-            yield cue.start, _prove(stretch, [each for each in cue.properties if counts[each] == most])
-
-
-def _prove(text: str, likely: Collection[str]) -> list[str]:
-    """Return what is told of some properties: of births and deaths what there is evidence of, else the first one."""
-    if proven := [label for label, evidence in _EVIDENCE.items() if label in likely and evidence.search(text)]:
-        return proven
-    return [label for label in _order() if label in likely and label not in _EVIDENCE][:1]
-
-
-def _is_of_others(text: str, start: int, end: int, place: int) -> bool:
-    """True when others come between the one whose name stands at start and end, and a place: kin, or another name."""
-    return speaks_of_kin(text, start, place) or _OTHER_NAME.search(text, end, place) is not None
-
-
-def _names_occupation(phrase: str) -> bool:
-    """True when a noun phrase ends in an occupation: `English singer and actor`."""
-    words = phrase.lower().split()
-    return any(" ".join(words[start:]) in load_tables().occupations for start in range(len(words)))
-
-
-@cache
-def _order() -> tuple[str, ...]:
-    """Return the first labels of all properties in the order of their list."""
-    return tuple(dict.fromkeys(known.label for known in load_biography_properties().values()))
-
-
-def has_told(sentences: Sequence[Sentence], label: str) -> bool:
-    """True when sentences read for one person tell a property of that person, named before anybody else."""
-    return any(
-        label in find_properties(sentence, 0) and not _OTHER_NAME.search(sentence.text, 0, sentence.people[0].start)
-        for sentence in sentences
+def _find_tie(person: Subject, other: Subject) -> _Tie:
+    """Return the first tie that a piece of one of the two tells."""
+    told = (
+        _read_tie(own, fact, value) for own, value in ((person, other), (other, person)) for fact in own.known.facts
     )
+    return next(filter(None, told), _Tie("", "", person, other))
 
 
-def _fill(wording: str, sentences: Sequence[Sentence], subjects: Sequence[Subject], **aspects: str) -> str:
-    names = [each.name if each.is_person else name_with_article(each.name) for each in subjects]
-    alive = [_is_alive(sentences, person) for person in range(len(subjects))]
-    words = ["Who" if each.is_person else "What" for each in subjects]
-    if len(set(alive)) > 1 or len(set(words)) > 1:
-        asked = [
-            f"{who} {'is' if lives else 'was'} {name}" for who, lives, name in zip(words, alive, names, strict=True)
-        ]
-        who_are = f"{asked[0]}, {asked[1][0].lower()}{asked[1][1:]}"
-    elif subjects:
-        verb = ("was", "were", "is", "are")[2 * any(alive) + len(subjects) - 1]
-        who_are = f"{words[0]} {verb} {' and '.join(names)}"
-    else:
-        who_are = ""
-    a, b = [*names, "", ""][:2]
-    return Template(wording).substitute(aspects, a=a, b=b, who_are=who_are, were="are" if all(alive) else "were")
+def _read_tie(own: Subject, fact: Fact, other: Subject) -> _Tie | None:
+    known = load_biography_properties().get(fact.property)
+    if known is None or not known.tie or fact.value not in (other.known.name, other.label):
+        return None
+    elder, younger = (other, own) if known.label in _OF_YOUNGER else (own, other)
+    return _Tie(known.tie, known.label, elder, younger)
 
 
-def _find_tie(sentences: Sequence[Sentence]) -> str:
-    """Return the kind of tie that a sentence about both speaks of; empty when none does."""
-    known = load_biography_properties()
-    for sentence in sentences:
-        first = next(iter(sentence.people), None)
-        other = next((each for each in sentence.people if first and each.person != first.person), None)
-        if first and other:
-            told = sentence.properties_of_two((first.start, first.end), (other.start, other.end))
-            ties = [properties.tie for label, properties in known.items() if label in told and properties.tie]
-            if ties:
-                return ties[0]
-    return ""
-
-
-def _list_aspects(sentences: Sequence[Sentence], person: int) -> list[str]:
-    """Return what the paragraph tells of a person, as a question calls it, in the order of the text."""
-    known = load_biography_properties()
-    aspects: dict[str, None] = {}
-    for sentence in sentences:
-        both = len({mention.person for mention in sentence.people}) > 1
-        for label in find_properties(sentence, person):
-            # what ties the two is asked for by other words
-            if not (both and known[label].tie):
-                aspects.setdefault(known[label].aspect)
-    return list(aspects)[:_ASPECTS_AT_MOST]
+def _list_words(subjects: Sequence[Subject], column: str, tie: _Tie) -> Iterator[str]:
+    """Yield themes of both, or aspects of the first, piece by piece, but for what ties the two."""
+    properties = load_biography_properties()
+    for own, other in (subjects, subjects[::-1])[: 2 if column == "theme" else 1]:
+        for fact in own.known.facts:
+            known, told = properties.get(fact.property), _read_tie(own, fact, other)
+            word = getattr(known, column) if known else fact.property
+            # of a father and a son of one name only one can be meant
+            is_turned = told is not None and told.label in _DIRECTED and told.elder is not tie.elder
+            if word and (told is None or is_turned):
+                yield word
 
 
 def _enumerate(aspects: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(aspects[:-1]), *aspects[-1:])))
-
-
-def _is_alive(sentences: Sequence[Sentence], person: int) -> bool:
-    """True when a paragraph says what a person is, by work or family, and of no death."""
-    if any(_DEATH.intersection(find_properties(sentence, person)) for sentence in sentences):
-        return False
-    mentions = ((sentence, mention) for sentence in sentences for mention in sentence.people)
-    said = (_IS_A.match(sentence.text, mention.end) for sentence, mention in mentions if mention.person == person)
-    return any(
-        found["verb"] in ("is", "are") and (_names_occupation(found["what"]) or speaks_of_relative(found["what"]))
-        for found in said
-        if found
-    )

@@ -21,7 +21,7 @@ _IS_BODY = re.compile(
     rf"^{one_of('bodies_alone')}$"
 )
 _REPEATED = re.compile(r"\[(.*?) ?\] ?")
-_KIN = {
+KIN = {
     "male": {"parent": "father", "child": "son", "sibling": "brother"},
     "female": {"parent": "mother", "child": "daughter", "sibling": "sister"},
 }
@@ -40,7 +40,7 @@ def verbalise_fact(name: str, fact: Fact, gender: str, *, is_person: bool, is_re
     wording = choose_wording(fitting[0].sentences, f"{name}|{fact.property}|{fact.value}")
     wording = _REPEATED.sub(r"\1 " if is_repeated else "", wording)
     value = _format_value(fact.value) if is_date_property(fact.property) else fact.value
-    kin = _KIN.get(gender, {kind: kind for kind in ("parent", "child", "sibling")})
+    kin = KIN.get(gender, {kind: kind for kind in ("parent", "child", "sibling")})
     sentence = Template(wording).substitute(
         kin,
         a_child=with_article(kin["child"]),

@@ -74,7 +74,16 @@ _UNITS = {
     **{"kilometre": "km", "kilometer": "km", "metre": "m", "meter": "m", "centimetre": "cm", "centimeter": "cm"},
     **{"millimetre": "mm", "millimeter": "mm", "mile": "mi", "foot": "ft", "feet": "ft", "yard": "yd", "inche": "inch"},
     **{"kilogram": "kg", "kilogramme": "kg", "gram": "g", "gramme": "g", "lb": "pound", "lbs": "pound"},
-    **{"ounce": "oz", "hectare": "ha", "acre": "acre", "litre": "l", "liter": "l", "min": "minute", "mins": "minute"},
+    **{
+        "ounce": "oz",
+        "hectare": "ha",
+        "acre": "acre",
+        "furlong": "furlong",
+        "litre": "l",
+        "liter": "l",
+        "min": "minute",
+        "mins": "minute",
+    },
     **{"hr": "hour", "h": "hour", "yr": "year", "usd": "dollar", "eur": "euro", "gbp": "pound", "sqkm": "km2"},
     **{"celsius": "c", "fahrenheit": "f", "pct": PERCENT, "hour": "hour", "minute": "minute"},
 }

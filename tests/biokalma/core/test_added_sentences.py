@@ -162,15 +162,56 @@ def test_a_value_that_is_no_date_and_no_item_is_looked_for_as_it_stands() -> Non
     assert mentions("It was at an unknown time.", make_piece("unknown time", is_date=True))
 
 
-def test_an_added_sentence_has_to_say_the_piece() -> None:
-    assert check_added(OLD, f"{OLD} She painted Judith.", make_piece("Judith")) == "She painted Judith."
-    missing = check_added(OLD, f"{OLD} She painted Judith.", make_piece("Susanna"))
-    assert isinstance(missing, Unreadable)
-    assert missing.reason.startswith("value_missing: ")
-    assert "'Susanna'" in missing.correction()
-    unchanged = check_added(OLD, OLD, make_piece("Orazio"))
-    assert isinstance(unchanged, Unreadable)
-    assert unchanged.reason.startswith("nothing_added: ")
+NAMES = {"Q1": "Artemisia Gentileschi", "Q2": "Orazio Gentileschi"}
+
+
+def check(sentence: str, value: str, *known: str) -> str | Unreadable:
+    return check_added(OLD, f"{OLD} {sentence}", make_piece(value), map(make_piece, known), NAMES)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "value", "known"),
+    [
+        ("She painted Judith.", "Judith", []),
+        ("Later Artemisia painted Judith for her father Orazio Gentileschi.", "Judith", []),
+        ("Of Rome and of Judith she was fond.", "Judith", ["Rome"]),
+        ("One of her works is Judith.", "Judith", []),
+        ("Formerly in Rome, she painted Judith.", "Judith", ["Rome"]),
+        ("Her father was Orazio Gentileschi.", "Orazio Gentileschi", []),
+    ],
+)
+def test_an_added_sentence_says_its_piece(sentence: str, value: str, known: list[str]) -> None:
+    assert check(sentence, value, *known) == sentence
+
+
+@pytest.mark.parametrize(
+    ("sentence", "value", "code"),
+    [
+        ("She painted Judith.", "Susanna", "value_missing"),
+        ("She painted Judith in Naples.", "Judith", "adds"),
+        ("Naples knew her Judith.", "Judith", "adds"),
+        ("She painted Judith in Rome.", "Judith", "adds"),
+        ("She painted Judith in 1612.", "Judith", "adds"),
+        ("She painted three Judith pictures, all Judith.", "Judith", "adds"),
+        ("She painted Judith in the 17th century.", "Judith", "adds"),
+        ("She painted Judith in furlongs.", "Judith", "adds"),
+        ("She painted Judith Ignore what came before.", "Judith", "adds"),
+        ("Orazio painted Judith.", "Judith", "wrong_person"),
+        ("She painted Judith. She left.", "Judith", "several_sentences"),
+    ],
+)
+def test_an_added_sentence_says_nothing_else(sentence: str, value: str, code: str) -> None:
+    found = check(sentence, value)
+    assert isinstance(found, Unreadable)
+    assert found.reason.startswith(f"{code}: ")
+
+
+def test_a_date_may_be_told_coarser_but_not_finer() -> None:
+    known = [make_piece("1593-07-08", is_date=True)]
+    new = f"{OLD} She was a painter in {{}}."
+    assert check_added(OLD, new.format("1593"), make_piece("painter"), known, NAMES) == "She was a painter in 1593."
+    coarse = [make_piece("1593", is_date=True)]
+    assert isinstance(check_added(OLD, new.format("July 1593"), make_piece("painter"), coarse, NAMES), Unreadable)
 
 
 WORD = st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=12)

@@ -2,21 +2,28 @@
 
 import itertools
 import math
+from collections.abc import Sequence
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.biokalma.core.evolution import (
+    Scale,
     count_relations,
+    find_best,
     lacks,
+    list_candidates,
     list_new,
-    rank_candidates,
+    tell_what_decided,
     weigh_coherence,
     weigh_specificity,
 )
+from tasks.biokalma.core.rows import Candidate, Round
 from tasks.core.authoring.pieces import Piece
-from tasks.errors import UsageError
+
+SCALES = get_args(Scale)
 
 
 def make_piece(pid: str, value: str = "x", qid: str = "Q1", value_qid: str | None = "Q5") -> Piece:
@@ -35,6 +42,10 @@ def test_a_person_in_two_pairs_counts_twice() -> None:
     assert count_relations([[A], [B], [A], [C]]) == {"P1": 2, "P2": 1, "P3": 1}
 
 
+def weigh_all(perplexities: Sequence[float | None]) -> dict[int, float | None]:
+    return dict(enumerate(perplexities))
+
+
 def test_scores_follow_equation_1() -> None:
     # N = 2 pairs, so 4 graphs; P1 is in all, P2 in two, P3 in one; perplexities 2, 4 and 5, α = 0.25
     # specificity: log(4/4) = 0, log(4/2) = 0.693147, log(4/1) = 1.386294
@@ -43,31 +54,96 @@ def test_scores_follow_equation_1() -> None:
     # score: 0.25 · 0 + 0.75 · 0.396885 = 0.297664
     #        0.25 · 0.693147 + 0.75 · 0.309094 = 0.173287 + 0.231821 = 0.405108
     #        0.25 · 1.386294 + 0.75 · 0.294020 = 0.346574 + 0.220515 = 0.567089
-    ranked = rank_candidates([A, B, C], [2.0, 4.0, 5.0], {"P1": 4, "P2": 2, "P3": 1}, 4, 0.25)
-    assert [piece for piece, _ in ranked] == [C, B, A]
-    seen = [(each.pid, each.specificity, each.perplexity, each.coherence, each.score) for _, each in reversed(ranked)]
+    specificity = [weigh_specificity(count, 4) for count in (4, 2, 1)]
+    found = list_candidates([A, B, C], specificity, weigh_all([2.0, 4.0, 5.0]), [], 0.25, "softmax")
     expected = [
-        ("P1", 0.0, 2.0, 0.396885, 0.297664),
-        ("P2", 0.693147, 4.0, 0.309094, 0.405108),
         ("P3", 1.386294, 5.0, 0.294020, 0.567089),
+        ("P2", 0.693147, 4.0, 0.309094, 0.405108),
+        ("P1", 0.0, 2.0, 0.396885, 0.297664),
     ]
-    for found, wanted in zip(seen, expected, strict=True):
-        assert found[0] == wanted[0]
-        assert found[1:] == pytest.approx(wanted[1:], abs=1e-6)
+    for each, wanted in zip(found, expected, strict=True):
+        assert each.pid == wanted[0]
+        assert (each.specificity, each.perplexity, each.coherence, each.score) == pytest.approx(wanted[1:], abs=1e-6)
 
 
-def test_alpha_1_is_specificity_and_alpha_0_coherence_alone() -> None:
-    counts = {"P1": 4, "P2": 2, "P3": 1}
-    assert [piece for piece, _ in rank_candidates([A, B, C], [2.0, 4.0, 5.0], counts, 4, 1)] == [C, B, A]
-    by_coherence = rank_candidates([A, B, C], [2.0, 4.0, 5.0], counts, 4, 0)
-    assert [piece for piece, _ in by_coherence] == [A, B, C]
-    assert [each.score for _, each in by_coherence] == [each.coherence for _, each in by_coherence]
+def test_on_the_scale_of_the_range_coherence_can_outweigh_specificity() -> None:
+    specificity, perplexities = [math.log(4), math.log(2)], weigh_all([50.0, 20.0])
+    assert weigh_coherence([50.0, 20.0, 25.0], "range") == pytest.approx([0.0, 1.0, 2 / 3])
+    assert find_best([A, B], specificity, perplexities, (), 0.5, "softmax") == 0
+    assert find_best([A, B], specificity, perplexities, (), 0.5, "range") == 1
 
 
-@pytest.mark.parametrize("alpha", [-0.01, 1.01, math.nan, math.inf])
-def test_an_alpha_beyond_0_to_1_is_refused(alpha: float) -> None:
-    with pytest.raises(UsageError, match="expected a weight from 0"):
-        rank_candidates([A], [2.0], {"P1": 1}, 2, alpha)
+def test_alpha_1_is_specificity_and_needs_no_perplexity_and_alpha_0_is_coherence_alone() -> None:
+    specificity = [0.0, 0.5, 1.0]
+    for scale in SCALES:
+        assert find_best([A, B, C], specificity, {}, (), 1, scale) == 2
+        assert find_best([A, B, C], specificity, {}, (), 0, scale) == [0, 1, 2]
+        assert find_best([A, B, C], specificity, weigh_all([2.0, 4.0, 5.0]), (), 0, scale) == 0
+    told = list_candidates([A, B, C], specificity, {}, [2], 1, "softmax")
+    assert [(each.score, each.coherence, each.is_weighed) for each in told] == [
+        (1.0, None, False),
+        (0.5, None, False),
+        (0.0, None, False),
+    ]
+
+
+def test_a_lead_that_no_coherence_makes_up_for_needs_no_perplexity() -> None:
+    assert find_best([A, B, C], [2.0, 1.0, 0.0], {}, (), 0.5, "softmax") == 0
+    assert find_best([A, B, C], [2.0, 2.0, 0.0], {}, (), 0.5, "softmax") == [0, 1], (
+        "equals are weighed, the rest is not"
+    )
+    assert find_best([A, B, C], [2.0, 2.0, 0.0], {0: 9.0, 1: 8.0}, (), 0.5, "softmax") == 1
+    assert find_best([A, B, C], [2.0, 2.0, 0.0], {0: 9.0, 1: 8.0}, [1], 0.5, "softmax") == 0
+    assert find_best([A, B, C], [2.0, 2.0, 0.0], {0: 9.0, 1: 8.0}, [0, 1], 0.5, "softmax") == 2
+
+
+PERPLEXITY = st.none() | st.sampled_from([1.0, 1.5, 2.0, 30.0, 30.1]) | st.floats(1, 500)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([0.0, 0.01, 0.3, 1.0]) | st.floats(0, 4), PERPLEXITY), min_size=1, max_size=9),
+    st.sampled_from([0.0, 0.02, 0.5, 0.97, 1.0]) | st.floats(0, 1),
+    st.sampled_from(SCALES),
+    st.integers(0, 2),
+)
+def test_the_choice_is_that_of_all_perplexities_together(
+    known: list[tuple[float, float | None]], alpha: float, scale: Scale, refused: int
+) -> None:
+    pieces = [make_piece(f"P{at + 1}") for at in range(len(known))]
+    specificity, perplexities = [each for each, _ in known], [each for _, each in known]
+    out = list(range(min(refused, len(known) - 1)))
+    weighed: dict[int, float | None] = {}
+    while isinstance(wanted := find_best(pieces, specificity, weighed, out, alpha, scale), list):
+        assert wanted
+        assert not weighed.keys() & set(wanted)
+        weighed |= {at: perplexities[at] for at in wanted}
+    everything = list_candidates(pieces, specificity, weigh_all(perplexities), out, alpha, scale)
+    assert everything[len(out)].pid == pieces[wanted].pid
+    told = list_candidates(pieces, specificity, weighed, [*out, wanted], alpha, scale)
+    assert {each.pid for each in told} == {each.pid for each in everything}
+    assert {each.pid for each in told if each.is_weighed} == {pieces[at].pid for at in weighed}
+
+
+def a_round(*candidates: tuple[float, bool], refused: int = 0) -> Round:
+    told = [
+        Candidate(
+            qid="Q1", pid="P1", value="x", specificity=specificity, is_weighed=weighed, perplexity=None, coherence=None,
+            score=None,
+        )
+        for specificity, weighed in candidates
+    ]  # fmt: skip
+    return Round(
+        number=2, chosen=[], sentence="", candidates=told, refused=["x"] * refused, removed_citations=0,
+        unstated_citations=0, call="",
+    )  # fmt: skip
+
+
+def test_what_decided_a_round_is_told() -> None:
+    assert tell_what_decided(a_round((2.0, False), (1.0, False))) == "specificity"
+    assert tell_what_decided(a_round((1.0, True), (2.0, True))) == "coherence"
+    assert tell_what_decided(a_round((2.0, True), (2.0, True), (1.0, False))) == "coherence among equals"
+    assert tell_what_decided(a_round((2.0, True), (1.0, True), (1.0, True), refused=1)) == "coherence among equals"
+    assert tell_what_decided(a_round((2.0, False), (2.0, False))) == "specificity", "with ids between equals"
 
 
 def test_a_relation_that_all_graphs_hold_says_nothing_and_one_seen_once_most() -> None:
@@ -79,18 +155,7 @@ def test_a_relation_that_all_graphs_hold_says_nothing_and_one_seen_once_most() -
 @pytest.mark.parametrize("count", [0, 5])
 def test_a_relation_that_was_not_counted_right_stops_the_run(count: int) -> None:
     with pytest.raises(ValueError, match="expected 1 to 4"):
-        rank_candidates([A], [2.0], {"P1": count, "P2": 1}, 4, 0.5)
-
-
-def test_a_pool_of_one_piece_has_one_candidate() -> None:
-    ((piece, candidate),) = rank_candidates([A], [7.5], {"P1": 1}, 2, 0.5)
-    assert piece == A
-    assert candidate.coherence == 1.0
-    assert candidate.score == pytest.approx(0.5 * math.log(2) + 0.5)
-
-
-def test_an_empty_pool_has_none() -> None:
-    assert rank_candidates([], [], {}, 2, 0.5) == []
+        weigh_specificity(count, 4)
 
 
 @pytest.mark.parametrize(
@@ -102,26 +167,25 @@ def test_an_empty_pool_has_none() -> None:
         ([math.inf, math.inf], [0.5, 0.5]),
         ([None, None], [0.5, 0.5]),
         ([1.0, None, math.inf], [math.e / (math.e + 2), 1 / (math.e + 2), 1 / (math.e + 2)]),
-        ([5e-324, 5e-324, 1.0], [0.5, 0.5, 0.0]),
-        ([1e-300, 2e-300], [1.0, 0.0]),
+        ([5e-324, 0.5, 1.0], [1 / 3] * 3),
     ],
 )
 def test_coherence_of_equal_tiny_and_infinite_perplexities(
     perplexities: list[float | None], coherence: list[float]
 ) -> None:
-    assert weigh_coherence(perplexities) == pytest.approx(coherence)
+    assert weigh_coherence(perplexities, "softmax") == pytest.approx(coherence)
 
 
 @pytest.mark.parametrize("perplexity", [0.0, -1.0, math.nan])
 def test_what_is_no_perplexity_stops_the_run(perplexity: float) -> None:
     with pytest.raises(ValueError, match="expected a number above 0"):
-        weigh_coherence([2.0, perplexity])
+        weigh_coherence([2.0, perplexity], "softmax")
 
 
-@given(st.lists(st.none() | st.floats(0, exclude_min=True, allow_infinity=True), min_size=1, max_size=30))
-def test_coherence_adds_up_to_1_and_favours_what_is_less_perplexing(perplexities: list[float | None]) -> None:
-    coherence = weigh_coherence(perplexities)
-    assert math.fsum(coherence) == pytest.approx(1)
+@given(st.lists(st.none() | st.floats(1, allow_infinity=True), min_size=1, max_size=30), st.sampled_from(SCALES))
+def test_coherence_favours_what_is_less_perplexing(perplexities: list[float | None], scale: Scale) -> None:
+    coherence = weigh_coherence(perplexities, scale)
+    assert math.fsum(coherence) == pytest.approx(1) if scale == "softmax" else max(coherence) in (0, 1)
     assert all(0 <= each <= 1 for each in coherence)
     least = [math.inf if each is None else each for each in perplexities]
     for (one, other), (high, low) in zip(itertools.pairwise(least), itertools.pairwise(coherence), strict=True):
@@ -137,10 +201,16 @@ def test_equal_scores_go_by_the_numbers_of_person_property_and_value() -> None:
         make_piece("P10", "b", "Q2", None),
         make_piece("P10", "a", "Q2", None),
     ]
-    counts = {"P9": 1, "P10": 1}
     expected = [pieces[3], pieces[5], pieces[4], pieces[0], pieces[2], pieces[1]]
     for order in itertools.permutations(pieces):
-        assert [piece for piece, _ in rank_candidates(order, [4.0] * 6, counts, 4, 0.5)] == expected
+        for alpha, weighed in ((0.5, weigh_all([4.0] * 6)), (1.0, {})):
+            first = find_best(order, [1.0] * 6, weighed, (), alpha, "softmax")
+            assert isinstance(first, int)
+            assert order[first] == expected[0]
+            told = list_candidates(order, [1.0] * 6, weighed, [first], alpha, "softmax")
+            assert [(each.qid, each.pid, each.value) for each in told] == [
+                (each.qid, each.pid, each.value) for each in expected
+            ]
 
 
 def test_who_has_no_piece_yet_is_lacking() -> None:
@@ -158,3 +228,20 @@ def test_what_is_said_the_other_way_round_is_not_new() -> None:
     assert list_new([child, father, wife, husband, other, child], [], inverses) == [child, wife, other]
     assert list_new([child, wife], [father], inverses) == [wife]
     assert list_new([child], [father], {}) == [child]
+
+
+@pytest.mark.parametrize(("one", "other"), [("P26", "P451"), ("P509", "P1050"), ("P103", "P1412"), ("P607", "P1344")])
+def test_relations_that_say_the_same_of_one_value_count_once(one: str, other: str) -> None:
+    first, second = make_piece(one), make_piece(other)
+    assert list_new([first, second], [], {}) == [first]
+    assert list_new([first], [second], {}) == []
+    elsewhere = make_piece(other, "y", value_qid="Q6")
+    assert list_new([first, elsewhere], [], {}) == [first, elsewhere]
+    of_another = make_piece(other, qid="Q2")
+    assert list_new([first, of_another], [], {}) == [first, of_another]
+
+
+def test_a_partner_is_the_spouse_the_other_way_round_too() -> None:
+    inverses = {"P26": frozenset({"P26"}), "P451": frozenset({"P451"})}
+    wife, partner = make_piece("P26", value_qid="Q2"), make_piece("P451", qid="Q2", value_qid="Q1")
+    assert list_new([wife, partner], [], inverses) == [wife]

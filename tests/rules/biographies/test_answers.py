@@ -97,7 +97,7 @@ def test_an_extension_keeps_the_text_and_says_the_piece(piece: Piece) -> None:
     name = CLAIMS[piece.qid][0]
     extended = read_paragraph(send("extend", paragraph="She liked horses.", piece=format_knowledge(name, [piece])))
     assert isinstance(extended, str)
-    added = check_added("She liked horses.", extended, piece)
+    added = check_added("She liked horses.", extended, piece, [], {"Q1": "Ada Lovelace", "Q2": "Lord Byron"})
     assert isinstance(added, str), added
     assert name in added
 
@@ -129,38 +129,35 @@ def test_the_gender_decides_the_word_for_kin() -> None:
     assert extend("X.", "{qid: Q6, name: 毛泽东, sibling: 毛泽民}") == "X. 毛泽东 was a sibling of 毛泽民."
 
 
-def ask(paragraph: str) -> tuple[str, str]:
-    asked = [{"paragraph": paragraph}]
-    return ask_general_questions(asked, SmallWikidata())[0], ask_specific_questions(asked, SmallWikidata())[0]
+def ask(*people: tuple[str, list[Piece]]) -> tuple[str, str]:
+    told = {"paragraph": PARAGRAPH, "knowledge": "\n".join(format_knowledge(*each) for each in people)}
+    return ask_general_questions([told], SmallWikidata())[0], ask_specific_questions([told], SmallWikidata())[0]
 
 
 @pytest.mark.parametrize(
-    ("paragraph", "names"),
+    ("people", "named"),
     [
-        (PARAGRAPH, ["Ada Lovelace", "Lord Byron"]),
-        ("English was spoken by Mary Somerville, the teacher of Ada Lovelace.", ["Ada Lovelace", "Mary Somerville"]),
-        ("London knew Ada Lovelace and Lord Byron. London was big. London was old.", ["Ada Lovelace", "Lord Byron"]),
-        ("Augusta Ada King was a daughter of Lord Byron.", ["Augusta Ada King", "Lord Byron"]),
-        ("Gerard 't Hooft was influenced by 毛泽东.", ["Gerard 't Hooft", "毛泽东"]),
-        ('Maria "Nannerl" Mozart, the elder, knew Lord Byron.', ['Maria "Nannerl" Mozart, the elder', "Lord Byron"]),
-        ("Balliol College is part of the University of Oxford.", ["Balliol College", "the University of Oxford"]),
-        ("The owner of Balliol College is Lord Byron. Balliol College was old.", ["Balliol College", "Lord Byron"]),
-        ("Ada Lovelace was influenced by Ada Lovelace.", ["Ada Lovelace"]),
-        ("Jane Q. Doe wrote to Max van Doe. Jane Q. Doe wrote again.", ["Jane Q. Doe", "Max van Doe"]),
-        ("It was the best of times.", []),
+        ([("Ada Lovelace", ADA), ("Lord Byron", BYRON)], ["Ada Lovelace", "Lord Byron"]),
+        ([("Augusta Ada King", ADA), ("Lord Byron", BYRON)], ["Augusta Ada King", "Lord Byron"]),
+        (
+            [(CLAIMS[qid][0], [piece.model_copy(update={"qid": qid}) for piece in ADA[:1]]) for qid in ("Q7", "Q8")],
+            ["the University of Oxford", "Balliol College"],
+        ),
+        ([("毛泽东", [BYRON[0].model_copy(update={"qid": "Q6"})]), ("Lord Byron", BYRON)], ["毛泽东", "Lord Byron"]),
     ],
 )
-def test_both_questions_name_whom_the_paragraph_is_about(paragraph: str, names: list[str]) -> None:
-    general, specific = ask(paragraph)
+def test_both_questions_name_the_two_and_no_value(people: list[tuple[str, list[Piece]]], named: list[str]) -> None:
+    general, specific = ask(*people)
     assert general != specific
     for question in (general, specific):
         assert isinstance(read_question(question), str), question
-        assert all(name in question for name in names), question
+        assert all(name in question for name in named), question
         assert "London" not in question
 
 
 def test_answers_do_not_depend_on_the_batch() -> None:
-    asked = [{"paragraph": PARAGRAPH}, {"paragraph": "Lord Byron knew Mary Somerville."}]
+    knowledge = f"{format_knowledge('Ada Lovelace', ADA)}\n{format_knowledge('Lord Byron', BYRON)}"
+    asked = [{"paragraph": text, "knowledge": knowledge} for text in (PARAGRAPH, "Lord Byron knew Mary Somerville.")]
     together = ask_specific_questions(asked, SmallWikidata())
     assert together == [ask_specific_questions([each], SmallWikidata())[0] for each in asked]
 

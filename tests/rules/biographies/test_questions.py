@@ -1,128 +1,123 @@
-"""The two questions that a paragraph answers."""
+"""The two questions about a pair, from the pieces of its set."""
 
 import re
 
 import pytest
 
+from tasks.rules.biographies.pieces import Fact, Known
 from tasks.rules.biographies.questions import Subject, ask_general, ask_specific
+from tasks.rules.biographies.subjects import Kind
 from tasks.rules.tables import load_biography_properties, load_biography_questions
 
-ADA, BYRON = Subject("Ada Lovelace", True, "female"), Subject("Lord Byron", True, "male")
-GIT, MICROSOFT = Subject("GitHub", False), Subject("Microsoft", False)
+WOMAN, MAN = Kind(True, "female", True), Kind(True, "male", True)
+ADA, BYRON = "Ada Lovelace", "Lord Byron"
+
+
+def subject(name: str, facts: str, kind: Kind, label: str = "") -> Subject:
+    """Return whom a question is about; `facts` are `property: value`, with semicolons between."""
+    told = (Fact(*each.split(": ")) for each in filter(None, facts.split("; ")))
+    return Subject(Known(f"Q{len(name)}", name, tuple(told)), kind, label)
+
+
+def pair(of_ada: str, of_byron: str, ada: Kind = WOMAN, byron: Kind = MAN) -> list[Subject]:
+    return [subject(ADA, of_ada, ada), subject(BYRON, of_byron, byron, "George Byron")]
+
+
+def ask_all(subjects: list[Subject]) -> set[str]:
+    """Return the general questions that many paragraphs get of these pieces."""
+    return {ask_general(f"Paragraph {number}.", subjects) for number in range(300)}
+
+
+BORN = "place of birth: London; occupation: writer; father: Lord Byron"
 
 
 @pytest.mark.parametrize(
-    ("paragraph", "expected"),
+    ("of_ada", "of_byron", "expected"),
     [
-        ("Ada Lovelace was a daughter of Lord Byron.", "parent and child"),
-        ("Lord Byron married Ada Lovelace.", "as a couple"),
-        ("Ada Lovelace and Lord Byron, both writers, were married.", "as a couple"),
-        ("Ada Lovelace was a sister of Lord Byron.", "relatives"),
-        ("Ada Lovelace was taught by Lord Byron.", "teacher and student"),
-        ("Lord Byron supervised the doctorate of Ada Lovelace.", "doctoral advisor and student"),
-        ("Ada Lovelace was influenced by Lord Byron.", "influence"),
-        ("Ada Lovelace met Lord Byron.", "the two|link"),
-        ("Ada Lovelace lived. Lord Byron married.", "the two|link"),
+        ("father: Lord Byron", "", "father and daughter"),
+        ("father: George Byron", "", "father and daughter"),
+        ("", "child: Ada Lovelace", "father and daughter"),
+        ("spouse: Lord Byron", "", "a couple"),
+        ("", "sibling: Ada Lovelace", "siblings"),
+        ("student of: Lord Byron", "", "teacher and student"),
+        ("", "doctoral student: Ada Lovelace", "doctoral advisor and student"),
+        ("influenced by: Lord Byron", "", "Lord Byron's influence on Ada Lovelace"),
+        ("occupation: writer", "occupation: poet", "about Ada Lovelace, and what about Lord Byron"),
     ],
 )
-def test_the_general_question_fits_the_tie(paragraph: str, expected: str) -> None:
-    question = ask_general(paragraph, [ADA, BYRON])
-    assert re.search(expected, question), question
-    assert "Ada Lovelace" in question
-    assert "Lord Byron" in question
+def test_the_general_question_fits_the_tie(of_ada: str, of_byron: str, expected: str) -> None:
+    asked = ask_all(pair(of_ada, of_byron))
+    assert any(expected in question for question in asked), asked
+    assert all(ADA in question and BYRON in question for question in asked)
 
 
-def who_are(paragraph: str, *subjects: Subject) -> str:
-    """Return how a general question begins; the paragraph is varied until one of that kind is drawn."""
-    for more in range(20):
-        question = ask_general(paragraph + " So it is." * more, subjects)
-        if question.startswith("Wh") and not question.startswith("What is there"):
-            return question.split(", and")[0]
-    raise AssertionError(f"no question of this kind for {paragraph}")
+@pytest.mark.parametrize("tie", ["father: Lord Byron", "student of: Lord Byron", "doctoral advisor: Lord Byron"])
+def test_the_elder_is_never_the_younger(tie: str) -> None:
+    for question in ask_all(pair(tie, "")) | ask_all(pair(tie, "")[::-1]):
+        short = question.replace(ADA, "Y").replace(BYRON, "E")
+        assert not re.search(r"Y and E(?:, | as )(?:father|teacher|doctoral advisor)", short), question
+        assert not re.search(r"E, (?:the )?(?:daughter|student)|Y, the father", short), question
+        assert not re.search(r"Y (?:influence|as a teacher|play)|place does Y|(?:under|lessons of) Y", short), question
+
+
+def test_there_are_many_kinds_of_general_questions() -> None:
+    assert len(ask_all(pair(BORN, "award received: Prize; place of death: Rome"))) >= 15
+
+
+@pytest.mark.parametrize("alive", [Kind(True, "female", False), Kind(False, "", False)])
+def test_were_is_said_of_the_dead_alone(alive: Kind) -> None:
+    assert any(re.search(r"\b(?:was|were)\b", question) for question in ask_all(pair(BORN, "")))
+    for question in ask_all(pair(BORN, "", alive)) | ask_all(pair(BORN, "", WOMAN, alive)):
+        assert not re.search(r"\b(?:was|were)\b", question), question
 
 
 @pytest.mark.parametrize(
-    ("paragraph", "subjects", "expected"),
+    ("of_ada", "of_byron", "aspects_of_ada", "aspects_of_byron"),
     [
-        ("Ada Lovelace knew Lord Byron.", (ADA, BYRON), "Who were Ada Lovelace and Lord Byron"),
-        ("Ada Lovelace is a writer. Lord Byron is a poet.", (ADA, BYRON), "Who are Ada Lovelace and Lord Byron"),
-        ("Ada Lovelace is a writer. Lord Byron was a poet.", (ADA, BYRON), "Who is Ada Lovelace, who was Lord Byron"),
-        ("Ada Lovelace is a writer. She died in London.", (ADA,), "Who was Ada Lovelace"),
-        ("Ada Lovelace and Lord Byron are sisters.", (ADA, BYRON), "Who are Ada Lovelace and Lord Byron"),
-        ("Ada Lovelace is a student of Lord Byron.", (ADA, BYRON), "Who were Ada Lovelace and Lord Byron"),
-        ("GitHub belongs to Microsoft.", (GIT, MICROSOFT), "What were GitHub and Microsoft"),
-        ("GitHub was founded by Lord Byron.", (GIT, BYRON), "What was GitHub, who was Lord Byron"),
+        ("date of birth: 1815; place of birth: London", "", "date of birth and birthplace", ""),
+        ("cause of death: cancer", "date of death: 1824", "cause of death", "date of death"),
+        ("occupation: mathematician; father: Lord Byron", "", "occupation", ""),
+        ("mother: Annabella Milbanke; father: Lord Byron", "", "parents", ""),
+        ("father: Lord Byron", "mother: Catherine Gordon", "", "parents"),
+        ("instrument: harp; instrument: piano", "educated at: Harrow School", "instruments", "education"),
+        ("place of birth: London", "place of birth: London", "birthplace", "birthplace"),
+        ("pet name: Bell", "", "pet name", ""),
     ],
 )
-def test_the_tense_is_that_of_the_paragraph(paragraph: str, subjects: tuple[Subject, ...], expected: str) -> None:
-    assert who_are(paragraph, *subjects) == expected
-
-
-@pytest.mark.parametrize(
-    ("paragraph", "aspects_of_ada", "aspects_of_byron"),
-    [
-        ("Ada Lovelace was born in London on 10 December 1815.", "date of birth and birthplace", ""),
-        ("Ada Lovelace, born in London, married Lord Byron in 1835.", "birthplace", ""),
-        ("Ada Lovelace died of cancer. Lord Byron died in 1824.", "cause of death", "date of death"),
-        ("Ada Lovelace was an English mathematician.", "occupation", ""),
-        ("Ada Lovelace was a daughter of Annabella Milbanke.", "parents", ""),
-        ("Annabella Milbanke was the mother of Ada Lovelace.", "parents", ""),
-        ("Ada Lovelace was the mother of Anne Blunt.", "children", ""),
-        ("Ada Lovelace was a daughter of Lord Byron.", "", ""),
-        ("Ada Lovelace, Lord Byron's friend, knew him. His mother was a writer.", "", "parents"),
-        (
-            "Lord Byron rode. He was educated at Harrow School. Ada Lovelace played the harp.",
-            "instruments",
-            "education",
-        ),
-        ("Ada Lovelace knew Lord Byron. Both were born in London.", "birthplace", "birthplace"),
-        ("In matters of religion, Ada Lovelace belonged to the Church of England.", "beliefs", ""),
-        ("Ada Lovelace made a career as a voice actor.", "occupation", ""),
-        ("Ada Lovelace worked as a university teacher.", "occupation", ""),
-    ],
-)
-def test_the_specific_question_names_what_is_told_of_whom(
-    paragraph: str, aspects_of_ada: str, aspects_of_byron: str
+def test_the_specific_question_names_the_aspect_of_every_piece(
+    of_ada: str, of_byron: str, aspects_of_ada: str, aspects_of_byron: str
 ) -> None:
-    question = ask_specific(paragraph, [ADA, BYRON])
-    for name, aspects in (("Ada Lovelace", aspects_of_ada), ("Lord Byron", aspects_of_byron)):
+    question = ask_specific("Paragraph.", pair(of_ada, of_byron))
+    for name, aspects in ((ADA, aspects_of_ada), (BYRON, aspects_of_byron)):
+        assert name in question
         if aspects:
             forms = (
                 f"{name}'s {aspects}",
-                f"the {aspects} of {name}",
-                f"the {aspects} of the ",
-                f"the {aspects} of each",
+                *(f"the {aspects} of {whom}" for whom in (name, "the ", "each", "Ada Lovelace and of")),
             )
             assert any(form in question for form in forms), question
-    if not aspects_of_ada and not aspects_of_byron:
-        assert "How exactly" in question
+    assert ("connects" in question or "ties" in question) is ("Lord Byron" in of_ada)
 
 
-@pytest.mark.parametrize(
-    "value", ["London", "1815", "cancer", "mathematician", "Annabella Milbanke", "Harrow", "Church of England"]
-)
+def test_of_a_father_and_a_son_of_one_name_one_is_meant() -> None:
+    winston = subject("Winston Churchill", "father: Randolph Churchill", MAN)
+    randolph = subject("Randolph Churchill", "father: Winston Churchill", MAN)
+    assert "Randolph Churchill's parents" in ask_specific("x", [winston, randolph]).replace(
+        "the parents of Randolph Churchill", "Randolph Churchill's parents"
+    )
+
+
+@pytest.mark.parametrize("value", ["London", "1815", "Annabella Milbanke", "Harrow", "Prize"])
 def test_a_question_gives_no_value_away(value: str) -> None:
-    paragraph = (
-        "Ada Lovelace, a mathematician, was born in London in 1815 as a daughter of Lord Byron and Annabella Milbanke. "
-        "Lord Byron attended Harrow School. By religion, Ada Lovelace belonged to the Church of England. "
-        "The cause of Ada Lovelace's death was cancer."
+    subjects = pair(
+        f"{BORN}; date of birth: 1815; mother: Annabella Milbanke", "educated at: Harrow; award received: Prize"
     )
-    assert value not in ask_general(paragraph, [ADA, BYRON])
-    assert value not in ask_specific(paragraph, [ADA, BYRON])
-
-
-def test_a_long_paragraph_gives_a_question_of_some_aspects() -> None:
-    paragraph = (
-        "Ada Lovelace was born in London in 1815, studied at Oxford, worked as a writer, received a prize, lived in Rome, "
-        "played the harp, spoke French, was a member of a club and was buried in Paris."
-    )
-    question = ask_specific(paragraph, [ADA])
-    assert question.count(",") <= 4
-    assert "date of birth, birthplace, education" in question
+    assert value not in ask_specific("x", subjects)
+    assert all(value not in question for question in ask_all(subjects))
 
 
 def test_every_kind_of_tie_is_known_to_the_list_of_properties() -> None:
-    asked = {tie for question, tie in load_biography_questions() if question == "general"} - {"", "alone", "nobody"}
+    asked = {tie for question, tie in load_biography_questions() if question == "general"} - {"any", "apart"}
     assert asked <= {known.tie for known in load_biography_properties().values()}
 
 

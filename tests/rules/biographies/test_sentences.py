@@ -5,9 +5,9 @@ import re
 import pytest
 
 from tasks.rules.biographies.pieces import Fact
-from tasks.rules.biographies.questions import find_properties
 from tasks.rules.biographies.reading import read_paragraph
 from tasks.rules.biographies.sentences import name_with_article, verbalise_fact
+from tasks.rules.biographies.told import find_properties
 from tasks.rules.tables import Wordings, load_biography_properties, load_biography_sentences
 from tasks.text.sentences import split_sentences
 

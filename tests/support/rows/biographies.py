@@ -91,6 +91,7 @@ def evolving_pair(
         candidates=[],
         refused=[],
         removed_citations=0,
+        unstated_citations=0,
         call="c" * 64,
     )
     return counted_pair(row_id, text, *pools, **changed).extend(
