@@ -14,7 +14,8 @@ from tasks.core.review import AutoRules, Editable, ReviewItem, flag_row
 from tasks.core.rows import Outcome, Reject
 from tasks.engine.batches import Answered, batch_key, work_on
 from tasks.engine.review import review_rows
-from tasks.slaq.core.checks import CheckLists, check_all, format_problems, read_lists
+from tasks.slaq.core.checks import check_all, format_problems
+from tasks.slaq.core.known_text import CheckLists, read_lists
 from tasks.slaq.core.replies import (
     CHECK_LINES,
     FACT_TYPE_LINE,

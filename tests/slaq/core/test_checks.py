@@ -13,10 +13,8 @@ from tasks.slaq.core.checks import (
     check_question,
     find_loose_pronoun,
     format_problems,
-    is_in_article,
-    read_article,
-    read_lists,
 )
+from tasks.slaq.core.known_text import is_in_article, read_article, read_lists
 from tasks.slaq.core.replies import Generated, Pair
 from tasks.text.values.words import read_values
 
