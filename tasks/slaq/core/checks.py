@@ -20,8 +20,8 @@ model's check and the review queue come behind them.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from tasks.slaq.core.known_text import (
@@ -116,6 +116,15 @@ def check_all(generated: Generated, topic: str, article_text: str, lists: CheckL
     problems += check_long_question(generated, topic, lists)
     problems += check_long_answer(generated, topic, article, lists)
     return problems
+
+
+def mend_pairs(first: Generated, faulty: Collection[int], second: Generated) -> Generated:
+    """Return a second reply with those pairs of the first, numbered from 1, that were not faulty."""
+    pairs = [
+        new if which in faulty else old
+        for which, (old, new) in enumerate(zip(first.short, second.short, strict=True), 1)
+    ]
+    return replace(second, short=tuple(pairs))
 
 
 def format_problems(problems: Sequence[Problem]) -> str:
