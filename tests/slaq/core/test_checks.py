@@ -1,10 +1,12 @@
 """What a program finds wrong with five pairs and a long one."""
 
+import re
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
-from tasks.assets import load_list
+from tasks.assets import load_list, load_prompt
 from tasks.slaq.core.checks import (
     Problem,
     check_all,
@@ -15,7 +17,7 @@ from tasks.slaq.core.checks import (
     format_problems,
 )
 from tasks.slaq.core.known_text import is_in_article, read_article, read_lists
-from tasks.slaq.core.replies import Generated, Pair
+from tasks.slaq.core.replies import Generated, Pair, read_generated
 from tasks.slaq.core.several import find_other_answer
 from tasks.text.values.words import read_values
 
@@ -424,3 +426,15 @@ def test_planted_errors_are_caught(which: int, pair: Pair, code: str) -> None:
 )
 def test_errors_planted_in_the_long_answer_are_caught(long_answer: str, code: str) -> None:
     assert {problem for problem, _ in list_codes(replace(GOOD, long_answer=long_answer))} == {code}
+
+
+def test_the_demonstrations_of_the_prompt_pass_the_checks() -> None:
+    parts = load_prompt("slaq/generate").parts
+    shown = [(asked, said) for (_, asked), (who, said) in pairwise(parts) if who == "assistant"]
+    assert len(shown) == 2
+    for asked, said in shown:
+        found = re.fullmatch(r"<topic>(.*)</topic>\n<article>\n(.*)\n</article>", asked, re.DOTALL)
+        generated = read_generated(said)
+        assert found
+        assert isinstance(generated, Generated)
+        assert check_all(generated, found[1], found[2], LISTS) == []
