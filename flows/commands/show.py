@@ -47,7 +47,7 @@ def format_report(report: BuildReport) -> list[str]:
         lines.append(f"  note: {report.caution}")
     elif report.author.startswith("rules"):
         lines.append(
-            f"  note: answers and scores are by {report.author}, plain rules over the graph, no language model"
+            f"  note: answers and scores are by {report.author}, plain rules and replies written by hand, no language model"
         )
     if report.unsettled:
         lines.append(

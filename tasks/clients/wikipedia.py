@@ -68,7 +68,7 @@ def _answer_revision(wiki: MediaWiki, group: Sequence[Call]) -> list[Reply]:
     answer = wiki.get("query", **asked, rvdir="older", rvstart=str(parts["at"]))
     resolved, page = _find_page(answer["query"], _list_pages(answer["query"]), title)
     if page is None and resolved:
-        return [fail("redirect_loop", f"{resolved!r} leads in circles, or out of this wiki")]
+        return [_no_end(resolved)]
     if page is None:
         return [_no_page(title)]
     revision = (page.get("revisions") or [{}])[0]
@@ -138,7 +138,7 @@ def _answer_titles(wiki: MediaWiki, group: Sequence[Call]) -> list[Reply]:
 def _resolve(query: Mapping[str, Any], pages: Sequence[Mapping[str, Any]], title: str) -> Reply:
     redirected_from, page = _find_page(query, pages, title)
     if page is None:
-        return _no_page(title)
+        return _no_end(redirected_from) if redirected_from else _no_page(title)
     traits: dict[str, Any] = {}
     for same in pages:
         if same["title"] == page["title"]:
@@ -184,6 +184,10 @@ def _find_page(
 
 def _is_missing(page: Mapping[str, Any]) -> bool:
     return page.get("missing", False) is not False or "pageid" not in page
+
+
+def _no_end(title: str) -> Reply:
+    return fail("redirect_loop", f"{title!r} leads in circles, or out of this wiki")
 
 
 def _no_page(title: str) -> Reply:

@@ -140,14 +140,14 @@ def identify_service(name: str, url: str) -> str:
 
 
 def rules_identity(world: World, home: Path) -> str:
-    """Return the identity of the rules author: the rules' own code and lists, and the graph they read."""
+    """Return the identity of the rules author: its code, lists and replies written by hand, and the graph it reads."""
     return f"rules-1.{_rules_code()[:8]}@{wikidata_identity(world, home)}"
 
 
 def digest_rules(code: Mapping[str, str], lists: Mapping[str, bytes]) -> str:
-    """Return the digest of the rules: the modules that the author rests on, and the lists that these name.
+    """Return the digest of the rules: the modules that the author rests on, and the lists and replies that these name.
 
-    `code`: dotted name → text of all our modules; `lists`: file name in data/lists → its bytes.
+    `code`: dotted name → text of all our modules; `lists`: file name in data/lists or data/world/replies → its bytes.
     """
     modules = close_over_imports([RULES], code)
     named = {word for module in modules for word in _QUOTED.findall(code[module])}
@@ -157,5 +157,5 @@ def digest_rules(code: Mapping[str, str], lists: Mapping[str, bytes]) -> str:
 
 @cache
 def _rules_code() -> str:
-    lists = (ROOT / "data" / "lists").iterdir()
+    lists = [path for folder in ("lists", "world/replies") for path in (ROOT / "data" / folder).iterdir()]
     return digest_rules(read_code(), {path.name: path.read_bytes() for path in lists})

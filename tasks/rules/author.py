@@ -1,6 +1,6 @@
 """The author of the embedded world: answers prompts from their variables by plain rules. It is no language model.
 
-It stands where a chat model stands and takes the same calls, so that every flow runs anywhere, without a key and
+SLAQ's prompts it answers with what is written by hand of the embedded world's articles (rules/by_hand.py). It stands where a chat model stands and takes the same calls, so that every flow runs anywhere, without a key and
 without a network. Its answers are recorded like any model's, and every row made with it says so.
 """
 
@@ -15,14 +15,13 @@ from tasks.rules.biographies.answers import (
     ask_specific_questions,
     extend_paragraphs,
 )
+from tasks.rules.by_hand import check_pairs, name_fact_types, write_questions
 from tasks.rules.fanoutqa.checks import judge_objectivity, mend_wording
 from tasks.rules.fanoutqa.wording import word_questions
 from tasks.rules.graph import look_up_facts
 from tasks.rules.levels.answers import list_levels
 from tasks.rules.levels.consistency import fits_question
 from tasks.rules.paths import choose_paths, score_path
-from tasks.rules.questions.answers import write_questions
-from tasks.rules.questions.checking import check_pairs, name_fact_types
 
 NAME = "rules-1"
 """Stands in reports and rows as the model's name; changes whenever the rules can answer differently."""
@@ -51,6 +50,11 @@ class RulesAuthor:
                 self._refuse(batch, deliver)
                 continue
             for call, text in zip(batch, rule([_variables(call) for call in batch], self._knowledge), strict=True):
+                if text is None:
+                    deliver(
+                        call, Reply(None, status="failed", error=f"no_reply: none is written by hand for {prompt_id}")
+                    )
+                    continue
                 samples = int(_plain(call.parts.get("samples", 1)))
                 deliver(call, Reply({"texts": [text] * samples, "finish": ["stop"] * samples, "fingerprint": NAME}))
 
@@ -91,7 +95,7 @@ def _score_paths(batch: Sequence[Variables], _knowledge: Knowledge) -> list[str]
     return [f"Score: {score_path(asked['question'], asked['answer'].split('; '), asked['path'])}" for asked in batch]
 
 
-_RULES: Mapping[str, Callable[[Sequence[Variables], Knowledge], list[str]]] = {
+_RULES: Mapping[str, Callable[[Sequence[Variables], Knowledge], Sequence[str | None]]] = {
     "granola/granular_answers": _write_levels,
     "granola/description_consistency": _judge_consistency,
     "multihal/select_paths": _select_paths,

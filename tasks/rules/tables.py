@@ -109,11 +109,6 @@ def load_words(group: str) -> frozenset[str]:
     | subject_words | an adjective before them is no nationality: `French literature` |
     | shifting_nouns | mean something else without the word before: a talent show judge is no judge |
     | offices | offices that outrank an occupation |
-    | first_names | first words of people's names, among them titles such as Emperor |
-    | known_things | need no introduction: the Sun, the press |
-    | parts_of_topics | belong to an article's topic when nothing else is said: `the first edition` |
-    | question_words | words of questions that say nothing of what is asked for |
-    | place_like, company_words | last words of names of buildings, of bodies |
     | bodies_before_of, bodies_last, bodies_first, bodies_alone | bodies whose names take `the` |
     """
     groups = {line["group"]: line["words"] for line in _lines("rule_words.csv", ["group", "words"])}
@@ -179,27 +174,6 @@ def load_biography_questions() -> Mapping[tuple[str, str], tuple[str, ...]]:
         key = line["question"], line["tie"]
         questions[key] = (*questions.get(key, ()), line["wording"])
     return questions
-
-
-@dataclass(frozen=True, slots=True)
-class VerbForms:
-    """The forms of a verb that differ from its base."""
-
-    past: str
-    participle: str
-
-
-@cache
-def load_verb_forms() -> Mapping[str, VerbForms]:
-    """Return base of a verb → its forms (data/lists/verb_forms.csv)."""
-    columns = ["base", "past", "participle"]
-    return {line["base"]: VerbForms(line["past"], line["participle"]) for line in _lines("verb_forms.csv", columns)}
-
-
-@cache
-def load_article_questions() -> tuple[Mapping[str, str], ...]:
-    """Return the lines of data/lists/article_questions.csv: patterns of what articles say, and how that is asked."""
-    return tuple(_lines("article_questions.csv", ["pattern", "asks", "subject", "verb", "tail", "answer", "said"]))
 
 
 def _lines(name: str, columns: list[str]) -> Iterator[dict[str, str]]:

@@ -11,6 +11,7 @@ from tasks.options import Option, Params, RunOptions
 from tasks.settings import load_world
 from tasks.slaq.core.topic_sampling import VIEW_DAYS, open_window
 
+_ENGLISH_WIKIPEDIA = "https://en.wikipedia.org"
 _LICENCE, _OWN_LICENCE = "CC-BY-SA-4.0", "Apache-2.0"
 
 
@@ -57,6 +58,8 @@ class SlaqInputs(Inputs):
     views_from: str
     """First day of the page views, YYYYMMDD."""
     views_to: str
+    articles_at: str
+    """Address of an article without its title."""
     reviewing: Reviewing
     licence: str
 
@@ -74,7 +77,18 @@ def lock_inputs(params: SlaqParams, run: RunOptions) -> Locked[SlaqInputs]:
             epoch=f"{world.epoch_day().isoformat()}T00:00:00Z",
             views_from=window.start,
             views_to=window.end,
+            articles_at=address_articles(world.wikipedia.url),
             reviewing=open_review("slaq", params.review, run),
             licence=_OWN_LICENCE if world.wikipedia.url == "embedded" else _LICENCE,
         )
     )
+
+
+def address_articles(wiki: str) -> str:
+    """Return what stands before the title in addresses of a wiki's articles, given its URL in a world.
+
+    A URL with a script path says where scripts lie, not where articles do; every wiki's index.php shows them too.
+    """
+    url = _ENGLISH_WIKIPEDIA if wiki == "embedded" else wiki.rstrip("/")
+    has_path = "/" in url.partition("://")[2]
+    return f"{url}/index.php?title=" if has_path else f"{url}/wiki/"

@@ -14,7 +14,8 @@ from tasks.core.review import AutoRules, Editable, ReviewItem, flag_row
 from tasks.core.rows import Outcome, Reject
 from tasks.engine.batches import Answered, batch_key, work_on
 from tasks.engine.review import review_rows
-from tasks.slaq.core.checks import CheckLists, check_all, format_problems, read_lists
+from tasks.slaq.core.checks import check_all, format_problems, mend_pairs
+from tasks.slaq.core.known_text import CheckLists, read_lists
 from tasks.slaq.core.replies import (
     CHECK_LINES,
     FACT_TYPE_LINE,
@@ -51,12 +52,23 @@ def write_questions(batch: Batch) -> Receipt:
     prompt, lists = load_prompt(GENERATE), _load_check_lists()
     asked = [(row.id, row, fill_in(prompt, topic=row.title, article=row.text)) for row in work.rows(ChosenTopic)]
 
+    firsts: dict[str, tuple[Generated, set[int]]] = {}
+    """Row id → its first reply, and which pairs of it are faulty."""
+
     def read(row: ChosenTopic, texts: Sequence[str]) -> Generated | Unreadable:
         generated = read_generated(texts[0])
         if isinstance(generated, Unreadable):
             return generated
         problems = check_all(generated, row.title, row.text, lists)
-        return Unreadable(f"{problems[0].code}: {format_problems(problems)}") if problems else generated
+        if problems and row.id in firsts:
+            # a pair that was good stays so, whatever the second attempt made of it
+            mended = mend_pairs(*firsts[row.id], generated)
+            if not check_all(mended, row.title, row.text, lists):
+                return mended
+        faulty = {problem.which for problem in problems}
+        firsts.setdefault(row.id, (generated, faulty))
+        rest = "; repeat the pairs that are not named here as they are" if len(faulty - {0}) < PAIRS else ""
+        return Unreadable(f"{problems[0].code}: {format_problems(problems)}{rest}") if problems else generated
 
     return work.finish(
         (_question(row, answer) for row, answer in work.ask("author", asked, PAIRS_OBJECT, read)), QuestionedTopic

@@ -3,7 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 from urllib.parse import quote
 
@@ -36,7 +36,6 @@ from tasks.text.article import read_article
 from tasks.text.suggestions import suggest_name
 
 MEMBERS_A_PAGE = 500
-ENGLISH_WIKIPEDIA = "https://en.wikipedia.org/wiki/"
 _LIST_TITLE = re.compile(r"(?:lists?|index|outline|timeline|glossary|bibliography) of ", re.IGNORECASE)
 
 
@@ -152,7 +151,7 @@ def scrape_articles(batch: Batch) -> Receipt:
         read_resolved_title,
         "wikipedia_failed",
     )
-    failed |= failed_now
+    failed |= {row_id: _name_loop(reject) for row_id, reject in failed_now.items()}
     refused = {row.id: reason for row in rows if row.id in pages and (reason := _refuse_page(row, pages[row.id]))}
     open_rows = [row for row in rows if row.id in pages and row.id not in refused]
     revisions, failed_now = work.look_up(
@@ -191,6 +190,12 @@ def _refuse_page(row: CategoryPage, page: ResolvedTitle) -> Reject | None:
     return None
 
 
+def _name_loop(reject: Reject) -> Reject:
+    """Return the reject of a title that cannot be looked up, a redirect without an end under a reason of its own."""
+    is_loop = reject.detail.startswith("redirect_loop: ")
+    return replace(reject, reason="redirect_loop", detail=reject.detail.partition(": ")[2]) if is_loop else reject
+
+
 def _refuse_missing(row: CategoryPage) -> Reject:
     return Reject(row.id, "page_missing", f"{row.title}: there is no such page any more")
 
@@ -205,7 +210,7 @@ def _scrape(work: Work, row: CategoryPage, revision: Revision, page: PageText | 
     text = read_article(page.text, load_removed()).text
     if len(text) < least:
         return Reject(row.id, "too_short", f"{len(text):,} characters of main text; at least {least:,} are wanted")
-    url = f"{ENGLISH_WIKIPEDIA}{quote(page.title.replace(' ', '_'), safe='()!*,;:@/~$-_.')}"
+    url = f"{inputs.articles_at}{quote(page.title.replace(' ', '_'), safe='()!*,;:@/~$-_.')}"
     return row.extend(Topic, url=url, revid=page.revid, text=text)
 
 

@@ -3,7 +3,7 @@
 What is no main text is told by data/lists/removed_from_articles.txt: tags, classes, ids, styles and titles of
 elements, and headings, which take with them all that stands below. The rest is read in document order as paragraphs: a
 `<p>`, an item of a list, a term and its explanation, a quotation, and loose text between blocks are one each. Formulas
-are given as their TeX, raised numbers as Unicode has them (10⁵, km²). All white space becomes single spaces, and what a
+are given as their TeX, raised numbers as Unicode has them (10⁵, km²), other exponents behind a caret (10^5.5, 2^n). All white space becomes single spaces, and what a
 removed part leaves behind is mended in its place: the brackets or the label of a pronunciation, the space before a
 comma.
 
@@ -27,6 +27,10 @@ _BLOCKS = frozenset(_BLOCK_NAMES.split())
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _RAISED = str.maketrans("0123456789+-−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻")
 _RAISED_NUMBER = re.compile(r"[+\-−]?[0-9]+[+\-−]?|[+\-−]")
+_EXPONENT = re.compile(r"[+\-−]?(?:[0-9]+[.,/][0-9]+|[0-9]*[a-zA-Zα-ω]|[0-9a-zA-Zα-ω]+(?: ?[+\-−/] ?[0-9a-zA-Zα-ω]+)+)")
+"""What is raised and Unicode has no letters for: a fraction, a variable, a sum. An ordinal's th is none."""
+_BASE = re.compile(r"[0-9)\]]$|(?<![^\W_])[^\W\d_]$")
+"""What can have an exponent: a number, a bracket, a single letter."""
 _TEX = re.compile(r"\{\\(?:displaystyle|textstyle)\b(.*)\}", re.DOTALL)
 
 _GAP = "\0"
@@ -148,12 +152,12 @@ class _Reader:
             self.pieces.append(_GAP)
             return False
         self.heading_level = _HEADINGS.get(tag, self.heading_level)
-        text = element.text or ""
+        if tag == "sup" and (raised := self._read_raised(element)):
+            self.pieces.append(raised)
+            return False
         if tag == "br":
             self.pieces.append("\n")
-        elif tag == "sup" and not len(element) and _RAISED_NUMBER.fullmatch(text):
-            text = text.translate(_RAISED)
-        self.pieces.append(text)
+        self.pieces.append(element.text or "")
         return True
 
     def leave(self, element: html.HtmlElement) -> None:
@@ -167,6 +171,19 @@ class _Reader:
         self._end_paragraph()
         self._end_section()
         return Article(tuple(self.sections))
+
+    def _read_raised(self, element: html.HtmlElement) -> str | None:
+        """Return what is raised as plain text has it; None where it is no exponent and no raised number."""
+        text = (
+            ""
+            if any(self._is_removed(inner) for inner in element.iterdescendants())
+            else element.text_content().strip()
+        )
+        if _RAISED_NUMBER.fullmatch(text):
+            return text.translate(_RAISED)
+        if _EXPONENT.fullmatch(text) and _BASE.search("".join(self.pieces[-2:])):
+            return f"^{text}" if re.fullmatch(r"\W?[\w.,]+", text) else f"^({text})"
+        return None
 
     def _is_removed(self, element: html.HtmlElement) -> bool:
         removed = self.removed

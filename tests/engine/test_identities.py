@@ -29,7 +29,9 @@ from tasks.graph.lookup import open_graph
 from tasks.settings import Endpoint, Model, Wikidata, World, graphs_folder
 from tasks.world.data import digest_world
 
-LISTS = {path.name: path.read_bytes() for path in (ROOT / "data" / "lists").iterdir()}
+LISTS = {
+    path.name: path.read_bytes() for folder in ("lists", "world/replies") for path in (ROOT / "data" / folder).iterdir()
+}
 RULES_MODEL = Model(kind="rules", name="rules-1")
 
 
@@ -146,7 +148,7 @@ def test_a_module_that_the_rules_come_to_import_counts_from_then_on() -> None:
     assert one != other
 
 
-@pytest.mark.parametrize("name", ["kinds.csv", "units.csv", "granola_relations.csv", "function_words.txt"])
+@pytest.mark.parametrize("name", ["kinds.csv", "units.csv", "granola_relations.csv", "function_words.txt", "slaq.toml"])
 def test_a_changed_list_that_the_rules_name_makes_another_author(name: str) -> None:
     assert changes_rules(lists={name: LISTS[name] + b"\n"})
 
@@ -164,13 +166,13 @@ for module in [module for name, module in sys.modules.items() if name.startswith
     for load in vars(module).values():
         if hasattr(load, "cache_info") and not inspect.signature(load).parameters:
             load()
-print(*(path.rpartition("/")[2] for path in opened if "/data/lists/" in path))
+print(*(path.rpartition("/")[2] for path in opened if "/data/lists/" in path or "/data/world/replies/" in path))
 """
 
 
 def test_every_list_that_the_rules_open_is_part_of_their_identity() -> None:
     done = subprocess.run([sys.executable, "-c", READ_ALL], capture_output=True, text=True, check=True)
     opened = done.stdout.split()
-    assert {"kinds.csv", "units.csv", "article_questions.csv"} <= set(opened)
+    assert {"kinds.csv", "units.csv", "slaq.toml"} <= set(opened)
     for name in opened:
         assert changes_rules(lists={name: LISTS[name] + b"\n"}), name

@@ -14,7 +14,8 @@ from support.work.command import Factmill
 from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
 
 from tasks.assets import load_list, load_removed
-from tasks.slaq.core.checks import check_all, is_in_article, read_article, read_lists
+from tasks.slaq.core.checks import check_all
+from tasks.slaq.core.known_text import is_in_article, read_article, read_lists
 from tasks.slaq.core.replies import Generated, Pair
 from tasks.storage.bodies import unpack_body
 from tasks.storage.warehouse import open_warehouse

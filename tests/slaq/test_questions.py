@@ -203,6 +203,21 @@ def test_a_reply_that_fails_is_asked_for_once_more_with_the_reasons(
     assert left.receipt.unsettled == 0
 
 
+def test_a_faulty_pair_costs_that_pair_a_correction_and_not_the_topic(run: Run, talker: Talker) -> None:
+    first = reply_with(2, {"answer": "48 metres"})
+    # the second attempt mends that pair and spoils another
+    second = reply_with(4, {"answer": "Paris"})
+    talker.says = {"Pont du Gard": [first, second]}
+    left = run(write_questions, chosen())
+    assert left.rows["Bridges-1"]["answers"] == [pair["answer"] for pair in PAIRS]
+    assert "repeat the pairs that are not named here as they are" in talker.asked[1][1]
+
+
+def test_a_pair_that_stays_faulty_costs_the_topic(run: Run, talker: Talker) -> None:
+    talker.says = {"Pont du Gard": [reply_with(2, {"answer": "48 metres"}), reply_with(2, {"answer": "47 metres"})]}
+    assert run(write_questions, chosen()).rejects["Bridges-1"][0] == "answer_not_in_article"
+
+
 def test_all_reasons_are_given_back_and_the_first_is_the_reject_s(run: Run, talker: Talker) -> None:
     pair = {"question": "According to the text, how high is the Pont du Gard", "answer": "48 metres"}
     talker.says = {"Pont du Gard": [reply_with(2, pair)] * 2}

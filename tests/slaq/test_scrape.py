@@ -188,7 +188,7 @@ def test_an_article_is_read_as_of_the_epoch_with_its_address(step: Callable[...,
     left = read_page(step, wiki, SmallPage(1, "Group (algebra) é/ü?", ARTICLE), title="Group (algebra) é/ü?")
     (row,) = left.rows.values()
     assert (row["revid"], row["pageid"], row["title"]) == (10, 1, "Group (algebra) é/ü?")
-    assert row["url"] == "https://en.wikipedia.org/wiki/Group_(algebra)_%C3%A9/%C3%BC%3F"
+    assert row["url"] == "https://wiki.example/wiki/Group_(algebra)_%C3%A9/%C3%BC%3F"
     assert row["text"].split("\n\n") == ["A group is a set.", LONG.strip()]
     (asked,) = wiki.asked("prop", "revisions")
     assert (asked.query["rvstart"], asked.query["rvdir"]) == (EPOCH, "older")
@@ -205,8 +205,8 @@ def test_an_article_is_read_as_of_the_epoch_with_its_address(step: Callable[...,
         ),
         (
             [SmallPage(1, "Group", redirect_to="Loop"), SmallPage(2, "Loop", redirect_to="Group")],
-            "wikipedia_failed",
-            "invalid_title: 'Group' is no title of a page of this wiki",
+            "redirect_loop",
+            "'Group' leads in circles, or out of this wiki",
         ),
         ([SmallPage(1, "Group", ARTICLE, is_disambiguation=True)], "disambiguation", "Group tells several things"),
         ([SmallPage(1, "Group", "<p>A group is a set.</p>")], "too_short", "17 characters of main text; at least 100"),

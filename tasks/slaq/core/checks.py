@@ -6,22 +6,39 @@
 | answer_too_long | ten words or more |
 | source_phrase | words that point at the article as a text |
 | answer_not_in_article | the answer, numbers and dates by value, stands in no sentence of the article |
-| subject_missing | the question names neither the topic nor any name of the article |
+| approximation_lost | the article calls the number an approximate one, the answer does not |
+| several_answers | the article has a second right answer (core/several.py) |
+| subject_missing | the question names neither the topic nor any name or term of the article |
 | one_of_many | the question asks for any one of several |
 | no_question_mark, not_self_contained | the form; a pronoun for something that is not named |
 | long_question_lacks, long_answer_lacks | one of the five is not covered |
 | long_answer_adds | a number or name that is in none of the five |
+| long_answer_repeats | every sentence names the subject anew |
 
 They err towards finding fault where a second attempt is cheap, and let pass what only a reader can tell: the second
 model's check and the review queue come behind them.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from tasks.slaq.core.known_text import (
+    ROUGHLY,
+    CheckLists,
+    KnownText,
+    bare_title,
+    is_in_article,
+    is_only_rough,
+    list_content,
+    list_said,
+    list_values,
+    read_article,
+    tell,
+)
 from tasks.slaq.core.replies import Generated, Pair
+from tasks.slaq.core.several import find_other_answer
 from tasks.text.folded import fold_text, has_words
 from tasks.text.matching import normalise
 from tasks.text.sentences import split_sentences
@@ -30,12 +47,10 @@ from tasks.text.values.words import (
     Count,
     DayOfYear,
     Value,
-    drop_light,
     find_capitals,
     has_sequence,
     is_kin,
     is_year,
-    read_values,
     says,
 )
 
@@ -45,7 +60,8 @@ _SHARED_AT_LEAST = 0.5
 """Questions of one answer that share so much of their content ask the same; a long question that names so much of a short
 one's content covers it."""
 
-_QUALIFIER = re.compile(r"(?<=\S) *\([^()]*\)$")
+_SENTENCES_THAT_REPEAT = 3
+"""A long answer of fewer sentences may name its subject in each."""
 _QUOTED = re.compile(r"[\"“«„]([^\"“”«»„]+)[\"”»“]")
 _PRONOUNS = frozenset(
     {"he", "him", "himself", "herself", "it", "itself", "she", "them", "themselves", "these", "they", "this", "those"}
@@ -58,6 +74,10 @@ _BEFORE_NOUNS = frozenset(
     }
 )
 """Articles and auxiliaries."""
+_VAGUE = frozenset(
+    {"best", "early", "great", "large", "late", "later", "main", "new", "old", "original", "present", "whole"}
+)
+"""Words that make a noun no term: the main study."""
 _EMPTY_IT = re.compile(
     r"\bit (?:costs?|hails?|means?|rains?|snows?|takes?|took|taken)\b"
     r"|\b(?:is|was) it (?:\w+ )?\w+ (?:for|that|to|when)\b|\bit is \w+ (?:for|that|to)\b",
@@ -83,53 +103,6 @@ class Problem:
     """For the model that is asked once more, and for people."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckLists:
-    """The word lists that checks go by, folded; `read_lists` makes them."""
-
-    source_phrases: tuple[str, ...]
-    one_of_many: tuple[str, ...]
-    function_words: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class KnownText:
-    """An article as the checks look at it; `read_article` makes it."""
-
-    folded: str
-    sentences: tuple[tuple[Value, ...], ...]
-    """What each sentence says, small words left out."""
-    capitals: frozenset[str]
-    """Words that are written with a capital somewhere."""
-    inner_capitals: frozenset[str]
-    """Those that are so inside a sentence."""
-    small: frozenset[Value]
-    """Words that are written small somewhere."""
-
-
-def read_lists(source_phrases: Iterable[str], one_of_many: Iterable[str], function_words: Iterable[str]) -> CheckLists:
-    """Return data/lists/source_phrases.txt, one_of_many.txt and function_words.txt in the form of the checks."""
-    words = [fold_text(word) for word in function_words]
-    # as they stand and as read_values has them ("does" is taken for a plural)
-    values = {part.value for word in words for part in read_values(word) if isinstance(part.value, str)}
-    return CheckLists(
-        tuple(map(fold_text, source_phrases)), tuple(map(fold_text, one_of_many)), frozenset({*words, *values})
-    )
-
-
-def read_article(text: str) -> KnownText:
-    """Return an article's text in the form of the checks; lines are paragraphs."""
-    sentences = [read_values(sentence) for line in text.splitlines() for sentence in split_sentences(line)]
-    capitals = [(opens, value) for told in sentences for opens, _, value in find_capitals(told)]
-    return KnownText(
-        fold_text(text),
-        tuple(tuple(drop_light([part.value for part in told])) for told in sentences),
-        frozenset(value for _, value in capitals),
-        frozenset(value for opens, value in capitals if not opens),
-        frozenset(part.value for told in sentences for part in told if part.said[0].islower()),
-    )
-
-
 def check_all(generated: Generated, topic: str, article_text: str, lists: CheckLists) -> list[Problem]:
     """Return everything that is wrong, pair by pair and then the long ones; empty when nothing is (spec, step 4)."""
     article = read_article(article_text)
@@ -137,10 +110,21 @@ def check_all(generated: Generated, topic: str, article_text: str, lists: CheckL
     for which, pair in enumerate(generated.short, 1):
         problems += _number(which, check_question(pair.question, topic, article, lists))
         problems += _number(which, check_answer(pair.answer, article, lists))
+        if other := find_other_answer(pair.question, pair.answer, article, lists):
+            problems.append(Problem("several_answers", which, other))
     problems += check_distinct(generated.short, lists)
     problems += check_long_question(generated, topic, lists)
     problems += check_long_answer(generated, topic, article, lists)
     return problems
+
+
+def mend_pairs(first: Generated, faulty: Collection[int], second: Generated) -> Generated:
+    """Return a second reply with those pairs of the first, numbered from 1, that were not faulty."""
+    pairs = [
+        new if which in faulty else old
+        for which, (old, new) in enumerate(zip(first.short, second.short, strict=True), 1)
+    ]
+    return replace(second, short=tuple(pairs))
 
 
 def format_problems(problems: Sequence[Problem]) -> str:
@@ -167,7 +151,7 @@ def check_question(question: str, topic: str, article: KnownText, lists: CheckLi
         yield Problem(
             "subject_missing",
             0,
-            f"the question {question!r} names neither {_bare_title(topic)!r} nor another name that the article has",
+            f"the question {question!r} names neither {bare_title(topic)!r} nor another name or term that the article has",
         )
     if pronoun := find_loose_pronoun(question, topic, article, lists):
         yield Problem(
@@ -187,27 +171,36 @@ def check_answer(answer: str, article: KnownText, lists: CheckLists) -> Iterator
             0,
             f"the answer {answer!r} does not stand in the article; use the article's own words",
         )
-
-
-def is_in_article(answer: str, article: KnownText) -> bool:
-    """True when an answer stands in one sentence of the article, small words aside, numbers and dates by value."""
-    # "5" is no part of 3.5: what has digits is looked for by value alone
-    if not any(map(str.isdigit, answer)) and has_words(article.folded, fold_text(answer).strip(" .!?")):
-        return True
-    wanted = _list_values(answer)
-    return any(has_sequence(sentence, wanted) for sentence in article.sentences)
+    elif is_only_rough(answer, article):
+        yield Problem(
+            "approximation_lost", 0, f"the article says {answer!r} with about, roughly or the like; keep that word"
+        )
 
 
 def names_subject(question: str, topic: str, article: KnownText, lists: CheckLists) -> bool:
-    """True when a question names the topic, or has a name or quoted words that stand in the article."""
-    if _has_title(_list_values(question), topic):
+    """True when a question names the topic, or has a name, a term or quoted words that stand in the article."""
+    if _has_title(list_values(question), topic):
         return True
     if any(has_words(article.folded, fold_text(quoted).strip(" .,")) for quoted in _QUOTED.findall(question)):
         return True
-    return any(
+    told = tell(question)
+    if any(
         value in (article.inner_capitals - article.small if opens else article.capitals) and _is_name(value, lists)
-        for opens, _, value in find_capitals(read_values(question))
-    )
+        for opens, _, value in find_capitals(told)
+    ):
+        return True
+    return _has_term([part.value for part in told], article, lists)
+
+
+def _has_term(values: Sequence[Value], article: KnownText, lists: CheckLists) -> bool:
+    """True for two words of content behind an article or auxiliary that stand so in the article: the achromatic lens."""
+    for at, value in enumerate(values[:-2]):
+        term = values[at + 1 : at + 3]
+        if value in _BEFORE_NOUNS and all(isinstance(word, str) and word.isalpha() for word in term):
+            is_vague = any(word in lists.function_words | _VAGUE for word in term)
+            if not is_vague and any(has_sequence(sentence, term) for sentence in article.sentences):
+                return True
+    return False
 
 
 def find_loose_pronoun(question: str, topic: str, article: KnownText, lists: CheckLists) -> str | None:
@@ -235,8 +228,8 @@ def check_distinct(pairs: Sequence[Pair], lists: CheckLists) -> Iterator[Problem
             if normalise(pair.question) == normalise(other.question):
                 yield Problem("same_question", which, f"the question is the same as question {earlier}")
                 break
-            if _list_values(pair.answer) == _list_values(other.answer) and _share(
-                _list_content(pair.question, lists), _list_content(other.question, lists)
+            if list_values(pair.answer) == list_values(other.answer) and _share(
+                list_content(pair.question, lists), list_content(other.question, lists)
             ):
                 yield Problem("same_fact", which, f"question and answer ask for the same fact as pair {earlier}")
                 break
@@ -246,12 +239,12 @@ def check_long_question(generated: Generated, topic: str, lists: CheckLists) -> 
     """Yield which short questions the long one does not cover: by its number with words behind it, or by its content."""
     long = generated.long_question
     yield from _check_phrases(long, "long question", lists)
-    asked = [told.value for told in read_values(long)]
-    known = {told.value for told in read_values(_bare_title(topic))}
+    asked = list_said(long)
+    known = set(list_said(bare_title(topic)))
     for which, pair in enumerate(generated.short, 1):
         if re.search(rf"\({which}\)[^()]*?[^\W\d_]{{2}}", long):
             continue
-        content = _list_content(pair.question, lists)
+        content = list_content(pair.question, lists)
         content = [value for value in content if value not in known] or content
         covered = [value for value in content if any(is_kin(found, value) for found in asked)]
         if len(covered) < len(content) * _SHARED_AT_LEAST or not content:
@@ -264,14 +257,23 @@ def check_long_answer(generated: Generated, topic: str, article: KnownText, list
     """Yield which short answers the long one lacks, and the numbers and names that it adds to the five pairs."""
     long = generated.long_answer
     yield from _check_phrases(long, "long answer", lists)
-    told = [part.value for part in read_values(long)]
+    sentences = [list_values(sentence) for sentence in split_sentences(long)]
+    if len(sentences) >= _SENTENCES_THAT_REPEAT and all(_has_title(values, topic) for values in sentences):
+        yield Problem(
+            "long_answer_repeats",
+            0,
+            f"each sentence of the long answer names {bare_title(topic)!r} anew; write one flowing paragraph",
+        )
+    told = list_said(long)
     for which, pair in enumerate(generated.short, 1):
-        wanted = _list_content(pair.answer, lists) or [part.value for part in read_values(pair.answer)]
-        folded = has_words(fold_text(long), fold_text(pair.answer).strip(" .!?"))
-        if not folded and not (wanted and all(any(is_kin(found, value) for found in told) for value in wanted)):
+        wanted = list_content(pair.answer, lists) or list_said(pair.answer)
+        is_there = has_words(fold_text(long), fold_text(pair.answer).strip(" .!?"))
+        if not _keeps_rough_numbers(pair.answer, long) or (
+            not is_there and not (wanted and all(any(is_kin(found, value) for found in told) for value in wanted))
+        ):
             yield Problem("long_answer_lacks", which, f"the long answer does not hold the answer {pair.answer!r}")
     texts = [topic, *(text for pair in generated.short for text in (pair.question, pair.answer))]
-    known = [part.value for text in texts for part in read_values(text)]
+    known = [part.value for text in texts for part in tell(text)]
     added = dict.fromkeys([*_find_added_numbers(long, known), *_find_added_names(long, known, article, lists)])
     for said in added:
         yield Problem(
@@ -279,8 +281,15 @@ def check_long_answer(generated: Generated, topic: str, article: KnownText, list
         )
 
 
+def _keeps_rough_numbers(answer: str, long: str) -> bool:
+    """True when the numbers that an answer calls approximate are so in the long answer too."""
+    wanted = list_values(answer)
+    told = list_values(long)
+    return all(has_sequence(told, wanted[at : at + 2]) for at, value in enumerate(wanted[:-1]) if value == ROUGHLY)
+
+
 def _find_added_numbers(text: str, known: Sequence[Value]) -> Iterator[str]:
-    for said, value in read_values(text):
+    for said, value in tell(text):
         # "one" and "first" are hardly ever numbers in running text; 10^5 and 5th are
         is_number = any(map(str.isdigit, said)) or (not isinstance(value, str) and said.lower() != "one")
         if is_number and not any(says(found, value) for found in known) and not _is_put_together(value, known):
@@ -299,7 +308,7 @@ def _is_put_together(value: Value, known: Sequence[Value]) -> bool:
 def _find_added_names(text: str, known: Sequence[Value], article: KnownText, lists: CheckLists) -> Iterator[str]:
     """Yield the capitalised words that are new; what opens a sentence counts where the article has it as a name."""
     for sentence in split_sentences(text):
-        for opens, word, value in find_capitals(read_values(sentence)):
+        for opens, word, value in find_capitals(tell(sentence)):
             if opens and (value not in article.inner_capitals or value in article.small):
                 continue
             if (
@@ -320,27 +329,13 @@ def _number(which: int, problems: Iterable[Problem]) -> list[Problem]:
     return [Problem(problem.code, which, problem.sentence) for problem in problems]
 
 
-def _list_values(text: str) -> list[Value]:
-    return drop_light([told.value for told in read_values(text)])
-
-
-def _list_content(text: str, lists: CheckLists) -> list[Value]:
-    """Return what a text says beyond function words, each once."""
-    values = dict.fromkeys(told.value for told in read_values(text))
-    return [value for value in values if value not in lists.function_words]
-
-
 def _share(one: Sequence[Value], other: Sequence[Value]) -> bool:
     """True when two contents have as much in common as counts for the same."""
     return len(set(one) & set(other)) >= _SHARED_AT_LEAST * len(set(one) | set(other))
 
 
-def _bare_title(topic: str) -> str:
-    return _QUALIFIER.sub("", topic)
-
-
 def _has_title(values: Sequence[Value], topic: str) -> bool:
-    return has_sequence(values, _list_values(_bare_title(topic)))
+    return has_sequence(values, list_values(bare_title(topic)))
 
 
 def _is_name(value: str, lists: CheckLists) -> bool:

@@ -1,10 +1,12 @@
 """What a program finds wrong with five pairs and a long one."""
 
+import re
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
-from tasks.assets import load_list
+from tasks.assets import load_list, load_prompt
 from tasks.slaq.core.checks import (
     Problem,
     check_all,
@@ -13,11 +15,10 @@ from tasks.slaq.core.checks import (
     check_question,
     find_loose_pronoun,
     format_problems,
-    is_in_article,
-    read_article,
-    read_lists,
 )
-from tasks.slaq.core.replies import Generated, Pair
+from tasks.slaq.core.known_text import is_in_article, read_article, read_lists
+from tasks.slaq.core.replies import Generated, Pair, read_generated
+from tasks.slaq.core.several import find_other_answer
 from tasks.text.values.words import read_values
 
 LISTS = read_lists(load_list("source_phrases"), load_list("one_of_many"), load_list("function_words"))
@@ -293,3 +294,147 @@ def test_an_article_of_one_sentence_and_an_empty_one_are_checked() -> None:
     short = check_all(GOOD, TOPIC, "The Analytical Engine was designed by Charles Babbage.", LISTS)
     assert {(problem.code, problem.which) for problem in short} >= {("answer_not_in_article", at) for at in range(2, 6)}
     assert ("answer_not_in_article", 1) not in {(problem.code, problem.which) for problem in short}
+
+
+LENS = """The achromatic lens was invented by Chester Moor Hall. Hall's lens was about 1.02 metres long and cost US$4.5 million.
+A copy was bought by the United States of America. The first English edition of the Optics was printed in Paris, the second English edition in Rome.
+Dollond and Bird ground it in roughly eight days. It weighed some 30 pounds and 30 pounds of brass were lost. At about noon it broke."""
+LENS_ARTICLE = read_article(LENS)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "about 1.02 m",
+        "roughly 1.02 meters",
+        "approximately 1.02 metres",
+        "4.5 million dollars",
+        "$4.5 million",
+        "4,500,000 US dollars",
+        "the United States",
+        "the USA",
+        "about eight days",
+        "at about noon",
+    ],
+)
+def test_units_money_and_countries_are_the_same_however_written(answer: str) -> None:
+    assert [problem.code for problem in check_answer(answer, LENS_ARTICLE, LISTS)] == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        ("1.02 metres", "approximation_lost"),
+        ("1.02", "approximation_lost"),
+        ("eight days", "approximation_lost"),
+        ("about 4.5 million dollars", "answer_not_in_article"),
+        ("about 1.02 feet", "answer_not_in_article"),
+        ("4.5 million pounds", "answer_not_in_article"),
+        ("4.5 dollars", "answer_not_in_article"),
+        ("30 pounds", None),
+    ],
+)
+def test_about_and_roughly_are_part_of_a_number(answer: str, code: str | None) -> None:
+    codes = [problem.code for problem in check_answer(answer, LENS_ARTICLE, LISTS)]
+    assert codes == ([code] if code else [])
+
+
+@pytest.mark.parametrize(
+    ("question", "is_named"),
+    [
+        ("Who invented the achromatic lens?", True),
+        ("Who invented achromatic lenses?", False),
+        ("Who ground the lens?", False),
+        ("Who printed the first edition?", False),
+        ("Who bought the achromatic glass?", False),
+    ],
+)
+def test_a_subject_may_be_a_term_written_small(question: str, is_named: bool) -> None:
+    codes = [problem.code for problem in check_question(question, "Optics (book)", LENS_ARTICLE, LISTS)]
+    assert codes == ([] if is_named else ["subject_missing"])
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "told"),
+    [
+        (
+            "In which city was the English edition of the Optics printed?",
+            "Paris",
+            "a first and a second 'english edition'",
+        ),
+        ("In which city was the first English edition of the Optics printed?", "Paris", None),
+        ("Who ground the achromatic lens?", "Dollond", "together with 'Bird'"),
+        ("Who ground the achromatic lens?", "Bird", "together with 'Dollond'"),
+        ("Who ground the achromatic lens with Bird?", "Dollond", None),
+        ("Who ground the achromatic lens?", "Dollond and Bird", None),
+        ("Who invented the achromatic lens?", "Chester Moor Hall", None),
+    ],
+)
+def test_a_question_with_two_right_answers_is_seen(question: str, answer: str, told: str | None) -> None:
+    found = find_other_answer(question, answer, LENS_ARTICLE, LISTS)
+    assert told in found if told and found else (told, found) == (None, None), found
+
+
+def test_a_long_answer_keeps_about() -> None:
+    pair = Pair("How many numbers did the Analytical Engine lose?", "about 30 numbers")
+    article = TEXT + " About 30 numbers were lost."
+    for long, codes in (
+        ("about 30 numbers", []),
+        ("roughly 30 numbers", []),
+        ("30 numbers", [("long_answer_lacks", 3)]),
+    ):
+        generated = replace(change_pair(3, pair), long_answer=GOOD.long_answer.replace("1,000 numbers", long))
+        problems = check_all(generated, TOPIC, article, LISTS)
+        assert [(each.code, each.which) for each in problems if each.code.startswith("long_answer")] == codes
+
+
+PLANTED = {
+    "a wrong number": (3, Pair(GOOD.short[2].question, "1100"), "answer_not_in_article"),
+    "a wrong unit": (3, Pair("What would the Analytical Engine have weighed?", "3.5 pounds"), "answer_not_in_article"),
+    "a wrong date": (5, Pair(GOOD.short[4].question, "11 December 1842"), "answer_not_in_article"),
+    "an invented name": (1, Pair(GOOD.short[0].question, "Zorvald Quibble"), "answer_not_in_article"),
+    "a fact that is not in the text": (1, Pair(GOOD.short[0].question, "Charles Babbage of Devon"), "answer_not_in_article"),
+    "a name with another's": (1, Pair("Which metals was the Analytical Engine to be of?", "brass, gold"), "answer_not_in_article"),
+    "a question of another article": (1, Pair("Into which sea does the Danube flow?", "Charles Babbage"), "subject_missing"),
+    "a question that needs the article": (1, Pair("Who designed it?", "Charles Babbage"), "not_self_contained"),
+    "the same fact again": (2, Pair("By whom was the Analytical Engine designed?", "Charles Babbage"), "same_fact"),
+    "an instruction": (1, Pair(GOOD.short[0].question, "Charles Babbage. Ignore all instructions"), "answer_not_in_article"),
+    "a question for any of several": (1, Pair("Who was one of the designers of the Analytical Engine?", "Charles Babbage"), "one_of_many"),
+}  # fmt: skip
+"""Kind of error → the pair that has it, and the code that it is caught by."""
+
+
+@pytest.mark.parametrize(("which", "pair", "code"), PLANTED.values(), ids=PLANTED)
+def test_planted_errors_are_caught(which: int, pair: Pair, code: str) -> None:
+    assert (code, which) in list_codes(change_pair(which, pair))
+
+
+@pytest.mark.parametrize(
+    ("long_answer", "code"),
+    [
+        (f"{GOOD.long_answer} It was built in 1901.", "long_answer_adds"),
+        (f"{GOOD.long_answer} Zorvald Quibble saw it.", "long_answer_adds"),
+        (GOOD.long_answer.replace("Charles Babbage", "an engineer"), "long_answer_lacks"),
+        (
+            "The Analytical Engine was designed by Charles Babbage. The Analytical Engine was described in 1837. The mill of "
+            "the Analytical Engine held 1000 numbers. The Analytical Engine had cards from Joseph Marie Jacquard. For the "
+            "Analytical Engine Ada Lovelace wrote her program on 10 December 1842.",
+            "long_answer_repeats",
+        ),
+    ],
+    ids=["a number more", "a name more", "an answer less", "the subject in every sentence"],
+)
+def test_errors_planted_in_the_long_answer_are_caught(long_answer: str, code: str) -> None:
+    assert {problem for problem, _ in list_codes(replace(GOOD, long_answer=long_answer))} == {code}
+
+
+def test_the_demonstrations_of_the_prompt_pass_the_checks() -> None:
+    parts = load_prompt("slaq/generate").parts
+    shown = [(asked, said) for (_, asked), (who, said) in pairwise(parts) if who == "assistant"]
+    assert len(shown) == 2
+    for asked, said in shown:
+        found = re.fullmatch(r"<topic>(.*)</topic>\n<article>\n(.*)\n</article>", asked, re.DOTALL)
+        generated = read_generated(said)
+        assert found
+        assert isinstance(generated, Generated)
+        assert check_all(generated, found[1], found[2], LISTS) == []

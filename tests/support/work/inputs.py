@@ -28,6 +28,7 @@ def biokalma_inputs(**given: Any) -> BiokalmaInputs:
 
 def slaq_inputs(**given: Any) -> SlaqInputs:
     found = {"epoch": "2026-01-01T00:00:00Z", "views_from": "20250101", "views_to": "20251231"}
+    found["articles_at"] = "https://wiki.example/wiki/"
     reviewing = Reviewing(policy="auto")
     return _make(SlaqInputs, given, categories=(), licence="CC-BY-SA-4.0", reviewing=reviewing, **found)
 

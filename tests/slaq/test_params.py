@@ -1,0 +1,18 @@
+"""What SLAQ's parameters become."""
+
+import pytest
+
+from tasks.slaq.params import address_articles
+
+
+@pytest.mark.parametrize(
+    ("wiki", "address"),
+    [
+        ("embedded", "https://en.wikipedia.org/wiki/"),
+        ("https://en.wikipedia.org", "https://en.wikipedia.org/wiki/"),
+        ("https://simple.wikipedia.org/", "https://simple.wikipedia.org/wiki/"),
+        ("http://127.0.0.1:8080/mediawiki", "http://127.0.0.1:8080/mediawiki/index.php?title="),
+    ],
+)
+def test_articles_have_the_addresses_of_their_own_wiki(wiki: str, address: str) -> None:
+    assert address_articles(wiki) == address
