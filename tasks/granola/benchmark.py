@@ -9,13 +9,23 @@ from tasks.granola.core.rows import CandidateRow, GranolaRow
 from tasks.granola.params import CONSISTENCY_PROMPT, LEVELS_PROMPT, TRIVIAL_LIST, GranolaParams, lock_inputs
 from tasks.text.ids import id_number
 
+_TOLD = {True: "holds the fact", False: "knows other values alone", None: "does not know the fact"}
+
 
 def explain_row(row: GranolaRow) -> Iterator[str]:
     """Yield what a row says, as lines to read."""
     yield f"  source      {row.source_name}, row {row.source_row}, relation {row.relation}"
     yield f"  question    {row.question}"
-    yield f"  about       {row.question_entity} = {row.question_entity_qid}: {row.question_entity_description}"
-    yield f"  answer      {row.answer} = {row.answer_entity_qid}: {row.answer_entity_description}"
+    made = {True: " (made of its claims)", False: ""}
+    yield (
+        f"  about       {row.question_entity} = {row.question_entity_qid}: {row.question_entity_description}"
+        f"{made[row.question_entity_description_made]}"
+    )
+    yield (
+        f"  answer      {row.answer} = {row.answer_entity_qid}: {row.answer_entity_description}"
+        f"{made[row.answer_entity_description_made]}"
+    )
+    yield f"  graph       {_TOLD[row.fact_in_graph]}"
     yield f"  answers     {' → '.join(row.granola_answers)}   (author {row.author})"
     yield (
         f"  error score question entity {row.question_description_score:.2f}, "
@@ -72,7 +82,11 @@ GRANOLA = Benchmark(
     needs=lambda _: ("wikidata", "pageviews"),
     assets=Assets(
         prompts=(LEVELS_PROMPT, CONSISTENCY_PROMPT),
-        lists=(f"{TRIVIAL_LIST}.txt", "granola_relations.csv"),
+        lists=(
+            f"{TRIVIAL_LIST}.txt",
+            "granola_relations.csv",
+            *("countries.csv", "regions.csv", "occupations.csv", "kinds.csv", "rule_words.csv"),
+        ),
         queries=WIKIDATA_QUERIES,
     ),
 )

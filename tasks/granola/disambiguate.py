@@ -1,18 +1,22 @@
 """From names to items (GRANOLA-EQ, paper §3.1 and Appendix B): QIDs with all candidates, descriptions, popularity."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from prefect import task
 
+from tasks.assets import load_properties
 from tasks.core.calls.knowledge import (
     Candidate,
     Description,
+    Neighbour,
+    Pid,
+    Qid,
     call_describe_item,
     call_find_items,
     call_neighbours,
     call_pageviews,
-    choose_candidate,
     read_candidates,
     read_description,
     read_neighbours,
@@ -20,43 +24,71 @@ from tasks.core.calls.knowledge import (
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject, arrow_table
 from tasks.engine.batches import Work, batch_key, work_on
+from tasks.granola.core.descriptions import DESCRIBING, make_description
+from tasks.granola.core.grounding import lie_apart
+from tasks.granola.core.linking import (
+    PLACE_RELATIONS,
+    PLACES_AROUND,
+    SAME_PLACE_RELATIONS,
+    Held,
+    choose_pair,
+    find_held,
+)
 from tasks.granola.core.rows import CandidateRow, DescribedQuestion, EntityQuestion, LinkedQuestion, PopularQuestion
+from tasks.granola.lexicon import load_lexicon
 from tasks.granola.params import GranolaInputs
-from tasks.text.ids import id_number
+from tasks.lookups.classes import look_up_claims
+from tasks.lookups.facts import look_up_around
 
 Role = Literal["question", "answer"]
+Bearers = tuple[Sequence[Candidate], Sequence[Candidate]]
+"""Items that bear the name of the question entity, and those that bear the answer's."""
+_HOPS = 5
+"""So many steps outwards are taken from a place."""
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def find_qids(batch: Batch) -> Receipt:
-    """Look up the QIDs of both entities by exact label, then alias; keep all candidates, choose one (Appendix B)."""
+    """Look up the QIDs of both entities by exact label, then alias; keep all candidates, choose one (Appendix B).
+
+    Items that the source names are not looked up.
+    """
     work = work_on(batch)
     rows = work.rows(EntityQuestion)
     wikidata = work.run.services.wikidata
     names = (
         (row.id, name, call_find_items(wikidata.identity, name))
         for row in rows
+        if not row.subject_qid
         for name in (row.question_entity, row.answer)
     )
     found, failed = work.look_up(wikidata, names, read_candidates)
-    linked, unlinked = _linked_pairs(work, rows, found)
-    failed |= unlinked
+    bearers = {row.id: _find_bearers(row, found) for row in rows}
+    held, unknown = _look_up_held(work, [row for row in rows if all(bearers[row.id])], bearers)
+    failed |= unknown
     candidates: list[CandidateRow] = []
     policy = work.inputs(GranolaInputs).params.policy
-    outcomes = [failed.get(row.id) or _link(row, found, linked.get(row.id), policy, candidates) for row in rows]
+    outcomes = [failed.get(row.id) or _link(row, bearers[row.id], held.get(row.id), policy, candidates) for row in rows]
     work.extras = arrow_table(CandidateRow, candidates)
     return work.finish(outcomes, LinkedQuestion)
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def describe_entities(batch: Batch) -> Receipt:
-    """Fetch the English descriptions of both entities (§3.1, Appendix B)."""
+    """Fetch the English descriptions of both entities (§3.1, Appendix B); a missing one is made of the item's claims.
+
+    A row whose two items surely lie apart, where one is in or at the other, has taken a namesake and is dropped.
+    """
     work = work_on(batch)
     rows = work.rows(LinkedQuestion)
-    described, failed = describe(
-        work, ((row.id, qid) for row in rows for qid in (row.question_entity_qid, row.answer_entity_qid))
-    )
-    outcomes = [failed.get(row.id) or _describe_row(row, described) for row in rows]
+    asked = [(row.id, qid) for row in rows for qid in (row.question_entity_qid, row.answer_entity_qid)]
+    described, failed = describe(work, asked)
+    bare = [each for each in asked if each[1] in described and not described[each[1]].description]
+    person_pids = {f"P{number}" for number in load_properties("person_properties")}
+    claims, unknown = look_up_claims(work, bare, {*DESCRIBING, *person_pids})
+    failed |= unknown
+    made = {qid: make_description(edges, person_pids) for qid, edges in claims.items()}
+    outcomes = [failed.get(row.id) or _describe_row(row, described, made) for row in rows]
     return work.finish(outcomes, DescribedQuestion)
 
 
@@ -93,98 +125,108 @@ def describe(work: Work, asked: Iterable[tuple[str, str]]) -> tuple[dict[str, De
     return work.look_up(wikidata, calls, read_description)
 
 
-def _describe_row(row: LinkedQuestion, described: Mapping[str, Description]) -> Outcome:
-    question, answer = described[row.question_entity_qid], described[row.answer_entity_qid]
-    if not question.description:
-        told = f"{row.question_entity_qid} has no English description"
-        return Reject(row.id, "question_entity_not_described", told)
-    if not answer.description:
-        return Reject(row.id, "answer_entity_not_described", f"{row.answer_entity_qid} has no English description")
-    return row.extend(
-        DescribedQuestion,
-        question_entity_description=question.description,
-        answer_entity_description=answer.description,
-        question_entity_title=question.title,
-        answer_entity_title=answer.title,
-        question_entity_modified=question.modified,
-        answer_entity_modified=answer.modified,
-    )
+def _describe_row(row: LinkedQuestion, described: Mapping[str, Description], made: Mapping[str, str]) -> Outcome:
+    columns: dict[str, str | bool | None] = {}
+    told: list[str] = []
+    sides = (("question", row.question_entity, row.question_entity_qid), ("answer", row.answer, row.answer_entity_qid))
+    for role, name, qid in sides:
+        known = described[qid]
+        description = known.description or made[qid]
+        if not description:
+            missing = f"{qid} has no English description, and the Wikidata has no class of it to make one"
+            return Reject(row.id, f"{role}_entity_not_described", missing)
+        told.append(f"{name}: {description}")
+        columns |= {
+            f"{role}_entity_description": description,
+            f"{role}_entity_description_made": not known.description,
+            f"{role}_entity_title": known.title,
+            f"{role}_entity_modified": known.modified,
+        }
+    if row.relation in SAME_PLACE_RELATIONS and not row.fact_in_graph and lie_apart(told[0], told[1], load_lexicon()):
+        return Reject(row.id, "places_disagree", "; ".join(told))
+    return row.extend(DescribedQuestion, **columns)
 
 
-def _linked_pairs(
-    work: Work, rows: Sequence[EntityQuestion], found: Mapping[str, Sequence[Candidate]]
-) -> tuple[dict[str, set[tuple[str, str]]], dict[str, Reject]]:
-    """Return row id → (question QID, answer QID) pairs that hold the relation, for rows with an ambiguous name.
+def _find_bearers(row: EntityQuestion, found: Mapping[str, Sequence[Candidate]]) -> Bearers:
+    if row.subject_qid and row.value_qid:
+        return (Candidate(Qid(row.subject_qid), "label"),), (Candidate(Qid(row.value_qid), "label"),)
+    return found.get(row.question_entity, ()), found.get(row.answer, ())
 
-    Also row id → Reject where the Wikidata failed.
-    """
+
+def _look_up_held(
+    work: Work, rows: Sequence[EntityQuestion], bearers: Mapping[str, Bearers]
+) -> tuple[dict[str, Held], dict[str, Reject]]:
+    """Return row id → which pairs of bearers hold the relation, and row id → Reject where the Wikidata failed."""
     wikidata = work.run.services.wikidata
-    bearers = {row.id: (found.get(row.question_entity, ()), found.get(row.answer, ())) for row in rows}
-    ambiguous = [row for row in rows if all(bearers[row.id]) and max(map(len, bearers[row.id])) > 1]
     calls = (
-        (row.id, (row.id, candidate.qid), call_neighbours(wikidata.identity, candidate.qid, [row.relation]))
-        for row in ambiguous
+        (row.id, (row.relation, candidate.qid), call_neighbours(wikidata.identity, candidate.qid, [row.relation]))
+        for row in rows
+        if not row.subject_qid
         for candidate in bearers[row.id][0]
     )
-    claims, failed = work.look_up(wikidata, calls, read_neighbours)
-    linked: dict[str, set[tuple[str, str]]] = {row.id: set() for row in ambiguous}
-    for (row_id, qid), values in claims.items():
-        answers = {candidate.qid for candidate in bearers[row_id][1]}
-        linked[row_id].update((qid, value.qid) for value in values if value.qid in answers)
-    return linked, failed
+    found, failed = work.look_up(wikidata, calls, read_neighbours)
+    claims: dict[str, dict[str, list[Neighbour]]] = defaultdict(dict)
+    for (relation, qid), edges in found.items():
+        claims[relation][qid] = edges
+    for row in rows:
+        if row.subject_qid and row.value_qid:
+            edge = Neighbour(Pid(row.relation), Qid(row.value_qid), row.answer)
+            claims[row.relation].setdefault(row.subject_qid, []).append(edge)
+    held = {row.id: find_held(row.relation, bearers[row.id], claims[row.relation], {}) for row in rows}
+    open_rows = [row for row in rows if row.relation in PLACE_RELATIONS and not held[row.id].pairs]
+    places = (
+        (row.id, qid)
+        for row in open_rows
+        if held[row.id].knows
+        for qid in (
+            *(candidate.qid for candidate in bearers[row.id][1]),
+            *(edge.qid for candidate in bearers[row.id][0] for edge in claims[row.relation].get(candidate.qid, ())),
+        )
+    )
+    around, unknown = look_up_around(work, places, PLACES_AROUND, _HOPS)
+    held |= {row.id: find_held(row.relation, bearers[row.id], claims[row.relation], around) for row in open_rows}
+    return held, failed | unknown
 
 
 def _link(
-    row: EntityQuestion,
-    found: Mapping[str, Sequence[Candidate]],
-    linked: set[tuple[str, str]] | None,
-    policy: str,
-    candidates: list[CandidateRow],
+    row: EntityQuestion, bearers: Bearers, held: Held | None, policy: str, candidates: list[CandidateRow]
 ) -> Outcome:
     """Choose a QID for both names of a row, and note all candidates.
 
-    The paper keeps the smallest numbers even where they are wrong; here a row is dropped when the Wikidata shows that
-    other items of the same names hold the relation and the chosen ones do not.
+    The paper keeps the smallest numbers even where they are wrong; with that policy a row is dropped when the Wikidata
+    shows that other items of the same names hold the relation and the chosen ones do not.
     """
     names: tuple[tuple[Role, str], ...] = (("question", row.question_entity), ("answer", row.answer))
-    bearers: dict[Role, Sequence[Candidate]] = {}
-    for role, name in names:
-        options = found[name]
+    for (role, name), options in zip(names, bearers, strict=True):
         if not options:
             return Reject(row.id, f"{role}_entity_not_found", f"no item has the label or alias {name!r}")
-        bearers[role] = options
-    chosen = {role: choose_candidate(options) for role, options in bearers.items()}
-    if policy == "linked" and linked:
-        by_number = sorted(linked, key=lambda pair: (id_number(pair[0]), id_number(pair[1])))[0]
-        chosen = {
-            role: next(option for option in bearers[role] if option.qid == qid)
-            for (role, _), qid in zip(names, by_number, strict=True)
-        }
-    for side, (role, name) in enumerate(names):
-        candidates.extend(
-            CandidateRow(
-                id=f"{row.id}-{role}-{option.qid}",
-                row_id=row.id,
-                role=role,
-                name=name,
-                qid=option.qid,
-                via=option.via,
-                chosen=option.qid == chosen[role].qid,
-                linked=None if linked is None else any(pair[side] == option.qid for pair in linked),
-            )
-            for option in bearers[role]
+    assert held is not None
+    pair = choose_pair(bearers, held, policy)
+    candidates.extend(
+        CandidateRow(
+            id=f"{row.id}-{role}-{option.qid}",
+            row_id=row.id,
+            role=role,
+            name=name,
+            qid=option.qid,
+            via=option.via,
+            chosen=option.qid == pair[side],
+            linked=any(each[side] == option.qid for each in held.pairs) if held.knows else None,
         )
-    pair = (chosen["question"].qid, chosen["answer"].qid)
-    if linked and pair not in linked:
-        others = ", ".join(" and ".join(found_pair) for found_pair in sorted(linked))
+        for side, (role, name) in enumerate(names)
+        for option in bearers[side]
+    )
+    if held.pairs and pair not in held.pairs:
+        others = ", ".join(" and ".join(found_pair) for found_pair in sorted(held.pairs))
         detail = f"the smallest numbers are {' and '.join(pair)}, but {row.relation} holds between {others}; --policy linked takes those"
         return Reject(row.id, "other_items_hold_the_relation", detail)
     return row.extend(
         LinkedQuestion,
-        question_entity_qid=chosen["question"].qid,
-        answer_entity_qid=chosen["answer"].qid,
-        question_entity_candidates=len(bearers["question"]),
-        answer_entity_candidates=len(bearers["answer"]),
+        question_entity_qid=pair[0],
+        answer_entity_qid=pair[1],
+        question_entity_candidates=len(bearers[0]),
+        answer_entity_candidates=len(bearers[1]),
+        fact_in_graph=held.tells(pair),
     )
 
 

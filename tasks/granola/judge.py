@@ -18,7 +18,8 @@ from tasks.granola.params import CONSISTENCY_PROMPT, GranolaInputs
 def score_description_consistency(batch: Batch) -> Receipt:
     """Score both descriptions by the share of samples that find them inconsistent with the question (Appendix B).
 
-    Each is asked once with n samples at temperature 1; rows with a score above the limit are rejected, scores kept.
+    Each is asked once with n samples at temperature 1; rows with a score above the limit are rejected, scores kept. What
+    the Wikidata itself holds between the two items is not rejected: these are the items that are meant.
     """
     work = work_on(batch)
     prompt = load_prompt(CONSISTENCY_PROMPT)
@@ -30,7 +31,9 @@ def score_description_consistency(batch: Batch) -> Receipt:
             (row.question_entity, row.question_entity_description),
             (row.answer, row.answer_entity_description),
         ):
-            asked.append((row.id, row, ask_consistency(prompt, row.question, entity, description, params.samples)))
+            asked.append(
+                (row.id, row, ask_consistency(prompt, row.question, row.answer, entity, description, params.samples))
+            )
     answers = [answer for _, answer in work.ask("judge", asked, CONSISTENCY, _read_score)]
     outcomes: list[Outcome] = []
     for row, question, answer in zip(rows, answers[0::2], answers[1::2], strict=True):
@@ -38,7 +41,7 @@ def score_description_consistency(batch: Batch) -> Receipt:
             outcomes.append(question.read)
         elif isinstance(answer.read, Reject):
             outcomes.append(answer.read)
-        elif max(question.read, answer.read) > params.max_error_score:
+        elif max(question.read, answer.read) > params.max_error_score and not row.fact_in_graph:
             above = "question" if question.read > params.max_error_score else "answer"
             detail = f"scores: question entity {question.read:.3f}, answer {answer.read:.3f}; at most {params.max_error_score} is kept"
             outcomes.append(Reject(row.id, f"{above}_description_inconsistent", detail))

@@ -31,8 +31,10 @@ class GranolaParams(Params):
     """Only this relation (repeatable). Default: the paper's sixteen."""
     limit: int | None = Field(default=None, ge=1)
     """At most so many source rows, spread over the relations."""
-    policy: Literal["smallest", "linked"] = "smallest"
-    """Which item of several with one name: smallest (the paper's) or linked."""
+    policy: Literal["smallest", "linked"] = "linked"
+    """Which item of several with one name: `linked`, the one of which the Wikidata holds the fact, if it does of any; else, and with `smallest` (the paper's) always, the smallest number."""
+    levels: Literal["usual", "all"] = "usual"
+    """Places that may be answers: `usual`, without counties of the United States but as the given answer; `all`."""
     samples: int = Field(default=8, ge=1)
     """Samples of the judge for each description."""
     max_error_score: float = Field(default=0.5, ge=0, le=1)

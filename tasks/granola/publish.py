@@ -27,7 +27,11 @@ def publish_granola(build: Build, linked: Dataset, cleaned: Dataset) -> BuildRep
     """Publish the benchmark and the table of all candidates."""
     candidates = linked.extras(arrow_schema(CandidateRow))
     rows = cleaned.table(GranolaRow)
-    facts = {**count_names(candidates.to_pylist()), "shape": describe_shape(rows, build.summaries)}
+    facts = {
+        **count_names(candidates.to_pylist()),
+        "rows_against_the_graph": rows["fact_in_graph"].to_pylist().count(False),
+        "shape": describe_shape(rows, build.summaries),
+    }
     return build.publish({"granola_eq": rows, "granola_candidates": candidates}, facts)
 
 

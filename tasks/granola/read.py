@@ -86,6 +86,8 @@ def draw_questions(batch: Batch) -> Receipt:
                     answer=str(names[value].label),
                     source_name=f"{work.run.services.wikidata.identity} {subject} {batch.unit} {value}",
                     source_row=number,
+                    subject_qid=subject,
+                    value_qid=value,
                 )
             )
     return work.finish([*outcomes, *unite_questions(rows)], SourceQuestion)

@@ -1,11 +1,36 @@
-"""Facts of a relation from a world's Wikidata, through the recorder: a look-up that the first steps of several flows make."""
+"""Facts from a world's Wikidata, through the recorder: of a relation, and around items; look-ups that several flows make."""
 
-from tasks.core.calls.knowledge import call_list_facts, read_fact_pairs
+from collections.abc import Iterable
+
+from tasks.core.calls.knowledge import Neighbour, call_list_facts, read_fact_pairs
+from tasks.core.rows import Reject
 from tasks.engine.batches import Work
 from tasks.errors import ServiceUnreachable
+from tasks.lookups.classes import look_up_claims
 
 FACTS_PAGE = 5000
 """Subjects a page."""
+
+
+def look_up_around(
+    work: Work, asked: Iterable[tuple[str, str]], pids: Iterable[str], hops: int
+) -> tuple[dict[str, list[Neighbour]], dict[str, Reject]]:
+    """Return QID → its claims of some properties, for every (row id, QID) and all that these lead to in so many hops.
+
+    Also row id → Reject where they cannot be had.
+    """
+    wanted = list(pids)
+    claims: dict[str, list[Neighbour]] = {}
+    failed: dict[str, Reject] = {}
+    todo, seen = list(dict.fromkeys(asked)), set[tuple[str, str]]()
+    for _ in range(hops):
+        found, lost = look_up_claims(work, todo, wanted)
+        claims |= found
+        failed |= lost
+        seen.update(todo)
+        reached = ((row_id, edge.qid) for row_id, qid in todo for edge in found.get(qid, ()))
+        todo = [each for each in dict.fromkeys(reached) if each not in seen]
+    return claims, failed
 
 
 def list_facts(work: Work, relation: str, limit: int | None) -> list[tuple[str, str]]:

@@ -25,7 +25,21 @@ WORLD = [
     write_item("Q30", "Cy", "P19 Q60"),
     write_item("Q31", "Sy", "P19 Q84", aliases=["Cy"]),
     write_item("Q40", "Di", "P27 Q84"),
-    write_item("Q60", "Rome", of=["Q515"]),
+    write_item("Q50", "Ed", "P19 Q51"),
+    write_item("Q51", "Soho", "P131 Q84", of=[]),
+    write_item("Q52", "Fay", "P69 Q84", "P69 Q60"),
+    write_item("Q60", "Rome", "P17 Q38", of=["Q515"]),
+    write_item("Q38", "Italy", of=[]),
+    write_item("Q515", "city", of=[]),
+    write_item("Q70", "Gil", "P106 Q36180", "P106 Q33999", "P27 Q38"),
+    write_item("Q36180", "writer", of=[]),
+    write_item("Q33999", "actor", of=[]),
+    write_item("Q71", "Boston", of=[]),
+    write_item("Q72", "Lincolnshire", of=[]),
+    write_item("Q73", "Salem", of=[]),
+    'wd:Q71 schema:description "capital of Massachusetts, United States"@en',
+    'wd:Q72 schema:description "county in England"@en',
+    'wd:Q73 schema:description "city in Massachusetts"@en',
     'wd:Q10 schema:description "English mathematician"@en',
     'wd:Q84 schema:description "capital of England"@en',
     "enwiki:Ada schema:about wd:Q10",
@@ -45,10 +59,10 @@ def wikidatas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoWikidatas
 def link(wikidatas: TwoWikidatas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
     """Find the items of rows named `question entity > answer`, with both engines."""
 
-    def run(*names: str, policy: str = "smallest") -> Left:
+    def run(*names: str, policy: str = "smallest", **changed: Any) -> Left:
         pairs = [name.split(" > ") for name in names]
         rows = [
-            make_row(EntityQuestion, name, question_entity=entity, answer=answer)
+            make_row(EntityQuestion, name, question_entity=entity, answer=answer, **changed)
             for name, (entity, answer) in zip(names, pairs, strict=True)
         ]
         return wikidatas.run(
@@ -72,8 +86,8 @@ def test_names_become_items_and_all_that_bear_them_are_kept(link: Callable[..., 
     assert counted == [(1, 1), (1, 2)]
     told = {line["id"]: (line["via"], line["chosen"], line["linked"]) for line in left.extras}
     assert told == {
-        "Ada > Rome-question-Q10": ("label", True, None),
-        "Ada > Rome-answer-Q60": ("label", True, None),
+        "Ada > Rome-question-Q10": ("label", True, False),
+        "Ada > Rome-answer-Q60": ("label", True, False),
         "Ada > London-question-Q10": ("label", True, True),
         "Ada > London-answer-Q84": ("label", True, True),
         "Ada > London-answer-Q92561": ("label", False, False),
@@ -123,7 +137,39 @@ def test_the_other_policy_takes_the_items_that_hold_the_relation(link: Callable[
 def test_where_no_items_of_the_names_hold_the_relation_the_smallest_numbers_stand(link: Callable[..., Left]) -> None:
     left = link("Di > London")
     assert pairs(left) == {"Di > London": ("Q40", "Q84")}
-    assert [line["linked"] for line in left.extras] == [False, False, False]
+    assert [line["linked"] for line in left.extras] == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("name", "relation", "expected"),
+    [
+        ("Ada > London", "P19", True),
+        ("Ada > Rome", "P19", False),
+        ("Di > London", "P19", None),
+        ("Ed > London", "P19", True),
+        ("Fay > Rome", "P69", True),
+        ("Fay > Italy", "P69", False),
+        ("Ed > Rome", "P19", False),
+    ],
+)
+def test_a_row_says_whether_the_graph_holds_its_fact(
+    link: Callable[..., Left], name: str, relation: str, expected: bool | None
+) -> None:
+    assert link(name, relation=relation).rows[name]["fact_in_graph"] is expected
+
+
+def test_items_that_the_source_names_are_not_looked_up_by_name(
+    wikidatas: TwoWikidatas, link: Callable[..., Left], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wikidatas, "too_much", "skos:altLabel")
+    left = link("Cy > London", subject_qid="Q31", value_qid="Q84")
+    assert pairs(left) == {"Cy > London": ("Q31", "Q84")}
+    assert [left.rows["Cy > London"][f"{role}_entity_candidates"] for role in ("question", "answer")] == [1, 1]
+    assert left.rows["Cy > London"]["fact_in_graph"] is True
+    assert {(line["qid"], line["chosen"], line["linked"]) for line in left.extras} == {
+        ("Q31", True, True),
+        ("Q84", True, True),
+    }
 
 
 @pytest.mark.parametrize("query", ["skos:altLabel", "?property ?value"])
@@ -137,34 +183,64 @@ def test_a_wikidata_that_fails_costs_the_rows_that_asked_it_for_now(
     ]
     services = SimpleNamespace(wikidata=wikidatas.sparql())
     left = run_step(find_qids, rows, services, tmp_path / "run", monkeypatch, granola_inputs())
-    lost = {"plain", "ambiguous"} if query == "skos:altLabel" else {"ambiguous"}
+    lost = {"plain", "ambiguous"}
     assert {row_id: reason for row_id, (reason, _) in left.rejects.items()} == dict.fromkeys(lost, "wikidata_failed")
     assert left.receipt.unsettled == len(lost)
 
 
-def test_items_are_described_or_the_row_goes(
-    wikidatas: TwoWikidatas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = [
-        make_row(LinkedQuestion, name, question_entity_qid=entity, answer_entity_qid=answer)
-        for name, entity, answer in (("both", "Q10", "Q84"), ("first", "Q10", "Q60"), ("second", "Q20", "Q84"))
-    ]
-    left = wikidatas.run(
-        lambda services, folder: run_step(describe_entities, rows, services, folder, monkeypatch), tmp_path
-    )
-    described = {
+@pytest.fixture
+def describe(wikidatas: TwoWikidatas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
+    """Describe the items of one row, with both engines."""
+
+    def run(question_qid: str, answer_qid: str, **changed: Any) -> Left:
+        changed |= {"question_entity_qid": question_qid, "answer_entity_qid": answer_qid}
+        row = make_row(LinkedQuestion, "r", **changed)
+        return wikidatas.run(
+            lambda services, folder: run_step(describe_entities, [row], services, folder, monkeypatch), tmp_path
+        )
+
+    return run
+
+
+def test_items_are_described(describe: Callable[..., Left]) -> None:
+    row = describe("Q10", "Q84").rows["r"]
+    assert {name: row[name] for name in row if name.endswith(("_description", "_made", "_title", "_modified"))} == {
         "question_entity_description": "English mathematician",
         "answer_entity_description": "capital of England",
+        "question_entity_description_made": False,
+        "answer_entity_description_made": False,
         "question_entity_title": "Ada",
         "answer_entity_title": None,
         "question_entity_modified": None,
         "answer_entity_modified": None,
     }
-    assert left.rows == {"both": {**rows[0].model_dump(), **described}}
-    assert left.rejects == {
-        "first": ("answer_entity_not_described", "Q60 has no English description"),
-        "second": ("question_entity_not_described", "Q20 has no English description"),
-    }
+
+
+@pytest.mark.parametrize(
+    ("qid", "made"),
+    [("Q70", "actor and writer, Italy"), ("Q60", "city, Italy"), ("Q20", "human"), ("Q92561", "city")],
+)
+def test_a_missing_description_is_made_of_claims_and_the_row_says_so(
+    describe: Callable[..., Left], qid: str, made: str
+) -> None:
+    row = describe(qid, "Q84").rows["r"]
+    assert (row["question_entity_description"], row["question_entity_description_made"]) == (made, True)
+    assert row["answer_entity_description_made"] is False
+
+
+def test_items_of_which_nothing_is_known_cost_the_row(describe: Callable[..., Left]) -> None:
+    told = "Q38 has no English description, and the Wikidata has no class of it to make one"
+    assert describe("Q38", "Q84").rejects == {"r": ("question_entity_not_described", told)}
+    assert describe("Q84", "Q38").rejects == {"r": ("answer_entity_not_described", told)}
+
+
+def test_a_place_within_another_of_elsewhere_is_a_namesake(describe: Callable[..., Left]) -> None:
+    named = {"question_entity": "Boston", "answer": "Lincolnshire", "relation": "P131"}
+    told = "Boston: capital of Massachusetts, United States; Lincolnshire: county in England"
+    assert describe("Q71", "Q72", **named).rejects == {"r": ("places_disagree", told)}
+    assert describe("Q71", "Q72", **named, fact_in_graph=True).rejects == {}
+    assert describe("Q71", "Q72", **{**named, "relation": "P19"}).rejects == {}
+    assert describe("Q71", "Q73", **{**named, "answer": "Salem"}).rejects == {}
 
 
 def test_items_that_cannot_be_described_for_now_may_be_tried_again(

@@ -1,11 +1,14 @@
 """The steps of GRANOLA-EQ in which models write and judge, and the cleaning after them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.graphs.namesakes import write_item
 from support.rows.granola_questions import COLUMNS, Said, make_row, serve_model
+from support.webs.two_wikidatas import TwoWikidatas
 from support.work.inputs import granola_inputs
 from support.work.scripted_chat import Message
 from support.work.steps import Left, run_step
@@ -68,7 +71,7 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left
     A fifth verdict and those after are given once corrected.
     """
 
-    def run(of_question: Sequence[Said], of_answer: Sequence[Said]) -> Left:
+    def run(of_question: Sequence[Said], of_answer: Sequence[Said], **changed: Any) -> Left:
         left = {
             COLUMNS["question_entity_description"]: list(of_question),
             COLUMNS["answer_entity_description"]: list(of_answer),
@@ -82,7 +85,7 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left
         with serve_model(say) as services:
             return run_step(
                 score_description_consistency,
-                [make_row(AnsweredQuestion, "r")],
+                [make_row(AnsweredQuestion, "r", **changed)],
                 services,
                 tmp_path,
                 monkeypatch,
@@ -133,17 +136,60 @@ def test_a_description_that_does_not_fit_or_cannot_be_judged_costs_the_row(
     assert detail in told
 
 
+def test_what_the_graph_holds_is_not_dropped_for_its_score(judge: Callable[..., Left]) -> None:
+    row = judge(["No"] * 4, YES, fact_in_graph=True).rows["r"]
+    assert row["question_description_score"] == 1.0
+
+
+WORLD = [
+    write_item("Q84", "London", "P131 Q21", "P17 Q145", of=["Q515"]),
+    write_item("Q21", "England", "P17 Q145", of=[]),
+    write_item("Q145", "United Kingdom", "P30 Q46", of=[]),
+    write_item("Q46", "Europe", of=[]),
+    write_item("Q515", "city", of=[]),
+]
+
+
+@pytest.fixture(scope="module")
+def wikidatas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoWikidatas]:
+    both = TwoWikidatas("\n".join(WORLD), tmp_path_factory.mktemp("wikidata"))
+    yield both
+    both.close()
+
+
 @pytest.fixture
-def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
-    """Clean the answers of one row."""
+def clean(wikidatas: TwoWikidatas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
+    """Clean the answers of one row, with both engines."""
 
     def run(*levels: str, min_levels: int = 2, **changed: Any) -> Left:
         row = make_row(ScoredQuestion, "r", levels=list(levels), **changed)
-        return run_step(
-            remove_trivial_answers, [row], None, tmp_path, monkeypatch, granola_inputs(min_levels=min_levels)
+        inputs = granola_inputs(min_levels=min_levels)
+        return wikidatas.run(
+            lambda services, folder: run_step(remove_trivial_answers, [row], services, folder, monkeypatch, inputs),
+            tmp_path,
         )
 
     return run
+
+
+def test_answers_that_rest_on_nothing_go_and_the_reject_says_why(clean: Callable[..., Left]) -> None:
+    row = clean("London", "England", "Bohemia", "the United Kingdom", "England in Europe").rows["r"]
+    assert row["granola_answers"] == ["London", "England", "the United Kingdom", "England in Europe"]
+    assert clean("London", "Bohemia").rejects["r"] == (
+        "too_few_levels",
+        "left: ['London']; removed: 'Bohemia' not_supported; at least 2 are needed",
+    )
+
+
+def test_a_wikidata_that_fails_costs_the_rows_for_now(
+    wikidatas: TwoWikidatas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wikidatas, "too_much", "?property ?value")
+    services = SimpleNamespace(wikidata=wikidatas.sparql())
+    left = run_step(
+        remove_trivial_answers, [make_row(ScoredQuestion, "r")], services, tmp_path, monkeypatch, granola_inputs()
+    )
+    assert (left.rejects["r"][0], left.receipt.unsettled) == ("wikidata_failed", 1)
 
 
 def test_trivial_repeated_and_echoing_answers_go_and_the_row_is_published(clean: Callable[..., Left]) -> None:

@@ -44,11 +44,11 @@ def test_a_question_with_one_gold_answer_is_kept_with_where_it_stands(read: Call
     assert left.rows == {
         ada: {
             "id": ada, "relation": "P19", "question": BORN("Ada"), "answer": "London", "source_name": "P19.0.json",
-            "source_row": 1,
+            "source_row": 1, "subject_qid": None, "value_qid": None,
         },
         bo: {
             "id": bo, "relation": "P19", "question": BORN("Bo"), "answer": "Ulm", "source_name": "P19.1.json",
-            "source_row": 1,
+            "source_row": 1, "subject_qid": None, "value_qid": None,
         },
     }  # fmt: skip
     assert (left.rejects, left.merged) == ({}, {})
@@ -145,6 +145,7 @@ def test_facts_become_questions_or_are_rejected_with_a_reason(
         di: (BORN("Di"), "London"),
     }
     assert left.rows[ada]["source_name"] == f"{wikidata.identity} Q1 P19 Q84"
+    assert (left.rows[ada]["subject_qid"], left.rows[ada]["value_qid"]) == ("Q1", "Q84")
     assert left.merged == {"P19-Q6-Q84": di}
     two = ("several_gold_answers", "Q2 has 2 values of P19")
     namesakes = ("several_gold_answers", "Where was Ed born? ['London', 'Paris']")

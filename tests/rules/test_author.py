@@ -152,14 +152,16 @@ def test_a_batch_costs_a_few_lookups_whatever_its_size() -> None:
 
 
 def test_every_sample_asked_for_is_given() -> None:
-    ask = ask_consistency(CONSISTENCY, "Who is the author of Emma?", "Emma", "female given name", samples=8)
+    ask = ask_consistency(
+        CONSISTENCY, "Who is the author of Emma?", "Jane Austen", "Emma", "female given name", samples=8
+    )
     body = send([ask])[0].body
     assert body == {"texts": ["No"] * 8, "finish": ["stop"] * 8, "fingerprint": "rules-1"}
 
 
 def test_prompts_of_both_kinds_are_answered_in_one_batch() -> None:
     asks = [
-        ask_consistency(CONSISTENCY, "Where was X born?", "X", "English poet", samples=1),
+        ask_consistency(CONSISTENCY, "Where was X born?", "Fürth", "X", "English poet", samples=1),
         ask_levels(LEVELS, "Where was X born?", "Fürth", "", "city in Bavaria, Germany"),
     ]
     assert [reply.body["texts"][0][:3] for reply in send(asks)] == ["Yes", "1::"]

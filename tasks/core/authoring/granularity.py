@@ -46,7 +46,8 @@ _VERDICT = re.compile(
 )
 """Not the no of "no doubt" and "No. 5"."""
 _TRIVIAL_LINE = re.compile(r"(?:(P[1-9][0-9]*):\s*)?(.*\S)\s*")
-_FILLER = frozenset({"in", "of", "at", "on", "from", "by", "for", "to", "and", "or", "near", "with", "within", "is"})
+FILLER = frozenset({"in", "of", "at", "on", "from", "by", "for", "to", "and", "or", "near", "with", "within", "is"})
+"""Words of answers that say nothing by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +65,10 @@ class CleanedLevels:
     """What cleaning leaves of one row's answers."""
 
     levels: tuple[str, ...]
-    """Fine to coarse, the given answer first; empty when the given answer itself is trivial."""
+    """Fine to coarse, the given answer first; empty when the given answer itself says nothing."""
     removed: tuple[tuple[str, str], ...]
-    """(level, why) in order: `trivial`, `duplicate`, `repeats_question` or `first_answer_trivial`."""
+    """(level, why) in order: `trivial`, `duplicate`, `repeats_question`, or of the given answer `first_answer_trivial` or
+    `first_answer_repeats_question`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +143,9 @@ def _misfit(line: str, match: re.Match[str] | None, number: int) -> str:
     return "" if normalise(match[2]) else f"line {number} holds no answer"
 
 
-def ask_consistency(prompt: Prompt, question: str, entity: str, description: str, samples: int) -> Ask:
-    """Ask, several times over, whether a description can belong to a question (paper Appendix B)."""
-    return fill_in(prompt, samples=samples, question=question, entity=entity, description=description)
+def ask_consistency(prompt: Prompt, question: str, answer: str, entity: str, description: str, samples: int) -> Ask:
+    """Ask, several times over, whether a description can belong to a question and its answer (paper Appendix B)."""
+    return fill_in(prompt, samples=samples, question=question, answer=answer, entity=entity, description=description)
 
 
 def read_verdict(text: str) -> bool | Unreadable:
@@ -162,14 +164,17 @@ def score_error(verdicts: Sequence[bool | Unreadable]) -> ErrorScore:
 
 
 def clean_levels(levels: Sequence[str], question: str, relation: Relation, trivial: TrivialAnswers) -> CleanedLevels:
-    """Remove levels that say nothing, say the same as one before, or merely echo the question (paper Appendix B).
+    """Remove levels that say nothing, say the same as one before, name the question's subject or merely echo the question
+    (paper Appendix B).
 
-    The given answer stays unless it is trivial; then nothing is left.
+    The given answer stays unless it is trivial or the subject's own name; then nothing is left.
     """
     if not levels or trivial.hold(levels[0], relation.pid):
         return CleanedLevels((), tuple((level, "first_answer_trivial") for level in levels[:1]))
     question_words = frozenset(normal_words(question))
     subject = normalise(cut_entity(question, relation) or "")
+    if normalise(levels[0]) == subject:
+        return CleanedLevels((), ((levels[0], "first_answer_repeats_question"),))
     kept, seen, removed = [levels[0]], {normalise(levels[0])}, []
     for level in levels[1:]:
         form = normalise(level)
@@ -177,7 +182,7 @@ def clean_levels(levels: Sequence[str], question: str, relation: Relation, trivi
             removed.append((level, "trivial"))
         elif form in seen:
             removed.append((level, "duplicate"))
-        elif form == subject or _echoes(form, question_words):
+        elif f" {subject} " in f" {form} " or _echoes(form, question_words):
             removed.append((level, "repeats_question"))
         else:
             kept.append(level)
@@ -186,7 +191,7 @@ def clean_levels(levels: Sequence[str], question: str, relation: Relation, trivi
 
 
 def _echoes(form: str, question_words: frozenset[str]) -> bool:
-    return all(word in question_words or word in _FILLER for word in form.split())
+    return all(word in question_words or word in FILLER for word in form.split())
 
 
 def _shorten(text: str) -> str:

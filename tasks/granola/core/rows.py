@@ -17,6 +17,10 @@ class SourceQuestion(Row):
     """Source file, or the identity of the Wikidata that the fact was drawn from."""
     source_row: int
     """Number of the row in the source, from 1."""
+    subject_qid: str | None = None
+    """The item that the question is about, where the source names it: a fact of the Wikidata."""
+    value_qid: str | None = None
+    """The answer's item, likewise."""
 
 
 class EntityQuestion(SourceQuestion):
@@ -35,6 +39,7 @@ class LinkedQuestion(EntityQuestion):
     """Number of items that bear the name of the question entity."""
     answer_entity_candidates: int
     """Number of items that bear the name of the answer."""
+    fact_in_graph: bool | None
 
 
 class DescribedQuestion(LinkedQuestion):
@@ -42,6 +47,8 @@ class DescribedQuestion(LinkedQuestion):
 
     question_entity_description: str
     answer_entity_description: str
+    question_entity_description_made: bool
+    answer_entity_description_made: bool
     question_entity_title: str | None
     answer_entity_title: str | None
     question_entity_modified: str | None
@@ -113,9 +120,9 @@ class GranolaRow(Row):
     judge: str
     """Model that scored the descriptions."""
     question_entity_candidates: int
-    """Number of items that bear the name of the question entity."""
+    """Number of items that bear the name of the question entity; 1 where the source names the item."""
     answer_entity_candidates: int
-    """Number of items that bear the name of the answer."""
+    """Number of items that bear the name of the answer; 1 where the source names the item."""
     question_entity_modified: str | None
     """When the item was last changed, or the date of the dump; null when the source does not say."""
     answer_entity_modified: str | None
@@ -126,6 +133,13 @@ class GranolaRow(Row):
     """Number of the row in the source, from 1."""
     author_call: str
     """Key of the recorded call that gave the answers."""
+    fact_in_graph: bool | None
+    """Whether the Wikidata holds the relation between the two items: true; false where it knows other values alone, so
+    that the row contradicts it; null where it knows none."""
+    question_entity_description_made: bool
+    """True where the item has no English description: it was made of the labels of its classes and country."""
+    answer_entity_description_made: bool
+    """The same for the answer's item."""
 
 
 class CandidateRow(Row):
@@ -144,5 +158,5 @@ class CandidateRow(Row):
     chosen: bool
     """True for the item that the build went on with."""
     linked: bool | None
-    """True when the graph holds the relation between this item and a candidate of the other side; null when the name is
-    not ambiguous, so that it was not asked."""
+    """True when the graph holds the relation between this item and a candidate of the other side; null when it knows no
+    value of the relation for any item of the question entity's name."""

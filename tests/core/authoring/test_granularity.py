@@ -172,6 +172,9 @@ def test_no_readable_verdict_gives_no_score() -> None:
         ("P69", "Ada", ["Yale", "Universities", "a law school"], ("Yale", "a law school"), ["trivial"]),
         ("P19", "Ada", ["a city", "Germany"], (), ["first_answer_trivial"]),
         ("P131", "New York City", ["New York", "United States"], ("New York", "United States"), []),
+        ("P26", "Goldie Hawn", ["Kurt Russell", "the partner of Goldie Hawn"], ("Kurt Russell",), ["repeats_question"]),
+        ("P26", "Ada", ["Bo", "an Adana player", "a player"], ("Bo", "an Adana player", "a player"), []),
+        ("P175", "Warren Zevon", ["Warren Zevon", "an American singer"], (), ["first_answer_repeats_question"]),
     ],
 )
 def test_cleaning_removes_what_says_nothing(
@@ -196,7 +199,8 @@ def test_asks_fill_every_input_and_carry_samples() -> None:
         "question_description": "",
         "answer_description": "poet",
     }
-    judged = ask_consistency(load_prompt("granola/description_consistency"), "Who?", "Ada", "poet", samples=8)
+    judged = ask_consistency(load_prompt("granola/description_consistency"), "Who?", "Bo", "Ada", "poet", samples=8)
+    assert "<answer>Bo</answer>" in judged.messages()[-1]["content"]
     assert judged.samples == 8
     assert len(judged.messages()) == 12, "a system message, five demonstrations of two turns, and the question"
 

@@ -12,6 +12,7 @@ from tasks.rules.tables import load_tables
     [
         ("P50", "Enduring Love", "Enduring Love", "2004 film by Roger Michell", False),
         ("P50", "Enduring Love", "Enduring Love", "novel about obsession", True),
+        ("P50", "South Park", "South Park", "American adult animated sitcom", True),
         ("P50", "Emma", "Emma", "female given name", False),
         ("P50", "Hollywood", "Hollywood", "district of a city in California", False),
         ("P50", "Emma", "Jane Austen", "English novelist", True),

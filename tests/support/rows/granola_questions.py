@@ -16,6 +16,7 @@ COLUMNS = {
     "relation": "P19", "question": "Where was Ada Lovelace born?", "answer": "London", "source_name": "P19.json",
     "source_row": 1, "question_entity": "Ada Lovelace", "question_entity_qid": "Q7259", "answer_entity_qid": "Q84",
     "question_entity_candidates": 1, "answer_entity_candidates": 2,
+    "fact_in_graph": None, "question_entity_description_made": False, "answer_entity_description_made": False,
     "question_entity_description": "English mathematician", "answer_entity_description": "capital of England",
     "question_entity_title": "Ada Lovelace", "answer_entity_title": "London", "question_entity_modified": None,
     "answer_entity_modified": "2023-01-01T00:00:00Z", "question_entity_popularity": 10, "answer_entity_popularity": 20,

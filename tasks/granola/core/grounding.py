@@ -1,0 +1,184 @@
+"""Whether later answers rest on anything, and on less than those before (GRANOLA-EQ, paper §3.3, Correctness and Granularity).
+
+What an author writes below the given answer is only published where each of its words is told by the answer's name, its
+description, what the Wikidata says of its item (class, occupation, country, what lies around, and so on outwards), or
+follows from these by the lists: a wider noun, the region around a region. Nationalities and names of countries and
+regions are told as a whole, in any of their forms: "an American company" says what "a company in the United States"
+says. Else it is cut: a name, number, unit or trade of unknown origin, an instruction, a fact from elsewhere. So is what
+says the same as an answer before in other words, or more.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from tasks.core.authoring.granularity import FILLER
+from tasks.core.calls.knowledge import Neighbour
+from tasks.text.matching import normalise, singular_form
+
+COUNTRY, CONTINENT = "P17", "P30"
+OUTWARDS = (COUNTRY, CONTINENT, "P131", "P279")
+"""Claims that lead from an item to wider ones, again and again: country, continent, territorial entity, subclass of."""
+TOLD = (*OUTWARDS, "P27", "P31", "P106", "P159", "P276", "P495", "P740")
+"""Claims of an answer that a wider answer may tell, and go outwards from."""
+TOLD_ALONE = ("P39", "P101", "P127", "P136", "P361", "P413", "P452", "P641", "P749")
+"""Claims of an answer that a wider answer may tell; what lies around an owner does not lie around what it owns."""
+
+_WORD = re.compile(r"[^\s,;:()\[\]\"“”/–—-]+")
+_POSSESSIVE = re.compile(r"['’]s?$")
+_BORN = re.compile(r"\b[\w-]+-born\b")
+_LONGEST = 5
+_FILLER = FILLER | {"that", "who", "which", "based", "located", "situated", "headquartered"}
+_PHRASE = re.compile(r"an? ", re.IGNORECASE)
+_COUNTY = re.compile(r".+ (?:County|Parish)(?:, .+)?")
+_PERSON = re.compile(r"(?<=\w\w\w)(?:wo)?m[ae]n$|(?<=\w\w\w)(?:person|people)$")
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """What the lists know of words, by normal form (normalise; nouns by singular_form)."""
+
+    places: Mapping[str, str]
+    """Name or adjective of a country or region → the country or region."""
+    within: Mapping[str, str]
+    """Region → the region or country around it."""
+    wider: Mapping[str, str]
+    """Noun → the wider noun."""
+
+    def read_terms(self, text: str) -> list[str]:
+        """Return what a text says, one term a word: singular and of no gender; a country or region is one term, `=Ohio`."""
+        found = (_POSSESSIVE.sub("", word) for word in _WORD.findall(text))
+        words = [word for word in found if normalise(word)]
+        terms, at = [], 0
+        while at < len(words):
+            taken, place = self._read_place(words[at : at + _LONGEST])
+            term = f"={place}" if place else _PERSON.sub("man", singular_form(words[at])).replace("actress", "actor")
+            terms += [term] if term not in _FILLER else []
+            at += taken
+        return terms
+
+    def _read_place(self, words: Sequence[str]) -> tuple[int, str]:
+        if words[0][0].isupper():
+            for taken in range(len(words), 0, -1):
+                form = normalise(" ".join(words[:taken]))
+                is_name = words[taken - 1][0].isupper() and (len(form) > 2 or words[0].isupper())
+                if is_name and form in self.places:
+                    return taken, self.places[form]
+        return 1, ""
+
+    def follow(self, texts: Iterable[str]) -> frozenset[str]:
+        """Return the terms of texts and all that follows from them."""
+        terms: set[str] = set()
+        todo, read = list(texts), set[str]()
+        while todo:
+            text = todo.pop()
+            if text in read:
+                continue
+            read.add(text)
+            found = self.read_terms(text)
+            terms.update(found)
+            todo += [self.within[term[1:]] for term in found if term[0] == "=" and term[1:] in self.within]
+            words = singular_form(text.replace("-", " ")).split()
+            runs = (" ".join(words[at:end]) for at in range(len(words)) for end in range(at + 1, at + _LONGEST))
+            todo += [self.wider[run] for run in runs if run in self.wider]
+        return frozenset(terms)
+
+    def follow_places(self, text: str) -> frozenset[str]:
+        """Return the countries and regions that a text names, and those around them."""
+        return frozenset(term[1:] for term in self.follow([text]) if term[0] == "=")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of an answer."""
+
+    terms: frozenset[str]
+    depths: Mapping[frozenset[str], int]
+    """Terms of a place around it → how far out it lies; only their order counts."""
+
+    @cached_property
+    def _stems(self) -> frozenset[str]:
+        return frozenset(term for term in self.terms if len(term) >= 4 and term.isalpha())
+
+    def tells(self, term: str) -> bool:
+        """Return whether a term is told, be it by a word of the same stem: European, Europe."""
+        if term in self.terms:
+            return True
+        return len(term) >= 4 and term.isalpha() and any(_share_stem(term, known) for known in self._stems)
+
+
+def gather_evidence(
+    answer: str, description: str, claims: Mapping[str, Sequence[Neighbour]], qid: str, lexicon: Lexicon
+) -> Evidence:
+    """Return what is known of an answer.
+
+    Args:
+        answer: Its name.
+        description: Its English description, or one made of claims.
+        claims: QID → claims; of the answer those of TOLD and TOLD_ALONE, of what these lead to those of OUTWARDS.
+        qid: The answer's item.
+        lexicon: What the lists know of words.
+    """
+    labels = [_BORN.sub("", description)]
+    depths: dict[frozenset[str], int] = {}
+    todo, seen = [(0, edge) for edge in claims.get(qid, ())], {qid}
+    for steps, edge in todo:
+        labels += [edge.label] if edge.label else []
+        if edge.label and edge.pid in (COUNTRY, CONTINENT, "P131"):
+            depth = {COUNTRY: 100, CONTINENT: 200}.get(edge.pid, steps)
+            depths.setdefault(frozenset(lexicon.read_terms(edge.label)), depth)
+        if edge.qid not in seen and edge.pid not in TOLD_ALONE:
+            seen.add(edge.qid)
+            todo += [(steps + 1, each) for each in claims.get(edge.qid, ()) if each.pid in OUTWARDS]
+    # the words of a name say nothing of where its bearer is: Berlin in Ohio
+    return Evidence(lexicon.follow(labels) | set(lexicon.read_terms(answer)), depths)
+
+
+def lie_apart(one: str, other: str, lexicon: Lexicon) -> bool:
+    """Return True when two texts name countries or regions, and none of the one lies in, around or at one of the other."""
+    first, second = (lexicon.follow_places(text) for text in (one, other))
+    return bool(first and second) and not (_innermost(first, lexicon) & second or _innermost(second, lexicon) & first)
+
+
+def _innermost(places: frozenset[str], lexicon: Lexicon) -> frozenset[str]:
+    return places - {lexicon.within.get(place, "") for place in places}
+
+
+def ground_levels(
+    levels: Sequence[str], evidence: Evidence, lexicon: Lexicon, with_counties: bool
+) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return the answers that rest on the evidence and on less than those before, and (answer, why) of the others."""
+    kept, removed = list(levels[:1]), list[tuple[str, str]]()
+    for level in levels[1:]:
+        is_county = _COUNTY.fullmatch(level) and "=United States" in evidence.terms
+        why = "county" if is_county and not with_counties else _find_fault(level, kept, evidence, lexicon)
+        if why:
+            removed.append((level, why))
+        else:
+            kept.append(level)
+    return kept, removed
+
+
+def _find_fault(level: str, before: Sequence[str], evidence: Evidence, lexicon: Lexicon) -> str:
+    """Return what is wrong with an answer behind others; empty for nothing."""
+    said = lexicon.read_terms(level)
+    terms, is_phrase = frozenset(said), _PHRASE.match(level) is not None
+    if not said or not all(map(evidence.tells, said)):
+        return "not_supported"
+    if is_phrase and f" {normalise(before[0])} " in f" {normalise(level)} ":
+        return "names_the_answer"
+    for each in before[1:]:
+        earlier = frozenset(lexicon.read_terms(each))
+        if terms == earlier:
+            return "reworded"
+        is_nearer = evidence.depths.get(terms, 0) < evidence.depths.get(earlier, 0) and terms in evidence.depths
+        if is_nearer or (is_phrase and earlier < terms):
+            return "finer_than_before"
+    return ""
+
+
+def _share_stem(one: str, other: str) -> bool:
+    short, long = sorted((one, other), key=len)
+    common = next((at for at in range(len(short)) if short[at] != long[at]), len(short))
+    return common == len(short) or common >= max(5, len(short) - 2)

@@ -1,0 +1,20 @@
+"""The words that GRANOLA-EQ's checks know: the lists of countries, regions, occupations and kinds."""
+
+from functools import cache
+
+from tasks.granola.core.grounding import Lexicon
+from tasks.rules.tables import load_tables
+from tasks.text.matching import normalise, singular_form
+
+
+@cache
+def load_lexicon() -> Lexicon:
+    """Return what the lists know of words; names of states of the past are words like others."""
+    tables = load_tables()
+    names = {**tables.adjectives, **tables.places}
+    nouns = {**tables.occupations, **tables.classes}
+    return Lexicon(
+        places={normalise(name): at for name, at in names.items() if at in tables.countries or at in tables.within},
+        within=tables.within,
+        wider={singular_form(noun.replace("-", " ")): wider for noun, wider in nouns.items() if wider},
+    )
