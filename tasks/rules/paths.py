@@ -147,8 +147,8 @@ def _find_attached(question: str, start: str) -> str | None:
 
 @cache
 def _all_cues() -> frozenset[str]:
-    """Return the words that name a relation; "date" and "year" name any."""
-    return frozenset().union(*load_cues().values()) - {"date", "year"}
+    """Return the words that name a relation; "date", "year" and "meaning" name any."""
+    return frozenset().union(*load_cues().values()) - {"date", "year", "meaning"}
 
 
 def _list_titles() -> frozenset[str]:
