@@ -1,6 +1,6 @@
 """Question, answers and path labels in the other languages (MultiHal, paper §2.4)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from prefect import task
@@ -99,6 +99,8 @@ def _translate_row(
         if reply.status != "ok":
             return Reject(row_id, "untranslatable", f"{call.parts.get('text', row.path_labels)}: {reply.error}")
     parts = read_parts(records[path.key].reply().body)
+    if problem := _find_moved(row, [part.text for part in parts]):
+        return Reject(row_id, "value_moved", problem)
     return _publish(
         row,
         language,
@@ -109,6 +111,13 @@ def _translate_row(
         trip_labels=[part.text for part in parts],
         part_sources=[part.origin for part in parts],
     )
+
+
+def _find_moved(row: ScoredPath, parts: Sequence[str]) -> str | None:
+    """Return what is wrong where a path in another language has other parts, or not the value that ends it in its place."""
+    told, last = row.path_labels, row.responses_formatted[-1]
+    is_whole = len(parts) == len(told) and (is_id(last) or parts[-1].split(" ")[0] == told[-1].split(" ")[0])
+    return None if is_whole else f"expected the value of {'; '.join(told)} at the end, found {'; '.join(parts)}"
 
 
 def _publish(row: ScoredPath, language: str, **changed: object) -> MultiHalRow:

@@ -169,7 +169,8 @@ class MultiHalRow(_Question, _PathIds):
     judged_by: str
     judged_score: int
     language: str
-    """eng, deu, fra, ita, spa or por."""
+    """eng, deu, fra, ita, spa or por; dates and numbers of questions and answers are written as CLDR has it, those of
+    Portuguese as in Brazil. Paths have values as in English."""
     translated_by: str | None
     """Model that translated question and answers; null for English."""
     source_name: str
