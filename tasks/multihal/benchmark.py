@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from tasks.core.export_forms import ExportForms
 from tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Benchmark
 from tasks.multihal.core.rows import DroppedPath, MultiHalRow
 from tasks.multihal.params import MultiHalParams, lock_inputs
@@ -41,6 +42,7 @@ MULTIHAL = Benchmark(
     trace=("id", "path_id", "question_id"),
     explain=explain_row,
     needs=lambda params: ("wikidata", "wikipedia", *(("falcon", "dbpedia") if params.linker == "falcon" else ())),
+    forms=ExportForms(separators={"trip_labels": "; "}, csv_id="path_id"),
     assets=Assets(
         prompts=("multihal/select_paths", "multihal/score_path"),
         lists=(
