@@ -30,6 +30,6 @@ def multihal(params: MultiHalParams = MultiHalParams(), run: RunOptions = RunOpt
         selected = build.stage(select_paths, labelled)  # §2.3, "Selection Step"
         scored = build.stage(score_paths, selected, opens=True)  # §2.3, "Scoring Step"
         translated = build.stage(translate_paths, scored, opens=True)  # §2.4
-        report = publish_multihal(build, linked, mined, labelled, selected, scored, translated)
+        report = publish_multihal(build, read, unique, typed, linked, mined, labelled, selected, scored, translated)
         leave_artifacts(report, translated.table(MultiHalRow))
     return report

@@ -71,20 +71,29 @@ def list_graphs(as_json: AsJson = False) -> None:
 
 
 @graph_app.command("check")
-def check_graph(name: GraphName, as_json: AsJson = False) -> None:
+def check_graph(
+    name: GraphName,
+    malformed: Annotated[
+        int, typer.Option(min=0, help="Also list so many of the lines that were no triples when it was loaded.")
+    ] = 0,
+    as_json: AsJson = False,
+) -> None:
     """Read all files of a local graph and compare them with what was loaded.
 
-    Exit code 0 only when all agree. Example: factmill graph check truthy
+    Exit code 0 only when all agree. Example: factmill graph check truthy --malformed 20
     """
     from flows.commands.graphs import check
 
-    found = check(name)
+    found = check(name, malformed)
     if as_json:
         print_json(found)
     else:
         for file, told in found["files"].items():
             typer.echo(f"{file:24} {told['size_bytes']:>15,} bytes  {told['damage'] or 'as loaded'}")
         advice = "" if found["agrees"] else f"; load it again: factmill graph load FILE... --name {name} --replace"
+        for line in found["malformed_lines"]:
+            typer.echo(f"{line['file']}, line {line['line_no']}: {line['reason']}: {line['text']}")
+        typer.echo(f"{found['malformed']:,} malformed lines were left out")
         typer.echo(f"{name}: {'as it was loaded' if found['agrees'] else 'DAMAGED'}{advice}")
     if not found["agrees"]:
         raise typer.Exit(1)

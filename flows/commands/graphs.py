@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
@@ -59,14 +60,24 @@ def listing() -> list[dict[str, Any]]:
     return [_describe(found) for found in list_graphs(graphs_folder(home()))]
 
 
-def check(name: str) -> dict[str, Any]:
-    """Read all files of a graph, with progress; return of each what it should be and what is wrong with it."""
+def check(name: str, malformed: int = 0) -> dict[str, Any]:
+    """Read all files of a graph, with progress; return of each what it should be and what is wrong with it.
+
+    `malformed`: so many of the lines that were no triples are listed, where the graph is not damaged.
+    """
     with _shown(f"checking {name}") as show:
         manifest, damage = check_graph(
             name, graphs_folder(home()), lambda read, total: show(f"{read / 1e6:,.0f} of {total / 1e6:,.0f} MB")
         )
     files = {file: {**told.model_dump(), "damage": damage.get(file)} for file, told in manifest.files.items()}
-    return {"name": name, "digest": manifest.digest, "agrees": not damage, "files": files}
+    lines: list[Any] = []
+    if malformed and not damage:
+        from tasks.graph.lookup import open_graph
+
+        with open_graph(name, graphs_folder(home())) as graph:
+            lines = [asdict(line) for line in graph.list_malformed(malformed)]
+    told = {"malformed": manifest.malformed, "malformed_lines": lines, "files": files}
+    return {"name": name, "digest": manifest.digest, "agrees": not damage, **told}
 
 
 def format_progress(news: LoadProgress) -> str:

@@ -1,7 +1,7 @@
 """Falcon 2.0, the entity and relation linker, over httpx; question and reply are those of core/calls/falcon.py.
 
-Falcon is slow and often down, and a request that it did not answer within half a minute is sometimes answered within a
-minute: the first try gets the shorter time-out.
+Falcon is slow and often down, and a request that it did not answer at once is sometimes answered in twice the time: the
+first try gets half the time-out of the world's file.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,6 @@ from tasks.clients.sending.sender import Retry, Sender
 from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.settings import Limits
 
-TIMEOUTS_S = (30.0, 60.0)
 LISTS = ("entities_wikidata", "relations_wikidata", "entities_dbpedia", "relations_dbpedia")
 """Keys of a reply; any may be missing or null."""
 
@@ -23,20 +22,15 @@ class Falcon:
 
     is_outside = True
 
-    def __init__(
-        self, url: str, identity: str, limits: Limits, user_agent: str, timeouts_s: Sequence[float] = TIMEOUTS_S
-    ) -> None:
-        """Keep what is needed; nothing is sent yet.
-
-        `url`: the base before /api; `timeouts_s`: that of the first try, the second, …, the last for all more.
-        """
+    def __init__(self, url: str, identity: str, limits: Limits, user_agent: str) -> None:
+        """Keep what is needed; nothing is sent yet. `url`: the base before /api."""
         self.identity = identity
         self._name = f"Falcon at {url}"
         self._address = f"{url.rstrip('/')}/api"
         self._user_agent = user_agent
-        self._timeout_s = max(timeouts_s)
+        self._timeout_s = limits.timeout_s
         self._client: httpx.AsyncClient | None = None
-        self._sender = Sender(limits, self._name, timeouts_s)
+        self._sender = Sender(limits, self._name, (limits.timeout_s / 2, limits.timeout_s))
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
         """Answer calls, one request each."""

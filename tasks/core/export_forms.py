@@ -10,6 +10,10 @@ class ExportForms:
 
     spread: Mapping[str, str] = field(default_factory=dict)
     """List column that a CSV spreads into numbered columns → beginning of their names."""
+    separators: Mapping[str, str] = field(default_factory=dict)
+    """List column → what stands between its entries in a CSV, where that is not <SEP>."""
+    csv_id: str | None = None
+    """Column that a CSV has as `id`, where the paper's ids are not ours."""
     json_columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Table → columns that hold JSON, which JSON Lines write as what they say."""
     arrays: tuple[str, ...] = ()

@@ -16,6 +16,8 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import babel
+
 from tasks.assets import ROOT
 from tasks.core.fingerprints import digest_json
 from tasks.core.rows import StrictModel
@@ -214,8 +216,15 @@ def find_translator(name_or_path: str | Path, home_folder: Path) -> Path:
 
 
 def _identify(manifest: ModelManifest, compute_type: ComputeType, device: str, decoding: Decoding) -> str:
-    """Return what a translation depends on: the model, how it computes and how it searches; not how it is batched."""
-    search = [decoding.beam_size, decoding.length_penalty, decoding.no_repeat_ngram, decoding.max_tokens]
+    """Return what a translation depends on: the model, how it computes and searches, and whose forms dates and numbers take;
+    not how it is batched."""
+    search: list[float | str] = [
+        decoding.beam_size,
+        decoding.length_penalty,
+        decoding.no_repeat_ngram,
+        decoding.max_tokens,
+    ]
+    search.append(f"babel {babel.__version__}")
     name = manifest.settings.get("identity", manifest.name)
     return f"{name}@{digest_json([manifest.digest, search])[:16]}-{describe_numbers(compute_type, device)}"
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from tasks.core.export_forms import ExportForms
 from tasks.core.measures.audits import Audit, AuditKind
 from tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Benchmark
 from tasks.multihal.core.rows import DroppedPath, MultiHalRow
@@ -54,6 +55,7 @@ MULTIHAL = Benchmark(
     explain=explain_row,
     audit=AUDIT,
     needs=lambda params: ("wikidata", "wikipedia", *(("falcon", "dbpedia") if params.linker == "falcon" else ())),
+    forms=ExportForms(separators={"trip_labels": "; "}, csv_id="path_id"),
     assets=Assets(
         prompts=("multihal/select_paths", "multihal/score_path"),
         lists=(

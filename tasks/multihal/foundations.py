@@ -10,11 +10,11 @@ from tasks.engine.batches import batch_key, work_on
 from tasks.multihal.core.answer_types import settle_answer_type
 from tasks.multihal.core.refusals import is_refusal, read_refusals
 from tasks.multihal.core.rows import FoundationQuestion, TypedQuestion
-from tasks.multihal.core.uniting import unite_questions
+from tasks.multihal.core.uniting import keep_alike, unite_questions
 from tasks.multihal.params import MultiHalInputs
 from tasks.multihal.sources.defan import RANKED
 from tasks.multihal.sources.foundations import FOUNDATIONS
-from tasks.text.values.written import look_for, read_date, read_number
+from tasks.text.values.literals import Number
 
 SAME_ABOVE = 0.99
 """Cosine above which two questions are one (§2.1)."""
@@ -38,7 +38,8 @@ def read_foundation(batch: Batch) -> Receipt:
 def unite_duplicates(batch: Batch) -> Receipt:
     """Unite questions that say the same: a cosine above the limit between their sentence embeddings (§2.1).
 
-    DefAn's questions of university rankings differ in a year alone and are left as they are.
+    Those that differ in a number, code or name are two, unless the paper's rule was asked for (`union`). DefAn's
+    questions of university rankings differ in a year alone and are left as they are.
     """
     work = work_on(batch)
     rows = work.rows(FoundationQuestion)
@@ -46,6 +47,8 @@ def unite_duplicates(batch: Batch) -> Receipt:
     vectors = embedder.encode([row.input for row in rows])
     exempt = [row.source_dataset == "defan" and row.domain.lower() == RANKED for row in rows]
     duplicates = find_duplicates(vectors, SAME_ABOVE, exempt)
+    if work.inputs(MultiHalInputs).params.union == "ours":
+        duplicates = keep_alike(rows, duplicates)
     return work.finish(unite_questions(rows, duplicates), FoundationQuestion)
 
 
@@ -60,17 +63,15 @@ def type_answers(batch: Batch) -> Receipt:
 def _type_answer(row: FoundationQuestion, refusals: frozenset[str]) -> Outcome:
     if is_refusal(row.output, refusals):
         return Reject(row.id, "refusal", row.output)
-    units = load_units()
-    settled = settle_answer_type(row.output, row.answer_type, units).answer_type
-    looked_for = unit = None
-    if settled == "date":
-        looked_for = str(read_date(row.output))
-    elif settled in ("numerical", "rank"):
-        written = read_number(row.output)
-        assert written is not None  # settle_answer_type has read it
-        wanted = look_for(written, units)
-        looked_for, unit = wanted.number, None if wanted.unit is None else f"Q{wanted.unit}"
+    settled = settle_answer_type(row.output, row.answer_type, load_units(), row.input)
+    value = settled.value
+    if value is None and settled.answer_type != "other":
+        return Reject(
+            row.id, "unknown_unit", f"{row.output}: the unit is none of data/lists/units.csv, so no value is it"
+        )
+    unit = f"Q{value.unit}" if isinstance(value, Number) and value.unit else None
+    looked_for = value.number if isinstance(value, Number) else value and str(value)
     # united rows may have brought another's refusal along
     others = [answer for answer in row.optional_output if not is_refusal(answer, refusals)]
-    typed = row.replace(answer_type=settled, optional_output=others)
+    typed = row.replace(answer_type=settled.answer_type, optional_output=others)
     return typed.extend(TypedQuestion, looked_for=looked_for, looked_for_unit=unit)

@@ -1,7 +1,7 @@
 """From linked questions to labelled paths (MultiHal, paper §2.2, "Knowledge Graph Querying")."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -17,10 +17,10 @@ from tasks.engine.batches import Work, batch_key, work_on
 from tasks.engine.services import choose_finder
 from tasks.lookups.labels import look_up_labels
 from tasks.multihal.core.pairing import Pair, Target, pair_up
+from tasks.multihal.core.path_words import find_wordless, list_ids, list_labels
 from tasks.multihal.core.rows import Drop, DroppedPath, LinkedQuestion, MinedQuestion, Path
 from tasks.multihal.params import MultiHalInputs
-from tasks.text.ids import is_pid, is_qid
-from tasks.text.values.literals import Date, Number, format_value
+from tasks.text.values.literals import Date, Number
 
 PROPERTY_LISTS = {"date": "time_properties", "numerical": "number_properties", "rank": "rank_properties"}
 """Answer type → list of the properties whose values count (Appendix D)."""
@@ -153,10 +153,12 @@ def _format_target(target: Target) -> str:
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def label_paths(batch: Batch) -> Receipt:
-    """Put English labels to the parts of every path; a path with a part that has none is dropped (§2.2)."""
+    """Put English labels to the parts of every path; a path with a part that has none, or none in words, is dropped (§2.2)."""
     work = work_on(batch)
     rows = work.rows(MinedQuestion)
-    labels, failed = look_up_labels(work, ((row.id, each) for row in rows for each in _ids_of(row.paths)), "en")
+    labels, failed = look_up_labels(
+        work, ((row.id, each) for row in rows for path in row.paths for each in list_ids(path)), "en"
+    )
     outcomes: list[Outcome] = []
     dropped: list[DroppedPath] = []
     for row in rows:
@@ -165,9 +167,10 @@ def label_paths(batch: Batch) -> Receipt:
             continue
         kept = []
         for number, path in enumerate(row.paths):
-            missing = [each for each in _ids_of([path]) if each not in labels]
-            if missing:
+            if missing := [each for each in list_ids(path) if each not in labels]:
                 dropped.append(_drop(row.id, f"label/{number}", path.ids, "part_without_label", ", ".join(missing)))
+            elif wordless := find_wordless(path, labels):
+                dropped.append(_drop(row.id, f"label/{number}", path.ids, "part_in_no_words", ", ".join(wordless)))
             else:
                 kept.append(path.model_copy(update={"labels": list_labels(path, labels)}))
         if kept:
@@ -178,21 +181,6 @@ def label_paths(batch: Batch) -> Receipt:
             )
     work.extras = arrow_table(DroppedPath, dropped)
     return work.finish(outcomes, MinedQuestion)
-
-
-def list_labels(path: Path, labels: Mapping[str, str]) -> list[str]:
-    """Return a path in words: labels, and a value as a reader writes it (a semicolon would part it in two)."""
-    told = [labels.get(part, part) for part in path.ids]
-    if not is_qid(path.ids[-1]):
-        told[-1] = format_value(path.ids[-1], path.precision, labels.get(path.unit, path.unit) if path.unit else None)
-    return [part.replace(";", ",") for part in told]
-
-
-def _ids_of(paths: Iterable[Path]) -> Iterable[str]:
-    for path in paths:
-        yield from (part for part in path.ids if is_qid(part) or is_pid(part))
-        if path.unit:
-            yield path.unit
 
 
 def _drop(row_id: str, place: str, ids: list[str], reason: Drop, detail: str) -> DroppedPath:

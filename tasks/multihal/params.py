@@ -12,6 +12,7 @@ from tasks.engine.identities import check_graph_languages, embedder_identity, ha
 from tasks.multihal.core.linking import Linker
 from tasks.multihal.core.path_choice import LOWEST_KEPT
 from tasks.multihal.core.rows import TAGS
+from tasks.multihal.core.uniting import Union
 from tasks.multihal.sources.foundations import FOUNDATIONS, FoundationName, find_foundation_files
 from tasks.options import Option, Params, RunOptions
 from tasks.progress import say
@@ -31,6 +32,8 @@ class MultiHalParams(Params):
     """Only this one (repeatable)."""
     limit: int | None = Field(default=None, ge=1)
     """At most so many rows of each foundation."""
+    union: Union = "ours"
+    """Which near questions are one: those with the same numbers, codes and names, or all, as in the paper."""
     linker: Linker = "labels"
     """How names are linked: by the local graph's labels, or Falcon 2.0."""
     all_hops: bool = False

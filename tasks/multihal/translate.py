@@ -1,6 +1,6 @@
 """Question, answers and path labels in the other languages (MultiHal, paper §2.4)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from prefect import task
@@ -11,10 +11,10 @@ from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject
 from tasks.engine.batches import Work, batch_key, work_on
 from tasks.lookups.labels import look_up_labels
+from tasks.multihal.core.path_words import is_id
 from tasks.multihal.core.rows import TAGS, MultiHalRow, ScoredPath
 from tasks.multihal.params import MultiHalInputs
 from tasks.storage.journal import Record
-from tasks.text.ids import is_pid, is_qid
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
@@ -37,7 +37,7 @@ def _make_english(rows: Iterable[ScoredPath]) -> list[Outcome]:
             "eng",
             translated_by=None,
             trip_labels=row.path_labels,
-            part_sources=["wikidata" if _is_id(each) else "kept" for each in row.responses_formatted],
+            part_sources=["wikidata" if is_id(each) else "kept" for each in row.responses_formatted],
         )
         for row in rows
     ]
@@ -72,7 +72,7 @@ def _own_labels(work: Work, rows: list[ScoredPath], language: str) -> tuple[dict
     """Return id → Wikidata's label in the language, where such labels are wanted, and row id → Reject where they cannot be had."""
     if work.inputs(MultiHalInputs).params.label_source != "wikidata":
         return {}, {}
-    asked = [(row.id, each) for row in rows for each in row.responses_formatted if _is_id(each)]
+    asked = [(row.id, each) for row in rows for each in row.responses_formatted if is_id(each)]
     return look_up_labels(work, asked, TAGS[language])
 
 
@@ -99,6 +99,8 @@ def _translate_row(
         if reply.status != "ok":
             return Reject(row_id, "untranslatable", f"{call.parts.get('text', row.path_labels)}: {reply.error}")
     parts = read_parts(records[path.key].reply().body)
+    if problem := _find_moved(row, [part.text for part in parts]):
+        return Reject(row_id, "value_moved", problem)
     return _publish(
         row,
         language,
@@ -111,9 +113,12 @@ def _translate_row(
     )
 
 
+def _find_moved(row: ScoredPath, parts: Sequence[str]) -> str | None:
+    """Return what is wrong where a path in another language has other parts, or not the value that ends it in its place."""
+    told, last = row.path_labels, row.responses_formatted[-1]
+    is_whole = len(parts) == len(told) and (is_id(last) or parts[-1].split(" ")[0] == told[-1].split(" ")[0])
+    return None if is_whole else f"expected the value of {'; '.join(told)} at the end, found {'; '.join(parts)}"
+
+
 def _publish(row: ScoredPath, language: str, **changed: object) -> MultiHalRow:
     return row.narrow(MultiHalRow, id=f"{row.id}_{language}", path_id=row.id, language=language, **changed)
-
-
-def _is_id(part: str) -> bool:
-    return is_qid(part) or is_pid(part)

@@ -5,7 +5,7 @@ all tables (list columns spread in the CSV, columns that hold JSON, a JSON array
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ def export_build(
             )
         columns = forms.json_columns.get(name, ())
         written.append(_write(folder / f"{name}.parquet", data))
-        written.append(_write(folder / f"{name}.csv", csv_bytes(table, forms.spread)))
+        written.append(_write(folder / f"{name}.csv", csv_bytes(table, forms)))
         written.append(_write(folder / f"{name}.jsonl", jsonl_bytes(table, columns)))
         if name in forms.arrays:
             written.append(_write(folder / f"{name}.json", json_bytes(table, columns)))
@@ -76,8 +76,11 @@ def describe_build(build: BuildRecord, audit: Sequence[str] = ()) -> str:
     return f"# {build.build_id}\n\n{made}.\n{note}{found}"
 
 
-def csv_bytes(table: pa.Table, spread: Mapping[str, str]) -> bytes:
-    """Return a table as CSV: UTF-8, header, null as nothing, list columns spread or joined."""
+def csv_bytes(table: pa.Table, forms: ExportForms) -> bytes:
+    """Return a table as CSV: UTF-8, header, null as nothing, list columns spread or joined, ids as the paper has them."""
+    spread = forms.spread
+    if forms.csv_id in table.column_names:
+        table = table.set_column(table.column_names.index("id"), "id", table[forms.csv_id]).drop_columns([forms.csv_id])
     columns: dict[str, Any] = {}
     for name in table.column_names:
         values = table[name].to_pylist()
@@ -88,7 +91,10 @@ def csv_bytes(table: pa.Table, spread: Mapping[str, str]) -> bytes:
                     value[position] if position < len(value) else None for value in values
                 ]
         elif pa.types.is_list(table.schema.field(name).type):
-            columns[name] = [None if value is None else SEPARATOR.join(map(str, value)) for value in values]
+            columns[name] = [
+                None if value is None else forms.separators.get(name, SEPARATOR).join(map(str, value))
+                for value in values
+            ]
         else:
             columns[name] = values
     frame = pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in columns.items()})

@@ -92,6 +92,11 @@ def split_at_protected(text: str) -> list[tuple[str, bool]]:
     return [stretch for stretch in [*stretches, *_trim(text[end:])] if stretch[0]]
 
 
+def list_protected(text: str) -> list[str]:
+    """Return the numbers, dates and ids of a text, in order."""
+    return [match[0] for match in _PROTECTED.finditer(text)]
+
+
 def find_words(text: str) -> list[str]:
     """Return the words of a text: its unbroken runs of letters."""
     return _WORD.findall(text)

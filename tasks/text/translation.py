@@ -1,7 +1,8 @@
 """Translating questions, answers and paths, whatever the model (MultiHal, paper §2.4, Table 2).
 
-What cannot be translated rightly is a value with a reason, never a garbled text. Numbers, dates and ids stay as they are
-(text.protected); where a model loses one, the text is translated in the stretches between them.
+What cannot be translated rightly is a value with a reason, never a garbled text. Models see no numbers, dates and ids
+(text.protected); where one loses any, the text is translated in the stretches between them. Of questions and answers
+they then take the language's own form (text.localised); in paths they are values, and stay as they are.
 
 The parts of a path are translated in one text with semicolons between them (the paper's finding: better than blanks).
 The number of parts is checked, and that each kept its numbers; if not, its parts are translated one by one. The paper
@@ -10,11 +11,12 @@ translations share words in a row: each different part is sent once, and parts t
 translations one by one tell, are not joined.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from tasks.text.protected import Protected, is_all_protected, protect, restore, split_at_protected
+from tasks.text.localised import localise, write_amount
+from tasks.text.protected import Protected, is_all_protected, list_protected, protect, restore, split_at_protected
 
 LANGUAGE_CODES = {
     "en": "eng_Latn",
@@ -66,7 +68,7 @@ or id; the source, since the model cannot translate it."""
 ByPart = Literal["untranslatable", "own_semicolon", "would_repeat", "wrong_count", "number_elsewhere"]
 """Why the parts of a path were translated one by one: one of them, or all in one text, cannot be translated; one holds a
 semicolon; two would say some tokens twice, which is ruled out; the translation had another number of parts; or a number,
-date or id stood in another part."""
+date or id stood in another part, or behind the words of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,20 +111,21 @@ class TranslatedPath:
 
 
 def translate_texts(asked: Sequence[Asked], engine: Engine) -> list[Outcome]:
-    """Translate texts; equal ones are sent once, and those that are all number, date or id come back as they are."""
-    texts = {pair: " ".join(pair[0].split()) for pair in asked}
-    found: dict[Asked, Outcome] = {pair: text for pair, text in texts.items() if is_all_protected(text)}
-    shown = {pair: protect(text) for pair, text in texts.items() if pair not in found}
-    found |= _translate_protected({pair: protected for pair, protected in shown.items() if protected}, engine)
-    lost = [pair for pair in shown if pair not in found]
-    found |= dict(zip(lost, _translate_stretches([(texts[pair], pair[1]) for pair in lost], engine), strict=True))
-    return [found[pair] for pair in asked]
+    """Translate texts, their dates, numbers and units in the form of the language; an amount alone needs no model."""
+    amounts = {pair: told for pair in asked if (told := write_amount(*pair))}
+    words = _translate_each([pair for pair in asked if pair not in amounts], engine)
+
+    def finish(text: str, language: str) -> Outcome:
+        said = amounts.get((text, language)) or words[text, language]
+        return said if isinstance(said, Untranslatable) else localise(said, text, language)
+
+    return [finish(*pair) for pair in asked]
 
 
 def translate_paths(asked: Sequence[tuple[Sequence[PathPart], str]], engine: Engine) -> list[TranslatedPath]:
     """Translate the parts of paths, each with its language; every part says where it comes from."""
     needed = [_parts_to_translate(parts) for parts, _ in asked]
-    singles = _translate_each(
+    singles = _translate_parts(
         [(text, language) for texts, (_, language) in zip(needed, asked, strict=True) for text in texts], engine
     )
     reasons = [
@@ -189,9 +192,27 @@ def _translate_stretches(asked: Sequence[Asked], engine: Engine) -> list[Outcome
     return outcomes
 
 
-def _translate_each(asked: Sequence[Asked], engine: Engine) -> dict[Asked, Outcome]:
-    different = list(dict.fromkeys(asked))
-    return dict(zip(different, translate_texts(different, engine), strict=True))
+def _translate_each(asked: Iterable[Asked], engine: Engine) -> dict[Asked, Outcome]:
+    """Translate texts, numbers as they are; equal ones are sent once, those that are all number, date or id are not sent."""
+    texts = {pair: " ".join(pair[0].split()) for pair in asked}
+    found: dict[Asked, Outcome] = {pair: text for pair, text in texts.items() if is_all_protected(text)}
+    shown = {pair: protect(text) for pair, text in texts.items() if pair not in found}
+    found |= _translate_protected({pair: protected for pair, protected in shown.items() if protected}, engine)
+    lost = [pair for pair in shown if pair not in found]
+    return found | dict(zip(lost, _translate_stretches([(texts[pair], pair[1]) for pair in lost], engine), strict=True))
+
+
+def _translate_parts(asked: Iterable[Asked], engine: Engine) -> dict[Asked, Outcome]:
+    """Translate parts of paths, each alone; a number at the beginning, as a value's, stays there."""
+    found = _translate_each(asked, engine)
+    moved = [pair for pair, said in found.items() if isinstance(said, str) and not _keeps_place(pair[0], said)]
+    return found | dict(zip(moved, _translate_stretches(moved, engine), strict=True))
+
+
+def _keeps_place(text: str, translation: str) -> bool:
+    """True unless a text begins with a number that its translation has elsewhere."""
+    first = split_at_protected(text)[:1]
+    return not first or first[0][1] or translation.startswith(first[0][0])
 
 
 def _parts_to_translate(parts: Sequence[PathPart]) -> list[str]:
@@ -220,7 +241,9 @@ def _split_joined(texts: Sequence[str], answer: Outcome) -> Mapping[str, Outcome
         return "wrong_count"
     for text, piece in zip(texts, pieces, strict=True):
         protected = protect(text)
-        if protected is None or any(original not in piece for _, original in protected.stand_ins):
+        if protected is None or sorted(list_protected(piece)) != sorted(list_protected(text)):
+            return "number_elsewhere"
+        if not _keeps_place(text, piece):
             return "number_elsewhere"
     return dict(zip(texts, pieces, strict=True))
 

@@ -1,5 +1,6 @@
 """MultiHal in the embedded world: seven foundations, four kinds of answers, and rows that can be followed back."""
 
+import csv
 import json
 import re
 from pathlib import Path
@@ -46,12 +47,23 @@ def test_rows_are_in_six_languages(six: tuple[Any, list[dict[str, Any]]]) -> Non
     assert all(row["translated_by"].startswith("embedded-nllb-1@") for row in rows if row["language"] != "eng")
 
 
+def list_numbers(text: str) -> list[str]:
+    """Return the numbers of a text without what parts their figures, which is another in each language."""
+    return re.findall("[0-9]+", re.sub("(?<=[0-9])[.,\u202f](?=[0-9])", "", text))
+
+
+def test_answers_are_written_as_each_language_writes_them(six: tuple[Any, list[dict[str, Any]]]) -> None:
+    told = {(row["output"], row["language"]): row for row in six[1]}
+    assert told["5 octobre 1975", "fra"]["trip_labels"][-1] == "1975-10-05"
+    assert told["8.611 Meter", "deu"]["trip_labels"][-1] == "8611 Meter"
+
+
 def test_translations_keep_numbers_dates_and_the_parts_of_paths(six: tuple[Any, list[dict[str, Any]]]) -> None:
     english = {row["path_id"]: row for row in six[1] if row["language"] == "eng"}
     for row in six[1]:
         source = english[row["path_id"]]
         for name in ("input", "output"):
-            assert re.findall("[0-9][0-9.,]*", row[name]) == re.findall("[0-9][0-9.,]*", source[name]), row["id"]
+            assert list_numbers(row[name]) == list_numbers(source[name]), row["id"]
         assert len(row["trip_labels"]) == len(source["trip_labels"]) == len(row["part_sources"])
         for part, given, origin in zip(row["trip_labels"], source["trip_labels"], row["part_sources"], strict=True):
             assert origin != "kept" or part == given, row["id"]
@@ -195,4 +207,9 @@ def test_an_export_joins_lists(factmill: Factmill, english_build: Any, tmp_path:
     assert ran.code == 0, ran.err
     lines = [json.loads(line) for line in (tmp_path / "multihal.jsonl").read_text().splitlines()]
     assert len(lines) == english_build["rows"]
-    assert "<SEP>" in (tmp_path / "multihal.csv").read_text()
+    with (tmp_path / "multihal.csv").open(encoding="utf-8", newline="") as stream:
+        table = list(csv.DictReader(stream))
+    assert [row["id"] for row in table] == [line["path_id"] for line in lines]
+    assert [row["trip_labels"].split("; ") for row in table] == [line["trip_labels"] for line in lines]
+    assert any("<SEP>" in row["responses"] for row in table)
+    assert {row["language"] for row in table} == {"eng"}

@@ -240,6 +240,14 @@ def test_a_file_that_is_no_dump_is_named_and_leaves_nothing(tmp_path: Path, cont
     assert names_in(tmp_path / "graphs") == []
 
 
+def test_a_file_without_anything_of_use_is_named_also_among_others(tmp_path: Path) -> None:
+    good, odd = write(tmp_path / "a.nt", SMALL), tmp_path / "odd.nt"
+    odd.write_text("<a:s> <a:p> <a:o> .\n")
+    for files in ([good, odd], [odd, good]):
+        with pytest.raises(SourceError, match=r"odd\.nt: none of its triples is of use in a graph"):
+            load_graph(files, "small", tmp_path / "graphs")
+
+
 def test_what_is_asked_wrongly_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     source, folder = write(tmp_path / "a.nt", SMALL), tmp_path / "graphs"
     with pytest.raises(SourceError, match=r"none\.nt: no such file"):

@@ -40,6 +40,8 @@ TRIPLES = """
     wd:Q1 rdfs:label "Ada; Countess"@en
     wd:Q2 rdfs:label "London"@en
     wd:Q3 rdfs:label "Vereinigtes Königreich"@de
+    wd:Q5 rdfs:label "https://example.org"@en
+    wd:Q6 rdfs:label "Ada.JPG"@en
     wd:P19 rdfs:label "place of birth"@en
     wd:P27 rdfs:label "country of citizenship"@en
     wd:P569 rdfs:label "date of birth"@en
@@ -212,6 +214,18 @@ def test_a_path_with_a_part_that_has_no_english_label_is_dropped_and_told(label:
     ]
     assert left.rejects["none"][0] == "no_labelled_path"
     assert left.receipt.unsettled == 0
+
+
+def test_a_path_with_a_part_that_is_no_word_number_or_date_is_dropped_and_told(label: Callable[..., Left]) -> None:
+    values = ["Rhine at Cologne.jpg", "http://example.org/ada", "_:b0", "Q7.svg"]
+    left = label(
+        mined_question("values", [*(path_of("Q1", "P569", value) for value in values), path_of("Q1", "P19", "Q2")]),
+        mined_question("labels", [path_of("Q1", "P19", "Q5"), path_of("Q1", "P19", "Q6"), path_of("Q6", "P19", "Q2")]),
+    )
+    assert ids(left, "values") == [["Q1", "P19", "Q2"]]
+    assert {drop["reason"] for drop in left.extras} == {"part_in_no_words"}
+    assert [drop["detail"] for drop in left.extras] == [*values, "https://example.org", "Ada.JPG", "Ada.JPG"]
+    assert left.rejects["labels"][0] == "no_labelled_path"
 
 
 def test_a_question_whose_labels_cannot_be_had_is_kept_for_a_later_run(web: Web, label: Callable[..., Left]) -> None:

@@ -38,6 +38,44 @@ from tasks.rules.tables import load_cues
         ("How long is the river Rhine?", "1,233 km", "Rhine; length; 1233 kilometre", 5),
         ("How many people lived in Berlin in 2022?", "3,755,251", "Berlin; population; 3755251", 5),
         ("Who founded IBM?", "Thomas J. Watson", "IBM; chief executive officer; Thomas J. Watson", 3),
+        # part of a longer name
+        ("When was the University of Oxford founded?", "1096", "Oxford; inception; 1096", 2),
+        ("When was Atlantic Records founded?", "1947", "Atlantic; inception; 1947", 2),
+        ("When did Apollo 11 begin?", "1969", "Apollo; start time; 1969", 2),
+        ("When was the Bank of England founded?", "1694", "Bank; inception; 1694", 2),
+        ('Who wrote "Emma and Harriet"?', "Jane Austen", "Emma; author; Jane Austen", 2),
+        ("Where was Ada Lovelace born?", "New York City", "Ada Lovelace; place of birth; York", 2),
+        ("Where was Ada Lovelace born?", "London, England", "Ada Lovelace; place of birth; London", 5),
+        ("Who was President of France?", "Vincent Auriol", "France; head of state; Vincent Auriol", 5),
+        # another property than the one that is asked
+        ("Where was the wife of Karl Marx born?", "Trier", "Karl Marx; place of birth; Trier", 3),
+        ("Where was Karl Marx's wife born?", "Trier", "Karl Marx; place of birth; Trier", 3),
+        (
+            "In which year did Marie Curie receive the Nobel Prize in Chemistry?",
+            "1911",
+            "Marie Curie; award received; Davy Medal; point in time; 1911",
+            3,
+        ),
+        ("How tall is Mary?", "1.96 apples", "Mary; height; 1.96 metre", 2),
+        ("How tall is Mary?", "1.96 m", "Mary; height; 1.96 foot", 2),
+        ("How many pages has Emma?", "474", "Emma; number of pages; 474", 5),
+        # possessives, and where somebody is from
+        ("What is Ada Lovelace's profession?", "mathematician", "Ada Lovelace; occupation; mathematician", 5),
+        ("What was James' profession?", "baker", "James; occupation; baker", 5),
+        ("What is Ada Lovelace's date of birth?", "10 December 1815", "Ada Lovelace; date of birth; 1815-12-10", 5),
+        ("What country is Emmy Noether from?", "Germany", "Emmy Noether; country of citizenship; Germany", 5),
+        (
+            "From 1900 to 1910, where did Emmy Noether live?",
+            "Germany",
+            "Emmy Noether; country of citizenship; Germany",
+            3,
+        ),
+        (
+            "When did she die (month, day, year): Emmy Noether?",
+            "04/05/1935",
+            "Emmy Noether; date of death; 1935-04-05",
+            5,
+        ),
     ],
 )
 def test_a_path_is_scored_by_its_ends_and_its_relations(question: str, answer: str, path: str, score: int) -> None:

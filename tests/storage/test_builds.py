@@ -220,9 +220,15 @@ def test_csv_spreads_granola_answers_and_joins_other_lists() -> None:
             "n": pa.array([None, 3], pa.int64()),
         }
     )
-    assert csv_bytes(table, {"granola_answers": "granola_answer_"}).decode() == (
+    assert csv_bytes(table, ExportForms(spread={"granola_answers": "granola_answer_"})).decode() == (
         'id,granola_answer_1,granola_answer_2,tags,n\na,"x, y","z ""q""",1<SEP>2,\nb,x,,,3\n'
     )
+
+
+def test_csv_has_the_papers_ids_and_separators_where_a_benchmark_says_which() -> None:
+    table = pa.table({"path_id": ["q_0"], "id": ["q_0_deu"], "trip": [["a", "b"]], "tags": [["1", "2"]]})
+    forms = ExportForms(separators={"trip": "; "}, csv_id="path_id")
+    assert csv_bytes(table, forms).decode() == "id,trip,tags\nq_0,a; b,1<SEP>2\n"
 
 
 def test_json_texts_are_written_out_as_what_they_say() -> None:
@@ -246,5 +252,5 @@ def test_tables_with_answers_of_a_test_part_can_be_left_out(tmp_path: Path) -> N
 
 
 def test_an_empty_table_exports_with_its_header() -> None:
-    header = csv_bytes(arrow_schema(CandidateRow).empty_table(), {}).decode()
+    header = csv_bytes(arrow_schema(CandidateRow).empty_table(), NO_FORMS).decode()
     assert header == "id,row_id,role,name,qid,via,chosen,linked\n"

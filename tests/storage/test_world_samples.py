@@ -105,9 +105,10 @@ def test_every_foundation_has_samples_and_each_way_to_end_occurs() -> None:
 
 
 def test_every_kind_of_answer_occurs() -> None:
-    settled = [settle_answer_type(row.output, row.answer_type, load_units()) for row in kept_samples()]
+    settled = [settle_answer_type(row.output, row.answer_type, load_units(), row.input) for row in kept_samples()]
     assert Counter(found.answer_type for found in settled) == {"other": 30, "date": 11, "numerical": 10, "rank": 4}
-    assert not [found.note for found in settled if found.note]
+    stated = [(row.answer_type, found) for row, found in zip(kept_samples(), settled, strict=True) if row.answer_type]
+    assert all(kind == found.answer_type and (kind == "other" or found.value) for kind, found in stated)
 
 
 @pytest.mark.parametrize("row", kept_samples(), ids=lambda row: row.id)
@@ -118,7 +119,7 @@ def test_a_sample_keeps_to_the_forms(row: FoundationQuestion) -> None:
         return
     assert form is not None, row.input
     assert row.id in load_forms()["questions"][form]["used"]
-    if settle_answer_type(row.output, row.answer_type, load_units()).answer_type != "other":
+    if settle_answer_type(row.output, row.answer_type, load_units(), row.input).answer_type != "other":
         return
     for answer in (row.output, *row.optional_output, *row.incorrect_answers):
         formed = find_form(answer, "answers")

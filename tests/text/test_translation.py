@@ -40,17 +40,17 @@ def test_equal_texts_are_sent_once_and_blanks_do_not_count() -> None:
     assert engine.sent == [("red house", "de")]
 
 
-def test_numbers_dates_and_ids_come_back_untouched_and_alone_are_not_sent() -> None:
+def test_numbers_and_dates_take_the_languages_form_and_alone_are_not_sent() -> None:
     engine = Dictionary({"2001 inhabitants in 2002": "im Jahr 2002: 2001 Einwohner"})
-    asked = [("3,755,251 inhabitants in 1851", "de"), ("14 March 1879", "de"), ("Q42", "de")]
-    assert translate_texts(asked, engine) == ["im Jahr 1851: 3,755,251 Einwohner", "14 March 1879", "Q42"]
+    asked = [("3,755,251 inhabitants in 1851", "de"), ("14 March 1879", "de"), ("Q42", "de"), ("1 mile", "de")]
+    assert translate_texts(asked, engine) == ["im Jahr 1851: 3.755.251 Einwohner", "14. März 1879", "Q42", "1 Meile"]
     assert len(engine.sent) == 1
 
 
 @pytest.mark.parametrize("whole", ["etwa zweitausend Einwohner", "2001 und 2001 Einwohner", "2.001 Einwohner"])
 def test_a_lost_number_is_made_good_by_translating_what_stands_around_it(whole: str) -> None:
     engine = Dictionary({"about 2001 inhabitants": whole, "about": "etwa", "inhabitants": "Einwohner"})
-    assert translate_texts([("about 3,755,251 inhabitants", "de")], engine) == ["etwa 3,755,251 Einwohner"]
+    assert translate_texts([("about 3,755,251 inhabitants", "de")], engine) == ["etwa 3.755.251 Einwohner"]
 
 
 def test_a_text_with_too_many_numbers_is_translated_between_them() -> None:
@@ -94,6 +94,14 @@ def test_a_number_that_went_into_another_part_is_made_good_part_by_part() -> Non
     path = translate_paths([(parts("Apollo 11", "Symphony No. 9"), "de")], engine)[0]
     assert path.text == "Apollo 11; Sinfonie Nr. 9"
     assert path.by_part == "number_elsewhere"
+
+
+def test_a_value_stays_before_its_unit_and_as_it_is() -> None:
+    engine = Dictionary(
+        {"height": "Höhe", "2001 metre": "Meter 2001", "metre": "Meter", "height; 2001 metre": "Höhe; Meter 2001"}
+    )
+    ((height, value),) = (path.parts for path in translate_paths([(parts("height", "8611.5 metre"), "de")], engine))
+    assert (height.text, value.text) == ("Höhe", "8611.5 Meter")
 
 
 def test_parts_that_cannot_be_translated_together_are_translated_one_by_one() -> None:

@@ -53,11 +53,6 @@ def read_sources(
                 staging.add(found.tables)
                 commits.count(len(block.data))
             _finish(tally, source)
-    if not tally.kept:
-        kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(tally.not_kept.items()))
-        raise SourceError(
-            f"{sources[0].path}: none of its triples is of use in a graph ({kinds}); expected a dump of Wikidata"
-        )
     tally.is_whole = True
     commits.commit()
 
@@ -119,7 +114,12 @@ def _count(tally: Tally, block: Block, found: Sorted) -> None:
 def _finish(tally: Tally, source: Source) -> None:
     if not tally.triples:
         raise SourceError(f"{source.path}: holds no triple")
+    if tally.kept == tally.kept_before:
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(tally.not_kept.items()))
+        raise SourceError(
+            f"{source.path}: none of its triples is of use in a graph (so far {kinds}); expected a dump of Wikidata"
+        )
     tally.finished.append(
         SourceFile(path=source.path, size_bytes=source.size_bytes, sha256=source.sha256, lines=tally.position.lines)
     )
-    tally.position, tally.triples = START, 0
+    tally.position, tally.triples, tally.kept_before = START, 0, tally.kept

@@ -41,6 +41,8 @@ class Tally:
     not_kept: Counter[str] = field(default_factory=Counter)
     read: Counter[str] = field(default_factory=Counter)
     """Rows by table."""
+    kept_before: int = 0
+    """Triples of the finished sources that a graph has a use for."""
     is_whole: bool = False
     """Every source was read to its end."""
 

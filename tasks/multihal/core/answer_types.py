@@ -5,47 +5,35 @@ items. Where the foundation says nothing, a text that is a date as a whole is a 
 but a number word with something else behind it is a name (One Direction) unless that something is a unit of measure.
 """
 
-from collections.abc import Container
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tasks.multihal.core.rows import AnswerType
-from tasks.text.values.written import read_date, read_number
-
-_MARKS = frozenset({"$", "€", "£", "US$", "%", "percent", "per cent"})
+from tasks.text.values.literals import Date, Number
+from tasks.text.values.written import look_for, read_answer_date, read_number
 
 
 @dataclass(frozen=True, slots=True)
 class SettledType:
-    """The type of an answer, and why it is not the one that was stated."""
+    """The type of an answer, and the value that is looked for."""
 
     answer_type: AnswerType
-    note: str = ""
+    value: Date | Number | None = None
+    """None for what is looked for as items, and for a number in a unit that is not known, which nothing is."""
 
 
-def settle_answer_type(answer: str, stated: AnswerType | None, units: Container[str]) -> SettledType:
-    """Return the type of an answer; `units` are the names of known units (assets.load_units)."""
-    if stated is None:
-        return SettledType(_infer(answer, units))
-    if stated == "date" and read_date(answer) is None:
-        return SettledType("other", f"stated as a date, but {answer!r} is none")
-    if stated == "numerical" and read_number(answer) is None:
-        return SettledType("other", f"stated as a number, but {answer!r} is none")
-    if stated == "rank" and not _is_rank(answer):
-        return SettledType("other", f"stated as a rank, but {answer!r} is none")
-    return SettledType(stated)
-
-
-def _infer(answer: str, units: Container[str]) -> AnswerType:
-    if read_date(answer) is not None:
-        return "date"
-    written = read_number(answer)
-    if written and (
-        written.unit is None or written.unit in _MARKS or written.unit in units or written.unit.lower() in units
-    ):
-        return "numerical"
-    return "other"
-
-
-def _is_rank(answer: str) -> bool:
-    written = read_number(answer)
-    return written is not None and written.number.isdigit() and int(written.number) >= 1
+def settle_answer_type(answer: str, stated: AnswerType | None, units: Mapping[str, int], question: str) -> SettledType:
+    """Return the type of an answer; `units` are those known by name (assets.load_units), the question may order dates."""
+    if stated in (None, "date") and (date := read_answer_date(answer, question)):
+        return SettledType("date", date)
+    written = None if stated in ("other", "date") else read_number(answer)
+    if written is None:
+        return SettledType("other")
+    wanted = look_for(written, units)
+    if stated == "rank":
+        is_rank = written.number.isdigit() and int(written.number) >= 1
+        return SettledType("rank", Number(written.number)) if is_rank else SettledType("other")
+    if stated is None and wanted is None and "." not in written.number:
+        # One Direction, 10 Rillington Place
+        return SettledType("other")
+    return SettledType("numerical", wanted)

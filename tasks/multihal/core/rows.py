@@ -9,7 +9,7 @@ from tasks.core.rows import Row, StrictModel
 AnswerType = Literal["date", "rank", "numerical", "other"]
 """What kind of thing the answer is; the first three are looked for as values, `other` as items."""
 
-Drop = Literal["pair_failed", "part_without_label", "not_selected", "same_words"]
+Drop = Literal["pair_failed", "part_without_label", "part_in_no_words", "not_selected", "same_words"]
 """Why a path is left out before scoring."""
 
 TAGS = {"eng": "en", "deu": "de", "fra": "fr", "ita": "it", "spa": "es", "por": "pt"}
@@ -169,7 +169,8 @@ class MultiHalRow(_Question, _PathIds):
     judged_by: str
     judged_score: int
     language: str
-    """eng, deu, fra, ita, spa or por."""
+    """eng, deu, fra, ita, spa or por; dates and numbers of questions and answers are written as CLDR has it, those of
+    Portuguese as in Brazil. Paths have values as in English."""
     translated_by: str | None
     """Model that translated question and answers; null for English."""
     source_name: str

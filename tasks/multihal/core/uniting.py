@@ -1,10 +1,64 @@
-"""Questions of several foundations that say the same, united into the earliest (MultiHal §2.1)."""
+"""Questions of several foundations that say the same, united into the earliest (MultiHal §2.1).
 
+Embeddings hardly tell 2018 from 2019: most pairs of different questions above the paper's cosine differ in a number, a
+code or a name, and united they would take each other's answers for right. Such pairs are told apart by what they say.
+"""
+
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
 
 from tasks.core.rows import Merged
 from tasks.core.vectors.duplicates import Duplicates
 from tasks.multihal.core.rows import FoundationQuestion
+from tasks.text.matching import normalise
+from tasks.text.values.amounts import is_number, read_amounts
+
+Union = Literal["ours", "paper"]
+"""Which of the questions with near embeddings are one: those that agree in numbers, codes and names, or all."""
+
+_QUOTED = re.compile(r"[\"“„«](.+?)[\"”“»]|(?<!\w)['‘](.+?)['’](?!\w)")
+_EDGES = "()[]{}.,;:!?\"'“”‘’«»"
+
+
+def keep_alike(questions: Sequence[FoundationQuestion], duplicates: Duplicates) -> Duplicates:
+    """Return the duplicates without pairs of questions that differ in a number, year, code or name."""
+    pairs = zip(duplicates.first.tolist(), duplicates.second.tolist(), strict=True)
+    alike = np.array([is_alike(questions[one].input, questions[other].input) for one, other in pairs], bool)
+    return replace(
+        duplicates,
+        first=duplicates.first[alike],
+        second=duplicates.second[alike],
+        cosine=duplicates.cosine[alike],
+    )
+
+
+def is_alike(one: str, other: str) -> bool:
+    """True when two questions say the same numbers, ordinals, codes and quoted names, and neither has a name of its own."""
+    return _list_particulars(one) == _list_particulars(other) and _names_all(one, other) and _names_all(other, one)
+
+
+def _list_particulars(question: str) -> tuple[list[object], list[str], list[str]]:
+    """Return numbers and ordinals, codes (PS5, FIFA, B) and quoted names, each in the order of the text."""
+    said = [each.value for each in read_amounts(question)]
+    counted: list[object] = [value for value in said if is_number(value) or str(value)[0].isdigit()]
+    words = [word.strip(_EDGES).removesuffix("'s").removesuffix("’s") for word in question.split()]
+    quoted = [normalise(first or second) for first, second in _QUOTED.findall(question)]
+    return counted, [word for at, word in enumerate(words) if _is_code(word) and (at or word != "A")], quoted
+
+
+def _is_code(word: str) -> bool:
+    letters = [character for character in word if character.isalpha()]
+    return bool(letters) and (len(letters) < sum(map(str.isalnum, word)) or word == word.upper())
+
+
+def _names_all(one: str, other: str) -> bool:
+    """True when every capitalised word of a question but the first stands in the other, however it is written there."""
+    told = {each.value for each in read_amounts(other)}
+    return all(each.value in told for each in read_amounts(one[:1].lower() + one[1:]) if each.is_capital)
 
 
 def unite_questions(

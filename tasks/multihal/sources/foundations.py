@@ -75,7 +75,7 @@ FOUNDATIONS: dict[str, Foundation] = {
             (shroom.COLUMNS,), shroom.read_shroom, lambda path: shroom.name_part(path.name), re.compile("shroom", re.IGNORECASE),
         ),
         Foundation(
-            "defan", "DefAn", defan.LICENCE, "QA_domain_sports_public.csv, … (CSV, one file a domain)",
+            "defan", "DefAn", defan.LICENCE, "QA_domain_1_public.csv, … (CSV, one file a domain)",
             (defan.COLUMNS,), defan.read_defan, defan.domain_of, re.compile("QA_domain_", re.IGNORECASE),
         ),
         Foundation(
@@ -128,6 +128,9 @@ def _share_out(placed: dict[Path, str]) -> FoundFiles:
     parts: dict[tuple[str, str], Path] = {}
     for path in sorted(placed, key=lambda path: (list(FOUNDATIONS).index(placed[path]), path.name, path)):
         name = placed[path]
+        if name == "defan" and path.suffix.lower() == ".json" and (copied := path.with_suffix(".csv")) in placed:
+            found.left_out.append(f"{path}: left out; {copied.name} beside it holds the same rows")
+            continue
         part = FOUNDATIONS[name].part_of(path)
         if part is None:
             raise SourceError(

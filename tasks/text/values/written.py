@@ -1,4 +1,4 @@
-"""Dates and numbers as people write them in answers: "11 March 1952", "44 BC", "1,234.5 km", "$12 million", "5th".
+"""Dates and numbers as people write them in answers: "11 March 1952", "44 BC", "1,234.5 km", "$12 million", "Third".
 
 Only a text that is a date or number as a whole is read as one; anything else is a name. A date is kept at the precision
 it is written in (MultiHal's own script reads 1946 as 1 January 1946, and every number up to 2100 as a year). English
@@ -29,20 +29,34 @@ _DATES = tuple(
     re.compile(form)
     for form in (
         r"(?P<year>-?[0-9]{4})(?P<era>)-(?P<month>[0-9]{2})(?:-(?P<day>[0-9]{2}))?",
-        rf"(?:the )?{_DAY}(?: of)? {_MONTH},? {_YEAR}",
+        rf"(?:the )?{_DAY}(?: of)? {_MONTH}(?:,| of)? {_YEAR}",
+        rf"{_DAY}(?P<gap>[/-]){_MONTH}(?P=gap){_YEAR}",
         rf"{_MONTH} (?:the )?{_DAY},? {_YEAR}",
-        rf"{_MONTH},? {_YEAR}",
+        rf"{_MONTH}(?:,| of)? {_YEAR}",
+        r"(?P<month>0[1-9]|1[0-2])[/-](?P<year>[0-9]{4})(?P<era>)",
         r"(?P<front>ad )?(?P<year>[0-9]{1,6})(?P<era> ?(?:bce?|b\.c\.|ce|ad|a\.d\.))?",
     )
 )
 _SLASHED = re.compile(r"([0-9]{1,2})[/.]([0-9]{1,2})[/.]([0-9]{4})")
+_LEAD = re.compile(
+    r"(?:(?:in|on)\s+)?(?:the\s+year\s+(?:of\s+)?|(?:mon|tues|wednes|thurs|fri|satur|sun)day,?\s+)?", re.IGNORECASE
+)
+_DAY_FIRST, _MONTH_FIRST = (
+    re.compile(rf"\b{first}\W+(?:(?:and|the)\W+)*{second}\b", re.IGNORECASE)
+    for first, second in (("(?:day|date|dd)", "(?:month|mm)"), ("(?:month|mm)", "(?:day|date|dd)"))
+)
+"""What a question says of the order in which it wants a date: "the day, month and year", MM/DD/YYYY."""
 _AMOUNT = re.compile(
     r"(?P<mark>US\$|[$€£]) ?(?P<marked>[0-9].*)|(?:#|no\. ?|number )(?P<place>[0-9]+)|(?P<nth>[0-9][0-9,]*)(?:st|nd|rd|th)(?P<of>.*)",
     re.IGNORECASE,
 )
-_NUMBER = re.compile(
-    r"(?P<sign>[+\-−]?)(?P<digits>[0-9]{1,3}(?:(?P<gap>[,'\s])[0-9]{3})(?:(?P=gap)[0-9]{3})*|[0-9]+)(?P<rest>\.[0-9]+)?"
+_FEET = re.compile(
+    r"([0-9]+) ?(?:ft\.?|feet|foot|['’′]),? ?([0-9]+(?:\.[0-9]+)?) ?(?:in\.?|inch(?:es)?|[\"”″])", re.IGNORECASE
 )
+_NUMBER = re.compile(
+    r"(?P<sign>[+\-−]?)(?P<digits>[0-9]{1,3}(?:(?P<gap>[,'\s])[0-9]{3})(?:(?P=gap)[0-9]{3})*|[0-9]+|(?=\.[0-9]))(?P<rest>\.[0-9]+)?"
+)
+_PLACE = re.compile(r" (?:place|position|rank)$", re.IGNORECASE)
 SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 """Scale word → power of ten."""
 _WORDS = {
@@ -54,9 +68,22 @@ _WORDS = {
         )
     )
 }
+_ORDINALS = {
+    word: number
+    for number, word in enumerate(
+        (
+            *("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"),
+            *("eleventh", "twelfth"),
+        ),
+        1,
+    )
+}
 _UNIT_WORDS_AT_MOST = 3
-_NO_UNITS = {"and", "or", "to", "of", "out", "half", "halves", "third", "thirds", "quarter", "quarters", *_WORDS}
-"""Words behind a number that make it another number."""
+_NO_UNITS = {
+    *("and", "or", "to", "of", "out", "half", "halves", "third", "thirds", "quarter", "quarters", *_WORDS),
+    *("bc", "bce", "ad", "ce", "b.c.", "b.c.e.", "a.d.", "c.e."),
+}
+"""Words behind a number that make it another number, or a year."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +112,32 @@ def read_date(text: str) -> Date | None:
     return None
 
 
+def read_answer_date(answer: str, question: str) -> Date | None:
+    """Return the date that an answer is, with "in", "on" or a weekday before it, in the order that the question states."""
+    bare = answer.strip()[_LEAD.match(answer.strip()).end() :]  # type: ignore[union-attr]
+    found = _SLASHED.fullmatch(bare.strip(" ."))
+    if found and bool(_DAY_FIRST.search(question)) != bool(_MONTH_FIRST.search(question)):
+        first, second, year = map(int, found.groups())
+        day, month = (first, second) if _DAY_FIRST.search(question) else (second, first)
+        return _check_date(year, month, day) or read_date(bare)
+    return read_date(bare)
+
+
 def read_number(text: str) -> WrittenNumber | None:
-    """Return the number that a text is as a whole, with its unit in at most three words; None when it is none."""
+    """Return the number that a text is as a whole, with its unit in at most three words; None when it is none.
+
+    Feet and inches are inches; a place ("third place") has no unit.
+    """
     plain = " ".join(text.split()).strip().removesuffix(".")
+    if both := _FEET.fullmatch(plain):
+        return WrittenNumber(str(canonical_number(str(12 * int(both[1]) + Decimal(both[2])))), "in")
     mark = None
     if found := _AMOUNT.fullmatch(plain):
         mark = found["mark"]
-        plain = found["marked"] or found["place"] or f"{found['nth']}{found['of']}"
+        plain = found["marked"] or found["place"] or f"{found['nth']}{_PLACE.sub('', found['of'])}"
     first, _, behind = plain.partition(" ")
+    if (nth := _ORDINALS.get(first.lower())) and behind.partition(" ")[0].lower() not in SCALES:
+        return _scale(str(nth), _PLACE.sub("", f" {behind}").strip(), None)
     if (word := _WORDS.get(first.lower())) is not None:
         return _scale(str(word), behind, mark)
     number = _NUMBER.match(plain)
@@ -119,10 +164,12 @@ def read_units(text: str) -> dict[str, int]:
     return units
 
 
-def look_for(written: WrittenNumber, units: Mapping[str, int]) -> Number:
-    """Return the number to look for: in its unit where that is a known one, in any unit otherwise."""
-    unit = written.unit or ""
-    return Number(written.number, units.get(unit, units.get(unit.lower())))
+def look_for(written: WrittenNumber, units: Mapping[str, int]) -> Number | None:
+    """Return the number to look for: in its unit, in any unit where it has none; None for a unit that is not known."""
+    if written.unit is None:
+        return Number(written.number)
+    unit = units.get(written.unit, units.get(written.unit.lower()))
+    return None if unit is None else Number(written.number, unit)
 
 
 def _scale(number: str, behind: str, mark: str | None) -> WrittenNumber | None:

@@ -60,6 +60,16 @@ def test_a_graph_is_loaded_listed_checked_and_removed(tmp_path: Path) -> None:
     assert gone.err.startswith("factmill: no graph mine in ")
 
 
+def test_malformed_lines_are_listed_when_asked_for(tmp_path: Path) -> None:
+    source = tmp_path / "a.nt"
+    source.write_text(LINES + "no triple\n<a:s> <a:p>\n")
+    assert run(tmp_path, "load", source, "--name", "mine").code == 0
+    checked = run(tmp_path, "check", "mine", "--malformed", "1")
+    assert f"{source}, line 30: not a triple: no triple\n2 malformed lines were left out\n" in checked.out
+    told = read_json(run(tmp_path, "check", "mine", "--malformed", "5", "--json"))
+    assert (told["malformed"], [line["line_no"] for line in told["malformed_lines"]]) == (2, [30, 31])
+
+
 def test_standard_input_is_turtle_when_told_so(tmp_path: Path) -> None:
     text = LINES.replace(
         "<http://www.wikidata.org/entity/Q5> .",

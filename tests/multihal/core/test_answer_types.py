@@ -3,8 +3,9 @@
 import pytest
 
 from tasks.assets import load_units
-from tasks.multihal.core.answer_types import settle_answer_type
+from tasks.multihal.core.answer_types import SettledType, settle_answer_type
 from tasks.multihal.core.rows import AnswerType
+from tasks.text.values.literals import Date, Number
 
 
 @pytest.mark.parametrize(
@@ -24,6 +25,12 @@ from tasks.multihal.core.rows import AnswerType
         ("$12 million", "numerical"),
         ("17%", "numerical"),
         ("seven", "numerical"),
+        (".500", "numerical"),
+        ("5 ft 10 in", "numerical"),
+        ("Third", "numerical"),
+        ("In 1993.", "date"),
+        ("08-1981", "date"),
+        ("2000002010 BC", "other"),
         ("One Direction", "other"),
         ("two medals", "other"),
         ("16-year-old", "other"),
@@ -34,37 +41,46 @@ from tasks.multihal.core.rows import AnswerType
     ],
 )
 def test_an_answer_of_which_nothing_is_said_is_read(answer: str, expected: AnswerType) -> None:
-    assert settle_answer_type(answer, None, load_units()).answer_type == expected
+    assert settle_answer_type(answer, None, load_units(), "").answer_type == expected
+
+
+@pytest.mark.parametrize(
+    ("answer", "stated", "value"),
+    [
+        ("1900", "numerical", Number("1900")),
+        ("57th place", "numerical", Number("57")),
+        ("28 years old", "numerical", Number("28", 577)),
+        ("1.98 m", "numerical", Number("1.98", 11573)),
+        ("3/4/2012", "date", Date(2012, 4, 3)),
+        ("7", "rank", Number("7")),
+        ("57th", "rank", Number("57")),
+        ("1984", "other", None),
+    ],
+)
+def test_a_stated_type_stays_where_the_answer_bears_it_out(
+    answer: str, stated: AnswerType, value: Date | Number | None
+) -> None:
+    settled = settle_answer_type(answer, stated, load_units(), "On what day, month, and year?")
+    assert settled == SettledType(stated, value)
 
 
 @pytest.mark.parametrize(
     ("answer", "stated"),
     [
-        ("1900", "numerical"),
-        ("two medals", "numerical"),
-        ("57th place", "numerical"),
-        ("October 2012", "date"),
-        ("7", "rank"),
-        ("57th", "rank"),
-        ("1984", "other"),
+        ("1962-1965", "date"),
+        ("7", "date"),
+        ("Episode 4", "numerical"),
+        ("601-610", "rank"),
+        ("1.5", "rank"),
+        ("0", "rank"),
     ],
 )
-def test_a_stated_type_stays_where_the_answer_bears_it_out(answer: str, stated: AnswerType) -> None:
-    settled = settle_answer_type(answer, stated, load_units())
-    assert (settled.answer_type, settled.note) == (stated, "")
+def test_a_stated_type_falls_back(answer: str, stated: AnswerType) -> None:
+    assert settle_answer_type(answer, stated, load_units(), "") == SettledType("other")
 
 
 @pytest.mark.parametrize(
-    ("answer", "stated", "note"),
-    [
-        ("1962-1965", "date", "stated as a date, but '1962-1965' is none"),
-        ("7", "date", "stated as a date, but '7' is none"),
-        ("Episode 4", "numerical", "stated as a number, but 'Episode 4' is none"),
-        ("601-610", "rank", "stated as a rank, but '601-610' is none"),
-        ("1.5", "rank", "stated as a rank, but '1.5' is none"),
-        ("0", "rank", "stated as a rank, but '0' is none"),
-    ],
+    ("answer", "stated"), [("1.96 apples", None), ("1.96 apples", "numerical"), ("two medals", "numerical")]
 )
-def test_a_stated_type_falls_back_with_a_note(answer: str, stated: AnswerType, note: str) -> None:
-    settled = settle_answer_type(answer, stated, load_units())
-    assert (settled.answer_type, settled.note) == ("other", note)
+def test_a_number_in_a_unit_that_is_not_known_is_no_value(answer: str, stated: AnswerType | None) -> None:
+    assert settle_answer_type(answer, stated, load_units(), "") == SettledType("numerical", None)

@@ -1,5 +1,6 @@
 """The seven foundations' files: how they are placed, and what the real ones hold."""
 
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -36,6 +37,20 @@ def test_defan_math_is_left_out_with_a_message(tmp_path: Path) -> None:
         assert found.left_out == [
             f"{math}: left out; DefAn's domain math is no list of questions with 14 paraphrases each"
         ]
+
+
+def test_defan_is_read_under_its_authors_own_file_names(tmp_path: Path) -> None:
+    rows = [{"Unnamed: 0": str(at), **DEFAN} for at in range(15)]
+    files = [write(tmp_path, "defan", rows, f"QA_domain_{number}_public.csv") for number in range(1, 9)]
+    (tmp_path / "QA_domain_1_public.json").write_text(json.dumps(rows))
+    found = find_foundation_files([tmp_path])
+    assert found.files == {"defan": files[:-1]}
+    domains = [next(iter(FOUNDATIONS["defan"].read(name_source(file)))).outcome.domain for file in files[:-1]]  # type: ignore[union-attr]
+    assert domains == ["sports", "census", "nobleprize", "entertainment", "worldorg", "qsranking", "conferences"]
+    assert found.left_out == [
+        f"{tmp_path / 'QA_domain_1_public.json'}: left out; QA_domain_1_public.csv beside it holds the same rows",
+        f"{files[-1]}: left out; DefAn's domain math is no list of questions with 14 paraphrases each",
+    ]
 
 
 def test_files_that_cannot_be_placed_say_what_is_expected(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import pytest
 from tasks.assets import load_properties, load_units
 from tasks.errors import SettingsError
 from tasks.text.values.literals import Date, Number
-from tasks.text.values.written import WrittenNumber, look_for, read_date, read_number, read_units
+from tasks.text.values.written import WrittenNumber, look_for, read_answer_date, read_date, read_number, read_units
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,11 @@ from tasks.text.values.written import WrittenNumber, look_for, read_date, read_n
         ("3/3/1952", Date(1952, 3, 3)),
         ("29 February 2000", Date(2000, 2, 29)),
         ("29 February 1500", Date(1500, 2, 29)),
+        ("28 of March of 2009", Date(2009, 3, 28)),
+        ("20/May/1956", Date(1956, 5, 20)),
+        ("20-May-1956", Date(1956, 5, 20)),
+        ("08-1981", Date(1981, 8)),
+        ("March of 1981", Date(1981, 3)),
     ],
 )
 def test_a_date_is_read_at_the_precision_it_is_written_in(text: str, date: Date) -> None:
@@ -38,6 +43,29 @@ def test_a_date_is_read_at_the_precision_it_is_written_in(text: str, date: Date)
 
 def test_a_date_that_is_read_in_two_ways_keeps_its_year() -> None:
     assert read_date("03/04/1952") == Date(1952)
+
+
+@pytest.mark.parametrize(
+    ("answer", "question", "date"),
+    [
+        ("In 1993.", "When?", Date(1993)),
+        ("in the year 1993", "When?", Date(1993)),
+        ("On 3 May 1993", "When?", Date(1993, 5, 3)),
+        ("Wednesday, August 23, 2023", "When?", Date(2023, 8, 23)),
+        ("03/04/1952", "On what day was it?", Date(1952)),
+        ("03/04/1952", "On what day, month, and year was it?", Date(1952, 4, 3)),
+        ("03/04/1952.", "On what month and day of which year was it?", Date(1952, 3, 4)),
+        ("03/04/1952", "When was it (MM/DD/YYYY)?", Date(1952, 3, 4)),
+        ("03/04/1952", "When was it (dd/mm/yyyy)?", Date(1952, 4, 3)),
+        ("03/24/1952", "When was it (dd/mm/yyyy)?", Date(1952, 3, 24)),
+        ("Since 1993", "When?", None),
+        ("In 7", "When?", None),
+    ],
+)
+def test_an_answers_date_is_read_in_the_order_that_the_question_states(
+    answer: str, question: str, date: Date | None
+) -> None:
+    assert read_answer_date(answer, question) == date
 
 
 @pytest.mark.parametrize(
@@ -77,7 +105,16 @@ def test_what_is_no_date_is_none(text: str) -> None:
         ("$12 million", "12000000", "$"),
         ("12%", "12", "%"),
         ("5th", "5", None),
-        ("2nd place", "2", "place"),
+        ("2nd place", "2", None),
+        ("5th Avenue", "5", "Avenue"),
+        ("Third", "3", None),
+        ("third place", "3", None),
+        ("Second Life", "2", "Life"),
+        (".500", "0.5", None),
+        ("-.5", "-0.5", None),
+        ("5 ft 10 in", "70", "in"),
+        ("6 feet, 0.5 inches.", "72.5", "in"),
+        ("5'10\"", "70", "in"),
         ("#5", "5", None),
         ("No. 12", "12", None),
         ("twelve", "12", None),
@@ -107,16 +144,19 @@ def test_a_number_is_read_with_its_unit(text: str, number: str, unit: str | None
         "€5 each",
         "about 5",
         "Five Guys and more friends",
+        "2000002010 BC",
+        "first million",
+        ".",
     ],
 )
 def test_what_is_no_number_is_none(text: str) -> None:
     assert read_number(text) is None
 
 
-def test_a_known_unit_is_looked_for_and_any_other_is_left_open() -> None:
+def test_a_known_unit_is_looked_for_and_no_value_is_in_any_other() -> None:
     units = load_units()
     assert look_for(WrittenNumber("1.96", "metres"), units) == Number("1.96", 11573)
-    assert look_for(WrittenNumber("12", "people"), units) == Number("12", None)
+    assert look_for(WrittenNumber("1.96", "apples"), units) is None
     assert look_for(WrittenNumber("12", None), units) == Number("12", None)
 
 

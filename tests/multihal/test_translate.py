@@ -1,0 +1,59 @@
+"""Translating over the real step and a scripted translator: what a path in another language must keep."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from support.rows.questions import typed_question
+from support.work.inputs import multihal_inputs
+from support.work.steps import run_step
+
+from tasks.core.calls.call import Call, Deliver, Reply
+from tasks.multihal.core.rows import ScoredPath
+from tasks.multihal.translate import translate_paths
+
+
+class Translator:
+    """Says every text as it is, and paths as it is told."""
+
+    is_outside = True
+    identity = "t"
+
+    def __init__(self, said: Callable[[list[str]], list[str]]) -> None:
+        self.said = said
+
+    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+        for call in calls:
+            if call.operation == "translate_text":
+                deliver(call, Reply(call.parts["text"]))
+            else:
+                parts: list[str] = call.parts["parts"]  # type: ignore[assignment]
+                deliver(call, Reply([{"text": text, "origin": "translated"} for text in self.said(parts)]))
+
+
+@pytest.mark.parametrize(
+    ("said", "is_kept"),
+    [
+        (lambda parts: parts, True),
+        (lambda parts: [*parts[:-1], "8611 Meter"], True),
+        (lambda parts: [*parts[:-1], "Meter 8611"], False),
+        (lambda parts: [*parts[:-1], "8.611 Meter"], False),
+        (lambda parts: [parts[-1], *parts[1:-1], parts[0]], False),
+        (lambda parts: parts[:-1], False),
+    ],
+)
+def test_a_value_stays_as_it_is_and_where_it_is(
+    said: Callable[[list[str]], list[str]], is_kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = ["Q43512", "P2044", "8611"]
+    row = typed_question("q", "How high is K2?", "8,611 metres", answer_type="numerical").extend(
+        ScoredPath, question_id="q", subjects=["Q43512"], objects=["8611"], responses=path, responses_formatted=path,
+        path_statement=None, path_labels=["K2", "elevation", "8611 metre"], chosen_by="all", judged_by="j",
+        judged_score=5, judge_call="c",
+    )  # fmt: skip
+    services = SimpleNamespace(translator=lambda: Translator(said))
+    inputs = multihal_inputs(languages=("eng", "deu"))
+    left = run_step(translate_paths, [row], services, tmp_path / "run", monkeypatch, inputs)
+    assert len(left.rows) == 1 + is_kept
+    assert [reason for reason, _ in left.rejects.values()] == ["value_moved"] * (not is_kept)
