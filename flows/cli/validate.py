@@ -38,8 +38,8 @@ def validate_fanoutqa(
     """Check fan-out questions, without network. Exit code 1 when a question breaks a rule of its form.
 
     Each broken rule is told with the sub-question that breaks it: strategy[1].then[0] is the first under then of the
-    second under strategy. Articles without page or revision and flags of a question's structure are told too; neither
-    makes it invalid.
+    second under strategy, decomposition[1] the second of a released question. Articles without page or revision and
+    flags of a question's structure are told too; neither makes it invalid.
 
     \b
     Examples:

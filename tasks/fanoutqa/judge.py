@@ -1,8 +1,9 @@
 """The judge's look at fan-out questions: can one be answered objectively, is it well worded? (FanOutQA, Appendices B, F).
 
 The judge of the wording sees the way to the answer too: sub-questions, their answers, and what the articles say where
-that is a number. What it finds becomes flags, for the review; a unit that it adds has to stand in the articles. A reply that cannot be read, or says nothing, is no finding: the
-question is flagged as unscored, with the reason. Only a judge that cannot be had costs the row.
+that is a number. What it finds becomes flags, for the review; a unit that it adds has to stand in the articles. A reply
+that cannot be read, or says nothing, is no finding: the question is flagged as unscored, with the reason. Only a judge
+that cannot be had costs the row.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

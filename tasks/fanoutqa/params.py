@@ -50,7 +50,7 @@ class FanOutParams(Params):
     near: int = Field(default=30, ge=1)
     """Articles near a question that the retrieval check reads."""
     seed: int = 7
-    """Seed of the split into dev and test."""
+    """Seed of the split into dev and test. Questions that share half of their articles lie on one side."""
     review: Policy = "auto"
     """What becomes of flagged rows: what each flag's rule says, mostly dropped (auto), left out until reviewed (manual), or asked for in a pause of the run in the Prefect UI (ask)."""
 

@@ -90,8 +90,8 @@ def publish_fanoutqa(
 
 
 def _split(rows: Iterable[FlaggedQuestion], seed: int) -> dict[str, Split]:
-    """Return id → side; generated questions come first, then those of files, which are what people add to."""
-    in_order = sorted(rows, key=lambda row: row.source != "generated")
+    """Return id → side; questions of files come first, so that those from the graph move none of them."""
+    in_order = sorted(rows, key=lambda row: row.source == "generated")
     return split_questions(((row.id, row.tree().articles, row.published_split) for row in in_order), seed)
 
 

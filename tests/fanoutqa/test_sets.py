@@ -118,6 +118,13 @@ def test_neighbours_of_a_country_are_asked_of_by_way_of_its_article(make: Callab
     assert left.receipt.rows_in == len(left.rows) + len(left.rejects)
 
 
+def test_articles_are_named_by_the_worlds_own_wiki(make: Callable[..., Left]) -> None:
+    (row,) = find_capitals(make(BORDERS, wiki="https://wiki.example/mw"))
+    first = row.tree().decomposition[0].evidence
+    assert first
+    assert first.url == "https://wiki.example/mw/index.php?title=Midland"
+
+
 def test_calls_are_filed_under_the_questions_that_rest_on_them(make: Callable[..., Left], wiki: SmallWiki) -> None:
     def file(unit: str) -> tuple[Left, dict[str, set[str]]]:
         left = make(unit)

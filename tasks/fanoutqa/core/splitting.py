@@ -48,9 +48,9 @@ def split_questions(
 
 
 def _draw_side(articles: Iterable[str], seed: int, dev_share: float) -> Side:
-    least = min((_digest(f"article {seed} {title}") for title in articles), default=b"")
+    least = min((_digest(f"fanoutqa {seed} {title}") for title in articles), default=b"")
     # digested once more, since a least digest is small
-    return "dev" if int.from_bytes(_digest(f"side {seed} {least.hex()}")[:8], "big") < dev_share * 2**64 else "test"
+    return "dev" if int.from_bytes(_digest(f"fanoutqa {seed} {least.hex()}")[:8], "big") < dev_share * 2**64 else "test"
 
 
 def _digest(text: str) -> bytes:
