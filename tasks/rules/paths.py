@@ -100,7 +100,7 @@ def _is_answer(part: str, answers: Sequence[str], question: str) -> bool:
 def _find_name(name: str, text: str) -> tuple[int, int] | None:
     """Return where a name stands in a text (first word, behind the last), None when it is only part of a longer name."""
     wanted = normal_words(name)
-    plain = _QUOTED.sub(lambda found: found[0] if normal_words(found[1]) == wanted else "…", text)
+    plain = _QUOTED.sub(lambda found: found[0] if normal_words(found[1]) == wanted else _blank(found[0]), text)
     words = plain.split()
     said = [(at, word) for at, raw in enumerate(words) for word in normal_words(_POSSESSIVE.sub("", f"{raw} "))]
     for start in range(len(said) - len(wanted) + 1) if wanted else ():
@@ -109,6 +109,10 @@ def _find_name(name: str, text: str) -> tuple[int, int] | None:
             if not _goes_on(words, first, -1) and not _goes_on(words, last, 1):
                 return first, last + 1
     return None
+
+
+def _blank(quoted: str) -> str:
+    return " ".join("…" for _ in quoted.split())
 
 
 def _goes_on(words: Sequence[str], edge: int, step: int) -> bool:

@@ -133,7 +133,7 @@ def test_floats_are_computed_alone_unless_told_otherwise(tmp_path: Path) -> None
     ]
 
 
-def test_numbers_dates_and_ids_stay_as_they_are(embedded: Translator) -> None:
+def test_numbers_and_dates_take_the_languages_form_and_ids_stay(embedded: Translator) -> None:
     asked = [
         ("How many people lived in Madrid in 2011?", "de"),
         ("How high is K2?", "fr"),
@@ -143,8 +143,8 @@ def test_numbers_dates_and_ids_stay_as_they_are(embedded: Translator) -> None:
     assert embedded.translate(asked) == [
         "Wie viele Menschen lebten 2011 in Madrid?",
         "Quelle est l'altitude de ce sommet : K2 ?",
-        "3,755,251",
-        "14 March 1879",
+        "3.755.251",
+        "14 marzo 1879",
     ]
 
 

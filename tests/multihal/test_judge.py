@@ -155,7 +155,7 @@ class Labels:
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
         for call in calls:
-            deliver(call, Reply(None if call.parts["id"] == "Q13" else str(call.parts["id"])))
+            deliver(call, Reply(None if call.parts["id"] == "Q13" else f"label of {call.parts['id']}"))
 
 
 def test_paths_that_are_left_out_have_ids_of_their_own_whichever_step_does_it(

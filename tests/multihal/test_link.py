@@ -60,7 +60,7 @@ class Web:
         url = self.server.url
         queries = {name: load_query(query_id) for name, query_id in QUERY_IDS.items()}
         return SimpleNamespace(
-            falcon=Falcon(f"{url}/falcon2", "f", LIMITS, AGENT, (30.0, 30.0)),
+            falcon=Falcon(f"{url}/falcon2", "f", LIMITS.model_copy(update={"timeout_s": 60.0}), AGENT),
             dbpedia=Dbpedia(f"{url}/dbpedia", "d", LIMITS, AGENT, load_query("dbpedia/same_as")),
             wikipedia=Wikipedia(url, "p", LIMITS, AGENT),
             wikidata=graph or WikidataSparql(f"{url}/sparql", "w", LIMITS, AGENT, queries),

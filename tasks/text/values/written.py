@@ -56,6 +56,7 @@ _FEET = re.compile(
 _NUMBER = re.compile(
     r"(?P<sign>[+\-−]?)(?P<digits>[0-9]{1,3}(?:(?P<gap>[,'\s])[0-9]{3})(?:(?P=gap)[0-9]{3})*|[0-9]+|(?=\.[0-9]))(?P<rest>\.[0-9]+)?"
 )
+_MEASURED = re.compile(r" (?:long|high|tall|wide|deep|thick|old)$")
 _PLACE = re.compile(r" (?:place|position|rank)$", re.IGNORECASE)
 SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 """Scale word → power of ten."""
@@ -168,7 +169,8 @@ def look_for(written: WrittenNumber, units: Mapping[str, int]) -> Number | None:
     """Return the number to look for: in its unit, in any unit where it has none; None for a unit that is not known."""
     if written.unit is None:
         return Number(written.number)
-    unit = units.get(written.unit, units.get(written.unit.lower()))
+    name = _MEASURED.sub("", written.unit)
+    unit = units.get(name, units.get(name.lower()))
     return None if unit is None else Number(written.number, unit)
 
 

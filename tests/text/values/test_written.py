@@ -156,7 +156,10 @@ def test_what_is_no_number_is_none(text: str) -> None:
 def test_a_known_unit_is_looked_for_and_no_value_is_in_any_other() -> None:
     units = load_units()
     assert look_for(WrittenNumber("1.96", "metres"), units) == Number("1.96", 11573)
+    assert look_for(WrittenNumber("375", "mi long"), units) == Number("375", 253276)
+    assert look_for(WrittenNumber("28", "years old"), units) == Number("28", 577)
     assert look_for(WrittenNumber("1.96", "apples"), units) is None
+    assert look_for(WrittenNumber("1.96", "apples long"), units) is None
     assert look_for(WrittenNumber("12", None), units) == Number("12", None)
 
 
