@@ -41,7 +41,7 @@ BORN = "place of birth: London; occupation: writer; father: Lord Byron"
         ("", "sibling: Ada Lovelace", "siblings"),
         ("student of: Lord Byron", "", "teacher and student"),
         ("", "doctoral student: Ada Lovelace", "doctoral advisor and student"),
-        ("influenced by: Lord Byron", "", "Lord Byron's influence on Ada Lovelace"),
+        ("influenced by: Lord Byron", "", "Lord Byron, an influence on Ada Lovelace"),
         ("occupation: writer", "occupation: poet", "about Ada Lovelace, and what about Lord Byron"),
     ],
 )
