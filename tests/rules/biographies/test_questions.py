@@ -64,6 +64,11 @@ def test_there_are_many_kinds_of_general_questions() -> None:
     assert len(ask_all(pair(BORN, "award received: Prize; place of death: Rome"))) >= 15
 
 
+def test_things_have_no_lives() -> None:
+    asked = ask_all(pair(BORN, "", Kind(False, "")))
+    assert not any(re.search(r"\b(?:life|lives)\b", question) for question in asked)
+
+
 @pytest.mark.parametrize("alive", [Kind(True, "female", False), Kind(False, "", False)])
 def test_were_is_said_of_the_dead_alone(alive: Kind) -> None:
     assert any(re.search(r"\b(?:was|were)\b", question) for question in ask_all(pair(BORN, "")))
