@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from support.work.command import Factmill
-from support.work.scripted_author import REFUSAL, Asked, Said, ScriptedAuthor, always, extend
+from support.work.scripted_author import REFUSAL, Asked, Manners, Said, ScriptedAuthor, always, extend
 from support.work.scripted_chat import write_chat_world
 
 from tasks.assets import ROOT
@@ -93,11 +93,17 @@ def check_choices(told: Rows) -> None:
     """The piece of a round is the best of its candidates, those left out that the author did not bring in."""
     assert (told[0]["candidates"], told[0]["refused"]) == ([], [])
     for each in told[1:]:
-        candidates = each["candidates"]
-        scores = [candidate["score"] for candidate in candidates]
-        assert scores == sorted(scores, reverse=True)
-        assert math.fsum(candidate["coherence"] for candidate in candidates) == pytest.approx(1)
-        best, (piece,) = candidates[len(each["refused"])], each["chosen"]
+        candidates = each["candidates"][len(each["refused"]) :]
+        shares = [candidate["coherence"] for candidate in each["candidates"]]
+        if all(candidate["is_weighed"] for candidate in each["candidates"]):
+            scores = [candidate["score"] for candidate in candidates]
+            assert scores == sorted(scores, reverse=True)
+            assert math.fsum(shares) == pytest.approx(1) or {0, 1} <= set(shares)
+        else:
+            assert set(shares) == {None}
+            ranks = [candidate["specificity"] for candidate in candidates[1:]]
+            assert ranks == sorted(ranks, reverse=True)
+        best, (piece,) = candidates[0], each["chosen"]
         assert [best[name] for name in ("qid", "pid", "value")] == [piece[name] for name in ("qid", "pid", "value")]
 
 
@@ -144,7 +150,8 @@ def test_scores_rest_on_the_counts_of_the_whole_build(built: Built) -> None:
         for each in told:
             for candidate in each["candidates"]:
                 assert candidate["specificity"] == pytest.approx(math.log(graphs / counts[candidate["pid"]]))
-                assert candidate["perplexity"] > 1
+                assert (candidate["perplexity"] or math.inf) > 1
+                assert candidate["is_weighed"] is (candidate["perplexity"] is not None)
 
 
 def test_the_report_tells_people_places_and_times(built: Built) -> None:
@@ -154,7 +161,37 @@ def test_the_report_tells_people_places_and_times(built: Built) -> None:
     assert facts["born"][0] < 0 < facts["born"][1]
     assert min(facts["countries"], facts["cities"], facts["occupations"]) >= 10
     assert facts["names_of_several"] == 3
-    assert (facts["removed_citations"], facts["refused_pieces"]) == (0, 0)
+    assert (facts["removed_citations"], facts["unstated_citations"], facts["refused_pieces"]) == (0, 0, 0)
+
+
+def test_the_report_tells_what_decided_and_what_was_spared(built: Built) -> None:
+    facts, rounds = built.report["facts"], [each for told in built.rounds.values() for each in told[1:]]
+    assert sum(facts["rounds_decided_by"].values()) == len(rounds)
+    assert facts["rounds_decided_by"]["coherence among equals"] > 0
+    weighed = [candidate["is_weighed"] for each in rounds for candidate in each["candidates"]]
+    assert facts["perplexities"] == {"weighed": sum(weighed), "spared": len(weighed) - sum(weighed)}
+    assert facts["perplexities"]["spared"] > 9 * facts["perplexities"]["weighed"]
+
+
+def test_on_the_scale_of_the_range_coherence_decides_against_specificity(factmill: Factmill) -> None:
+    arguments = ("--limit", "6", "--rounds", "3", "--coherence", "range", "--alpha", "0.3")
+    ran = factmill("build", "biokalma", *arguments, "--json")
+    assert ran.code == 0, ran.err
+    check_rows(read_built(ran.json), rounds=3)
+    assert ran.json["facts"]["rounds_decided_by"]["coherence"] > 0
+
+
+def test_general_questions_are_of_many_kinds_and_specific_ones_ask_for_the_set(built: Built) -> None:
+    kinds = set()
+    for row in built.rows:
+        question = row["general_question"]
+        for name in sorted(row["names"], key=len, reverse=True):
+            assert name in question, row["id"]
+            assert name in row["specific_question"], row["id"]
+            question = question.replace(name, "X")
+        kinds.add(question)
+        assert row["asked_share"] == 1, row["id"]
+    assert len(kinds) >= 20
 
 
 def test_candidates_of_names_that_several_bear_are_kept(built: Built) -> None:
@@ -210,12 +247,12 @@ def test_a_row_is_followed_back_to_its_calls(factmill: Factmill, built: Built) -
     by_stage: dict[str, Counter[str]] = defaultdict(Counter)
     for call in told["calls"]:
         by_stage[call["stage"]][call["operation"]] += 1
-    weighed = sum(len(each["candidates"]) for each in built.rounds[row["id"]])
+    weighed = sum(candidate["is_weighed"] for each in built.rounds[row["id"]] for candidate in each["candidates"])
     assert by_stage == {
         "resolve_people": {"find_items": 2, "neighbours": 3},
         "pool_knowledge": {"item_facts": 2},
         "annotate_paragraph": {"chat": 1},
-        "evolve_paragraph": {"chat": 4, "perplexity": weighed},
+        "evolve_paragraph": {"chat": 4, "perplexity": weighed} if weighed else {"chat": 4},
         "ask_questions": {"chat": 2},
     }
     keys = {call["key"] for call in told["calls"]}
@@ -279,16 +316,32 @@ def test_wrong_usage_of_biokalma_is_told(factmill: Factmill, arguments: list[str
 
 
 def cite_first(asked: Asked) -> Said:
-    """Mark the first thing that is known of the first person, at the end."""
-    (piece,) = re.findall(r"\A\{(qid: Q\d+, name: [^,]+, [^:]+: [^,}]+)", asked.knowledge)
-    return f"Paragraph: {asked.paragraph.removesuffix('.')} [{piece}]."
+    """Mark the first thing that is known of the first person and stands in the text, behind it."""
+    head, _, *parts = re.split(r", (?=[a-z][^:,]*: )", asked.knowledge.splitlines()[0].strip("{}"))
+    value, piece = next(
+        (value, part)
+        for part in parts
+        if re.search(rf"\b{re.escape(value := part.partition(': ')[2])}\b", asked.paragraph)
+    )
+    return f"Paragraph: {asked.paragraph.replace(value, f'{value} [{head}, {piece}]', 1)}"
+
+
+def ask(opening: str) -> Manners:
+    """Return manners that name the two and every property that is told of them."""
+
+    def manners(asked: Asked) -> Said:
+        names = re.findall(r"name: ([^,]+),", asked.knowledge)
+        labels = dict.fromkeys(re.findall(r", (?!name)([a-z][^:,]*): ", asked.knowledge))
+        return f"Question: {opening} {' and '.join(names)}, by their {', '.join(labels)}?"
+
+    return manners
 
 
 AUTHORS = {
     "Well": {},
     "Stubborn": {EXTEND: lambda asked: f"Paragraph: {asked.paragraph} They were happy."},
     "Blind": {ANNOTATE: lambda asked: f"Paragraph: {asked.paragraph}"},
-    "Twin": {SPECIFIC: always("Question: Who were they?")},
+    "Twin": {SPECIFIC: ask("Who were")},
     "Rewriting": {EXTEND: lambda asked: str(extend(asked)).replace("Rewriting", "Writing")},
     "Refusing": {GENERAL: always(REFUSAL)},
     "Down": {ANNOTATE: always(500)},
@@ -297,8 +350,8 @@ AUTHORS = {
 WELL = {
     ANNOTATE: cite_first,
     EXTEND: extend,
-    GENERAL: always("Question: Who were they?"),
-    SPECIFIC: always("Question: Where and when were they born?"),
+    GENERAL: ask("Who were"),
+    SPECIFIC: ask("What is known of"),
 }
 
 

@@ -28,7 +28,7 @@ _ROLES = {
     "love": "partners in life",
     "teaching": "teacher and student",
     "doctorate": "doctoral advisor and student",
-    "belonging": "parent organization and subsidiary",
+    "belonging": "parent and subsidiary",
     "work": "partners at work",
     "acquaintance": "acquaintances",
 }
@@ -74,8 +74,10 @@ def ask_general(paragraph: str, subjects: Sequence[Subject]) -> str:
         roles = _SIBLINGS.get((elder, younger), "siblings") if tie.label == "sibling" else "relatives"
     themes = Counter(_list_words(subjects, "theme", tie)).most_common(_THEMES_AT_MOST)
     words = {"roles": roles, "themes": " and ".join(theme for theme, _ in themes), "role_a": kin[0], "role_b": kin[1]}
-    if all(subject.kind.is_person and subject.kind.is_dead for subject in subjects):
-        words |= {"was": "was", "were": "were"}
+    if all(subject.kind.is_person for subject in subjects):
+        words |= {"life": "life", "lives": "lives"}
+        if all(subject.kind.is_dead for subject in subjects):
+            words |= {"was": "was", "were": "were"}
     given = {"a": tie.elder.name, "b": tie.younger.name, **{name: word for name, word in words.items() if word}}
     questions = load_biography_questions()
     wordings = [

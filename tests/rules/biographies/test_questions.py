@@ -41,7 +41,7 @@ BORN = "place of birth: London; occupation: writer; father: Lord Byron"
         ("", "sibling: Ada Lovelace", "siblings"),
         ("student of: Lord Byron", "", "teacher and student"),
         ("", "doctoral student: Ada Lovelace", "doctoral advisor and student"),
-        ("influenced by: Lord Byron", "", "Lord Byron's influence on Ada Lovelace"),
+        ("influenced by: Lord Byron", "", "Lord Byron, an influence on Ada Lovelace"),
         ("occupation: writer", "occupation: poet", "about Ada Lovelace, and what about Lord Byron"),
     ],
 )
@@ -62,6 +62,11 @@ def test_the_elder_is_never_the_younger(tie: str) -> None:
 
 def test_there_are_many_kinds_of_general_questions() -> None:
     assert len(ask_all(pair(BORN, "award received: Prize; place of death: Rome"))) >= 15
+
+
+def test_things_have_no_lives() -> None:
+    asked = ask_all(pair(BORN, "", Kind(False, "")))
+    assert not any(re.search(r"\b(?:life|lives)\b", question) for question in asked)
 
 
 @pytest.mark.parametrize("alive", [Kind(True, "female", False), Kind(False, "", False)])
