@@ -124,7 +124,7 @@ def mend_pairs(first: Generated, faulty: Collection[int], second: Generated) -> 
         new if which in faulty else old
         for which, (old, new) in enumerate(zip(first.short, second.short, strict=True), 1)
     ]
-    return replace(second, short=tuple(pairs))
+    return replace(second, short=tuple(pairs))  # type: ignore[arg-type]
 
 
 def format_problems(problems: Sequence[Problem]) -> str:
