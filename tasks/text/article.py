@@ -27,10 +27,14 @@ _BLOCKS = frozenset(_BLOCK_NAMES.split())
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _RAISED = str.maketrans("0123456789+-−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻")
 _RAISED_NUMBER = re.compile(r"[+\-−]?[0-9]+[+\-−]?|[+\-−]")
-_EXPONENT = re.compile(r"[+\-−]?(?:[0-9]+[.,/][0-9]+|[0-9]*[a-zA-Zα-ω]|[0-9a-zA-Zα-ω]+(?: ?[+\-−/] ?[0-9a-zA-Zα-ω]+)+)")
-"""What is raised and Unicode has no letters for: a fraction, a variable, a sum. An ordinal's th is none."""
+_EXPONENT = re.compile(
+    r"(?![aeo]\Z)[+\-−]?(?:[0-9]+[.,/][0-9]+|[0-9]*[a-zA-Zα-ω]|[0-9a-zA-Zα-ω]+(?: ?[+\-−/] ?[0-9a-zA-Zα-ω]+)+)"
+)
+"""What is raised and Unicode has no letters for: a fraction, a variable, a sum. An ordinal's th or e is none."""
 _BASE = re.compile(r"[0-9)\]]$|(?<![^\W_])[^\W\d_]$")
 """What can have an exponent: a number, a bracket, a single letter."""
+_NEAR = 6
+"""Among so many pieces a base is looked for: one in two elements leaves three, with the empty ends."""
 _TEX = re.compile(r"\{\\(?:displaystyle|textstyle)\b(.*)\}", re.DOTALL)
 
 _GAP = "\0"
@@ -181,7 +185,7 @@ class _Reader:
         )
         if _RAISED_NUMBER.fullmatch(text):
             return text.translate(_RAISED)
-        if _EXPONENT.fullmatch(text) and _BASE.search("".join(self.pieces[-2:])):
+        if _EXPONENT.fullmatch(text) and _BASE.search("".join(self.pieces[-_NEAR:])):
             return f"^{text}" if re.fullmatch(r"\W?[\w.,]+", text) else f"^({text})"
         return None
 

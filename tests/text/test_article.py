@@ -58,6 +58,7 @@ PARAGRAPHS = [
     # numbers and formulas
     ("<p>10<sup>5.5</sup> 2<sup><i>n</i></sup> 2<sup>n−1</sup> x<sup>1/2</sup> M<sup>me</sup> 19<sup>th</sup></p>",
      ["10^5.5 2^n 2^(n−1) x^(1/2) Mme 19th"]),
+    ("<p><span><i>x</i></span><sup>n</sup> 2<sup>e</sup> 2<sup>1.5</sup> note<sup>n</sup></p>", ["x^n 2e 2^1.5 noten"]),
     (f"<p>in 1905<sup>[<i>a</i>]</sup> m<sup><b>2</b></sup> 5{NOTE}</p>", ["in 1905[a] m² 5"]),
     ("<p>10<sup>5</sup> km<sup>2</sup> s<sup>−1</sup> Ca<sup>2+</sup> 1<sup>st</sup> H<sub>2</sub>O</p>",
      ["10⁵ km² s⁻¹ Ca²⁺ 1st H2O"]),

@@ -6,7 +6,7 @@
 | answer_too_long | ten words or more |
 | source_phrase | words that point at the article as a text |
 | answer_not_in_article | the answer, numbers and dates by value, stands in no sentence of the article |
-| approximation_lost | the article calls the number an approximate one, the answer does not |
+| approximation_lost | the article says the number with about, more than or the like, the answer does not |
 | several_answers | the article has a second right answer (core/several.py) |
 | subject_missing | the question names neither the topic nor any name or term of the article |
 | one_of_many | the question asks for any one of several |
@@ -124,7 +124,7 @@ def mend_pairs(first: Generated, faulty: Collection[int], second: Generated) -> 
         new if which in faulty else old
         for which, (old, new) in enumerate(zip(first.short, second.short, strict=True), 1)
     ]
-    return replace(second, short=tuple(pairs))
+    return replace(second, short=tuple(pairs))  # type: ignore[arg-type]
 
 
 def format_problems(problems: Sequence[Problem]) -> str:
@@ -173,7 +173,9 @@ def check_answer(answer: str, article: KnownText, lists: CheckLists) -> Iterator
         )
     elif is_only_rough(answer, article):
         yield Problem(
-            "approximation_lost", 0, f"the article says {answer!r} with about, roughly or the like; keep that word"
+            "approximation_lost",
+            0,
+            f"the article says {answer!r} with a word like about, roughly or more than before it; keep that word",
         )
 
 

@@ -16,6 +16,8 @@ from tasks.text.values.words import Told, Value, drop_light, find_capitals, has_
 
 ROUGHLY = "roughly"
 """What stands for every word that makes a number an approximate one."""
+_INEXACT = frozenset({ROUGHLY, "almost", "least", "nearly", "than"})
+"""What stands before a number that is not exact: nearly, at least, more than."""
 _QUALIFIER = re.compile(r"(?<=\S) *\([^()]*\)$")
 _HEDGE = re.compile(
     r"\b(?:about|approx\.|approximately|around|ca\.|circa|roughly|some) (?=([^\s,;]+))|≈ ?(?=([0-9]))", re.IGNORECASE
@@ -90,7 +92,7 @@ def list_said(text: str) -> list[Value]:
 
 def _mark_hedge(found: re.Match[str]) -> str:
     follows = read_values(spell_amounts(found[1] or found[2]))
-    return f"{ROUGHLY} " if (follows and not isinstance(follows[0].value, str)) or "$" in (found[1] or "") else found[0]
+    return f"{ROUGHLY} " if follows and not isinstance(follows[0].value, str) else found[0]
 
 
 def list_content(text: str, lists: CheckLists) -> list[Value]:
@@ -109,10 +111,10 @@ def is_in_article(answer: str, article: KnownText) -> bool:
 
 
 def is_only_rough(answer: str, article: KnownText) -> bool:
-    """True when an answer begins with a number that the article calls an approximate one wherever it stands."""
+    """True when an answer begins with a number that the article calls inexact wherever it stands: about, more than."""
     wanted = list_values(answer)
     before = list(_find_before(wanted, article)) if wanted and not isinstance(wanted[0], str) else []
-    return bool(before) and all(value == ROUGHLY for value in before)
+    return bool(before) and _INEXACT.issuperset(before)
 
 
 def _find_before(wanted: Sequence[Value], article: KnownText) -> Iterator[Value]:

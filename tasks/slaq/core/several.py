@@ -24,7 +24,7 @@ def find_other_answer(question: str, answer: str, article: KnownText, lists: Che
     if other := _find_joined_name(question, answer, article, lists):
         return f"the article names {answer!r} together with {other!r}; ask for something that has one answer"
     if phrase := _find_numbered(question, article, lists):
-        return f"the article has a first and a second {phrase!r}; say in {question!r} which one is meant"
+        return f"the article tells of a first and a second {phrase!r}; say in {question!r} which one is meant"
     return None
 
 
@@ -59,18 +59,23 @@ def _find_numbered(question: str, article: KnownText, lists: CheckLists) -> str 
 
 
 def _list_phrases(question: str, lists: CheckLists) -> Iterator[tuple[str, ...]]:
-    """Yield the words behind each "the" up to the next function word, where the last is a noun for one thing, no name."""
+    """Yield the words behind each "the" up to the next function word, where the last is a noun for one thing, no name.
+
+    Of "the English edition" also the adjective alone: a first English translation and a second English version are two.
+    """
     words = tell(question)
     for at, word in enumerate(words):
         phrase: list[str] = []
-        last = ""
+        first = last = ""
         for said, value in words[at + 1 : at + 1 + _LONGEST_PHRASE] if word.value == "the" else ():
             if not isinstance(value, str) or value in lists.function_words:
                 break
             phrase.append(value)
-            last = said
+            first, last = first or said, said
         if last.islower() and last == phrase[-1]:
             yield tuple(phrase)
+            if first[0].isupper():
+                yield (phrase[0],)
 
 
 def _find_ordinals(sentence: Sequence[Value], phrase: Sequence[str]) -> Iterator[str]:

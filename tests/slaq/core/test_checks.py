@@ -298,7 +298,7 @@ def test_an_article_of_one_sentence_and_an_empty_one_are_checked() -> None:
 
 LENS = """The achromatic lens was invented by Chester Moor Hall. Hall's lens was about 1.02 metres long and cost US$4.5 million.
 A copy was bought by the United States of America. The first English edition of the Optics was printed in Paris, the second English edition in Rome.
-Dollond and Bird ground it in roughly eight days. It weighed some 30 pounds and 30 pounds of brass were lost. At about noon it broke."""
+Dollond and Bird ground it in roughly eight days. It weighed some 30 pounds and 30 pounds of brass were lost. At about noon it broke. It rolled more than 90 metres."""
 LENS_ARTICLE = read_article(LENS)
 
 
@@ -332,6 +332,8 @@ def test_units_money_and_countries_are_the_same_however_written(answer: str) -> 
         ("4.5 million pounds", "answer_not_in_article"),
         ("4.5 dollars", "answer_not_in_article"),
         ("30 pounds", None),
+        ("90 metres", "approximation_lost"),
+        ("more than 90 metres", None),
     ],
 )
 def test_about_and_roughly_are_part_of_a_number(answer: str, code: str | None) -> None:
