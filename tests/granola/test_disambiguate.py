@@ -34,6 +34,7 @@ WORLD = [
     write_item("Q70", "Gil", "P106 Q36180", "P106 Q33999", "P27 Q38"),
     write_item("Q36180", "writer", of=[]),
     write_item("Q33999", "actor", of=[]),
+    write_item("Q53", "Emma", "P50 Q70", of=[]),
     write_item("Q71", "Boston", of=[]),
     write_item("Q72", "Lincolnshire", of=[]),
     write_item("Q73", "Salem", of=[]),
@@ -218,7 +219,7 @@ def test_items_are_described(describe: Callable[..., Left]) -> None:
 
 @pytest.mark.parametrize(
     ("qid", "made"),
-    [("Q70", "actor and writer, Italy"), ("Q60", "city, Italy"), ("Q20", "human"), ("Q92561", "city")],
+    [("Q70", "actor and writer, Italy"), ("Q60", "city, Italy"), ("Q20", "human"), ("Q53", "written work")],
 )
 def test_a_missing_description_is_made_of_claims_and_the_row_says_so(
     describe: Callable[..., Left], qid: str, made: str
