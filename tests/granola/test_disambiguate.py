@@ -98,6 +98,7 @@ def test_names_become_items_and_all_that_bear_them_are_kept(link: Callable[..., 
 @pytest.mark.parametrize(
     ("name", "reason", "detail"),
     [
+        ("Sy > Sy", "one_item_for_both", "Q31 bears both names: 'Sy' and 'Sy'"),
         ("Nobody > London", "question_entity_not_found", "no item has the label or alias 'Nobody'"),
         ("Ada > Nowhere", "answer_entity_not_found", "no item has the label or alias 'Nowhere'"),
         (

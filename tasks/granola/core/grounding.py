@@ -141,10 +141,20 @@ def gather_evidence(
     return Evidence(lexicon.follow(labels) | set(lexicon.read_terms(answer)), depths)
 
 
-def lie_apart(one: str, other: str, lexicon: Lexicon) -> bool:
-    """Return True when two texts name countries or regions, and none of the one lies in, around or at one of the other."""
-    first, second = (lexicon.follow_places(text) for text in (one, other))
+def lie_apart(one: tuple[str, str], other: tuple[str, str], lexicon: Lexicon) -> bool:
+    """Return True when two things, as (name, description), surely lie apart.
+
+    Both then name countries or regions, and none of the one lies in, around or at one of the other.
+    """
+    first, second = (_find_places(name, description, lexicon) for name, description in (one, other))
     return bool(first and second) and not (_innermost(first, lexicon) & second or _innermost(second, lexicon) & first)
+
+
+def _find_places(name: str, description: str, lexicon: Lexicon) -> frozenset[str]:
+    """Return the countries and regions of a description, and of a name that agrees: not of Victoria in Canada."""
+    own, told = lexicon.follow_places(name), lexicon.follow_places(description)
+    agree = not told or _outermost(own, lexicon) & _outermost(told, lexicon)
+    return told | own if agree else told
 
 
 def _outermost(places: frozenset[str], lexicon: Lexicon) -> frozenset[str]:

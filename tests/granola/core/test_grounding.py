@@ -139,10 +139,13 @@ def test_nothing_that_an_author_makes_up_is_published(kind: str, row: Row, level
         ("Rockhampton: city in Queensland", "Australia: country", False),
         ("Channel 4: British broadcaster", "London: capital of England", False),
         ("Party of the Soviet Union: party", "Moscow: capital of Russia", False),
-        ("Los Angeles: county seat of Los Angeles County", "a university in Los Angeles", False),
+        ("Los Angeles: county seat of Los Angeles County", "College: a university in Los Angeles", False),
+        ("Victoria: capital of British Columbia, Canada", "Australia: country in Oceania", True),
+        ("Putnam County: county in New York", "Indiana: state of the United States", True),
         ("Ulm: a town", "Ohio: a state", False),
     ],
 )
 def test_places_lie_apart_when_neither_holds_the_other(one: str, other: str, expected: bool) -> None:
-    assert lie_apart(one, other, LEXICON) is expected
-    assert lie_apart(other, one, LEXICON) is expected
+    first, second = (tuple(each.split(": ")) for each in (one, other))
+    assert lie_apart(first, second, LEXICON) is expected
+    assert lie_apart(second, first, LEXICON) is expected
