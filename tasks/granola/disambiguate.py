@@ -127,7 +127,7 @@ def describe(work: Work, asked: Iterable[tuple[str, str]]) -> tuple[dict[str, De
 
 def _describe_row(row: LinkedQuestion, described: Mapping[str, Description], made: Mapping[str, str]) -> Outcome:
     columns: dict[str, str | bool | None] = {}
-    told: list[str] = []
+    told: list[tuple[str, str]] = []
     sides = (("question", row.question_entity, row.question_entity_qid), ("answer", row.answer, row.answer_entity_qid))
     for role, name, qid in sides:
         known = described[qid]
@@ -135,7 +135,7 @@ def _describe_row(row: LinkedQuestion, described: Mapping[str, Description], mad
         if not description:
             missing = f"{qid} has no English description, and the Wikidata has no class of it to make one"
             return Reject(row.id, f"{role}_entity_not_described", missing)
-        told.append(f"{name}: {description}")
+        told.append((name, description))
         columns |= {
             f"{role}_entity_description": description,
             f"{role}_entity_description_made": not known.description,
@@ -143,7 +143,7 @@ def _describe_row(row: LinkedQuestion, described: Mapping[str, Description], mad
             f"{role}_entity_modified": known.modified,
         }
     if row.relation in SAME_PLACE_RELATIONS and not row.fact_in_graph and lie_apart(told[0], told[1], load_lexicon()):
-        return Reject(row.id, "places_disagree", "; ".join(told))
+        return Reject(row.id, "places_disagree", "; ".join(f"{name}: {description}" for name, description in told))
     return row.extend(DescribedQuestion, **columns)
 
 
@@ -220,6 +220,10 @@ def _link(
         others = ", ".join(" and ".join(found_pair) for found_pair in sorted(held.pairs))
         detail = f"the smallest numbers are {' and '.join(pair)}, but {row.relation} holds between {others}; --policy linked takes those"
         return Reject(row.id, "other_items_hold_the_relation", detail)
+    if pair[0] == pair[1] and not held.tells(pair):
+        return Reject(
+            row.id, "one_item_for_both", f"{pair[0]} bears both names: {row.question_entity!r} and {row.answer!r}"
+        )
     return row.extend(
         LinkedQuestion,
         question_entity_qid=pair[0],

@@ -34,6 +34,7 @@ WORLD = [
     write_item("Q70", "Gil", "P106 Q36180", "P106 Q33999", "P27 Q38"),
     write_item("Q36180", "writer", of=[]),
     write_item("Q33999", "actor", of=[]),
+    write_item("Q53", "Emma", "P50 Q70", of=[]),
     write_item("Q71", "Boston", of=[]),
     write_item("Q72", "Lincolnshire", of=[]),
     write_item("Q73", "Salem", of=[]),
@@ -97,6 +98,7 @@ def test_names_become_items_and_all_that_bear_them_are_kept(link: Callable[..., 
 @pytest.mark.parametrize(
     ("name", "reason", "detail"),
     [
+        ("Sy > Sy", "one_item_for_both", "Q31 bears both names: 'Sy' and 'Sy'"),
         ("Nobody > London", "question_entity_not_found", "no item has the label or alias 'Nobody'"),
         ("Ada > Nowhere", "answer_entity_not_found", "no item has the label or alias 'Nowhere'"),
         (
@@ -218,7 +220,7 @@ def test_items_are_described(describe: Callable[..., Left]) -> None:
 
 @pytest.mark.parametrize(
     ("qid", "made"),
-    [("Q70", "actor and writer, Italy"), ("Q60", "city, Italy"), ("Q20", "human"), ("Q92561", "city")],
+    [("Q70", "actor and writer, Italy"), ("Q60", "city, Italy"), ("Q20", "human"), ("Q53", "written work")],
 )
 def test_a_missing_description_is_made_of_claims_and_the_row_says_so(
     describe: Callable[..., Left], qid: str, made: str

@@ -32,7 +32,8 @@ _LONGEST = 5
 _FILLER = FILLER | {"that", "who", "which", "based", "located", "situated", "headquartered"}
 _PHRASE = re.compile(r"an? ", re.IGNORECASE)
 _COUNTY = re.compile(r".+ (?:County|Parish)(?:, .+)?")
-_PERSON = re.compile(r"(?<=\w\w\w)(?:wo)?m[ae]n$|(?<=\w\w\w)(?:person|people)$")
+_PERSON = re.compile(r"(?<=\w\w\w)(?:(?:wo)?m[ae]n|person|people)$|(?<=act)ress$")
+_FEMALE = re.compile(r"wom[ae]n$|actress$")
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,13 @@ class Lexicon:
     """Noun → the wider noun."""
 
     def read_terms(self, text: str) -> list[str]:
-        """Return what a text says, one term a word: singular and of no gender; a country or region is one term, `=Ohio`."""
+        """Return what a text says, one term a word, singular; a country or region is one term, `=Ohio`."""
         found = (_POSSESSIVE.sub("", word) for word in _WORD.findall(text))
         words = [word for word in found if normalise(word)]
         terms, at = [], 0
         while at < len(words):
             taken, place = self._read_place(words[at : at + _LONGEST])
-            term = f"={place}" if place else _PERSON.sub("man", singular_form(words[at])).replace("actress", "actor")
+            term = f"={place}" if place else singular_form(words[at])
             terms += [term] if term not in _FILLER else []
             at += taken
         return terms
@@ -77,7 +78,7 @@ class Lexicon:
                 continue
             read.add(text)
             found = self.read_terms(text)
-            terms.update(found)
+            terms.update(found, map(_drop_gender, found))
             todo += [self.within[term[1:]] for term in found if term[0] == "=" and term[1:] in self.within]
             words = singular_form(text.replace("-", " ")).split()
             runs = (" ".join(words[at:end]) for at in range(len(words)) for end in range(at + 1, at + _LONGEST))
@@ -101,11 +102,11 @@ class Evidence:
     def _stems(self) -> frozenset[str]:
         return frozenset(term for term in self.terms if len(term) >= 4 and term.isalpha())
 
-    def tells(self, term: str) -> bool:
-        """Return whether a term is told, be it by a word of the same stem: European, Europe."""
-        if term in self.terms:
+    def tells(self, term: str, is_name: bool) -> bool:
+        """Return whether a term is told, a name also by one of the same stem: European, Europe."""
+        if term in self.terms or (_drop_gender(term) in self.terms and not _FEMALE.search(term)):
             return True
-        return len(term) >= 4 and term.isalpha() and any(_share_stem(term, known) for known in self._stems)
+        return is_name and len(term) >= 4 and any(_share_stem(term, known) for known in self._stems)
 
 
 def gather_evidence(
@@ -122,12 +123,17 @@ def gather_evidence(
     """
     labels = [_BORN.sub("", description)]
     depths: dict[frozenset[str], int] = {}
+    here = _outermost(lexicon.follow_places(description), lexicon)
     todo, seen = [(0, edge) for edge in claims.get(qid, ())], {qid}
     for steps, edge in todo:
+        there = _outermost(lexicon.follow_places(edge.label or ""), lexicon)
+        if edge.pid in OUTWARDS and here and there and not here & there:
+            # a state that it once belonged to
+            continue
         labels += [edge.label] if edge.label else []
         if edge.label and edge.pid in (COUNTRY, CONTINENT, "P131"):
             depth = {COUNTRY: 100, CONTINENT: 200}.get(edge.pid, steps)
-            depths.setdefault(frozenset(lexicon.read_terms(edge.label)), depth)
+            depths.setdefault(_list_senses(edge.label, lexicon), depth)
         if edge.qid not in seen and edge.pid not in TOLD_ALONE:
             seen.add(edge.qid)
             todo += [(steps + 1, each) for each in claims.get(edge.qid, ()) if each.pid in OUTWARDS]
@@ -135,10 +141,24 @@ def gather_evidence(
     return Evidence(lexicon.follow(labels) | set(lexicon.read_terms(answer)), depths)
 
 
-def lie_apart(one: str, other: str, lexicon: Lexicon) -> bool:
-    """Return True when two texts name countries or regions, and none of the one lies in, around or at one of the other."""
-    first, second = (lexicon.follow_places(text) for text in (one, other))
+def lie_apart(one: tuple[str, str], other: tuple[str, str], lexicon: Lexicon) -> bool:
+    """Return True when two things, as (name, description), surely lie apart.
+
+    Both then name countries or regions, and none of the one lies in, around or at one of the other.
+    """
+    first, second = (_find_places(name, description, lexicon) for name, description in (one, other))
     return bool(first and second) and not (_innermost(first, lexicon) & second or _innermost(second, lexicon) & first)
+
+
+def _find_places(name: str, description: str, lexicon: Lexicon) -> frozenset[str]:
+    """Return the countries and regions of a description, and of a name that agrees: not of Victoria in Canada."""
+    own, told = lexicon.follow_places(name), lexicon.follow_places(description)
+    agree = not told or _outermost(own, lexicon) & _outermost(told, lexicon)
+    return told | own if agree else told
+
+
+def _outermost(places: frozenset[str], lexicon: Lexicon) -> frozenset[str]:
+    return frozenset(place for place in places if place not in lexicon.within)
 
 
 def _innermost(places: frozenset[str], lexicon: Lexicon) -> frozenset[str]:
@@ -163,19 +183,30 @@ def ground_levels(
 def _find_fault(level: str, before: Sequence[str], evidence: Evidence, lexicon: Lexicon) -> str:
     """Return what is wrong with an answer behind others; empty for nothing."""
     said = lexicon.read_terms(level)
-    terms, is_phrase = frozenset(said), _PHRASE.match(level) is not None
-    if not said or not all(map(evidence.tells, said)):
+    terms, is_phrase = _list_senses(level, lexicon), _PHRASE.match(level) is not None
+    names = {singular_form(word) for word in _WORD.findall(level) if word[0].isupper()}
+    if not said or not all(evidence.tells(term, term in names) for term in said):
         return "not_supported"
     if is_phrase and f" {normalise(before[0])} " in f" {normalise(level)} ":
         return "names_the_answer"
+    if len(said) == 1 and said[0][0] == "=" and said == lexicon.read_terms(before[0]):
+        return "reworded"
     for each in before[1:]:
-        earlier = frozenset(lexicon.read_terms(each))
+        earlier = _list_senses(each, lexicon)
         if terms == earlier:
             return "reworded"
         is_nearer = evidence.depths.get(terms, 0) < evidence.depths.get(earlier, 0) and terms in evidence.depths
         if is_nearer or (is_phrase and earlier < terms):
             return "finer_than_before"
     return ""
+
+
+def _list_senses(text: str, lexicon: Lexicon) -> frozenset[str]:
+    return frozenset(map(_drop_gender, lexicon.read_terms(text)))
+
+
+def _drop_gender(term: str) -> str:
+    return _PERSON.sub(lambda found: "or" if found[0] == "ress" else "man", term)
 
 
 def _share_stem(one: str, other: str) -> bool:
