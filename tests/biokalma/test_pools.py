@@ -232,8 +232,10 @@ class Wiki:
         page: dict[str, Any] = {"ns": 0, "title": title}
         if title not in self.articles:
             return {"json": {"query": {"pages": [{**page, "missing": True}]}}}
-        known = [(day, number) for day, number, _ in self.articles[title] if day <= seen.query["rvstart"]]
-        revisions = [{"revid": number, "timestamp": day} for day, number in known[-1:]]
+        until = seen.query.get("rvstart", "9999")
+        known = [(day, number) for day, number, _ in self.articles[title] if day <= until]
+        shown = known[:1] if seen.query["rvdir"] == "newer" else known[-1:]
+        revisions = [{"revid": number, "timestamp": day} for day, number in shown]
         return {"json": {"query": {"pages": [{**page, "pageid": 1, **({"revisions": revisions} if known else {})}]}}}
 
 
