@@ -122,10 +122,8 @@ def drop_around(lines: Sequence[str]) -> tuple[list[str], set[str]]:
     """Return the lines of a free answer without a line that announces it and remarks behind it, and what was dropped."""
     kept = [line.rstrip() for line in lines]
     dropped = set()
-    while kept and not kept[0]:
-        del kept[0]
-    if len(kept) > 1 and _LEAD_IN.match(drop_list_mark(kept[0]).strip("*_ ")) and any(kept[1:]):
-        dropped.add("lead_in")
+    while kept and (not kept[0] or (any(kept[1:]) and _LEAD_IN.match(drop_list_mark(kept[0]).strip("*_ ")))):
+        dropped |= {"lead_in"} if kept[0] else set()
         del kept[0]
     while len(said := [at for at, line in enumerate(kept) if line]) > 1:
         # the last paragraph, or the last line where that opens like a remark
