@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support.work.replies import hearing
 
@@ -103,6 +103,7 @@ def test_a_reply_reads_the_same_however_its_lines_are_marked(form: str, dress: s
     st.lists(st.sampled_from(sorted(AROUND)), max_size=4),
     st.sampled_from(sorted(ON_LINES)),
 )
+@example("rewrite", ["close lead-in", "interjection"], "bold")
 def test_dresses_can_be_worn_over_one_another(form: str, around: list[str], on_line: str) -> None:
     hear, plain, _ = FORMS[form]
     dressed = on_lines(ON_LINES[on_line], plain) if form in LINES else plain
