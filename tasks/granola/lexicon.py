@@ -14,7 +14,11 @@ def load_lexicon() -> Lexicon:
     names = {**tables.adjectives, **tables.places}
     nouns = {**tables.occupations, **tables.classes}
     return Lexicon(
-        places={normalise(name): at for name, at in names.items() if at in tables.countries or at in tables.within},
+        places={
+            normalise(name.replace("-", " ")): place
+            for name, place in names.items()
+            if place in tables.countries or place in tables.within
+        },
         within=tables.within,
         wider={singular_form(noun.replace("-", " ")): wider for noun, wider in nouns.items() if wider},
     )

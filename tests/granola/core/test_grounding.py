@@ -40,6 +40,7 @@ PERSON = ("P170", "South Park", "Trey Parker", "French-born American animator an
 PLACE = ("P19", "Ada", "Berlin", "village in Holmes County, Ohio", "Q2")
 LABEL = ("P264", "Blur", "Arista Records", "record label owned by Sony", "Q3")
 CITY = ("P19", "Ada", "Milan", "city in Italy", "Q4")
+SUBURB = ("P20", "Ada", "Neuilly-sur-Seine", "commune in Hauts-de-Seine, France", "Q9")
 Row = tuple[str, str, str, str, str]
 
 
@@ -63,6 +64,7 @@ def clean(row: Row, levels: Sequence[str], with_counties: bool = False) -> tuple
         (LABEL, ["a record label of Sony", "an American label"]),
         (LABEL, ["a Sony-owned label in the USA"]),
         (PLACE, ["a North American village"]),
+        (SUBURB, ["Hauts-de-Seine", "Île-de-France", "France"]),
     ],
 )
 def test_what_is_told_or_follows_is_kept(row: Row, levels: list[str]) -> None:
