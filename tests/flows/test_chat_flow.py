@@ -19,9 +19,10 @@ QUESTIONS = {
     "Albert Einstein": "Ulm",
     "Marie Curie": "Warsaw",
     "Ada Lovelace": "London",
-    "Ludwig van Beethoven": "Bonn",
+    "Ludwig van Beethoven": "Vienna",
     "Wolfgang Amadeus Mozart": "Salzburg",
 }
+"""Beethoven was born elsewhere: what the graph holds is not dropped for what a judge says."""
 
 
 class ChatServer:

@@ -29,7 +29,7 @@ _WORD = re.compile(r"[^\s,;:()\[\]\"“”/–—-]+")
 _POSSESSIVE = re.compile(r"['’]s?$")
 _BORN = re.compile(r"\b[\w-]+-born\b")
 _LONGEST = 5
-_FILLER = FILLER | {"that", "who", "which", "based", "located", "situated", "headquartered"}
+_FILLER = FILLER | {"that", "who", "which", "someone", "somewhere", "based", "located", "situated", "headquartered"}
 _PHRASE = re.compile(r"an? ", re.IGNORECASE)
 _COUNTY = re.compile(r".+ (?:County|Parish)(?:, .+)?")
 _PERSON = re.compile(r"(?<=\w\w\w)(?:(?:wo)?m[ae]n|person|people)$|(?<=act)ress$")

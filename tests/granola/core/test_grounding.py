@@ -63,7 +63,7 @@ def clean(row: Row, levels: Sequence[str], with_counties: bool = False) -> tuple
         (PLACE, ["Ohio", "a village in the U.S."]),
         (LABEL, ["a record label of Sony", "an American label"]),
         (LABEL, ["a Sony-owned label in the USA"]),
-        (PLACE, ["a North American village"]),
+        (PLACE, ["a North American village", "somewhere in Ohio"]),
         (SUBURB, ["Hauts-de-Seine", "Île-de-France", "France"]),
     ],
 )
