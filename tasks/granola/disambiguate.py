@@ -27,6 +27,7 @@ from tasks.engine.batches import Work, batch_key, work_on
 from tasks.granola.core.descriptions import DESCRIBING, make_description
 from tasks.granola.core.grounding import lie_apart
 from tasks.granola.core.linking import (
+    ONE_VALUE_RELATIONS,
     PLACE_RELATIONS,
     PLACES_AROUND,
     SAME_PLACE_RELATIONS,
@@ -224,6 +225,9 @@ def _link(
         return Reject(
             row.id, "one_item_for_both", f"{pair[0]} bears both names: {row.question_entity!r} and {row.answer!r}"
         )
+    if row.relation in ONE_VALUE_RELATIONS and held.tells(pair) is False:
+        known = f"{pair[0]} has another value of {row.relation} than {pair[1]}, and nobody has two"
+        return Reject(row.id, "graph_has_another_value", known)
     return row.extend(
         LinkedQuestion,
         question_entity_qid=pair[0],

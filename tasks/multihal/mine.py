@@ -171,8 +171,11 @@ def label_paths(batch: Batch) -> Receipt:
                 dropped.append(_drop(row.id, f"label/{number}", path.ids, "part_without_label", ", ".join(missing)))
             elif wordless := find_wordless(path, labels):
                 dropped.append(_drop(row.id, f"label/{number}", path.ids, "part_in_no_words", ", ".join(wordless)))
+            elif (told := list_labels(path, labels))[0] == told[-1]:
+                # a film and the country of its name
+                dropped.append(_drop(row.id, f"label/{number}", path.ids, "ends_alike", told[0]))
             else:
-                kept.append(path.model_copy(update={"labels": list_labels(path, labels)}))
+                kept.append(path.model_copy(update={"labels": told}))
         if kept:
             outcomes.append(row.replace(paths=kept))
         else:

@@ -11,9 +11,10 @@ from tasks.slaq.core.replies import PAIRS
 from tasks.slaq.core.rows import CategoryCount, SlaqRow
 from tasks.slaq.params import SlaqParams, lock_inputs
 from tasks.text.article import read_article
+from tasks.text.matching import normal_words
 from tasks.text.sentences import split_sentences
 
-MOST_SENTENCES = 2
+MOST_SENTENCES = 1
 """Of an article, shown in an audit for each answer."""
 
 
@@ -31,14 +32,16 @@ def explain_row(row: SlaqRow) -> Iterator[str]:
 
 
 def find_evidence(row: SlaqRow, calls: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the sentences of the article, as it was read for this row, in which each answer stands word for word."""
+    """Yield the sentences of the article, as it was read for this row, that have an answer and most of its question."""
     pages = [str(call["body"]["text"]) for call in calls if call["operation"] == "page_text" and call["status"] == "ok"]
     lines = [line for page in pages for line in read_article(page, load_removed()).text.splitlines()]
     sentences = [sentence for line in lines for sentence in split_sentences(line)]
     yield "  in the article:"
     for number in range(1, PAIRS + 1):
-        answer = getattr(row, f"ShortA{number}")
+        question, answer = getattr(row, f"ShortQ{number}"), getattr(row, f"ShortA{number}")
+        asked = set(normal_words(question))
         found = [sentence for sentence in sentences if answer.rstrip(".").casefold() in sentence.casefold()]
+        found.sort(key=lambda sentence: -len(asked.intersection(normal_words(sentence))))
         yield f"    {number}. {' … '.join(found[:MOST_SENTENCES]) or 'not word for word'}"
 
 

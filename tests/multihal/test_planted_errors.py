@@ -97,6 +97,7 @@ def reasons(left: Left) -> set[str]:
         (label("Q1", "P2", "Q4"), "part_in_no_words"),
         (label("Q1", "P2", "https://example.org/k2"), "part_in_no_words"),
         (label("Q1", "P2", "Q3"), "part_in_no_words"),
+        (label("Q1", "P2", "Q1"), "ends_alike"),
         (select, "invented"),
         (translate("K2", "8611 Meter"), "value_moved"),
         (translate("K2", "Höhe", "Meter 8611"), "value_moved"),
@@ -104,7 +105,7 @@ def reasons(left: Left) -> set[str]:
     ],
     ids=[
         "another year", "code in metadata", "refusal", "unknown unit", "no label", "file name", "web address",
-        "id for a label", "path of the judge's own", "part lost", "value behind its unit", "value rewritten",
+        "id for a label", "film and country of one name", "path of the judge's own", "part lost", "value behind its unit", "value rewritten",
     ],
 )  # fmt: skip
 def test_a_planted_error_is_caught(

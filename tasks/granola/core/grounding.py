@@ -189,7 +189,9 @@ def _find_fault(level: str, before: Sequence[str], evidence: Evidence, lexicon: 
         return "not_supported"
     if is_phrase and f" {normalise(before[0])} " in f" {normalise(level)} ":
         return "names_the_answer"
-    if len(said) == 1 and said[0][0] == "=" and said == lexicon.read_terms(before[0]):
+    if normalise(level) in (f"greater {normalise(each)}" for each in before) or (
+        len(said) == 1 and said[0][0] == "=" and said == lexicon.read_terms(before[0])
+    ):
         return "reworded"
     for each in before[1:]:
         earlier = _list_senses(each, lexicon)

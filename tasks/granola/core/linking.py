@@ -12,6 +12,8 @@ from tasks.text.ids import id_number
 PLACE_RELATIONS = frozenset({"P19", "P20", "P131", "P159", "P276", "P740"})
 SAME_PLACE_RELATIONS = frozenset({"P131", "P159"})
 """What they are asked of lies where their answer lies."""
+ONE_VALUE_RELATIONS = frozenset({"P19", "P20"})
+"""Of which nobody has two values."""
 SAID_OF_PEOPLE = frozenset({"P740"})
 """What a graph also says of musicians, whose template fits none: nobody is founded."""
 PLACES_AROUND = ("P17", "P131")

@@ -9,7 +9,7 @@ from tasks.core.rows import Row, StrictModel
 AnswerType = Literal["date", "rank", "numerical", "other"]
 """What kind of thing the answer is; the first three are looked for as values, `other` as items."""
 
-Drop = Literal["pair_failed", "part_without_label", "part_in_no_words", "not_selected", "same_words"]
+Drop = Literal["pair_failed", "part_without_label", "part_in_no_words", "ends_alike", "not_selected", "same_words"]
 """Why a path is left out before scoring."""
 
 TAGS = {"eng": "en", "deu": "de", "fra": "fr", "ita": "it", "spa": "es", "por": "pt"}

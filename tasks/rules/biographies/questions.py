@@ -1,11 +1,10 @@
 """The two questions about a pair: the rules author's part after the last round of BioKaLMA.
 
-Both name the two and ask for what the set of knowledge holds of them, and for nothing else: the general one by the themes
-that most of it belongs to, the specific one by the aspect of every piece (data/lists/biography_properties.csv). How the
+Both name the two and ask for what the set of knowledge holds of them, and for nothing else: the general one openly,
+or by themes that all of it belongs to, the specific one by the aspect of every piece (data/lists/biography_properties.csv). How the
 two are tied, and who is the elder in it, is said by a piece whose value is the other; "were" is said of the dead alone.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from string import Template
@@ -33,7 +32,7 @@ _ROLES = {
     "acquaintance": "acquaintances",
 }
 _SIBLINGS = {("male", "male"): "brothers", ("female", "female"): "sisters"}
-_THEMES_AT_MOST = 2
+_THEMES_AT_MOST = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +71,7 @@ def ask_general(paragraph: str, subjects: Sequence[Subject]) -> str:
         roles = " and ".join(kin)
     elif tie.kind == "kinship":
         roles = _SIBLINGS.get((elder, younger), "siblings") if tie.label == "sibling" else "relatives"
-    themes = Counter(_list_words(subjects, "theme", tie)).most_common(_THEMES_AT_MOST)
-    words = {"roles": roles, "themes": " and ".join(theme for theme, _ in themes), "role_a": kin[0], "role_b": kin[1]}
+    words = {"roles": roles, "themes": _enumerate(_find_themes(subjects, tie)), "role_a": kin[0], "role_b": kin[1]}
     if all(subject.kind.is_person for subject in subjects):
         words |= {"life": "life", "lives": "lives"}
         if all(subject.kind.is_dead for subject in subjects):
@@ -123,16 +121,23 @@ def _read_tie(own: Subject, fact: Fact, other: Subject) -> _Tie | None:
 
 
 def _list_words(subjects: Sequence[Subject], column: str, tie: _Tie) -> Iterator[str]:
-    """Yield themes of both, or aspects of the first, piece by piece, but for what ties the two."""
+    """Yield themes or aspects of the first, piece by piece, but for what ties the two."""
     properties = load_biography_properties()
-    for own, other in (subjects, subjects[::-1])[: 2 if column == "theme" else 1]:
-        for fact in own.known.facts:
-            known, told = properties.get(fact.property), _read_tie(own, fact, other)
-            word = getattr(known, column) if known else fact.property
-            # of a father and a son of one name only one can be meant
-            is_turned = told is not None and told.label in _DIRECTED and told.elder is not tie.elder
-            if word and (told is None or is_turned):
-                yield word
+    own, other = subjects
+    for fact in own.known.facts:
+        known, told = properties.get(fact.property), _read_tie(own, fact, other)
+        word = getattr(known, column) if known else fact.property
+        # of a father and a son of one name only one can be meant
+        is_turned = told is not None and told.label in _DIRECTED and told.elder is not tie.elder
+        if (word or column == "theme") and (told is None or is_turned):
+            yield word
+
+
+def _find_themes(subjects: Sequence[Subject], tie: _Tie) -> list[str]:
+    """Return the themes that all pieces belong to, where these are few and the two have them in common; else none."""
+    each = [list(_list_words(pair, "theme", tie)) for pair in (subjects, subjects[::-1])]
+    shared = set(each[0]) == set(each[1]) and "" not in each[0]
+    return list(dict.fromkeys(each[0])) if shared and len(set(each[0])) <= _THEMES_AT_MOST else []
 
 
 def _enumerate(aspects: Sequence[str]) -> str:

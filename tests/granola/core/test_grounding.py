@@ -99,6 +99,12 @@ def test_what_is_told_or_follows_is_kept(row: Row, levels: list[str]) -> None:
         ("a nationality in other words", LABEL, ["an American label", "a label in the United States"], "reworded"),
         ("more than before", PERSON, ["an animator", "an American animator"], "finer_than_before"),
         ("a place within the one before", PLACE, ["the United States", "Ohio"], "finer_than_before"),
+        (
+            "the same place, called greater",
+            ("P19", "Ada", "London", "city in Greater London", "Q9"),
+            ["Greater London"],
+            "reworded",
+        ),
         ("a repetition", PLACE, ["Ohio", "Ohio"], "duplicate"),
         ("nothing", PLACE, ["a village"], "trivial"),
         ("a county", PLACE, ["Holmes County, Ohio"], "county"),
