@@ -78,7 +78,7 @@ def check_batchings(translator: Translator, asked: list[Asked], batchings: int, 
 def test_the_embedded_translator_says_the_same_in_every_batch(tmp_path: Path, numbers: str, threads: int) -> None:
     asked = [(text, language) for text in QUESTIONS for language in TARGET_LANGUAGES]
     folder = store_as_int8(EMBEDDED_FOLDER, tmp_path) if numbers == "int8" else EMBEDDED_FOLDER
-    check_batchings(Translator(folder, "cpu", threads=threads), asked, batchings=20)
+    check_batchings(Translator(folder, "cpu", threads=threads), asked, batchings=8)
 
 
 @pytest.mark.slow
@@ -86,7 +86,7 @@ def test_the_embedded_translator_says_the_same_in_every_batch(tmp_path: Path, nu
 def test_random_weights_say_the_same_in_every_batch(random_small: Path, tmp_path: Path, numbers: str) -> None:
     asked = [(text, language) for text in QUESTIONS for language in TARGET_LANGUAGES]
     folder = store_as_int8(random_small, tmp_path) if numbers == "int8" else random_small
-    check_batchings(Translator(folder, "cpu", decoding=SHORT), asked, batchings=10)
+    check_batchings(Translator(folder, "cpu", decoding=SHORT), asked, batchings=6)
 
 
 @pytest.mark.slow
@@ -111,7 +111,7 @@ def test_whole_translations_are_the_same_in_every_batch(embedded: Translator) ->
         (text, language): embedded.translate([(text, language)])[0] for text in texts for language in TARGET_LANGUAGES
     }
     chance = random.Random(1)
-    for _ in range(20):
+    for _ in range(10):
         some = chance.choices(list(alone), k=chance.randint(2, 100))
         assert embedded.translate(some) == [alone[pair] for pair in some]
 
