@@ -19,10 +19,10 @@ QUESTIONS = {
     "Albert Einstein": "Ulm",
     "Marie Curie": "Warsaw",
     "Ada Lovelace": "London",
-    "Ludwig van Beethoven": "Vienna",
+    "Gustave Eiffel": "Vienna",
     "Wolfgang Amadeus Mozart": "Salzburg",
 }
-"""Beethoven was born elsewhere: what the graph holds is not dropped for what a judge says."""
+"""Where Eiffel was born the graph does not know: what it holds is not dropped for what a judge says."""
 
 
 class ChatServer:
@@ -43,7 +43,7 @@ class ChatServer:
         person = next(name for name in QUESTIONS if f"Where was {name} born?" in said)
         self.asked[person] += 1
         if "<description>" in said:
-            return 200, "I am not sure. No" if person == "Ludwig van Beethoven" and QUESTIONS[person] not in said.split(
+            return 200, "I am not sure. No" if person == "Gustave Eiffel" and QUESTIONS[person] not in said.split(
                 "<name>"
             )[-1] else "Yes."
         if not is_again:

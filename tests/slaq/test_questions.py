@@ -250,7 +250,10 @@ def test_the_policy_auto_drops_what_is_flagged(run: Run, talker: Talker) -> None
     talker.otherwise, talker.says = ALL_OK, {"Bad bridge": [FLAGGED]}
     left = run(check_questions, questioned(), questioned(2, title="Bad bridge"))
     assert list(left.rows) == ["Bridges-1"]
-    assert left.rejects["Bridges-2"] == ("dropped_in_review", f"{FLAG}: {FLAGS[0]}; dropped by {POLICY}")
+    assert left.rejects["Bridges-2"] == (
+        "dropped_in_review",
+        f"{FLAG}: {FLAGS[0]}; {FLAG}: {FLAGS[1]}; dropped by {POLICY}",
+    )
     assert [(each["row_id"], each["flag"], each["detail"], each["decision"], each["reviewer"]) for each in left.extras] == [
         ("Bridges-2", FLAG, said, "drop", POLICY) for said in FLAGS
     ]  # fmt: skip
@@ -304,7 +307,7 @@ def test_a_reviewer_drops_a_row(run: Run, flagged: list[dict[str, Any]]) -> None
     left = run(check_questions, questioned(), review="manual", decisions=decisions)
     assert left.rejects["Bridges-1"] == (
         "dropped_in_review",
-        f"{FLAG}: {FLAGS[1]}; dropped by Bob: No such bridge",
+        f"{FLAG}: {FLAGS[1]}; dropped by Bob: No such bridge; also flagged: {FLAG}",
     )
 
 
