@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,9 @@ def pytest_configure() -> None:
     for name in [name for name in os.environ if name.startswith("PREFECT_")]:
         del os.environ[name]  # those of the process that shares out the tests
     os.environ.update(prefect_settings(PREFECT_HOME))
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # started in the background of a script: what tests stop with Ctrl-C would inherit that and never end
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # no example of Hypothesis fails for being slow: machines are, at times
     settings.register_profile("patient", deadline=None)
     settings.load_profile("patient")
