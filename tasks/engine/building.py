@@ -241,7 +241,7 @@ class Build:
             build_id=self.run_id,
             benchmark=self.benchmark.name,
             world=self.run.services.world.name,
-            author=self.run.services.world.models["author"].name,
+            author=self.run.lock["author"],
             caution=describe_caution(self.run.lock),
             inputs=self.summaries[0]["rows_in"],
             opened=sum(summary["opened"] for summary in self.summaries[1:]),
