@@ -55,6 +55,8 @@ class Work:
     """Call → kinds of what was taken off its reply before it was read."""
     answers: list[Answers] = field(default_factory=list)
     extras: pa.Table | None = None
+    unsettled: int = 0
+    """Rows that are kept, but lack what a passing failure cost them."""
     started: float = field(default_factory=time.perf_counter)
 
     def inputs(self, model: type[I]) -> I:
@@ -178,14 +180,14 @@ class Work:
         self._check_balance(
             [row.id for row in rows] + [reject.row_id for reject in rejects] + [m.row_id for m in merged]
         )
-        return self._write(arrow_table(model, rows), rejects, merged, sum(reject.retryable for reject in rejects))
+        return self._write(arrow_table(model, rows), rejects, merged)
 
-    def finish_table(self, rows: pa.Table, model: type[Row], unsettled: int = 0) -> Receipt:
-        """Write rows that are columns already, none of them rejected; `unsettled`: of them, lack what may come another time."""
+    def finish_table(self, rows: pa.Table, model: type[Row]) -> Receipt:
+        """Write rows that are columns already, none of them rejected."""
         self._check_balance(rows["id"].to_pylist())
-        return self._write(rows.cast(arrow_schema(model)), [], [], unsettled)
+        return self._write(rows.cast(arrow_schema(model)), [], [])
 
-    def _write(self, rows: pa.Table, rejects: Sequence[Reject], merged: Sequence[Merged], unsettled: int) -> Receipt:
+    def _write(self, rows: pa.Table, rejects: Sequence[Reject], merged: Sequence[Merged]) -> Receipt:
         batch = self.batch
         shard = shard_path(batch)
         tables = {
@@ -226,7 +228,7 @@ class Work:
             tokens_out=sum(record.tokens_out for record in used.values()),
             cost_usd=sum(record.cost_usd for record in used.values()),
             seconds=round(time.perf_counter() - self.started, 3),
-            unsettled=unsettled,
+            unsettled=self.unsettled + sum(reject.retryable for reject in rejects),
         )
         write_receipt(receipt)
         return receipt
