@@ -11,9 +11,10 @@ from tasks.core.calls.chat import call_chat, read_chat
 from tasks.core.evaluation.answers_file import EXPECTED, AnswersFile, read_answers, whole_text
 from tasks.core.evaluation.rows import Answer, Asked, Unscored
 from tasks.core.prompts import Ask
+from tasks.core.receipts import Receipt
 from tasks.core.replies import CUT, TEXT, Form, Unreadable, read_said
+from tasks.core.rows import arrow_table
 from tasks.engine.batches import Work
-from tasks.errors import BuildError
 from tasks.evaluation.record import ANSWERS, BUILT_IN, EvaluationInputs
 from tasks.storage.source_files import SourceFile, iterate_json
 
@@ -128,7 +129,7 @@ def _read_reply(reply: Reply, key: str, form: Form) -> Given:
     return Given(texts, read, finish, unscored, detail, reply.tokens_in, reply.tokens_out, key)
 
 
-def check_asked(rows: Sequence[Asked]) -> None:
-    """BuildError when two questions of an evaluation have one id."""
-    if len({row.id for row in rows}) != len(rows):
-        raise BuildError("two questions of this evaluation have one id; this is a fault of its first step, please report it")
+def finish_asked(work: Work, asked: Sequence[A], model: type[A]) -> Receipt:
+    """Finish the first step of an evaluation: every question that is asked is a row that came in."""
+    work.rows_in = len(asked)
+    return work.finish_table(arrow_table(model, asked), model)

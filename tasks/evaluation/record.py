@@ -3,7 +3,7 @@
 It has a record like a benchmark's, so what lists, shows, explains, verifies and exports builds knows it too.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
@@ -11,9 +11,10 @@ from typing import Annotated, Any, ClassVar, TypeVar
 import pyarrow as pa
 from pydantic import Field
 
-from tasks.core.evaluation.rows import Answer, EvaluationMetric
+from tasks.core.evaluation.rows import Asked, EvaluationMetric
 from tasks.core.measures.audits import draw_sample
 from tasks.core.measures.figures import Figure
+from tasks.core.prompts import Ask
 from tasks.core.rows import Row, arrow_schema
 from tasks.engine.batches import Work
 from tasks.engine.benchmark import Benchmark, Inputs, Locked
@@ -37,6 +38,8 @@ ANSWERER = "answerer"
 ANSWERS = "answers"
 """Unit of an evaluation's source under which its file of answers lies."""
 LATEST = "latest"
+_QUICK_BATCH = 20_000
+"""Rows a batch where nothing is sent."""
 
 
 class EvaluationParams(Params):
@@ -122,6 +125,8 @@ class Evaluation(Benchmark):
     """Settings of an evaluation that names none: what the paper reports."""
     headline: tuple[str, ...]
     """Metrics that the command prints first, in this order."""
+    questions: Callable[[pa.Table, Any], Iterable[tuple[Asked, Ask]]]
+    """Rows of the measured build and the evaluation's inputs → each question with its first prompt filled in."""
     figures: Callable[[Sequence[EvaluationMetric]], Sequence[Figure]]
     """Metrics, of one model or several, as the paper's figures."""
     items: Callable[[pa.Table, pa.Table, pa.Table], Sequence[Item]]
@@ -160,6 +165,12 @@ def lock_evaluation(
     return Locked(locked, files, author=name_model(params, world))
 
 
+def settle_batches(params: EvaluationParams, run: RunOptions) -> RunOptions:
+    """Return the options of an evaluation that asks no model with larger batches: no reply is lost with one."""
+    asks_none = params.answers is not None or params.model in BUILT_IN
+    return run.model_copy(update={"batch_size": max(run.batch_size, _QUICK_BATCH)}) if asks_none else run
+
+
 def name_model(params: EvaluationParams, world: World) -> str:
     """Return what the model under test is called in tables and reports."""
     if params.answers is not None:
@@ -177,14 +188,13 @@ def list_roles(params: EvaluationParams) -> tuple[str, ...]:
     return (*asked, *(() if judge == EXACT else (judge,)), "embedder")
 
 
-def read_measured(work: Work, model: type[Row]) -> pa.Table:
-    """Return the rows of the build that is measured on, by id (shape: rows × columns of the model)."""
+def read_measured(work: Work, table: str, model: type[Row]) -> pa.Table:
+    """Return the rows of a table of the build that is measured on, by id (shape: rows × columns of the model)."""
     warehouse = Path(work.run.options["warehouse"])
     digest = work.inputs(EvaluationInputs).source_digest
     found = [build for build in list_builds(warehouse) if build.content_digest == digest]
     if not found:
         raise UnknownBuild(f"the build that was measured is not in {warehouse} any more; build it again, then evaluate")
-    table = work.run.origin["measured"]
     with open_warehouse(warehouse) as db:
         return published_table(db, found[-1].build_id, table).cast(arrow_schema(model))
 
