@@ -7,6 +7,7 @@ is first asked; they are in no settings object, so they cannot be stored, logged
 
 import os
 import tomllib
+from collections.abc import Collection
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -27,7 +28,9 @@ KINDS: dict[str, tuple[str, ...]] = {
     "translator": ("local",),
     "perplexity": ("local", "openai"),
 }
-"""Role → what kinds of models there are for it; `rules` and `openai` for all others."""
+"""Role → what kinds of models there are for it; `rules` and `openai` for authors and judges."""
+ROLES = ("author", "judge", *KINDS)
+"""What builds ask of models; every other name in a world's `models` is a model to be measured."""
 PROFILE = {"token_limit", "thinking_tokens", "temperature", "seed", "system", "reasoning_effort", "extra_body"}
 """Settings of a chat model that change what is sent to it."""
 OURS = {"model", "messages", "stream", "n", "max_tokens", "max_completion_tokens", "temperature", "seed"} | {
@@ -151,12 +154,14 @@ class World(StrictModel):
     falcon: Endpoint = Endpoint()
     dbpedia: Endpoint = Endpoint()
     """SPARQL endpoint that knows which Wikidata item a DBpedia resource is."""
-    models: dict[Literal["author", "judge", "answerer", "embedder", "translator", "perplexity"], Model]
+    models: dict[str, Model]
+    """By role; under any other name, such as `answerer`, a model that can be measured, or judge others."""
 
     @model_validator(mode="after")
     def _check_kinds(self) -> "World":
         for role, model in self.models.items():
-            if model.kind not in (wanted := KINDS.get(role, ("rules", "openai"))):
+            others = ("rules", "openai") if role in ROLES else ("openai",)
+            if model.kind not in (wanted := KINDS.get(role, others)):
                 told = " or ".join(f"`{kind}`" for kind in wanted)
                 raise ValueError(f"models.{role}.kind is `{model.kind}`; a model in this role is {told}")
             if model.compute_type and (model.kind != "local" or role == "embedder"):
@@ -198,9 +203,11 @@ class World(StrictModel):
         """Return the day the world is seen at."""
         return self.epoch or datetime.now(UTC).date().replace(day=1)
 
-    def digest(self) -> str:
-        """Return the digest of what can change an answer: limits, prices and the user agent are left out."""
-        return digest_json(_without_limits(self.model_dump(mode="json", exclude={"user_agent", "epoch"})))
+    def digest(self, roles: Collection[str]) -> str:
+        """Return the digest of what can change an answer of these models: limits, prices and the user agent are left out."""
+        told = self.model_dump(mode="json", exclude={"user_agent", "epoch"})
+        told["models"] = {role: model for role, model in told["models"].items() if role in roles}
+        return digest_json(_without_limits(told))
 
 
 def load_world(name: str, graph: str | None = None) -> World:

@@ -16,6 +16,7 @@ import typer
 from flows.cli.audit import audit
 from flows.cli.build import build_app
 from flows.cli.drift import drift_app
+from flows.cli.evaluate import evaluate_app
 from flows.cli.graphs import graph_app
 from flows.cli.models import models_app
 from flows.cli.options import CONCURRENCY, AsJson, Concurrency, Warehouse, naming_options, print_json
@@ -37,6 +38,7 @@ world_app = typer.Typer(help="The embedded world.", no_args_is_help=True)
 app.command("audit")(audit)
 app.add_typer(build_app, name="build")
 app.add_typer(drift_app, name="drift")
+app.add_typer(evaluate_app, name="evaluate")
 app.add_typer(graph_app, name="graph")
 app.add_typer(models_app, name="models")
 app.command("paths")(paths)
@@ -144,10 +146,10 @@ def show(
       factmill show granola --relation P19
       factmill show granola --rejects
     """
-    from flows.benchmarks import find_benchmark
+    from flows.evaluations import find_record
     from flows.commands.show import show_columns, show_rejects, show_rows
 
-    known = find_benchmark(benchmark)
+    known = find_record(benchmark)
     path = warehouse_of(RunOptions(warehouse=warehouse))
     if columns:
         show_columns(known, as_json)
@@ -171,12 +173,12 @@ def explain(
 
     Example: factmill explain granola P19-3f2a
     """
-    from flows.benchmarks import find_benchmark
+    from flows.evaluations import find_record
     from flows.commands.explain import format_trace, trace_row
     from tasks.storage.builds import find_rejecting
     from tasks.storage.warehouse import open_warehouse
 
-    known = find_benchmark(benchmark)
+    known = find_record(benchmark)
     path = warehouse_of(RunOptions(warehouse=warehouse))
     build_id, _ = find_rejecting(path, build_name or f"latest:{benchmark}")
     with open_warehouse(path) as db:
@@ -195,7 +197,7 @@ def verify(
 
     Exit code 0 only when all agree. Example: factmill verify latest:granola
     """
-    from flows.benchmarks import find_benchmark
+    from flows.evaluations import find_record
     from flows.running import verify_build
     from tasks.storage.builds import find_build
 
@@ -203,7 +205,7 @@ def verify(
     with naming_options(RunOptions):
         run = RunOptions(warehouse=warehouse, concurrency=concurrency)
     record = find_build(warehouse_of(run), build_name)
-    tables = verify_build(find_benchmark(record.benchmark), record, run)
+    tables = verify_build(find_record(record.benchmark), record, run)
     agrees = all(table["agrees"] for table in tables.values())
     if as_json:
         print_json({"build_id": record.build_id, "agrees": agrees, "tables": tables})
@@ -231,14 +233,14 @@ def export(
 
     Example: factmill export latest:granola --to out/
     """
-    from flows.benchmarks import find_benchmark
+    from flows.evaluations import find_record
     from flows.commands.audit import format_figures, measure_build
     from tasks.storage.builds import find_build
     from tasks.storage.export import export_build
 
     path = warehouse_of(RunOptions(warehouse=warehouse))
     record = find_build(path, build_name)
-    benchmark = find_benchmark(record.benchmark)
+    benchmark = find_record(record.benchmark)
     held_out = () if with_answers else benchmark.held_out
     audit = format_figures(benchmark, measure_build(path, benchmark, record.build_id))
     files = export_build(path, record, to, benchmark.forms, held_out, audit)

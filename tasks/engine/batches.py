@@ -14,7 +14,7 @@ from tasks.core.calls.chat import call_chat, quote_reply, read_chat
 from tasks.core.prompts import Ask
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.replies import UNREADABLE_KINDS, Form, Heard, Unreadable, hear
-from tasks.core.rows import Merged, Outcome, Reject, Row, arrow_table, rows_from_arrow
+from tasks.core.rows import Merged, Outcome, Reject, Row, arrow_schema, arrow_table, rows_from_arrow
 from tasks.engine.benchmark import Inputs
 from tasks.engine.runs import Run, open_run
 from tasks.errors import BuildError, ServiceUnreachable
@@ -55,6 +55,8 @@ class Work:
     """Call → kinds of what was taken off its reply before it was read."""
     answers: list[Answers] = field(default_factory=list)
     extras: pa.Table | None = None
+    unsettled: int = 0
+    """Rows that are kept, but lack what a passing failure cost them."""
     started: float = field(default_factory=time.perf_counter)
 
     def inputs(self, model: type[I]) -> I:
@@ -78,6 +80,12 @@ class Work:
     def rows_to_open(self, model: type[R]) -> list[R]:
         """Return the batch's rows for a step that makes several rows of each, and takes those instead."""
         return rows_from_arrow(model, read_range(self.batch.files, self.batch.start, self.batch.stop))
+
+    def table(self, model: type[Row]) -> pa.Table:
+        """Return the batch's rows as columns, for a step that keeps them all: none of them can become a reject."""
+        read = read_range(self.batch.files, self.batch.start, self.batch.stop).cast(arrow_schema(model))
+        self.rows_in += read.num_rows
+        return read
 
     def take(self, row_id: str, as_it_came: str) -> None:
         """Note a row that came in, for the funnel and for the reject it may become."""
@@ -169,11 +177,21 @@ class Work:
                 merged.append(outcome)
             else:
                 rows.append(outcome)
-        self._check_balance(rows, rejects, merged)
+        self._check_balance(
+            [row.id for row in rows] + [reject.row_id for reject in rejects] + [m.row_id for m in merged]
+        )
+        return self._write(arrow_table(model, rows), rejects, merged)
+
+    def finish_table(self, rows: pa.Table, model: type[Row]) -> Receipt:
+        """Write rows that are columns already, none of them rejected."""
+        self._check_balance(rows["id"].to_pylist())
+        return self._write(rows.cast(arrow_schema(model)), [], [])
+
+    def _write(self, rows: pa.Table, rejects: Sequence[Reject], merged: Sequence[Merged]) -> Receipt:
         batch = self.batch
         shard = shard_path(batch)
         tables = {
-            "rows": arrow_table(model, rows),
+            "rows": rows,
             "rejects": pa.Table.from_pylist(
                 [
                     {"id": r.row_id, "reason": r.reason, "detail": r.detail, "row": self.originals.get(r.row_id)}
@@ -200,7 +218,7 @@ class Work:
             key=batch.key,
             shard=str(shard),
             rows_in=self.rows_in,
-            rows=len(rows),
+            rows=rows.num_rows,
             rejects=len(rejects),
             merged=len(merged),
             digest=digest,
@@ -210,13 +228,12 @@ class Work:
             tokens_out=sum(record.tokens_out for record in used.values()),
             cost_usd=sum(record.cost_usd for record in used.values()),
             seconds=round(time.perf_counter() - self.started, 3),
-            unsettled=sum(reject.retryable for reject in rejects),
+            unsettled=self.unsettled + sum(reject.retryable for reject in rejects),
         )
         write_receipt(receipt)
         return receipt
 
-    def _check_balance(self, rows: Sequence[Row], rejects: Sequence[Reject], merged: Sequence[Merged]) -> None:
-        ids = [row.id for row in rows] + [reject.row_id for reject in rejects] + [m.row_id for m in merged]
+    def _check_balance(self, ids: Sequence[str]) -> None:
         if len(ids) != self.rows_in or len(set(ids)) != len(ids):
             raise BuildError(
                 f"stage {self.batch.stage}, batch {self.batch.index}: {self.rows_in} rows came in but {len(ids)} went out "

@@ -3,7 +3,7 @@
 Commands, deployments, locks and exports read the record and know no benchmark by name; flows/benchmarks.py lists them.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
@@ -14,7 +14,7 @@ from tasks.core.export_forms import ExportForms
 from tasks.core.measures.audits import Audit
 from tasks.core.rows import StrictModel
 from tasks.options import Params, RunOptions
-from tasks.settings import World
+from tasks.settings import ROLES, World
 from tasks.storage.source_files import SourceFile
 
 WIKIDATA_QUERIES = tuple(
@@ -51,6 +51,8 @@ class Locked(Generic[I_co]):
     """Unit of the source → its files; the lock has their names and digests."""
     wikidata: str | None = None
     """Identity of the Wikidata, where rows are made of its facts."""
+    author: str = ""
+    """Who writes, where it is not the world's author: the model that an evaluation measures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +109,10 @@ class Benchmark:
     assets: Assets = field(default_factory=Assets)
     needs: Callable[[Any], Sequence[str]] = lambda _: ()
     """Parameters → services that steps ask, by their sections in a world's file."""
-    audit: Audit
-    """How people check its rows, as the paper's authors did."""
-    evaluation: None = None
-    """How models are measured on it; none can be yet."""
+    roles: Callable[[Any], Collection[str]] = lambda _: ROLES
+    """Parameters → the world's models that it may ask."""
+    audit: Audit = Audit(kinds=(), source="")
+    """How people check its rows, as the paper's authors did; nobody checks those of an evaluation so."""
 
     @property
     def row(self) -> type[BaseModel]:

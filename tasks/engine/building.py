@@ -206,7 +206,11 @@ class Build:
             if is_lost_to_run(came_in, self.reasons[stage], sum(receipt.unsettled for receipt in receipts)):
                 self._end(self._report(0, {}))
 
-    def _end(self, report: BuildReport) -> NoReturn:
+    def end_without_rows(self, told: str) -> NoReturn:
+        """End the build, since none of its rows says anything; NothingPublished says why and what to do."""
+        self._end(self._report(0, {}), told)
+
+    def _end(self, report: BuildReport, why: str = "") -> NoReturn:
         """End the build without rows: see to it that the next run asks again what cost it them, and say what happened."""
         told = f"{self.benchmark.name}: no row was read, so nothing is published: {', '.join(self.units)} hold none"
         if main := find_main_loss(self.reasons):
@@ -217,6 +221,7 @@ class Build:
                 f"{self.benchmark.name}: {report.inputs} rows were read and nothing is published: {lost}. All rejects: "
                 f"factmill show {self.benchmark.name} --rejects --build {self.run_id}{given}"
             )
+        told = why or told
         with open_warehouse(warehouse_of(self.options)) as db:
             spoilt = list_spoilt_calls(db, self.run_id, CAUSES)
         self.run.recorder.ask_again({record_id for _, record_id in spoilt})
@@ -241,7 +246,7 @@ class Build:
             build_id=self.run_id,
             benchmark=self.benchmark.name,
             world=self.run.services.world.name,
-            author=self.run.services.world.models["author"].name,
+            author=self.run.lock["author"],
             caution=describe_caution(self.run.lock),
             inputs=self.summaries[0]["rows_in"],
             opened=sum(summary["opened"] for summary in self.summaries[1:]),

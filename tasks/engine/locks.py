@@ -16,15 +16,18 @@ def make_lock(benchmark: Benchmark, inputs: Locked[Inputs], run: RunOptions) -> 
     """Return the lock of a build as JSON; SettingsError when the world lacks a service that the benchmark asks."""
     world = load_world(run.world, run.graph)
     world.require(*benchmark.needs(inputs.inputs.params))
-    uses_rules = any(model.kind == "rules" for model in world.models.values())
+    roles = benchmark.roles(inputs.inputs.params)
+    models = {role: model for role, model in sorted(world.models.items()) if role in roles}
+    uses_rules = any(model.kind == "rules" for model in models.values())
     files = {unit: [[file.name, file.sha256] for file in found] for unit, found in inputs.files.items()}
     return {
         "benchmark": benchmark.name,
         "code": code_digest(benchmark.recipe.partition(":")[0]),
         "version": package_version(),
-        "world": {"name": world.name, "digest": world.digest(), "epoch": world.epoch_day().isoformat()},
+        "world": {"name": world.name, "digest": world.digest(roles), "epoch": world.epoch_day().isoformat()},
         "services": service_identities(world, home()),
-        "models": {role: model.name for role, model in sorted(world.models.items())},
+        "models": {role: model.name for role, model in models.items()},
+        "author": inputs.author or models["author"].name,
         "rules": rules_identity(world, home()) if uses_rules else None,
         "sources": {"files": files, "wikidata": inputs.wikidata},
         **digest_assets(benchmark.assets),

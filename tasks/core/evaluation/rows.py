@@ -71,3 +71,39 @@ class Score(Row):
     unscored: Unscored
     """Why there is no value; empty where there is."""
     detail: str
+
+
+class EvaluationMetric(Row):
+    """One row of `evaluation_metrics`: a metric in a setting, overall or of one group; the id is `setting/metric/group_by/group`."""
+
+    benchmark: str
+    model: str
+    """The model under test."""
+    judge: str
+    """What judged: a model, `exact` (a program), or empty where nothing is judged."""
+    setting: str
+    metric: str
+    group_by: str
+    """What the items are grouped by; empty: all of them."""
+    group: str
+    value: float | None
+    """Mean; null where there is nothing to average, as `note` says."""
+    n: int
+    """Scored items."""
+    n_unscored: int
+    """Items that should have a score and have none; `<benchmark>_scores` has their reasons."""
+    clusters: int
+    """Groups of items that are drawn whole for the interval."""
+    coverage: float | None
+    """n of n + n_unscored."""
+    bound_low: float | None
+    """The mean if all that is unscored counted least."""
+    bound_high: float | None
+    """The mean if all that is unscored counted most."""
+    ci_low: float | None
+    """Lower end of the 95 % interval."""
+    ci_high: float | None
+    interval: str
+    """How the interval was made: wilson, bootstrap; empty: there is none."""
+    unit: str
+    note: str

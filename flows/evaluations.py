@@ -1,0 +1,25 @@
+"""The evaluations that can be made: the list of their records."""
+
+from flows.benchmarks import find_benchmark
+from tasks.engine.benchmark import Benchmark
+from tasks.errors import UsageError
+from tasks.evaluation.record import Evaluation
+
+EVALUATIONS: dict[str, Evaluation] = {}
+"""By the name of the benchmark that they measure on, in the order in which `evaluate all` makes them."""
+
+
+def find_evaluation(benchmark: str) -> Evaluation:
+    """Return how models are measured on a benchmark; UsageError when there is no such benchmark, or no way yet."""
+    if benchmark not in EVALUATIONS:
+        find_benchmark(benchmark)
+        raise UsageError(f"models cannot be measured on {benchmark} yet; there are: {', '.join(EVALUATIONS)}")
+    return EVALUATIONS[benchmark]
+
+
+def find_record(name: str) -> Benchmark:
+    """Return a benchmark by name, or an evaluation by that of its builds; UsageError when there is none."""
+    evaluations = {evaluation.name: evaluation for evaluation in EVALUATIONS.values()}
+    return evaluations.get(name) or find_benchmark(name)
+
+

@@ -1,0 +1,72 @@
+"""How an evaluation is published: answers, scores and metrics as tables of one build."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks.core.evaluation.rows import EvaluationMetric
+from tasks.core.measures.metrics import Metric
+from tasks.core.rows import arrow_table
+from tasks.engine.building import Build
+from tasks.evaluation.answering import load_answers
+from tasks.evaluation.record import ANSWERS, EXACT, Evaluation
+from tasks.options import BuildReport
+from tasks.storage.source_files import SourceFile
+
+METRICS = "evaluation_metrics"
+
+
+def publish_evaluation(
+    build: Build, evaluation: Evaluation, answers: pa.Table, scores: pa.Table, metrics: Sequence[Metric]
+) -> BuildReport:
+    """Publish an evaluation and return its report.
+
+    `answers`: rows of the evaluation's main table; `scores`: rows of `Score`. NothingPublished when the model under test
+    could not be asked at all.
+    """
+    lock = build.run.lock
+    judge = lock["params"]["params"].get("judge", "")
+    judged_by = judge if judge in ("", EXACT) else lock["models"][judge]
+    if answers.num_rows and pc.all(pc.equal(answers["unscored"], "model_failed")).as_py():
+        build.end_without_rows(
+            f"{lock['author']} answered none of {answers.num_rows} questions, the first: {answers['detail'][0].as_py()}. "
+            f"What to do: look at the model with `factmill doctor --world {build.options.world}`, then run the same command again"
+        )
+    measured = [
+        EvaluationMetric(
+            id="/".join(filter(None, (metric.setting, metric.metric, metric.group_by, metric.group))),
+            benchmark=evaluation.of.name,
+            model=lock["author"],
+            judge=judged_by,
+            **metric.model_dump(),
+        )
+        for metric in metrics
+    ]
+    tables = {
+        evaluation.main_table: answers,
+        f"{evaluation.of.name}_scores": scores,
+        METRICS: arrow_table(EvaluationMetric, measured),
+    }
+    facts = {
+        "measured": build.run.origin["flow"]["build"],
+        "model": lock["author"],
+        "judge": judged_by,
+        "items": answers.num_rows,
+        "unscored": count_unscored(scores),
+    }
+    return build.publish(tables, {**facts, **describe_file(build, answers)})
+
+
+def count_unscored(scores: pa.Table) -> int:
+    """Return how many answers lack a score that they should have."""
+    missing = scores.filter(pc.is_null(scores["value"]))
+    return int(missing.group_by(["setting", "question_id"]).aggregate([]).num_rows)
+
+
+def describe_file(build: Build, answers: pa.Table) -> Mapping[str, Any]:
+    """Return what does not fit in a file of answers: missing, extra and doubled ids; nothing where there is no file."""
+    files = [SourceFile(path, name, sha) for path, name, sha, _ in build.run.origin["files"].get(ANSWERS, ())]
+    asked = list(zip(answers["setting"].to_pylist(), answers["question_id"].to_pylist(), strict=True))
+    return load_answers(files[0]).describe(asked) if files else {}

@@ -1,0 +1,237 @@
+"""What an evaluation is to everything around it: a build whose source is a published build and whose author is a model.
+
+It has a record like a benchmark's, so what lists, shows, explains, verifies and exports builds knows it too.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, TypeVar
+
+import pyarrow as pa
+from pydantic import Field
+
+from tasks.core.evaluation.rows import Asked, EvaluationMetric
+from tasks.core.measures.audits import draw_sample
+from tasks.core.measures.figures import Figure
+from tasks.core.prompts import Ask
+from tasks.core.rows import Row, arrow_schema
+from tasks.engine.batches import Work
+from tasks.engine.benchmark import Benchmark, Inputs, Locked
+from tasks.errors import SettingsError, UnknownBuild, UsageError
+from tasks.options import Option, Params, RunOptions, warehouse_of
+from tasks.settings import World, load_world
+from tasks.storage.builds import BuildRecord, find_build, list_builds, published_table
+from tasks.storage.source_files import SourceFile, lock_source
+from tasks.storage.warehouse import open_warehouse
+from tasks.text.suggestions import suggest_name
+
+BUILT_IN = {
+    "oracle": "the gold answers: every metric's best end",
+    "guesser": "the commonest answer of the same kind: the floor",
+    "silent": "no answer at all",
+}
+"""Models that need no server; they say what each metric's ends are."""
+EXACT = "exact"
+"""The judge that is a program: it compares words, numbers and dates, and knows no other way to say the same."""
+ANSWERER = "answerer"
+ANSWERS = "answers"
+"""Unit of an evaluation's source under which its file of answers lies."""
+LATEST = "latest"
+_QUICK_BATCH = 20_000
+"""Rows a batch where nothing is sent."""
+
+
+class EvaluationParams(Params):
+    """What every evaluation can be told; a benchmark adds its own."""
+
+    build: Annotated[str, Option(metavar="BUILD")] = LATEST
+    """The build to measure on: its id, the beginning of one, or latest."""
+    model: Annotated[str, Option(metavar="NAME")] = ANSWERER
+    """A model of the world's file, [models.NAME]; or oracle, guesser, silent, which need no server. With --answers: what the model is called."""
+    answers: Annotated[str | None, Option(metavar="FILE")] = None
+    """Score these answers and ask no model: one JSON object a line, {"id": …, "answer": …}, with "setting" where there are several."""
+    limit: int | None = Field(default=None, ge=1)
+    """Questions, drawn with the seed; those that rest on the same facts are drawn together."""
+    seed: int = 0
+    """Seed of the draw of questions and of the intervals."""
+
+
+class JudgedParams(EvaluationParams):
+    """Of an evaluation whose answers a judge looks at."""
+
+    judge: Annotated[str, Option(metavar="NAME")] = "judge"
+    """The model of the world's file that judges, [models.NAME]; or exact, a program that compares words, numbers and dates, which stands in where the world's judge is no model."""
+
+
+class EvaluationInputs(Inputs):
+    """What the steps of an evaluation read."""
+
+    resolved: ClassVar = frozenset({"build", "answers"})
+    params: EvaluationParams
+    source_digest: str
+    """Digest of what the measured build published."""
+    settings: tuple[str, ...]
+    """Ways in which the model is asked."""
+
+
+I = TypeVar("I", bound=EvaluationInputs)  # noqa: E741 - inputs
+
+
+@dataclass(frozen=True, slots=True)
+class PaperFigure:
+    """A figure that the paper published, beside which ours stands."""
+
+    metric: str
+    setting: str
+    model: str
+    value: float
+    where: str
+    """Table or figure of the paper."""
+    note: str = ""
+    """Why ours may not be comparable."""
+    group_by: str = ""
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One answer as the browser of a report tells it."""
+
+    answer_id: str
+    setting: str
+    question: str
+    gold: str
+    answer: str
+    verdict: str
+    """In a few words: right, level 2, wrong, unscored: refused."""
+    score: float | None
+    """By which the worst come first; None: unscored."""
+    row_id: str
+    """Row of the measured build, which `factmill explain` tells."""
+    groups: Mapping[str, str]
+    """By what the browser can be filtered: relation, language, …"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation(Benchmark):
+    """How models are measured on one benchmark."""
+
+    of: Benchmark
+    """What it measures on; the rows are those of its main table."""
+    settings: Mapping[str, str]
+    """Setting → a line that says how the model is asked."""
+    usual: tuple[str, ...]
+    """Settings of an evaluation that names none: what the paper reports."""
+    headline: tuple[str, ...]
+    """Metrics that the command prints first, in this order."""
+    questions: Callable[[pa.Table, Any], Iterable[tuple[Asked, Ask]]]
+    """Rows of the measured build and the evaluation's inputs → each question with its first prompt filled in."""
+    figures: Callable[[Sequence[EvaluationMetric]], Sequence[Figure]]
+    """Metrics, of one model or several, as the paper's figures."""
+    items: Callable[[pa.Table, pa.Table, pa.Table], Sequence[Item]]
+    """Answers, scores and the rows they were asked of, as a report's browser tells them."""
+    paper: tuple[PaperFigure, ...] = ()
+
+
+def lock_evaluation(
+    evaluation: Evaluation, params: EvaluationParams, run: RunOptions, inputs: type[I], **more: Any
+) -> Locked[I]:
+    """Return what an evaluation depends on; UsageError says what was expected.
+
+    `more`: what the benchmark's own inputs hold beside.
+    """
+    world = load_world(run.world, run.graph)
+    record = _find_measured(evaluation.of, params.build, run)
+    settings: tuple[str, ...] = tuple(dict.fromkeys(getattr(params, "setting", ()))) or evaluation.usual
+    if params.answers is None and params.model in BUILT_IN:
+        # they answer alike however they are asked
+        settings = settings[:1]
+    changed: dict[str, Any] = {"build": record.build_id}
+    files: dict[str, list[SourceFile]] = {}
+    if params.answers is not None:
+        path = Path(params.answers).resolve()
+        if not path.is_file():
+            raise UsageError(f"{params.answers}: no such file of answers; factmill evaluate {evaluation.of.name} --help")
+        changed["answers"] = str(path)
+        files[ANSWERS] = [lock_source(path)]
+    elif params.model not in BUILT_IN:
+        _require_model(world, params.model, "--model", [*BUILT_IN])
+    if isinstance(params, JudgedParams):
+        changed["judge"] = _choose_judge(world, params.judge)
+    locked = inputs(
+        params=params.model_copy(update=changed), source_digest=record.content_digest, settings=settings, **more
+    )
+    return Locked(locked, files, author=name_model(params, world))
+
+
+def settle_batches(params: EvaluationParams, run: RunOptions) -> RunOptions:
+    """Return the options of an evaluation that asks no model with larger batches: no reply is lost with one."""
+    asks_none = params.answers is not None or params.model in BUILT_IN
+    return run.model_copy(update={"batch_size": max(run.batch_size, _QUICK_BATCH)}) if asks_none else run
+
+
+def name_model(params: EvaluationParams, world: World) -> str:
+    """Return what the model under test is called in tables and reports."""
+    if params.answers is not None:
+        return Path(params.answers).stem if params.model == ANSWERER else params.model
+    if params.model in BUILT_IN:
+        return params.model
+    name = world.models[params.model].name
+    return name if params.model in (ANSWERER, name) else f"{params.model} ({name})"
+
+
+def list_roles(params: EvaluationParams) -> tuple[str, ...]:
+    """Return the models of the world that an evaluation asks."""
+    asked = () if params.answers is not None or params.model in BUILT_IN else (params.model,)
+    judge = getattr(params, "judge", EXACT)
+    return (*asked, *(() if judge == EXACT else (judge,)), "embedder")
+
+
+def read_measured(work: Work, table: str, model: type[Row]) -> pa.Table:
+    """Return the rows of a table of the build that is measured on, by id (shape: rows × columns of the model)."""
+    warehouse = Path(work.run.options["warehouse"])
+    digest = work.inputs(EvaluationInputs).source_digest
+    found = [build for build in list_builds(warehouse) if build.content_digest == digest]
+    if not found:
+        raise UnknownBuild(f"the build that was measured is not in {warehouse} any more; build it again, then evaluate")
+    with open_warehouse(warehouse) as db:
+        return published_table(db, found[-1].build_id, table).cast(arrow_schema(model))
+
+
+def draw_clusters(clusters: Sequence[str], params: EvaluationParams) -> set[str]:
+    """Return the clusters whose questions are asked: all, or a seeded draw of so many."""
+    distinct = sorted(set(clusters))
+    return set(distinct if params.limit is None else draw_sample(distinct, params.limit, params.seed))
+
+
+def _find_measured(benchmark: Benchmark, name: str, run: RunOptions) -> BuildRecord:
+    wanted = f"latest:{benchmark.name}" if name == LATEST else name
+    try:
+        record = find_build(warehouse_of(run), wanted)
+    except UnknownBuild as error:
+        if name != LATEST:
+            raise
+        raise UnknownBuild(f"no build of {benchmark.name} to measure on; make one: factmill build {benchmark.name}") from error
+    if record.benchmark != benchmark.name:
+        raise UsageError(f"{record.build_id} is a build of {record.benchmark}; expected one of {benchmark.name}")
+    return record
+
+
+def _choose_judge(world: World, name: str) -> str:
+    """Return the judge of an evaluation: a model of the world, or the program where its judge is no model."""
+    if name == EXACT or (name == "judge" and (name not in world.models or world.models[name].kind == "rules")):
+        return EXACT
+    _require_model(world, name, "--judge", [EXACT])
+    return name
+
+
+def _require_model(world: World, name: str, option: str, others: Sequence[str]) -> None:
+    """SettingsError unless the world names a chat model so."""
+    there = [each for each, model in world.models.items() if model.kind == "openai" and each != "perplexity"]
+    if name not in there:
+        known = ", ".join([*there, *others])
+        raise SettingsError(
+            f"{option} {name}: the world {world.name} names no model so that could be asked; there are: {known}"
+            f"{suggest_name(name, [*there, *others])}. Add [models.{name}] with kind = \"openai\" to the world's file"
+        )
