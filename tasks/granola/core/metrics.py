@@ -61,8 +61,7 @@ def score_levels(predictions: Sequence[str], ladders: Sequence[Ladder]) -> Float
             for answer in answers:
                 if (found := pairs.get((prediction, answer))) is None:
                     found = pairs[prediction, answer] = token_f1(words(prediction), words(answer))
-                if found > scores[row, level]:
-                    scores[row, level] = found
+                scores[row, level] = max(scores[row, level], found)
     return scores
 
 

@@ -122,7 +122,8 @@ def _score_setting(setting: str, answers: pa.Table, decay: float, bin_of: Mappin
         yield make(f"share_{outcome}", outcomes == outcome, everything, {})
     similarity = np.array(answers[SIMILARITY].to_pylist(), np.float64)
     if (compared := ~np.isnan(similarity)).any():
-        cells = np.where(unscored, None, tell_cells(levels).astype(object))
+        cells = tell_cells(levels).astype(object)
+        cells[unscored] = None
         yield make(SIMILARITY, similarity, compared | unscored, {"agreement": cells}, "cosine")
         for cell in CELLS:
             yield make(f"agreement_{cell}", cells == cell, compared | unscored, {})
