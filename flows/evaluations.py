@@ -21,5 +21,3 @@ def find_record(name: str) -> Benchmark:
     """Return a benchmark by name, or an evaluation by that of its builds; UsageError when there is none."""
     evaluations = {evaluation.name: evaluation for evaluation in EVALUATIONS.values()}
     return evaluations.get(name) or find_benchmark(name)
-
-

@@ -152,7 +152,9 @@ def lock_evaluation(
     if params.answers is not None:
         path = Path(params.answers).resolve()
         if not path.is_file():
-            raise UsageError(f"{params.answers}: no such file of answers; factmill evaluate {evaluation.of.name} --help")
+            raise UsageError(
+                f"{params.answers}: no such file of answers; factmill evaluate {evaluation.of.name} --help"
+            )
         changed["answers"] = str(path)
         files[ANSWERS] = [lock_source(path)]
     elif params.model not in BUILT_IN:
@@ -212,7 +214,9 @@ def _find_measured(benchmark: Benchmark, name: str, run: RunOptions) -> BuildRec
     except UnknownBuild as error:
         if name != LATEST:
             raise
-        raise UnknownBuild(f"no build of {benchmark.name} to measure on; make one: factmill build {benchmark.name}") from error
+        raise UnknownBuild(
+            f"no build of {benchmark.name} to measure on; make one: factmill build {benchmark.name}"
+        ) from error
     if record.benchmark != benchmark.name:
         raise UsageError(f"{record.build_id} is a build of {record.benchmark}; expected one of {benchmark.name}")
     return record
@@ -233,5 +237,5 @@ def _require_model(world: World, name: str, option: str, others: Sequence[str]) 
         known = ", ".join([*there, *others])
         raise SettingsError(
             f"{option} {name}: the world {world.name} names no model so that could be asked; there are: {known}"
-            f"{suggest_name(name, [*there, *others])}. Add [models.{name}] with kind = \"openai\" to the world's file"
+            f'{suggest_name(name, [*there, *others])}. Add [models.{name}] with kind = "openai" to the world\'s file'
         )
