@@ -7,8 +7,7 @@ from typing import Any
 
 from tasks.core.evaluation.rows import EvaluationMetric
 from tasks.errors import OutputError
-from tasks.evaluation.publishing import METRICS
-from tasks.evaluation.record import Evaluation, EvaluationParams
+from tasks.evaluation.record import METRICS, Evaluation, EvaluationParams
 from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.storage.builds import find_build, published_table
 from tasks.storage.warehouse import open_warehouse

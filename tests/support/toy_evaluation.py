@@ -179,11 +179,11 @@ def score(rows: Iterable[JudgedCountry]) -> Iterator[Score]:
         yield Score(id=f"accuracy:{row.id}", metric="accuracy", value=value, unscored=row.why_not, **kept)
 
 
-def list_items(answers: pa.Table, scores: pa.Table, rows: pa.Table) -> list[Item]:
+def list_items(_: pa.Table) -> list[Item]:
     return []
 
 
-def list_figures(metrics: Sequence[EvaluationMetric]) -> list[Figure]:
+def list_figures(_: Sequence[EvaluationMetric]) -> list[Figure]:
     return []
 
 
@@ -204,6 +204,7 @@ COUNTRIES_EVALUATION = Evaluation(
     of=COUNTRIES,
     settings={"ask": "the question alone", "ask_again": "the same"},
     usual=("ask",),
+    plain=("ask",),
     headline=("accuracy",),
     questions=list_questions,
     figures=list_figures,
