@@ -1,10 +1,14 @@
 """What a flow run leaves in Prefect's UI: the funnel, sample rows, cost."""
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
+from tasks.core.measures.metrics import Metric
+from tasks.evaluation.record import Item, pick_worst
 from tasks.options import BuildReport
 
 SAMPLE_ROWS = 20
@@ -22,6 +26,24 @@ def leave_artifacts(report: BuildReport, rows: pa.Table) -> None:
         table=[_plain(row) for row in rows.slice(0, SAMPLE_ROWS).to_pylist()],
         key=f"{key}-sample",
         description=f"First rows of {report.build_id}",
+    )
+    create_markdown_artifact(
+        markdown=describe_cost(report), key=f"{key}-cost", description=f"Cost of {report.build_id}"
+    )
+
+
+def leave_evaluation(report: BuildReport, items: Sequence[Item], metrics: Sequence[Metric]) -> None:
+    """Create the artifacts of one evaluation: its metrics over all items, the worst answers, cost."""
+    key = report.benchmark.replace("_", "-")
+    create_table_artifact(
+        table=[metric.model_dump() for metric in metrics if not metric.group_by],
+        key=f"{key}-metrics",
+        description=f"{report.author} on {report.facts['measured']}: metrics of {report.build_id}",
+    )
+    create_table_artifact(
+        table=[_plain(asdict(item)) for item in pick_worst(items)[:SAMPLE_ROWS]],
+        key=f"{key}-worst",
+        description=f"Worst answers of {report.build_id}; all of them: factmill report {report.build_id} --to FILE.html",
     )
     create_markdown_artifact(
         markdown=describe_cost(report), key=f"{key}-cost", description=f"Cost of {report.build_id}"

@@ -4,8 +4,9 @@ from flows.benchmarks import find_benchmark
 from tasks.engine.benchmark import Benchmark
 from tasks.errors import UsageError
 from tasks.evaluation.record import Evaluation
+from tasks.multihal.evaluation import MULTIHAL_EVALUATION
 
-EVALUATIONS: dict[str, Evaluation] = {}
+EVALUATIONS: dict[str, Evaluation] = {each.of.name: each for each in (MULTIHAL_EVALUATION,)}
 """By the name of the benchmark that they measure on, in the order in which `evaluate all` makes them."""
 
 
@@ -21,5 +22,3 @@ def find_record(name: str) -> Benchmark:
     """Return a benchmark by name, or an evaluation by that of its builds; UsageError when there is none."""
     evaluations = {evaluation.name: evaluation for evaluation in EVALUATIONS.values()}
     return evaluations.get(name) or find_benchmark(name)
-
-

@@ -18,17 +18,24 @@ Force = Annotated[bool, typer.Option("--force", help="Evaluate even when one wit
 Models = Annotated[
     list[str] | None,
     typer.Option(
-        "--model", metavar="NAME", show_default=False, help=f"{EvaluationParams.model_fields['model'].description} Repeatable."
+        "--model",
+        metavar="NAME",
+        show_default=False,
+        help=f"{EvaluationParams.model_fields['model'].description} Repeatable.",
     ),
 ]
 Reports = Annotated[
     Path | None,
-    typer.Option("--reports", metavar="DIR", help="Where the reports are written. Default: reports in factmill's home."),
+    typer.Option(
+        "--reports", metavar="DIR", help="Where the reports are written. Default: reports in factmill's home."
+    ),
 ]
 Questions = Annotated[
     Path | None,
     typer.Option(
-        "--questions", metavar="FILE", help="Write what would be asked, one JSON object a line, for another program to answer, and stop."
+        "--questions",
+        metavar="FILE",
+        help="Write what would be asked, one JSON object a line, for another program to answer, and stop.",
     ),
 ]
 

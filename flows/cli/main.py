@@ -146,8 +146,8 @@ def show(
       factmill show granola --relation P19
       factmill show granola --rejects
     """
-    from flows.evaluations import find_record
     from flows.commands.show import show_columns, show_rejects, show_rows
+    from flows.evaluations import find_record
 
     known = find_record(benchmark)
     path = warehouse_of(RunOptions(warehouse=warehouse))
@@ -173,8 +173,8 @@ def explain(
 
     Example: factmill explain granola P19-3f2a
     """
-    from flows.evaluations import find_record
     from flows.commands.explain import format_trace, trace_row
+    from flows.evaluations import find_record
     from tasks.storage.builds import find_rejecting
     from tasks.storage.warehouse import open_warehouse
 
@@ -233,8 +233,8 @@ def export(
 
     Example: factmill export latest:granola --to out/
     """
-    from flows.evaluations import find_record
     from flows.commands.audit import format_figures, measure_build
+    from flows.evaluations import find_record
     from tasks.storage.builds import find_build
     from tasks.storage.export import export_build
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from tasks.core.evaluation.rows import EvaluationMetric
 from tasks.errors import OutputError
-from tasks.evaluation.publishing import METRICS
-from tasks.evaluation.record import Evaluation, EvaluationParams
+from tasks.evaluation.record import METRICS, Evaluation, EvaluationParams
 from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.storage.builds import find_build, published_table
 from tasks.storage.warehouse import open_warehouse
@@ -58,7 +57,9 @@ def format_evaluation(evaluation: Evaluation, report: BuildReport, written: Sequ
     if low < _LOW_COVERAGE:
         lines.append(f"  NOTE: only {low:.1%} of what was asked has a score; mind the bounds")
     order = {name: at for at, name in enumerate(evaluation.headline)}
-    shown = sorted((each for each in overall if each.metric in order), key=lambda each: (each.setting, order[each.metric]))
+    shown = sorted(
+        (each for each in overall if each.metric in order), key=lambda each: (each.setting, order[each.metric])
+    )
     lines += [f"  {metric.setting:22} {metric.metric:26} {describe_value(metric)}" for metric in shown]
     lines += [f"  {kind} in the file of answers: {what}" for kind, what in told["answers"].items()]
     lines.append(
@@ -67,7 +68,9 @@ def format_evaluation(evaluation: Evaluation, report: BuildReport, written: Sequ
     )
     lines += [f"  note: {note}" for note in report.notes]
     if report.unsettled:
-        lines.append(f"  note: {report.unsettled} answers were lost to passing failures; the same command tries them again")
+        lines.append(
+            f"  note: {report.unsettled} answers were lost to passing failures; the same command tries them again"
+        )
     lines += [f"  report: {path}" for path in written if path.suffix == ".html"]
     return lines
 
@@ -77,13 +80,17 @@ def describe_value(metric: EvaluationMetric) -> str:
     if metric.value is None:
         return f"no value: {metric.note}"
     interval = f" [{metric.ci_low:.3f}, {metric.ci_high:.3f}]" if metric.ci_low is not None else ""
-    bounds = f", {metric.n_unscored} unscored: {metric.bound_low:.3f} to {metric.bound_high:.3f}" if metric.n_unscored else ""
+    bounds = (
+        f", {metric.n_unscored} unscored: {metric.bound_low:.3f} to {metric.bound_high:.3f}"
+        if metric.n_unscored
+        else ""
+    )
     return f"{metric.value:.3f}{interval} (n = {metric.n}{bounds})"
 
 
 def write_questions(evaluation: Evaluation, params: EvaluationParams, run: RunOptions, to: Path) -> str:
     """Write every question with its messages as JSON Lines, and return what was written as a line to read."""
-    inputs = evaluation.lock_inputs(params.model_copy(update={"model": "silent"}), run).inputs
+    inputs: Any = evaluation.lock_inputs(params.model_copy(update={"model": "silent"}), run).inputs
     warehouse = warehouse_of(run)
     record = find_build(warehouse, inputs.params.build)
     with open_warehouse(warehouse) as db:

@@ -32,7 +32,7 @@ class Row(StrictModel):
     id: str
     """Stable id, derived from the content of the source row."""
 
-    def extend(self, model: type[R], **more: Any) -> R:
+    def extend(self, model: type[R], /, **more: Any) -> R:
         """Return this row as the next stage's model, with exactly the columns that stage adds.
 
         TypeError for a column that this row has already; ValidationError names those that are missing, unknown to the
@@ -40,7 +40,7 @@ class Row(StrictModel):
         """
         return model.model_validate(dict(**self.__dict__, **more))
 
-    def narrow(self, model: type[R], **more: Any) -> R:
+    def narrow(self, model: type[R], /, **more: Any) -> R:
         """Return the columns of this row that the model has, as that model; `more` adds others and replaces some.
 
         ValidationError names those that are then missing, unknown to the model, or of another type.

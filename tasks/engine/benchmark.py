@@ -5,6 +5,7 @@ Commands, deployments, locks and exports read the record and know no benchmark b
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -111,7 +112,7 @@ class Benchmark:
     """Parameters → services that steps ask, by their sections in a world's file."""
     roles: Callable[[Any], Collection[str]] = lambda _: ROLES
     """Parameters → the world's models that it may ask."""
-    audit: Audit = Audit(kinds=(), source="")
+    audit: Audit = field(default_factory=partial(Audit, (), ""))
     """How people check its rows, as the paper's authors did; nobody checks those of an evaluation so."""
 
     @property

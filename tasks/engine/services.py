@@ -26,6 +26,7 @@ from tasks.engine.identities import (
 from tasks.errors import SettingsError
 from tasks.processes import one_at_a_time
 from tasks.settings import Endpoint, Limits, Model, Wikidata, World, api_key, graphs_folder, load_world
+from tasks.text.suggestions import suggest_name
 
 if TYPE_CHECKING:
     from tasks.graph.lookup import Graph
@@ -95,10 +96,11 @@ class Services:
 
     def model(self, role: str) -> tuple[Service, Model]:
         """Return the model of a role and its settings; SettingsError when the world names none."""
-        settings = self.world.models.get(role)  # type: ignore[call-overload]
+        settings = self.world.models.get(role)
         if settings is None:
             raise SettingsError(
                 f"the world {self.world.name} names no model in the role {role}; add [models.{role}] to its file"
+                f"{suggest_name(role, self.world.models)}"
             )
         return self._once(f"model {role}", lambda: _open_model(settings, self.world, self.home, self._stack)), settings
 

@@ -41,13 +41,16 @@ class Given:
     tokens_out: int = 0
     call: str = ""
 
-    def extend(self, asked: Asked, model: type[B], name: str, **more: object) -> B:
+    def extend(self, asked: Asked, model: type[B], name: str, /, **more: object) -> B:
         """Return the row of an answer; `more` adds the model's own columns, and replaces what is made of the samples."""
         told = {
             "answer": self.texts[0] if self.texts else "",
             "answer_read": self.read[0] if self.read else "",
             "samples": list(self.texts) if len(self.texts) > 1 else [],
-            **{column: getattr(self, column) for column in ("finish", "unscored", "detail", "tokens_in", "tokens_out", "call")},
+            **{
+                column: getattr(self, column)
+                for column in ("finish", "unscored", "detail", "tokens_in", "tokens_out", "call")
+            },
             "model": name,
         }
         return asked.extend(model, **(told | more))
@@ -123,7 +126,9 @@ def _read_reply(reply: Reply, key: str, form: Form) -> Given:
     if not any(read):
         first = each[0]
         unscored = _REASONS.get(first.kind, "no_answer") if isinstance(first, Unreadable) else "cut_off"
-        detail = first.reason if isinstance(first, Unreadable) else "the token limit ended the answer before it was whole"
+        detail = (
+            first.reason if isinstance(first, Unreadable) else "the token limit ended the answer before it was whole"
+        )
     texts = tuple(map(whole_text, chat.texts))
     finish = ", ".join(dict.fromkeys(chat.finish))
     return Given(texts, read, finish, unscored, detail, reply.tokens_in, reply.tokens_out, key)

@@ -11,11 +11,9 @@ from tasks.core.measures.metrics import Metric
 from tasks.core.rows import arrow_table
 from tasks.engine.building import Build
 from tasks.evaluation.answering import load_answers
-from tasks.evaluation.record import ANSWERS, EXACT, Evaluation
+from tasks.evaluation.record import ANSWERS, EXACT, METRICS, Evaluation
 from tasks.options import BuildReport
 from tasks.storage.source_files import SourceFile
-
-METRICS = "evaluation_metrics"
 
 
 def publish_evaluation(

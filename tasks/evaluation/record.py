@@ -38,6 +38,8 @@ ANSWERER = "answerer"
 ANSWERS = "answers"
 """Unit of an evaluation's source under which its file of answers lies."""
 LATEST = "latest"
+METRICS = "evaluation_metrics"
+"""The table in which all evaluations have their metrics."""
 _QUICK_BATCH = 20_000
 """Rows a batch where nothing is sent."""
 
@@ -113,6 +115,11 @@ class Item:
     """By what the browser can be filtered: relation, language, …"""
 
 
+def pick_worst(items: Iterable[Item]) -> list[Item]:
+    """Return items, the worst first: what is unscored, then the lowest scores, by id among equals."""
+    return sorted(items, key=lambda item: (item.score is not None, item.score or 0.0, item.answer_id))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation(Benchmark):
     """How models are measured on one benchmark."""
@@ -123,14 +130,17 @@ class Evaluation(Benchmark):
     """Setting → a line that says how the model is asked."""
     usual: tuple[str, ...]
     """Settings of an evaluation that names none: what the paper reports."""
+    plain: tuple[str, ...]
+    """Settings that answers of a file belong to where it names none; those of the built-in models, which answer alike
+    however they are asked."""
     headline: tuple[str, ...]
     """Metrics that the command prints first, in this order."""
     questions: Callable[[pa.Table, Any], Iterable[tuple[Asked, Ask]]]
     """Rows of the measured build and the evaluation's inputs → each question with its first prompt filled in."""
     figures: Callable[[Sequence[EvaluationMetric]], Sequence[Figure]]
     """Metrics, of one model or several, as the paper's figures."""
-    items: Callable[[pa.Table, pa.Table, pa.Table], Sequence[Item]]
-    """Answers, scores and the rows they were asked of, as a report's browser tells them."""
+    items: Callable[[pa.Table], Sequence[Item]]
+    """Rows of the main table, as a report's browser tells them."""
     paper: tuple[PaperFigure, ...] = ()
 
 
@@ -143,24 +153,26 @@ def lock_evaluation(
     """
     world = load_world(run.world, run.graph)
     record = _find_measured(evaluation.of, params.build, run)
-    settings: tuple[str, ...] = tuple(dict.fromkeys(getattr(params, "setting", ()))) or evaluation.usual
-    if params.answers is None and params.model in BUILT_IN:
-        # they answer alike however they are asked
-        settings = settings[:1]
     changed: dict[str, Any] = {"build": record.build_id}
     files: dict[str, list[SourceFile]] = {}
     if params.answers is not None:
         path = Path(params.answers).resolve()
         if not path.is_file():
-            raise UsageError(f"{params.answers}: no such file of answers; factmill evaluate {evaluation.of.name} --help")
+            raise UsageError(
+                f"{params.answers}: no such file of answers; factmill evaluate {evaluation.of.name} --help"
+            )
         changed["answers"] = str(path)
         files[ANSWERS] = [lock_source(path)]
     elif params.model not in BUILT_IN:
         _require_model(world, params.model, "--model", [*BUILT_IN])
     if isinstance(params, JudgedParams):
         changed["judge"] = _choose_judge(world, params.judge)
+    settings: tuple[str, ...] = tuple(dict.fromkeys(getattr(params, "setting", ())))
     locked = inputs(
-        params=params.model_copy(update=changed), source_digest=record.content_digest, settings=settings, **more
+        params=params.model_copy(update=changed),
+        source_digest=record.content_digest,
+        settings=settings or (evaluation.usual if not files and params.model not in BUILT_IN else evaluation.plain),
+        **more,
     )
     return Locked(locked, files, author=name_model(params, world))
 
@@ -212,7 +224,9 @@ def _find_measured(benchmark: Benchmark, name: str, run: RunOptions) -> BuildRec
     except UnknownBuild as error:
         if name != LATEST:
             raise
-        raise UnknownBuild(f"no build of {benchmark.name} to measure on; make one: factmill build {benchmark.name}") from error
+        raise UnknownBuild(
+            f"no build of {benchmark.name} to measure on; make one: factmill build {benchmark.name}"
+        ) from error
     if record.benchmark != benchmark.name:
         raise UsageError(f"{record.build_id} is a build of {record.benchmark}; expected one of {benchmark.name}")
     return record
@@ -233,5 +247,5 @@ def _require_model(world: World, name: str, option: str, others: Sequence[str]) 
         known = ", ".join([*there, *others])
         raise SettingsError(
             f"{option} {name}: the world {world.name} names no model so that could be asked; there are: {known}"
-            f"{suggest_name(name, [*there, *others])}. Add [models.{name}] with kind = \"openai\" to the world's file"
+            f'{suggest_name(name, [*there, *others])}. Add [models.{name}] with kind = "openai" to the world\'s file'
         )

@@ -1,0 +1,212 @@
+"""How models would be measured on the sixth benchmark (toy_benchmark.py): is the number right, as a program sees it, and as a judge does?"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, Literal
+
+import pyarrow as pa
+from prefect import flow, task
+from toy_benchmark import COUNTRIES, CountryQuestion
+
+from tasks.core.evaluation.frame import frame, make_boundary
+from tasks.core.evaluation.rows import Answer, Asked, EvaluationMetric, Score
+from tasks.core.measures.figures import Figure
+from tasks.core.measures.metrics import Scores, measure
+from tasks.core.prompts import Ask, fill_in, read_prompt
+from tasks.core.receipts import Batch, Receipt
+from tasks.core.replies import Form, Unreadable
+from tasks.core.rows import arrow_table, rows_from_arrow
+from tasks.engine.batches import batch_key, work_on
+from tasks.engine.benchmark import Locked
+from tasks.engine.building import open_build
+from tasks.evaluation.answering import answer_questions, finish_asked, name_answerer
+from tasks.evaluation.judging import judge_answers, name_judge
+from tasks.evaluation.publishing import publish_evaluation
+from tasks.evaluation.record import (
+    Evaluation,
+    EvaluationInputs,
+    Item,
+    JudgedParams,
+    draw_clusters,
+    list_roles,
+    lock_evaluation,
+    read_measured,
+)
+from tasks.options import BuildReport, Option, RunOptions
+
+ANSWER = read_prompt(
+    "toy/answer", b'+++\nrole = "answerer"\ninputs = ["question"]\nmax_tokens = 50\n+++\n# user\n$question\n'
+)
+JUDGE = read_prompt(
+    "toy/judge",
+    b'+++\nrole = "judge"\ninputs = ["gold", "framed", "boundary"]\n+++\n# user\nGold: $gold\nBetween the lines of $boundary:\n$framed\nVerdict: right or wrong\n',
+)
+VERDICT = Form("lines", head="verdict", reach="line")
+Setting = Literal["ask", "ask_again"]
+
+
+class CountryAnswer(Answer):
+    gold: str
+
+
+class JudgedCountry(CountryAnswer):
+    is_right: bool | None
+    judge: str
+    why_not: str
+
+
+class CountryEvaluationParams(JudgedParams):
+    setting: Annotated[tuple[Setting, ...], Option("--setting", "NAME")] = ()
+    """Only this setting (repeatable)."""
+
+
+class CountryEvaluationInputs(EvaluationInputs):
+    params: CountryEvaluationParams
+
+
+def lock_inputs(params: CountryEvaluationParams, run: RunOptions) -> Locked[CountryEvaluationInputs]:
+    return lock_evaluation(COUNTRIES_EVALUATION, params, run, CountryEvaluationInputs)
+
+
+def list_questions(rows: pa.Table, inputs: CountryEvaluationInputs) -> Iterator[tuple[Asked, Ask]]:
+    """Every country in every setting."""
+    read = rows_from_arrow(CountryQuestion, rows)
+    drawn = draw_clusters([row.letter for row in read], inputs.params)
+    for setting in inputs.settings:
+        for row in read:
+            if row.letter in drawn:
+                told = {"question_id": row.id, "item": row.id, "cluster": row.letter, "setting": setting}
+                asked = Asked(id=f"{setting}/{row.id}", question=row.question, **told)
+                yield asked, fill_in(ANSWER, question=f"{row.question} ({setting})")
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def ask_countries_again(batch: Batch) -> Receipt:
+    work = work_on(batch)
+    inputs = work.inputs(CountryEvaluationInputs).model_copy(update={"settings": (batch.unit,)})
+    rows = read_measured(work, COUNTRIES.main_table, CountryQuestion)
+    return finish_asked(work, [asked for asked, _ in list_questions(rows, inputs)], Asked)
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def answer_countries(batch: Batch) -> Receipt:
+    work = work_on(batch)
+    gold = {
+        row.id: row.qid for row in rows_from_arrow(CountryQuestion, read_measured(work, "countries", CountryQuestion))
+    }
+    commonest = max(sorted(gold.values()), key=list(gold.values()).count)
+    given = answer_questions(
+        work,
+        work.rows(Asked),
+        lambda row: fill_in(ANSWER, question=f"{row.question} ({row.setting})"),
+        lambda row: gold[row.item],
+        lambda _: commonest,
+    )
+    name = name_answerer(work)
+    return work.finish(
+        (said.extend(row, CountryAnswer, name, gold=gold[row.item]) for row, said in given), CountryAnswer
+    )
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def judge_countries(batch: Batch) -> Receipt:
+    work = work_on(batch)
+    rows = work.rows(CountryAnswer)
+    judged = judge_answers(
+        work,
+        [row for row in rows if not row.unscored],
+        lambda row: fill_in(
+            JUDGE,
+            gold=row.gold,
+            framed=frame(row.id, row.answer_read),
+            boundary=make_boundary(row.id, row.answer_read),
+        ),
+        VERDICT,
+        lambda _, texts: read_verdict(texts[0]),
+        lambda row: row.answer_read == row.gold,
+    )
+    said = {row.id: verdict for row, verdict in judged}
+    outcomes = []
+    for row in rows:
+        verdict = said.get(row.id)
+        why = row.unscored if verdict is None else verdict.unscored
+        right = None if verdict is None else verdict.verdict
+        outcomes.append(row.extend(JudgedCountry, is_right=right, judge=name_judge(work), why_not=why))
+    return work.finish(outcomes, JudgedCountry)
+
+
+def read_verdict(text: str) -> bool | Unreadable:
+    """Return the last verdict of a judge's reply."""
+    verdicts = [line.split(":")[1].strip().lower() for line in text.splitlines() if line.lower().startswith("verdict:")]
+    if not verdicts or verdicts[-1] not in ("right", "wrong"):
+        return Unreadable("no line `Verdict: right` or `Verdict: wrong`")
+    return verdicts[-1] == "right"
+
+
+@flow(name="countries_evaluation", validate_parameters=True, persist_result=False)
+def evaluate_countries(
+    params: CountryEvaluationParams = CountryEvaluationParams(),  # noqa: B008 - frozen
+    run: RunOptions = RunOptions(),  # noqa: B008 - frozen
+) -> BuildReport:
+    locked = lock_inputs(params, run)
+    with open_build(COUNTRIES_EVALUATION, locked, run) as build:
+        asked = build.load(ask_countries_again, locked.inputs.settings)
+        answered = build.stage(answer_countries, asked)
+        judged = build.stage(judge_countries, answered).table(JudgedCountry)
+        scores = list(score(rows_from_arrow(JudgedCountry, judged)))
+        metrics = measure(
+            [
+                Scores(
+                    setting=setting,
+                    metric="accuracy",
+                    items=[each.item for each in mine],
+                    clusters=[each.cluster for each in mine],
+                    values=pa.array([each.value for each in mine], pa.float64()).to_numpy(zero_copy_only=False),
+                    unit="share",
+                    is_share=True,
+                )
+                for setting in locked.inputs.settings
+                if (mine := [each for each in scores if each.setting == setting])
+            ],
+            locked.inputs.params.seed,
+        )
+        return publish_evaluation(build, COUNTRIES_EVALUATION, judged, arrow_table(Score, scores), metrics)
+
+
+def score(rows: Iterable[JudgedCountry]) -> Iterator[Score]:
+    for row in rows:
+        kept = {name: getattr(row, name) for name in ("question_id", "item", "cluster", "setting", "detail")}
+        value = None if row.is_right is None else float(row.is_right)
+        yield Score(id=f"accuracy:{row.id}", metric="accuracy", value=value, unscored=row.why_not, **kept)
+
+
+def list_items(_: pa.Table) -> list[Item]:
+    return []
+
+
+def list_figures(_: Sequence[EvaluationMetric]) -> list[Figure]:
+    return []
+
+
+COUNTRIES_EVALUATION = Evaluation(
+    name="countries_evaluation",
+    title="Measure a model on countries' numbers",
+    examples=("factmill evaluate countries --model oracle",),
+    params=CountryEvaluationParams,
+    lock_inputs=lock_inputs,
+    recipe="toy_evaluation:evaluate_countries",
+    tables={"countries_answers": JudgedCountry, "countries_scores": Score, "evaluation_metrics": EvaluationMetric},
+    main_table="countries_answers",
+    part="setting",
+    shown={"id": "id", "question": "question", "answer": "answer", "is_right": "right"},
+    trace=("id",),
+    explain=lambda row: [f"  answer      {row.answer}", f"  right       {row.is_right}"],
+    roles=list_roles,
+    of=COUNTRIES,
+    settings={"ask": "the question alone", "ask_again": "the same"},
+    usual=("ask",),
+    plain=("ask",),
+    headline=("accuracy",),
+    questions=list_questions,
+    figures=list_figures,
+    items=list_items,
+)
