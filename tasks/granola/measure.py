@@ -1,153 +1,123 @@
-"""What is drawn of GRANOLA's metrics (paper Figures 5 to 8, 11, Table 3), and how they move with τ and λ."""
+"""What an evaluation on GRANOLA-EQ says of a model: scores, metrics with their groups, single answers (paper §5)."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tasks.core.counting import divide
-from tasks.core.measures.figures import Figure, Series
-from tasks.core.measures.metrics import Metric
-from tasks.granola.core.metrics import CELLS, OUTCOMES, Floats, match_levels, weigh_levels
-from tasks.granola.core.scoring import SIMILARITY
+from tasks.core.evaluation.scoring import score_rows
+from tasks.core.measures.metrics import Metric, Scores, measure
+from tasks.evaluation.record import Item, PaperFigure
+from tasks.granola.core.metrics import bin_popularity, tell_cells
+from tasks.granola.core.scoring import SIMILARITY, Column, list_columns, list_variations, to_numpy
 
-TAUS = (0.3, 0.4, 0.5, 0.6, 0.8)
-DECAYS = (0.0, 0.25, 0.5, 1.0)
-_SELECTIVE = "Answers that say IDK are in no accuracy here (§5.1)."
-_ACCURACIES = (("standard", "selective_accuracy"), ("GRANOLA", "selective_granola_accuracy"))
-
-_ByKey = dict[tuple[str, str, str, str], Metric]
+_Texts = npt.NDArray[np.object_]
 
 
-def draw_figures(metrics: Sequence[Metric]) -> Iterator[Figure]:
-    """Yield the figures of an evaluation's metrics."""
-    by = {(each.setting, each.metric, each.group_by, each.group): each for each in metrics}
-    settings = list(dict.fromkeys(each.setting for each in metrics))
-    yield Figure(
-        name="standard_and_granola_accuracy",
-        title="Standard and GRANOLA accuracy",
-        kind="scatter",
-        x_label="selective accuracy (level 1 alone)",
-        y_label="selective GRANOLA accuracy (any level)",
-        series=_scatter(by, settings, "selective_accuracy", "selective_granola_accuracy"),
-        note=f"Figure 5 of the paper. How far a point lies above x = y is what coarser answers add. {_SELECTIVE}",
-        y_range=(0, 1),
-    )
-    yield Figure(
-        name="accuracy_and_informativeness",
-        title="GRANOLA accuracy and informativeness",
-        kind="scatter",
-        x_label="informativeness",
-        y_label="selective GRANOLA accuracy",
-        series=_scatter(by, settings, "informativeness", "selective_granola_accuracy"),
-        note="Figure 7 of the paper. Answers that say IDK are not in the accuracy; their informativeness is 0.",
-        y_range=(0, 1),
-    )
-    yield Figure(
-        name="matched_levels",
-        title="Levels that answers match",
-        kind="stacked",
-        x_label="setting",
-        y_label="share of answers",
-        series=tuple(
-            _line(name.replace("_", " "), ((setting, by[setting, f"share_{name}", "", ""]) for setting in settings))
-            for name in OUTCOMES
-        ),
-        note="Figure 8 of the paper. Level 1 is the finest.",
-        y_range=(0, 1),
-    )
-    for setting in settings:
-        yield _draw_popularity(by, setting)
-    if compared := [setting for setting in settings if (setting, SIMILARITY, "", "") in by]:
-        yield _draw_agreement(by, compared)
+def measure_granola(
+    answers: pa.Table, tau: float, decay: float, popularity_bins: int, seed: int
+) -> tuple[pa.Table, list[Metric]]:
+    """Return the rows of scores and the metrics of answers (rows of `GranolaAnswer`).
 
-
-def table_sensitivity(answers: pa.Table, tau: float, decay: float) -> list[dict[str, Any]]:
-    """Return how a setting's results move with τ and with λ, the other as the evaluation has it: a row each.
-
-    `answers`: a table of GranolaAnswer. Answers that are not scored are left out.
+    How the metrics move with τ and λ stands among them, grouped by `tau` and by `lambda`: all answers under each value.
     """
-    rows = []
-    for setting in answers["setting"].unique().to_pylist():
-        of_setting = answers.filter(pc.equal(answers["setting"], setting))
-        scored = of_setting.filter(of_setting["matched_level"].is_valid())
-        level_f1 = _spread(scored["level_f1"].to_pylist())
-        level_f1[np.array(scored["is_idk"].to_pylist(), bool)] = 0
-        tried = [(each, decay) for each in sorted({*TAUS, tau})] + [
-            (tau, each) for each in sorted({*DECAYS, decay} - {decay})
-        ]
-        rows += [{"setting": setting, **_try(level_f1, *each)} for each in tried]
-    return rows
+    columns = list(list_columns(answers, decay))
+    told = [
+        score_rows(answers.filter(pa.array(column.kept)), column.metric, column.values[column.kept])
+        for column in columns
+        if column.groups
+    ]
+    names = {name: np.array(answers[name].to_pylist(), object) for name in ("item", "cluster", "setting", "relation")}
+    names |= {"popularity": _name_bins(answers, popularity_bins), "agreement": _name_cells(answers)}
+    varied = list(list_variations(answers, tau, decay))
+    metrics: list[Metric] = []
+    for setting in dict.fromkeys(names["setting"]):
+        chosen = np.asarray(names["setting"] == setting, bool)
+        metrics += measure([_gather(setting, column, chosen, names) for column in columns], seed)
+        for name, value, column in varied:
+            (metric,) = measure([_gather(setting, column, chosen, names)], seed)
+            metrics.append(metric.model_copy(update={"group_by": name, "group": f"{value:g}"}))
+    return pa.concat_tables(told), metrics
 
 
-def _try(level_f1: Floats, tau: float, decay: float) -> dict[str, float | int | None]:
-    levels, n = match_levels(level_f1, tau), len(level_f1)
-    told = {"accuracy": levels == 1, "granola_accuracy": levels > 0, "informativeness": weigh_levels(levels, decay)}
-    return {"tau": tau, "lambda": decay, "n": n, **{name: divide(float(of.sum()), n, 4) for name, of in told.items()}}
-
-
-def _spread(lists: Sequence[Sequence[float]]) -> Floats:
-    """Return lists of unequal length as the rows of one array, filled up with 0."""
-    spread = np.zeros((len(lists), max(map(len, lists), default=0)))
-    for row, values in zip(spread, lists, strict=True):
-        row[: len(values)] = values
-    return spread
-
-
-def _draw_popularity(by: _ByKey, setting: str) -> Figure:
-    bins = sorted({group for of, _, group_by, group in by if (of, group_by) == (setting, "popularity")})
-    keys = {name: (setting, metric, "popularity") for name, metric in _ACCURACIES}
-    return Figure(
-        name=f"accuracy_by_popularity_{setting}",
-        title=f"Accuracy by popularity, {setting}",
-        kind="lines",
-        x_label="page views of the question's entity in twelve months",
-        y_label="selective accuracy",
-        series=tuple(
-            _line(name, ((group, by[*key, group]) for group in bins if (*key, group) in by))
-            for name, key in keys.items()
-        ),
-        note=f"Figures 6 and 11 of the paper. Bins of equal size, the rarest first. {_SELECTIVE}",
-        y_range=(0, 1),
+def _gather(setting: str, column: Column, chosen: npt.NDArray[np.bool_], names: Mapping[str, _Texts]) -> Scores:
+    kept = chosen & column.kept
+    return Scores(
+        setting=setting,
+        metric=column.metric,
+        items=names["item"][kept].tolist(),
+        clusters=names["cluster"][kept].tolist(),
+        values=column.values[kept],
+        groups={name: names[name][kept].tolist() for name in column.groups},
+        worst=-1.0 if column.unit == "cosine" else 0.0,
+        unit=column.unit,
+        is_share=column.unit == "share",
     )
 
 
-def _draw_agreement(by: _ByKey, settings: Sequence[str]) -> Figure:
-    cells = [cell for cell in CELLS if any((setting, SIMILARITY, "agreement", cell) in by for setting in settings)]
-    return Figure(
-        name="similarity_by_agreement",
-        title="Semantic similarity to the gold answer, by the accuracies' agreement",
-        kind="bars",
-        x_label="which accuracy calls the answer right",
-        y_label="mean cosine",
-        series=tuple(
-            _line(
-                setting,
-                (
-                    (cell.replace("_", " "), by[setting, SIMILARITY, "agreement", cell])
-                    for cell in cells
-                    if (setting, SIMILARITY, "agreement", cell) in by
-                ),
+def _name_bins(answers: pa.Table, bins: int) -> _Texts:
+    """Return each answer's bin of popularity; a question is in one bin in all settings."""
+    popularity = dict(zip(answers["item"].to_pylist(), answers["question_entity_popularity"].to_pylist(), strict=True))
+    found = bin_popularity(list(popularity), list(popularity.values()), bins)
+    return np.array([found[item] for item in answers["item"].to_pylist()], object)
+
+
+def _name_cells(answers: pa.Table) -> _Texts:
+    cells = tell_cells(to_numpy(answers["matched_level"].fill_null(0))).astype(object)
+    cells[to_numpy(answers["matched_level"].is_null())] = None
+    return cells
+
+
+def tell_verdict(matched_level: int | None, is_idk: bool, unscored: str) -> str:
+    """Return what became of an answer, in a few words."""
+    if matched_level is None:
+        return f"unscored: {unscored}"
+    idk = "refused (counts as IDK)" if unscored == "refused" else "IDK"
+    return idk if is_idk else f"level {matched_level}" if matched_level else "wrong"
+
+
+def list_items(answers: pa.Table) -> list[Item]:
+    """Return answers (rows of `GranolaAnswer`) as a report's browser tells them; the finer what they match, the better."""
+    items = []
+    for row in answers.to_pylist():
+        level = row["matched_level"]
+        items.append(
+            Item(
+                answer_id=row["id"],
+                setting=row["setting"],
+                question=row["question"],
+                gold=" → ".join(row["granola_answers"]),
+                answer=row["answer"],
+                verdict=tell_verdict(level, row["is_idk"], row["unscored"]),
+                score=level and round(1 / level, 2),
+                row_id=row["item"],
+                groups={"relation": row["relation"]},
             )
-            for setting in settings
-        ),
-        note="Table 3 of the paper, which uses BLEURT. Right by the standard alone: none, by definition.",
-    )
+        )
+    return items
 
 
-def _scatter(by: _ByKey, settings: Sequence[str], x: str, y: str) -> tuple[Series, ...]:
-    points = ((setting, by[setting, x, "", ""].value, by[setting, y, "", ""]) for setting in settings)
-    return tuple(_line(setting, [(at, metric)]) for setting, at, metric in points if at is not None)
-
-
-def _line(label: str, points: Iterable[tuple[str | float, Metric]]) -> Series:
-    told = list(points)
-    return Series(
-        label,
-        tuple(x for x, _ in told),
-        tuple(metric.value for _, metric in told),
-        tuple(metric.ci_low for _, metric in told),
-        tuple(metric.ci_high for _, metric in told),
-    )
+_OTHER_ROWS = "the paper's rows are its own, and it does not state τ, T and N"
+_BLEURT = "the paper's similarity is BLEURT, ours a cosine"
+PAPER = (
+    *(
+        PaperFigure(metric, setting, model, value, where, _OTHER_ROWS)
+        for metric, setting, model, value, where in (
+            ("accuracy", "greedy", "PaLM 2-L", 0.495, "Table 3"),
+            ("granola_accuracy", "greedy", "PaLM 2-L", 0.551, "Table 3"),
+            ("agreement_both", "greedy", "PaLM 2-L", 0.495, "Table 3"),
+            ("agreement_granola_only", "greedy", "PaLM 2-L", 0.056, "Table 3"),
+            ("agreement_neither", "greedy", "PaLM 2-L", 0.449, "Table 3"),
+            ("share_wrong", "greedy", "PaLM 2-M", 0.42, "Figure 8, §5.3"),
+            ("share_wrong", "idk", "PaLM 2-M", 0.31, "Figure 8, §5.3"),
+            ("share_idk", "idk", "PaLM 2-M", 0.17, "Figure 8, §5.3"),
+            ("share_idk", "drag", "PaLM 2-M", 0.06, "Figure 8, §5.3"),
+        )
+    ),
+    *(
+        PaperFigure(SIMILARITY, "greedy", "PaLM 2-L", value, "Table 3", _BLEURT, "agreement", cell)
+        for cell, value in (("both", 0.83), ("granola_only", 0.28), ("neither", 0.26))
+    ),
+)
+"""What the paper states in numbers; its Table 3 has its two headings swapped."""

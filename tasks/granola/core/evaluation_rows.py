@@ -1,32 +1,24 @@
 """Rows of GRANOLA's evaluation: a question in one setting, as it is asked, answered and scored (paper §2.2, §5)."""
 
 from tasks.core.evaluation.rows import Answer, Asked
-from tasks.core.rows import Row
 
 
-class Gold(Row):
-    """What an answer is held to."""
+class GranolaAsked(Asked):
+    """A question in one setting."""
 
     relation: str
     """PID of the relation that the question asks for."""
     question_entity_popularity: int | None
     """Page views of the question entity's English article; null when there is none."""
     granola_answers: list[str]
-    """Answers from fine to coarse; the first is the gold answer of standard accuracy."""
+    """What the answer is held to, from fine to coarse; the first is the gold answer of standard accuracy."""
 
 
-class AskedQuestion(Asked, Gold):
-    """A question in one setting."""
-
-    guess: str
-    """What the built-in guesser says: the commonest answer, of any level, to the relation's other questions."""
-
-
-class AnsweredQuestion(Answer, Gold):
+class GranolaGiven(GranolaAsked, Answer):
     """With the model's answer."""
 
 
-class GranolaAnswer(AnsweredQuestion):
+class GranolaAnswer(GranolaGiven):
     """One row of the published table `granola_answers`: an answer and what it is worth."""
 
     level_f1: list[float]
@@ -36,5 +28,6 @@ class GranolaAnswer(AnsweredQuestion):
     is_idk: bool
     """Whether it says that the model does not know, or refuses."""
     semantic_similarity: float | None
-    """Cosine of the answer and the gold answer by the world's sentence encoder; null where it was not asked for, or there
-    is no answer that could be compared."""
+    """Cosine of the answer and the gold answer, to four digits; null where nothing is said or none was asked for."""
+    encoder: str
+    """Sentence encoder of that; empty where none was asked for."""

@@ -1,7 +1,8 @@
-"""From answers to what they are worth, and to scores, over the columns of tables (paper Definition 1, §5.1, §5.4)."""
+"""From answers to what they are worth, over the columns of tables (paper Definition 1, §5.1, §5.4)."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,14 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.core.measures.metrics import Scores
 from tasks.granola.core.answers import says_idk
 from tasks.granola.core.metrics import (
     CELLS,
     OUTCOMES,
     Flags,
     Floats,
-    bin_popularity,
     match_levels,
     score_levels,
     tell_cells,
@@ -24,13 +23,28 @@ from tasks.granola.core.metrics import (
     weigh_levels,
 )
 
-Texts = npt.NDArray[np.object_]
-
 SCORED = ("", "no_answer", "refused")
 """Of an answer's `unscored`: to say nothing is wrong, to refuse is to say IDK; all else cannot be scored."""
 MAIN = ("accuracy", "granola_accuracy", "selective_accuracy", "selective_granola_accuracy", "informativeness")
 """Metrics that are told of groups too, and item by item."""
 SIMILARITY = "semantic_similarity"
+TAUS, DECAYS = (0.3, 0.4, 0.5, 0.6, 0.8), (0.0, 0.25, 0.5, 1.0)
+"""Values of τ and λ beside those of the evaluation, by which it is told how the metrics move."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The scores of one metric: an entry an answer."""
+
+    metric: str
+    values: Floats
+    """NaN: unscored."""
+    kept: Flags
+    """To which answers the metric applies."""
+    unit: str = "share"
+    """share (each is 0 or 1), cosine, or none."""
+    groups: tuple[str, ...] = ()
+    """By what it is grouped: relation, popularity, agreement."""
 
 
 def guess_answers(relations: Sequence[str], answers: Sequence[Sequence[str]]) -> list[str]:
@@ -56,10 +70,10 @@ def guess_answers(relations: Sequence[str], answers: Sequence[Sequence[str]]) ->
 def score_answers(answers: pa.Table, tau: float) -> pa.Table:
     """Return a table of AnsweredQuestion with level_f1, matched_level and is_idk, as GranolaAnswer has them."""
     texts, golds = answers["answer_read"].to_pylist(), answers["granola_answers"].to_pylist()
-    is_scored = _to_numpy(pc.is_in(answers["unscored"], pa.array(SCORED)))
+    is_scored = to_numpy(pc.is_in(answers["unscored"], pa.array(SCORED)))
     level_f1 = score_levels(texts, [[[each] for each in levels] for levels in golds])
     known = {text: says_idk(text) for text in set(texts)}
-    is_idk = _to_numpy(pc.equal(answers["unscored"], "refused")) | np.array([known[text] for text in texts], bool)
+    is_idk = to_numpy(pc.equal(answers["unscored"], "refused")) | np.array([known[text] for text in texts], bool)
     # a name that reads like IDK is an answer where it is the right one
     is_idk &= level_f1.max(axis=1, initial=0.0) < 1
     matched = np.where(is_idk, 0, match_levels(level_f1, tau))
@@ -74,60 +88,75 @@ def score_answers(answers: pa.Table, tau: float) -> pa.Table:
     return answers
 
 
-def list_scores(answers: pa.Table, decay: float, bins: int) -> Iterator[Scores]:
-    """Yield the scores of each setting of a table of GranolaAnswer; settings in the order in which they stand there.
+def find_cosines(
+    pairs: Sequence[tuple[str, str] | None], texts: Sequence[str], vectors: npt.NDArray[np.float32]
+) -> Floats:
+    """Return the cosine of each pair of texts, to two digits as in the paper's Table 3; NaN for None.
 
-    Those of selective accuracy are of answers that are not IDK; semantic similarity is of those that say something, by
-    the agreement of the two accuracies (Table 3).
+    Two CPUs' sentence vectors differ by less. `vectors`: of length 1, those of `texts`, among which are all of the pairs.
     """
-    popularity = dict(zip(answers["item"].to_pylist(), answers["question_entity_popularity"].to_pylist(), strict=True))
-    bin_of = bin_popularity(list(popularity), list(popularity.values()), bins)
-    for setting in answers["setting"].unique().to_pylist():
-        yield from _score_setting(setting, answers.filter(pc.equal(answers["setting"], setting)), decay, bin_of)
+    position = {text: at for at, text in enumerate(texts)}
+    kept = [at for at, pair in enumerate(pairs) if pair]
+    cosines = np.full(len(pairs), np.nan)
+    if kept:
+        one, other = (vectors[[position[pair[side]] for pair in pairs if pair]] for side in (0, 1))
+        cosines[kept] = np.round(np.einsum("ij,ij->i", one, other, dtype=np.float64), 2) + 0.0
+    return cosines
 
 
-def _score_setting(setting: str, answers: pa.Table, decay: float, bin_of: Mapping[str, str]) -> Iterator[Scores]:
-    items = np.array(answers["item"].to_pylist(), object)
-    clusters = np.array(answers["cluster"].to_pylist(), object)
-    levels, is_idk = _to_numpy(answers["matched_level"].fill_null(0)), _to_numpy(answers["is_idk"])
-    unscored = _to_numpy(answers["matched_level"].is_null())
-    everything = np.ones(len(items), bool)
+def list_columns(answers: pa.Table, decay: float) -> Iterator[Column]:
+    """Yield the scores of answers (rows of GranolaAnswer), a column a metric.
 
-    def make(
-        metric: str, values: Floats | Flags, kept: Flags, groups: Mapping[str, Texts], unit: str = "share"
-    ) -> Scores:
-        return Scores(
-            setting=setting,
-            metric=metric,
-            items=items[kept].tolist(),
-            clusters=clusters[kept].tolist(),
-            values=np.where(unscored, np.nan, values)[kept],
-            groups={name: column[kept].tolist() for name, column in groups.items()},
-            worst=-1.0 if unit == "cosine" else 0.0,
-            unit=unit,
-            is_share=unit == "share",
-        )
+    Selective accuracy is of answers that are not IDK; similarity of those that say something, and the agreement of the two
+    accuracies with it (Table 3).
+    """
+    levels = to_numpy(pc.fill_null(answers["matched_level"], 0))
+    is_idk, unscored = to_numpy(answers["is_idk"]), to_numpy(answers["matched_level"].is_null())
+    everything = np.ones(len(levels), bool)
 
-    groups = {
-        "relation": np.array(answers["relation"].to_pylist(), object),
-        "popularity": np.array([bin_of[item] for item in items], object),
-    }
-    yield make("accuracy", levels == 1, everything, groups)
-    yield make("granola_accuracy", levels > 0, everything, groups)
-    yield make("selective_accuracy", levels == 1, ~is_idk, groups)
-    yield make("selective_granola_accuracy", levels > 0, ~is_idk, groups)
-    yield make("informativeness", weigh_levels(levels, decay), everything, groups, "")
+    def make(metric: str, values: npt.NDArray[Any], kept: Flags, unit: str = "share", *groups: str) -> Column:
+        return Column(metric, np.where(unscored, np.nan, values), kept, unit, groups)
+
+    by = ("relation", "popularity")
+    yield make("accuracy", levels == 1, everything, "share", *by)
+    yield make("granola_accuracy", levels > 0, everything, "share", *by)
+    yield make("selective_accuracy", levels == 1, ~is_idk, "share", *by)
+    yield make("selective_granola_accuracy", levels > 0, ~is_idk, "share", *by)
+    yield make("informativeness", weigh_levels(levels, decay), everything, "", *by)
     outcomes = tell_outcomes(levels, is_idk)
     for outcome in OUTCOMES:
-        yield make(f"share_{outcome}", outcomes == outcome, everything, {})
+        yield make(f"share_{outcome}", outcomes == outcome, everything)
     similarity = np.array(answers[SIMILARITY].to_pylist(), np.float64)
-    if (compared := ~np.isnan(similarity)).any():
-        cells = tell_cells(levels).astype(object)
-        cells[unscored] = None
-        yield make(SIMILARITY, similarity, compared | unscored, {"agreement": cells}, "cosine")
+    if not np.isnan(similarity).all():
+        kept, cells = ~np.isnan(similarity) | unscored, tell_cells(levels)
+        yield make(SIMILARITY, similarity, kept, "cosine", "agreement")
         for cell in CELLS:
-            yield make(f"agreement_{cell}", cells == cell, compared | unscored, {})
+            yield make(f"agreement_{cell}", cells == cell, kept)
 
 
-def _to_numpy(column: pa.ChunkedArray) -> npt.NDArray[Any]:
-    return column.combine_chunks().to_numpy(zero_copy_only=False)
+def list_variations(answers: pa.Table, tau: float, decay: float) -> Iterator[tuple[str, float, Column]]:
+    """Yield how the metrics of answers move with τ and λ, the other as it is: (tau or lambda, its value, scores)."""
+    unscored = to_numpy(answers["matched_level"].is_null())
+    lists = answers["level_f1"].to_pylist()
+    level_f1 = np.zeros((len(lists), max(map(len, lists), default=0)))
+    for row, found in zip(level_f1, lists, strict=True):
+        row[: len(found)] = found
+    level_f1[to_numpy(answers["is_idk"])] = 0
+    everything = np.ones(len(lists), bool)
+
+    def make(metric: str, values: npt.NDArray[Any], unit: str = "share") -> Column:
+        return Column(metric, np.where(unscored, np.nan, values), everything, unit)
+
+    for tried in sorted({*TAUS, tau}):
+        levels = match_levels(level_f1, tried)
+        yield "tau", tried, make("accuracy", levels == 1)
+        yield "tau", tried, make("granola_accuracy", levels > 0)
+        yield "tau", tried, make("informativeness", weigh_levels(levels, decay), "")
+    levels = match_levels(level_f1, tau)
+    for tried in sorted({*DECAYS, decay}):
+        yield "lambda", tried, make("informativeness", weigh_levels(levels, tried), "")
+
+
+def to_numpy(column: pa.ChunkedArray) -> npt.NDArray[Any]:
+    """Return a column without nulls as an array."""
+    return np.asarray(column.to_numpy(zero_copy_only=False))

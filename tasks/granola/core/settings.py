@@ -7,41 +7,42 @@ from typing import Literal
 from tasks.core.prompts import Ask, Prompt, fill_in
 from tasks.granola.core.answers import list_responses
 
-PLAIN_PROMPT, AGGREGATE_PROMPT = "granola/answer", "granola/answer_aggregate"
+PLAIN, AGGREGATE = "granola/answer", "granola/answer_aggregate"
+
+SettingName = Literal["greedy", "temperature", "idk", "idk_if_uncertain", "agg", "self_consistency", "drag"]
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
     """How a model is asked in one setting."""
 
-    prompt: str = PLAIN_PROMPT
+    told: str
+    """A line that says how."""
+    prompt: str = PLAIN
     draws: Literal["greedy", "one", "several"] = "greedy"
-    """Answers drawn: one at temperature 0, one at T, or N at T."""
-    in_paper: bool = True
-    """Whether the paper's figures show it: temperature sampling always did worse than greedy."""
+    """Answers that are drawn: one at temperature 0, one at T, or N at T."""
 
 
-SETTINGS: Mapping[str, Setting] = {
-    "greedy": Setting(),
-    "temperature": Setting(draws="one", in_paper=False),
-    "idk": Setting("granola/answer_idk"),
-    "idk_if_uncertain": Setting("granola/answer_idk_if_uncertain"),
-    "agg": Setting("granola/answer_at_level"),
-    "self_consistency": Setting(draws="several"),
-    "drag": Setting(draws="several"),
+SETTINGS: Mapping[SettingName, Setting] = {
+    "greedy": Setting("the question alone, temperature 0"),
+    "temperature": Setting("the question alone, one sample at T", draws="one"),
+    "idk": Setting("may reply IDK", "granola/answer_idk"),
+    "idk_if_uncertain": Setting("is to reply IDK unless certain", "granola/answer_idk_if_uncertain"),
+    "agg": Setting("is to answer as specifically as it is certain (IDKWithAgg)", "granola/answer_at_level"),
+    "self_consistency": Setting("N samples at T, of which the majority counts", draws="several"),
+    "drag": Setting("N samples at T, put together by the model: what all agree on", draws="several"),
 }
-"""By name; agg is the paper's IDKWithAgg."""
-PROMPTS = (*dict.fromkeys(setting.prompt for setting in SETTINGS.values()), AGGREGATE_PROMPT)
+USUAL: tuple[SettingName, ...] = tuple(name for name in SETTINGS if name != "temperature")
+"""What the paper reports: temperature sampling always did worse than greedy."""
+PROMPTS = (*dict.fromkeys(setting.prompt for setting in SETTINGS.values()), AGGREGATE)
 
 
-def ask_question(prompt: Prompt, setting: Setting, question: str, samples: int, temperature: float) -> Ask:
+def ask_first(prompt: Prompt, setting: Setting, question: str, samples: int, temperature: float) -> Ask:
     """Return what is asked first; `samples`, `temperature`: N and T."""
-    heat = 0.0 if setting.draws == "greedy" else temperature
-    return fill_in(
-        replace(prompt, temperature=heat), samples=samples if setting.draws == "several" else 1, question=question
-    )
+    heated = replace(prompt, temperature=0.0 if setting.draws == "greedy" else temperature)
+    return fill_in(heated, samples if setting.draws == "several" else 1, question=question)
 
 
 def ask_aggregate(prompt: Prompt, question: str, samples: Sequence[str]) -> Ask:
-    """Return what DRAG asks next: one answer that is consistent with all the samples (Table 8)."""
+    """Return what DRAG asks next: the most specific answer that is consistent with all samples (Table 8)."""
     return fill_in(prompt, question=question, responses=list_responses(samples))

@@ -1,48 +1,11 @@
-"""From answers to scores, over columns."""
+"""From answers to what they are worth, over columns."""
 
-from typing import Any
-
-import pyarrow as pa
+import numpy as np
 import pytest
+from support.rows.granola_answers import LEVELS, ROWS, answered, score
 
-from tasks.core.measures.metrics import Metric, measure
-from tasks.core.rows import arrow_table
-from tasks.granola.core.evaluation_rows import AnsweredQuestion, GranolaAnswer
-from tasks.granola.core.scoring import guess_answers, list_scores, score_answers
-
-
-def answered(number: int, answer: str, levels: list[str], **changed: Any) -> AnsweredQuestion:
-    columns: dict[str, Any] = {
-        "id": f"greedy/q{number}", "question_id": f"q{number}", "item": f"q{number}", "cluster": f"q{number}",
-        "setting": "greedy", "question": "Where was X born?", "answer": answer, "answer_read": answer, "samples": [],
-        "finish": "stop", "unscored": "" if answer else "no_answer", "detail": "", "tokens_in": 0, "tokens_out": 0,
-        "model": "m", "call": "", "relation": "P19", "question_entity_popularity": number * 10,
-        "granola_answers": levels,
-    }  # fmt: skip
-    return AnsweredQuestion.model_validate(columns | changed)
-
-
-LEVELS = ["Voronezh", "Voronezh Oblast", "Russia"]
-ROWS = [
-    answered(1, "voronezh", LEVELS),
-    answered(2, "the Voronezh Oblast", LEVELS),
-    answered(3, "Russia", LEVELS, relation="P20", question_entity_popularity=None),
-    answered(4, "Kursk", LEVELS, relation="P20"),
-    answered(5, "I don't know.", LEVELS),
-    answered(6, "", LEVELS),
-    answered(7, "", LEVELS, unscored="missing"),
-    answered(8, "I cannot help with that", LEVELS, unscored="refused"),
-]
-
-
-def score(rows: list[AnsweredQuestion], similarity: list[float | None] | None = None) -> pa.Table:
-    scored = score_answers(arrow_table(AnsweredQuestion, rows), 0.5)
-    column = pa.array(similarity or [None] * len(rows), pa.float64())
-    return scored.append_column("semantic_similarity", column)
-
-
-def find(metrics: list[Metric], metric: str, group: str = "") -> Metric:
-    return next(each for each in metrics if (each.metric, each.group) == (metric, group))
+from tasks.granola.core.evaluation_rows import GranolaAnswer
+from tasks.granola.core.scoring import find_cosines, guess_answers, list_variations
 
 
 def test_answers_get_levels_and_idk() -> None:
@@ -54,72 +17,40 @@ def test_answers_get_levels_and_idk() -> None:
     assert scored.schema.names == list(GranolaAnswer.model_fields)
 
 
-def test_accuracy_takes_level_1_alone_and_counts_idk_as_wrong() -> None:
-    metrics = measure(list(list_scores(score(ROWS), 0.5, 2)))
-    values = {each.metric: (each.value, each.n, each.n_unscored) for each in metrics if not each.group_by}
-    assert values["accuracy"] == (pytest.approx(2 / 7, abs=1e-6), 7, 1)
-    assert values["granola_accuracy"] == (pytest.approx(3 / 7, abs=1e-6), 7, 1)
-    # without the two that say IDK; the silent one is wrong
-    assert values["selective_accuracy"] == (0.4, 5, 1)
-    assert values["selective_granola_accuracy"] == (0.6, 5, 1)
-    # 1 + 1 + e^-1 of seven
-    assert values["informativeness"] == (pytest.approx((2 + 0.36787944) / 7, abs=1e-6), 7, 1)
-
-
-def test_shares_of_outcomes_add_up() -> None:
-    metrics = measure(list(list_scores(score(ROWS), 0.5, 2)))
-    shares = {each.metric: each.value for each in metrics if each.metric.startswith("share_")}
-    assert shares == pytest.approx(
-        {
-            "share_wrong": 2 / 7,
-            "share_idk": 2 / 7,
-            "share_level_1": 2 / 7,
-            "share_level_2": 0,
-            "share_level_3_or_more": 1 / 7,
-        },
-        abs=1e-6,
-    )
-
-
-def test_relations_and_bins_have_their_own_figures() -> None:
-    metrics = measure(list(list_scores(score(ROWS), 0.5, 2)))
-    assert find(metrics, "granola_accuracy", "P20").value == 0.5
-    assert find(metrics, "granola_accuracy", "P19").n_unscored == 1
-    groups = [each.group for each in metrics if (each.metric, each.group_by) == ("accuracy", "popularity")]
-    assert groups == ["1 of 2 (10 to 40)", "2 of 2 (50 to 80)", "unknown"]
-    assert find(metrics, "granola_accuracy", "unknown").value == 1
-
-
 def test_a_name_that_reads_like_idk_is_an_answer_where_it_is_the_right_one() -> None:
     scored = score([answered(1, "Unknown", ["Unknown"]), answered(2, "Unknown", ["Rome"])])
     assert scored["is_idk"].to_pylist() == [False, True]
     assert scored["matched_level"].to_pylist() == [1, 0]
 
 
-def test_similarity_is_told_by_agreement() -> None:
-    metrics = measure(list(list_scores(score(ROWS, [0.9, 0.8, 0.25, 0.2, None, None, None, None]), 0.5, 2)))
-    assert find(metrics, "semantic_similarity", "both").value == 0.85
-    assert find(metrics, "semantic_similarity", "granola_only").value == 0.25
-    assert find(metrics, "semantic_similarity", "neither").value == 0.2
-    shares = [find(metrics, f"agreement_{cell}").value for cell in ("both", "granola_only", "standard_only", "neither")]
-    assert shares == [0.5, 0.25, 0, 0.25]
-    assert find(metrics, "semantic_similarity").n_unscored == 1
-
-
-def test_settings_are_apart() -> None:
-    rows = [*ROWS, answered(1, "Kursk", LEVELS, id="drag/q1", setting="drag")]
-    metrics = measure(list(list_scores(score(rows), 0.5, 2)))
-    assert [(each.setting, each.n) for each in metrics if each.metric == "accuracy" and not each.group_by] == [
-        ("greedy", 7),
-        ("drag", 1),
+def test_metrics_are_told_at_other_tau_and_lambda() -> None:
+    rows = [
+        answered(1, "London", ["London"]),
+        answered(2, "London", ["Sutton", "London Borough of Sutton"]),
+        answered(3, "IDK", ["Rome", "IDK of Rome"]),
+        answered(4, "", LEVELS, unscored="model_failed"),
     ]
+    found = {
+        (name, value, column.metric): column.values.tolist()
+        for name, value, column in list_variations(score(rows), 0.45, 0.5)
+    }
+    assert [value for name, value, metric in found if (name, metric) == ("tau", "accuracy")] == [
+        0.3, 0.4, 0.45, 0.5, 0.6, 0.8
+    ]  # fmt: skip
+    assert found["tau", 0.3, "granola_accuracy"][:3] == [1, 1, 0]
+    # F1 of London with London Borough of Sutton is 0.4, which does not exceed 0.4
+    assert found["tau", 0.4, "granola_accuracy"][:3] == [1, 0, 0]
+    assert found["tau", 0.3, "accuracy"][:3] == [1, 0, 0]
+    assert found["tau", 0.3, "informativeness"][:3] == pytest.approx([1, np.exp(-0.5), 0])
+    assert found["lambda", 1.0, "informativeness"][:3] == [1, 0, 0]
+    assert all(np.isnan(values[3]) for values in found.values())
 
 
-def test_nothing_but_idk_has_no_selective_accuracy() -> None:
-    metrics = measure(list(list_scores(score([answered(1, "IDK", LEVELS)]), 0.5, 2)))
-    found = find(metrics, "selective_accuracy")
-    assert (found.value, found.n, found.note) == (None, 0, "nothing to score")
-    assert find(metrics, "informativeness").value == 0
+def test_cosines_are_of_pairs_and_missing_where_there_is_none() -> None:
+    vectors = np.array([[1, 0], [0.6, 0.8], [0, 1]], np.float32)
+    found = find_cosines([("a", "b"), None, ("c", "a"), ("a", "a")], ["a", "b", "c"], vectors)
+    assert found.tolist() == pytest.approx([0.6, np.nan, 0, 1], nan_ok=True)
+    assert np.isnan(find_cosines([None], [], np.zeros((0, 2), np.float32))).all()
 
 
 def test_a_guess_is_the_commonest_answer_to_other_questions() -> None:
