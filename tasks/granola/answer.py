@@ -56,7 +56,7 @@ def score_granola_answers(batch: Batch) -> Receipt:
     params = work.inputs(GranolaEvaluationInputs).params
     answers = score_answers(work.table(GranolaGiven), params.tau)
     similarity, encoder = pa.nulls(answers.num_rows, pa.float64()), ""
-    if params.similarity:
+    if params.similarity == "encoder":
         embedder = work.run.services.embedder()
         similarity, encoder = _compare(answers, embedder), embedder.name
     answers = answers.append_column("semantic_similarity", similarity)

@@ -1,7 +1,7 @@
 """GRANOLA-EQ's evaluation as commands know it: its parameters, what it asks in which setting, its record (paper §2.2, §5)."""
 
 from collections.abc import Iterator
-from typing import Annotated, cast
+from typing import Annotated, Literal, cast
 
 import pyarrow as pa
 from pydantic import Field
@@ -44,8 +44,8 @@ class GranolaEvaluationParams(EvaluationParams):
     """How fast informativeness falls from level to level, the paper's λ: exp(-λ (level - 1))."""
     popularity_bins: int = Field(default=5, ge=1, le=100)
     """Bins of equal size by the popularity of the question's entity."""
-    similarity: bool = True
-    """Compare answers with the gold answer by the world's sentence encoder too (the paper's Table 3)."""
+    similarity: Literal["encoder", "none"] = "encoder"
+    """Whether answers are also compared with the gold answer by the world's sentence encoder, the paper's Table 3: `encoder` or `none`, which is quicker."""
 
 
 class GranolaEvaluationInputs(EvaluationInputs):
@@ -58,7 +58,7 @@ class GranolaEvaluationInputs(EvaluationInputs):
 
 def lock_inputs(params: GranolaEvaluationParams, run: RunOptions) -> Locked[GranolaEvaluationInputs]:
     """Return what an evaluation depends on; UsageError says what was expected."""
-    encoder = embedder_identity(load_world(run.world, run.graph), home()) if params.similarity else {}
+    encoder = embedder_identity(load_world(run.world, run.graph), home()) if params.similarity == "encoder" else {}
     return lock_evaluation(GRANOLA_EVALUATION, params, run, GranolaEvaluationInputs, embedder=encoder)
 
 
