@@ -193,10 +193,15 @@ def _find_fault(level: str, before: Sequence[str], evidence: Evidence, lexicon: 
         len(said) == 1 and said[0][0] == "=" and said == lexicon.read_terms(before[0])
     ):
         return "reworded"
+    is_place = terms in evidence.depths or (len(said) == 1 and said[0][0] == "=")
+    ends = tuple(f" {link} {normalise(level)}" for link in ("of", "at", "by"))
     for each in before[1:]:
         earlier = _list_senses(each, lexicon)
         if terms == earlier:
             return "reworded"
+        if _PHRASE.match(each) and not is_place and normalise(each).endswith(ends):
+            # to be of a college of a university is to be of that university: no less is said
+            return "named_before"
         is_nearer = evidence.depths.get(terms, 0) < evidence.depths.get(earlier, 0) and terms in evidence.depths
         if is_nearer or (is_phrase and earlier < terms):
             return "finer_than_before"
