@@ -150,6 +150,12 @@ def lie_apart(one: tuple[str, str], other: tuple[str, str], lexicon: Lexicon) ->
     return bool(first and second) and not (_innermost(first, lexicon) & second or _innermost(second, lexicon) & first)
 
 
+def lie_together(one: tuple[str, str], other: tuple[str, str], lexicon: Lexicon) -> bool:
+    """Return True when two things, as (name, description), name a country or region that is the same or around both."""
+    first, second = (_find_places(name, description, lexicon) for name, description in (one, other))
+    return bool(first & second)
+
+
 def _find_places(name: str, description: str, lexicon: Lexicon) -> frozenset[str]:
     """Return the countries and regions of a description, and of a name that agrees: not of Victoria in Canada."""
     own, told = lexicon.follow_places(name), lexicon.follow_places(description)

@@ -108,7 +108,12 @@ def test_what_is_told_or_follows_is_kept(row: Row, levels: list[str]) -> None:
             ["Greater London"],
             "reworded",
         ),
-        ("a whole that the one before is of", COLLEGE, ["a college of the University of Oxford", "University of Oxford"], "named_before"),
+        (
+            "a whole that the one before is of",
+            COLLEGE,
+            ["a college of the University of Oxford", "University of Oxford"],
+            "named_before",
+        ),
         ("an owner that the one before has", LABEL, ["a record label of Sony", "Sony"], "named_before"),
         ("a repetition", PLACE, ["Ohio", "Ohio"], "duplicate"),
         ("nothing", PLACE, ["a village"], "trivial"),
