@@ -34,9 +34,13 @@ _DIGITS = 9
 """Digits of a score: logarithms and exponentials may end otherwise in the sixteenth where a CPU lacks FMA."""
 _CLEARLY = 2 * 10**-_DIGITS
 """Scores that are further apart stay apart when they are rounded."""
-_SAID_BY = {"P451": "P26", "P1050": "P509", "P1412": "P103", "P1344": "P607"}
-"""Relation → one that says the same of the same value: partner and spouse, medical condition and cause of death, language
-spoken and native language, taking part in a war and the war itself."""
+_SAID_BY = {
+    **{"P451": "P26", "P1050": "P509", "P1412": "P103", "P1344": "P607"},
+    **{"P551": "P19", "P184": "P1066", "P737": "P1066", "P185": "P802"},
+}
+"""Relation → one that says the same of the same value, or nearly: partner and spouse, medical condition and cause of death,
+language spoken and native language, taking part in a war and the war itself, home and birthplace, doctoral advisor or
+influence and teacher, doctoral student and student."""
 
 
 def count_relations(pools: Iterable[Iterable[Piece]]) -> Counter[str]:

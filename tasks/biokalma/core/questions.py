@@ -93,7 +93,8 @@ def _list_words(label: str, known: Properties) -> set[str]:
 def _find_other_matter(question: str, pieces: Sequence[Piece], known: Properties) -> str | None:
     """Return a matter that a question asks for and no piece tells of."""
     held = {normalise(word) for piece in pieces for word in _list_words(piece.property, known)}
-    for aspect in sorted({each.aspect for each in known.values() if _NAMED_MATTER.fullmatch(each.aspect)}):
+    matters = {matter for each in known.values() for matter in (each.aspect, each.tie)}
+    for aspect in sorted(filter(_NAMED_MATTER.fullmatch, matters)):
         matter, text = normalise(aspect), f" {normalise(question)} "
         # the students of doctoral students are no students
         for longer in (word for word in held if matter in word):

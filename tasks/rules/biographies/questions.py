@@ -6,6 +6,7 @@ in the order of a life. How the two are tied, and who is the elder in it, is sai
 "were" is said of the dead alone.
 """
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from string import Template
@@ -28,10 +29,12 @@ _ROLES = {
     "teaching": ("teacher", "student"),
     "doctorate": ("doctoral advisor", "doctoral student"),
 }
+_BONDS = {"marriage": "marriage", "love": "relationship"}
 _PRONOUNS = {"male": ("he", "his", "him"), "female": ("she", "her", "her")}
 _SIBLINGS = {("male", "male"): "brothers", ("female", "female"): "sisters"}
 _THEMES_AT_MOST = 3
 _ASPECTS_AT_MOST = 5
+_COMMON_AT_LEAST = 2
 _TOGETHER = {
     **dict.fromkeys(("date of birth", "birthplace"), "birth"),
     **dict.fromkeys(("date of death", "place of death", "cause of death", "manner of death", "violent death"), "death"),
@@ -88,21 +91,27 @@ def ask_specific(paragraph: str, subjects: Sequence[Subject]) -> str:
     """Return a question that names the aspects of all pieces, the many of one person by their themes, but no value."""
     tie = _find_tie(*subjects)
     aspects = [_list_aspects(pair, tie) for pair in (subjects, subjects[::-1])]
-    if not aspects[0]:
-        subjects, aspects = subjects[::-1], aspects[::-1]
-    kind = ("neither", "first", "both")[sum(map(bool, aspects))]
-    if aspects[0] == aspects[1] != []:
-        kind = "same"
-    # of two women "her" would be either
+    common = [aspect for aspect in aspects[0] if aspect in aspects[1]]
+    own = [[aspect for aspect in each if aspect not in common] for each in aspects]
+    if len(common) < _COMMON_AT_LEAST and all(own):
+        common, own = [], aspects
+    if own[1] and not own[0]:
+        subjects, own = subjects[::-1], own[::-1]
+    parts = ("same" if common else "", ("", "first", "both")[sum(map(bool, own))])
+    kind = " ".join(filter(None, parts)) or "neither"
     first, second = subjects
-    is_clear = first.kind.gender != second.kind.gender
-    given = _list_given(_Tie(tie.kind, tie.label, first, second)) if is_clear else {}
-    given |= {f"aspects_{letter}": _enumerate(own) for letter, own in zip("ab", aspects, strict=True)}
-    given |= {"a": first.name, "b": second.name}
+    given = {"a": first.name, "b": second.name, "aspects": _enumerate(common), "bond": _BONDS.get(tie.kind, "")}
+    for letter, each, told in zip("ab", subjects, own, strict=True):
+        # of two women "her" would be either
+        is_clear = each.kind.gender in _PRONOUNS and first.kind.gender != second.kind.gender
+        pronoun = _PRONOUNS[each.kind.gender][1] if is_clear else ""
+        given |= {f"his_{letter}": pronoun, f"own_{letter}": pronoun or f"{each.name}'s"}
+        given[f"aspects_{letter}"] = _enumerate(told)
     for name, both in (("of_the_two", "the two"), ("of_both", f"{first.name} and {second.name}")):
         kinds = (tie.kind,) if ("tie", tie.kind) in load_biography_questions() else ("any",)
         given[name] = _fill("tie", kinds, {"both": both}, paragraph)
-    question = _fill("specific", (kind if tie.kind else f"{kind} apart",), given, paragraph)
+    sort = "bond" if given["bond"] else "" if tie.kind else "apart"
+    question = _fill("specific", (f"{kind} {sort}".rstrip(),), given, paragraph)
     return question[:1].upper() + question[1:]
 
 
@@ -166,7 +175,7 @@ def _list_aspects(subjects: Sequence[Subject], tie: _Tie) -> list[str]:
         _gather(sorted(_list_pieces(pair, tie), key=_place_in_life), lambda aspect, _: _TOGETHER.get(aspect, aspect))
         for pair in (subjects, subjects[::-1])
     ]
-    if sum(map(len, each)) > _ASPECTS_AT_MOST:
+    if len(dict.fromkeys(itertools.chain(*each))) > _ASPECTS_AT_MOST:
         each = [_gather(own, lambda aspect, theme: _TOGETHER.get(theme, theme) or aspect) for own in each]
     return [aspect for aspect, _ in each[0]]
 

@@ -230,7 +230,13 @@ def test_what_is_said_the_other_way_round_is_not_new() -> None:
     assert list_new([child], [father], {}) == [child]
 
 
-@pytest.mark.parametrize(("one", "other"), [("P26", "P451"), ("P509", "P1050"), ("P103", "P1412"), ("P607", "P1344")])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        *(("P26", "P451"), ("P509", "P1050"), ("P103", "P1412"), ("P607", "P1344")),
+        *(("P19", "P551"), ("P1066", "P737"), ("P1066", "P184"), ("P802", "P185")),
+    ],
+)
 def test_relations_that_say_the_same_of_one_value_count_once(one: str, other: str) -> None:
     first, second = make_piece(one), make_piece(other)
     assert list_new([first, second], [], {}) == [first]
