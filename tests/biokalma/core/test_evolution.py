@@ -247,6 +247,14 @@ def test_relations_that_say_the_same_of_one_value_count_once(one: str, other: st
     assert list_new([first, of_another], [], {}) == [first, of_another]
 
 
+@pytest.mark.parametrize(("field", "expected"), [("biology", 1), ("zoology", 2)])
+def test_a_biologist_is_not_told_to_work_on_biology(field: str, expected: int) -> None:
+    pieces = [make_piece("P106", "biologist", value_qid="Q5"), make_piece("P101", field, value_qid="Q6")]
+    assert len(list_new(pieces, [], {})) == len(list_new(pieces[::-1], [], {})) == expected
+    elsewhere = make_piece("P101", field, qid="Q2", value_qid="Q6")
+    assert list_new([elsewhere], pieces[:1], {}) == [elsewhere]
+
+
 def test_a_partner_is_the_spouse_the_other_way_round_too() -> None:
     inverses = {"P26": frozenset({"P26"}), "P451": frozenset({"P451"})}
     wife, partner = make_piece("P26", value_qid="Q2"), make_piece("P451", qid="Q2", value_qid="Q1")
