@@ -1,0 +1,115 @@
+"""The judge `exact`: a program, no model, that looks whether an answer says the gold answer, in its words and values.
+
+It is a lexical lower bound. Numbers, dates and amounts count by value, names with an initial more or less, lists in any
+order (text/values/answers.py); the same in other words, a vague answer that is right and what the world knows beside the
+gold answer do not count, though the paper's conditions (Table A.4) have them right. On the other side a sentence does not
+say what it denies ("not Paris"), leaves open ("Paris or Lyon"), asks, heaps up (over 200 words), only repeats from the question, or gives as a rough
+number where the gold answer is exact. A gold answer that is a number alone is found in a long answer only beside a word of
+its question, since another fact may have the same number.
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+from tasks.slaq.core.known_text import CheckLists, is_only_rough, list_content, list_values, read_article
+from tasks.text.folded import fold_text, has_words
+from tasks.text.matching import normalise
+from tasks.text.sentences import split_sentences
+from tasks.text.values.amounts import is_number
+from tasks.text.values.answers import find_answer, read_known_text
+from tasks.text.values.words import Value, is_kin
+
+_DENIAL = re.compile(r"not|no|never|nor|neither|without|\w+n['’]t|cannot")
+_OPEN = re.compile(r"or|either|than")
+_BEFORE = 2
+"""Words before the answer, articles and small words aside, among which a denial is of it."""
+_REPEATED = 5
+"""Words at least that are the question's own when they stand in it so."""
+_LONGEST = 200
+"""Words of a sentence; a longer one is a heap, in which any gold answer may lie."""
+_SMALL = frozenset({"a", "an", "the", "in", "on", "at", "of"})
+
+
+def compare_short(question: str, gold: str, answer: str) -> float:
+    """Return 1.0 where an answer to a short question says the gold answer, else 0.0."""
+    return float(any(_says(sentence, question, gold) for sentence in _list_sentences(answer, question)))
+
+
+def compare_long(
+    long_question: str, facts: Sequence[tuple[str, str]], answer: str, lists: CheckLists
+) -> tuple[float, ...]:
+    """Return for each fact, a short question and its gold answer, whether an answer to the long question says it."""
+    sentences = list(_list_sentences(answer, long_question))
+    asked = [frozenset(list_content(question, lists)) for question, _ in facts]
+    shared = frozenset.intersection(*asked)
+    verdicts = []
+    for (question, gold), words in zip(facts, asked, strict=True):
+        is_bare = _is_number_alone(gold)
+        verdicts.append(
+            any(
+                _says(sentence, question, gold) and (not is_bare or _is_about(sentence, words - shared, lists))
+                for sentence in sentences
+            )
+        )
+    return tuple(map(float, verdicts))
+
+
+def _list_sentences(answer: str, question: str) -> Iterator[str]:
+    """Yield the sentences of an answer that say something: none that asks, none that is the question's."""
+    asked = f" {normalise(question)} "
+    for line in answer.splitlines():
+        for sentence in split_sentences(line):
+            words = len(sentence.split())
+            is_repeated = words >= _REPEATED and f" {normalise(sentence)} " in asked
+            if words <= _LONGEST and not is_repeated and not sentence.rstrip(" \"'”’)*").endswith("?"):
+                yield sentence
+
+
+def _is_number_alone(gold: str) -> bool:
+    values = list_values(gold)
+    return len(values) == 1 and is_number(values[0])
+
+
+def _is_about(sentence: str, words: Collection[Value], lists: CheckLists) -> bool:
+    """True when a sentence says one of these words."""
+    said = list_content(sentence, lists)
+    return any(is_kin(each, word) for each in said for word in words)
+
+
+def _says(sentence: str, question: str, gold: str) -> bool:
+    return (
+        _holds(sentence, gold)
+        and not _is_doubted(sentence, question, gold)
+        and not is_only_rough(gold, read_article(sentence))
+    )
+
+
+def _holds(text: str, gold: str) -> bool:
+    found = find_answer(gold, read_known_text(text)).found
+    # yes, none and the like are no values
+    return has_words(fold_text(text), fold_text(gold).strip(" .!?")) if found is None else found
+
+
+def _is_doubted(sentence: str, question: str, gold: str) -> bool:
+    """True where the answer that a sentence holds is denied, or one of several: judged by the words next to it.
+
+    Where the question denies ("What does it not contain?"), so may its answer.
+    """
+    words = sentence.split()
+    end = _find_first(len(words), lambda at: _holds(" ".join(words[:at]), gold))
+    start = end - _find_first(end, lambda at: _holds(" ".join(words[end - at : end]), gold))
+    passed = _SMALL.union(_list_words(gold))
+    before = [word for word in _list_words(" ".join(words[:start])) if word not in passed][-_BEFORE:]
+    after = _list_words(" ".join(words[end : end + 1]))
+    is_denied = any(map(_DENIAL.fullmatch, before)) and not any(map(_DENIAL.fullmatch, _list_words(question)))
+    return is_denied or any(map(_OPEN.fullmatch, [*before[-1:], *after]))
+
+
+def _list_words(text: str) -> list[str]:
+    return [word.strip('.,;:!?()[]"“”*_').lower() for word in text.split()]
+
+
+def _find_first(most: int, holds: Callable[[int], bool]) -> int:
+    """Return the least number for which something holds that holds for all greater ones, and for `most`."""
+    return bisect_left(range(most), True, key=holds)
