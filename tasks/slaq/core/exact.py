@@ -11,13 +11,14 @@ its question, since another fact may have the same number.
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 
 from tasks.slaq.core.known_text import CheckLists, is_only_rough, list_content, list_values, read_article
 from tasks.text.folded import fold_text, has_words
 from tasks.text.matching import normalise
 from tasks.text.sentences import split_sentences
 from tasks.text.values.amounts import is_number
-from tasks.text.values.answers import find_answer, read_known_text
+from tasks.text.values.answers import KnownText, find_answer, read_known_text
 from tasks.text.values.words import Value, is_kin
 
 _DENIAL = re.compile(r"not|no|never|nor|neither|without|\w+n['’]t|cannot")
@@ -33,14 +34,14 @@ _SMALL = frozenset({"a", "an", "the", "in", "on", "at", "of"})
 
 def compare_short(question: str, gold: str, answer: str) -> float:
     """Return 1.0 where an answer to a short question says the gold answer, else 0.0."""
-    return float(any(_says(sentence, question, gold) for sentence in _list_sentences(answer, question)))
+    return float(next(_find_saying(_read(answer, question), question, gold), None) is not None)
 
 
 def compare_long(
     long_question: str, facts: Sequence[tuple[str, str]], answer: str, lists: CheckLists
 ) -> tuple[float, ...]:
     """Return for each fact, a short question and its gold answer, whether an answer to the long question says it."""
-    sentences = list(_list_sentences(answer, long_question))
+    read = _read(answer, long_question)
     asked = [frozenset(list_content(question, lists)) for question, _ in facts]
     shared = frozenset.intersection(*asked)
     verdicts = []
@@ -48,11 +49,26 @@ def compare_long(
         is_bare = _is_number_alone(gold)
         verdicts.append(
             any(
-                _says(sentence, question, gold) and (not is_bare or _is_about(sentence, words - shared, lists))
-                for sentence in sentences
+                not is_bare or _is_about(sentence, words - shared, lists)
+                for sentence in _find_saying(read, question, gold)
             )
         )
     return tuple(map(float, verdicts))
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    sentences: tuple[str, ...]
+    """Those that say something, each once."""
+    folded: str
+    known: KnownText
+    """All of them, for a first look."""
+
+
+def _read(answer: str, question: str) -> _Read:
+    sentences = tuple(dict.fromkeys(_list_sentences(answer, question)))
+    text = "\n\n".join(sentences)
+    return _Read(sentences, fold_text(text), read_known_text(text))
 
 
 def _list_sentences(answer: str, question: str) -> Iterator[str]:
@@ -63,6 +79,18 @@ def _list_sentences(answer: str, question: str) -> Iterator[str]:
             words = len(sentence.split())
             is_repeated = words >= _REPEATED and f" {normalise(sentence)} " in asked
             if words <= _LONGEST and not is_repeated and not sentence.rstrip(" \"'”’)*").endswith("?"):
+                yield sentence
+
+
+def _find_saying(read: _Read, question: str, gold: str) -> Iterator[str]:
+    """Yield the sentences that say the gold answer."""
+    if _holds(read.folded, read.known, gold):
+        for sentence in read.sentences:
+            if (
+                _has(sentence, gold)
+                and not _is_doubted(sentence, question, gold)
+                and not is_only_rough(gold, read_article(sentence))
+            ):
                 yield sentence
 
 
@@ -77,18 +105,14 @@ def _is_about(sentence: str, words: Collection[Value], lists: CheckLists) -> boo
     return any(is_kin(each, word) for each in said for word in words)
 
 
-def _says(sentence: str, question: str, gold: str) -> bool:
-    return (
-        _holds(sentence, gold)
-        and not _is_doubted(sentence, question, gold)
-        and not is_only_rough(gold, read_article(sentence))
-    )
+def _has(text: str, gold: str) -> bool:
+    return _holds(fold_text(text), read_known_text(text), gold)
 
 
-def _holds(text: str, gold: str) -> bool:
-    found = find_answer(gold, read_known_text(text)).found
+def _holds(folded: str, known: KnownText, gold: str) -> bool:
+    found = find_answer(gold, known).found
     # yes, none and the like are no values
-    return has_words(fold_text(text), fold_text(gold).strip(" .!?")) if found is None else found
+    return has_words(folded, fold_text(gold).strip(" .!?")) if found is None else found
 
 
 def _is_doubted(sentence: str, question: str, gold: str) -> bool:
@@ -97,8 +121,8 @@ def _is_doubted(sentence: str, question: str, gold: str) -> bool:
     Where the question denies ("What does it not contain?"), so may its answer.
     """
     words = sentence.split()
-    end = _find_first(len(words), lambda at: _holds(" ".join(words[:at]), gold))
-    start = end - _find_first(end, lambda at: _holds(" ".join(words[end - at : end]), gold))
+    end = _find_first(len(words), lambda at: _has(" ".join(words[:at]), gold))
+    start = end - _find_first(end, lambda at: _has(" ".join(words[end - at : end]), gold))
     passed = _SMALL.union(_list_words(gold))
     before = [word for word in _list_words(" ".join(words[:start])) if word not in passed][-_BEFORE:]
     after = _list_words(" ".join(words[end : end + 1]))
