@@ -1,36 +1,98 @@
-"""Intervals of rates and means: what a figure of a sample says about all rows."""
+"""Intervals of rates and means: what a figure of a sample says about all rows.
+
+Bootstraps here are percentile bootstraps over clusters, which are drawn whole: their interval is too narrow where there
+are few (where the clusters' means are normal it holds the true mean in 84 % of samples of 5 clusters, 90 % of 10, 93 %
+of 20 and 94 to 95 % of 80). All that is drawn and added up is whole numbers below 2^53, so an
+interval depends neither on the order of the clusters nor on the machine.
+"""
 
 import math
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
-_Z = 1.959963984540054
+Z_95 = 1.959963984540054
 """Of the normal distribution, for 95 %."""
-_DRAWS = 10_000
+DRAWS = 10_000
 _DIGITS = 4
+_KINDS = 32
+"""Kinds of clusters that are told apart in draws: a draw takes time by kinds, not by clusters."""
+_UNITED = 16
+"""Kinds that more are united to."""
+_PARTS = 1024
+"""Parts of an observation in which sizes are counted, since clusters that are put together have a mean size."""
 
 Interval = tuple[float, float]
+Floats = npt.NDArray[np.float64]
 
 
 def wilson(successes: int, n: int) -> Interval:
     """Return the 95 % interval of a share by Wilson's score, to four digits; ValueError where n is 0."""
     if not n:
         raise ValueError("an interval of no observation")
-    share, square = successes / n, _Z**2 / n
+    share, square = successes / n, Z_95**2 / n
     middle = (share + square / 2) / (1 + square)
-    half = _Z / (1 + square) * math.sqrt(share * (1 - share) / n + square / (4 * n))
+    half = Z_95 / (1 + square) * math.sqrt(share * (1 - share) / n + square / (4 * n))
     return round(max(0.0, middle - half), _DIGITS), round(min(1.0, middle + half), _DIGITS)
 
 
-def bootstrap(sums: Sequence[int], sizes: Sequence[int], seed: int = 0) -> Interval:
+def bootstrap(
+    sums: Sequence[int] | Floats, sizes: Sequence[int] | Floats, seed: int = 0, exponent: int = 0, draws: int = DRAWS
+) -> Interval:
     """Return the 95 % percentile interval of a mean whose observations lie in clusters that are drawn whole.
 
-    `sums`, `sizes`: sum and number of the observations of each cluster; ValueError where there is none. Sums are whole
-    numbers, so the same seed gives the same interval on any machine.
+    `sums`, `sizes`: sum and number of the observations of each cluster, whole numbers; ValueError where there is none.
+    Sums are in units of 2^-exponent (`to_whole`); the interval is to four digits.
     """
-    if not sums:
+    if not len(sums):
         raise ValueError("an interval of no observation")
-    drawn = np.random.default_rng(seed).integers(0, len(sums), (_DRAWS, len(sums)))
-    means = np.sort(np.asarray(sums)[drawn].sum(axis=1) / np.asarray(sizes)[drawn].sum(axis=1))
-    return round(float(means[_DRAWS // 40]), _DIGITS), round(float(means[-1 - _DRAWS // 40]), _DIGITS)
+    weights, kinds = _unite_alike(np.asarray(sums, np.float64), np.asarray(sizes, np.float64))
+    shares = weights / weights.sum()
+    drawn = np.random.default_rng(seed).multinomial(int(weights.sum()), shares, draws).astype(np.float64) @ kinds
+    means = np.sort(drawn[:, 0] / drawn[:, 1])
+    return to_digits(means[draws // 40], exponent - 10), to_digits(means[-1 - draws // 40], exponent - 10)
+
+
+def to_whole(values: Floats, times: int) -> tuple[Floats, int]:
+    """Return values as whole multiples of 2^-exponent, and the exponent: any `times` of them add up to under 2^53.
+
+    Sums of them are exact in float64, in any order.
+    """
+    exponent = 52 - math.frexp(float(np.max(np.abs(values), initial=0.0)))[1] - times.bit_length()
+    return np.rint(np.ldexp(values, exponent)), exponent
+
+
+def to_digits(value: float, exponent: int = 0) -> float:
+    """Return a multiple of 2^-exponent as it is published: to four digits, never minus zero."""
+    return round(math.ldexp(float(value), -exponent), _DIGITS) + 0.0
+
+
+def _unite_alike(sums: Floats, sizes: Floats) -> tuple[Floats, Floats]:
+    """Return how many clusters there are of each kind, and the kinds' (sum, size in parts; shape: kinds × 2).
+
+    Up to 32 different clusters each are a kind, and drawing kinds is drawing clusters. Where there are more, clusters
+    that deviate alike from the mean are one of 16 kinds, with their mean sum and size: a kind holds about an eighth of
+    all clusters, or of all squared deviations, at most, so an outlier stays alone. Deviations are then stretched (by
+    0.3 to 0.8 %, where scores are bounded) so that their squares add up to what they did.
+    """
+    order = np.lexsort((sizes, sums))
+    sums, sizes = sums[order], sizes[order]
+    starts = np.flatnonzero(np.r_[True, (np.diff(sums) != 0) | (np.diff(sizes) != 0)])
+    weights, sums, sizes = np.diff(np.r_[starts, len(sums)]).astype(np.float64), sums[starts], sizes[starts]
+    if len(weights) <= _KINDS:
+        return weights, np.column_stack((sums, sizes * _PARTS))
+    mean = (weights @ sums) / (weights @ sizes)
+    deviations = sums - mean * sizes
+    order = np.argsort(deviations, kind="stable")
+    weights, sums, sizes, squares = weights[order], sums[order], sizes[order], weights[order] * deviations[order] ** 2
+    upto = np.cumsum(squares)
+    before = (np.cumsum(weights) - weights / 2) / weights.sum() + (upto - squares / 2) / max(upto[-1], math.ulp(0.0))
+    kind = np.minimum(before * (_UNITED / 2), _UNITED - 1).astype(np.int64)
+    totals: Floats = np.array([np.bincount(kind, weights * each) for each in (np.ones_like(sums), sums, sizes)])
+    weights, sums, sizes = totals[:, totals[0] > 0]
+    sums, sizes = sums / weights, sizes / weights
+    deviations = sums - mean * sizes
+    left = float(np.cumsum(weights * deviations**2)[-1])
+    stretched = mean * sizes + deviations * (math.sqrt(upto[-1] / left) if left else 1.0)
+    return weights, np.column_stack((np.rint(stretched), np.rint(sizes * _PARTS)))

@@ -1,0 +1,188 @@
+"""Metrics of an evaluation: the mean of scores, over all items and by group, with what a reader needs to trust it.
+
+An item that was to be scored and could not be is in no mean and in no n: it is counted, and the bounds say what the
+mean could be had it counted at worst, or at best. Where there is nothing to average there is no number, but a note.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tasks.core.measures.intervals import Floats, Interval, bootstrap, to_whole, wilson
+from tasks.core.rows import StrictModel
+
+IntervalKind = Literal["wilson", "bootstrap", ""]
+
+_DIGITS = 6
+FEW_CLUSTERS = 20
+"""Fewer, and the note says that the interval is too narrow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Scores of one metric in one setting: parallel columns, one entry an item.
+
+    ValueError where the columns are not equally long, a score is infinite, or a share is neither 0 nor 1.
+    """
+
+    setting: str
+    metric: str
+    """snake_case: granola_accuracy."""
+    items: Sequence[str]
+    """Ids of what was scored; an item to which the metric does not apply is not among them."""
+    clusters: Sequence[str]
+    """Ids of what is drawn whole (questions, topics); the items themselves where nothing binds them."""
+    values: Floats
+    """NaN: unscored."""
+    groups: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
+    """What is grouped by → group of each item, None for an item in none."""
+    worst: float = 0.0
+    """What an unscored item counts at worst; above `best` where lower is better."""
+    best: float = 1.0
+    unit: str = ""
+    """share, cosine, tokens …"""
+    is_share: bool = False
+    """Each score is right (1) or wrong (0)."""
+
+    def __post_init__(self) -> None:
+        """Hold the columns to one another."""
+        columns: dict[str, Sequence[str | None] | Floats] = {
+            "clusters": self.clusters,
+            "values": self.values,
+            **self.groups,
+        }
+        for name, column in columns.items():
+            if len(column) != len(self.items):
+                raise ValueError(f"{self.metric}, {self.setting}: {len(self.items)} items, but {len(column)} {name}")
+        wrong = np.isinf(self.values)
+        if self.is_share:
+            wrong |= ~np.isnan(self.values) & (self.values != 0) & (self.values != 1)
+        for position in np.flatnonzero(wrong)[:1]:
+            expected = "0 or 1" if self.is_share else "a finite number, or NaN"
+            found = f"{self.items[position]} has {self.values[position]}"
+            raise ValueError(f"{self.metric}, {self.setting}: {found}; expected {expected}")
+
+
+class Metric(StrictModel):
+    """One metric in one setting, over all items or one group."""
+
+    setting: str
+    metric: str
+    group_by: str
+    """What the items are grouped by; empty: all of them."""
+    group: str
+    value: float | None
+    """Mean of the scores, to six digits; null where there is none."""
+    n: int
+    """Scored items."""
+    n_unscored: int
+    """Items that were to be scored and could not be."""
+    coverage: float | None
+    """n of n + n_unscored; null where that is 0."""
+    bound_low: float | None
+    """The mean had all unscored items counted as worst (as best where lower is better)."""
+    bound_high: float | None
+    ci_low: float | None
+    """Lower end of the 95 % interval, to four digits; null where there is none."""
+    ci_high: float | None
+    interval: IntervalKind
+    clusters: int
+    """Clusters that have a scored item: what the bootstrap draws."""
+    unit: str
+    note: str
+    """Why there is no value or no interval, or why the interval is not to be relied on."""
+
+
+def measure(scores: Sequence[Scores], seed: int = 0) -> list[Metric]:
+    """Return a metric of each scores over all items, then one of each group, by group; `seed`: of the bootstraps.
+
+    A row does not depend on what else is measured, nor on the order of the items.
+    """
+    return [metric for each in scores for metric in _measure_one(each, seed)]
+
+
+def number(names: Sequence[str | None]) -> tuple[npt.NDArray[np.int64], list[str]]:
+    """Return the position of each name in the sorted names, -1 for None, and the sorted names."""
+    known = sorted({name for name in names if name is not None})
+    positions: dict[str | None, int] = {None: -1, **{name: position for position, name in enumerate(known)}}
+    return np.fromiter(map(positions.__getitem__, names), np.int64, len(names)), known
+
+
+def sum_clusters(clusters: npt.NDArray[np.int64], values: Floats) -> tuple[Floats, Floats]:
+    """Return the sum and number of the values of each cluster that has any; the sums of whole numbers are exact."""
+    sizes = np.bincount(clusters)
+    kept = sizes > 0
+    return np.bincount(clusters, values)[kept].astype(np.float64), sizes[kept].astype(np.float64)
+
+
+def _measure_one(scores: Scores, seed: int) -> Iterator[Metric]:
+    clusters, _ = number(scores.clusters)
+    scored = ~np.isnan(scores.values)
+    largest = int(np.bincount(clusters, minlength=1).max())
+    whole, exponent = to_whole(np.where(scored, scores.values, 0.0), largest * len(clusters))
+
+    def describe(group_by: str, group: str, chosen: npt.NDArray[np.int64]) -> Metric:
+        counted = chosen[scored[chosen]]
+        n, n_unscored = len(counted), len(chosen) - len(counted)
+        total = math.fsum(scores.values[counted].tolist())
+        sums, sizes = sum_clusters(clusters[counted], whole[counted])
+        interval, kind, note = _find_interval(scores.is_share, total, sums, sizes, exponent, seed)
+        if not n:
+            note = f"none of {n_unscored} is scored" if n_unscored else "nothing to score"
+        bounds = sorted(_bound(total, n, n_unscored, at) for at in (scores.worst, scores.best)) if len(chosen) else None
+        return Metric(
+            setting=scores.setting,
+            metric=scores.metric,
+            group_by=group_by,
+            group=group,
+            value=_digits(total / n) if n else None,
+            n=n,
+            n_unscored=n_unscored,
+            coverage=_digits(n / len(chosen)) if len(chosen) else None,
+            bound_low=bounds[0] if bounds else None,
+            bound_high=bounds[1] if bounds else None,
+            ci_low=interval[0] if interval else None,
+            ci_high=interval[1] if interval else None,
+            interval=kind,
+            clusters=len(sums),
+            unit=scores.unit,
+            note=note,
+        )
+
+    yield describe("", "", np.arange(len(clusters)))
+    for group_by, column in scores.groups.items():
+        groups, names = number(column)
+        order = np.argsort(groups, kind="stable")
+        ends = np.searchsorted(groups[order], np.arange(len(names) + 1))
+        for name, start, end in zip(names, ends[:-1], ends[1:], strict=True):
+            yield describe(group_by, name, order[start:end])
+
+
+def _find_interval(
+    is_share: bool, total: float, sums: Floats, sizes: Floats, exponent: int, seed: int
+) -> tuple[Interval | None, IntervalKind, str]:
+    """Return the interval, its kind and the note."""
+    clusters = len(sums)
+    if not clusters:
+        return None, "", ""
+    if is_share and sizes.max() == 1:
+        return wilson(round(total), clusters), "wilson", ""
+    if clusters == 1:
+        return None, "", "one cluster: nothing to draw an interval from"
+    interval = bootstrap(sums, sizes, seed, exponent)
+    if np.all(sums * sizes[0] == sums[0] * sizes):
+        return interval, "bootstrap", "all clusters have the same mean: the interval knows of no spread"
+    few = f"an interval from {clusters} clusters is too narrow" if clusters < FEW_CLUSTERS else ""
+    return interval, "bootstrap", few
+
+
+def _bound(total: float, n: int, n_unscored: int, at: float) -> float:
+    return _digits((total + n_unscored * at) / (n + n_unscored))
+
+
+def _digits(value: float) -> float:
+    return round(value, _DIGITS) + 0.0

@@ -1,0 +1,148 @@
+"""Metrics: means by group, counts of the unscored, bounds, intervals and notes."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tasks.core.measures.intervals import wilson
+from tasks.core.measures.metrics import Metric, Scores, measure
+
+NAN = math.nan
+
+
+def make(
+    values: Sequence[float],
+    clusters: Sequence[str] = (),
+    groups: Mapping[str, Sequence[str | None]] | None = None,
+    **more: Any,
+) -> Scores:
+    """Scores of items i0, i1, … that are their own clusters where none are given."""
+    items = [f"i{position}" for position in range(len(values))]
+    return Scores("greedy", "score", items, clusters or items, np.array(values, np.float64), groups or {}, **more)
+
+
+def of_all(scores: Scores) -> Metric:
+    """The metric over all items."""
+    return measure([scores])[0]
+
+
+def test_a_share_is_averaged_over_what_is_scored_and_bounded_by_what_is_not() -> None:
+    # 3 right of 4 scored, 1 unscored: 3/4; at worst 3/5, at best 4/5; coverage 4/5
+    assert of_all(make([1, 1, 0, 1, NAN], is_share=True, unit="share")) == Metric(
+        setting="greedy",
+        metric="score",
+        group_by="",
+        group="",
+        value=0.75,
+        n=4,
+        n_unscored=1,
+        coverage=0.8,
+        bound_low=0.6,
+        bound_high=0.8,
+        ci_low=wilson(3, 4)[0],
+        ci_high=wilson(3, 4)[1],
+        interval="wilson",
+        clusters=4,
+        unit="share",
+        note="",
+    )
+
+
+def test_bounds_where_lower_is_better_are_still_low_and_high() -> None:
+    # 1 + 2 of two scored, two unscored at 10 or at 0: (3 + 20) / 4 and 3 / 4
+    metric = of_all(make([1, 2, NAN, NAN], worst=10.0, best=0.0))
+    assert (metric.value, metric.bound_low, metric.bound_high) == (1.5, 0.75, 5.75)
+
+
+def test_groups_come_in_order_and_an_item_of_none_is_in_none() -> None:
+    scores = make(
+        [1, 0, 1, NAN, 0.5],
+        groups={"language": ["de", "bn", "de", "fr", None], "domain": ["x", "x", "x", "x", "x"]},
+    )
+    told = [(m.group_by, m.group, m.value, m.n, m.n_unscored, m.note) for m in measure([scores])]
+    few = "an interval from {} clusters is too narrow".format
+    alone, alike = "one cluster: nothing to draw an interval from", "all clusters have the same mean"
+    assert [row[:5] for row in told] == [
+        ("", "", 0.625, 4, 1),  # (1 + 0 + 1 + 0.5) / 4
+        ("language", "bn", 0.0, 1, 0),
+        ("language", "de", 1.0, 2, 0),
+        ("language", "fr", None, 0, 1),
+        ("domain", "x", 0.625, 4, 1),
+    ]
+    notes = [row[5] for row in told]
+    assert notes[:2] == [few(4), alone]
+    assert notes[2].startswith(alike)
+    assert notes[3:] == ["none of 1 is scored", few(4)]
+
+
+@pytest.mark.parametrize(
+    ("values", "coverage", "bounds", "note"),
+    [([], None, (None, None), "nothing to score"), ([NAN, NAN], 0.0, (0.0, 1.0), "none of 2 is scored")],
+)
+def test_nothing_to_average_is_no_number(
+    values: list[float], coverage: float | None, bounds: tuple[float | None, float | None], note: str
+) -> None:
+    metric = of_all(make(values, is_share=True))
+    assert (metric.value, metric.n, metric.ci_low, metric.ci_high, metric.interval) == (None, 0, None, None, "")
+    assert (metric.coverage, (metric.bound_low, metric.bound_high), metric.note) == (coverage, bounds, note)
+
+
+def test_one_cluster_has_a_mean_and_no_interval() -> None:
+    metric = of_all(make([1, 0, 1, 1], ["q"] * 4, is_share=True))
+    assert (metric.value, metric.clusters, metric.ci_low, metric.ci_high, metric.interval) == (0.75, 1, None, None, "")
+    assert metric.note == "one cluster: nothing to draw an interval from"
+
+
+def test_a_share_is_drawn_by_cluster_only_where_clusters_bind_items() -> None:
+    # twenty questions in six languages; in one language nothing is bound
+    right = [float(question % 2) for question in range(20) for _ in range(6)]
+    questions = [f"q{question}" for question in range(20) for _ in range(6)]
+    bound, alone = measure([make(right, questions, {"language": ["de", *[None] * 5] * 20}, is_share=True)])
+    assert (bound.interval, bound.clusters, bound.n) == ("bootstrap", 20, 120)
+    assert (alone.interval, alone.ci_low, alone.ci_high) == ("wilson", *wilson(10, 20))
+    # 120 items that say the same six times each are no surer than twenty
+    assert bound.ci_low is not None
+    assert bound.ci_low < wilson(60, 120)[0] - 0.1
+
+
+def test_what_is_unscored_leaves_its_cluster_and_never_leaks() -> None:
+    rows = measure([make([0.25, NAN, 0.75, NAN], ["a", "a", "b", "c"], {"by": ["x", "x", "y", "z"]})])
+    assert rows[0].clusters == 2
+    assert (rows[0].value, rows[0].bound_low, rows[0].bound_high) == (0.5, 0.25, 0.75)
+    for row in rows:
+        assert not any(isinstance(value, float) and math.isnan(value) for value in row.model_dump().values())
+
+
+def test_rows_depend_neither_on_the_order_of_items_nor_on_other_scores() -> None:
+    draw = np.random.default_rng(3)
+    values = np.where(draw.random(400) < 0.1, NAN, draw.normal(0.1, 3, 400))
+    clusters, groups = [f"c{n // 5}" for n in range(400)], [f"g{n % 3}" for n in range(400)]
+    order = draw.permutation(400)
+    first = make(values.tolist(), clusters, {"by": groups})
+    shuffled = make(values[order].tolist(), [clusters[n] for n in order], {"by": [groups[n] for n in order]})
+    assert measure([first]) == measure([shuffled]) == measure([make([1, 0]), first])[1:]
+    assert measure([first], seed=1)[0].ci_low != measure([first], seed=2)[0].ci_low
+
+
+def test_values_of_any_size_are_measured() -> None:
+    for factor in (1e-300, 1e-9, 1e9, 1e300):
+        metric = of_all(make([factor * value for value in range(1, 41)]))
+        assert metric.value == pytest.approx(20.5 * factor, abs=1e-6)
+        assert metric.ci_low is not None
+        assert metric.ci_high is not None
+        assert metric.ci_low == pytest.approx(17 * factor, rel=0.05, abs=1e-4)
+        assert metric.ci_high == pytest.approx(24 * factor, rel=0.05, abs=1e-4)
+    minus = of_all(make([-1e-9, -1e-9]))
+    assert [math.copysign(1, value or 0) for value in (minus.value, minus.ci_low, minus.bound_low)] == [1, 1, 1]
+
+
+def test_scores_that_contradict_themselves_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"score, greedy: i1 has 0\.5; expected 0 or 1"):
+        make([1, 0.5, NAN], is_share=True)
+    with pytest.raises(ValueError, match="i0 has inf; expected a finite number, or NaN"):
+        make([math.inf])
+    with pytest.raises(ValueError, match="2 items, but 1 language"):
+        make([1, 0], groups={"language": ["de"]})
