@@ -5,8 +5,9 @@ from tasks.engine.benchmark import Benchmark
 from tasks.errors import UsageError
 from tasks.evaluation.record import Evaluation
 from tasks.multihal.evaluation import MULTIHAL_EVALUATION
+from tasks.slaq.evaluation import SLAQ_EVALUATION
 
-EVALUATIONS: dict[str, Evaluation] = {each.of.name: each for each in (MULTIHAL_EVALUATION,)}
+EVALUATIONS: dict[str, Evaluation] = {each.of.name: each for each in (MULTIHAL_EVALUATION, SLAQ_EVALUATION)}
 """By the name of the benchmark that they measure on, in the order in which `evaluate all` makes them."""
 
 

@@ -10,10 +10,12 @@ its question, since another fact may have the same number.
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
+from tasks.slaq.core.answers import SlaqAnswer
 from tasks.slaq.core.known_text import CheckLists, is_only_rough, list_content, list_values, read_article
+from tasks.slaq.core.verdicts import Verdicts
 from tasks.text.folded import fold_text, has_words
 from tasks.text.matching import normalise
 from tasks.text.sentences import split_sentences
@@ -32,28 +34,20 @@ _LONGEST = 200
 _SMALL = frozenset({"a", "an", "the", "in", "on", "at", "of"})
 
 
-def compare_short(question: str, gold: str, answer: str) -> float:
-    """Return 1.0 where an answer to a short question says the gold answer, else 0.0."""
-    return float(next(_find_saying(_read(answer, question), question, gold), None) is not None)
+def compare_answer(row: SlaqAnswer, lists: CheckLists) -> Verdicts:
+    """Return 1 for each fact, a short question and its gold answer, that an answer says, else 0.
 
-
-def compare_long(
-    long_question: str, facts: Sequence[tuple[str, str]], answer: str, lists: CheckLists
-) -> tuple[float, ...]:
-    """Return for each fact, a short question and its gold answer, whether an answer to the long question says it."""
-    read = _read(answer, long_question)
-    asked = [frozenset(list_content(question, lists)) for question, _ in facts]
+    `lists`: for their function words.
+    """
+    read = _read(row.answer_read, row.question)
+    asked = [frozenset(list_content(question, lists)) for question in row.questions]
     shared = frozenset.intersection(*asked)
     verdicts = []
-    for (question, gold), words in zip(facts, asked, strict=True):
-        is_bare = _is_number_alone(gold)
-        verdicts.append(
-            any(
-                not is_bare or _is_about(sentence, words - shared, lists)
-                for sentence in _find_saying(read, question, gold)
-            )
-        )
-    return tuple(map(float, verdicts))
+    for question, gold, words in zip(row.questions, row.golds, asked, strict=True):
+        is_sure = len(asked) == 1 or not _is_number_alone(gold)
+        found = _find_saying(read, question, gold)
+        verdicts.append(int(any(is_sure or _is_about(sentence, words - shared, lists) for sentence in found)))
+    return tuple(verdicts)
 
 
 @dataclass(frozen=True, slots=True)

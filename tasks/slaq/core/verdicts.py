@@ -8,8 +8,10 @@ import re
 import unicodedata
 
 from tasks.core.replies import Form, Unreadable
-from tasks.slaq.core.replies import PAIRS
 
+Verdicts = tuple[int, ...]
+"""One of a short answer, five of a long one."""
+_ONE, _FIVE = "Verdict: 1", "Verdicts: 1, 0, 1, 1, 0"
 VERDICT_LINE = Form(kind="lines", head="Verdicts?", quotes=True)
 """`Verdict: 1`, or `Verdicts: 1, 0, 1, 1, 0`."""
 _LINE = re.compile(r"^Verdicts?:(.*)$", re.IGNORECASE | re.MULTILINE)
@@ -17,18 +19,9 @@ _BARE = re.compile(r"[\s,01\[\]]+")
 _VERDICTS = re.compile(r"\[?\s*[01](?:\s*,\s*[01])*\s*\]?[\s.]*")
 
 
-def read_verdict(text: str) -> float | Unreadable:
-    """Return 1.0 or 0.0 of a reply to `slaq/judge_short`."""
-    found = _read(text, 1, "Verdict: 1")
-    return found if isinstance(found, Unreadable) else found[0]
-
-
-def read_verdicts(text: str) -> tuple[float, ...] | Unreadable:
-    """Return the five verdicts of a reply to `slaq/judge_long`, in the order of the facts."""
-    return _read(text, PAIRS, "Verdicts: 1, 0, 1, 1, 0")
-
-
-def _read(text: str, expected: int, form: str) -> tuple[float, ...] | Unreadable:
+def read_verdicts(text: str, expected: int) -> Verdicts | Unreadable:
+    """Return the verdicts of a judge's reply, so many as expected, in the order of the facts."""
+    form = _ONE if expected == 1 else _FIVE
     plain = unicodedata.normalize("NFKC", text)
     found = _LINE.findall(plain) or ([plain] if _BARE.fullmatch(plain) else [])
     if not found:
@@ -36,7 +29,7 @@ def _read(text: str, expected: int, form: str) -> tuple[float, ...] | Unreadable
     said = found[-1].strip()
     if not _VERDICTS.fullmatch(said):
         return Unreadable(f'the last verdict is {said[:40]!r}, expected 1 or 0 in a line of the form "{form}"')
-    verdicts = tuple(map(float, re.findall("[01]", said)))
+    verdicts = tuple(map(int, re.findall("[01]", said)))
     if len(verdicts) != expected:
         return Unreadable(f'verdicts in the last line: {len(verdicts)}, expected {expected}: "{form}"')
     return verdicts

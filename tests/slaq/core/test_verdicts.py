@@ -4,10 +4,10 @@ import pytest
 from support.work.replies import hearing
 
 from tasks.core.replies import Unreadable
-from tasks.slaq.core.verdicts import VERDICT_LINE, read_verdict, read_verdicts
+from tasks.slaq.core.verdicts import VERDICT_LINE, read_verdicts
 
-hear_one = hearing(VERDICT_LINE, read_verdict)
-hear_five = hearing(VERDICT_LINE, read_verdicts)
+hear_one = hearing(VERDICT_LINE, read_verdicts, 1)
+hear_five = hearing(VERDICT_LINE, read_verdicts, 5)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ hear_five = hearing(VERDICT_LINE, read_verdicts)
     ],
 )
 def test_the_last_verdict_counts(reply: str, verdict: float) -> None:
-    assert hear_one(reply) == verdict
+    assert hear_one(reply) == (verdict,)
 
 
 @pytest.mark.parametrize(
