@@ -1,62 +1,23 @@
 """A benchmark that is nowhere but in a folder of its own is built, shown, explained, verified and exported by its record."""
 
 import json
-import os
-import shutil
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.work.command import ROOT, Factmill, Ran
-
-WITH_THE_RECORD = """
-import json, sys
-from pathlib import Path
-from flows.benchmarks import BENCHMARKS
-from toy_benchmark import COUNTRIES
-BENCHMARKS[COUNTRIES.name] = COUNTRIES
 from support.work.command import Factmill
-factmill = Factmill(Path(sys.argv[1]), sys.argv[2])
-for line in sys.stdin:
-    ran = factmill(*json.loads(line))
-    print(json.dumps([ran.code, ran.out, ran.err]), flush=True)
-"""
-"""A process that runs commands, a line of JSON each."""
-Command = Callable[..., Ran]
+from support.work.toy_command import ToyCommand
 
 
 @pytest.fixture
-def command(factmill: Factmill, tmp_path: Path) -> Iterator[Command]:
+def command(factmill: Factmill, tmp_path: Path) -> Iterator[ToyCommand]:
     """Run `factmill` where the benchmark's module lies in a temporary folder and its record is in the list."""
-    shutil.copy(ROOT / "tests" / "support" / "toy_benchmark.py", tmp_path)
-    path = os.pathsep.join(map(str, (ROOT, ROOT / "tests", tmp_path)))
-    given = [sys.executable, "-c", WITH_THE_RECORD, str(factmill.home), factmill.prefect_api]
-    process = subprocess.Popen(
-        given,
-        env=os.environ | {"PYTHONPATH": path},
-        cwd=tmp_path,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdin
-    assert process.stdout
-
-    def run(*arguments: str | Path, code: int = 0) -> Ran:
-        process.stdin.write(json.dumps([*map(str, arguments), "--warehouse", str(tmp_path / "w.duckdb")]) + "\n")
-        process.stdin.flush()
-        ran = Ran(*json.loads(process.stdout.readline()))
-        assert ran.code == code, ran
-        return ran
-
-    yield run
-    process.stdin.close()
-    assert process.wait() == 0
+    toy = ToyCommand(factmill, tmp_path)
+    yield toy
+    toy.close()
 
 
-def test_a_new_benchmark_needs_its_record_alone(command: Command, tmp_path: Path) -> None:
+def test_a_new_benchmark_needs_its_record_alone(command: ToyCommand, tmp_path: Path) -> None:
     (tmp_path / "names.txt").write_text("Germany\nAtlantis of the tests\nFrance\n", "utf-8")
     build = ("build", "countries", "--file", "names.txt", "--most-others", "1")
     report = json.loads(command(*build, "--json").out)
