@@ -18,7 +18,7 @@ from tasks.slaq.ask import (
 from tasks.slaq.benchmark import SLAQ
 from tasks.slaq.core.answers import LONG, SHORT, JudgedSlaq
 from tasks.slaq.figures import PAPER, draw_figures
-from tasks.slaq.measure import ACCURACY, ALIGNMENT, GAP, SIGNED, describe_verdicts, list_items
+from tasks.slaq.measure import ACCURACY, ALIGNMENT, GAP, LOWER_BOUND, SIGNED, describe_verdicts, list_items
 
 
 def lock_inputs(params: SlaqEvaluationParams, run: RunOptions) -> Locked[SlaqEvaluationInputs]:
@@ -31,8 +31,7 @@ def explain_answer(row: JudgedSlaq) -> Iterator[str]:
     yield f"  question    {row.question}   ({row.setting}, {row.topic}; factmill explain slaq {row.item})"
     yield f"  gold        {row.gold}"
     yield f"  answer      {row.answer or '(none)'}   (by {row.model}{f', ended by {row.finish}' if row.finish else ''})"
-    judge = "exact, a program that looks for the gold answer's words and values: a lower bound"
-    yield f"  verdict     {describe_verdicts(row.verdicts, row.unscored)}   (by {judge if row.judge == EXACT else row.judge})"
+    yield f"  verdict     {describe_verdicts(row.verdicts, row.unscored)}   (by {row.judge}{f'; {LOWER_BOUND}' if row.judge == EXACT else ''})"
     yield from [f"  because     {row.detail}"] if row.detail else []
 
 

@@ -1,13 +1,14 @@
 """The paper's Figures 2 and 3 from the metrics of one model or several, and its figures beside which ours stand."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from tasks.core.evaluation.rows import EvaluationMetric
 from tasks.core.measures.figures import Figure, Series
-from tasks.evaluation.record import PaperFigure
+from tasks.evaluation.record import EXACT, PaperFigure
 from tasks.slaq.core.answers import LONG, SHORT
 from tasks.slaq.core.replies import PAIRS
-from tasks.slaq.measure import ACCURACY, AFTER_RIGHT, AFTER_WRONG, ALIGNMENT, BOTH, POSITION, SIGNED
+from tasks.slaq.measure import ACCURACY, AFTER_RIGHT, AFTER_WRONG, ALIGNMENT, BOTH, LOWER_BOUND, POSITION, SIGNED
 
 _SHARE = (0.0, 1.0)
 _WHISKERS = "Whiskers are 95 % intervals over topics."
@@ -46,7 +47,8 @@ def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[Figure]:
             "Figure 3c. 0: the answer before was right. The first answer, with none before it, is left out.",
         ),
     ]
-    return [figure for figure in drawn if figure.series]
+    bound = f" {LOWER_BOUND.capitalize()}." if any(each.judge == EXACT for each in metrics) else ""
+    return [replace(figure, note=f"{figure.note}{bound}") for figure in drawn if figure.series]
 
 
 def _draw_bars(

@@ -13,7 +13,7 @@ import pyarrow as pa
 from tasks.core.evaluation.rows import Score
 from tasks.core.measures.metrics import Metric, Scores, measure
 from tasks.core.rows import arrow_schema
-from tasks.evaluation.record import Item
+from tasks.evaluation.record import EXACT, Item
 from tasks.slaq.core.answers import LONG, SHORT
 from tasks.slaq.core.metrics import Matrix, align, count_run, sign_alignment
 from tasks.slaq.core.replies import PAIRS
@@ -23,6 +23,7 @@ BOTH = "short, long"
 """Under which what compares the two answers to one question stands."""
 POSITION, AFTER_RIGHT, AFTER_WRONG = "position", "right_before", "wrong_before"
 """Place of a fact in the long question; answers in a row just before it that are right, or wrong (Figure 3)."""
+LOWER_BOUND = "the judge is a program that looks for the gold answer's words and values: a lower bound"
 GROUPS = ("category", "half", "answer_kind", "fact_type")
 
 
@@ -58,7 +59,13 @@ def measure_slaq(answers: pa.Table, seed: int) -> tuple[pa.Table, list[Metric]]:
             )
         ]
     scores = pa.concat_tables([_list_scores(*each, topics) for each in found])
-    return scores, measure([_gather(*each, topics, groups) for each in found], seed)
+    metrics = measure([_gather(*each, topics, groups) for each in found], seed)
+    is_bound = {row["judge"] for row in rows} == {EXACT}
+    return scores, [_note_bound(each) if is_bound and each.metric == ACCURACY else each for each in metrics]
+
+
+def _note_bound(metric: Metric) -> Metric:
+    return metric.model_copy(update={"note": "; ".join(filter(None, (metric.note, LOWER_BOUND)))})
 
 
 def _read_verdicts(rows: Sequence[Mapping[str, object]], topics: Sequence[str]) -> _Verdicts:
@@ -66,7 +73,8 @@ def _read_verdicts(rows: Sequence[Mapping[str, object]], topics: Sequence[str]) 
     values = np.full((len(topics), PAIRS), np.nan)
     reasons = np.empty((len(topics), PAIRS), object)
     for row in rows:
-        place = at[row["item"]], slice(None) if row["setting"] == LONG else row["position"] - 1
+        first = max(row["position"] - 1, 0)
+        place = at[row["item"]], slice(first, first + len(row["golds"]))
         if row["verdicts"]:
             values[place] = row["verdicts"]
         reasons[place] = f"{row['unscored']}\n{row['detail']}"

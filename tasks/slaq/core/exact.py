@@ -1,11 +1,12 @@
 """The judge `exact`: a program, no model, that looks whether an answer says the gold answer, in its words and values.
 
 It is a lexical lower bound. Numbers, dates and amounts count by value, names with an initial more or less, lists in any
-order (text/values/answers.py); the same in other words, a vague answer that is right and what the world knows beside the
-gold answer do not count, though the paper's conditions (Table A.4) have them right. On the other side a sentence does not
-say what it denies ("not Paris"), leaves open ("Paris or Lyon"), asks, heaps up (over 200 words), only repeats from the question, or gives as a rough
-number where the gold answer is exact. A gold answer that is a number alone is found in a long answer only beside a word of
-its question, since another fact may have the same number.
+order (text/values/answers.py). The same in other words, a vague answer that is right and what is known besides do not
+count, though the paper's conditions (Table A.4) have them right. On the other side a sentence does not say what it denies
+("not Paris") or leaves open ("Paris or Lyon"), nor a rough number where the gold answer is exact; and none says anything
+that asks, heaps up words or is the question's. A gold answer that is a number alone is found in a long answer only beside a
+word of its question, since another fact may have the same number. Of the paper's ways to be wrong it does not see one: the
+gold answer with something untrue added.
 """
 
 import re

@@ -1,12 +1,13 @@
 """The program that judges where no model does: what it has right, what it leaves to models, and that it is a lower bound."""
 
 import pytest
+from support.rows.slaq_answers import answer_row
 
 from tasks.assets import load_list
-from tasks.slaq.core.exact import compare_long, compare_short
+from tasks.slaq.core.exact import compare_answer
 from tasks.slaq.core.known_text import read_lists
 
-LISTS = read_lists(load_list("source_phrases"), load_list("one_of_many"), load_list("function_words"))
+LISTS = read_lists((), (), load_list("function_words"))
 YEAR = ("In which year did a canal join the rivers Danube and Main?", "1992")
 FACTS = (
     ("Through how many countries does the river Danube flow?", "Ten"),
@@ -25,8 +26,14 @@ LONG_ANSWER = (
 )
 
 
-def judge_long(answer: str) -> tuple[float, ...]:
-    return compare_long(LONG_QUESTION, FACTS, answer, LISTS)
+def judge_short(question: str, gold: str, answer: str) -> tuple[int, ...]:
+    row = answer_row(answer, question=question, questions=[question], golds=[gold])
+    return compare_answer(row, LISTS)
+
+
+def judge_long(answer: str) -> tuple[int, ...]:
+    questions, golds = map(list, zip(*FACTS, strict=True))
+    return compare_answer(answer_row(answer, question=LONG_QUESTION, questions=questions, golds=golds), LISTS)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +57,7 @@ def judge_long(answer: str) -> tuple[float, ...]:
     ],
 )
 def test_a_sentence_that_says_the_gold_answer_is_right(question: str, gold: str, answer: str) -> None:
-    assert compare_short(question, gold, answer) == 1
+    assert judge_short(question, gold, answer) == (1,)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +87,7 @@ def test_a_sentence_that_says_the_gold_answer_is_right(question: str, gold: str,
     ],
 )
 def test_what_does_not_say_it_for_sure_is_not_right(question: str, gold: str, answer: str) -> None:
-    assert compare_short(question, gold, answer) == 0
+    assert judge_short(question, gold, answer) == (0,)
 
 
 @pytest.mark.parametrize(
@@ -105,5 +112,5 @@ def test_each_fact_of_a_long_answer_has_its_own_verdict(answer: str, verdicts: t
 @pytest.mark.parametrize("piece", ["word ", "1992 ", "a ", "x", "9", "(", '"', "\n", ".", "3 May 1992, ", "It is 1. "])
 def test_a_hundred_thousand_characters_are_judged(piece: str) -> None:
     answer = (piece * 100_000)[:100_000]
-    assert compare_short(*YEAR, answer) == 0
+    assert judge_short(*YEAR, answer) == (0,)
     assert judge_long(answer) == (0, 0, 0, 0, 0)
