@@ -7,7 +7,7 @@ from prefect import task
 from tasks.assets import load_list
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import rows_from_arrow
-from tasks.engine.batches import Work, batch_key, work_on
+from tasks.engine.batches import batch_key, work_on
 from tasks.evaluation.answering import answer_questions, finish_asked, name_answerer
 from tasks.evaluation.judging import Judged, judge_answers, name_judge
 from tasks.evaluation.record import read_measured
@@ -33,7 +33,7 @@ def ask_slaq_questions(batch: Batch) -> Receipt:
 @task(cache_key_fn=batch_key, persist_result=True)
 def answer_slaq_questions(batch: Batch) -> Receipt:
     """Ask the model each question once, greedily (§4.1)."""
-    work = _open(batch)
+    work = work_on(batch)
     guesses = find_commonest(rows_from_arrow(SlaqRow, read_measured(work, TABLE, SlaqRow)))
     name = name_answerer(work)
     answers = answer_questions(
@@ -49,7 +49,7 @@ def answer_slaq_questions(batch: Batch) -> Receipt:
 @task(cache_key_fn=batch_key, persist_result=True)
 def judge_slaq_answers(batch: Batch) -> Receipt:
     """Have short answers marked with one verdict and long ones with five (Table A.4)."""
-    work = _open(batch)
+    work = work_on(batch)
     rows = work.rows(SlaqAnswer)
     lists = read_lists((), (), load_list("function_words"))
     judged = judge_answers(
@@ -63,13 +63,6 @@ def judge_slaq_answers(batch: Batch) -> Receipt:
     said = {row.id: verdict for row, verdict in judged}
     judge = name_judge(work)
     return work.finish((_mark(row, said.get(row.id), judge) for row in rows), JudgedSlaq)
-
-
-def _open(batch: Batch) -> Work:
-    """Return the work with the inputs read as SLAQ's, which what all evaluations share then finds."""
-    work = work_on(batch)
-    work.inputs(SlaqEvaluationInputs)
-    return work
 
 
 def _mark(row: SlaqAnswer, judged: Judged[Verdicts] | None, judge: str) -> JudgedSlaq:

@@ -173,7 +173,9 @@ def test_a_limit_draws_whole_topics(measure: Measured) -> None:
 def test_a_row_of_an_evaluation_explains_itself(measure: Measured) -> None:
     told = measure("--model", "silent")
     row = measure.read("slaq_answers", told["evaluation_id"])[0]
-    ran = measure.factmill("explain", "slaq_evaluation", row["id"], "--build", told["evaluation_id"], "--warehouse", measure.warehouse)
+    ran = measure.factmill(
+        "explain", "slaq_evaluation", row["id"], "--build", told["evaluation_id"], "--warehouse", measure.warehouse
+    )
     assert ran.code == 0, ran.err
     assert row["gold"] in ran.out
     assert "0 of 5 right: 0 0 0 0 0 (no_answer)" in ran.out
