@@ -64,7 +64,9 @@ class Chat:
             arrived[draw.seed or 0] = reply
             if len(arrived) == wanted:
                 del open_draws[draw.number]
-                deliver(draw.call, _join_replies([arrived[seed] for seed in sorted(arrived)]))
+                deliver(
+                    draw.call, _join_replies([arrived[seed] for seed in sorted(arrived)], "once" in draw.call.parts)
+                )
 
         self._sender.send([[draw] for draw in draws], self._ask, join)
         if alone:
@@ -144,8 +146,8 @@ def _write_body(model: Model, draw: _Draw) -> dict[str, Any]:
     return {name: value for name, value in (body | model.extra_body).items() if name not in left_out}
 
 
-def _join_replies(replies: Sequence[Reply]) -> Reply:
-    """Return one reply of several; failed when any has failed, or when no sample says anything."""
+def _join_replies(replies: Sequence[Reply], once: bool) -> Reply:
+    """Return one reply of several; failed when any has failed, or when no sample says anything, unless that is an answer."""
     spent = replace(
         replies[0],
         tokens_in=sum(reply.tokens_in for reply in replies),
@@ -158,7 +160,7 @@ def _join_replies(replies: Sequence[Reply]) -> Reply:
     bodies: list[Any] = [reply.body for reply in replies]
     texts = [text for body in bodies for text in body["texts"]]
     finish = [reason for body in bodies for reason in body["finish"]]
-    if not any(text.strip() for text in texts):
+    if not once and not any(text.strip() for text in texts):
         ends = set(finish)
         kind = "refused" if ends <= FILTERED else "cut_off" if ends <= CUT else "empty_reply"
         error = f"{kind}: {len(texts)} samples without text, finish {sorted(ends)}"

@@ -8,14 +8,14 @@ from typing import TypeVar
 
 from tasks.core.calls.call import Reply
 from tasks.core.calls.chat import call_chat, read_chat
-from tasks.core.evaluation.answers_file import EXPECTED, AnswersFile, read_answers, whole_text
+from tasks.core.evaluation.answers_file import EXPECTED, AnswersFile, read_answers
 from tasks.core.evaluation.rows import Answer, Asked, Unscored
 from tasks.core.prompts import Ask
 from tasks.core.receipts import Receipt
 from tasks.core.replies import CUT, TEXT, Form, Unreadable, read_said
 from tasks.core.rows import arrow_table
 from tasks.engine.batches import Work
-from tasks.evaluation.record import ANSWERS, BUILT_IN, EvaluationInputs
+from tasks.evaluation.record import ANSWERS, BUILT_IN, read_params
 from tasks.storage.source_files import SourceFile, iterate_json
 
 A = TypeVar("A", bound=Asked)
@@ -70,15 +70,15 @@ def answer_questions(
     of answers, nothing is sent.
     """
     rows = list(asked)
-    params = work.inputs(EvaluationInputs).params
+    answerer: str = read_params(work)["model"]
     if files := work.files(ANSWERS):
         found = load_answers(files[0])
         yield from ((row, _take(found.find(row.setting, row.question_id))) for row in rows)
-    elif params.model in BUILT_IN:
-        said = {"oracle": oracle, "guesser": guess, "silent": lambda _: ""}[params.model]
+    elif answerer in BUILT_IN:
+        said = {"oracle": oracle, "guesser": guess, "silent": lambda _: ""}[answerer]
         yield from ((row, _take(said(row))) for row in rows)
     else:
-        yield from _ask_model(work, params.model, [(row, fill(row)) for row in rows], form)
+        yield from _ask_model(work, answerer, [(row, fill(row)) for row in rows], form)
 
 
 def name_answerer(work: Work) -> str:
@@ -102,7 +102,7 @@ def _take(text: str | None) -> Given:
 
 def _ask_model(work: Work, role: str, asks: Sequence[tuple[A, Ask]], form: Form) -> Iterator[tuple[A, Given]]:
     service, model = work.run.services.model(role)
-    calls = [call_chat(service.identity, model.name, ask, model.profile()) for _, ask in asks]
+    calls = [call_chat(service.identity, model.name, ask, model.profile(), once=True) for _, ask in asks]
     records = work.call(service, ((row.id, call) for (row, _), call in zip(asks, calls, strict=True)))
     for (row, _), call in zip(asks, calls, strict=True):
         reply = records[call.key].reply()
@@ -118,8 +118,7 @@ def _read_reply(reply: Reply, key: str, form: Form) -> Given:
     each = [read_said(text, finish, form) for text, finish in zip(chat.texts, chat.finish, strict=True)]
     cut = [finish in CUT for finish in chat.finish]
     read = tuple(
-        "" if isinstance(one, Unreadable) or is_cut else whole_text(one.text)
-        for one, is_cut in zip(each, cut, strict=True)
+        "" if isinstance(one, Unreadable) or is_cut else one.text for one, is_cut in zip(each, cut, strict=True)
     )
     unscored: Unscored = ""
     detail = ""
@@ -129,9 +128,8 @@ def _read_reply(reply: Reply, key: str, form: Form) -> Given:
         detail = (
             first.reason if isinstance(first, Unreadable) else "the token limit ended the answer before it was whole"
         )
-    texts = tuple(map(whole_text, chat.texts))
     finish = ", ".join(dict.fromkeys(chat.finish))
-    return Given(texts, read, finish, unscored, detail, reply.tokens_in, reply.tokens_out, key)
+    return Given(chat.texts, read, finish, unscored, detail, reply.tokens_in, reply.tokens_out, key)
 
 
 def finish_asked(work: Work, asked: Sequence[A], model: type[A]) -> Receipt:

@@ -9,7 +9,7 @@ from tasks.core.prompts import Ask
 from tasks.core.replies import UNREADABLE_KINDS, Form, Unreadable
 from tasks.core.rows import Reject
 from tasks.engine.batches import Work
-from tasks.evaluation.record import EXACT, EvaluationInputs, JudgedParams
+from tasks.evaluation.record import EXACT, read_params
 
 B = TypeVar("B", bound=Answer)
 V = TypeVar("V")
@@ -41,12 +41,11 @@ def judge_answers(
     `compare`: the verdict of the program that stands in where the judge is `exact`.
     """
     rows = list(answers)
-    params = work.inputs(EvaluationInputs).params
-    assert isinstance(params, JudgedParams)
-    if params.judge == EXACT:
+    judge: str = read_params(work)["judge"]
+    if judge == EXACT:
         yield from ((row, Judged(compare(row))) for row in rows)
         return
-    for row, answer in work.ask(params.judge, [(row.id, row, fill(row)) for row in rows], form, read):
+    for row, answer in work.ask(judge, [(row.id, row, fill(row)) for row in rows], form, read):
         if isinstance(answer.read, Reject):
             # a judge's own refusal or cut reply is no verdict about the answer
             reason: Unscored = "judge_unreadable" if answer.read.reason in UNREADABLE_KINDS else "judge_failed"
@@ -58,6 +57,5 @@ def judge_answers(
 
 def name_judge(work: Work) -> str:
     """Return what judges: the model's name, or `exact`."""
-    params = work.inputs(EvaluationInputs).params
-    judge = getattr(params, "judge", "")
+    judge: str = read_params(work).get("judge", "")
     return judge if judge in ("", EXACT) else work.run.services.world.models[judge].name

@@ -1,6 +1,7 @@
 """How an evaluation is published: answers, scores and metrics as tables of one build."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -65,6 +66,6 @@ def count_unscored(scores: pa.Table) -> int:
 
 def describe_file(build: Build, answers: pa.Table) -> Mapping[str, Any]:
     """Return what does not fit in a file of answers: missing, extra and doubled ids; nothing where there is no file."""
-    files = [SourceFile(path, name, sha) for path, name, sha, _ in build.run.origin["files"].get(ANSWERS, ())]
+    files = [SourceFile(Path(path), name, sha) for path, name, sha, _ in build.run.origin["files"].get(ANSWERS, ())]
     asked = list(zip(answers["setting"].to_pylist(), answers["question_id"].to_pylist(), strict=True))
     return load_answers(files[0]).describe(asked) if files else {}

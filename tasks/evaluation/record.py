@@ -200,10 +200,16 @@ def list_roles(params: EvaluationParams) -> tuple[str, ...]:
     return (*asked, *(() if judge == EXACT else (judge,)), "embedder")
 
 
+def read_params(work: Work) -> dict[str, Any]:
+    """Return an evaluation's parameters as its lock has them, whichever benchmark it is of."""
+    params: dict[str, Any] = work.run.lock["params"]["params"]
+    return params
+
+
 def read_measured(work: Work, table: str, model: type[Row]) -> pa.Table:
     """Return the rows of a table of the build that is measured on, by id (shape: rows × columns of the model)."""
     warehouse = Path(work.run.options["warehouse"])
-    digest = work.inputs(EvaluationInputs).source_digest
+    digest = work.run.lock["params"]["source_digest"]
     found = [build for build in list_builds(warehouse) if build.content_digest == digest]
     if not found:
         raise UnknownBuild(f"the build that was measured is not in {warehouse} any more; build it again, then evaluate")

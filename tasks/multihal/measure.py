@@ -8,8 +8,7 @@ import pyarrow.compute as pc
 
 from tasks.core.evaluation.rows import EvaluationMetric
 from tasks.core.evaluation.scoring import Floats, gather_scores, score_rows
-
-# from tasks.core.measures.correlation import correlate
+from tasks.core.measures.correlation import correlate
 from tasks.core.measures.figures import Figure, Series
 from tasks.core.measures.metrics import Metric, measure
 from tasks.evaluation.record import Item, PaperFigure
@@ -34,7 +33,7 @@ def measure_multihal(answers: pa.Table, seed: int) -> tuple[pa.Table, list[Metri
     metrics += [_deviation(metric, answers) for metric in metrics if metric.group_by in ("", "language")]
     with_path = answers.filter(pc.equal(answers["setting"], "kg_rag"))
     if with_path.num_rows:
-        pass
+        metrics += list(_rank(with_path, seed))
     if with_path.num_rows and with_path.num_rows < answers.num_rows:
         deltas = score_rows(with_path, DELTA, find_deltas(answers, with_path), BOTH)
         metrics += measure(gather_scores(deltas, with_path, GROUPS, is_share=False, unit="cosine"), seed)
@@ -67,14 +66,32 @@ def _deviation(metric: Metric, answers: pa.Table) -> Metric:
 
 def _rank(with_path: pa.Table, seed: int) -> Iterator[Metric]:
     """Yield Spearman's correlation of the judge's score of a path with the semantic score of the answer given it (§3.2)."""
-    yield correlate(
-        "kg_rag",
-        RANKS,
-        _floats(with_path["judged_score"]),
-        _floats(with_path["semantic_score"]),
-        with_path["cluster"].to_pylist(),
-        seed=seed,
-    )
+    places = [("", "", with_path)]
+    for group_by in ("language", "source_dataset"):
+        names = sorted(pc.unique(with_path[group_by]).to_pylist())
+        places += [(group_by, name, with_path.filter(pc.equal(with_path[group_by], name))) for name in names]
+    for group_by, group, rows in places:
+        judged, given = _floats(rows["judged_score"]), _floats(rows["semantic_score"])
+        found = correlate(judged, given, rows["cluster"].to_pylist(), seed)
+        asked = found.n + found.n_unscored
+        yield Metric(
+            setting="kg_rag",
+            metric=RANKS,
+            group_by=group_by,
+            group=group,
+            value=found.rho,
+            n=found.n,
+            n_unscored=found.n_unscored,
+            coverage=round(found.n / asked, 6) if asked else None,
+            bound_low=None,
+            bound_high=None,
+            ci_low=found.ci_low,
+            ci_high=found.ci_high,
+            interval="bootstrap" if found.ci_low is not None else "",
+            clusters=found.clusters,
+            unit="rho",
+            note=found.note,
+        )
 
 
 def _floats(column: pa.ChunkedArray) -> Floats:

@@ -17,8 +17,11 @@ from typing import Any
 from tasks.clients.sending.sender import Retry
 from tasks.core.calls.call import Reply
 from tasks.errors import ServiceUnreachable
+from tasks.text.whole import whole_json
 
 _TOO_BIG = {413, 414}
+_SURROGATE = "\\ud"
+"""How JSON begins to spell half a surrogate pair, or half of a whole one."""
 _PASSING = {408, 425, 429} | _TOO_BIG
 
 
@@ -44,11 +47,12 @@ def judge_status(service: str, status: int, text: str, retry_after: str | None =
 def read_json(text: str) -> Any:
     """Return the JSON of a body; Retry when it is HTML or ends too early."""
     try:
-        return json.loads(text)
+        read = json.loads(text)
     except ValueError as error:
         if text.lstrip()[:1] == "<":
             raise Retry(f"html_instead_of_json: {shorten(text)}") from error
         raise Retry(f"broken_json: {error}; the body ends with {text[-60:]!r}") from error
+    return whole_json(read) if _SURROGATE in text.lower() else read
 
 
 def read_retry_after(value: str | None) -> float | None:

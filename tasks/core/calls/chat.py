@@ -1,7 +1,8 @@
 """What is asked of a chat model, and the form of its answer.
 
 `chat`: parts are those of the Ask (prompt, digest, variables, samples, sampling) and the model's name; the body is
-`{"texts": [str], "finish": [str], "fingerprint": str or null}`, one text and one finish reason a sample.
+`{"texts": [str], "finish": [str], "fingerprint": str or null}`, one text and one finish reason a sample. With `once`
+among the parts a reply without a word is one too, which is kept: a model under test has answered so.
 
 The messages and the schema follow from the parts and are sent beside them (`Call.wire`).
 """
@@ -21,20 +22,25 @@ class ChatReply:
     """What a model said."""
 
     texts: tuple[str, ...]
-    """One text a sample; a sample may be empty, but not all of them are."""
+    """One text a sample; a sample may be empty, but not all of them are, unless the call was for `once`."""
     finish: tuple[str, ...]
     """Why each text ends: `stop`, `length` (cut off at max_tokens), `refusal`, …"""
     fingerprint: str | None
     """The server's own mark of the system that answered."""
 
 
-def call_chat(service: str, model_name: str, ask: Ask, profile: Mapping[str, Any] | None = None) -> Call:
-    """Ask a model a filled-in prompt; `profile`: by what settings requests to this model are not as to most."""
+def call_chat(
+    service: str, model_name: str, ask: Ask, profile: Mapping[str, Any] | None = None, *, once: bool = False
+) -> Call:
+    """Ask a model a filled-in prompt; `profile`: by what settings requests to this model are not as to most.
+
+    `once`: whatever it says is its answer, nothing too.
+    """
     schema = None if ask.prompt.schema is None else dict(ask.prompt.schema)
     return Call(
         service,
         "chat",
-        {**ask.parts(), "model": model_name},
+        {**ask.parts(), "model": model_name, **({"once": True} if once else {})},
         {"messages": ask.messages(), "schema": schema, **({"profile": dict(profile)} if profile else {})},
     )
 

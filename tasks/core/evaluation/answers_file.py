@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.errors import SourceError
+from tasks.text.whole import whole_text
 
 EXPECTED = 'objects like {"id": "…", "answer": "…"}, with "setting" where there are several'
 _MOST_NAMED = 3
@@ -66,11 +67,6 @@ def _read_object(read: Any, where: str) -> tuple[tuple[str, str], str]:
     if wrong or not given["id"]:
         raise SourceError(f"{where}: {wrong[0] if wrong else 'id'} is missing or no text; expected {EXPECTED}")
     return (given["setting"], given["id"]), whole_text(given["answer"])
-
-
-def whole_text(text: str) -> str:
-    """Return a text with what is no character (half a surrogate pair) replaced, so that it can be stored."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _name_first(ids: list[str]) -> str:

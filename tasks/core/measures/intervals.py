@@ -2,8 +2,8 @@
 
 Bootstraps here are percentile bootstraps over clusters, which are drawn whole: their interval is too narrow where there
 are few (where the clusters' means are normal it holds the true mean in 84 % of samples of 5 clusters, 90 % of 10, 93 %
-of 20 and 94 to 95 % of 80). All that is drawn and added up is whole numbers below 2^53, so an
-interval depends neither on the order of the clusters nor on the machine.
+of 20 and 94 to 95 % of 80). All that is drawn and added up is whole numbers below 2^53, so an interval depends neither
+on the order of the clusters nor on the machine.
 """
 
 import math
@@ -16,15 +16,18 @@ Z_95 = 1.959963984540054
 """Of the normal distribution, for 95 %."""
 DRAWS = 10_000
 _DIGITS = 4
+_FEW = 20
+"""Fewer clusters than these, and an interval is told to be too narrow."""
 _KINDS = 32
 """Kinds of clusters that are told apart in draws: a draw takes time by kinds, not by clusters."""
 _UNITED = 16
 """Kinds that more are united to."""
-_PARTS = 1024
-"""Parts of an observation in which sizes are counted, since clusters that are put together have a mean size."""
+_SPARE_BITS = 10
+"""Of sums, for the mean sum and size of clusters that are united."""
 
 Interval = tuple[float, float]
 Floats = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.int64]
 
 
 def wilson(successes: int, n: int) -> Interval:
@@ -50,26 +53,45 @@ def bootstrap(
     weights, kinds = _unite_alike(np.asarray(sums, np.float64), np.asarray(sizes, np.float64))
     shares = weights / weights.sum()
     drawn = np.random.default_rng(seed).multinomial(int(weights.sum()), shares, draws).astype(np.float64) @ kinds
-    means = np.sort(drawn[:, 0] / drawn[:, 1])
-    return to_digits(means[draws // 40], exponent - 10), to_digits(means[-1 - draws // 40], exponent - 10)
+    return cut_tails(drawn[:, 0] / drawn[:, 1], exponent)
 
 
-def to_whole(values: Floats, times: int) -> tuple[Floats, int]:
-    """Return values as whole multiples of 2^-exponent, and the exponent: any `times` of them add up to under 2^53.
+def cut_tails(drawn: Floats, exponent: int = 0) -> Interval:
+    """Return what lies between the 2.5 % and the 97.5 % of draws, which are in units of 2^-exponent, to four digits."""
+    inside = np.sort(drawn)[len(drawn) // 40 : len(drawn) - len(drawn) // 40]
+    low, high = (round(math.ldexp(float(end), -exponent), _DIGITS) + 0.0 for end in (inside[0], inside[-1]))
+    return low, high
 
-    Sums of them are exact in float64, in any order.
+
+def to_whole(values: Floats, clusters: Numbers) -> tuple[Floats, int]:
+    """Return values as whole multiples of 2^-exponent, and the exponent: any draw of clusters adds up to under 2^43.
+
+    `clusters`: number of each value's cluster. Sums of such values are exact in float64, in any order.
     """
-    exponent = 52 - math.frexp(float(np.max(np.abs(values), initial=0.0)))[1] - times.bit_length()
+    largest = int(np.bincount(clusters, minlength=1).max())
+    most = math.frexp(float(np.max(np.abs(values), initial=0.0)))[1] + (largest * len(values)).bit_length()
+    exponent = 52 - _SPARE_BITS - most
     return np.rint(np.ldexp(values, exponent)), exponent
 
 
-def to_digits(value: float, exponent: int = 0) -> float:
-    """Return a multiple of 2^-exponent as it is published: to four digits, never minus zero."""
-    return round(math.ldexp(float(value), -exponent), _DIGITS) + 0.0
+def sum_clusters(values: Floats, clusters: Numbers) -> tuple[Floats, Floats]:
+    """Return the sum and number of the values of each cluster that has any."""
+    sizes = np.bincount(clusters)
+    sums = np.bincount(clusters, values).astype(np.float64)
+    return sums[sizes > 0], sizes[sizes > 0].astype(np.float64)
+
+
+def explain_interval(clusters: int, alike: bool = False) -> str:
+    """Return why there is no interval, or why it is not to be relied on; `alike`: all clusters have the same mean."""
+    if clusters == 1:
+        return "one cluster: nothing to draw an interval from"
+    if alike:
+        return "all clusters have the same mean: the interval knows of no spread"
+    return f"an interval from {clusters} clusters is too narrow" if clusters < _FEW else ""
 
 
 def _unite_alike(sums: Floats, sizes: Floats) -> tuple[Floats, Floats]:
-    """Return how many clusters there are of each kind, and the kinds' (sum, size in parts; shape: kinds × 2).
+    """Return how many clusters there are of each kind, and the kinds' (sum, size; shape: kinds × 2) in a common unit.
 
     Up to 32 different clusters each are a kind, and drawing kinds is drawing clusters. Where there are more, clusters
     that deviate alike from the mean are one of 16 kinds, with their mean sum and size: a kind holds about an eighth of
@@ -81,7 +103,7 @@ def _unite_alike(sums: Floats, sizes: Floats) -> tuple[Floats, Floats]:
     starts = np.flatnonzero(np.r_[True, (np.diff(sums) != 0) | (np.diff(sizes) != 0)])
     weights, sums, sizes = np.diff(np.r_[starts, len(sums)]).astype(np.float64), sums[starts], sizes[starts]
     if len(weights) <= _KINDS:
-        return weights, np.column_stack((sums, sizes * _PARTS))
+        return weights, np.column_stack((sums, sizes))
     mean = (weights @ sums) / (weights @ sizes)
     deviations = sums - mean * sizes
     order = np.argsort(deviations, kind="stable")
@@ -95,4 +117,4 @@ def _unite_alike(sums: Floats, sizes: Floats) -> tuple[Floats, Floats]:
     deviations = sums - mean * sizes
     left = float(np.cumsum(weights * deviations**2)[-1])
     stretched = mean * sizes + deviations * (math.sqrt(upto[-1] / left) if left else 1.0)
-    return weights, np.column_stack((np.rint(stretched), np.rint(sizes * _PARTS)))
+    return weights, np.rint(np.ldexp(np.column_stack((stretched, sizes)), _SPARE_BITS))

@@ -10,16 +10,22 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from tasks.core.measures.intervals import Floats, Interval, bootstrap, to_whole, wilson
+from tasks.core.measures.intervals import (
+    Floats,
+    Interval,
+    Numbers,
+    bootstrap,
+    explain_interval,
+    sum_clusters,
+    to_whole,
+    wilson,
+)
 from tasks.core.rows import StrictModel
 
 IntervalKind = Literal["wilson", "bootstrap", ""]
 
 _DIGITS = 6
-FEW_CLUSTERS = 20
-"""Fewer, and the note says that the interval is too narrow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,31 +111,23 @@ def measure(scores: Sequence[Scores], seed: int = 0) -> list[Metric]:
     return [metric for each in scores for metric in _measure_one(each, seed)]
 
 
-def number(names: Sequence[str | None]) -> tuple[npt.NDArray[np.int64], list[str]]:
+def number(names: Sequence[str | None]) -> tuple[Numbers, list[str]]:
     """Return the position of each name in the sorted names, -1 for None, and the sorted names."""
     known = sorted({name for name in names if name is not None})
     positions: dict[str | None, int] = {None: -1, **{name: position for position, name in enumerate(known)}}
     return np.fromiter(map(positions.__getitem__, names), np.int64, len(names)), known
 
 
-def sum_clusters(clusters: npt.NDArray[np.int64], values: Floats) -> tuple[Floats, Floats]:
-    """Return the sum and number of the values of each cluster that has any; the sums of whole numbers are exact."""
-    sizes = np.bincount(clusters)
-    kept = sizes > 0
-    return np.bincount(clusters, values)[kept].astype(np.float64), sizes[kept].astype(np.float64)
-
-
 def _measure_one(scores: Scores, seed: int) -> Iterator[Metric]:
     clusters, _ = number(scores.clusters)
     scored = ~np.isnan(scores.values)
-    largest = int(np.bincount(clusters, minlength=1).max())
-    whole, exponent = to_whole(np.where(scored, scores.values, 0.0), largest * len(clusters))
+    whole, exponent = to_whole(np.where(scored, scores.values, 0.0), clusters)
 
-    def describe(group_by: str, group: str, chosen: npt.NDArray[np.int64]) -> Metric:
+    def describe(group_by: str, group: str, chosen: Numbers) -> Metric:
         counted = chosen[scored[chosen]]
         n, n_unscored = len(counted), len(chosen) - len(counted)
         total = math.fsum(scores.values[counted].tolist())
-        sums, sizes = sum_clusters(clusters[counted], whole[counted])
+        sums, sizes = sum_clusters(whole[counted], clusters[counted])
         interval, kind, note = _find_interval(scores.is_share, total, sums, sizes, exponent, seed)
         if not n:
             note = f"none of {n_unscored} is scored" if n_unscored else "nothing to score"
@@ -139,10 +137,10 @@ def _measure_one(scores: Scores, seed: int) -> Iterator[Metric]:
             metric=scores.metric,
             group_by=group_by,
             group=group,
-            value=_digits(total / n) if n else None,
+            value=round_value(total / n) if n else None,
             n=n,
             n_unscored=n_unscored,
-            coverage=_digits(n / len(chosen)) if len(chosen) else None,
+            coverage=round_value(n / len(chosen)) if len(chosen) else None,
             bound_low=bounds[0] if bounds else None,
             bound_high=bounds[1] if bounds else None,
             ci_low=interval[0] if interval else None,
@@ -171,18 +169,15 @@ def _find_interval(
         return None, "", ""
     if is_share and sizes.max() == 1:
         return wilson(round(total), clusters), "wilson", ""
-    if clusters == 1:
-        return None, "", "one cluster: nothing to draw an interval from"
-    interval = bootstrap(sums, sizes, seed, exponent)
-    if np.all(sums * sizes[0] == sums[0] * sizes):
-        return interval, "bootstrap", "all clusters have the same mean: the interval knows of no spread"
-    few = f"an interval from {clusters} clusters is too narrow" if clusters < FEW_CLUSTERS else ""
-    return interval, "bootstrap", few
+    alike = bool(np.all(sums * sizes[0] == sums[0] * sizes))
+    interval = bootstrap(sums, sizes, seed, exponent) if clusters > 1 else None
+    return interval, "bootstrap" if interval else "", explain_interval(clusters, alike)
 
 
 def _bound(total: float, n: int, n_unscored: int, at: float) -> float:
-    return _digits((total + n_unscored * at) / (n + n_unscored))
+    return round_value((total + n_unscored * at) / (n + n_unscored))
 
 
-def _digits(value: float) -> float:
+def round_value(value: float) -> float:
+    """Return a value as it is published: to six digits, never minus zero."""
     return round(value, _DIGITS) + 0.0

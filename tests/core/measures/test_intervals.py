@@ -1,9 +1,13 @@
 """Intervals of shares and means."""
 
+import math
+
 import numpy as np
 import pytest
+import scipy.stats
+from statsmodels.stats.proportion import proportion_confint
 
-from tasks.core.measures.intervals import bootstrap, wilson
+from tasks.core.measures.intervals import Floats, Numbers, bootstrap, explain_interval, sum_clusters, to_whole, wilson
 
 
 @pytest.mark.parametrize(
@@ -14,6 +18,12 @@ def test_wilson_s_interval(successes: int, n: int, interval: tuple[float, float]
     assert wilson(successes, n) == interval
 
 
+def test_wilson_s_interval_is_that_of_statsmodels() -> None:
+    for n in (1, 2, 7, 60, 1000, 99_991):
+        for successes in {0, 1, n // 3, n // 2, n - 1, n}:
+            assert wilson(successes, n) == pytest.approx(proportion_confint(successes, n, method="wilson"), abs=5.1e-5)
+
+
 def test_nothing_observed_has_no_interval() -> None:
     with pytest.raises(ValueError, match="no observation"):
         wilson(0, 0)
@@ -21,13 +31,28 @@ def test_nothing_observed_has_no_interval() -> None:
         bootstrap([], [])
 
 
-def test_a_bootstrap_covers_the_mean_in_nineteen_of_twenty_samples() -> None:
+def test_wilson_s_interval_holds_the_share_of_sixty_in_nineteen_of_twenty_samples() -> None:
+    # one share alone has the jumps of a count; 1,000 samples of shares all over have not
+    draw = np.random.default_rng(2)
+    shares = draw.uniform(0.1, 0.9, 1000)
+    inside = sum(low <= share <= high for share in shares for low, high in [wilson(draw.binomial(60, share), 60)])
+    assert 930 <= inside <= 970
+
+
+@pytest.mark.parametrize(("clusters", "least", "most"), [(80, 930, 970), (5, 790, 880)])
+def test_a_bootstrap_covers_a_clustered_mean_and_too_rarely_with_few_clusters(
+    clusters: int, least: int, most: int
+) -> None:
     draw = np.random.default_rng(7)
     inside = 0
-    for seed in range(200):
-        low, high = bootstrap(draw.binomial(6, 0.3, 40).tolist(), [6] * 40, seed)
-        inside += low <= 0.3 <= high
-    assert 180 <= inside <= 198
+    for seed in range(1000):
+        sizes = draw.integers(1, 8, clusters)
+        of = np.repeat(np.arange(clusters), sizes)
+        values = np.clip(0.5 + draw.normal(0, 0.15, clusters)[of] + draw.normal(0, 0.1, len(of)), 0, 1)
+        whole, exponent = to_whole(values, of)
+        low, high = bootstrap(*sum_clusters(whole, of), seed, exponent, draws=500)
+        inside += low <= 0.5 <= high
+    assert least <= inside <= most
 
 
 def test_clusters_are_drawn_whole() -> None:
@@ -37,3 +62,67 @@ def test_clusters_are_drawn_whole() -> None:
     assert clustered[0] < alone[0]
     assert alone[1] < clustered[1]
     assert bootstrap([3, 3], [6, 6]) == (0.5, 0.5)
+
+
+def ratio(sums: Floats, sizes: Floats, axis: int) -> Floats:
+    """Mean over observations of drawn clusters."""
+    return np.asarray(np.sum(sums, axis=axis) / np.sum(sizes, axis=axis))
+
+
+@pytest.mark.parametrize(
+    ("scores", "clusters"),
+    [("shares", 12), ("shares", 300), ("rare", 2000), ("real", 25), ("real", 400), ("skewed", 60), ("outlier", 500)],
+)
+def test_a_bootstrap_is_that_of_scipy(scores: str, clusters: int) -> None:
+    # both ends are only sure to some 1.4 % of their distance from the mean, in scipy's draws as in ours
+    draw = np.random.default_rng(11)
+    sizes = draw.integers(1, 6, clusters)
+    of = np.repeat(np.arange(clusters), sizes)
+    values = {
+        "shares": (draw.random(len(of)) < 0.4).astype(np.float64),
+        "rare": (np.arange(len(of)) % 1500 == 0).astype(np.float64),
+        "real": draw.random(len(of)),
+        "skewed": draw.lognormal(0, 1, len(of)),
+        "outlier": draw.random(len(of)) + 300 * (np.arange(len(of)) == 3),
+    }[scores]
+    whole, exponent = to_whole(values, of)
+    low, high = bootstrap(*sum_clusters(whole, of), 0, exponent)
+    sums = np.bincount(of, values)
+    theirs = scipy.stats.bootstrap(
+        (sums, sizes), ratio, paired=True, vectorized=True, method="percentile", n_resamples=10_000, rng=draw, batch=500
+    ).confidence_interval
+    margin = 0.04 * (theirs.high - theirs.low) + 1e-4
+    assert low == pytest.approx(theirs.low, abs=margin)
+    assert high == pytest.approx(theirs.high, abs=margin)
+
+
+def test_an_interval_depends_neither_on_the_order_of_clusters_nor_on_what_a_mean_is_counted_in() -> None:
+    draw = np.random.default_rng(1)
+    sums, sizes = draw.integers(0, 1000, 500), draw.integers(1, 9, 500)
+    order = draw.permutation(500)
+    expected = bootstrap(sums.tolist(), sizes.tolist())
+    assert bootstrap(sums[order].tolist(), sizes[order].tolist()) == expected
+    assert bootstrap((sums * 2**20).tolist(), sizes.tolist(), exponent=20) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("factor", [1e-308, 1.0, 3.3e7, 1e300])
+def test_whole_numbers_add_up_exactly_in_any_order(factor: float) -> None:
+    draw = np.random.default_rng(4)
+    of: Numbers = draw.integers(0, 50, 3000)
+    values = draw.normal(0, factor, 3000)
+    whole, exponent = to_whole(values, of)
+    assert np.array_equal(whole, np.rint(whole))
+    assert np.abs(whole).max() * 3000 * np.bincount(of).max() < 2**43
+    assert math.ldexp(math.fsum(whole), -exponent) == pytest.approx(math.fsum(values), rel=1e-5)
+    order = draw.permutation(3000)
+    assert np.array_equal(sum_clusters(whole[order], of[order])[0], sum_clusters(whole, of)[0])
+
+
+@pytest.mark.parametrize(
+    ("clusters", "alike", "told"),
+    [(1, True, "one cluster"), (2, True, "no spread"), (19, False, "19 clusters"), (20, False, "")],
+)
+def test_an_interval_that_is_not_to_be_relied_on_says_so(clusters: int, alike: bool, told: str) -> None:
+    note = explain_interval(clusters, alike)
+    assert told in note
+    assert bool(told) == bool(note)

@@ -59,6 +59,10 @@ class ToyCommand:
         self._process.stdin.write(json.dumps([*map(str, arguments), "--warehouse", str(self.warehouse)]) + "\n")
         self._process.stdin.flush()
 
+    def is_alive(self) -> bool:
+        """True while the process runs."""
+        return self._process.poll() is None
+
     def kill(self) -> None:
         """Kill the process, as `kill -9` does."""
         self._process.send_signal(signal.SIGKILL)

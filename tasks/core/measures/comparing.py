@@ -1,0 +1,216 @@
+"""Comparisons of models on the items that both have a score for: what the difference is, and whether there is one.
+
+Items are paired by id, and clusters drawn whole, as in metrics. Two models differ where the interval of their paired
+difference leaves out 0; everything else is a tie.
+"""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+
+from tasks.core.measures.intervals import DRAWS, Z_95, Floats, bootstrap, explain_interval, sum_clusters, to_whole
+from tasks.core.measures.metrics import Scores, number, round_value
+from tasks.core.rows import StrictModel
+
+_Z_80 = 0.8416212335729143
+"""Of the normal distribution: 80 % lie below."""
+_CELLS = 10_000_000
+"""Signs that are drawn at once."""
+
+
+class Comparison(StrictModel):
+    """Two models by one metric, on the items that both have a score for."""
+
+    first: str
+    second: str
+    setting: str
+    """Empty where the two are of different settings."""
+    metric: str
+    n: int
+    """Items that both have a score for; all figures are of these."""
+    only_first: int
+    """Items left out since only the first has a score for them."""
+    only_second: int
+    clusters: int
+    value_first: float | None
+    """Mean, to six digits."""
+    value_second: float | None
+    difference: float | None
+    """The first's mean less the second's."""
+    ci_low: float | None
+    """Lower end of the difference's 95 % interval, by a paired bootstrap over clusters; to four digits."""
+    ci_high: float | None
+    better: str
+    """The model that the interval shows to be better; empty: a tie, or no interval."""
+    p: float | None
+    """Two-sided, to four significant digits."""
+    p_adjusted: float | None
+    """By Benjamini and Hochberg over all comparisons made at once; null where there was one alone."""
+    test: Literal["mcnemar", "sign_flip", ""]
+    smallest_difference: float | None
+    """What so many items can show: a true difference that is found at 5 % (two-sided) in 80 % of samples."""
+    unit: str
+    note: str
+    """Why there is no figure, or why the interval is not to be relied on."""
+
+
+def compare(first: str, of_first: Scores, second: str, of_second: Scores, seed: int = 0) -> Comparison:
+    """Compare two models by one metric.
+
+    p is McNemar's exact test's where each item is right or wrong and nothing binds items, else of a sign-flip
+    permutation test over clusters. ValueError where the metrics are not the same, or an item has two scores.
+    """
+    same = [(s.metric, s.worst, s.best, s.unit, s.is_share) for s in (of_first, of_second)]
+    if same[0] != same[1]:
+        raise ValueError(f"{first} and {second}: scores of {same[0]} against scores of {same[1]}")
+    left, right = keep_shared([of_first, of_second])
+    n = len(left.items)
+    totals = [math.fsum(scores.values.tolist()) for scores in (left, right)]
+    difference = (totals[0] - totals[1]) / n if n else None
+    gains = left.values - right.values
+    clusters, names = number(left.clusters)
+    whole, exponent = to_whole(gains, clusters)
+    sums, sizes = sum_clusters(whole, clusters)
+    interval = bootstrap(sums, sizes, seed, exponent) if len(names) > 1 else None
+    paired = left.is_share and len(names) == n
+    p = None
+    if n:
+        p = mcnemar(int(np.sum(gains > 0)), int(np.sum(gains < 0))) if paired else flip_signs(sums, seed)
+    smallest = find_smallest_difference(sums, sizes, exponent)
+    better = ""
+    if interval and (interval[0] > 0 or interval[1] < 0):
+        better = first if (interval[0] > 0) == (left.best > left.worst) else second
+    return Comparison(
+        first=first,
+        second=second,
+        setting=left.setting if left.setting == right.setting else "",
+        metric=left.metric,
+        n=n,
+        only_first=_count_scored(of_first) - n,
+        only_second=_count_scored(of_second) - n,
+        clusters=len(names),
+        value_first=round_value(totals[0] / n) if n else None,
+        value_second=round_value(totals[1] / n) if n else None,
+        difference=None if difference is None else round_value(difference),
+        ci_low=interval[0] if interval else None,
+        ci_high=interval[1] if interval else None,
+        better=better,
+        p=p,
+        p_adjusted=None,
+        test="" if p is None else "mcnemar" if paired else "sign_flip",
+        smallest_difference=smallest,
+        unit=left.unit,
+        note=explain_interval(len(names), smallest is None) if n else "no item has a score of both",
+    )
+
+
+def compare_all(models: Mapping[str, Sequence[Scores]], seed: int = 0) -> list[Comparison]:
+    """Compare every two models in each setting and by each metric that both have, with adjusted p."""
+    found = []
+    for (first, of_first), (second, of_second) in itertools.combinations(models.items(), 2):
+        others = {(scores.setting, scores.metric): scores for scores in of_second}
+        for scores in of_first:
+            if (scores.setting, scores.metric) in others:
+                found.append(compare(first, scores, second, others[scores.setting, scores.metric], seed))
+    adjusted = adjust([comparison.p for comparison in found])
+    return [one.model_copy(update={"p_adjusted": p}) for one, p in zip(found, adjusted, strict=True)]
+
+
+def keep_shared(of_models: Sequence[Scores]) -> list[Scores]:
+    """Return the scores of the items that all have a score for, each by item id; ValueError where one has two."""
+    places = []
+    for scores in of_models:
+        known = {item: place for place, item in enumerate(scores.items)}
+        if len(known) < len(scores.items):
+            twice = next(item for place, item in enumerate(scores.items) if known[item] != place)
+            raise ValueError(f"{scores.metric}, {scores.setting}: {twice} has two scores; expected one an item")
+        places.append({scores.items[place]: place for place in np.flatnonzero(~np.isnan(scores.values)).tolist()})
+    shared = sorted(set.intersection(*(set(known) for known in places)))
+    return [_pick(scores, [known[item] for item in shared]) for scores, known in zip(of_models, places, strict=True)]
+
+
+def mcnemar(only_first: int, only_second: int) -> float:
+    """Return p of McNemar's exact test, two-sided; how many items only the one, and only the other, has right."""
+    n, least = only_first + only_second, min(only_first, only_second)
+    terms = [math.comb(n, least) / 2**n]
+    for k in range(least, 0, -1):
+        terms.append(terms[-1] * k / (n - k + 1))
+    return _round_p(min(1.0, 2 * math.fsum(terms)))
+
+
+def flip_signs(sums: Floats, seed: int = 0) -> float:
+    """Return p of a two-sided permutation test: were neither better, each cluster's difference could as well be turned.
+
+    `sums`: difference of each cluster, whole numbers. With up to 13 clusters that differ all 2^n ways are counted, else
+    10,000 are drawn, and the way found counts as one of them: p is at least 1/10,001.
+    """
+    sizes = np.sort(np.abs(sums[sums != 0]))
+    n, total, found = len(sizes), float(sizes.sum()), abs(float(sums.sum()))
+    if 2**n <= DRAWS:
+        ways = np.arange(2**n)[:, None] >> np.arange(n) & 1
+        return _round_p(float(np.mean(np.abs(2 * (ways @ sizes) - total) >= found)))
+    generator, reached, rows = np.random.default_rng(seed), 1, max(1, _CELLS // n)
+    for start in range(0, DRAWS, rows):
+        drawn = generator.integers(0, 256, (min(rows, DRAWS - start), -(-n // 8)), np.uint8)
+        turned = np.unpackbits(drawn, axis=1, count=n).astype(np.float64) @ sizes
+        reached += int(np.sum(np.abs(2 * turned - total) >= found))
+    return _round_p(reached / (DRAWS + 1))
+
+
+def find_smallest_difference(sums: Floats, sizes: Floats, exponent: int = 0) -> float | None:
+    """Return the smallest difference that such a sample finds in 80 % of cases at 5 %, two-sided; to six digits.
+
+    `sums`, `sizes`: paired differences by cluster, in units of 2^-exponent. None where these do not vary, or are of one
+    cluster: nothing is known then of what the sample would miss.
+    """
+    clusters = len(sums)
+    if clusters < 2:
+        return None
+    mean = float(sums.sum() / sizes.sum())
+    spread = math.fsum(((sums - mean * sizes) ** 2).tolist()) * clusters / (clusters - 1)
+    error = math.ldexp(math.sqrt(spread) / float(sizes.sum()), -exponent)
+    return round_value((Z_95 + _Z_80) * error) or None
+
+
+def adjust(p_values: Sequence[float | None]) -> list[float | None]:
+    """Return p-values as adjusted by Benjamini and Hochberg: those up to 0.05 have a false discovery rate of 5 %."""
+    order = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
+    adjusted: list[float | None] = [None] * len(p_values)
+    least = 1.0
+    for rank_, (p, place) in reversed(list(enumerate(order, 1))):
+        least = min(least, p * len(order) / rank_)
+        adjusted[place] = _round_p(least)
+    return adjusted
+
+
+def rank(models: Sequence[str], comparisons: Sequence[Comparison]) -> dict[str, int | None]:
+    """Return the rank of each model: 1, and 1 more for each model that is shown to be better; equal ranks are ties.
+
+    `comparisons`: of one metric in one setting. A model between two that differ may tie with both: it then has the rank
+    of the better one. None for a model that was compared with none.
+    """
+    compared = {name for one in comparisons if one.ci_low is not None for name in (one.first, one.second)}
+    beaten = [one.second if one.better == one.first else one.first for one in comparisons if one.better]
+    return {name: 1 + beaten.count(name) if name in compared else None for name in models}
+
+
+def _pick(scores: Scores, places: list[int]) -> Scores:
+    return dataclasses.replace(
+        scores,
+        items=[scores.items[place] for place in places],
+        clusters=[scores.clusters[place] for place in places],
+        values=scores.values[places],
+        groups={by: [column[place] for place in places] for by, column in scores.groups.items()},
+    )
+
+
+def _count_scored(scores: Scores) -> int:
+    return int(np.sum(~np.isnan(scores.values)))
+
+
+def _round_p(p: float) -> float:
+    return float(f"{p:.4g}")
