@@ -1,7 +1,5 @@
 """Steps of an evaluation on MultiHal: the questions in every language, alone and with their paths, and a model's answers (paper §3.1)."""
 
-from collections import Counter
-
 import pyarrow as pa
 from prefect import task
 
@@ -10,7 +8,7 @@ from tasks.engine.batches import batch_key, work_on
 from tasks.evaluation.answering import answer_questions, finish_asked, name_answerer
 from tasks.evaluation.record import read_measured
 from tasks.multihal.ask import MultiHalEvaluationInputs, fill_prompt, list_questions
-from tasks.multihal.core.answers import ANSWER, MultiHalAnswer, MultiHalAsked, ScoredMultiHal
+from tasks.multihal.core.answers import ANSWER, MultiHalAnswer, MultiHalAsked, ScoredMultiHal, guess_answers
 from tasks.multihal.core.rows import MultiHalRow
 from tasks.multihal.core.similarity import score_answers
 
@@ -30,26 +28,17 @@ def ask_multihal_questions(batch: Batch) -> Receipt:
 def answer_multihal_questions(batch: Batch) -> Receipt:
     """Ask the model each question once (§3.1)."""
     work = work_on(batch)
-    guesses = find_commonest(read_measured(work, TABLE, MultiHalRow))
+    guesses = guess_answers(rows_from_arrow(MultiHalRow, read_measured(work, TABLE, MultiHalRow)))
     name = name_answerer(work)
     answers = answer_questions(
         work,
         work.rows(MultiHalAsked),
         fill_prompt,
         oracle=lambda row: row.accepted[0],
-        guess=lambda row: guesses[row.source_dataset, row.language],
+        guess=lambda row: guesses[row.cluster, row.language],
         form=ANSWER,
     )
     return work.finish((given.extend(row, MultiHalAnswer, name) for row, given in answers), MultiHalAnswer)
-
-
-def find_commonest(rows: pa.Table) -> dict[tuple[str, str], str]:
-    """Return the commonest answer of each foundation and language, the first by letters among equals."""
-    counts: dict[tuple[str, str], Counter[str]] = {}
-    columns = (rows[name].to_pylist() for name in ("source_dataset", "language", "output"))
-    for source, language, output in zip(*columns, strict=True):
-        counts.setdefault((source, language), Counter())[output] += 1
-    return {key: min(found, key=lambda text: (-found[text], text)) for key, found in counts.items()}
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
