@@ -4,6 +4,7 @@ import pyarrow as pa
 from prefect import task
 
 from tasks.core.receipts import Batch, Receipt
+from tasks.core.rows import rows_from_arrow
 from tasks.engine.batches import batch_key, work_on
 from tasks.evaluation.answering import answer_questions, finish_asked, name_answerer
 from tasks.evaluation.record import read_measured
