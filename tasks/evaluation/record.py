@@ -144,6 +144,8 @@ class Evaluation(Benchmark):
     items: Callable[[pa.Table], Sequence[Item]]
     """Rows of the main table, as a report's browser tells them."""
     paper: tuple[PaperFigure, ...] = ()
+    lower_is_better: tuple[str, ...] = ()
+    """Headline metrics of which less is better."""
 
 
 def lock_evaluation(
