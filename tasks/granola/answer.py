@@ -16,7 +16,7 @@ from tasks.evaluation.record import read_measured
 from tasks.granola.core.answers import choose_majority, read_answer
 from tasks.granola.core.evaluation_rows import GranolaAnswer, GranolaAsked, GranolaGiven
 from tasks.granola.core.rows import GranolaRow
-from tasks.granola.core.scoring import find_cosines, guess_answers, score_answers
+from tasks.granola.core.scoring import find_commonest, find_cosines, score_answers
 from tasks.granola.core.settings import AGGREGATE, ask_aggregate
 from tasks.granola.evaluation import GranolaEvaluationInputs, fill_prompt, list_questions
 from tasks.models.embed import Embedder
@@ -67,11 +67,10 @@ def _ask(work: Work, rows: Sequence[GranolaAsked], fill: Callable[[GranolaAsked]
     @cache
     def guesses() -> dict[str, str]:
         table = read_measured(work, TABLE, GranolaRow)
-        found = guess_answers(table["relation"].to_pylist(), table["granola_answers"].to_pylist())
-        return dict(zip(table["id"].to_pylist(), found, strict=True))
+        return find_commonest(table["relation"].to_pylist(), table["granola_answers"].to_pylist())
 
     answered = answer_questions(
-        work, rows, fill, oracle=lambda row: row.granola_answers[0], guess=lambda row: guesses()[row.item]
+        work, rows, fill, oracle=lambda row: row.granola_answers[0], guess=lambda row: guesses()[row.relation]
     )
     return {row.id: given for row, given in answered}
 
