@@ -18,7 +18,7 @@ from tasks.granola.core.evaluation_rows import GranolaAnswer, GranolaAsked, Gran
 from tasks.granola.core.rows import GranolaRow
 from tasks.granola.core.scoring import find_commonest, find_cosines, score_answers
 from tasks.granola.core.settings import AGGREGATE, ask_aggregate
-from tasks.granola.evaluation import GranolaEvaluationInputs, fill_prompt, list_questions
+from tasks.granola.evaluation import GranolaEvaluationInputs, fill_prompt, list_asked
 from tasks.models.embed import Embedder
 
 TABLE = "granola_eq"
@@ -30,7 +30,7 @@ def ask_granola_questions(batch: Batch) -> Receipt:
     work = work_on(batch)
     inputs = work.inputs(GranolaEvaluationInputs).model_copy(update={"settings": (batch.unit,)})
     rows = read_measured(work, TABLE, GranolaRow)
-    return finish_asked(work, [asked for asked, _ in list_questions(rows, inputs)], GranolaAsked)
+    return finish_asked(work, list(list_asked(rows, inputs)), GranolaAsked)
 
 
 @task(cache_key_fn=batch_key, persist_result=True)

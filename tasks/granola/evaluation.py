@@ -62,17 +62,20 @@ def lock_inputs(params: GranolaEvaluationParams, run: RunOptions) -> Locked[Gran
     return lock_evaluation(GRANOLA_EVALUATION, params, run, GranolaEvaluationInputs, embedder=encoder)
 
 
-def list_questions(rows: pa.Table, inputs: GranolaEvaluationInputs) -> Iterator[tuple[GranolaAsked, Ask]]:
-    """Yield every question (rows of `granola_eq`) in every setting, with its first prompt."""
-    kept = ("id", "question", "relation", "question_entity_popularity", "granola_answers")
-    read = rows.select(kept).to_pylist()
+def list_asked(rows: pa.Table, inputs: GranolaEvaluationInputs) -> Iterator[GranolaAsked]:
+    """Yield every question (rows of `granola_eq`) in every setting."""
+    read = rows.select(["id", "question", "relation", "question_entity_popularity", "granola_answers"]).to_pylist()
     drawn = draw_clusters([row["id"] for row in read], inputs.params)
     for setting in inputs.settings:
         for row in read:
             if (item := row["id"]) in drawn:
                 told = {"id": f"{setting}/{item}", "question_id": item, "item": item, "cluster": item}
-                asked = GranolaAsked(**{**row, **told, "setting": setting})
-                yield asked, fill_prompt(asked, inputs.params)
+                yield GranolaAsked(**{**row, **told, "setting": setting})
+
+
+def list_questions(rows: pa.Table, inputs: GranolaEvaluationInputs) -> Iterator[tuple[GranolaAsked, Ask]]:
+    """Yield every question in every setting, with its first prompt."""
+    return ((asked, fill_prompt(asked, inputs.params)) for asked in list_asked(rows, inputs))
 
 
 def fill_prompt(asked: GranolaAsked, params: GranolaEvaluationParams) -> Ask:
