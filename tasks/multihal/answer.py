@@ -23,7 +23,7 @@ def ask_multihal_questions(batch: Batch) -> Receipt:
     work = work_on(batch)
     inputs = work.inputs(MultiHalEvaluationInputs).model_copy(update={"settings": (batch.unit,)})
     rows = read_measured(work, TABLE, MultiHalRow)
-    return finish_asked(work, [asked for asked, _ in list_questions(rows, inputs)], MultiHalAsked)
+    return finish_asked(work, list(list_questions(rows, inputs)), MultiHalAsked)
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
