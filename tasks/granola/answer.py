@@ -23,7 +23,7 @@ from tasks.evaluation.record import read_measured
 from tasks.granola.core.answers import choose_majority, read_answer
 from tasks.granola.core.evaluation_rows import GranolaAnswer, GranolaAsked, GranolaGiven
 from tasks.granola.core.rows import GranolaRow
-from tasks.granola.core.scoring import find_cosines, guess_answers, score_answers
+from tasks.granola.core.scoring import find_commonest, find_cosines, score_answers
 from tasks.granola.core.settings import AGGREGATE, ask_aggregate
 from tasks.granola.evaluation import GranolaEvaluationInputs, ask_all, fill_prompt
 from tasks.models.embed import Embedder
@@ -84,10 +84,9 @@ def _list_golds(asked: pa.Table) -> list[str]:
 
 
 def _list_guesses(work: Work, asked: pa.Table) -> list[str]:
-    table = read_measured(work, TABLE, GranolaRow)
-    found = guess_answers(table["relation"].to_pylist(), table["granola_answers"].to_pylist())
-    guesses = dict(zip(table["id"].to_pylist(), found, strict=True))
-    return [guesses[item] for item in asked["item"].to_pylist()]
+    rows = read_measured(work, TABLE, GranolaRow)
+    commonest = find_commonest(rows["relation"].to_pylist(), rows["granola_answers"].to_pylist())
+    return [commonest[relation] for relation in asked["relation"].to_pylist()]
 
 
 def _settle(row: GranolaAsked, first: Given, drawn: Sequence[str], last: Given | None, name: str) -> GranolaGiven:
