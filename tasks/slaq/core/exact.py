@@ -4,8 +4,8 @@ It is a lexical lower bound. Numbers, dates and amounts count by value, names wi
 order (text/values/answers.py). The same in other words, a vague answer that is right and what is known besides do not
 count, though the paper's conditions (Table A.4) have them right. On the other side a sentence does not say what it denies
 ("not Paris") or leaves open ("Paris or Lyon"), nor a rough number where the gold answer is exact; and none says anything
-that asks, heaps up words or is the question's. A gold answer that is a number alone is found in a long answer only beside a
-word of its question, since another fact may have the same number. Of the paper's ways to be wrong it does not see one: the
+that asks, heaps up words or is the question's. In a long answer a number alone is found only beside a word of its question,
+since it may belong to another fact. Of the paper's ways to be wrong it does not see one: the
 gold answer with something untrue added.
 """
 
@@ -45,9 +45,16 @@ def compare_answer(row: SlaqAnswer, lists: CheckLists) -> Verdicts:
     shared = frozenset.intersection(*asked)
     verdicts = []
     for question, gold, words in zip(row.questions, row.golds, asked, strict=True):
-        is_sure = len(asked) == 1 or not _is_number_alone(gold)
-        found = _find_saying(read, question, gold)
-        verdicts.append(int(any(is_sure or _is_about(sentence, words - shared, lists) for sentence in found)))
+        verdicts.append(
+            int(
+                any(
+                    len(asked) == 1
+                    or not (_is_number_alone(gold) or _is_number_alone(sentence))
+                    or _is_about(sentence, words - shared, lists)
+                    for sentence in _find_saying(read, question, gold)
+                )
+            )
+        )
     return tuple(verdicts)
 
 
@@ -84,7 +91,7 @@ def _find_saying(read: _Read, question: str, gold: str) -> Iterator[str]:
             if (
                 _has(sentence, gold)
                 and not _is_doubted(sentence, question, gold)
-                and not is_only_rough(gold, read_article(sentence))
+                and not (any(map(is_number, list_values(gold)[:1])) and is_only_rough(gold, read_article(sentence)))
             ):
                 yield sentence
 
@@ -116,6 +123,8 @@ def _is_doubted(sentence: str, question: str, gold: str) -> bool:
     Where the question denies ("What does it not contain?"), so may its answer.
     """
     words = sentence.split()
+    if not any(_DENIAL.fullmatch(word) or _OPEN.fullmatch(word) for word in _list_words(sentence)):
+        return False
     end = _find_first(len(words), lambda at: _has(" ".join(words[:at]), gold))
     start = end - _find_first(end, lambda at: _has(" ".join(words[end - at : end]), gold))
     passed = _SMALL.union(_list_words(gold))
