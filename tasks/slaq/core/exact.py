@@ -45,16 +45,10 @@ def compare_answer(row: SlaqAnswer, lists: CheckLists) -> Verdicts:
     shared = frozenset.intersection(*asked)
     verdicts = []
     for question, gold, words in zip(row.questions, row.golds, asked, strict=True):
-        verdicts.append(
-            int(
-                any(
-                    len(asked) == 1
-                    or not (_is_number_alone(gold) or _is_number_alone(sentence))
-                    or _is_about(sentence, words - shared, lists)
-                    for sentence in _find_saying(read, question, gold)
-                )
-            )
-        )
+        found = _find_saying(read, question, gold)
+        if len(asked) > 1:
+            found = (each for each in found if _is_told_apart(each, gold, words - shared, lists))
+        verdicts.append(int(any(True for _ in found)))
     return tuple(verdicts)
 
 
@@ -101,10 +95,11 @@ def _is_number_alone(gold: str) -> bool:
     return len(values) == 1 and is_number(values[0])
 
 
-def _is_about(sentence: str, words: Collection[Value], lists: CheckLists) -> bool:
-    """True when a sentence says one of these words."""
-    said = list_content(sentence, lists)
-    return any(is_kin(each, word) for each in said for word in words)
+def _is_told_apart(sentence: str, gold: str, words: Collection[Value], lists: CheckLists) -> bool:
+    """True where a sentence says more than a number, or says one of the words that belong to the question."""
+    if not (_is_number_alone(gold) or _is_number_alone(sentence)):
+        return True
+    return any(is_kin(each, word) for each in list_content(sentence, lists) for word in words)
 
 
 def _has(text: str, gold: str) -> bool:
