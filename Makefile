@@ -15,7 +15,7 @@ SHARED  = --numprocesses $$($(BIN)/python -c 'import os; print(min(os.cpu_count(
 .PHONY: help build collect test test-quick test-llm check digests lock clean
 
 help:
-	@echo "make build     set up .venv, then build every benchmark in the embedded world"
+	@echo "make build     set up .venv, then build every benchmark in the embedded world and evaluate the built-in models"
 	@echo "make test      set up .venv, then run all tests"
 	@echo "make test-quick  the tests that need no server, no whole build and no long search"
 	@echo "make check     ruff, mypy, import-linter, locks match pyproject.toml"
@@ -51,6 +51,7 @@ $(VENV)/.llm: requirements-llm.lock $(VENV)/.base
 
 build: $(VENV)/.prepared
 	$(BIN)/factmill build all
+	$(BIN)/factmill evaluate all --model oracle --model guesser --model silent
 
 test: $(VENV)/.dev $(VENV)/.prepared
 	$(BIN)/python -m pytest $(SHARED) -m "not llm"

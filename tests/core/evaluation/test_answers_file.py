@@ -1,0 +1,52 @@
+"""Files of answers: what is taken, what is told of them, what is refused."""
+
+from typing import Any
+
+import pytest
+
+from tasks.core.evaluation.answers_file import read_answers
+from tasks.errors import SourceError
+
+
+def _read(*values: Any) -> Any:
+    return read_answers(enumerate(values, 1), "mine.jsonl")
+
+
+def test_an_answer_of_a_setting_goes_before_one_of_none() -> None:
+    found = _read({"id": "a", "answer": "1"}, {"id": "a", "setting": "idk", "answer": "2"}, {"id": "b", "answer": None})
+    assert found.find("greedy", "a") == "1"
+    assert found.find("idk", "a") == "2"
+    assert found.find("idk", "b") == ""
+    assert found.find("idk", "c") is None
+
+
+def test_what_does_not_fit_is_told_with_its_first_ids() -> None:
+    found = _read(
+        *({"id": each, "answer": each} for each in ("a", "b", "a", "x", "y", "z", "w")),
+        {"id": "b", "setting": "odd", "answer": ""},
+    )
+    assert found.describe([("greedy", "a"), ("greedy", "b"), ("greedy", "c")]) == {
+        "answers missing": "1: c", "answers extra": "5: x, y, z …", "answers doubled": "1: a"
+    }  # fmt: skip
+    assert found.find("greedy", "a") == "a"
+    assert _read({"id": "a", "answer": "1"}).describe([("greedy", "a")]) == {}
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("text", "row 1: str found; expected objects like"),
+        ({"id": "a"}, "row 1: answer is missing or no text"),
+        ({"answer": "a"}, "row 1: id is missing or no text"),
+        ({"id": 3, "answer": "a"}, "row 1: id is missing or no text"),
+        ({"id": "a", "answer": ["b"]}, "row 1: answer is missing or no text"),
+        ({"id": "a", "setting": 1, "answer": "b"}, "row 1: setting is missing or no text"),
+    ],
+)
+def test_what_is_no_answer_is_refused(value: Any, said: str) -> None:
+    with pytest.raises(SourceError, match=f"mine.jsonl, {said}"):
+        _read(value)
+
+
+def test_half_of_a_surrogate_pair_is_replaced() -> None:
+    assert _read({"id": "a", "answer": "Q\ud800 29"}).find("", "a") == "Q? 29"
