@@ -27,7 +27,7 @@ def ask_slaq_questions(batch: Batch) -> Receipt:
     work = work_on(batch)
     inputs = work.inputs(SlaqEvaluationInputs).model_copy(update={"settings": (batch.unit,)})
     rows = read_measured(work, TABLE, SlaqRow)
-    return finish_asked(work, [asked for asked, _ in list_questions(rows, inputs)], SlaqAsked)
+    return finish_asked(work, list(list_questions(rows, inputs)), SlaqAsked)
 
 
 @task(cache_key_fn=batch_key, persist_result=True)

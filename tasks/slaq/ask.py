@@ -31,17 +31,17 @@ class SlaqEvaluationInputs(EvaluationInputs):
     params: SlaqEvaluationParams
 
 
-def list_questions(rows: pa.Table, inputs: SlaqEvaluationInputs) -> Iterator[tuple[SlaqAsked, Ask]]:
+def list_questions(rows: pa.Table, inputs: SlaqEvaluationInputs) -> Iterator[SlaqAsked]:
     """Yield every question in every setting with its prompt; a limit draws whole topics."""
     topics = rows_from_arrow(SlaqRow, rows)
     drawn = draw_clusters([row.id for row in topics], inputs.params)
     for setting in inputs.settings:
         for row in topics:
             if row.id in drawn:
-                yield from ((asked, fill_prompt(asked)) for asked in ask_topic(row, setting))
+                yield from ask_topic(row, setting)
 
 
-def fill_prompt(asked: SlaqAsked) -> Ask:
+def fill_prompt(asked: SlaqAsked, _: object = None) -> Ask:
     """Return a question as its setting's prompt."""
     if asked.setting == LONG:
         return fill_in(load_prompt(ANSWER_LONG), question=asked.question)

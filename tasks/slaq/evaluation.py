@@ -13,6 +13,7 @@ from tasks.slaq.ask import (
     JUDGE_SHORT,
     SlaqEvaluationInputs,
     SlaqEvaluationParams,
+    fill_prompt,
     list_questions,
 )
 from tasks.slaq.benchmark import SLAQ
@@ -63,6 +64,7 @@ SLAQ_EVALUATION: Evaluation = Evaluation(
     plain=(SHORT, LONG),
     headline=(ACCURACY, GAP, ALIGNMENT, SIGNED),
     questions=list_questions,
+    fill=fill_prompt,
     figures=draw_figures,
     items=list_items,
     paper=PAPER,
