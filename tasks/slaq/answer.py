@@ -12,7 +12,7 @@ from tasks.evaluation.answering import answer_questions, finish_asked, name_answ
 from tasks.evaluation.judging import Judged, judge_answers, name_judge
 from tasks.evaluation.record import read_measured
 from tasks.slaq.ask import SlaqEvaluationInputs, fill_judge_prompt, fill_prompt, list_questions
-from tasks.slaq.core.answers import COUNTED_WRONG, JudgedSlaq, SlaqAnswer, SlaqAsked, find_commonest
+from tasks.slaq.core.answers import COUNTED_WRONG, JudgedSlaq, SlaqAnswer, SlaqAsked, guess, rank_golds
 from tasks.slaq.core.exact import compare_answer
 from tasks.slaq.core.known_text import read_lists
 from tasks.slaq.core.rows import SlaqRow
@@ -34,14 +34,14 @@ def ask_slaq_questions(batch: Batch) -> Receipt:
 def answer_slaq_questions(batch: Batch) -> Receipt:
     """Ask the model each question once, greedily (§4.1)."""
     work = work_on(batch)
-    guesses = find_commonest(rows_from_arrow(SlaqRow, read_measured(work, TABLE, SlaqRow)))
+    ranked = rank_golds(rows_from_arrow(SlaqRow, read_measured(work, TABLE, SlaqRow)))
     name = name_answerer(work)
     answers = answer_questions(
         work,
         work.rows(SlaqAsked),
         fill_prompt,
         oracle=lambda row: row.gold,
-        guess=lambda row: "\n".join(guesses[kind] for kind in row.fact_types),
+        guess=lambda row: guess(row, ranked),
     )
     return work.finish((given.extend(row, SlaqAnswer, name) for row, given in answers), SlaqAnswer)
 

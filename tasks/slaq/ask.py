@@ -32,7 +32,7 @@ class SlaqEvaluationInputs(EvaluationInputs):
 
 
 def list_questions(rows: pa.Table, inputs: SlaqEvaluationInputs) -> Iterator[SlaqAsked]:
-    """Yield every question in every setting with its prompt; a limit draws whole topics."""
+    """Yield every question in every setting; a limit draws whole topics."""
     topics = rows_from_arrow(SlaqRow, rows)
     drawn = draw_clusters([row.id for row in topics], inputs.params)
     for setting in inputs.settings:
@@ -50,12 +50,9 @@ def fill_prompt(asked: SlaqAsked, _: object = None) -> Ask:
 
 def fill_judge_prompt(row: SlaqAnswer) -> Ask:
     """Return an answer, inside its frame, as the judge's prompt (Table A.4)."""
-    framed = {
-        "boundary": make_boundary(row.id, row.answer_read),
-        "answer": frame(row.id, row.answer_read),
-    }
+    boundary, framed = make_boundary(row.id, row.answer_read), frame(row.id, row.answer_read)
     if row.setting == LONG:
         pairs = enumerate(zip(row.questions, row.golds, strict=True), 1)
         facts = "\n".join(f"{number}. {question} — {gold}" for number, (question, gold) in pairs)
-        return fill_in(load_prompt(JUDGE_LONG), facts=facts, **framed)
-    return fill_in(load_prompt(JUDGE_SHORT), question=row.question, gold=row.gold, **framed)
+        return fill_in(load_prompt(JUDGE_LONG), facts=facts, boundary=boundary, answer=framed)
+    return fill_in(load_prompt(JUDGE_SHORT), question=row.question, gold=row.gold, boundary=boundary, answer=framed)

@@ -95,9 +95,9 @@ def _make_series(label: str, x: Sequence[str], found: Sequence[EvaluationMetric 
     return Series(
         label,
         tuple(x),
-        tuple(each and each.value for each in found),
-        tuple(each and each.ci_low for each in found),
-        tuple(each and each.ci_high for each in found),
+        tuple(None if each is None else each.value for each in found),
+        tuple(None if each is None else each.ci_low for each in found),
+        tuple(None if each is None else each.ci_high for each in found),
     )
 
 

@@ -6,6 +6,7 @@ asked about together.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -68,7 +69,7 @@ def _note_bound(metric: Metric) -> Metric:
     return metric.model_copy(update={"note": "; ".join(filter(None, (metric.note, LOWER_BOUND)))})
 
 
-def _read_verdicts(rows: Sequence[Mapping[str, object]], topics: Sequence[str]) -> _Verdicts:
+def _read_verdicts(rows: Sequence[Mapping[str, Any]], topics: Sequence[str]) -> _Verdicts:
     at = {topic: index for index, topic in enumerate(topics)}
     values = np.full((len(topics), PAIRS), np.nan)
     reasons = np.empty((len(topics), PAIRS), object)
@@ -81,7 +82,7 @@ def _read_verdicts(rows: Sequence[Mapping[str, object]], topics: Sequence[str]) 
     return _Verdicts(values, reasons)
 
 
-def _list_groups(rows: Sequence[Mapping[str, object]], topics: Sequence[str]) -> dict[str, list[str | None]]:
+def _list_groups(rows: Sequence[Mapping[str, Any]], topics: Sequence[str]) -> dict[str, list[str | None]]:
     """Return what the facts, topic by topic, are grouped by."""
     facts = {}
     for row in rows:

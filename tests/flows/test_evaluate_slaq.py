@@ -71,7 +71,7 @@ def test_the_built_in_models_are_the_ends_of_each_metric(measure: Measured) -> N
         ("short", "accuracy"): 0, ("long", "accuracy"): 0, (BOTH, "accuracy_gap"): 0, (BOTH, "alignment"): 1,
         (BOTH, "signed_alignment"): -1,
     }  # fmt: skip
-    assert 0 < read_values(guesser)["short", "accuracy"] < 1
+    assert 0 <= read_values(guesser)["short", "accuracy"] < 0.2
     assert {each["judge"] for each in oracle["metrics"]} == {"exact"}
     assert all("lower bound" in each["note"] for each in oracle["metrics"] if each["metric"] == "accuracy")
     # silence was looked at, and is no gap in the scores

@@ -1,7 +1,7 @@
 """Rows of SLAQ's evaluation: a short question alone, or the long one, what a model answered, and the verdicts."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tasks.core.evaluation.rows import Answer, Asked
 from tasks.slaq.core.replies import PAIRS
@@ -10,6 +10,9 @@ from tasks.slaq.core.rows import Half, SlaqRow
 SHORT, LONG = "short", "long"
 COUNTED_WRONG = frozenset({"no_answer", "refused"})
 """What no judge is asked about: nothing that was asked for is said (Table A.4, irrelevance and omission)."""
+
+Ranked = Mapping[str, Sequence[tuple[int, str]]]
+"""Fact type → its gold answers, each behind how often it stands there, negative."""
 
 
 class SlaqAsked(Asked):
@@ -47,7 +50,6 @@ class JudgedSlaq(SlaqAnswer):
 
 def ask_topic(row: SlaqRow, setting: str) -> Iterator[SlaqAsked]:
     """Yield what a setting asks about a topic."""
-    told = {"item": row.id, "cluster": row.id, "topic": row.Topic, "category": row.Category, "half": row.half}
     pairs = [(getattr(row, f"ShortQ{number}"), getattr(row, f"ShortA{number}")) for number in range(1, PAIRS + 1)]
     parts = (
         [(LONG, 0, row.LongQ, row.LongA, pairs, row.fact_types)]
@@ -67,14 +69,30 @@ def ask_topic(row: SlaqRow, setting: str) -> Iterator[SlaqAsked]:
             questions=[question for question, _ in mine],
             golds=[answer for _, answer in mine],
             fact_types=types,
-            **told,
+            item=row.id,
+            cluster=row.id,
+            topic=row.Topic,
+            category=row.Category,
+            half=row.half,
         )
 
 
-def find_commonest(rows: Iterable[SlaqRow]) -> dict[str, str]:
-    """Return the commonest gold answer of each fact type, the first by letters among equals."""
+def rank_golds(rows: Iterable[SlaqRow]) -> Ranked:
+    """Return the gold answers of each fact type with how often they stand there, the commonest first, ties by letters."""
     counts: dict[str, Counter[str]] = {}
     for row in rows:
         for number, kind in enumerate(row.fact_types, 1):
             counts.setdefault(kind, Counter())[getattr(row, f"ShortA{number}")] += 1
-    return {kind: min(found, key=lambda text: (-found[text], text)) for kind, found in counts.items()}
+    return {kind: sorted((-times, text) for text, times in found.items()) for kind, found in counts.items()}
+
+
+def guess(asked: SlaqAsked, ranked: Ranked) -> str:
+    """Return the commonest gold answer of other facts of each one's type, a line each; empty where there is no other."""
+    facts = zip(asked.fact_types, asked.golds, strict=True)
+    return "\n".join(_guess_one(ranked[kind], gold) for kind, gold in facts)
+
+
+def _guess_one(ranked: Sequence[tuple[int, str]], gold: str) -> str:
+    # the fact itself counts for nothing: where all answers differ a guess is wrong
+    rank, text = min((rank + (text == gold), text) for rank, text in ranked)
+    return text if rank else ""

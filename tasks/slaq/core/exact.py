@@ -4,8 +4,8 @@ It is a lexical lower bound. Numbers, dates and amounts count by value, names wi
 order (text/values/answers.py). The same in other words, a vague answer that is right and what is known besides do not
 count, though the paper's conditions (Table A.4) have them right. On the other side a sentence does not say what it denies
 ("not Paris") or leaves open ("Paris or Lyon"), nor a rough number where the gold answer is exact; and none says anything
-that asks, heaps up words or is the question's. A gold answer that is a number alone is found in a long answer only beside a
-word of its question, since another fact may have the same number. Of the paper's ways to be wrong it does not see one: the
+that asks, heaps up words or is the question's. In a long answer a number alone is found only beside a word of its question,
+since it may belong to another fact. Of the paper's ways to be wrong it does not see one: the
 gold answer with something untrue added.
 """
 
@@ -45,9 +45,10 @@ def compare_answer(row: SlaqAnswer, lists: CheckLists) -> Verdicts:
     shared = frozenset.intersection(*asked)
     verdicts = []
     for question, gold, words in zip(row.questions, row.golds, asked, strict=True):
-        is_sure = len(asked) == 1 or not _is_number_alone(gold)
         found = _find_saying(read, question, gold)
-        verdicts.append(int(any(is_sure or _is_about(sentence, words - shared, lists) for sentence in found)))
+        if len(asked) > 1:
+            found = (each for each in found if _is_told_apart(each, gold, words - shared, lists))
+        verdicts.append(int(any(True for _ in found)))
     return tuple(verdicts)
 
 
@@ -84,7 +85,7 @@ def _find_saying(read: _Read, question: str, gold: str) -> Iterator[str]:
             if (
                 _has(sentence, gold)
                 and not _is_doubted(sentence, question, gold)
-                and not is_only_rough(gold, read_article(sentence))
+                and not (any(map(is_number, list_values(gold)[:1])) and is_only_rough(gold, read_article(sentence)))
             ):
                 yield sentence
 
@@ -94,10 +95,11 @@ def _is_number_alone(gold: str) -> bool:
     return len(values) == 1 and is_number(values[0])
 
 
-def _is_about(sentence: str, words: Collection[Value], lists: CheckLists) -> bool:
-    """True when a sentence says one of these words."""
-    said = list_content(sentence, lists)
-    return any(is_kin(each, word) for each in said for word in words)
+def _is_told_apart(sentence: str, gold: str, words: Collection[Value], lists: CheckLists) -> bool:
+    """True where a sentence says more than a number, or says one of the words that belong to the question."""
+    if not (_is_number_alone(gold) or _is_number_alone(sentence)):
+        return True
+    return any(is_kin(each, word) for each in list_content(sentence, lists) for word in words)
 
 
 def _has(text: str, gold: str) -> bool:
@@ -116,6 +118,8 @@ def _is_doubted(sentence: str, question: str, gold: str) -> bool:
     Where the question denies ("What does it not contain?"), so may its answer.
     """
     words = sentence.split()
+    if not any(_DENIAL.fullmatch(word) or _OPEN.fullmatch(word) for word in _list_words(sentence)):
+        return False
     end = _find_first(len(words), lambda at: _has(" ".join(words[:at]), gold))
     start = end - _find_first(end, lambda at: _has(" ".join(words[end - at : end]), gold))
     passed = _SMALL.union(_list_words(gold))
