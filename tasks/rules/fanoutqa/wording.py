@@ -22,10 +22,7 @@ _SOME_OF_GROUP = (
     "Which {count}of {group} {phrase}, and {asked_of_chosen}?",
     "Of {group}, which {count}{phrase}, and {asked_of_chosen}?",
 )
-_SOME_OF_NAMES = (
-    "Of the {group} {names}, which {count}{phrase}, and {asked_of_chosen}?",
-    "Consider these {group}: {names}. Which {count}of them {phrase}, and {asked_of_chosen}?",
-)
+_SOME_OF_NAMES = ("Consider these {group}: {names}. Which {count}of them {phrase}, and {asked_of_chosen}?",)
 
 
 def word_questions(batch: Sequence[Mapping[str, str]], _knowledge: Knowledge) -> list[str]:

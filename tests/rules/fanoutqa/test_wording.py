@@ -46,8 +46,6 @@ RELEASED = "when was each of them first released"
             {
                 "Consider these films: Jaws, Titanic and Inception. Which of them were released before 1980, and when was "
                 "each of those first released?",
-                "Of the films Jaws, Titanic and Inception, which were released before 1980, and when was each of those first "
-                "released?",
             },
         ),
     ],

@@ -226,11 +226,9 @@ def _pick_named(of: MemberSet, plan: _Plan) -> Found:
 
 def _verify_named(member: Member, asked: Property) -> Value | str:
     value = verify_member(member, asked)
-    if isinstance(value, Value):
-        said = read_known_text(f"{member.name}{member.year}")
-        told: Answer = str(value.rank[0]) if isinstance(value.rank, tuple) else value.answer
-        if find_answer(told, said).found:
-            return "its name says the answer"
+    said = read_known_text(f"{member.name}{member.year}")
+    if isinstance(value, Value) and find_answer(value.answer, said).found:
+        return "its name says the answer"
     return value
 
 

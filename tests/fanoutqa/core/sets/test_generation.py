@@ -279,7 +279,7 @@ def test_ids_come_from_the_set_and_not_from_answers() -> None:
     assert make(replace(of, members=tuple(changed))) == []
 
 
-def test_what_has_namesakes_is_called_with_the_year_of_its_articles_title_but_asked_no_date() -> None:
+def test_what_has_namesakes_is_called_with_the_year_of_its_articles_title_but_not_where_that_is_the_answer() -> None:
     first, *others = make_islands()
     assert first.article is not None
     title = replace(first.article.evidence, title="Alsen (1801 settlement)")
