@@ -1,5 +1,6 @@
 """Fixtures that many tests share."""
 
+import gc
 import os
 import shutil
 import signal
@@ -32,7 +33,14 @@ def pytest_configure() -> None:
     settings.load_profile("patient")
 
 
+def pytest_collection_finish() -> None:
+    """Keep the collector of garbage from going through thousands of tests and their modules again and again."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_unconfigure() -> None:
+    gc.unfreeze()
     shutil.rmtree(PREFECT_HOME, ignore_errors=True)
 
 
