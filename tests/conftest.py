@@ -81,7 +81,15 @@ SLOW = (
 leaves them out, and those that are marked where they stand."""
 SHARES_BUILDS = tuple(
     f"tests/flows/{name}.py"
-    for name in ("cli/test_main", "test_biokalma", "test_fanoutqa", "test_multihal", "test_same_bytes", "test_slaq")
+    for name in (
+        "cli/test_main",
+        "test_biokalma",
+        "test_evaluate_planted",
+        "test_fanoutqa",
+        "test_multihal",
+        "test_same_bytes",
+        "test_slaq",
+    )
 )
 """Tests that need all builds of a session, and so go to one process where several run the tests."""
 FIRST = (*SHARES_BUILDS, "tests/test_other_machine.py", "tests/mediawikis", "tests/flows")

@@ -42,7 +42,7 @@ def render_html(report: Report) -> str:
     drawn = [
         {
             "figure": figure,
-            "svg": Markup(draw_figure(figure)),  # noqa: S704 - drawn here; Matplotlib escapes its texts
+            "svg": Markup(draw_figure(figure)),
             "legend": [
                 (at % COLOURS, SIGNS[at % len(SIGNS)] if figure.kind in ("lines", "scatter") else "■", series.label)
                 for at, series in enumerate(figure.series)
@@ -54,8 +54,8 @@ def render_html(report: Report) -> str:
         report=report,
         drawn=drawn,
         filters=_list_filters(report),
-        style=Markup(_read("style.css")),  # noqa: S704 - ours
-        script=Markup(script),  # noqa: S704 - ours
+        style=Markup(_read("style.css")),
+        script=Markup(script),
         digest=digest,
     )
 
@@ -87,7 +87,7 @@ def quote_code(text: str) -> Markup:
     """Return a text as code of Markdown."""
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
     space = " " if "`" in text else ""
-    return Markup(f"{fence}{space}{clean(text)}{space}{fence}")  # noqa: S704 - of a Markdown file
+    return Markup(f"{fence}{space}{clean(text)}{space}{fence}")
 
 
 def list_values(figure: Figure) -> list[float | str]:
