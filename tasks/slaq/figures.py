@@ -21,7 +21,9 @@ def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[Figure]:
     drawn = [
         _draw_bars(metrics, "accuracy", "Accuracy of short and of long answers", (SHORT, LONG), ACCURACY, "2a"),
         _draw_bars(metrics, "alignment", "Alignment: both answers right, or both wrong", (BOTH,), ALIGNMENT, "2b"),
-        _draw_bars(metrics, "signed_alignment", "Signed alignment: +1 both right, −1 both wrong", (BOTH,), SIGNED, "2c"),
+        _draw_bars(
+            metrics, "signed_alignment", "Signed alignment: +1 both right, −1 both wrong", (BOTH,), SIGNED, "2c"
+        ),
         _draw_lines(
             metrics,
             "position",
