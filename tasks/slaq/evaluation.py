@@ -32,7 +32,7 @@ def explain_answer(row: JudgedSlaq) -> Iterator[str]:
     yield f"  question    {row.question}   ({row.setting}, {row.topic}; factmill explain slaq {row.item})"
     yield f"  gold        {row.gold}"
     yield f"  answer      {row.answer or '(none)'}   (by {row.model}{f', ended by {row.finish}' if row.finish else ''})"
-    yield f"  verdict     {describe_verdicts(row.verdicts, row.unscored)}   (by {row.judge}{f'; {LOWER_BOUND}' if row.judge == EXACT else ''})"
+    yield f"  verdict     {describe_verdicts(row.verdicts, row.unscored)}   (by {row.judge}{f', {LOWER_BOUND}' if row.judge == EXACT else ''})"
     yield from [f"  because     {row.detail}"] if row.detail else []
 
 

@@ -20,8 +20,10 @@ def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[Figure]:
     """Return accuracy, alignment and signed alignment a model (Figure 2), and how a long answer goes on (Figure 3)."""
     drawn = [
         _draw_bars(metrics, "accuracy", "Accuracy of short and of long answers", (SHORT, LONG), ACCURACY, "2a"),
-        _draw_bars(metrics, "alignment", "Short and long answer both right or both wrong", (BOTH,), ALIGNMENT, "2b"),
-        _draw_bars(metrics, "signed_alignment", "+1 both right, -1 both wrong, else 0", (BOTH,), SIGNED, "2c"),
+        _draw_bars(metrics, "alignment", "Alignment: both answers right, or both wrong", (BOTH,), ALIGNMENT, "2b"),
+        _draw_bars(
+            metrics, "signed_alignment", "Signed alignment: +1 both right, −1 both wrong", (BOTH,), SIGNED, "2c"
+        ),
         _draw_lines(
             metrics,
             "position",
@@ -48,7 +50,11 @@ def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[Figure]:
         ),
     ]
     bound = f" {LOWER_BOUND.capitalize()}." if any(each.judge == EXACT for each in metrics) else ""
-    return [replace(figure, note=f"{figure.note}{bound}") for figure in drawn if figure.series]
+    return [
+        replace(figure, note=f"{figure.note}{bound}") if figure.y_label == ACCURACY else figure
+        for figure in drawn
+        if figure.series
+    ]
 
 
 def _draw_bars(

@@ -24,7 +24,7 @@ BOTH = "short, long"
 """Under which what compares the two answers to one question stands."""
 POSITION, AFTER_RIGHT, AFTER_WRONG = "position", "right_before", "wrong_before"
 """Place of a fact in the long question; answers in a row just before it that are right, or wrong (Figure 3)."""
-LOWER_BOUND = "the judge is a program that looks for the gold answer's words and values: a lower bound"
+LOWER_BOUND = "judged by a program: a lower bound"
 GROUPS = ("category", "half", "answer_kind", "fact_type")
 
 
