@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -75,7 +75,8 @@ def answer_questions(
     if sends_nothing(work):
         keys = [(row.setting, row.question_id) for row in rows]
         said = _find_ready(work, keys, lambda: map(oracle, rows), lambda: map(guess, rows))
-        yield from ((row, _take(text)) for row, text in zip(rows, said, strict=True))
+        taken = partial(_take, form=form if work.files(ANSWERS) else None)
+        yield from ((row, taken(text)) for row, text in zip(rows, said, strict=True))
     else:
         yield from ask_model(work, rows, fill, form)
 
@@ -93,7 +94,8 @@ def answer_at_once(
     """
     keys = zip(asked["setting"].to_pylist(), asked["question_id"].to_pylist(), strict=True)
     said = list(_find_ready(work, list(keys), oracle, guess))
-    taken = {text: _take(text) for text in set(said)}
+    form = TEXT if work.files(ANSWERS) else None
+    taken = {text: _take(text, form) for text in set(said)}
     known = {text: read(given.read[0]) if given.read else "" for text, given in taken.items()}
     none, zero = pa.repeat("", len(said)), pa.repeat(0, len(said))
     columns = {
@@ -147,12 +149,16 @@ def load_answers(file: SourceFile) -> AnswersFile:
     return read_answers(iterate_json(file, EXPECTED), Path(file.path).name)
 
 
-def _take(text: str | None) -> Given:
+def _take(text: str | None, form: Form | None) -> Given:
+    """Return what an answer comes to; `form`: it is read as a server's; None: it is a built-in model's, and bare."""
     if text is None:
         return Given(unscored="missing", detail="the file of answers has none to this question")
     if not text.strip():
         return Given((text,), ("",), unscored="no_answer", detail="the answer is empty")
-    return Given((text,), (text.strip(),))
+    said = None if form is None else read_said(text, "stop", form)
+    if isinstance(said, Unreadable):
+        return Given((text,), ("",), unscored=_REASONS.get(said.kind, "no_answer"), detail=said.reason)
+    return Given((text,), (said.text if said else text.strip(),))
 
 
 def ask_model(work: Work, asked: Sequence[A], fill: Callable[[A], Ask], form: Form = TEXT) -> Iterator[tuple[A, Given]]:
