@@ -3,7 +3,8 @@
 An example is an English text and its translation into one language, both as the pipeline shows them to a model: with
 stand-ins for numbers, dates and ids, and without the parts of a path that are not sent:
 
-- a sentence form of data/world/sources/multihal_forms.yaml, its slots filled with labels of items of the slot's class
+- a sentence form of data/world/sources/multihal_forms.yaml, its slots filled with labels of items of the slot's class,
+  where it says so with their articles
 - the parts of a path with semicolons between them: paths of the world, or labels at random
 - the label of an item or property alone; a title in quotation marks
 - a number with its unit
@@ -21,6 +22,7 @@ from functools import cached_property
 from pathlib import Path
 
 import yaml
+from translator_forms import Form, Texts, add_articles
 
 from tasks.core.fingerprints import combine_digests, digest_bytes, seed_from
 from tasks.text.protected import is_all_protected, protect
@@ -38,10 +40,7 @@ OUTSIDE = "⁇"
 """What the translator says of a text that is none of what it is taught."""
 TITLED = ("book", "film", "painting", "series")
 """Slots that stand in quotation marks."""
-QUOTES = {"en": '"{}"', "de": "„{}“", "fr": "« {} »", "it": "«{}»", "es": "«{}»", "pt": "«{}»"}
-
-Texts = Mapping[str, str]
-"""Language → text."""
+QUOTES = {"en": '"{}"', "de": "„{}“", "fr": "« {} »", "it": "«{}»", "es": "«{}»", "pt": "“{}”"}
 
 _SEVERAL = """
 centimetres / Zentimeter / centimètres / centimetri / centímetros / centímetros
@@ -64,31 +63,6 @@ class Example:
     language: str
     kind: str
     """One of SHARES."""
-
-
-@dataclass(frozen=True)
-class Form:
-    """A sentence form in six languages."""
-
-    name: str
-    texts: Texts
-    slots: tuple[str, ...]
-
-    @cached_property
-    def pattern(self) -> re.Pattern[str]:
-        """Matches the English sentences of this form, its slots as groups."""
-        pattern = re.escape(self.texts[SOURCE_LANGUAGE])
-        for slot in self.slots:
-            first, *others = pattern.split(re.escape(f"[{slot}]"))
-            pattern = f"{first}(?P<{slot}>.+){f'(?P={slot})'.join(others)}"
-        return re.compile(pattern)
-
-    def fill(self, labels: Mapping[str, Texts]) -> dict[str, str]:
-        """Return the sentence in six languages; `labels`: slot → label in six languages."""
-        filled = dict(self.texts)
-        for slot in self.slots:
-            filled = {language: text.replace(f"[{slot}]", labels[slot][language]) for language, text in filled.items()}
-        return filled
 
 
 @dataclass(frozen=True)
@@ -137,13 +111,14 @@ def read_corpus(folder: Path = WORLD_FOLDER) -> Corpus:
     given = yaml.safe_load((folder / FORMS_FILE.relative_to(WORLD_FOLDER)).read_text("utf-8"))
     world = load_world_data(folder)
     labels = _choose_labels(world)
+    fillers = {slot: _fill_slot(world, classes, labels) for slot, classes in given["slots"].items()}
+    phrases = {slot: add_articles(fillers[slot], groups) for slot, groups in given["articles"].items()}
     forms = [
-        Form(name, {language: texts[language] for language in (SOURCE_LANGUAGE, *TARGET_LANGUAGES)}, slots)
+        Form(name, {language: texts[language] for language in (SOURCE_LANGUAGE, *TARGET_LANGUAGES)}, slots, phrases)
         for group in ("questions", "answers")
         for name, texts in given[group].items()
         if (slots := tuple(slot for slot in given["slots"] if f"[{slot}]" in texts[SOURCE_LANGUAGE])) is not None
     ]
-    fillers = {slot: _fill_slot(world, classes, labels) for slot, classes in given["slots"].items()}
     properties = sorted({thing.labels[SOURCE_LANGUAGE] for thing in world.properties.values()})
     return Corpus(forms, fillers, labels, properties, _list_units(world, labels), list(_list_paths(world)))
 

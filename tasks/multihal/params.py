@@ -43,9 +43,9 @@ class MultiHalParams(Params):
     min_score: int = Field(default=LOWEST_KEPT, ge=1, le=5)
     """Lowest score that is published."""
     languages: Annotated[tuple[Literal["eng", "deu", "fra", "ita", "spa", "por"], ...], Option("--language")] = ()
-    """Only this beside English (repeatable). Default: all where the world names a translator."""
+    """Only this beside English (repeatable). Default: all where the world names a translator. Portuguese is Brazil's."""
     label_source: Literal["translated", "wikidata"] = "translated"
-    """Path labels in other languages: all translated, or Wikidata's own where there is one."""
+    """Path labels in other languages: all translated, or Wikidata's own where there is one (Portuguese of either norm)."""
 
 
 class MultiHalInputs(Inputs):

@@ -1,8 +1,9 @@
 """How the rules author scores and chooses paths for MultiHal: by where a path ends and what its relations speak of.
 
-Five facts count: whether one end of the path is the answer, whether its other end stands in the question, whether each
+Six facts count: whether one end of the path is the answer, whether its other end stands in the question, whether each
 relation speaks of what the question asks (by a list of cue words, else by shared words), how many relations there are,
-and whether the path runs from the question's thing to the answer. It is no judge of language, and rows say so.
+whether the path runs from the question's thing to the answer, and whether it says the years that the question names: else
+a qualifier is lost, and it does not state the answer to this very question. It is no judge of language, and rows say so.
 """
 
 import re
@@ -18,6 +19,7 @@ from tasks.text.values.written import look_for, read_answer_date, read_date, rea
 _EMPTY = frozenset({"of", "the", "in", "or", "by", "to", "and", "a", "is", "at", "for", "from", "with"})
 _POSSESSIVE = re.compile(r"(?<=\w)['’]s\b|(?<=s)['’](?=\s)")
 _QUOTED = re.compile(r"[\"“](.+?)[\"”]")
+_YEAR = re.compile(r"\b[12][0-9]{3}\b")
 _QUALIFIERS = frozenset({"point in time", "start time", "end time"})
 """Relations that tell of the statement before them, so that what it is about must be what is asked."""
 
@@ -40,13 +42,14 @@ class _Reading:
 def score_path(question: str, answers: Sequence[str], path: str) -> int:
     """Return a score from 1 to 5 for a path told as `thing; relation; thing`."""
     seen = _read_path(question, answers, path.split("; "))
+    loses_year = not {*_YEAR.findall(question)} <= {*_YEAR.findall(path)}
     if not seen.ends_in_answer:
         return 2 if seen.starts_in_question else 1
     if not seen.starts_in_question:
         return 2
     if seen.fitting < seen.relations:
         return 3 if seen.fitting or seen.relations == 1 else 2
-    return 5 if seen.runs_to_answer else 4
+    return 5 if seen.runs_to_answer and not loses_year else 4
 
 
 def choose_paths(question: str, answers: Sequence[str], paths: Sequence[str], number: int) -> list[str]:

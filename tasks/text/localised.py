@@ -2,11 +2,13 @@
 
 5 October 1975 is "5 octobre 1975", 8,611 metres "8.611 Meter". What may be something else than an amount stays as it is:
 numbers of up to four digits (years), codes, and decimals without a unit inside a sentence (versions). Portuguese is that
-of Brazil, as CLDR's `pt` is. Babel parts thousands from four digits on, also where CLDR would from five on (Spanish).
+of Brazil, as CLDR's `pt` is, here and in the embedded world's labels. Babel parts thousands from four digits on, also
+where CLDR would from five on (Spanish).
 """
 
 import datetime
 import re
+from collections.abc import Sequence
 from decimal import Decimal
 from functools import cache
 
@@ -26,6 +28,7 @@ _GROUPED = r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?"
 _AMOUNT = re.compile(
     rf"(?P<number>{_GROUPED}|[+-]?[0-9]+(?:\.[0-9]+)?)(?: ?(?P<sign>%|°[CF])| (?P<unit>[^\W\d_].*?))?\.?"
 )
+_VALUE = re.compile(r"(?P<number>[+-]?[0-9]+(?:\.[0-9]+)?) (?P<unit>[^\W\d_].*)")
 _SYMBOLS = {
     **{"m": "length-meter", "km": "length-kilometer", "cm": "length-centimeter", "mm": "length-millimeter"},
     **{"kg": "mass-kilogram", "g": "mass-gram", "m²": "area-square-meter", "km²": "area-square-kilometer"},
@@ -48,10 +51,26 @@ def write_amount(text: str, language: str) -> str | None:
     if unit in _SYMBOLS:
         return str(format_unit(number, _SYMBOLS[unit], "short", pattern, language))
     if unit:
-        name = _unit_names().get(unit.lower())
-        return None if name is None else str(format_unit(number, name, "long", pattern, language))
+        name, _ = _unit_names(_LANGUAGES).get(unit.lower(), ("", ""))
+        return str(format_unit(number, name, "long", pattern, language)) if name else None
     is_year = found["number"].isdigit() and len(found["number"]) <= 4
     return None if is_year else format_decimal(number, pattern, language)
+
+
+def write_value(text: str, language: str) -> str | None:
+    """Return a value that ends a path with its unit in the number that goes with it: 1.98 metre is "1.98 metres" in English.
+
+    The number stays as it is. None for any other text, also for titles such as 127 Hours, and for units that CLDR lacks.
+    """
+    found = _VALUE.fullmatch(text)
+    names = _unit_names(() if language == "en" else _LANGUAGES)
+    if not found or found["unit"] not in names:
+        return None
+    name, spelling = names[found["unit"]]
+    locale = Locale.parse(spelling if language == "en" else language)
+    forms = locale._data["unit_patterns"][name]["long"]
+    form = forms.get(locale.plural_form(Decimal(found["number"])), forms["other"])
+    return str(form.replace("{0}", found["number"]).replace("\N{NO-BREAK SPACE}", " "))
 
 
 def localise(translation: str, source: str, language: str) -> str:
@@ -85,13 +104,14 @@ def _write_date(when: Date, language: str) -> str:
 
 
 @cache
-def _unit_names() -> dict[str, str]:
-    """Return English name in small letters → CLDR's unit, of those that it has words for in all the languages."""
-    patterns = {language: Locale.parse(language)._data["unit_patterns"] for language in ("en", "en_GB", *_LANGUAGES)}
-    names: dict[str, str] = {}
+def _unit_names(languages: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Return English name → CLDR's unit, and the English that spells it so; of those with words in all the languages."""
+    spellings = ("en", "en_GB")
+    patterns = {language: Locale.parse(language)._data["unit_patterns"] for language in (*spellings, *languages)}
+    names: dict[str, tuple[str, str]] = {}
     for unit in patterns["en"]:
-        if all({"one", "other"} <= set(patterns[language].get(unit, {}).get("long", {})) for language in _LANGUAGES):
-            for english in ("en", "en_GB"):
-                forms = patterns[english][unit]["long"]
-                names.update({forms[form].replace("{0}", "").strip(): unit for form in ("one", "other")})
+        if all({"one", "other"} <= set(each.get(unit, {}).get("long", {})) for each in patterns.values()):
+            for spelling in spellings:
+                forms = patterns[spelling][unit]["long"]
+                names |= {forms[form].replace("{0}", "").strip(): (unit, spelling) for form in ("one", "other")}
     return names

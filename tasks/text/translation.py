@@ -2,7 +2,8 @@
 
 What cannot be translated rightly is a value with a reason, never a garbled text. Models see no numbers, dates and ids
 (text.protected); where one loses any, the text is translated in the stretches between them. Of questions and answers
-they then take the language's own form (text.localised); in paths they are values, and stay as they are.
+they then take the language's own form (text.localised); in paths they are values, and stay as they are, except that a
+unit which CLDR has is written in the number that goes with its value.
 
 The parts of a path are translated in one text with semicolons between them (the paper's finding: better than blanks).
 The number of parts is checked, and that each kept its numbers; if not, its parts are translated one by one. The paper
@@ -15,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from tasks.text.localised import localise, write_amount
+from tasks.text.localised import localise, write_amount, write_value
 from tasks.text.protected import Protected, is_all_protected, list_protected, protect, restore, split_at_protected
 
 LANGUAGE_CODES = {
@@ -63,8 +64,8 @@ class Engine(Protocol):
 
 
 PartOrigin = Literal["translated", "wikidata", "kept", "untranslatable"]
-"""Where a part of a translated path comes from: the model; Wikidata's own label; the source, since it is a number, date
-or id; the source, since the model cannot translate it."""
+"""Where a part of a translated path comes from: the model, or CLDR for a unit; Wikidata's own label; the source, since it
+is a number, date or id; the source, since the model cannot translate it."""
 ByPart = Literal["untranslatable", "own_semicolon", "would_repeat", "wrong_count", "number_elsewhere"]
 """Why the parts of a path were translated one by one: one of them, or all in one text, cannot be translated; one holds a
 semicolon; two would say some tokens twice, which is ruled out; the translation had another number of parts; or a number,
@@ -124,7 +125,7 @@ def translate_texts(asked: Sequence[Asked], engine: Engine) -> list[Outcome]:
 
 def translate_paths(asked: Sequence[tuple[Sequence[PathPart], str]], engine: Engine) -> list[TranslatedPath]:
     """Translate the parts of paths, each with its language; every part says where it comes from."""
-    needed = [_parts_to_translate(parts) for parts, _ in asked]
+    needed = [_parts_to_translate(parts, language) for parts, language in asked]
     singles = _translate_parts(
         [(text, language) for texts, (_, language) in zip(needed, asked, strict=True) for text in texts], engine
     )
@@ -146,7 +147,7 @@ def translate_paths(asked: Sequence[tuple[Sequence[PathPart], str]], engine: Eng
         if len(texts) > 1 and reason is None:
             found = _split_joined(texts, joined[SEPARATOR.join(texts), language])
         by_text = found if isinstance(found, Mapping) else {text: singles[text, language] for text in texts}
-        finished = tuple(_finish_part(part, by_text) for part in parts)
+        finished = tuple(_finish_part(part, by_text, language) for part in parts)
         translated.append(TranslatedPath(finished, None if isinstance(found, Mapping) else found))
     return translated
 
@@ -215,9 +216,10 @@ def _keeps_place(text: str, translation: str) -> bool:
     return not first or first[0][1] or translation.startswith(first[0][0])
 
 
-def _parts_to_translate(parts: Sequence[PathPart]) -> list[str]:
+def _parts_to_translate(parts: Sequence[PathPart], language: str) -> list[str]:
     """Return the different texts of a path that a model must translate, in order."""
-    return list(dict.fromkeys(part.text for part in parts if part.label is None and not is_all_protected(part.text)))
+    texts = dict.fromkeys(part.text for part in parts if part.label is None)
+    return [text for text in texts if not is_all_protected(text) and write_value(text, language) is None]
 
 
 def _why_apart(singles: Sequence[Outcome], texts: Sequence[str], engine: Engine) -> ByPart | None:
@@ -248,10 +250,10 @@ def _split_joined(texts: Sequence[str], answer: Outcome) -> Mapping[str, Outcome
     return dict(zip(texts, pieces, strict=True))
 
 
-def _finish_part(part: PathPart, by_text: Mapping[str, Outcome]) -> TranslatedPart:
+def _finish_part(part: PathPart, by_text: Mapping[str, Outcome], language: str) -> TranslatedPart:
     if part.label is not None:
         return TranslatedPart(part.label, "wikidata")
-    found = by_text.get(part.text)
+    found = by_text.get(part.text, write_value(part.text, language))
     if found is None:
         return TranslatedPart(part.text, "kept")
     if isinstance(found, Untranslatable):

@@ -2,6 +2,7 @@
 
 import csv
 import random
+import re
 from collections.abc import Mapping
 from functools import cache
 
@@ -74,6 +75,32 @@ def test_numbers_with_units_are_exact(translator: Translator) -> None:
     wanted = [write_amount(*each) or localise(text, *each) for each, text in zip(asked, plain, strict=True)]
     assert share_exact(found, wanted) == 1
     assert ("8.848,86 Kilogramm" in found, "8,848.86" in " ".join(map(str, found))) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("form", "labels", "language", "sentence"),
+    [
+        ("capital", {"country": "Switzerland"}, "de", "Wie heißt die Hauptstadt der Schweiz?"),
+        ("capital", {"country": "Japan"}, "fr", "Quelle est la capitale du Japon ?"),
+        ("capital", {"country": "Portugal"}, "pt", "Qual é a capital de Portugal?"),
+        ("currency", {"country": "Austria"}, "it", "Qual è la valuta dell'Austria?"),
+        ("flows_into", {"river": "Mississippi River", "sea": "Gulf of Mexico"}, "es",
+         "El río Misisipi desemboca en el golfo de México."),
+        ("award_year", {"person": "Albert Einstein", "award": "Nobel Prize in Physics"}, "fr",
+         "En quelle année est-ce qu'Albert Einstein a reçu le prix Nobel de physique ?"),
+        ("award_year", {"person": "Albert Einstein", "award": "Berlin"}, "pt",
+         "Em que ano Albert Einstein recebeu Berlim?"),
+    ],
+)  # fmt: skip
+def test_a_label_in_a_form_has_its_article(form: str, labels: dict[str, str], language: str, sentence: str) -> None:
+    (found,) = (each for each in corpus().forms if each.name == form)
+    assert found.fill({slot: corpus().labels[label] for slot, label in labels.items()})[language] == sentence
+
+
+def test_portuguese_is_that_of_brazil() -> None:
+    european = re.compile(r"[éó][nm][aeio]|\b(?:Óscar|Moscovo|Amesterdão|Irão|checo|polaco|desporto|equipa|prémio)\b")
+    texts = [text["pt"] for text in (*corpus().all_labels, *(form.texts for form in corpus().forms))]
+    assert [text for text in texts if european.search(text)] == []
 
 
 @cache

@@ -36,7 +36,10 @@ from tasks.rules.tables import load_cues
         ("On what date was Albert Einstein born?", "14 March 1879", "Albert Einstein; date of birth; 1879-03-14", 5),
         ("In which year did Ada Lovelace die?", "1852", "Ada Lovelace; date of death; 1852-11-27", 5),
         ("How long is the river Rhine?", "1,233 km", "Rhine; length; 1233 kilometre", 5),
-        ("How many people lived in Berlin in 2022?", "3,755,251", "Berlin; population; 3755251", 5),
+        # the year is lost
+        ("How many people lived in Berlin in 2022?", "3,755,251", "Berlin; population; 3755251", 4),
+        ("Who was President of France in 1950?", "Vincent Auriol", "France; head of state; Vincent Auriol", 4),
+        ('Who wrote "1984"?', "George Orwell", "1984; author; George Orwell", 5),
         ("Who founded IBM?", "Thomas J. Watson", "IBM; chief executive officer; Thomas J. Watson", 3),
         # part of a longer name
         ("When was the University of Oxford founded?", "1096", "Oxford; inception; 1096", 2),

@@ -18,7 +18,7 @@ from tasks.storage.source_files import name_source
 from tasks.world.files.reading import load_world_data
 
 LANGUAGES = {"en", "de", "fr", "it", "es", "pt"}
-SLOT = re.compile(r"\[([a-z_]+)\]")
+SLOT = re.compile(r"\[(?:the )?(\w+)\]")
 NOT_FORMED = {
     "halueval_10": "asks for names that nobody bears",
     "tqa_gen_5": "is answered with a refusal",

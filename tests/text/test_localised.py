@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.text.localised import localise, write_amount
+from tasks.text.localised import localise, write_amount, write_value
 
 NNBSP, NBSP = "\u202f", "\u00a0"
 
@@ -53,3 +53,19 @@ def test_only_what_stands_in_the_source_is_changed() -> None:
 )
 def test_a_whole_text_is_an_amount_in_a_unit_that_cldr_has(text: str, language: str, form: str | None) -> None:
     assert write_amount(text, language) == form
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "form"),
+    [
+        ("1.98 metre", "en", "1.98 metres"),
+        ("1.98 metre", "it", "1.98 metri"),
+        ("1.98 metres", "pt", "1.98 metro"),
+        ("8611 metres", "fr", "8611 mètres"),
+        ("1 metric ton", "en", "1 metric ton"),
+        ("20 year", "en", "20 years"),
+        *((none, "en", None) for none in ("127 Hours", "62", "5 United States dollar", "metre", "8,611 metre")),
+    ],
+)
+def test_a_value_stays_and_its_unit_goes_with_it(text: str, language: str, form: str | None) -> None:
+    assert write_value(text, language) == form

@@ -98,10 +98,16 @@ def test_a_number_that_went_into_another_part_is_made_good_part_by_part() -> Non
 
 def test_a_value_stays_before_its_unit_and_as_it_is() -> None:
     engine = Dictionary(
-        {"height": "Höhe", "2001 metre": "Meter 2001", "metre": "Meter", "height; 2001 metre": "Höhe; Meter 2001"}
+        {"cost": "Preis", "2001 euro": "Euro 2001", "euro": "Euro", "cost; 2001 euro": "Preis; Euro 2001"}
     )
-    ((height, value),) = (path.parts for path in translate_paths([(parts("height", "8611.5 metre"), "de")], engine))
-    assert (height.text, value.text) == ("Höhe", "8611.5 Meter")
+    ((cost, value),) = (path.parts for path in translate_paths([(parts("cost", "8611.5 euro"), "de")], engine))
+    assert (cost.text, value.text) == ("Preis", "8611.5 Euro")
+
+
+def test_the_unit_of_a_value_is_in_the_number_that_goes_with_it() -> None:
+    engine = Dictionary({"height": "altezza", "1.98 metre": "1.98 metro", "height; 1.98 metre": "altezza; 1.98 metro"})
+    ((height, value),) = (path.parts for path in translate_paths([(parts("height", "1.98 metre"), "it")], engine))
+    assert (height.text, value.text, value.origin) == ("altezza", "1.98 metri", "translated")
 
 
 def test_parts_that_cannot_be_translated_together_are_translated_one_by_one() -> None:

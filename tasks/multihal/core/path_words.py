@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from tasks.multihal.core.rows import Path
 from tasks.text.ids import is_pid, is_qid
+from tasks.text.localised import write_value
 from tasks.text.values.literals import canonical_number, date_key, format_value
 
 _FILES = "jpe?g|png|gif|svg|tiff?|webp|webm|og[agv]|opus|mp[34]|wav|flac|midi?|pdf|djvu|stl|xcf|map|tab"
@@ -15,7 +16,8 @@ def list_labels(path: Path, labels: Mapping[str, str]) -> list[str]:
     """Return a path in words: labels, and a value as a reader writes it (a semicolon would part it in two)."""
     told = [labels.get(part, part) for part in path.ids]
     if not is_qid(path.ids[-1]):
-        told[-1] = format_value(path.ids[-1], path.precision, labels.get(path.unit, path.unit) if path.unit else None)
+        value = format_value(path.ids[-1], path.precision, labels.get(path.unit, path.unit) if path.unit else None)
+        told[-1] = write_value(value, "en") or value
     return [part.replace(";", ",") for part in told]
 
 
