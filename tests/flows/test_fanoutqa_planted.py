@@ -46,12 +46,12 @@ PLANTED: dict[str, tuple[str, Plant, str]] = {
     "no unit": ("As of November 2023, how many", ask("how many metres above sea level were the summits", "what were the heights of the summits"), "cannot_be_mended"),
     "asked before": ("On what date was each of the four members of the Beatles in", lambda _: None, "duplicate"),
     "one article for all": ("What is the diameter in kilometres", lambda _: None, "one_article_has_all"),
-    "a page that is not there": ("Belgium, the Czech Republic", rest_on(4, "Poland_of_tests"), "evidence_missing"),
-    "a page younger than the epoch": ("Do Berlin, Copenhagen", rest_on(1, "Luxembourg_City"), "younger_than_epoch"),
+    "a page that is not there": ("How many metres above sea level is the lowest", rest_on(4, "Poland_of_tests"), "evidence_missing"),
+    "a page younger than the epoch": ("As of November 2023, did Berlin", rest_on(1, "Luxembourg_City"), "younger_than_epoch"),
     "too few articles": ("Which composer wrote", lambda q: q["strategy"].pop(), "at least 5 different articles"),
     "an article of another wiki": ("Is the Nile longer", lambda q: q["strategy"][0].update(evidence="https://fr.wikipedia.org/wiki/Nil"), "another Wikipedia"),
     "no way to an answer": ("How many kilometres long", lambda q: q["strategy"][2].pop("strategy"), "has neither evidence nor strategy"),
-    "another answer to the same": ("By the end of September 2023", lambda q: q.update(answer=101.63), "contradicts"),
+    "another answer to the same": ("Of the Nintendo 64", lambda q: q.update(answer=101.63), "contradicts"),
 }  # fmt: skip
 """Kind of error → the beginning of the question it is planted in, how, and what it is found by."""
 
@@ -67,7 +67,7 @@ def plant(kind: str) -> Question:
 def rejects(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Question → reason and detail of its reject, after one build of the good and the spoiled questions."""
     folder = tmp_path_factory.mktemp("planted")
-    good = [question for wording, question in OWN.items() if wording.startswith(("On what date was each of the four members of the Beatles'", "By the end"))]  # fmt: skip
+    good = [question for wording, question in OWN.items() if wording.startswith(("On what date was each of the four members of the Beatles'", "Of the Nintendo 64"))]  # fmt: skip
     spoiled = [plant(kind) for kind in PLANTED]
     spoiled[-1].pop("id")
     (folder / "q.json").write_text(json.dumps([*good, *spoiled]), "utf-8")
