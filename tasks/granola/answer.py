@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from prefect import task
 
 from tasks.assets import load_prompt
@@ -68,7 +67,7 @@ def score_granola_answers(batch: Batch) -> Receipt:
     params = work.inputs(GranolaEvaluationInputs).params
     answers = score_answers(work.table(GranolaGiven), params.tau)
     similarity, encoder = pa.nulls(answers.num_rows, pa.float64()), ""
-    if params.similarity == "encoder":
+    if params.similarity:
         embedder = work.run.services.embedder()
         similarity, encoder = _compare(answers, embedder), embedder.name
     answers = answers.append_column("semantic_similarity", similarity)
@@ -107,12 +106,11 @@ def _settle(row: GranolaAsked, first: Given, drawn: Sequence[str], last: Given |
 
 
 def _compare(answers: pa.Table, embedder: Embedder) -> pa.Array:
-    """Return the cosine of each answer that says something with its gold answer; null for the others."""
-    golds = [levels[0] for levels in answers["granola_answers"].to_pylist()]
-    says = pc.and_(pc.greater(pc.fill_null(answers["matched_level"], -1), -1), pc.invert(answers["is_idk"])).to_pylist()
+    """Return the cosine of each answer that is compared and says something with its gold answer; null for the others."""
+    columns = (answers[name].to_pylist() for name in ("answer_read", "granola_answers", "is_compared", "is_idk"))
     pairs = [
-        (text, gold) if kept and text else None
-        for text, gold, kept in zip(answers["answer_read"].to_pylist(), golds, says, strict=True)
+        (text, levels[0]) if text and is_compared and not is_idk else None
+        for text, levels, is_compared, is_idk in zip(*columns, strict=True)
     ]
     texts = sorted({text for pair in pairs if pair for text in pair})
     return pa.array(find_cosines(pairs, texts, embedder.encode(texts)), from_pandas=True)

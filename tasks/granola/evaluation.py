@@ -1,7 +1,7 @@
 """GRANOLA-EQ's evaluation as commands know it: its parameters, what it asks in which setting, its record (paper §2.2, §5)."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal, cast
+from typing import Annotated, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -9,6 +9,7 @@ from pydantic import Field
 
 from tasks.assets import load_prompt
 from tasks.core.evaluation.rows import EvaluationMetric, Score
+from tasks.core.measures.audits import draw_sample
 from tasks.core.prompts import Ask
 from tasks.core.rows import arrow_schema, rows_from_arrow
 from tasks.engine.benchmark import Assets, Locked
@@ -46,8 +47,8 @@ class GranolaEvaluationParams(EvaluationParams):
     """How fast informativeness falls from level to level, the paper's λ: exp(-λ (level - 1))."""
     popularity_bins: int = Field(default=5, ge=1, le=100)
     """Bins of equal size by the popularity of the question's entity."""
-    similarity: Literal["encoder", "none"] = "encoder"
-    """Whether answers are also compared with the gold answer by the world's sentence encoder, the paper's Table 3: `encoder` or `none`, which is quicker."""
+    similarity: int = Field(default=2000, ge=0)
+    """So many questions, drawn with the seed, whose answers are also compared with the gold answer by the world's sentence encoder, as in the paper's Table 3; 0: none."""
 
 
 class GranolaEvaluationInputs(EvaluationInputs):
@@ -60,7 +61,7 @@ class GranolaEvaluationInputs(EvaluationInputs):
 
 def lock_inputs(params: GranolaEvaluationParams, run: RunOptions) -> Locked[GranolaEvaluationInputs]:
     """Return what an evaluation depends on; UsageError says what was expected."""
-    encoder = embedder_identity(load_world(run.world, run.graph), home()) if params.similarity == "encoder" else {}
+    encoder = embedder_identity(load_world(run.world, run.graph), home()) if params.similarity else {}
     return lock_evaluation(GRANOLA_EVALUATION, params, run, GranolaEvaluationInputs, embedder=encoder)
 
 
@@ -74,10 +75,12 @@ def ask_all(rows: pa.Table, inputs: GranolaEvaluationInputs, setting: str) -> pa
     """Return every question in one setting (rows of `GranolaAsked`)."""
     drawn = draw_clusters(rows["id"].to_pylist(), inputs.params)
     chosen = rows.filter(pc.is_in(rows["id"], pa.array(sorted(drawn), pa.string())))
+    compared = draw_sample(drawn, inputs.params.similarity, inputs.params.seed)
     named = dict.fromkeys(("question_id", "item", "cluster"), chosen["id"])
     told = {
         "setting": pa.repeat(setting, chosen.num_rows),
         "id": pc.binary_join_element_wise(setting, chosen["id"], "/"),
+        "is_compared": pc.is_in(chosen["id"], pa.array(compared, pa.string())),
     }
     kept = {name: chosen[name] for name in ("question", "relation", "question_entity_popularity", "granola_answers")}
     return pa.table(named | told | kept).select(arrow_schema(GranolaAsked).names)

@@ -63,6 +63,9 @@ def test_the_built_in_models_are_the_ends_of_each_metric(measure: Measured) -> N
     assert read_main(silent) == [0, 0, 0, 0, 0]
     assert list_overall(silent)["greedy", "share_no_answer"]["value"] == 1
     assert silent["unscored"] == 0
+    compared = measure("--model", "oracle", "--similarity", "5")
+    assert list_overall(compared)["greedy", "semantic_similarity"]["n"] == 5
+    assert list_overall(compared)["greedy", "accuracy"] == list_overall(oracle)["greedy", "accuracy"]
     assert 0 < list_overall(guesser)["greedy", "informativeness"]["value"] < 1
     verified = measure.factmill("verify", guesser["evaluation_id"], "--warehouse", measure.warehouse, "--json")
     assert verified.json["agrees"], verified.err
@@ -78,18 +81,19 @@ def test_answers_of_a_file_are_scored_whatever_they_are(measure: Measured, tmp_p
         "x" * 100_000,
         "half a character: \ud83d",
         "東京都",
+        "I'm sorry, but I cannot help with that.",
     ]
     path = tmp_path / "told.jsonl"
     lines = [{"id": row["id"], "answer": text} for row, text in zip(rows, said, strict=False)]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    told = measure("--answers", path, "--lambda", "1", "--similarity", "none")
+    told = measure("--answers", path, "--lambda", "1", "--similarity", "0")
     answers = {row["item"]: row for row in measure.read("granola_answers", told["evaluation_id"])}
     found = [(answers[row["id"]]["matched_level"], answers[row["id"]]["is_idk"]) for row in rows]
     last = len(rows[1]["granola_answers"])
     rest = len(rows) - len(said)
-    assert found == [(1, False), (last, False), (0, True), *[(0, False)] * 4, *[(None, False)] * rest]
+    assert found == [(1, False), (last, False), (0, True), *[(0, False)] * 4, (0, True), *[(None, False)] * rest]
     accuracy = list_overall(told)["greedy", "granola_accuracy"]
-    assert (accuracy["value"], accuracy["n"], accuracy["n_unscored"]) == (round(2 / 7, 6), 7, rest)
+    assert (accuracy["value"], accuracy["n"], accuracy["n_unscored"]) == (0.25, 8, rest)
     assert list_overall(told)["greedy", "selective_granola_accuracy"]["n"] == 6
     assert not any(each["metric"] == "semantic_similarity" for each in told["metrics"])
     assert told["unscored"] == rest

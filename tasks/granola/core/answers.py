@@ -1,16 +1,13 @@
 """How answers to GRANOLA's questions are read, and several made one (paper §4, §5.1).
 
 A model is asked for its answer alone. What it says beside that is passed over where it is surely none of it: the answer is
-what stands on the last line that is labelled so, else the first line. Nothing is mended. A server's answers and those of a
-file are read alike.
+what stands on the last line that is labelled so, else the first line. Nothing is mended.
 """
 
 import re
 from collections.abc import Sequence
 
-from tasks.core.replies import TEXT, Said, read_said
 from tasks.text.matching import normalise
-from tasks.text.undressing import drop_thoughts
 
 _LABELLED = re.compile(
     r"[\s*_`#>-]*(?:(?:the|my|final|correct|aggregated|short) )*(?:answer|response)[\s*_`]*[:：][\s*_`]*(?P<answer>\S.*)",
@@ -40,10 +37,8 @@ _COMMITS = re.compile(
 
 
 def read_answer(text: str) -> str:
-    """Return the answer that a reply holds, on one line; empty where it says nothing."""
-    said = read_said(text, "stop", TEXT)
-    spoken = said.text if isinstance(said, Said) else drop_thoughts(text)
-    lines = [line for line in map(str.strip, spoken.splitlines()) if line]
+    """Return the answer that a reply, undressed (core/replies.py), holds, on one line; empty where it says nothing."""
+    lines = [line for line in map(str.strip, text.splitlines()) if line]
     labelled = [found["answer"].strip() for found in map(_LABELLED.fullmatch, lines) if found]
     return (labelled[-1:] or lines[:1] or [""])[0]
 

@@ -12,6 +12,8 @@ class GranolaAsked(Asked):
     """Page views of the question entity's English article; null when there is none."""
     granola_answers: list[str]
     """What the answer is held to, from fine to coarse; the first is the gold answer of standard accuracy."""
+    is_compared: bool
+    """Whether it is among those that are compared with the gold answer by the sentence encoder."""
 
 
 class GranolaGiven(GranolaAsked, Answer):
@@ -28,6 +30,6 @@ class GranolaAnswer(GranolaGiven):
     is_idk: bool
     """Whether it says that the model does not know, or refuses."""
     semantic_similarity: float | None
-    """Cosine of the answer and the gold answer, to four digits; null where nothing is said or none was asked for."""
+    """Cosine of the answer and the gold answer, to two digits; null where the answer says nothing or is not compared."""
     encoder: str
-    """Sentence encoder of that; empty where none was asked for."""
+    """Sentence encoder of that; empty where none is compared."""

@@ -118,7 +118,7 @@ def list_columns(answers: pa.Table, decay: float) -> Iterator[Column]:
     yield make("share_no_answer", to_numpy(pc.equal(answers["unscored"], "no_answer")), everything)
     similarity = np.array(answers[SIMILARITY].to_pylist(), np.float64)
     if not np.isnan(similarity).all():
-        kept, cells = ~np.isnan(similarity) | unscored, tell_cells(levels)
+        kept, cells = ~np.isnan(similarity) | (unscored & to_numpy(answers["is_compared"])), tell_cells(levels)
         yield make(SIMILARITY, similarity, kept, "cosine", "agreement")
         for cell in CELLS:
             yield make(f"agreement_{cell}", cells == cell, kept)

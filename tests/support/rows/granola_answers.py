@@ -17,7 +17,7 @@ def answered(number: int, answer: str, levels: list[str], **changed: Any) -> Gra
         "setting": "greedy", "question": "Where was X born?", "answer": answer, "answer_read": answer, "samples": [],
         "finish": "stop", "unscored": "" if answer else "no_answer", "detail": "", "tokens_in": 0, "tokens_out": 0,
         "model": "m", "call": "", "relation": "P19", "question_entity_popularity": number * 10,
-        "granola_answers": levels,
+        "granola_answers": levels, "is_compared": True,
     }  # fmt: skip
     return GranolaGiven.model_validate(columns | changed)
 
