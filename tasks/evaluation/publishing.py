@@ -53,14 +53,15 @@ def publish_evaluation(
         "model": lock["author"],
         "judge": judged_by,
         "items": answers.num_rows,
-        "unscored": count_unscored(scores),
+        "unscored": count_unscored(answers, scores),
     }
     return build.publish(tables, {**facts, **describe_file(build, answers)})
 
 
-def count_unscored(scores: pa.Table) -> int:
-    """Return how many answers lack a score that they should have."""
-    missing = scores.filter(pc.is_null(scores["value"]))
+def count_unscored(answers: pa.Table, scores: pa.Table) -> int:
+    """Return how many answers lack a score that they should have; scores that compare settings are of none alone."""
+    is_of_one = pc.is_in(scores["setting"], pc.unique(answers["setting"]))
+    missing = scores.filter(pc.and_(is_of_one, pc.is_null(scores["value"])))
     return int(missing.group_by(["setting", "question_id"]).aggregate([]).num_rows)
 
 

@@ -42,7 +42,7 @@ def render_html(report: Report) -> str:
     drawn = [
         {
             "figure": figure,
-            "svg": Markup(draw_figure(figure)),  # noqa: S704 - drawn here; Matplotlib escapes its texts
+            "svg": Markup(draw_figure(figure)),
             "legend": [
                 (at % COLOURS, SIGNS[at % len(SIGNS)] if figure.kind in ("lines", "scatter") else "■", series.label)
                 for at, series in enumerate(figure.series)
@@ -50,13 +50,17 @@ def render_html(report: Report) -> str:
         }
         for figure in report.figures
     ]
-    return _environment().get_template(_PAGE).render(
-        report=report,
-        drawn=drawn,
-        filters=_list_filters(report),
-        style=Markup(_read("style.css")),  # noqa: S704 - ours
-        script=Markup(script),  # noqa: S704 - ours
-        digest=digest,
+    return (
+        _environment()
+        .get_template(_PAGE)
+        .render(
+            report=report,
+            drawn=drawn,
+            filters=_list_filters(report),
+            style=Markup(_read("style.css")),
+            script=Markup(script),
+            digest=digest,
+        )
     )
 
 
@@ -87,7 +91,7 @@ def quote_code(text: str) -> Markup:
     """Return a text as code of Markdown."""
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
     space = " " if "`" in text else ""
-    return Markup(f"{fence}{space}{clean(text)}{space}{fence}")  # noqa: S704 - of a Markdown file
+    return Markup(f"{fence}{space}{clean(text)}{space}{fence}")
 
 
 def list_values(figure: Figure) -> list[float | str]:
@@ -144,7 +148,12 @@ def _markdown_environment() -> Environment:
 def _make_environment(**more: Any) -> Environment:
     loader = FileSystemLoader(asset_path(_FOLDER, _PAGE).parent)
     made = Environment(
-        loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, **more
+        loader=loader,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        **more,
     )
     made.filters.update(_FILTERS)
     made.globals.update(
