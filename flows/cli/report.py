@@ -21,7 +21,9 @@ def report(
     to: Annotated[
         list[Path],
         typer.Option(
-            help="What to write: a file that ends in .html, .md or .json. Repeatable.", metavar="FILE", show_default=False
+            help="What to write: a file that ends in .html, .md or .json. Repeatable.",
+            metavar="FILE",
+            show_default=False,
         ),
     ],
     warehouse: Warehouse = None,

@@ -1,6 +1,7 @@
 """Several models side by side, on the items that all of them have a score for."""
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -76,13 +77,11 @@ def _place_all(
     ranks = rank(list(counts), found)
     placed = [Placed(model, ranks[model], values.get(model), scored) for model, scored in counts.items()]
     sign = 1 if lower_is_better else -1
-    placed.sort(key=lambda each: (each.rank or len(placed) + 1, sign * (each.value or 0.0), each.model))
+    placed.sort(key=lambda each: (each.rank or math.inf, sign * (each.value or 0.0), each.model))
     return Ranking(setting, metric, found[0].n, tuple(placed), tuple(found))
 
 
-def _read_scores(
-    evaluation: Evaluation, table: pa.Table, units: Mapping[Place, str]
-) -> Iterator[tuple[Place, Scores]]:
+def _read_scores(evaluation: Evaluation, table: pa.Table, units: Mapping[Place, str]) -> Iterator[tuple[Place, Scores]]:
     """Yield the scores of each headline metric in each setting, as comparisons take them."""
     pairs = table.group_by(["setting", "metric"]).aggregate([]).to_pylist()
     for setting, metric in sorted((pair["setting"], pair["metric"]) for pair in pairs):

@@ -101,6 +101,12 @@ class Report:
         return tuple(each.label for each in self.subjects)
 
     @property
+    def shared_facts(self) -> dict[str, str]:
+        """What holds of every model."""
+        first, *others = (each.facts for each in self.subjects)
+        return {name: fact for name, fact in first.items() if all(each.get(name) == fact for each in others)}
+
+    @property
     def is_comparison(self) -> bool:
         """True where there are several models."""
         return len(self.subjects) > 1
@@ -110,9 +116,7 @@ def make_report(evaluation: Evaluation, evaluated: Sequence[Evaluated]) -> Repor
     """Return the report of evaluations of one benchmark on one build, in their order."""
     labels = _label(evaluated)
     named = dict(zip(labels, evaluated, strict=True))
-    metrics = [
-        metric.model_copy(update={"model": label}) for label, each in named.items() for metric in each.metrics
-    ]
+    metrics = [metric.model_copy(update={"model": label}) for label, each in named.items() for metric in each.metrics]
     order = {name: at for at, name in enumerate(evaluation.headline)}
     overall = sorted(
         (metric for metric in metrics if not metric.group_by),
@@ -126,7 +130,7 @@ def make_report(evaluation: Evaluation, evaluated: Sequence[Evaluated]) -> Repor
     seed = evaluated[0].record.lock["params"]["params"].get("seed", 0)
     paper_notes = {f"{each.where}: {each.note}" if each.note else each.where: None for each in evaluation.paper}
     return Report(
-        title=f"{evaluation.of.name}: {', '.join(labels)}",
+        title=f"{', '.join(labels)}: measured on {evaluation.of.name}",
         benchmark=evaluation.of.name,
         warnings=tuple(dict.fromkeys([*_warn_of_coverage(overall), *_warn(named), *_warn_of_differences(named)])),
         subjects=subjects,
@@ -157,7 +161,9 @@ def _describe(evaluation: Evaluation, label: str, each: Evaluated) -> Subject:
     record, lock = each.record, each.record.lock
     facts = record.report["facts"]
     inputs = dict(lock["params"])
-    params = {name: tell(value) for name, value in inputs.pop("params").items() if name not in ("model", "judge", "setting")}
+    params = {
+        name: tell(value) for name, value in inputs.pop("params").items() if name not in ("model", "judge", "setting")
+    }
     settings = inputs.pop("settings")
     digest = inputs.pop("source_digest")
     files = [name for _, name, _, _ in record.origin["files"].get("answers", ())]
@@ -168,13 +174,13 @@ def _describe(evaluation: Evaluation, label: str, each: Evaluated) -> Subject:
         "Judge": _describe_judge(facts["judge"]),
         "Measured on": f"{facts['measured']}"
         + (f", written by {measured.lock['author'] or 'no model'}" if measured and "author" in measured.lock else ""),
-        "Content of that build": f"SHA-256 {digest[:16]}…",
+        "Content of that build": f"SHA-256 {tell(digest)}",
         "World": f"{lock['world']['name']}, as of {lock['world']['epoch']}",
         "Settings": "; ".join(f"{name} – {evaluation.settings.get(name, name)}" for name in settings),
         "Parameters": "; ".join(f"{say(name)} {value}" for name, value in params.items()),
         **{say(name).capitalize(): tell(value) for name, value in inputs.items()},
         "Answers asked for": f"{each.answers.num_rows:,}, of which {facts['unscored']:,} lack a score",
-        "Tokens": f"{_sum(each.answers, 'tokens_in'):,} in, {_sum(each.answers, 'tokens_out'):,} out",
+        "Tokens": _describe_tokens(each.answers),
         "Evaluation": f"{record.build_id}, factmill {lock['version']}, code {lock['code']}",
     }
     return Subject(label, facts["model"], record.build_id, {name: clean(text) for name, text in told.items() if text})
@@ -195,8 +201,9 @@ def _describe_judge(judge: str) -> str:
     return f"{judge} – unchecked judge: how well it agrees with people has not been measured"
 
 
-def _sum(answers: pa.Table, column: str) -> int:
-    return (pc.sum(answers[column]).as_py() or 0) if column in answers.column_names else 0
+def _describe_tokens(answers: pa.Table) -> str:
+    read, written = (pc.sum(answers[name]).as_py() or 0 for name in ("tokens_in", "tokens_out"))
+    return f"{read:,} in, {written:,} out" if read or written else ""
 
 
 def _warn_of_coverage(overall: Iterable[EvaluationMetric]) -> Iterator[str]:
@@ -214,9 +221,11 @@ def _warn_of_coverage(overall: Iterable[EvaluationMetric]) -> Iterator[str]:
 
 def _warn(named: Mapping[str, Evaluated]) -> Iterator[str]:
     for label, each in named.items():
-        facts, measured = each.record.report["facts"], each.measured
+        facts = each.record.report["facts"]
         if _is_built_in(each):
             yield f"{label} is no model but built in: {BUILT_IN[facts['model']]}."
+    for label, each in named.items():
+        facts, measured = each.record.report["facts"], each.measured
         if measured is None:
             yield f"The measured build {facts['measured']} is not in this warehouse any more."
         elif measured.lock.get("rules"):

@@ -8,6 +8,7 @@ import io
 import re
 import warnings
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -28,13 +29,13 @@ _SERIES = tuple(f"#0300{number:02x}" for number in range(COLOURS))
 _NAMES = {_INK: "var(--ink)", _GRID: "var(--grid)"} | {
     colour: f"var(--c{number})" for number, colour in enumerate(_SERIES)
 }
-_WIDTH = 4.7
+_WIDTH = 4.6
 """Inches: narrow enough to be read on a phone."""
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "text.parse_math": False,
     "font.family": "DejaVu Sans",
-    "font.size": 8.5,
+    "font.size": 9.5,
     "text.color": _INK,
     "axes.labelcolor": _INK,
     "axes.edgecolor": _GRID,
@@ -127,9 +128,10 @@ def _draw_lines(axes: Axes, figure: Figure) -> None:
         at = [float(names.index(clean(str(x)))) if named else float(x) for x, *_ in points]
         values = [y for _, y, *_ in points]
         axes.plot(at, values, color=colour, marker=mark)
-        ends = [(y, low, high) for _, y, low, high in points]
-        if points and all(low is not None for _, low, _ in ends):
-            axes.fill_between(at, [end[1] for end in ends], [end[2] for end in ends], color=colour, alpha=0.15, lw=0)
+        ends = [(low, high) for *_, low, high in points if low is not None and high is not None]
+        if len(ends) == len(points) > 0:
+            lows, highs = zip(*ends, strict=True)
+            axes.fill_between(at, lows, highs, color=colour, alpha=0.15, lw=0)
     if named:
         axes.set_xticks(range(len(names)), [_shorten(name) for name in names], rotation=0 if len(names) < 7 else 45)
     else:

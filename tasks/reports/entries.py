@@ -54,7 +54,8 @@ def list_entries(
     rows = [(item, *(each[item.answer_id] for each in known)) for item in shared]
     if others:
         rows.sort(key=lambda row: -_spread(row))
-    kept, room = [], MOST_BYTES
+    kept: list[Entry] = []
+    room = MOST_BYTES
     for row in rows[:most]:
         entry = _describe(row, list(items), benchmark, build)
         texts = (entry.question, entry.gold, entry.explain, *(each.answer for each in entry.given))

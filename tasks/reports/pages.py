@@ -50,13 +50,17 @@ def render_html(report: Report) -> str:
         }
         for figure in report.figures
     ]
-    return _environment().get_template(_PAGE).render(
-        report=report,
-        drawn=drawn,
-        filters=_list_filters(report),
-        style=Markup(_read("style.css")),
-        script=Markup(script),
-        digest=digest,
+    return (
+        _environment()
+        .get_template(_PAGE)
+        .render(
+            report=report,
+            drawn=drawn,
+            filters=_list_filters(report),
+            style=Markup(_read("style.css")),
+            script=Markup(script),
+            digest=digest,
+        )
     )
 
 
@@ -144,7 +148,12 @@ def _markdown_environment() -> Environment:
 def _make_environment(**more: Any) -> Environment:
     loader = FileSystemLoader(asset_path(_FOLDER, _PAGE).parent)
     made = Environment(
-        loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, **more
+        loader=loader,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        **more,
     )
     made.filters.update(_FILTERS)
     made.globals.update(

@@ -2,10 +2,10 @@
 
 import re
 
-from tasks.core.rows import StrictModel
-
 _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufeff]")
 """Control characters, and those that turn the direction of what stands around them."""
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def clean(text: str) -> str:
@@ -39,7 +39,7 @@ def format_p(p: float | None) -> str:
     """Return a p-value to two significant digits."""
     if p is None:
         return "–"
-    return "< 0.0001" if p < 0.0001 else f"{p:.2g}"
+    return "< 0.0001" if p < 0.00005 else f"{p:.2g}"
 
 
 def say(name: str) -> str:
@@ -49,10 +49,10 @@ def say(name: str) -> str:
 
 def tell(value: object) -> str:
     """Return a parameter's value as words."""
-    if isinstance(value, StrictModel):
-        value = value.model_dump()
     if isinstance(value, dict):
-        return clean(", ".join(f"{name} {tell(each)}" for name, each in sorted(value.items())))
+        named = [tell(value["name"])] if "name" in value else []
+        return ", ".join([*named, *(f"{say(key)} {tell(value[key])}" for key in sorted(value) if key != "name")])
     if isinstance(value, list | tuple):
-        return clean(", ".join(map(tell, value))) or "–"
-    return "–" if value is None or value == "" else clean(str(value))
+        return ", ".join(map(tell, value)) or "not set"
+    text = clean(str(value))
+    return "not set" if value is None or value == "" else f"{text[:16]}…" if _DIGEST.fullmatch(text) else text
