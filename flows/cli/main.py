@@ -21,6 +21,7 @@ from flows.cli.graphs import graph_app
 from flows.cli.models import models_app
 from flows.cli.options import CONCURRENCY, AsJson, Concurrency, Warehouse, naming_options, print_json
 from flows.cli.paths import paths
+from flows.cli.report import report
 from flows.cli.review import review_app
 from flows.cli.validate import validate_app
 from tasks import progress
@@ -42,6 +43,7 @@ app.add_typer(evaluate_app, name="evaluate")
 app.add_typer(graph_app, name="graph")
 app.add_typer(models_app, name="models")
 app.command("paths")(paths)
+app.command("report")(report)
 app.add_typer(review_app, name="review")
 app.add_typer(validate_app, name="validate")
 app.add_typer(world_app, name="world")

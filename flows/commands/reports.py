@@ -1,20 +1,86 @@
 """`factmill report`: what was measured, as files to read."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from flows.commands.evaluate import read_metrics
-from tasks.errors import OutputError
+from flows.evaluations import EVALUATIONS
+from tasks.errors import OutputError, UnknownBuild, UsageError
+from tasks.evaluation.record import Evaluation
+from tasks.reports.content import Evaluated, Report, make_report
+from tasks.reports.pages import RENDERERS
+from tasks.storage.builds import BuildRecord, find_build, published_table
+from tasks.storage.warehouse import open_warehouse
 
 
 def report_evaluations(warehouse: Path, evaluation_ids: Sequence[str], folder: Path) -> list[Path]:
-    """Write the report of evaluations into a folder and return its files."""
-    rows = [metric.model_dump() for each in evaluation_ids for metric in read_metrics(warehouse, each)]
-    path = folder / f"{evaluation_ids[0]}.json"
+    """Write the report of evaluations into a folder, as a page, Markdown and JSON, and return its files."""
+    report = read_report(warehouse, evaluation_ids)
+    return [write_report(report, folder / f"{evaluation_ids[0]}{ending}", "--reports") for ending in RENDERERS]
+
+
+def read_report(warehouse: Path, names: Sequence[str]) -> Report:
+    """Return the report of evaluations by id, by the beginning of one, or as latest:NAME_evaluation.
+
+    UsageError where they are not of one benchmark and of builds with the same content.
+    """
+    records = [find_build(warehouse, name) for name in names]
+    evaluations = {each.name: each for each in EVALUATIONS.values()}
+    for record in records:
+        if record.benchmark not in evaluations:
+            raise UsageError(
+                f"{record.build_id} is a build of {record.benchmark}; expected an evaluation: factmill evaluate {record.benchmark}"
+            )
+    _require_comparable(records)
+    evaluation = evaluations[records[0].benchmark]
+    return make_report(evaluation, [_read(warehouse, evaluation, record) for record in records])
+
+
+def check_endings(paths: Sequence[Path]) -> None:
+    """UsageError unless each file's ending names a form."""
+    for path in paths:
+        if path.suffix not in RENDERERS:
+            raise UsageError(f"{path}: expected a file that ends in {', '.join(RENDERERS)}")
+
+
+def write_report(report: Report, path: Path, option: str) -> Path:
+    """Write a report in the form that the file's ending names, and return the file; `option`: what named it."""
+    text = RENDERERS[path.suffix](report)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"metrics": rows}, ensure_ascii=False, indent=1), "utf-8")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8", newline="")
     except OSError as error:
-        raise OutputError(f"{path}: cannot be written: {error.strerror}; name another folder with --reports") from error
-    return [path]
+        raise OutputError(f"{path}: cannot be written: {error.strerror}; name another place with {option}") from error
+    return path
+
+
+def _require_comparable(records: Sequence[BuildRecord]) -> None:
+    first, *others = records
+    for other in others:
+        if other.build_id in {each.build_id for each in records if each is not other}:
+            raise UsageError(f"{other.build_id} is named twice; a model is compared with others, not with itself")
+        if other.benchmark != first.benchmark:
+            raise UsageError(
+                f"{first.build_id} and {other.build_id} are of different benchmarks; models are compared on one"
+            )
+        if other.lock["params"]["source_digest"] != first.lock["params"]["source_digest"]:
+            raise UsageError(
+                f"{first.build_id} was measured on {first.origin['flow']['build']}, {other.build_id} on "
+                f"{other.origin['flow']['build']}, which has other rows; models are compared on one: evaluate again with --build"
+            )
+
+
+def _read(warehouse: Path, evaluation: Evaluation, record: BuildRecord) -> Evaluated:
+    metrics = read_metrics(warehouse, record.build_id)
+    try:
+        measured = find_build(warehouse, record.origin["flow"]["build"])
+    except UnknownBuild:
+        measured = None
+    with open_warehouse(warehouse) as db:
+        return Evaluated(
+            record=record,
+            measured=measured,
+            metrics=metrics,
+            answers=published_table(db, record.build_id, evaluation.main_table),
+            scores=published_table(db, record.build_id, f"{evaluation.of.name}_scores"),
+        )

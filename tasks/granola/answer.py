@@ -1,7 +1,6 @@
 """Steps of an evaluation on GRANOLA-EQ: the questions in each setting, a model's answers, what they are worth (paper §2.2, §4, §5.1)."""
 
 from collections.abc import Callable, Sequence
-from functools import cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,15 +9,23 @@ from prefect import task
 from tasks.assets import load_prompt
 from tasks.core.prompts import Ask
 from tasks.core.receipts import Batch, Receipt
+from tasks.core.rows import rows_from_arrow
 from tasks.engine.batches import Work, batch_key, work_on
-from tasks.evaluation.answering import Given, answer_questions, finish_asked, name_answerer
+from tasks.evaluation.answering import (
+    Given,
+    answer_at_once,
+    ask_model,
+    finish_asked,
+    name_answerer,
+    sends_nothing,
+)
 from tasks.evaluation.record import read_measured
 from tasks.granola.core.answers import choose_majority, read_answer
 from tasks.granola.core.evaluation_rows import GranolaAnswer, GranolaAsked, GranolaGiven
 from tasks.granola.core.rows import GranolaRow
-from tasks.granola.core.scoring import find_cosines, guess_answers, score_answers
+from tasks.granola.core.scoring import find_commonest, find_cosines, score_answers
 from tasks.granola.core.settings import AGGREGATE, ask_aggregate
-from tasks.granola.evaluation import GranolaEvaluationInputs, fill_prompt, list_questions
+from tasks.granola.evaluation import GranolaEvaluationInputs, ask_all, fill_prompt
 from tasks.models.embed import Embedder
 
 TABLE = "granola_eq"
@@ -28,16 +35,21 @@ TABLE = "granola_eq"
 def ask_granola_questions(batch: Batch) -> Receipt:
     """List what is asked in one setting."""
     work = work_on(batch)
-    inputs = work.inputs(GranolaEvaluationInputs).model_copy(update={"settings": (batch.unit,)})
     rows = read_measured(work, TABLE, GranolaRow)
-    return finish_asked(work, [asked for asked, _ in list_questions(rows, inputs)], GranolaAsked)
+    return finish_asked(work, ask_all(rows, work.inputs(GranolaEvaluationInputs), batch.unit), GranolaAsked)
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def answer_granola_questions(batch: Batch) -> Receipt:
     """Ask the model as each setting has it (§5.1); in drag it then puts its own answers together (§4)."""
     work = work_on(batch)
-    rows, prompt = work.rows(GranolaAsked), load_prompt(AGGREGATE)
+    asked = work.table(GranolaAsked)
+    if sends_nothing(work):
+        answered = answer_at_once(
+            work, asked, lambda: _list_golds(asked), lambda: _list_guesses(work, asked), read_answer
+        )
+        return work.finish_table(answered, GranolaGiven)
+    rows, prompt = rows_from_arrow(GranolaAsked, asked), load_prompt(AGGREGATE)
     params = work.inputs(GranolaEvaluationInputs).params
     first = _ask(work, rows, lambda row: fill_prompt(row, params))
     drawn = {row_id: [read_answer(text) for text in given.read] for row_id, given in first.items()}
@@ -56,7 +68,7 @@ def score_granola_answers(batch: Batch) -> Receipt:
     params = work.inputs(GranolaEvaluationInputs).params
     answers = score_answers(work.table(GranolaGiven), params.tau)
     similarity, encoder = pa.nulls(answers.num_rows, pa.float64()), ""
-    if params.similarity:
+    if params.similarity == "encoder":
         embedder = work.run.services.embedder()
         similarity, encoder = _compare(answers, embedder), embedder.name
     answers = answers.append_column("semantic_similarity", similarity)
@@ -64,16 +76,17 @@ def score_granola_answers(batch: Batch) -> Receipt:
 
 
 def _ask(work: Work, rows: Sequence[GranolaAsked], fill: Callable[[GranolaAsked], Ask]) -> dict[str, Given]:
-    @cache
-    def guesses() -> dict[str, str]:
-        table = read_measured(work, TABLE, GranolaRow)
-        found = guess_answers(table["relation"].to_pylist(), table["granola_answers"].to_pylist())
-        return dict(zip(table["id"].to_pylist(), found, strict=True))
+    return {row.id: given for row, given in ask_model(work, rows, fill)}
 
-    answered = answer_questions(
-        work, rows, fill, oracle=lambda row: row.granola_answers[0], guess=lambda row: guesses()[row.item]
-    )
-    return {row.id: given for row, given in answered}
+
+def _list_golds(asked: pa.Table) -> list[str]:
+    return [levels[0] for levels in asked["granola_answers"].to_pylist()]
+
+
+def _list_guesses(work: Work, asked: pa.Table) -> list[str]:
+    rows = read_measured(work, TABLE, GranolaRow)
+    commonest = find_commonest(rows["relation"].to_pylist(), rows["granola_answers"].to_pylist())
+    return [commonest[relation] for relation in asked["relation"].to_pylist()]
 
 
 def _settle(row: GranolaAsked, first: Given, drawn: Sequence[str], last: Given | None, name: str) -> GranolaGiven:

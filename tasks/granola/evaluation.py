@@ -1,14 +1,16 @@
 """GRANOLA-EQ's evaluation as commands know it: its parameters, what it asks in which setting, its record (paper §2.2, §5)."""
 
 from collections.abc import Iterator
-from typing import Annotated, cast
+from typing import Annotated, Literal, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import Field
 
 from tasks.assets import load_prompt
 from tasks.core.evaluation.rows import EvaluationMetric, Score
 from tasks.core.prompts import Ask
+from tasks.core.rows import arrow_schema, rows_from_arrow
 from tasks.engine.benchmark import Assets, Locked
 from tasks.engine.identities import embedder_identity
 from tasks.evaluation.record import (
@@ -44,8 +46,8 @@ class GranolaEvaluationParams(EvaluationParams):
     """How fast informativeness falls from level to level, the paper's λ: exp(-λ (level - 1))."""
     popularity_bins: int = Field(default=5, ge=1, le=100)
     """Bins of equal size by the popularity of the question's entity."""
-    similarity: bool = True
-    """Compare answers with the gold answer by the world's sentence encoder too (the paper's Table 3)."""
+    similarity: Literal["encoder", "none"] = "encoder"
+    """Whether answers are also compared with the gold answer by the world's sentence encoder, the paper's Table 3: `encoder` or `none`, which is quicker."""
 
 
 class GranolaEvaluationInputs(EvaluationInputs):
@@ -58,21 +60,27 @@ class GranolaEvaluationInputs(EvaluationInputs):
 
 def lock_inputs(params: GranolaEvaluationParams, run: RunOptions) -> Locked[GranolaEvaluationInputs]:
     """Return what an evaluation depends on; UsageError says what was expected."""
-    encoder = embedder_identity(load_world(run.world, run.graph), home()) if params.similarity else {}
+    encoder = embedder_identity(load_world(run.world, run.graph), home()) if params.similarity == "encoder" else {}
     return lock_evaluation(GRANOLA_EVALUATION, params, run, GranolaEvaluationInputs, embedder=encoder)
 
 
-def list_questions(rows: pa.Table, inputs: GranolaEvaluationInputs) -> Iterator[tuple[GranolaAsked, Ask]]:
-    """Yield every question (rows of `granola_eq`) in every setting, with its first prompt."""
-    kept = ("id", "question", "relation", "question_entity_popularity", "granola_answers")
-    read = rows.select(kept).to_pylist()
-    drawn = draw_clusters([row["id"] for row in read], inputs.params)
+def list_questions(rows: pa.Table, inputs: GranolaEvaluationInputs) -> Iterator[GranolaAsked]:
+    """Yield every question (rows of `granola_eq`) in every setting, as it is asked."""
     for setting in inputs.settings:
-        for row in read:
-            if (item := row["id"]) in drawn:
-                told = {"id": f"{setting}/{item}", "question_id": item, "item": item, "cluster": item}
-                asked = GranolaAsked(**{**row, **told, "setting": setting})
-                yield asked, fill_prompt(asked, inputs.params)
+        yield from rows_from_arrow(GranolaAsked, ask_all(rows, inputs, setting))
+
+
+def ask_all(rows: pa.Table, inputs: GranolaEvaluationInputs, setting: str) -> pa.Table:
+    """Return every question in one setting (rows of `GranolaAsked`)."""
+    drawn = draw_clusters(rows["id"].to_pylist(), inputs.params)
+    chosen = rows.filter(pc.is_in(rows["id"], pa.array(sorted(drawn), pa.string())))
+    named = dict.fromkeys(("question_id", "item", "cluster"), chosen["id"])
+    told = {
+        "setting": pa.repeat(setting, chosen.num_rows),
+        "id": pc.binary_join_element_wise(setting, chosen["id"], "/"),
+    }
+    kept = {name: chosen[name] for name in ("question", "relation", "question_entity_popularity", "granola_answers")}
+    return pa.table(named | told | kept).select(arrow_schema(GranolaAsked).names)
 
 
 def fill_prompt(asked: GranolaAsked, params: GranolaEvaluationParams) -> Ask:
@@ -126,6 +134,7 @@ GRANOLA_EVALUATION: Evaluation = Evaluation(
     plain=("greedy",),
     headline=MAIN,
     questions=list_questions,
+    fill=fill_prompt,
     figures=draw_figures,
     items=list_items,
     paper=PAPER,

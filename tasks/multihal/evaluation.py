@@ -13,6 +13,7 @@ from tasks.multihal.ask import (
     QA,
     MultiHalEvaluationInputs,
     MultiHalEvaluationParams,
+    fill_prompt,
     list_questions,
 )
 from tasks.multihal.benchmark import MULTIHAL
@@ -75,6 +76,7 @@ MULTIHAL_EVALUATION: Evaluation = Evaluation(
     plain=("qa", "kg_rag"),
     headline=(SCORE, DELTA, RANKS, *(kind for kinds in PAIRED.values() for kind in kinds)),
     questions=list_questions,
+    fill=fill_prompt,
     figures=draw_figures,
     items=list_items,
     paper=PAPER,

@@ -46,6 +46,7 @@ def test_accuracy_takes_level_1_alone_and_counts_idk_as_wrong() -> None:
 
 def test_shares_of_outcomes_add_up() -> None:
     shares = {each.metric: each.value for each in measured(score(ROWS)) if each.metric.startswith("share_")}
+    assert shares.pop("share_no_answer") == pytest.approx(1 / 7, abs=1e-6)
     expected = {"wrong": 2 / 7, "idk": 2 / 7, "level_1": 2 / 7, "level_2": 0, "level_3_or_more": 1 / 7}
     assert shares == pytest.approx({f"share_{name}": share for name, share in expected.items()}, abs=1e-6)
 

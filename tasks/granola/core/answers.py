@@ -1,13 +1,16 @@
 """How answers to GRANOLA's questions are read, and several made one (paper §4, §5.1).
 
 A model is asked for its answer alone. What it says beside that is passed over where it is surely none of it: the answer is
-what stands on the last line that is labelled so, else the first line. Nothing is mended.
+what stands on the last line that is labelled so, else the first line. Nothing is mended. A server's answers and those of a
+file are read alike.
 """
 
 import re
 from collections.abc import Sequence
 
+from tasks.core.replies import TEXT, Said, read_said
 from tasks.text.matching import normalise
+from tasks.text.undressing import drop_thoughts
 
 _LABELLED = re.compile(
     r"[\s*_`#>-]*(?:(?:the|my|final|correct|aggregated|short) )*(?:answer|response)[\s*_`]*[:：][\s*_`]*(?P<answer>\S.*)",
@@ -19,7 +22,7 @@ _OPENING = r"(?:(?:im|i am|we are|were) (?:\w+ )?(?:sorry|afraid)|sorry|apologie
 _NOT = r"(?:do not|dont|did not|didnt|does not|doesnt)"
 _CANNOT = r"(?:can ?not|cant|could not|couldnt|(?:am |are |im |were )?(?:unable|not able) to)"
 _KNOW = r"(?:know|recall|remember|have (?:\w+ )*?(?:information|info|knowledge|idea|clue|data|answer|details))"
-_SAY = r"(?:answer|say|tell|determine|recall|remember|provide|find|confirm|verify|identify|be (?:sure|certain))"
+_SAY = r"(?:answer|say|tell|determine|recall|remember|provide|find|confirm|verify|identify|help|assist|comply|be (?:sure|certain))"
 _UNSURE = r"(?:sure|certain|aware|confident|familiar)"
 _WHOLE = (
     r"idk|dunno|no idea|no clue|unknown|not known|unclear|unsure|uncertain|no answer|not enough information"
@@ -38,13 +41,15 @@ _COMMITS = re.compile(
 
 def read_answer(text: str) -> str:
     """Return the answer that a reply holds, on one line; empty where it says nothing."""
-    lines = [line for line in map(str.strip, text.splitlines()) if line]
+    said = read_said(text, "stop", TEXT)
+    spoken = said.text if isinstance(said, Said) else drop_thoughts(text)
+    lines = [line for line in map(str.strip, spoken.splitlines()) if line]
     labelled = [found["answer"].strip() for found in map(_LABELLED.fullmatch, lines) if found]
     return (labelled[-1:] or lines[:1] or [""])[0]
 
 
 def says_idk(answer: str) -> bool:
-    """True when an answer says that its giver does not know: IDK and whole sentences of the same meaning.
+    """True when an answer says that its giver does not know, or will not say: IDK and whole sentences of the same meaning.
 
     Where a guess follows, it does not: "I don't know, but probably London".
     """

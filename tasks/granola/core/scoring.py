@@ -47,24 +47,12 @@ class Column:
     """By what it is grouped: relation, popularity, agreement."""
 
 
-def guess_answers(relations: Sequence[str], answers: Sequence[Sequence[str]]) -> list[str]:
-    """Return for each question the commonest answer, of any level, to the other questions of its relation; ties by text.
-
-    Empty where there is none.
-    """
+def find_commonest(relations: Sequence[str], answers: Sequence[Sequence[str]]) -> dict[str, str]:
+    """Return relation → the answer, of any level, that most of its questions have; of ties the first by text."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for relation, levels in zip(relations, answers, strict=True):
         counts[relation].update(set(levels))
-    ranked = {relation: sorted(found, key=lambda each: (-found[each], each)) for relation, found in counts.items()}
-    guesses = []
-    for relation, levels in zip(relations, answers, strict=True):
-        others = {text: counts[relation][text] - 1 for text in levels}
-        # of those that are not its own, the first is the commonest
-        if foremost := next((text for text in ranked[relation] if text not in levels), ""):
-            others[foremost] = counts[relation][foremost]
-        left = [(-n, text) for text, n in others.items() if n]
-        guesses.append(min(left)[1] if left else "")
-    return guesses
+    return {relation: min(found, key=lambda text: (-found[text], text)) for relation, found in counts.items()}
 
 
 def score_answers(answers: pa.Table, tau: float) -> pa.Table:
@@ -126,6 +114,8 @@ def list_columns(answers: pa.Table, decay: float) -> Iterator[Column]:
     outcomes = tell_outcomes(levels, is_idk)
     for outcome in OUTCOMES:
         yield make(f"share_{outcome}", outcomes == outcome, everything)
+    # of those that are wrong
+    yield make("share_no_answer", to_numpy(pc.equal(answers["unscored"], "no_answer")), everything)
     similarity = np.array(answers[SIMILARITY].to_pylist(), np.float64)
     if not np.isnan(similarity).all():
         kept, cells = ~np.isnan(similarity) | unscored, tell_cells(levels)

@@ -16,6 +16,9 @@ from tasks.granola.core.answers import choose_majority, list_responses, read_ans
         ("All of them are German cities.\nAggregated answer: Germany", "Germany"),
         ("Answer: Hamburg\nThat does not fit.\nFinal answer: Germany", "Germany"),
         ("Incorrect aggregated answer: Hamburg", "Incorrect aggregated answer: Hamburg"),
+        ("<think>Hamburg? Bonn?</think>\n\nGermany", "Germany"),
+        ("Sure! Here is the answer:\n\n**Germany**\n\nLet me know if you need more.", "Germany"),
+        ("I'm sorry, but I cannot help with that.", "I'm sorry, but I cannot help with that."),
         ("答えは東京です", "答えは東京です"),
         ("Answer： 東京", "東京"),
         ("The answer", "The answer"),
@@ -54,6 +57,7 @@ def test_an_answer_is_read_off_its_reply(text: str, expected: str) -> None:
         "I don't have enough information to answer.",
         "I have no information about this person.",
         "IDK (I am not certain)",
+        "I'm sorry, but I can't help with that.",
     ],
 )
 def test_not_knowing_is_read_in_many_spellings(answer: str) -> None:

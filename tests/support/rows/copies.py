@@ -22,5 +22,7 @@ def publish_copies(warehouse: Path, build: str, table: str, rows: int) -> str:
         copies = copies.set_column(0, "id", ids).slice(0, rows)
         report = origin.report | {"rows": rows}
         lock = origin.lock | {"copies": rows}
-        record = publish(db, "no-run", origin.benchmark, lock, origin.origin, {table: copies}, report, datetime.now(UTC))
+        record = publish(
+            db, "no-run", origin.benchmark, lock, origin.origin, {table: copies}, report, datetime.now(UTC)
+        )
     return record.build_id

@@ -1,0 +1,197 @@
+"""Figures as SVG that lies in a page: its colours are the page's, so they fit light, dark and print; the same figure gives the same bytes.
+
+Matplotlib draws with colours that stand for the page's; these are replaced in what it wrote. Bars lie, so that names of
+any length stand beside them; what the colours and marks mean is told by the page, above the figure.
+"""
+
+import io
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure as Canvas
+
+from tasks.core.measures.figures import Figure, Series
+from tasks.reports.texts import clean
+
+COLOURS = 8
+"""Series that have a colour of their own; the page's style names as many."""
+MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
+SIGNS = ("●", "■", "▲", "◆", "▼", "✚", "✖", "★")
+"""The same marks as characters, for the legend."""
+_INK, _GRID = "#010101", "#020202"
+_SERIES = tuple(f"#0300{number:02x}" for number in range(COLOURS))
+_NAMES = {_INK: "var(--ink)", _GRID: "var(--grid)"} | {
+    colour: f"var(--c{number})" for number, colour in enumerate(_SERIES)
+}
+_WIDTH = 4.7
+"""Inches: narrow enough to be read on a phone."""
+_STYLE = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "font.family": "DejaVu Sans",
+    "font.size": 8.5,
+    "text.color": _INK,
+    "axes.labelcolor": _INK,
+    "axes.edgecolor": _GRID,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.unicode_minus": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "grid.color": _GRID,
+    "grid.linewidth": 0.6,
+    "xtick.color": _GRID,
+    "ytick.color": _GRID,
+    "xtick.labelcolor": _INK,
+    "ytick.labelcolor": _INK,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 5,
+}
+
+
+def draw_figure(figure: Figure) -> str:
+    """Return a figure as an <svg> element for a page."""
+    with mpl.rc_context(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # the page's font draws the text
+        mpl.rcdefaults()
+        mpl.rcParams.update({**_STYLE, "svg.hashsalt": figure.name})
+        canvas = Canvas(figsize=(_WIDTH, _find_height(figure)), layout="constrained")
+        FigureCanvasSVG(canvas)
+        axes = canvas.subplots()
+        {"bars": _draw_bars, "stacked": _draw_stacked, "lines": _draw_lines, "scatter": _draw_scatter}[figure.kind](
+            axes, figure
+        )
+        buffer = io.BytesIO()
+        canvas.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    return _settle(buffer.getvalue().decode(), figure)
+
+
+def list_names(figure: Figure) -> list[str]:
+    """Return the values of x, in the order in which series name them first."""
+    return list(dict.fromkeys(clean(str(x)) for series in figure.series for x in series.x))
+
+
+def _find_height(figure: Figure) -> float:
+    if figure.kind == "bars":
+        return 0.8 + len(list_names(figure)) * (0.12 + 0.13 * max(1, len(figure.series)))
+    return 0.9 + 0.3 * len(list_names(figure)) if figure.kind == "stacked" else 3.2
+
+
+def _draw_bars(axes: Axes, figure: Figure) -> None:
+    names = list_names(figure)
+    thick = 0.8 / max(1, len(figure.series))
+    for number, series in enumerate(figure.series):
+        points = list(_points(series))
+        at = [names.index(clean(str(x))) - 0.4 + thick * (number + 0.5) for x, *_ in points]
+        values = [y for _, y, *_ in points]
+        axes.barh(at, values, thick * 0.92, color=_SERIES[number % COLOURS])
+        ends = [(y, place, low, high) for place, (_, y, low, high) in zip(at, points, strict=True) if low is not None]
+        if ends:
+            _draw_ends(axes, [end[0] for end in ends], [end[1] for end in ends], ends, is_x=True, colour=_INK)
+    _settle_names(axes, figure, names)
+
+
+def _draw_stacked(axes: Axes, figure: Figure) -> None:
+    names = list_names(figure)
+    left = np.zeros(len(names))
+    for number, series in enumerate(figure.series):
+        values = np.zeros(len(names))
+        for x, y, *_ in _points(series):
+            values[names.index(clean(str(x)))] = y
+        axes.barh(range(len(names)), values, 0.7, left=left, color=_SERIES[number % COLOURS])
+        left += values
+    _settle_names(axes, figure, names)
+
+
+def _settle_names(axes: Axes, figure: Figure, names: Sequence[str]) -> None:
+    axes.set_yticks(range(len(names)), [_shorten(name) for name in names])
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.grid(visible=False, axis="y")
+    axes.tick_params(axis="y", length=0)
+    axes.set(xlabel=clean(figure.y_label), ylabel=clean(figure.x_label))
+    if figure.y_range:
+        axes.set_xlim(*figure.y_range)
+
+
+def _draw_lines(axes: Axes, figure: Figure) -> None:
+    named = any(isinstance(x, str) for series in figure.series for x in series.x)
+    names = list_names(figure)
+    for number, series in enumerate(figure.series):
+        colour, mark = _SERIES[number % COLOURS], MARKS[number % len(MARKS)]
+        points = list(_points(series))
+        at = [float(names.index(clean(str(x)))) if named else float(x) for x, *_ in points]
+        values = [y for _, y, *_ in points]
+        axes.plot(at, values, color=colour, marker=mark)
+        ends = [(y, low, high) for _, y, low, high in points]
+        if points and all(low is not None for _, low, _ in ends):
+            axes.fill_between(at, [end[1] for end in ends], [end[2] for end in ends], color=colour, alpha=0.15, lw=0)
+    if named:
+        axes.set_xticks(range(len(names)), [_shorten(name) for name in names], rotation=0 if len(names) < 7 else 45)
+    else:
+        values = sorted({float(x) for series in figure.series for x in series.x})
+        if len(values) <= 12 and all(value.is_integer() for value in values):
+            axes.set_xticks(values)
+    _settle_axes(axes, figure)
+
+
+def _draw_scatter(axes: Axes, figure: Figure) -> None:
+    for number, series in enumerate(figure.series):
+        colour, mark = _SERIES[number % COLOURS], MARKS[number % len(MARKS)]
+        for x, y, low, high in _points(series):
+            at = float(x)
+            axes.plot([at], [y], color=colour, marker=mark, linestyle="none", markersize=7)
+            if low is not None:
+                _draw_ends(axes, [at], [y], [(y, at, low, high)], is_x=False, colour=colour)
+    axes.margins(0.12)
+    _settle_axes(axes, figure)
+
+
+def _draw_ends(
+    axes: Axes,
+    xs: Sequence[float],
+    ys: Sequence[float],
+    ends: Sequence[tuple[float, float, float | None, float | None]],
+    is_x: bool,
+    colour: str,
+) -> None:
+    widths = np.array([[y - (low or 0.0) for y, _, low, _ in ends], [(high or 0.0) - y for y, _, _, high in ends]])
+    widths = np.maximum(widths, 0.0)
+    which = {"xerr": widths} if is_x else {"yerr": widths}
+    axes.errorbar(xs, ys, **which, fmt="none", ecolor=colour, elinewidth=0.9, capsize=2)
+
+
+def _settle_axes(axes: Axes, figure: Figure) -> None:
+    axes.set(xlabel=clean(figure.x_label), ylabel=clean(figure.y_label))
+    if figure.y_range:
+        axes.set_ylim(*figure.y_range)
+
+
+def _points(series: Series) -> Iterator[tuple[float | str, float, float | None, float | None]]:
+    """Yield x, y and the ends of the interval of each point that has a value."""
+    none = (None,) * len(series.x)
+    for x, y, low, high in zip(series.x, series.y, series.low or none, series.high or none, strict=True):
+        if y is not None:
+            yield (x, y, low, high) if low is not None and high is not None else (x, y, None, None)
+
+
+def _shorten(name: str, longest: int = 24) -> str:
+    return name if len(name) <= longest else f"{name[: longest - 1]}…"
+
+
+def _settle(svg: str, figure: Figure) -> str:
+    """Return what Matplotlib wrote as an element of a page: the page's colours and fonts, ids of its own."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
+    svg = re.sub(r' (?:xmlns:xlink|xmlns|version)="[^"]*"', "", svg).replace("xlink:href", "href")
+    for colour, name in _NAMES.items():
+        svg = svg.replace(colour, name)
+    svg = svg.replace("'DejaVu Sans'", "var(--sans)")
+    used = set(re.findall(r'(?:href="#|url\(#)([\w-]+)', svg))
+    svg = re.sub(r' id="([\w-]+)"', lambda found: found[0] if found[1] in used else "", svg)
+    svg = re.sub(r'(id="|href="#|url\(#)(?=[\w-]+)', rf"\g<1>{figure.name}-", svg)
+    return re.sub(r'<svg[^>]*?(viewBox="[^"]*")[^>]*>', r'<svg \1 aria-hidden="true">', svg, count=1)

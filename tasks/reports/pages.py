@@ -1,0 +1,161 @@
+"""A report as files: one HTML page that needs nothing else, Markdown, JSON. What came from models is escaped in each."""
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from pydantic_core import to_jsonable_python
+
+from tasks.assets import asset_path
+from tasks.core.measures.figures import Figure, Series
+from tasks.reports.content import PaperRow, Report
+from tasks.reports.drawing import COLOURS, SIGNS, draw_figure
+from tasks.reports.entries import Entry
+from tasks.reports.texts import clean, format_interval, format_number, format_p, format_share, say
+
+_FOLDER = "data/reports"
+_PAGE = "page.html"
+_SPECIAL = re.compile(r"([\\`*\[\]|#~$<]|(?<!\w)_|_(?!\w)|^(?:[-+>=]|\d+[.)])(?=\s))")
+_LONG_LIST = 12
+"""Verdicts up to which the browser of items can be filtered by them: scores differ from item to item."""
+_FILTERS = {
+    "number": format_number,
+    "share": format_share,
+    "p": format_p,
+    "say": say,
+    "interval": lambda each, signed=False: format_interval(each.ci_low, each.ci_high, signed),
+    "bounds": lambda each: format_interval(each.bound_low, each.bound_high),
+}
+
+
+def render_html(report: Report) -> str:
+    """Return a report as one page: no script, style, font or picture from elsewhere, and a policy that forbids any."""
+    script = _read("browse.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    drawn = [
+        {
+            "figure": figure,
+            "svg": Markup(draw_figure(figure)),
+            "legend": [
+                (at % COLOURS, SIGNS[at % len(SIGNS)] if figure.kind in ("lines", "scatter") else "■", series.label)
+                for at, series in enumerate(figure.series)
+            ],
+        }
+        for figure in report.figures
+    ]
+    return _environment().get_template(_PAGE).render(
+        report=report,
+        drawn=drawn,
+        filters=_list_filters(report),
+        style=Markup(_read("style.css")),
+        script=Markup(script),
+        digest=digest,
+    )
+
+
+def render_markdown(report: Report) -> str:
+    """Return a report as Markdown; figures stand in it as tables of their numbers."""
+    text = _markdown_environment().get_template("page.md").render(report=report)
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def render_json(report: Report) -> str:
+    """Return a report as one JSON object, with the keys of `Report`."""
+    return json.dumps(to_jsonable_python(asdict(report)), ensure_ascii=False, indent=1) + "\n"
+
+
+RENDERERS = {".html": render_html, ".md": render_markdown, ".json": render_json}
+"""Ending of a file → how its report is made."""
+
+
+def escape_markdown(value: Any) -> str:
+    """Return a value as it stands in Markdown, in a line or a cell of a table, without being taken for any."""
+    if isinstance(value, Markup):
+        return str(value)
+    text = clean(str(value)).replace("&", "&amp;")
+    return "<br>".join(_SPECIAL.sub(r"\\\1", line).replace("\\<", "&lt;") for line in text.split("\n"))
+
+
+def quote_code(text: str) -> Markup:
+    """Return a text as code of Markdown."""
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    space = " " if "`" in text else ""
+    return Markup(f"{fence}{space}{clean(text)}{space}{fence}")
+
+
+def list_values(figure: Figure) -> list[float | str]:
+    """Return the values of x, in the order in which series name them first."""
+    return list(dict.fromkeys(x for series in figure.series for x in series.x))
+
+
+def tell_point(series: Series, x: float | str) -> str:
+    """Return what a series says at x, with the ends of its interval."""
+    if x not in series.x:
+        return "–"
+    at = series.x.index(x)
+    ends = f" [{format_interval(series.low[at], series.high[at])}]" if series.low and series.low[at] is not None else ""
+    return f"{format_number(series.y[at])}{ends}"
+
+
+def list_paper_models(rows: Sequence[PaperRow]) -> list[str]:
+    """Return the models of the paper's figures, in the paper's order."""
+    return list(dict.fromkeys(model for row in rows for model in row.paper))
+
+
+def describe_groups(entry: Entry) -> str:
+    """Return by what an item can be found, as the page's script reads it."""
+    verdicts = sorted({each.verdict for each in entry.given})
+    groups = {by: [group] for by, group in entry.groups.items()}
+    return json.dumps({"setting": [entry.setting], "verdict": verdicts, **groups}, ensure_ascii=False)
+
+
+def _list_filters(report: Report) -> list[dict[str, Any]]:
+    """Return by what the items of a page can be filtered: a name, and the values that more than one of them has."""
+    found: dict[str, dict[str, None]] = {"setting": {}, "verdict": {}}
+    for entry in report.entries:
+        found["setting"][entry.setting] = None
+        found["verdict"].update(dict.fromkeys(each.verdict for each in entry.given))
+        for by, group in entry.groups.items():
+            found.setdefault(by, {})[group] = None
+    if len(found["verdict"]) > _LONG_LIST:
+        del found["verdict"]
+    return [{"by": by, "values": sorted(values)} for by, values in found.items() if len(values) > 1]
+
+
+@cache
+def _environment() -> Environment:
+    return _make_environment(autoescape=True)
+
+
+@cache
+def _markdown_environment() -> Environment:
+    made = _make_environment(autoescape=False, finalize=escape_markdown)
+    made.filters["code"] = quote_code
+    return made
+
+
+def _make_environment(**more: Any) -> Environment:
+    loader = FileSystemLoader(asset_path(_FOLDER, _PAGE).parent)
+    made = Environment(
+        loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, **more
+    )
+    made.filters.update(_FILTERS)
+    made.globals.update(
+        list_values=list_values,
+        tell_point=tell_point,
+        paper_models=list_paper_models,
+        entry_groups=describe_groups,
+        say_x=lambda x: x if isinstance(x, str) else f"{x:g}",
+    )
+    return made
+
+
+def _read(name: str) -> str:
+    return asset_path(_FOLDER, name).read_text("utf-8")

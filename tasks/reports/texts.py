@@ -1,0 +1,58 @@
+"""How numbers and texts stand in a report."""
+
+import re
+
+from tasks.core.rows import StrictModel
+
+_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufeff]")
+"""Control characters, and those that turn the direction of what stands around them."""
+
+
+def clean(text: str) -> str:
+    """Return a text with control characters written out, so that none acts on the page; lines stay."""
+    return _UNSEEN.sub(lambda found: f"[U+{ord(found[0]):04X}]", text.replace("\r\n", "\n"))
+
+
+def format_number(value: float | None, signed: bool = False) -> str:
+    """Return a number to three digits behind the point, fewer where it is large; a dash for none."""
+    if value is None:
+        return "–"
+    digits = 3 if abs(value) < 10 else 1 if abs(value) < 1000 else 0
+    return f"{value:{'+' if signed else ''},.{digits}f}".replace("-", "−")
+
+
+def format_interval(low: float | None, high: float | None, signed: bool = False) -> str:
+    """Return both ends of an interval; a dash for none."""
+    if low is None or high is None:
+        return "–"
+    return f"{format_number(low, signed)} to {format_number(high, signed)}"
+
+
+def format_share(value: float | None) -> str:
+    """Return a share in per cent, to one digit; never 100 % for less than all."""
+    if value is None:
+        return "–"
+    return "100 %" if value == 1 else f"{min(value * 100, 99.9):.1f} %"
+
+
+def format_p(p: float | None) -> str:
+    """Return a p-value to two significant digits."""
+    if p is None:
+        return "–"
+    return "< 0.0001" if p < 0.0001 else f"{p:.2g}"
+
+
+def say(name: str) -> str:
+    """Return a snake_case name as words."""
+    return clean(name.replace("_", " "))
+
+
+def tell(value: object) -> str:
+    """Return a parameter's value as words."""
+    if isinstance(value, StrictModel):
+        value = value.model_dump()
+    if isinstance(value, dict):
+        return clean(", ".join(f"{name} {tell(each)}" for name, each in sorted(value.items())))
+    if isinstance(value, list | tuple):
+        return clean(", ".join(map(tell, value))) or "–"
+    return "–" if value is None or value == "" else clean(str(value))
