@@ -28,8 +28,7 @@ def publish_evaluation(
     """Publish an evaluation and return its report.
 
     `answers`: rows of the evaluation's main table; `scores`: rows of `Score`; `notes`: what is to be said beside
-    the figures. NothingPublished when the model under test
-    could not be asked at all.
+    the figures. NothingPublished when the model under test could not be asked at all.
     """
     lock = build.run.lock
     judge = lock["params"]["params"].get("judge", "")
