@@ -48,6 +48,28 @@ def add_embedder(
     _print_added(add(convert, checkpoint, name, replace), as_json)
 
 
+@add_app.command("cross-encoder")
+def add_cross_encoder(
+    checkpoint: Annotated[
+        Path,
+        typer.Argument(
+            help="Directory with config.json, model.safetensors and tokenizer.json or vocab.txt.", metavar="PATH"
+        ),
+    ],
+    name: Name = None,
+    replace: Replace = False,
+    as_json: AsJson = False,
+) -> None:
+    """Convert a classifier of pairs of texts (NLI, consistency) of the BERT family (bert, roberta, xlm-roberta, camembert); torch is not needed.
+
+    Example: factmill models add cross-encoder ./nli-model
+    """
+    from flows.commands.models import add
+    from tasks.models.converting.cross_encoder import add_cross_encoder as convert
+
+    _print_added(add(convert, checkpoint, name, replace), as_json)
+
+
 @add_app.command("translator")
 def add_translator(
     checkpoint: Annotated[
@@ -140,4 +162,4 @@ def _print_added(added: dict[str, Any], as_json: bool) -> None:
 def _format_model(model: dict[str, Any]) -> str:
     if model["state"] == "damaged":
         return f"{model['name']:24} damaged: {model['advice']}"
-    return f"{model['name']:24} {model['kind']:12} {model['size_bytes']:>15,} bytes  {model['digest'][:16]}"
+    return f"{model['name']:24} {model['kind']:13} {model['size_bytes']:>15,} bytes  {model['digest'][:16]}"

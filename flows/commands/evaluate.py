@@ -40,7 +40,7 @@ def describe_evaluation(evaluation: Evaluation, report: BuildReport, written: Se
         "seconds": report.seconds,
         "up_to_date": report.up_to_date,
         "answers": {name.removeprefix("answers "): told for name, told in facts.items() if name.startswith("answers ")},
-        "notes": report.notes,
+        "notes": [*facts.get("notes", ()), *report.notes],
         "reports": [str(path) for path in written],
         "metrics": [metric.model_dump() for metric in read_metrics(Path(report.warehouse), report.build_id)],
     }
@@ -66,7 +66,7 @@ def format_evaluation(evaluation: Evaluation, report: BuildReport, written: Sequ
         f"  calls: {report.calls_sent} sent, {report.calls_replayed} replayed; US$ {report.cost_usd:.4f}; {report.seconds:.1f} s"
         + ("; evaluated before from the same inputs" if report.up_to_date else "")
     )
-    lines += [f"  note: {note}" for note in report.notes]
+    lines += [f"  note: {note}" for note in told["notes"]]
     if report.unsettled:
         lines.append(
             f"  note: {report.unsettled} answers were lost to passing failures; the same command tries them again"

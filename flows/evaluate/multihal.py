@@ -6,7 +6,7 @@ from flows.artifacts import leave_evaluation
 from tasks.engine.building import open_build
 from tasks.evaluation.publishing import publish_evaluation
 from tasks.multihal.answer import answer_multihal_questions, ask_multihal_questions, score_multihal_answers
-from tasks.multihal.ask import MultiHalEvaluationParams
+from tasks.multihal.ask import MultiHalEvaluationParams, tell_skipped
 from tasks.multihal.core.answers import ScoredMultiHal
 from tasks.multihal.evaluation import MULTIHAL_EVALUATION, lock_inputs
 from tasks.multihal.measure import list_items, measure_multihal
@@ -26,6 +26,6 @@ def evaluate_multihal(
         scored = build.stage(score_multihal_answers, answered)  # §3.1, semantic similarity
         answers = scored.table(ScoredMultiHal)
         scores, metrics = measure_multihal(answers, params.seed)  # Tables 3, 4 and 8
-        report = publish_evaluation(build, MULTIHAL_EVALUATION, answers, scores, metrics)
+        report = publish_evaluation(build, MULTIHAL_EVALUATION, answers, scores, metrics, tell_skipped(params))
         leave_evaluation(report, list_items(answers), metrics)
     return report

@@ -30,6 +30,7 @@ from tasks.text.suggestions import suggest_name
 
 if TYPE_CHECKING:
     from tasks.graph.lookup import Graph
+    from tasks.models.cross_encoder import CrossEncoder
     from tasks.models.embed import Embedder
 
 T = TypeVar("T")
@@ -117,6 +118,12 @@ class Services:
         from tasks.models.embed import open_embedder
 
         return self._once("embedder", lambda: open_embedder(embedder_name(self.world, self.home), self.home))
+
+    def cross_encoder(self, name: str) -> "CrossEncoder":
+        """Return a cross-encoder of this home, opened once."""
+        from tasks.models.cross_encoder import CrossEncoder, find_cross_encoder
+
+        return self._once(f"cross-encoder {name}", lambda: CrossEncoder(find_cross_encoder(name, self.home)))
 
     def translator(self) -> Service:
         """Return the translator of this world."""

@@ -18,12 +18,17 @@ from tasks.storage.source_files import SourceFile
 
 
 def publish_evaluation(
-    build: Build, evaluation: Evaluation, answers: pa.Table, scores: pa.Table, metrics: Sequence[Metric]
+    build: Build,
+    evaluation: Evaluation,
+    answers: pa.Table,
+    scores: pa.Table,
+    metrics: Sequence[Metric],
+    notes: Sequence[str] = (),
 ) -> BuildReport:
     """Publish an evaluation and return its report.
 
-    `answers`: rows of the evaluation's main table; `scores`: rows of `Score`. NothingPublished when the model under test
-    could not be asked at all.
+    `answers`: rows of the evaluation's main table; `scores`: rows of `Score`; `notes`: what is to be said beside
+    the figures. NothingPublished when the model under test could not be asked at all.
     """
     lock = build.run.lock
     judge = lock["params"]["params"].get("judge", "")
@@ -54,6 +59,7 @@ def publish_evaluation(
         "judge": judged_by,
         "items": answers.num_rows,
         "unscored": count_unscored(answers, scores),
+        "notes": list(notes),
     }
     return build.publish(tables, {**facts, **describe_file(build, answers)})
 

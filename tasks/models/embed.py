@@ -1,11 +1,9 @@
 """Sentence embeddings, on CTranslate2 or, where no encoder is at hand, from hashed character n-grams.
 
 MultiHal compares questions by the embeddings of all-MiniLM-L6-v2 (paper §2.1), means of the last layer's token vectors,
-of length 1. Builds must come out the same byte for byte, so a text gets the same bits here whatever it is encoded with:
-texts of one number of tokens are encoded together, without padding, in batches of one fixed size for that number, which
-the last batch fills up by repeating a text, and each batch on one thread. Matrix libraries choose their way of adding
-by the shape of the matrices, which is thus a matter of the text alone. Several batches run at once instead. Processors
-of another kind, and GPUs, differ in the last bits (about 2e-7 a component, 4e-7 a cosine).
+of length 1. Builds must come out the same byte for byte, so a text gets the same bits here whatever it is encoded with
+(exact_batches.py), each batch on one thread, several at once. Processors of another kind, and GPUs, differ in the last
+bits (about 2e-7 a component, 4e-7 a cosine).
 
 Cosines are compared and ordered, never published, so they are not rounded: a number that is near another, or near a
 threshold, is as near as it was, and near the ends of what is rounded to the same there would be more that CPUs disagree on.
@@ -13,8 +11,7 @@ threshold, is as near as it was, and near the ends of what is rounded to the sam
 
 import importlib.util
 import threading
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -25,6 +22,7 @@ from tasks.core.rows import StrictModel
 from tasks.errors import UsageError
 from tasks.models.char_ngrams import CHAR_NGRAMS, CharNgrams
 from tasks.models.devices import Device, choose_device, count_workers, open_model
+from tasks.models.exact_batches import run_filled_batches
 from tasks.models.model_folder import (
     check_model,
     digest_file,
@@ -48,8 +46,6 @@ _PACKAGED_SHA256 = {
 }
 _TEXTS_KNOWN = 2048
 """Texts whose vectors are kept: several steps of a build compare the same questions."""
-_TOKENS_AT_ONCE = 320
-"""Tokens of a batch: from about 250 on a core works at its full rate."""
 
 
 class Embedder(Protocol):
@@ -111,19 +107,16 @@ class SentenceEncoder:
         # one by one: after encode_batch the tokenizer's threads complain whenever this process forks
         tokens = [self._tokenizer.encode(text.strip()).ids for text in different]
         vectors = np.zeros((len(different), self.dimensions), np.float32)
-        with ThreadPoolExecutor(self._workers) as pool:
-            batches = list(_batch_by_length([len(ids) for ids in tokens]))
-            for rows, found in zip(
-                batches, pool.map(lambda rows: self._encode_batch(rows, tokens), batches), strict=True
-            ):
-                vectors[rows] = found
+        lengths = [len(ids) for ids in tokens]
+        for rows, found in run_filled_batches(
+            lengths, self._workers, lambda rows: self._encode_batch([tokens[row] for row in rows])
+        ):
+            vectors[rows] = found
         return vectors
 
-    def _encode_batch(self, rows: list[int], tokens: list[list[int]]) -> Vectors:
+    def _encode_batch(self, tokens: list[list[int]]) -> Vectors:
         """Return the vectors of texts of one length."""
-        batch = [tokens[row] for row in rows]
-        filled = batch + batch[:1] * (_batch_size(len(batch[0])) - len(batch))
-        states = np.array(self._encoder.forward_batch(filled).last_hidden_state.to_device(self._to_cpu))[: len(rows)]
+        states = np.array(self._encoder.forward_batch(tokens).last_hidden_state.to_device(self._to_cpu))
         sums = states[:, 0] if self.settings.pooling == "cls" else states.sum(axis=1, dtype=np.float64)
         sums = sums.astype(np.float64)
         return (sums / np.sqrt((sums * sums).sum(axis=1, keepdims=True))).astype(np.float32)
@@ -186,21 +179,3 @@ def _convert_package(checkpoint: Path, folder: Path) -> Path:
             )
     add_embedder(checkpoint, folder, PACKAGED, if_there="keep")
     return model_path(PACKAGED, folder)
-
-
-def _batch_size(length: int) -> int:
-    """Return how many texts of so many tokens make a batch."""
-    return max(1, _TOKENS_AT_ONCE // length)
-
-
-def _batch_by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Yield the numbers of texts in batches: of one length each, the longest first, none larger than its size."""
-    order = sorted(range(len(lengths)), key=lambda row: (-lengths[row], row))
-    start = 0
-    while start < len(order):
-        length = lengths[order[start]]
-        end = min(start + _batch_size(length), len(order))
-        while lengths[order[end - 1]] != length:
-            end -= 1
-        yield order[start:end]
-        start = end

@@ -8,19 +8,29 @@ batch as their texts end. So:
   exact in any order and all else is done row by row, so every bit is the same (tests compare bit for bit).
 - float32, float16, and any GPU: one text a batch, several batches at once. `batching = "length"` shares batches there
   too, for those who can bear that a result turns with its neighbours in the last bits.
+- Encoders, in float32 (`run_filled_batches`): texts of one length share batches of one fixed size for that length, which
+  the last batch fills up by repeating a text. Matrix libraries choose their way of adding by the shape of the matrices,
+  which is thus a matter of the text alone.
 """
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Literal, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from tasks.settings import ComputeType
 
 Batching = Literal["auto", "length", "alone"]
 T = TypeVar("T")
+F = TypeVar("F", bound=np.floating[Any])
 
 _UNDER_WAY = 256
 """Batches started ahead of the one whose results are awaited: enough for every core, and replies still come early."""
+_TOKENS_AT_ONCE = 320
+"""Tokens of a filled batch: from about 250 on a core works at its full rate."""
 
 
 def choose_batching(batching: Batching, device: str, compute_type: ComputeType) -> Literal["length", "alone"]:
@@ -50,6 +60,38 @@ def run_batches(
             yield from _finish(*under_way.popleft())
     while under_way:
         yield from _finish(*under_way.popleft())
+
+
+def run_filled_batches(
+    lengths: Sequence[int], workers: int, work: Callable[[list[int]], npt.NDArray[F]]
+) -> Iterator[tuple[list[int], npt.NDArray[F]]]:
+    """Yield places of texts of one length with their results, a row each; `workers` batches run at once.
+
+    `work`: gets the places that fill a batch, the first one repeated at its end, and returns a row for each.
+    """
+    batches = list(batch_by_length(lengths))
+    with ThreadPoolExecutor(workers) as pool:
+        filled = [rows + rows[:1] * (fill_size(lengths[rows[0]]) - len(rows)) for rows in batches]
+        for rows, found in zip(batches, pool.map(work, filled), strict=True):
+            yield rows, found[: len(rows)]
+
+
+def fill_size(length: int) -> int:
+    """Return how many texts of so many tokens fill a batch."""
+    return max(1, _TOKENS_AT_ONCE // length)
+
+
+def batch_by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Yield places in batches: of one length each, the longest first, none larger than what fills it."""
+    order = sorted(range(len(lengths)), key=lambda row: (-lengths[row], row))
+    start = 0
+    while start < len(order):
+        length = lengths[order[start]]
+        end = min(start + fill_size(length), len(order))
+        while lengths[order[end - 1]] != length:
+            end -= 1
+        yield order[start:end]
+        start = end
 
 
 def _finish(places: list[int], wait: Callable[[], Sequence[T]]) -> Iterator[tuple[int, T]]:

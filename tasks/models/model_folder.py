@@ -30,7 +30,7 @@ from tasks.errors import OutputError, UsageError
 FORMAT_VERSION = 1
 MANIFEST = "factmill-model.json"
 
-Kind = Literal["embedder", "translator", "perplexity"]
+Kind = Literal["embedder", "cross-encoder", "translator", "perplexity"]
 IfThere = Literal["refuse", "replace", "keep"]
 """What to do with a model that has the name already."""
 S = TypeVar("S", bound=BaseModel)
@@ -56,7 +56,8 @@ class ModelManifest(StrictModel):
     source: dict[str, str]
     """SHA-256 of each file that it was made from, by its path in the checkpoint."""
     settings: dict[str, Any]
-    """How the files are to be used; what stands here is the kind's own affair (embed.py, translate.py, perplexity.py)."""
+    """How the files are to be used; what stands here is the kind's own affair (embed.py, cross_encoder.py,
+    translate.py, perplexity.py)."""
     made_with: str
     """Converter and its version."""
     files: dict[str, ModelFile]
@@ -97,17 +98,17 @@ def list_models(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.is_dir() and _NAME.fullmatch(path.name))
 
 
-def find_model(name_or_path: str, home_folder: Path, kind: Kind, built_in: str, advice: str = ":") -> Path:
+def find_model(name_or_path: str, home_folder: Path, kind: Kind, built_in: str = "", advice: str = ":") -> Path:
     """Return a model's folder: one of a home's models by name, or any by path; UsageError says what there is.
 
-    `built_in`: name of the one that needs no folder there; `advice`: what to do, before the command that adds a model.
+    `built_in`: name of the one that needs no folder there, if any; `advice`: what to do, before the command that adds a model.
     """
     folder = models_folder(home_folder)
     if os.sep in name_or_path or name_or_path.startswith("."):
         return Path(name_or_path)
     if name_or_path in list_models(folder):
         return model_path(name_or_path, folder)
-    known = ", ".join(dict.fromkeys([built_in, *list_models(folder)]))
+    known = ", ".join(filter(None, dict.fromkeys([built_in, *list_models(folder)]))) or "none"
     what = "language model" if kind == "perplexity" else kind
     raise UsageError(f"no {what} {name_or_path} in {folder} (there: {known}){advice} factmill models add {kind} PATH")
 

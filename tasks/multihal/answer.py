@@ -1,15 +1,18 @@
 """Steps of an evaluation on MultiHal: the questions in every language, alone and with their paths, and a model's answers (paper §3.1)."""
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 from prefect import task
 
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import rows_from_arrow
-from tasks.engine.batches import batch_key, work_on
+from tasks.engine.batches import Work, batch_key, work_on
 from tasks.evaluation.answering import answer_questions, finish_asked, name_answerer
 from tasks.evaluation.record import read_measured
-from tasks.multihal.ask import MultiHalEvaluationInputs, fill_prompt, list_questions
+from tasks.multihal.ask import PAIRED, MultiHalEvaluationInputs, fill_prompt, list_questions
 from tasks.multihal.core.answers import ANSWER, MultiHalAnswer, MultiHalAsked, ScoredMultiHal, guess_answers
+from tasks.multihal.core.consistency import Pair, keep_best, pair_answers
 from tasks.multihal.core.rows import MultiHalRow
 from tasks.multihal.core.similarity import score_answers
 
@@ -55,4 +58,21 @@ def score_multihal_answers(batch: Batch) -> Receipt:
     values = pa.array(scores, from_pandas=True)
     for name, column in (("semantic_score", values), ("nearest", nearest), ("encoder", [embedder.name] * len(said))):
         answers = answers.append_column(name, pa.array(column) if isinstance(column, list) else column)
+    pairs = pair_answers(answers["question"].to_pylist(), said, accepted)
+    for option in PAIRED:
+        for name, column in _score_pairs(work, option, pairs).items():
+            answers = answers.append_column(name, column)
     return work.finish_table(answers, ScoredMultiHal)
+
+
+def _score_pairs(work: Work, option: str, pairs: Sequence[Sequence[Pair]]) -> dict[str, pa.Array]:
+    """Return the columns of one cross-encoder: each metric's, and the model's name; nulls where it is not given."""
+    model: str | None = getattr(work.inputs(MultiHalEvaluationInputs).params, option)
+    kinds, named = PAIRED[option], f"{option}_model"
+    if model is None:
+        empty = dict.fromkeys(kinds, pa.nulls(len(pairs), pa.float64()))
+        return {**empty, named: pa.repeat("", len(pairs))}
+    encoder = work.run.services.cross_encoder(model)
+    scores = keep_best(pairs, encoder.score([pair for mine in pairs for pair in mine], list(kinds.values())))
+    found = {kind: pa.array(scores[:, at], from_pandas=True) for at, kind in enumerate(kinds)}
+    return {**found, named: pa.repeat(encoder.name, len(pairs))}

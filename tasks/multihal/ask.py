@@ -10,11 +10,17 @@ from tasks.assets import load_prompt
 from tasks.core.prompts import Ask, fill_in
 from tasks.core.rows import rows_from_arrow
 from tasks.evaluation.record import EvaluationInputs, EvaluationParams, draw_clusters
+from tasks.models.cross_encoder import CONSISTENT, CONTRADICTION, ENTAILMENT
 from tasks.multihal.core.answers import MultiHalAsked, ask_alone, ask_with_path
 from tasks.multihal.core.rows import MultiHalRow
 from tasks.options import Option
 
 QA, KG_RAG = "multihal/answer_qa", "multihal/answer_kg_rag"
+PAIRED = {
+    "nli": {"entailment": ENTAILMENT, "contradiction": CONTRADICTION},
+    "consistency": {"consistency": CONSISTENT},
+}
+"""Option that names a cross-encoder → each metric that it gives → what the label for it may be called."""
 
 
 class MultiHalEvaluationParams(EvaluationParams):
@@ -24,6 +30,10 @@ class MultiHalEvaluationParams(EvaluationParams):
     """Only this setting (repeatable). Default: both, as in the paper."""
     languages: Annotated[tuple[Literal["eng", "deu", "fra", "ita", "spa", "por"], ...], Option("--language")] = ()
     """Only questions in this language (repeatable). Default: all that the build has."""
+    nli: Annotated[str | None, Option(metavar="NAME")] = None
+    """Also score entailment and contradiction (question with gold answer ⇒ answer) by this cross-encoder of `factmill models list`, which must know the languages that are asked in."""
+    consistency: Annotated[str | None, Option(metavar="NAME")] = None
+    """Also score how consistent answers are with the gold ones by this cross-encoder, of one score or with a label for it."""
 
 
 class MultiHalEvaluationInputs(EvaluationInputs):
@@ -32,6 +42,19 @@ class MultiHalEvaluationInputs(EvaluationInputs):
     params: MultiHalEvaluationParams
     embedder: dict[str, str]
     """Name and digest of the sentence encoder."""
+    nli: dict[str, str] | None = None
+    """Name and digest of the model of entailment; None: that is not scored."""
+    consistency: dict[str, str] | None = None
+    """Name and digest of the model of consistency; None: that is not scored."""
+
+
+def tell_skipped(params: MultiHalEvaluationParams) -> list[str]:
+    """Return a sentence on each kind of score for which no model was given."""
+    return [
+        f"no scores of {' and '.join(kinds)}: --{option} names no cross-encoder (factmill models add cross-encoder --help)"
+        for option, kinds in PAIRED.items()
+        if getattr(params, option) is None
+    ]
 
 
 def list_questions(rows: pa.Table, inputs: MultiHalEvaluationInputs) -> Iterator[MultiHalAsked]:

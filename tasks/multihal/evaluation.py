@@ -6,8 +6,10 @@ from tasks.core.evaluation.rows import EvaluationMetric, Score
 from tasks.engine.benchmark import Assets, Locked
 from tasks.engine.identities import embedder_identity
 from tasks.evaluation.record import Evaluation, list_roles, lock_evaluation
+from tasks.models.cross_encoder import identify_cross_encoder
 from tasks.multihal.ask import (
     KG_RAG,
+    PAIRED,
     QA,
     MultiHalEvaluationInputs,
     MultiHalEvaluationParams,
@@ -24,7 +26,12 @@ from tasks.settings import home, load_world
 def lock_inputs(params: MultiHalEvaluationParams, run: RunOptions) -> Locked[MultiHalEvaluationInputs]:
     """Return what an evaluation depends on; UsageError says what was expected."""
     encoder = embedder_identity(load_world(run.world, run.graph), home())
-    return lock_evaluation(MULTIHAL_EVALUATION, params, run, MultiHalEvaluationInputs, embedder=encoder)
+    known = {
+        option: identify_cross_encoder(model, home(), list(kinds.values()))
+        for option, kinds in PAIRED.items()
+        if (model := getattr(params, option)) is not None
+    }
+    return lock_evaluation(MULTIHAL_EVALUATION, params, run, MultiHalEvaluationInputs, embedder=encoder, **known)
 
 
 def explain_answer(row: ScoredMultiHal) -> Iterator[str]:
@@ -37,6 +44,11 @@ def explain_answer(row: ScoredMultiHal) -> Iterator[str]:
         yield f"  unscored    {row.unscored or 'no_gold'}: {row.detail or 'nothing to compare with'}"
     else:
         yield f"  score       {row.semantic_score:.2f} with {row.nearest!r} (encoder {row.encoder})"
+    if row.entailment is not None:
+        told = f"entailment {row.entailment:.2f}, contradiction {row.contradiction:.2f}"
+        yield f"  nli         {told} (question with an accepted answer ⇒ answer, by {row.nli_model})"
+    if row.consistency is not None:
+        yield f"  consistency {row.consistency:.2f} (by {row.consistency_model})"
 
 
 MULTIHAL_EVALUATION: Evaluation = Evaluation(
@@ -45,7 +57,7 @@ MULTIHAL_EVALUATION: Evaluation = Evaluation(
     examples=(
         "factmill evaluate multihal --model oracle",
         "factmill evaluate multihal --world my-world.toml --model mine --language eng --limit 100",
-        "factmill evaluate multihal --answers answers.jsonl",
+        "factmill evaluate multihal --answers answers.jsonl --nli my-nli-model",
     ),
     params=MultiHalEvaluationParams,
     lock_inputs=lock_inputs,
@@ -62,7 +74,7 @@ MULTIHAL_EVALUATION: Evaluation = Evaluation(
     settings={"qa": "the question alone", "kg_rag": "the question with one of its paths"},
     usual=("qa", "kg_rag"),
     plain=("qa", "kg_rag"),
-    headline=(SCORE, DELTA, RANKS),
+    headline=(SCORE, DELTA, RANKS, *(kind for kinds in PAIRED.values() for kind in kinds)),
     questions=list_questions,
     fill=fill_prompt,
     figures=draw_figures,

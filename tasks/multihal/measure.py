@@ -12,6 +12,7 @@ from tasks.core.measures.correlation import correlate
 from tasks.core.measures.figures import Figure, Series
 from tasks.core.measures.metrics import Metric, measure
 from tasks.evaluation.record import Item, PaperFigure
+from tasks.multihal.ask import PAIRED
 
 SCORE, DEVIATION, DELTA, RANKS = (
     "semantic_score",
@@ -38,6 +39,11 @@ def measure_multihal(answers: pa.Table, seed: int) -> tuple[pa.Table, list[Metri
         deltas = score_rows(with_path, DELTA, find_deltas(answers, with_path), BOTH)
         metrics += measure(gather_scores(deltas, with_path, GROUPS, is_share=False, unit="cosine"), seed)
         scores = pa.concat_tables([scores, deltas])
+    for option, kind in ((option, kind) for option, kinds in PAIRED.items() for kind in kinds):
+        if pc.any(pc.not_equal(answers[f"{option}_model"], "")).as_py():
+            more = score_rows(answers, kind, _floats(answers[kind]))
+            metrics += measure(gather_scores(more, answers, GROUPS, is_share=False, unit="probability"), seed)
+            scores = pa.concat_tables([scores, more])
     return scores, metrics
 
 

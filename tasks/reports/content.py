@@ -239,7 +239,7 @@ def _warn(named: Mapping[str, Evaluated]) -> Iterator[str]:
         for name, value in facts.items():
             if name.startswith("answers "):
                 yield f"{label}, {name.removeprefix('answers ')} in the file of answers: {tell(value)}."
-        for note in each.record.report["notes"]:
+        for note in (*facts.get("notes", ()), *each.record.report["notes"]):
             yield f"{label}: {clean(note)}"
         if facts["judge"] and facts["judge"] != EXACT:
             yield f"Unchecked judge: how well {clean(facts['judge'])} agrees with people has not been measured."

@@ -29,6 +29,7 @@ from contenders import OURS, PEER, Cell, Run, has_weights, measure, open_peer, r
 
 from tasks.core.vectors.duplicates import find_duplicates
 from tasks.models import embed
+from tasks.models.exact_batches import batch_by_length, fill_size
 
 THRESHOLD = 0.99
 DIMENSIONS = 384
@@ -109,7 +110,7 @@ def open_ours(texts: list[str], home: Path) -> tuple[Encode, float]:
     opened = embed.open_embedder(embed.PACKAGED, home, device="cpu")
     assert isinstance(opened, embed.SentenceEncoder)
     lengths = [len(opened._tokenizer.encode(text).ids) for text in sorted(set(texts))]
-    full = sum(embed._batch_size(lengths[rows[0]]) for rows in embed._batch_by_length(lengths))
+    full = sum(fill_size(lengths[rows[0]]) for rows in batch_by_length(lengths))
     return opened.encode, 1 - len(lengths) / full
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from tasks.errors import UsageError
 from tasks.models.converting.checkpoints import open_checkpoint, read_json
-from tasks.models.converting.tensor_file import TensorFile
+from tasks.models.converting.tensor_file import Tensor, TensorFile
 from tasks.models.converting.tokenizer_file import convert_tokenizer
 from tasks.models.model_folder import MANIFEST, IfThere, ModelManifest, Origin, copy_model, digest_files, store_model
 
@@ -49,7 +49,7 @@ _POOLINGS = {"cls_token": "cls", "mean_tokens": "mean"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Shape:
+class Shape:
     """What config.json says of the encoder."""
 
     layers: int
@@ -81,7 +81,7 @@ def add_embedder(
         copy = partial(copy_model, checkpoint, "embedder")
         return store_model(name or checkpoint.name, folder, "embedder", copy, if_there)
     config = read_json(checkpoint / "config.json")
-    shape = _read_shape(checkpoint, config)
+    shape = read_shape(checkpoint, config)
     pooling = _read_pooling(checkpoint, shape.width)
     prompts = read_json(checkpoint / "config_sentence_transformers.json", {})
     if prompts.get("default_prompt_name"):
@@ -90,29 +90,33 @@ def add_embedder(
         )
 
     def write(making: Path) -> Origin:
-        import ctranslate2
-
-        tokenizer = convert_tokenizer(checkpoint, shape.positions - shape.first_position, shape.vocabulary)
-        (making / "tokenizer.json").write_text(tokenizer.content, "utf-8")
-        spec = _fill_model(TensorFile(checkpoint / WEIGHTS), shape)
-        spec.config.layer_norm_epsilon = shape.epsilon
-        spec.config.unk_token = tokenizer.unknown
-        spec.register_vocabulary(tokenizer.vocabulary)
-        spec.validate()
-        spec.optimize("float32")
-        spec.save(str(making))
-        settings = {
-            "dimensions": shape.width,
-            "pooling": pooling,
-            "normalised": True,
-            "max_tokens": tokenizer.max_tokens,
-        }
-        return Origin(digest_files(checkpoint, _SOURCE), settings, f"ctranslate2 {ctranslate2.__version__}")
+        max_tokens, made_with = convert_encoder(checkpoint, shape, making)
+        settings = {"dimensions": shape.width, "pooling": pooling, "normalised": True, "max_tokens": max_tokens}
+        return Origin(digest_files(checkpoint, _SOURCE), settings, made_with)
 
     return store_model(name or checkpoint.name, folder, "embedder", write, if_there)
 
 
-def _read_shape(checkpoint: Path, config: dict[str, Any]) -> _Shape:
+def convert_encoder(checkpoint: Path, shape: Shape, making: Path) -> tuple[int, str]:
+    """Write tokenizer.json and CTranslate2's files of a checkpoint's encoder into an empty folder.
+
+    Returns how many tokens of a text are read, and what made the files. A head on top is not looked at.
+    """
+    import ctranslate2
+
+    tokenizer = convert_tokenizer(checkpoint, shape.positions - shape.first_position, shape.vocabulary)
+    (making / "tokenizer.json").write_text(tokenizer.content, "utf-8")
+    spec = _fill_model(TensorFile(checkpoint / WEIGHTS), shape)
+    spec.config.layer_norm_epsilon = shape.epsilon
+    spec.config.unk_token = tokenizer.unknown
+    spec.register_vocabulary(tokenizer.vocabulary)
+    spec.validate()
+    spec.optimize("float32")
+    spec.save(str(making))
+    return tokenizer.max_tokens, f"ctranslate2 {ctranslate2.__version__}"
+
+
+def read_shape(checkpoint: Path, config: dict[str, Any]) -> Shape:
     """Return what config.json says; UsageError when the architecture is another than BERT's."""
     architecture = config.get("model_type")
     if architecture not in _ARCHITECTURES:
@@ -129,7 +133,7 @@ def _read_shape(checkpoint: Path, config: dict[str, Any]) -> _Shape:
             f"{config.get('is_decoder', False)}; expected: absolute, one of {', '.join(_ACTIVATIONS)}, false"
         )
     try:
-        return _Shape(
+        return Shape(
             layers=config["num_hidden_layers"],
             heads=config["num_attention_heads"],
             width=config["hidden_size"],
@@ -164,11 +168,11 @@ def _read_pooling(checkpoint: Path, width: int) -> Literal["mean", "cls"]:
     return "mean" if ways == {"mean"} else "cls"
 
 
-def _fill_model(tensors: TensorFile, shape: _Shape) -> "TransformerEncoderModelSpec":
+def _fill_model(tensors: TensorFile, shape: Shape) -> "TransformerEncoderModelSpec":
     """Return the specification of a post-norm encoder with the checkpoint's weights."""
     from ctranslate2.specs import common_spec, transformer_spec
 
-    weights = _Weights(tensors)
+    weights = Weights(tensors)
     encoder = transformer_spec.TransformerEncoderSpec(
         shape.layers,
         shape.heads,
@@ -198,7 +202,7 @@ def _fill_model(tensors: TensorFile, shape: _Shape) -> "TransformerEncoderModelS
     return transformer_spec.TransformerEncoderModelSpec(encoder)
 
 
-class _Weights:
+class Weights:
     """Tensors by BERT's own names, whatever a checkpoint puts before them (bert., roberta.)."""
 
     def __init__(self, tensors: TensorFile) -> None:
@@ -207,7 +211,8 @@ class _Weights:
         anchor = "embeddings.word_embeddings.weight"
         self._prefix = next((name.removesuffix(anchor) for name in self._names if name.endswith(anchor)), "")
 
-    def read(self, name: str, *shape: int) -> "np.ndarray[Any, np.dtype[np.float32]]":
+    def read(self, name: str, *shape: int) -> Tensor:
+        """Return a tensor of the encoder; UsageError says what is wrong with it."""
         return self._tensors.read(self._prefix + name, shape)
 
     def fill_linear(self, spec: "LinearSpec", names: list[str], rows: int, columns: int) -> None:
@@ -216,6 +221,7 @@ class _Weights:
         spec.bias = np.concatenate([self.read(f"{name}.bias", rows) for name in names])
 
     def fill_norm(self, spec: "LayerNormSpec", name: str, width: int) -> None:
+        """Set the scale and shift of a normalisation."""
         # checkpoints that came from TensorFlow call them gamma and beta
         is_old = f"{self._prefix}{name}.gamma" in self._names
         spec.gamma = self.read(f"{name}.{'gamma' if is_old else 'weight'}", width)

@@ -1,4 +1,4 @@
-"""The tokenizer of a sentence encoder as one tokenizer.json, cutting texts where the encoder was trained to.
+"""The tokenizer of an encoder as one tokenizer.json, cutting texts where the encoder was trained to.
 
 Written and read with the `tokenizers` package, which transformers' own tokenizers run on; transformers itself, which is
 many times as large and slower to import, adds nothing to it here.
@@ -69,7 +69,7 @@ def _open_tokenizer(checkpoint: Path, options: dict[str, Any]) -> "Tokenizer":
         except Exception as error:  # the package raises nothing narrower
             raise UsageError(f"{whole}: no tokenizer: {error}") from error
     if not words.is_file():
-        raise UsageError(f"{checkpoint}: neither tokenizer.json nor vocab.txt: not a sentence encoder's checkpoint")
+        raise UsageError(f"{checkpoint}: neither tokenizer.json nor vocab.txt: not an encoder's checkpoint")
     opened = BertWordPieceTokenizer(
         str(words),
         lowercase=options.get("do_lower_case", True),

@@ -47,6 +47,18 @@ class ScoredMultiHal(MultiHalAnswer):
     """The accepted answer that it is nearest to."""
     encoder: str
     """Sentence encoder of the score."""
+    entailment: float | None
+    """Probability, to two digits, that the answer follows from the question with an accepted answer: of the accepted one
+    for which it is highest; null where nothing was said, or no model of entailment was given."""
+    contradiction: float | None
+    """Probability that the answer contradicts the question with that accepted answer."""
+    nli_model: str
+    """Model of both; empty where none was given."""
+    consistency: float | None
+    """Probability, to two digits, that the answer is consistent with the question and an accepted answer: the highest;
+    null where nothing was said, or no model of consistency was given."""
+    consistency_model: str
+    """Model of that; empty where none was given."""
 
 
 def ask_alone(rows: list[MultiHalRow]) -> MultiHalAsked:

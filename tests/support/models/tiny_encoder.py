@@ -41,10 +41,43 @@ def make_weights(seed: int = 7, prefix: str = "") -> Weights:
     return {prefix + name: values for name, values in weights.items()}
 
 
+def make_head(labels: int, prefix: str = "bert.") -> Weights:
+    """Return the weights of a classifier's head, under the names of BERT's, or with another prefix RoBERTa's."""
+    random = np.random.default_rng(11)
+    dense, out = (
+        ("bert.pooler.dense", "classifier") if prefix == "bert." else ("classifier.dense", "classifier.out_proj")
+    )
+    shapes: dict[str, tuple[int, ...]] = {f"{dense}.weight": (WIDTH, WIDTH), f"{dense}.bias": (WIDTH,)}
+    shapes |= {f"{out}.weight": (labels, WIDTH), f"{out}.bias": (labels,)}
+    return {name: random.normal(0, 0.4, shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def classify_by_numpy(
+    tokens: list[int], types: list[int], weights: Weights, head: Weights, first_position: int = 0
+) -> np.ndarray[Any, Any]:
+    """Return what a classifier's head gives for a pair of texts, before anything is made of it, in float64."""
+    state = encode_by_numpy(tokens, weights, first_position, types=types)[0]
+    dense_weight, dense_bias, out_weight, out_bias = (values.astype(np.float64) for values in head.values())
+    return out_weight @ np.tanh(dense_weight @ state + dense_bias) + out_bias
+
+
 def embed_by_numpy(
     tokens: list[int], weights: Weights, first_position: int = 0, layers: int = LAYERS, heads: int = HEADS
 ) -> np.ndarray[Any, Any]:
     """Return the mean of the last layer's token vectors, of length 1, in float64."""
+    mean = encode_by_numpy(tokens, weights, first_position, layers, heads).mean(axis=0)
+    return mean / np.linalg.norm(mean)
+
+
+def encode_by_numpy(
+    tokens: list[int],
+    weights: Weights,
+    first_position: int = 0,
+    layers: int = LAYERS,
+    heads: int = HEADS,
+    types: list[int] | None = None,
+) -> np.ndarray[Any, Any]:
+    """Return the last layer's token vectors (tokens × width) in float64; `types`: of the tokens, 0 where none are given."""
     w = {name: values.astype(np.float64) for name, values in weights.items()}
     width = w["embeddings.LayerNorm.weight"].size
 
@@ -60,7 +93,9 @@ def embed_by_numpy(
 
     positions = np.arange(len(tokens)) + first_position
     states = w["embeddings.word_embeddings.weight"][tokens] + w["embeddings.position_embeddings.weight"][positions]
-    states = norm(states + w["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
+    states = norm(
+        states + w["embeddings.token_type_embeddings.weight"][types or [0] * len(tokens)], "embeddings.LayerNorm"
+    )
     for layer in range(layers):
         at = f"encoder.layer.{layer}"
         query, key, value = (
@@ -73,8 +108,7 @@ def embed_by_numpy(
         inner = linear(states, f"{at}.intermediate.dense")
         inner = inner * (1 + np.vectorize(math.erf)(inner / math.sqrt(2))) / 2
         states = norm(states + linear(inner, f"{at}.output.dense"), f"{at}.output.LayerNorm")
-    mean = states.mean(axis=0)
-    return mean / np.linalg.norm(mean)
+    return states
 
 
 def write_checkpoint(folder: Path, weights: Weights, dtype: str = "F32", **config: Any) -> Path:

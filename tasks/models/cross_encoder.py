@@ -1,0 +1,131 @@
+"""Scores of pairs of texts, by an encoder that reads both at once: does one follow from the other, does it contradict it.
+
+A converted encoder runs on CTranslate2 and gives the state of the first token; its head (a layer, tanh, a layer) is
+small and computed here, in float64. What comes out is a probability of each label of the checkpoint, or one score.
+
+A pair gets the same bits whatever it is scored with (exact_batches.py); processors of another kind, and GPUs, differ in
+the last bits of the encoder's float32, which two digits of a probability hide but for ties.
+"""
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tasks.core.rows import StrictModel
+from tasks.errors import UsageError
+from tasks.models.devices import Device, choose_device, count_workers, open_model
+from tasks.models.exact_batches import run_filled_batches
+from tasks.models.model_folder import check_model, find_model, read_model, read_settings
+
+Floats = npt.NDArray[np.float64]
+
+HEAD = "head.npz"
+"""Arrays of the head: dense_weight, dense_bias, out_weight, out_bias, in float32."""
+ENTAILMENT, CONTRADICTION = frozenset({"entailment"}), frozenset({"contradiction"})
+CONSISTENT = frozenset({"consistent", "entailment", "correct", "supported"})
+"""What checkpoints call the label of a text that follows from the other, in small letters."""
+
+
+class CrossEncoderSettings(StrictModel):
+    """How the first token's state becomes scores (ModelManifest.settings)."""
+
+    labels: list[str]
+    """As the checkpoint has them; a single one is a score."""
+    activation: Literal["softmax", "sigmoid", "none"]
+    """What makes numbers between 0 and 1 of what the head gives; none: it is a score of any size."""
+    is_typed: bool
+    """True when the encoder is told which tokens are the second text's."""
+    max_tokens: int
+    """Of both texts and what stands between them; beyond, the end of the longer one is not read."""
+
+    def find_columns(self, wanted: Sequence[Collection[str]], name: str) -> list[int]:
+        """Return the column of each label wanted, known by one of its names in small letters; a single score is any of them.
+
+        UsageError when one is not there, or not as a probability; `name`: of the model.
+        """
+        is_single = len(self.labels) == len(wanted) == 1
+        found = [
+            [number for number, label in enumerate(self.labels) if is_single or label.strip().lower() in names]
+            for names in wanted
+        ]
+        if self.activation == "none" or any(len(columns) != 1 for columns in found):
+            told = ", ".join(" or ".join(sorted(names)) for names in wanted)
+            raise UsageError(
+                f"the cross-encoder {name} has the labels {', '.join(self.labels)} (through {self.activation}); expected "
+                f"probabilities of: {told}. Name them in id2label of the checkpoint's config.json and convert it again"
+            )
+        return [columns[0] for columns in found]
+
+
+class CrossEncoder:
+    """A converted cross-encoder (models/converting/cross_encoder.py)."""
+
+    def __init__(self, path: Path, device: Device = "auto", threads: int | None = None) -> None:
+        """Open a model folder; `threads` batches run at once on the CPU (default: one a core)."""
+        import ctranslate2
+        from tokenizers import Tokenizer
+
+        manifest = check_model(path, "cross-encoder")
+        self.settings = read_settings(path, manifest, CrossEncoderSettings)
+        self.name, self.digest = manifest.name, manifest.digest
+        self._tokenizer = Tokenizer.from_file(str(path / "tokenizer.json"))
+        self.device = choose_device(device)
+        self._workers = count_workers(self.device, threads)
+        self._encoder = open_model("Encoder", path, self.device, "float32", self._workers, manifest.made_with)
+        self._to_cpu = ctranslate2.Device.cpu
+        with np.load(path / HEAD) as head:
+            self._head = {name: head[name].astype(np.float64) for name in head.files}
+
+    def score(self, pairs: Sequence[tuple[str, str]], wanted: Sequence[Collection[str]] | None = None) -> Floats:
+        """Return the scores of pairs: a row each, a column a label (len(pairs) × len(settings.labels)).
+
+        `wanted`: only the probabilities of these (CrossEncoderSettings.find_columns).
+        """
+        columns = slice(None) if wanted is None else self.settings.find_columns(wanted, self.name)
+        different = sorted(set(pairs))
+        # one by one: after encode_batch the tokenizer's threads complain whenever this process forks
+        encoded = [self._tokenizer.encode(first.strip(), second.strip()) for first, second in different]
+        tokens, types = [each.ids for each in encoded], [each.type_ids for each in encoded]
+        scores = np.zeros((len(different), len(self.settings.labels)))
+        for rows, found in run_filled_batches(
+            [len(ids) for ids in tokens],
+            self._workers,
+            lambda rows: self._score_batch([tokens[row] for row in rows], [types[row] for row in rows]),
+        ):
+            scores[rows] = found
+        place = {pair: row for row, pair in enumerate(different)}
+        return scores[[place[pair] for pair in pairs]][:, columns]
+
+    def _score_batch(self, tokens: list[list[int]], types: list[list[int]]) -> Floats:
+        """Return the scores of pairs of one length."""
+        told = types if self.settings.is_typed else None
+        output = self._encoder.forward_batch(tokens, token_type_ids=told).last_hidden_state.to_device(self._to_cpu)
+        return np.stack([self._apply_head(state) for state in np.array(output)[:, 0].astype(np.float64)])
+
+    def _apply_head(self, state: Floats) -> Floats:
+        """Return the scores of one pair; pair by pair and without a matrix library, so that no bit hangs on the others."""
+        head = self._head
+        inner = np.tanh(np.einsum("ij,j->i", head["dense_weight"], state) + head["dense_bias"])
+        logits: Floats = np.einsum("ij,j->i", head["out_weight"], inner) + head["out_bias"]
+        if self.settings.activation == "softmax":
+            powers = np.exp(logits - logits.max())
+            return powers / powers.sum()
+        return 1 / (1 + np.exp(-logits)) if self.settings.activation == "sigmoid" else logits
+
+
+def find_cross_encoder(name_or_path: str | Path, home_folder: Path) -> Path:
+    """Return the folder of a cross-encoder: one of a home by name, or any by path; else UsageError."""
+    return find_model(str(name_or_path), home_folder, "cross-encoder")
+
+
+def identify_cross_encoder(
+    name_or_path: str | Path, home_folder: Path, wanted: Sequence[Collection[str]]
+) -> dict[str, str]:
+    """Return name and digest of a cross-encoder without opening it; UsageError when it has not the labels wanted."""
+    path = find_cross_encoder(name_or_path, home_folder)
+    manifest = read_model(path, "cross-encoder")
+    read_settings(path, manifest, CrossEncoderSettings).find_columns(wanted, manifest.name)
+    return {"name": manifest.name, "digest": manifest.digest}
