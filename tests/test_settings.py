@@ -140,5 +140,5 @@ def test_a_model_to_be_measured_may_have_any_name_and_is_no_part_of_builds(tmp_p
     assert other.models["mine"].name == "m"
     assert other.digest(ROLES) == before.digest(ROLES)
     assert other.digest(["mine"]) != before.digest(["mine"])
-    with pytest.raises(SettingsError, match="models.mine.kind is `rules`; a model in this role is `openai`"):
+    with pytest.raises(SettingsError, match=r"models\.mine\.kind is `rules`; a model in this role is `openai`"):
         load_world(write(tmp_path, WORLD + '[models.mine]\nkind = "rules"\nname = "rules-1"\n'))
