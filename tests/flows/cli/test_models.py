@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support.models.tiny_encoder import make_weights, write_checkpoint
+from support.models.tiny_encoder import make_head, make_weights, write_checkpoint
 from typer.testing import CliRunner
 
 from flows.cli.models import models_app
@@ -38,6 +38,15 @@ def test_a_model_is_added_listed_and_removed(checkpoint: Path, own_home: Path) -
     assert added["digest"][:16] in run("list")
     assert run("remove", "again") == "removed the model again\n"
     assert [model["name"] for model in json.loads(run("list", "--json"))] == ["tiny"]
+
+
+def test_a_cross_encoder_is_added_and_listed_with_its_labels(tmp_path: Path) -> None:
+    weights = make_weights(prefix="bert.") | make_head(2)
+    labels = {"0": "not_entailment", "1": "entailment"}
+    checkpoint = write_checkpoint(tmp_path / "nli", weights, id2label=labels)
+    added = json.loads(run("add", "cross-encoder", str(checkpoint), "--json"))
+    assert added["kind"] == "cross-encoder" and added["settings"]["labels"] == list(labels.values())
+    assert run("list").startswith("nli                      cross-encoder ")
 
 
 def test_without_models_the_list_is_empty_and_says_how_to_add_one() -> None:
