@@ -31,6 +31,8 @@ _NAMES = {_INK: "var(--ink)", _GRID: "var(--grid)"} | {
 }
 _WIDTH = 4.6
 """Inches: narrow enough to be read on a phone."""
+_MOST_SIDE_BY_SIDE = 60
+"""Characters of names that have room beside one another below a figure; more are turned."""
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "text.parse_math": False,
@@ -133,7 +135,16 @@ def _draw_lines(axes: Axes, figure: Figure) -> None:
             lows, highs = zip(*ends, strict=True)
             axes.fill_between(at, lows, highs, color=colour, alpha=0.15, lw=0)
     if named:
-        axes.set_xticks(range(len(names)), [_shorten(name) for name in names], rotation=0 if len(names) < 7 else 45)
+        # on several lines where names are long, since they stand side by side
+        labels = [name.replace(" (", "\n(").replace(" to ", "\nto ") for name in names]
+        longest = max((len(line) for label in labels for line in label.split("\n")), default=0)
+        turned = len(names) * longest > _MOST_SIDE_BY_SIDE
+        axes.set_xticks(
+            range(len(names)),
+            [_shorten(name) for name in names] if turned else labels,
+            rotation=30 if turned else 0,
+            ha="right" if turned else "center",
+        )
     else:
         values = sorted({float(x) for series in figure.series for x in series.x})
         if len(values) <= 12 and all(value.is_integer() for value in values):

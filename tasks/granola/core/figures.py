@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tasks.core.evaluation.rows import EvaluationMetric
 from tasks.core.measures.figures import Figure, Series
-from tasks.granola.core.metrics import CELLS, OUTCOMES
+from tasks.granola.core.metrics import CELLS, OUTCOMES, UNKNOWN
 from tasks.granola.core.scoring import SIMILARITY
 
 _SELECTIVE = "Answers that say IDK are in no accuracy here (§5.1)."
@@ -84,18 +84,20 @@ def _stack_outcomes(by: _By, runs: _Runs) -> Figure:
 
 
 def _draw_popularity(by: _By, run: tuple[str, str], told: str) -> Figure:
-    bins = sorted({key[4] for key in by if key[:2] == run and key[3] == "popularity"})
+    found = {key[4] for key in by if key[:2] == run and key[3] == "popularity"}
+    bins = {each: each.partition(" (")[0] for each in sorted(found - {UNKNOWN})}
+    ranges = "; ".join(f"{short}: {each.partition(' (')[2].rstrip(')')}" for each, short in bins.items())
     return Figure(
         name="_".join(("accuracy_by_popularity", *told.split(", "))),
         title=f"Accuracy by popularity: {told}",
         kind="lines",
-        x_label="page views of the question's entity in twelve months",
+        x_label="popularity of the question's entity",
         y_label="selective accuracy",
         series=tuple(
-            _line(name, _find(by, {each: (*run, metric, "popularity", each) for each in bins}))
+            _line(name, _find(by, {short: (*run, metric, "popularity", each) for each, short in bins.items()}))
             for name, metric in _ACCURACIES.items()
         ),
-        note=f"Figures 6 and 11 of the paper. Bins of equal size, the rarest first. {_SELECTIVE}",
+        note=f"Figures 6 and 11 of the paper. Bins of equal size, the rarest first, by page views in twelve months ({ranges}). {_SELECTIVE}",
         y_range=(0, 1),
     )
 
