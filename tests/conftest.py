@@ -1,9 +1,11 @@
 """Fixtures that many tests share."""
 
+import gc
 import os
 import shutil
 import signal
 import tempfile
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from flows.prefect_server import prefect_settings
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
+_homes = count()
 PREFECT_HOME = Path(tempfile.mkdtemp(prefix="factmill-tests-"))
 
 
@@ -30,14 +33,24 @@ def pytest_configure() -> None:
     settings.load_profile("patient")
 
 
+def pytest_collection_finish() -> None:
+    """Keep the collector of garbage from going through thousands of tests and their modules again and again."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_unconfigure() -> None:
+    gc.unfreeze()
     shutil.rmtree(PREFECT_HOME, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)
-def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give each test a home of its own, so that nothing is written into the checkout."""
-    home = tmp_path / "home"
+def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give each test a home of its own, so that nothing is written into the checkout.
+
+    It is not made here, nor is `tmp_path`: most tests write nothing.
+    """
+    home = tmp_path_factory.getbasetemp() / "homes" / str(next(_homes)) / "home"
     monkeypatch.setenv("FACTMILL_HOME", str(home))
     return home
 
@@ -70,6 +83,7 @@ SLOW = (
     "tests/models/test_perplexity",
     "tests/models/test_translate",
     "tests/multihal/test_link.py",
+    "tests/slaq/test_judge_answers.py",
     "tests/slaq/test_questions.py",
     "tests/slaq/test_scrape.py",
     "tests/test_other_machine.py",
@@ -81,7 +95,15 @@ SLOW = (
 leaves them out, and those that are marked where they stand."""
 SHARES_BUILDS = tuple(
     f"tests/flows/{name}.py"
-    for name in ("cli/test_main", "test_biokalma", "test_fanoutqa", "test_multihal", "test_same_bytes", "test_slaq")
+    for name in (
+        "cli/test_main",
+        "test_biokalma",
+        "test_evaluate_planted",
+        "test_fanoutqa",
+        "test_multihal",
+        "test_same_bytes",
+        "test_slaq",
+    )
 )
 """Tests that need all builds of a session, and so go to one process where several run the tests."""
 FIRST = (*SHARES_BUILDS, "tests/test_other_machine.py", "tests/mediawikis", "tests/flows")

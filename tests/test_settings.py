@@ -7,7 +7,7 @@ import pytest
 
 from tasks import settings
 from tasks.errors import SettingsError
-from tasks.settings import Model, api_key, load_world
+from tasks.settings import ROLES, Model, api_key, load_world
 
 WORLD = """
 name = "mine"
@@ -67,12 +67,12 @@ def test_an_unknown_world_says_what_to_give() -> None:
 
 
 def test_the_digest_of_a_world_leaves_limits_and_user_agent_out(tmp_path: Path) -> None:
-    plain = load_world(write(tmp_path, WORLD)).digest()
+    plain = load_world(write(tmp_path, WORLD)).digest(ROLES)
     gentler = WORLD.replace('"http://a/sparql"', '"http://a/sparql", limits = { parallel = 1 }').replace(
         '"me"', '"you"'
     )
-    assert load_world(write(tmp_path, gentler)).digest() == plain
-    assert load_world(write(tmp_path, WORLD.replace('name = "m"', 'name = "n"'))).digest() != plain
+    assert load_world(write(tmp_path, gentler)).digest(ROLES) == plain
+    assert load_world(write(tmp_path, WORLD.replace('name = "m"', 'name = "n"'))).digest(ROLES) != plain
 
 
 def test_keys_come_from_the_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,9 +120,9 @@ def test_a_wrong_profile_is_named(tmp_path: Path, line: str, message: str) -> No
 
 
 def test_prices_and_limits_are_no_part_of_the_digest_of_a_world_but_a_profile_is(tmp_path: Path) -> None:
-    plain = load_world(write(tmp_path, WORLD)).digest()
-    assert load_world(write(tmp_path, WORLD + "usd_per_million_cached = 3\n")).digest() == plain
-    assert load_world(write(tmp_path, WORLD + "thinking_tokens = 3\n")).digest() != plain
+    plain = load_world(write(tmp_path, WORLD)).digest(ROLES)
+    assert load_world(write(tmp_path, WORLD + "usd_per_million_cached = 3\n")).digest(ROLES) == plain
+    assert load_world(write(tmp_path, WORLD + "thinking_tokens = 3\n")).digest(ROLES) != plain
 
 
 def test_a_misspelt_setting_is_told_with_the_one_that_may_be_meant(tmp_path: Path) -> None:
@@ -132,3 +132,13 @@ def test_a_misspelt_setting_is_told_with_the_one_that_may_be_meant(tmp_path: Pat
         load_world(world)
     assert "models.author.temprature: there is no such setting; did you mean temperature?" in str(told.value)
     assert "models.author.limits.paralel: there is no such setting; did you mean parallel?" in str(told.value)
+
+
+def test_a_model_to_be_measured_may_have_any_name_and_is_no_part_of_builds(tmp_path: Path) -> None:
+    before = load_world(write(tmp_path, WORLD))
+    other = load_world(write(tmp_path, WORLD + '[models.mine]\nkind = "openai"\nname = "m"\nurl = "http://x/v1"\n'))
+    assert other.models["mine"].name == "m"
+    assert other.digest(ROLES) == before.digest(ROLES)
+    assert other.digest(["mine"]) != before.digest(["mine"])
+    with pytest.raises(SettingsError, match="models.mine.kind is `rules`; a model in this role is `openai`"):
+        load_world(write(tmp_path, WORLD + '[models.mine]\nkind = "rules"\nname = "rules-1"\n'))

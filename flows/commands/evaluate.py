@@ -97,8 +97,8 @@ def write_questions(evaluation: Evaluation, params: EvaluationParams, run: RunOp
         rows = published_table(db, record.build_id, evaluation.of.main_table)
     settings = getattr(params, "setting", ()) or evaluation.usual
     lines = [
-        _describe_question(asked, ask.messages())
-        for asked, ask in evaluation.questions(rows, inputs.model_copy(update={"settings": tuple(settings)}))
+        _describe_question(asked, evaluation.fill(asked, inputs.params).messages())
+        for asked in evaluation.questions(rows, inputs.model_copy(update={"settings": tuple(settings)}))
     ]
     try:
         to.write_text("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), "utf-8", newline="")

@@ -185,7 +185,8 @@ class Work:
     def finish_table(self, rows: pa.Table, model: type[Row]) -> Receipt:
         """Write rows that are columns already, none of them rejected."""
         self._check_balance(rows["id"].to_pylist())
-        return self._write(rows.cast(arrow_schema(model)), [], [])
+        schema = arrow_schema(model)
+        return self._write(rows.select(schema.names).cast(schema), [], [])
 
     def _write(self, rows: pa.Table, rejects: Sequence[Reject], merged: Sequence[Merged]) -> Receipt:
         batch = self.batch

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TypeVar
+
+import pyarrow as pa
 
 from tasks.core.calls.call import Reply
 from tasks.core.calls.chat import call_chat, read_chat
@@ -70,15 +72,70 @@ def answer_questions(
     of answers, nothing is sent.
     """
     rows = list(asked)
-    answerer: str = read_params(work)["model"]
+    if sends_nothing(work):
+        keys = [(row.setting, row.question_id) for row in rows]
+        said = _find_ready(work, keys, lambda: map(oracle, rows), lambda: map(guess, rows))
+        taken = partial(_take, form=form if work.files(ANSWERS) else None)
+        yield from ((row, taken(text)) for row, text in zip(rows, said, strict=True))
+    else:
+        yield from ask_model(work, rows, fill, form)
+
+
+def answer_at_once(
+    work: Work,
+    asked: pa.Table,
+    oracle: Callable[[], Iterable[str]],
+    guess: Callable[[], Iterable[str]],
+    read: Callable[[str], str] = str.strip,
+) -> pa.Table:
+    """Return questions (rows of `Asked`) with the columns of `Answer`, where nothing is sent: whole columns at once.
+
+    `oracle`, `guess`: what the built-in models say to each; `read`: an answer as it is scored.
+    """
+    keys = zip(asked["setting"].to_pylist(), asked["question_id"].to_pylist(), strict=True)
+    said = list(_find_ready(work, list(keys), oracle, guess))
+    form = TEXT if work.files(ANSWERS) else None
+    taken = {text: _take(text, form) for text in set(said)}
+    known = {text: read(given.read[0]) if given.read else "" for text, given in taken.items()}
+    none, zero = pa.repeat("", len(said)), pa.repeat(0, len(said))
+    columns = {
+        "answer": [text or "" for text in said],
+        "answer_read": [known[text] for text in said],
+        "samples": pa.array([[]] * len(said), pa.list_(pa.string())),
+        "finish": none,
+        "unscored": [taken[text].unscored for text in said],
+        "detail": [taken[text].detail for text in said],
+        "tokens_in": zero,
+        "tokens_out": zero,
+        "model": pa.repeat(name_answerer(work), len(said)),
+        "call": none,
+    }
+    for name, column in columns.items():
+        asked = asked.append_column(name, pa.array(column) if isinstance(column, list) else column)
+    return asked
+
+
+def sends_nothing(work: Work) -> bool:
+    """True where the answers are those of a file or of a built-in model."""
+    return bool(work.files(ANSWERS)) or read_params(work)["model"] in BUILT_IN
+
+
+def _find_ready(
+    work: Work,
+    keys: Sequence[tuple[str, str]],
+    oracle: Callable[[], Iterable[str]],
+    guess: Callable[[], Iterable[str]],
+) -> Iterable[str | None]:
+    """Return the answer of a file or of a built-in model to each (setting, question id)."""
     if files := work.files(ANSWERS):
         found = load_answers(files[0])
-        yield from ((row, _take(found.find(row.setting, row.question_id))) for row in rows)
-    elif answerer in BUILT_IN:
-        said = {"oracle": oracle, "guesser": guess, "silent": lambda _: ""}[answerer]
-        yield from ((row, _take(said(row))) for row in rows)
-    else:
-        yield from _ask_model(work, answerer, [(row, fill(row)) for row in rows], form)
+        return [found.find(*key) for key in keys]
+    says: dict[str, Callable[[], Iterable[str]]] = {
+        "oracle": oracle,
+        "guesser": guess,
+        "silent": lambda: [""] * len(keys),
+    }
+    return says[read_params(work)["model"]]()
 
 
 def name_answerer(work: Work) -> str:
@@ -92,19 +149,24 @@ def load_answers(file: SourceFile) -> AnswersFile:
     return read_answers(iterate_json(file, EXPECTED), Path(file.path).name)
 
 
-def _take(text: str | None) -> Given:
+def _take(text: str | None, form: Form | None) -> Given:
+    """Return what an answer comes to; `form`: it is read as a server's; None: it is a built-in model's, and bare."""
     if text is None:
         return Given(unscored="missing", detail="the file of answers has none to this question")
     if not text.strip():
         return Given((text,), ("",), unscored="no_answer", detail="the answer is empty")
-    return Given((text,), (text.strip(),))
+    said = None if form is None else read_said(text, "stop", form)
+    if isinstance(said, Unreadable):
+        return Given((text,), ("",), unscored=_REASONS.get(said.kind, "no_answer"), detail=said.reason)
+    return Given((text,), (said.text if said else text.strip(),))
 
 
-def _ask_model(work: Work, role: str, asks: Sequence[tuple[A, Ask]], form: Form) -> Iterator[tuple[A, Given]]:
-    service, model = work.run.services.model(role)
-    calls = [call_chat(service.identity, model.name, ask, model.profile(), once=True) for _, ask in asks]
-    records = work.call(service, ((row.id, call) for (row, _), call in zip(asks, calls, strict=True)))
-    for (row, _), call in zip(asks, calls, strict=True):
+def ask_model(work: Work, asked: Sequence[A], fill: Callable[[A], Ask], form: Form = TEXT) -> Iterator[tuple[A, Given]]:
+    """Put every question to the model of the world that the evaluation measures, once."""
+    service, model = work.run.services.model(read_params(work)["model"])
+    calls = [call_chat(service.identity, model.name, fill(row), model.profile(), once=True) for row in asked]
+    records = work.call(service, ((row.id, call) for row, call in zip(asked, calls, strict=True)))
+    for row, call in zip(asked, calls, strict=True):
         reply = records[call.key].reply()
         work.unsettled += reply.transient
         yield row, _read_reply(reply, call.key, form)
@@ -132,7 +194,8 @@ def _read_reply(reply: Reply, key: str, form: Form) -> Given:
     return Given(chat.texts, read, finish, unscored, detail, reply.tokens_in, reply.tokens_out, key)
 
 
-def finish_asked(work: Work, asked: Sequence[A], model: type[A]) -> Receipt:
+def finish_asked(work: Work, asked: Iterable[A] | pa.Table, model: type[A]) -> Receipt:
     """Finish the first step of an evaluation: every question that is asked is a row that came in."""
-    work.rows_in = len(asked)
-    return work.finish_table(arrow_table(model, asked), model)
+    table = asked if isinstance(asked, pa.Table) else arrow_table(model, asked)
+    work.rows_in = table.num_rows
+    return work.finish_table(table, model)

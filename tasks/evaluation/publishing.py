@@ -59,10 +59,22 @@ def publish_evaluation(
 
 
 def count_unscored(answers: pa.Table, scores: pa.Table) -> int:
-    """Return how many answers lack a score that they should have; scores that compare settings are of none alone."""
-    is_of_one = pc.is_in(scores["setting"], pc.unique(answers["setting"]))
-    missing = scores.filter(pc.and_(is_of_one, pc.is_null(scores["value"])))
-    return int(missing.group_by(["setting", "question_id"]).aggregate([]).num_rows)
+    """Return how many answers lack a score that they should have.
+
+    Scores are filed under their answer's question, or, where one answer has several (SLAQ's long ones), under its row.
+    """
+    missing = scores.filter(pc.is_null(scores["value"]))
+    scored, by_question = _list_pairs(scores, "question_id"), _list_pairs(missing, "question_id")
+    by_item = _list_pairs(missing, "item")
+    asked = zip(*(answers[name].to_pylist() for name in ("setting", "question_id", "item")), strict=True)
+    return sum(
+        (setting, question) in by_question or ((setting, question) not in scored and (setting, item) in by_item)
+        for setting, question, item in asked
+    )
+
+
+def _list_pairs(scores: pa.Table, name: str) -> set[tuple[str, str]]:
+    return set(zip(scores["setting"].to_pylist(), scores[name].to_pylist(), strict=True))
 
 
 def describe_file(build: Build, answers: pa.Table) -> Mapping[str, Any]:

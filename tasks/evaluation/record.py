@@ -135,8 +135,10 @@ class Evaluation(Benchmark):
     however they are asked."""
     headline: tuple[str, ...]
     """Metrics that the command prints first, in this order."""
-    questions: Callable[[pa.Table, Any], Iterable[tuple[Asked, Ask]]]
-    """Rows of the measured build and the evaluation's inputs → each question with its first prompt filled in."""
+    questions: Callable[[pa.Table, Any], Iterable[Asked]]
+    """Rows of the measured build and the evaluation's inputs → the questions that are asked."""
+    fill: Callable[[Any, Any], Ask]
+    """A question and the evaluation's parameters → the first prompt that it is put in."""
     figures: Callable[[Sequence[EvaluationMetric]], Sequence[Figure]]
     """Metrics, of one model or several, as the paper's figures."""
     items: Callable[[pa.Table], Sequence[Item]]

@@ -1,17 +1,17 @@
 """The last steps of FanOutQA: questions that ask the same, and the review of everything that was flagged (Appendix B)."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from prefect import task
 
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.review import AutoRules, Edit, Editable, ReviewItem, flag_row
-from tasks.core.vectors.duplicates import find_duplicates
+from tasks.core.vectors.duplicates import Floats, find_duplicates
 from tasks.engine.batches import batch_key, work_on
 from tasks.engine.review import review_rows
-from tasks.fanoutqa.core.flags import FLAGS
+from tasks.fanoutqa.core.flags import FLAGS, find_same_facts
 from tasks.fanoutqa.core.questions import list_sub_questions
 from tasks.fanoutqa.core.rows import Flag, FlaggedQuestion
 from tasks.fanoutqa.params import FanOutInputs
@@ -29,29 +29,39 @@ EDITABLE: Editable = {"question": "question"}
 def flag_duplicates(batch: Batch) -> Receipt:
     """Flag questions whose embedding has a cosine of at least 0.9 with that of one that stays (Appendix B).
 
-    Those with the fewest flags stay first, then those that came first.
+    A generated question and one that rests on nearly the same facts are taken for one as well (ours). Those with the
+    fewest flags stay first, then those that came first.
     """
     work = work_on(batch)
     rows = work.rows(FlaggedQuestion)
     vectors = work.run.services.embedder().encode([row.question for row in rows])
-    # the comparison is for more than a threshold; the paper's is "at least"
-    pairs = find_duplicates(vectors, float(np.nextafter(SAME_FROM, 0)))
-    near: dict[int, list[tuple[float, int]]] = defaultdict(list)
-    for one, other, cosine in zip(pairs.first.tolist(), pairs.second.tolist(), pairs.cosine.tolist(), strict=True):
-        near[one].append((-cosine, other))
-        near[other].append((-cosine, one))
+    near: dict[int, list[tuple[float, int, str]]] = defaultdict(list)
+    for one, other, likeness, told in _find_alike(rows, vectors):
+        near[one].append((-likeness, other, told))
+        near[other].append((-likeness, one, told))
     flags: dict[int, Flag] = {}
     for at in sorted(range(len(rows)), key=lambda at: (len(rows[at].flags), at)):
         # of those before it, which have been judged already, the nearest one that stays
-        seen = [(cosine, other) for cosine, other in sorted(near[at]) if _comes_before(rows, other, at)]
-        kept = next(((-cosine, rows[other]) for cosine, other in seen if other not in flags), None)
+        seen = [(other, told) for _, other, told in sorted(near[at]) if _comes_before(rows, other, at)]
+        kept = next(((rows[other], told) for other, told in seen if other not in flags), None)
         if kept:
-            detail = f"asks the same as {kept[1].id} (cosine {kept[0]:.3f}): {kept[1].question}"
+            detail = f"asks the same as {kept[0].id} ({kept[1]}): {kept[0].question}"
             flags[at] = Flag(code="duplicate", path="", detail=detail)
     return work.finish(
         (row.replace(flags=[*row.flags, flags[at]]) if at in flags else row for at, row in enumerate(rows)),
         FlaggedQuestion,
     )
+
+
+def _find_alike(rows: Sequence[FlaggedQuestion], vectors: Floats) -> Iterator[tuple[int, int, float, str]]:
+    """Yield the places of two questions that are one, with how like they are, in words too."""
+    # the comparison is for more than a threshold; the paper's is "at least"
+    pairs = find_duplicates(vectors, float(np.nextafter(SAME_FROM, 0)))
+    for one, other, cosine in zip(pairs.first.tolist(), pairs.second.tolist(), pairs.cosine.tolist(), strict=True):
+        yield one, other, cosine, f"cosine {cosine:.3f}"
+    for one, other, share in find_same_facts([row.tree() for row in rows]):
+        if "generated" in (rows[one].source, rows[other].source):
+            yield one, other, share, f"{share:.0%} of the facts"
 
 
 def _comes_before(rows: Sequence[FlaggedQuestion], one: int, other: int) -> bool:

@@ -25,7 +25,7 @@ from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject, arrow_table
 from tasks.engine.batches import Work, batch_key, work_on
 from tasks.granola.core.descriptions import DESCRIBING, make_description
-from tasks.granola.core.grounding import lie_apart
+from tasks.granola.core.grounding import lie_apart, lie_together
 from tasks.granola.core.linking import (
     ONE_VALUE_RELATIONS,
     PLACE_RELATIONS,
@@ -40,6 +40,7 @@ from tasks.granola.lexicon import load_lexicon
 from tasks.granola.params import GranolaInputs
 from tasks.lookups.classes import look_up_claims
 from tasks.lookups.facts import look_up_around
+from tasks.text.matching import normalise
 
 Role = Literal["question", "answer"]
 Bearers = tuple[Sequence[Candidate], Sequence[Candidate]]
@@ -78,7 +79,7 @@ def find_qids(batch: Batch) -> Receipt:
 def describe_entities(batch: Batch) -> Receipt:
     """Fetch the English descriptions of both entities (§3.1, Appendix B); a missing one is made of the item's claims.
 
-    A row whose two items surely lie apart, where one is in or at the other, has taken a namesake and is dropped.
+    A row whose items are most likely namesakes of those that are meant (_find_namesake) is dropped.
     """
     work = work_on(batch)
     rows = work.rows(LinkedQuestion)
@@ -89,7 +90,8 @@ def describe_entities(batch: Batch) -> Receipt:
     claims, unknown = look_up_claims(work, bare, {*DESCRIBING, *person_pids})
     failed |= unknown
     made = {qid: make_description(edges, person_pids) for qid, edges in claims.items()}
-    outcomes = [failed.get(row.id) or _describe_row(row, described, made) for row in rows]
+    policy = work.inputs(GranolaInputs).params.policy
+    outcomes = [failed.get(row.id) or _describe_row(row, described, made, policy) for row in rows]
     return work.finish(outcomes, DescribedQuestion)
 
 
@@ -126,7 +128,9 @@ def describe(work: Work, asked: Iterable[tuple[str, str]]) -> tuple[dict[str, De
     return work.look_up(wikidata, calls, read_description)
 
 
-def _describe_row(row: LinkedQuestion, described: Mapping[str, Description], made: Mapping[str, str]) -> Outcome:
+def _describe_row(
+    row: LinkedQuestion, described: Mapping[str, Description], made: Mapping[str, str], policy: str
+) -> Outcome:
     columns: dict[str, str | bool | None] = {}
     told: list[tuple[str, str]] = []
     sides = (("question", row.question_entity, row.question_entity_qid), ("answer", row.answer, row.answer_entity_qid))
@@ -143,9 +147,33 @@ def _describe_row(row: LinkedQuestion, described: Mapping[str, Description], mad
             f"{role}_entity_title": known.title,
             f"{role}_entity_modified": known.modified,
         }
-    if row.relation in SAME_PLACE_RELATIONS and not row.fact_in_graph and lie_apart(told[0], told[1], load_lexicon()):
-        return Reject(row.id, "places_disagree", "; ".join(f"{name}: {description}" for name, description in told))
-    return row.extend(DescribedQuestion, **columns)
+    namesake = _find_namesake(row, described[row.question_entity_qid].label, (told[0], told[1]), policy)
+    return namesake or row.extend(DescribedQuestion, **columns)
+
+
+def _find_namesake(
+    row: LinkedQuestion, label: str | None, told: tuple[tuple[str, str], tuple[str, str]], policy: str
+) -> Reject | None:
+    """Reject a row of which the Wikidata does not hold the fact, where something speaks against its items.
+
+    They lie apart, and one should be in or at the other. Beyond the paper's policy: the question entity is called
+    otherwise (`label`) and bears the name as an alias alone; or several places bear the answer's name, and the
+    descriptions, `told` with the names, do not bring the two items together.
+    """
+    if row.fact_in_graph:
+        return None
+    descriptions = "; ".join(f"{name}: {description}" for name, description in told)
+    if row.relation in SAME_PLACE_RELATIONS and lie_apart(*told, load_lexicon()):
+        return Reject(row.id, "places_disagree", descriptions)
+    if policy == "smallest":
+        return None
+    if label and normalise(label) != normalise(row.question_entity):
+        called = f"{row.question_entity_qid} is called {label!r}, {row.question_entity!r} is an alias of it alone"
+        return Reject(row.id, "namesake_by_alias", f"{called}, and the Wikidata does not hold the fact")
+    if row.relation in PLACE_RELATIONS and row.answer_entity_candidates > 1 and not lie_together(*told, load_lexicon()):
+        several = f"{row.answer_entity_candidates} items bear the name {row.answer!r}, and nothing says which is meant"
+        return Reject(row.id, "which_place_unknown", f"{several}: {descriptions}")
+    return None
 
 
 def _find_bearers(row: EntityQuestion, found: Mapping[str, Sequence[Candidate]]) -> Bearers:

@@ -32,7 +32,7 @@ class GranolaParams(Params):
     limit: int | None = Field(default=None, ge=1)
     """At most so many source rows, spread over the relations."""
     policy: Literal["smallest", "linked"] = "linked"
-    """Which item of several with one name: `linked`, the one of which the Wikidata holds the fact, if it does of any; else, and with `smallest` (the paper's) always, the smallest number."""
+    """Which item of several with one name: `linked`, the one of which the Wikidata holds the fact, if it does of any; else, and with `smallest` (the paper's) always, the smallest number. With `linked`, rows are dropped where nothing says that the item is the one meant."""
     levels: Literal["usual", "all"] = "usual"
     """Places that may be answers: `usual`, without counties of the United States but as the given answer; `all`."""
     samples: int = Field(default=8, ge=1)

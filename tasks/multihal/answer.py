@@ -1,16 +1,15 @@
 """Steps of an evaluation on MultiHal: the questions in every language, alone and with their paths, and a model's answers (paper §3.1)."""
 
-from collections import Counter
-
 import pyarrow as pa
 from prefect import task
 
 from tasks.core.receipts import Batch, Receipt
+from tasks.core.rows import rows_from_arrow
 from tasks.engine.batches import batch_key, work_on
 from tasks.evaluation.answering import answer_questions, finish_asked, name_answerer
 from tasks.evaluation.record import read_measured
 from tasks.multihal.ask import MultiHalEvaluationInputs, fill_prompt, list_questions
-from tasks.multihal.core.answers import ANSWER, MultiHalAnswer, MultiHalAsked, ScoredMultiHal
+from tasks.multihal.core.answers import ANSWER, MultiHalAnswer, MultiHalAsked, ScoredMultiHal, guess_answers
 from tasks.multihal.core.rows import MultiHalRow
 from tasks.multihal.core.similarity import score_answers
 
@@ -23,33 +22,24 @@ def ask_multihal_questions(batch: Batch) -> Receipt:
     work = work_on(batch)
     inputs = work.inputs(MultiHalEvaluationInputs).model_copy(update={"settings": (batch.unit,)})
     rows = read_measured(work, TABLE, MultiHalRow)
-    return finish_asked(work, [asked for asked, _ in list_questions(rows, inputs)], MultiHalAsked)
+    return finish_asked(work, list(list_questions(rows, inputs)), MultiHalAsked)
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def answer_multihal_questions(batch: Batch) -> Receipt:
     """Ask the model each question once (§3.1)."""
     work = work_on(batch)
-    guesses = find_commonest(read_measured(work, TABLE, MultiHalRow))
+    guesses = guess_answers(rows_from_arrow(MultiHalRow, read_measured(work, TABLE, MultiHalRow)))
     name = name_answerer(work)
     answers = answer_questions(
         work,
         work.rows(MultiHalAsked),
         fill_prompt,
         oracle=lambda row: row.accepted[0],
-        guess=lambda row: guesses[row.source_dataset, row.language],
+        guess=lambda row: guesses[row.cluster, row.language],
         form=ANSWER,
     )
     return work.finish((given.extend(row, MultiHalAnswer, name) for row, given in answers), MultiHalAnswer)
-
-
-def find_commonest(rows: pa.Table) -> dict[tuple[str, str], str]:
-    """Return the commonest answer of each foundation and language, the first by letters among equals."""
-    counts: dict[tuple[str, str], Counter[str]] = {}
-    columns = (rows[name].to_pylist() for name in ("source_dataset", "language", "output"))
-    for source, language, output in zip(*columns, strict=True):
-        counts.setdefault((source, language), Counter())[output] += 1
-    return {key: min(found, key=lambda text: (-found[text], text)) for key, found in counts.items()}
 
 
 @task(cache_key_fn=batch_key, persist_result=True)

@@ -34,19 +34,14 @@ class MultiHalEvaluationInputs(EvaluationInputs):
     """Name and digest of the sentence encoder."""
 
 
-def list_questions(rows: pa.Table, inputs: MultiHalEvaluationInputs) -> Iterator[tuple[MultiHalAsked, Ask]]:
-    """Yield every question in every setting and language, with its prompt: alone once, with each of its paths."""
+def list_questions(rows: pa.Table, inputs: MultiHalEvaluationInputs) -> Iterator[MultiHalAsked]:
+    """Yield every question in every setting and language: alone once, with each of its paths."""
     read = rows_from_arrow(MultiHalRow, rows)
     drawn = draw_clusters([row.question_id for row in read], inputs.params)
     wanted = inputs.params.languages
     kept = [row for row in read if row.question_id in drawn and (not wanted or row.language in wanted)]
     for setting in inputs.settings:
-        for asked in _ask_all(kept) if setting == "kg_rag" else _ask_once(kept):
-            yield asked, fill_prompt(asked)
-
-
-def _ask_all(rows: Sequence[MultiHalRow]) -> Iterator[MultiHalAsked]:
-    return map(ask_with_path, rows)
+        yield from map(ask_with_path, kept) if setting == "kg_rag" else _ask_once(kept)
 
 
 def _ask_once(rows: Sequence[MultiHalRow]) -> Iterator[MultiHalAsked]:
@@ -54,7 +49,7 @@ def _ask_once(rows: Sequence[MultiHalRow]) -> Iterator[MultiHalAsked]:
     return (ask_alone(list(mine)) for _, mine in groupby(sorted(rows, key=key), key))
 
 
-def fill_prompt(asked: MultiHalAsked) -> Ask:
+def fill_prompt(asked: MultiHalAsked, _: object = None) -> Ask:
     """Return a question as its setting's prompt (Appendix F, Listings 10 and 11)."""
     if asked.setting == "kg_rag":
         return fill_in(load_prompt(KG_RAG), question=asked.question, path=asked.path)

@@ -11,6 +11,7 @@ from tasks.multihal.ask import (
     QA,
     MultiHalEvaluationInputs,
     MultiHalEvaluationParams,
+    fill_prompt,
     list_questions,
 )
 from tasks.multihal.benchmark import MULTIHAL
@@ -63,6 +64,7 @@ MULTIHAL_EVALUATION: Evaluation = Evaluation(
     plain=("qa", "kg_rag"),
     headline=(SCORE, DELTA, RANKS),
     questions=list_questions,
+    fill=fill_prompt,
     figures=draw_figures,
     items=list_items,
     paper=PAPER,

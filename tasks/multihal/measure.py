@@ -90,7 +90,7 @@ def _rank(with_path: pa.Table, seed: int) -> Iterator[Metric]:
             interval="bootstrap" if found.ci_low is not None else "",
             clusters=found.clusters,
             unit="rho",
-            note=found.note,
+            note=found.note.replace("second score", "semantic score").replace("first score", "score by the judge"),
         )
 
 

@@ -9,6 +9,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Mapping
+from functools import cache
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -56,12 +57,16 @@ class NameIndex:
 
 
 def make_falcon_routes(data: WorldData) -> APIRouter:
-    """Return the linker's route."""
-    items = NameIndex(
-        {qid: item.names for qid, item in data.items.items()},
-        {qid: len(item.statements) for qid, item in data.items.items()},
-    )
-    properties = NameIndex({pid: (prop.labels["en"],) for pid, prop in data.properties.items()}, {})
+    """Return the linker's route; names are indexed when it is first asked, since most runs never do."""
+
+    @cache
+    def indices() -> tuple[NameIndex, NameIndex]:
+        items = NameIndex(
+            {qid: item.names for qid, item in data.items.items()},
+            {qid: len(item.statements) for qid, item in data.items.items()},
+        )
+        return items, NameIndex({pid: (prop.labels["en"],) for pid, prop in data.properties.items()}, {})
+
     titles = {qid: item.title for qid, item in data.items.items() if item.title}
     router = APIRouter()
 
@@ -77,6 +82,7 @@ def make_falcon_routes(data: WorldData) -> APIRouter:
             return JSONResponse(
                 {"error": 'expected mode=long or short, k of 1 or more and {"text": …}'}, status_code=400
             )
+        items, properties = indices()
         linked = [(qid, surface) for surface, qids in items.find(text) for qid in qids[:count]]
         relations = [(pid, surface) for surface, pids in properties.find(text) for pid in pids[:count]]
         return JSONResponse(_link(linked, relations, titles if request.query_params.get("db") == "1" else None))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.rows.fanout_questions import release_article, release_sub
+from support.rows.fanout_rows import flagged_row
 from support.webs.small_wiki import SmallPage, SmallWiki
 from support.work.inputs import fanout_inputs
 from support.work.scripted_chat import Message, ScriptedChat
@@ -92,13 +93,8 @@ def run(judge: Judge, wiki: SmallWiki, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def make_row(question: str = QUESTION, **changed: Any) -> FlaggedQuestion:
-    columns = {
-        "id": f"id of {question}", "source": "authored", "source_name": "own.json", "source_row": 1, "licence": "x",
-        "question": question, "answer": json.dumps(ANSWER), "decomposition": DECOMPOSITION, "necessary_evidence": None,
-        "categories": [], "published_split": None, "wording": None, "statements": [], "author": None, "epoch": EPOCH, "flags": [],
-        "near_articles": [], "judge": None, "reviewed_by": [],
-    }  # fmt: skip
-    return FlaggedQuestion.model_validate(columns | changed)
+    columns = {"id": f"id of {question}", "answer": json.dumps(ANSWER), "decomposition": DECOMPOSITION, "epoch": EPOCH}
+    return flagged_row(question=question, **(columns | changed))
 
 
 def flags_of(left: Left, question: str = QUESTION) -> list[tuple[str, str, str]]:

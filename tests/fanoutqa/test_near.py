@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.rows.fanout_rows import flagged_row
 from support.webs.loopback import Seen
 from support.webs.small_wiki import SmallPage, SmallWiki
 from support.work.inputs import fanout_inputs
@@ -39,13 +40,9 @@ def make_row(
         )
         for at, (title, answer) in enumerate(zip(titles, answers, strict=True))
     ]
-    columns = {
-        "id": question.split(maxsplit=1)[0], "source": "authored", "source_name": "own.json", "source_row": 1, "licence": "x",
-        "question": question, "answer": dump_json(list(answers)), "decomposition": dump_json(to_released(leaves)),
-        "necessary_evidence": None, "categories": [], "published_split": None, "wording": None, "statements": [], "author": None,
-        "epoch": EPOCH, "flags": [], "near_articles": list(near), "judge": None, "reviewed_by": [],
-    }  # fmt: skip
-    return FlaggedQuestion.model_validate(columns | changed)
+    columns = {"answer": dump_json(list(answers)), "decomposition": dump_json(to_released(leaves)), "epoch": EPOCH}
+    row_id = question.split(maxsplit=1)[0]
+    return flagged_row(id=row_id, question=question, near_articles=list(near), **(columns | changed))
 
 
 @pytest.fixture

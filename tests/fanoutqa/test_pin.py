@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.rows.fanout_rows import fan_out_row
 from support.webs.small_wiki import SmallPage, SmallWiki
 from support.work.inputs import fanout_inputs
 from support.work.steps import Left, run_step
@@ -26,12 +27,8 @@ def make_row(*evidence: Evidence, source: str = "authored", **changed: Any) -> F
         SubQuestion(f"s{at}", f"How long is the {name}?", LENGTHS[name], article)
         for at, (name, article) in enumerate(zip(LENGTHS, articles, strict=True))
     ]
-    columns = {
-        "id": "q", "source": source, "source_name": "own.json", "source_row": 1, "licence": "x", "question": "How long?",
-        "answer": dump_json(LENGTHS), "decomposition": dump_json(to_released(leaves)), "necessary_evidence": None,
-        "categories": [], "published_split": None, "wording": None, "statements": [], "author": None,
-    }  # fmt: skip
-    return FanOutRow.model_validate(columns | changed)
+    columns = {"answer": dump_json(LENGTHS), "decomposition": dump_json(to_released(leaves))}
+    return fan_out_row(source=source, **(columns | changed))
 
 
 @pytest.fixture

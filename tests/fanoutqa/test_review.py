@@ -1,9 +1,19 @@
 """Equal questions, and what the review makes of flags."""
 
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from support.rows.fanout_questions import release_sub
+from support.rows.fanout_rows import flagged_row
+from support.work.steps import run_step
+
 from tasks.core.review import decide_items, flag_row
 from tasks.fanoutqa.core.flags import FLAGS
+from tasks.fanoutqa.core.questions import dump_json
 from tasks.fanoutqa.core.rows import Flag
-from tasks.fanoutqa.review import AUTO_RULES, name_flags
+from tasks.fanoutqa.review import AUTO_RULES, flag_duplicates, name_flags
+from tasks.models.char_ngrams import CharNgrams
 
 
 def test_the_policy_auto_has_a_rule_for_every_flag() -> None:
@@ -22,3 +32,19 @@ def test_a_flag_is_published_without_what_it_tells() -> None:
         Flag(code="duplicate", path="", detail="asks the same as another"),
     ]
     assert name_flags(flags) == ["answer_not_found then[1]", "duplicate"]
+
+
+def test_a_generated_question_that_asks_in_other_words_what_a_person_asks_is_a_duplicate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mountains = dump_json([release_sub(name, 1000 + at) for at, name in enumerate("abcdef")])
+    ours = flagged_row(id="ours", question="Put the six peaks in order of height.", decomposition=mountains)
+    made = flagged_row(
+        id="made", question="How many metres high is each of them?", decomposition=mountains, source="generated"
+    )
+    another = flagged_row(id="another", question="Which of these is the lowest mountain?", decomposition=mountains)
+    left = run_step(flag_duplicates, [ours, made, another], SimpleNamespace(embedder=CharNgrams), tmp_path, monkeypatch)
+    assert [(row_id, [each["code"] for each in row["flags"]]) for row_id, row in left.rows.items()] == [
+        ("ours", []), ("made", ["duplicate"]), ("another", [])
+    ]  # fmt: skip
+    assert left.rows["made"]["flags"][0]["detail"] == f"asks the same as ours (100% of the facts): {ours.question}"

@@ -6,11 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.rows.fanout_rows import fan_out_row
+from support.rows.fanout_wordings import ISLANDS_QUESTION, LISTED, PEOPLE
 from support.work.scripted_chat import Message, ScriptedChat
 from support.work.steps import Left, run_step
 
 from tasks.clients.chat import Chat
-from tasks.core.authoring.fanout_wording import Wording
 from tasks.fanoutqa.core.questions import dump_json
 from tasks.fanoutqa.core.rows import FanOutRow
 from tasks.fanoutqa.word import word_questions
@@ -18,38 +19,11 @@ from tasks.rules.author import RulesAuthor
 from tasks.settings import Limits, Model
 
 LIMITS = Limits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.01)
-WORDING = Wording(
-    group="the districts of Corland",
-    owner="Corland",
-    names=(),
-    choice="have the smallest areas",
-    count=5,
-    limit="",
-    asked="what is the capital of each of them",
-    unit="",
-    month="",
-)
-GOOD = "What are the capitals of the five districts of Corland that have the smallest areas?"
 
 
 def make_row(row_id: str, **changed: Any) -> FanOutRow:
-    columns = {
-        "id": row_id,
-        "source": "generated",
-        "source_name": "wikidata P150 Q1 P36",
-        "source_row": 1,
-        "licence": "CC0-1.0",
-        "question": "",
-        "answer": dump_json({"North": "Norby", "South": "Sunby"}),
-        "decomposition": "[]",
-        "necessary_evidence": None,
-        "categories": [],
-        "published_split": None,
-        "wording": WORDING.dump(),
-        "statements": [],
-        "author": None,
-    }
-    return FanOutRow.model_validate(columns | changed)
+    columns = {"source": "generated", "question": "", "answer": dump_json(PEOPLE), "wording": LISTED.dump()}
+    return fan_out_row(id=row_id, **(columns | changed))
 
 
 class Talker:
@@ -89,19 +63,19 @@ def run(talker: Talker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
 def test_a_model_words_a_generated_question_from_its_pieces_without_the_answer(
     run: Callable[..., Left], talker: Talker
 ) -> None:
-    talker.says = [f"{GOOD}\n"]
+    talker.says = [f"{ISLANDS_QUESTION}\n"]
     left = run(make_row("a"))
-    assert (left.rows["a"]["question"], left.rows["a"]["author"]) == (GOOD, "tester")
+    assert (left.rows["a"]["question"], left.rows["a"]["author"]) == (ISLANDS_QUESTION, "tester")
     (asked,) = talker.asked
-    assert "<group>the districts of Corland</group>" in asked
-    assert "<choice>the five that have the smallest areas</choice>" in asked
-    assert "Norby" not in asked
+    assert "<group>the islands of Vogtland</group>" in asked
+    assert "<choice>the five that have the largest areas</choice>" in asked
+    assert "Norde" not in asked
 
 
 def test_a_wording_that_gives_the_answer_away_is_asked_for_once_more(run: Callable[..., Left], talker: Talker) -> None:
-    talker.says = [GOOD.replace("?", ", such as Norby?"), GOOD]
-    assert run(make_row("a")).rows["a"]["question"] == GOOD
-    assert "gives away Norby" in talker.asked[1]
+    talker.says = [ISLANDS_QUESTION.replace("?", ", such as Norde?"), ISLANDS_QUESTION]
+    assert run(make_row("a")).rows["a"]["question"] == ISLANDS_QUESTION
+    assert "gives away Norde" in talker.asked[1]
 
 
 def test_a_second_wording_that_is_none_costs_the_question(run: Callable[..., Left], talker: Talker) -> None:
@@ -134,4 +108,4 @@ def test_the_rules_author_words_what_the_step_asks(tmp_path: Path, monkeypatch: 
     left = run_step(word_questions, [make_row("a")], services, tmp_path, monkeypatch)
     assert left.rows["a"]["author"] == "rules-1"
     assert "five" in left.rows["a"]["question"]
-    assert left.rows["a"]["question"].endswith("what is the capital of each of those?")
+    assert left.rows["a"]["question"].endswith("what was the population of each of those as of November 2023?")

@@ -33,10 +33,18 @@ def session_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def prefect_api(session_home: Path) -> Iterator[str]:
-    """Start one Prefect server for all tests of the session, as a standing one is."""
-    with prefect_server(session_home) as server:
-        server.wait_ready()
-        yield os.environ["PREFECT_API_URL"]
+    """Start one Prefect server for all tests of the session, as a standing one is.
+
+    It notes down no events and no runs of tasks, which no test reads and which take most of its time; the servers that
+    builds start for themselves do.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for service in ("TASK_RUN_RECORDER", "EVENT_PERSISTER", "EVENT_LOGGER"):
+            patch.setenv(f"PREFECT_SERVER_SERVICES_{service}_ENABLED", "false")
+        with prefect_server(session_home) as server:
+            patch.undo()
+            server.wait_ready()
+            yield os.environ["PREFECT_API_URL"]
 
 
 @pytest.fixture(scope="session")

@@ -208,11 +208,6 @@ def test_verify_rebuilds_the_same_bytes_from_recorded_calls(factmill: Factmill, 
     assert (ran.code, ran.json["agrees"]) == (0, True), (ran.out, ran.err)
 
 
-def test_other_batches_give_the_same_rows(factmill: Factmill, built: Built) -> None:
-    again = factmill("build", "biokalma", "--force", "--batch-size", "7", "--json").json
-    assert (again["calls_sent"], again["tables"]) == (0, built.report["tables"])
-
-
 def test_a_local_graph_gives_the_same_rows(factmill: Factmill, built: Built, tmp_path: Path) -> None:
     with (tmp_path / "world.nt").open("w", encoding="utf-8") as triples:
         write_rdf(load_world_data(), triples)

@@ -137,11 +137,6 @@ def test_verify_rebuilds_the_same_bytes_from_recorded_calls(factmill: Factmill, 
     assert (ran.code, ran.json["agrees"]) == (0, True), (ran.out, ran.err)
 
 
-def test_other_batches_give_the_same_rows(factmill: Factmill, built: Built) -> None:
-    again = factmill("build", "slaq", "--force", "--batch-size", "7", "--json").json
-    assert (again["calls_sent"], again["tables"]) == (0, built.report["tables"])
-
-
 def test_a_row_is_followed_back_to_its_calls(factmill: Factmill, built: Built) -> None:
     row = built.rows[0]
     told = factmill("explain", "slaq", row["id"], "--build", built.report["build_id"], "--json").json

@@ -35,6 +35,8 @@ WORLD = [
     write_item("Q36180", "writer", of=[]),
     write_item("Q33999", "actor", of=[]),
     write_item("Q53", "Emma", "P50 Q70", of=[]),
+    write_item("Q54", "Blue", "P136 Q55", of=[]),
+    write_item("Q55", "K-pop", of=[]),
     write_item("Q71", "Boston", of=[]),
     write_item("Q72", "Lincolnshire", of=[]),
     write_item("Q73", "Salem", of=[]),
@@ -193,11 +195,12 @@ def test_a_wikidata_that_fails_costs_the_rows_that_asked_it_for_now(
 def describe(wikidatas: TwoWikidatas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
     """Describe the items of one row, with both engines."""
 
-    def run(question_qid: str, answer_qid: str, **changed: Any) -> Left:
+    def run(question_qid: str, answer_qid: str, policy: str = "smallest", **changed: Any) -> Left:
+        inputs = granola_inputs(policy=policy)
         changed |= {"question_entity_qid": question_qid, "answer_entity_qid": answer_qid}
         row = make_row(LinkedQuestion, "r", **changed)
         return wikidatas.run(
-            lambda services, folder: run_step(describe_entities, [row], services, folder, monkeypatch), tmp_path
+            lambda services, folder: run_step(describe_entities, [row], services, folder, monkeypatch, inputs), tmp_path
         )
 
     return run
@@ -244,12 +247,39 @@ def test_a_place_within_another_of_elsewhere_is_a_namesake(describe: Callable[..
     assert describe("Q71", "Q73", **{**named, "answer": "Salem"}).rejects == {}
 
 
+def test_a_genre_does_not_say_what_an_item_is(describe: Callable[..., Left]) -> None:
+    assert describe("Q54", "Q84").rejects["r"][0] == "question_entity_not_described"
+
+
+def test_an_item_that_is_called_otherwise_is_a_namesake_where_the_graph_does_not_hold_the_fact(
+    describe: Callable[..., Left],
+) -> None:
+    named = {"question_entity": "Cy", "relation": "P69", "policy": "linked"}
+    told = "Q31 is called 'Sy', 'Cy' is an alias of it alone, and the Wikidata does not hold the fact"
+    assert describe("Q31", "Q84", **named).rejects == {"r": ("namesake_by_alias", told)}
+    assert describe("Q31", "Q84", **named, fact_in_graph=True).rejects == {}
+    assert describe("Q31", "Q84", **{**named, "policy": "smallest"}).rejects == {}
+    assert describe("Q31", "Q84", **{**named, "question_entity": "SY"}).rejects == {}
+
+
+def test_one_of_several_places_of_a_name_is_taken_where_something_says_which(describe: Callable[..., Left]) -> None:
+    named: dict[str, Any] = {"question_entity": "Ada", "answer": "Boston", "relation": "P19"}
+    named |= {"policy": "linked", "answer_entity_candidates": 2}
+    reason, detail = describe("Q10", "Q71", **named).rejects["r"]
+    assert reason == "which_place_unknown"
+    assert detail.startswith("2 items bear the name 'Boston', and nothing says which is meant: Ada: English")
+    assert describe("Q10", "Q72", **{**named, "answer": "Lincolnshire"}).rejects == {}
+    for sure in ({"fact_in_graph": True}, {"policy": "smallest"}, {"relation": "P69"}, {"answer_entity_candidates": 1}):
+        assert describe("Q10", "Q71", **{**named, **sure}).rejects == {}
+
+
 def test_items_that_cannot_be_described_for_now_may_be_tried_again(
     wikidatas: TwoWikidatas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wikidatas, "too_much", "schema:description")
     services = SimpleNamespace(wikidata=wikidatas.sparql())
-    left = run_step(describe_entities, [make_row(LinkedQuestion, "r")], services, tmp_path, monkeypatch)
+    rows = [make_row(LinkedQuestion, "r")]
+    left = run_step(describe_entities, rows, services, tmp_path, monkeypatch, granola_inputs())
     assert left.rejects["r"][0] == "wikidata_failed"
     assert left.receipt.unsettled == 1
 

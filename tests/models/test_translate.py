@@ -68,7 +68,7 @@ def check_batchings(translator: Translator, asked: list[Asked], batchings: int, 
     assert len({found.score for found in alone.values()}) > 1
     chance = random.Random(seed)
     for _ in range(batchings):
-        some = [chance.choice(asked) for _ in range(chance.randint(2, 3 * len(asked)))]
+        some = [chance.choice(asked) for _ in range(chance.randint(2, 3 * len(asked) // 2))]
         assert translator.find(some) == [alone[pair] for pair in some]
 
 

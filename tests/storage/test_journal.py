@@ -50,6 +50,7 @@ def test_a_torn_journal_gives_all_whole_lines_and_nothing_else(data: st.DataObje
     whole = b"".join(lines)
     cut = data.draw(st.integers(0, len(whole)))
     path = Path(os.environ["FACTMILL_HOME"]).parent / "torn.journal"
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(whole[:cut])
     complete = sum(cut >= len(b"".join(lines[: n + 1])) for n in range(4))
     assert list(read_journal(path)) == records[:complete]

@@ -67,7 +67,7 @@ def lock_inputs(params: CountryEvaluationParams, run: RunOptions) -> Locked[Coun
     return lock_evaluation(COUNTRIES_EVALUATION, params, run, CountryEvaluationInputs)
 
 
-def list_questions(rows: pa.Table, inputs: CountryEvaluationInputs) -> Iterator[tuple[Asked, Ask]]:
+def list_questions(rows: pa.Table, inputs: CountryEvaluationInputs) -> Iterator[Asked]:
     """Every country in every setting."""
     read = rows_from_arrow(CountryQuestion, rows)
     drawn = draw_clusters([row.letter for row in read], inputs.params)
@@ -75,8 +75,11 @@ def list_questions(rows: pa.Table, inputs: CountryEvaluationInputs) -> Iterator[
         for row in read:
             if row.letter in drawn:
                 told = {"question_id": row.id, "item": row.id, "cluster": row.letter, "setting": setting}
-                asked = Asked(id=f"{setting}/{row.id}", question=row.question, **told)
-                yield asked, fill_in(ANSWER, question=f"{row.question} ({setting})")
+                yield Asked(id=f"{setting}/{row.id}", question=row.question, **told)
+
+
+def fill_prompt(asked: Asked, _: object = None) -> Ask:
+    return fill_in(ANSWER, question=f"{asked.question} ({asked.setting})")
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
@@ -84,7 +87,7 @@ def ask_countries_again(batch: Batch) -> Receipt:
     work = work_on(batch)
     inputs = work.inputs(CountryEvaluationInputs).model_copy(update={"settings": (batch.unit,)})
     rows = read_measured(work, COUNTRIES.main_table, CountryQuestion)
-    return finish_asked(work, [asked for asked, _ in list_questions(rows, inputs)], Asked)
+    return finish_asked(work, list(list_questions(rows, inputs)), Asked)
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
@@ -97,7 +100,7 @@ def answer_countries(batch: Batch) -> Receipt:
     given = answer_questions(
         work,
         work.rows(Asked),
-        lambda row: fill_in(ANSWER, question=f"{row.question} ({row.setting})"),
+        fill_prompt,
         lambda row: gold[row.item],
         lambda _: commonest,
     )
@@ -207,6 +210,7 @@ COUNTRIES_EVALUATION = Evaluation(
     plain=("ask",),
     headline=("accuracy",),
     questions=list_questions,
+    fill=fill_prompt,
     figures=list_figures,
     items=list_items,
 )

@@ -34,9 +34,15 @@ _DIGITS = 9
 """Digits of a score: logarithms and exponentials may end otherwise in the sixteenth where a CPU lacks FMA."""
 _CLEARLY = 2 * 10**-_DIGITS
 """Scores that are further apart stay apart when they are rounded."""
-_SAID_BY = {"P451": "P26", "P1050": "P509", "P1412": "P103", "P1344": "P607"}
-"""Relation → one that says the same of the same value: partner and spouse, medical condition and cause of death, language
-spoken and native language, taking part in a war and the war itself."""
+_SAID_BY = {
+    **{"P451": "P26", "P1050": "P509", "P1412": "P103", "P1344": "P607"},
+    **{"P551": "P19", "P184": "P1066", "P737": "P1066", "P185": "P802"},
+}
+"""Relation → one that says the same of the same value, or nearly: partner and spouse, medical condition and cause of death,
+language spoken and native language, taking part in a war and the war itself, home and birthplace, doctoral advisor or
+influence and teacher, doctoral student and student."""
+_WORK, _STEM = {"P101", "P106"}, 5
+"""Field of work and occupation say the same where they begin alike: mathematics, mathematician."""
 
 
 def count_relations(pools: Iterable[Iterable[Piece]]) -> Counter[str]:
@@ -160,6 +166,8 @@ def list_new(pieces: Iterable[Piece], known: Sequence[Piece], inverses: Mapping[
         qid, pid, value_qid, value = _say(piece)
         turned = {(value_qid, _SAID_BY.get(other, other), qid) for other in inverses.get(pid, ())}
         if (qid, pid, value_qid, value) in said or not turned.isdisjoint(each[:3] for each in said):
+            continue
+        if any(each[0] == qid and {each[1], pid} == _WORK and each[3][:_STEM] == value[:_STEM] for each in said):
             continue
         new.append(piece)
         said.add((qid, pid, value_qid, value))

@@ -3,7 +3,7 @@
 Both questions target the set of knowledge (§2.2): they name both people and ask nothing outside the set, and the specific
 one asks for most of it. What a question asks for is told by words (data/lists/biography_properties.csv): those by which
 texts and questions speak of a property. So a share is an estimate: a reader may find more in a question, and words that
-several properties share count for each.
+several properties share, "family" or "honours", count for each.
 
 What is wrong with a question is Unreadable; its reason begins with a code: `repeated` (the same is asked twice),
 `person_missing`, `outside` (a name, number, date or unit that no piece has), `asks_outside` (a matter of which no piece
@@ -24,15 +24,16 @@ from tasks.text.sentences import split_sentences
 
 LEAST_SHARE = 0.5
 """Of the pieces that a specific question has to ask for."""
-_WHEN = re.compile(r"\b(?:when|date|year|time|day|age|old|birthday|lifetime)\b", re.IGNORECASE)
-_WHERE = re.compile(r"\b(?:where|birthplaces?|places?|city|cities|town|country|origins?)\b", re.IGNORECASE)
-_HOW = re.compile(r"\b(?:how|why|what|causes?|manner|circumstances|of which)\b", re.IGNORECASE)
+_WHOLE = r"\b(?<!of )(?:births?|deaths?|origins?)\b"
+_WHEN = re.compile(rf"\b(?:when|date|year|time|day|age|old|birthday|lifetime)\b|{_WHOLE}", re.IGNORECASE)
+_WHERE = re.compile(rf"\b(?:where|birthplaces?|places?|city|cities|town|country)\b|{_WHOLE}", re.IGNORECASE)
+_HOW = re.compile(rf"\b(?:how|why|what|causes?|manner|circumstances|of which)\b|{_WHOLE}", re.IGNORECASE)
 _SORTS = {
     **dict.fromkeys(("date of birth", "date of death"), _WHEN),
     **dict.fromkeys(("place of birth", "place of death", "place of burial"), _WHERE),
     **dict.fromkeys(("cause of death", "manner of death"), _HOW),
 }
-"""What must stand in a question about birth or death for it to ask for one thing and not another."""
+"""What must stand in a question about birth or death for it to ask for one thing and not another; "her birth" asks for all."""
 _TIE = re.compile(
     r"\b(?:connect\w*|relat(?:ed|ion|ions|ionship|ives)|tie[ds]?|tied|link\w*|bond|bound|couple|kinship|each other|together)\b",
     re.IGNORECASE,
@@ -84,14 +85,16 @@ def _asks_for(question: str, piece: Piece, people: Sequence[str], known: Propert
 def _list_words(label: str, known: Properties) -> set[str]:
     """Return the words that ask for a property; of a property beyond the list, those of its label."""
     found = known.get(label)
-    words = {found.aspect, *found.cues, *found.asked} if found else {word for word in label.split() if len(word) > 3}
-    return {label, *words}
+    if found is None:
+        return {label, *(word for word in label.split() if len(word) > 3)}
+    return {label, found.aspect, *found.cues, *found.asked, *filter(None, [found.theme])}
 
 
 def _find_other_matter(question: str, pieces: Sequence[Piece], known: Properties) -> str | None:
     """Return a matter that a question asks for and no piece tells of."""
     held = {normalise(word) for piece in pieces for word in _list_words(piece.property, known)}
-    for aspect in sorted({each.aspect for each in known.values() if _NAMED_MATTER.fullmatch(each.aspect)}):
+    matters = {matter for each in known.values() for matter in (each.aspect, each.tie)}
+    for aspect in sorted(filter(_NAMED_MATTER.fullmatch, matters)):
         matter, text = normalise(aspect), f" {normalise(question)} "
         # the students of doctoral students are no students
         for longer in (word for word in held if matter in word):

@@ -1,6 +1,7 @@
 """Spearman's rank correlation of two scores of the same items."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -10,9 +11,9 @@ from tasks.core.measures.metrics import number, round_value
 from tasks.core.rows import StrictModel
 
 _LEAST_DRAWS = 1_000
-_RANKED = 50_000_000
-"""Items that are ranked for an interval: over 5,000 items it has fewer draws, down to 1,000."""
-_CELLS = 1_000_000
+_RANKED = 20_000_000
+"""Items that are ranked for an interval: over 2,000 items it has fewer draws, down to 1,000."""
+_CELLS = 200_000
 """Items that are ranked at once."""
 
 
@@ -33,6 +34,25 @@ class Correlation(StrictModel):
     """Why there is no rho or no interval, or why the interval is not to be relied on."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One of two scores, sorted."""
+
+    order: npt.NDArray[np.intp]
+    """Items by score."""
+    ends: npt.NDArray[np.intp]
+    """Where in that order each different score ends."""
+    places: npt.NDArray[np.intp]
+    """Each item's place among the different scores."""
+
+    @classmethod
+    def of(cls, scores: Floats) -> "_Side":
+        """Sort scores."""
+        places = np.unique(scores, return_inverse=True)[1]
+        order = np.argsort(places, kind="stable")
+        return cls(order, np.flatnonzero(np.diff(places[order], append=-1)), places)
+
+
 def correlate(x: Floats, y: Floats, clusters: Sequence[str], seed: int = 0) -> Correlation:
     """Return Spearman's rho of two scores, one entry an item (NaN: unscored), with its interval.
 
@@ -43,12 +63,12 @@ def correlate(x: Floats, y: Floats, clusters: Sequence[str], seed: int = 0) -> C
         raise ValueError(f"{len(x)} and {len(y)} scores of items in {len(clusters)} clusters")
     paired = np.flatnonzero(~np.isnan(x) & ~np.isnan(y))
     numbers, names = number([clusters[place] for place in paired.tolist()])
-    sides = [np.unique(side[paired], return_inverse=True)[1] for side in (x, y)]
+    sides = [_Side.of(side[paired]) for side in (x, y)]
     interval, rho, note = None, None, explain_interval(len(names))
     if len(paired) < 3:
         note = f"{len(paired)} items with both scores: expected 3 or more"
-    elif not (sides[0].any() and sides[1].any()):
-        note = f"all {len(paired)} items have the same {'second' if sides[0].any() else 'first'} score"
+    elif min(len(side.ends) for side in sides) == 1:
+        note = f"all {len(paired)} items have the same {'first' if len(sides[0].ends) == 1 else 'second'} score"
     else:
         rho = round_value(float(_rank_and_correlate(sides, np.ones((1, len(paired)), np.int64))[0]))
         interval = _draw_interval(sides, numbers, len(names), seed) if len(names) > 1 else None
@@ -63,9 +83,7 @@ def correlate(x: Floats, y: Floats, clusters: Sequence[str], seed: int = 0) -> C
     )
 
 
-def _draw_interval(
-    sides: list[npt.NDArray[np.intp]], numbers: Numbers, clusters: int, seed: int
-) -> tuple[float, float]:
+def _draw_interval(sides: list[_Side], numbers: Numbers, clusters: int, seed: int) -> tuple[float, float]:
     """Return the interval of rho over draws of clusters."""
     draws = max(_LEAST_DRAWS, min(DRAWS, _RANKED // len(numbers)))
     generator, rows, found = np.random.default_rng(seed), max(1, _CELLS // len(numbers)), []
@@ -78,19 +96,19 @@ def _draw_interval(
     return cut_tails(rhos[~np.isnan(rhos)])
 
 
-def _rank_and_correlate(sides: list[npt.NDArray[np.intp]], weights: Numbers) -> Floats:
+def _rank_and_correlate(sides: list[_Side], weights: Numbers) -> Floats:
     """Return rho of each draw; `weights`: how often each item is in it (shape: draws × items); NaN: a side is constant.
 
-    `sides`: each item's place among the different scores. Ranks are taken twice and from their middle, so that all sums
-    are whole numbers, exact up to a million items.
+    Ranks are taken twice and from their middle, so that all sums are whole numbers, exact up to a million items.
     """
     n = weights.sum(axis=1, keepdims=True)
     ranks = []
-    for places in sides:
-        order = np.argsort(places, kind="stable")
-        upto = np.cumsum(weights[:, order], axis=1)[:, np.flatnonzero(np.diff(places[order], append=-1))]
-        ranks.append((upto + np.pad(upto, ((0, 0), (1, 0)))[:, :-1] - n)[:, places])
+    for side in sides:
+        upto = np.cumsum(weights[:, side.order], axis=1)[:, side.ends]
+        ranks.append((upto + np.pad(upto, ((0, 0), (1, 0)))[:, :-1] - n)[:, side.places])
     first, second = ranks
-    both, one, other = (np.sum(weights * a * b, axis=1) for a, b in ((first, second), (first, first), (second, second)))
+    both, one, other = (
+        np.einsum("ij,ij,ij->i", weights, a, b) for a, b in ((first, second), (first, first), (second, second))
+    )
     with np.errstate(invalid="ignore"):
         return both / np.sqrt(one.astype(np.float64)) / np.sqrt(other.astype(np.float64))

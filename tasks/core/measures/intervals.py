@@ -2,8 +2,8 @@
 
 Bootstraps here are percentile bootstraps over clusters, which are drawn whole: their interval is too narrow where there
 are few (where the clusters' means are normal it holds the true mean in 84 % of samples of 5 clusters, 90 % of 10, 93 %
-of 20 and 94 to 95 % of 80). All that is drawn and added up is whole numbers below 2^53, so an
-interval depends neither on the order of the clusters nor on the machine.
+of 20 and 94 to 95 % of 80). All that is drawn and added up is whole numbers below 2^53, so an interval depends neither
+on the order of the clusters nor on the machine.
 """
 
 import math

@@ -14,6 +14,7 @@ so what can be composed in a simple way is let pass:
 """
 
 import re
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from types import MappingProxyType
@@ -37,11 +38,13 @@ FLAGS: Mapping[str, str] = MappingProxyType(
         "unproven_unit": "A model proposes a wording with a unit that the evidence does not have beside the numbers.",
         "cannot_be_mended": "A model found the wording wrong and could not mend it.",
         "unscored": "A model's verdict could not be read, so this was not judged.",
-        "duplicate": "Another question says nearly the same.",
+        "duplicate": "Another question says nearly the same, or a generated one rests on nearly the same facts.",
     }
 )
 """Every flag of the benchmark and what it means."""
 
+SAME_FACTS_FROM = 2 / 3
+"""Share of the facts of the larger question from which two ask the same of the same set (ours)."""
 _PLACES_AT_MOST = 3
 _NUMBERS_AT_MOST = 150
 _YEARS = re.compile(r"(?<![\w.,])(?:1[0-9]|20)[0-9]{2}(?![\w.,][0-9])")
@@ -51,6 +54,30 @@ _DIGIT = re.compile(r"[0-9]")
 def find_structure_flags(question: FanOutQuestion) -> list[Flag]:
     """Return what is odd about a question's answer and articles; without a decomposition only the articles are counted."""
     return [*_find_uncomposed(question), *_find_same_articles(question), *_find_few_articles(question)]
+
+
+def find_same_facts(questions: Sequence[FanOutQuestion]) -> Iterator[tuple[int, int, float]]:
+    """Yield pairs of places whose questions rest on nearly the same facts, and the share of them that they have in common.
+
+    A fact is an article and what it answers. Embeddings do not find these: one question in other words is often further
+    from itself than from another one about the same set.
+    """
+    seen: list[frozenset[tuple[str, frozenset[str]]]] = []
+    using: dict[tuple[str, frozenset[str]], list[int]] = defaultdict(list)
+    for at, question in enumerate(questions):
+        facts = frozenset(
+            (sub.evidence.title, frozenset(str(each).casefold() for each in list_primitives(sub.answer)))
+            for _, sub in list_leaves(question)
+            if sub.evidence
+        )
+        shared = Counter(other for fact in facts for other in using[fact])
+        for other, count in shared.items():
+            share = count / max(len(facts), len(seen[other]))
+            if share >= SAME_FACTS_FROM:
+                yield other, at, share
+        seen.append(facts)
+        for fact in facts:
+            using[fact].append(at)
 
 
 def _find_uncomposed(question: FanOutQuestion) -> Iterator[Flag]:

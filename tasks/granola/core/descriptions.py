@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 
 from tasks.core.calls.knowledge import Neighbour
 
-_CLASSES = ("P106", "P31", "P279", "P136")
+_CLASSES = ("P106", "P31", "P279")
 _COUNTRIES = ("P27", "P17", "P495")
 _IMPLIED = {
     "P50": "written work",
@@ -16,8 +16,8 @@ _IMPLIED = {
 }
 """What an item is that has an author, a performer, a creator, a manufacturer, a founder, a headquarters location."""
 DESCRIBING = (*_CLASSES, *_COUNTRIES, *_IMPLIED)
-"""Claims that a description is made of, beside those: occupation, instance of, subclass of, genre; citizenship, country,
-country of origin."""
+"""Claims that a description is made of, beside those: occupation, instance of, subclass of; citizenship, country, country
+of origin. A genre says nothing of what an item is: a song, a band, a festival."""
 
 
 def make_description(claims: Iterable[Neighbour], person_pids: Collection[str]) -> str:

@@ -33,6 +33,7 @@ _FILLER = FILLER | {"that", "who", "which", "someone", "somewhere", "based", "lo
 _PHRASE = re.compile(r"an? ", re.IGNORECASE)
 _COUNTY = re.compile(r".+ (?:County|Parish)(?:, .+)?")
 _PERSON = re.compile(r"(?<=\w\w\w)(?:(?:wo)?m[ae]n|person|people)$|(?<=act)ress$")
+_SYNONYMS = {"author": "writer"}
 _FEMALE = re.compile(r"wom[ae]n$|actress$")
 
 
@@ -150,6 +151,12 @@ def lie_apart(one: tuple[str, str], other: tuple[str, str], lexicon: Lexicon) ->
     return bool(first and second) and not (_innermost(first, lexicon) & second or _innermost(second, lexicon) & first)
 
 
+def lie_together(one: tuple[str, str], other: tuple[str, str], lexicon: Lexicon) -> bool:
+    """Return True when two things, as (name, description), name a country or region that is the same or around both."""
+    first, second = (_find_places(name, description, lexicon) for name, description in (one, other))
+    return bool(first & second)
+
+
 def _find_places(name: str, description: str, lexicon: Lexicon) -> frozenset[str]:
     """Return the countries and regions of a description, and of a name that agrees: not of Victoria in Canada."""
     own, told = lexicon.follow_places(name), lexicon.follow_places(description)
@@ -183,28 +190,34 @@ def ground_levels(
 def _find_fault(level: str, before: Sequence[str], evidence: Evidence, lexicon: Lexicon) -> str:
     """Return what is wrong with an answer behind others; empty for nothing."""
     said = lexicon.read_terms(level)
-    terms, is_phrase = _list_senses(level, lexicon), _PHRASE.match(level) is not None
     names = {singular_form(word) for word in _WORD.findall(level) if word[0].isupper()}
     if not said or not all(evidence.tells(term, term in names) for term in said):
         return "not_supported"
-    if is_phrase and f" {normalise(before[0])} " in f" {normalise(level)} ":
+    if _PHRASE.match(level) and f" {normalise(before[0])} " in f" {normalise(level)} ":
         return "names_the_answer"
     if normalise(level) in (f"greater {normalise(each)}" for each in before) or (
         len(said) == 1 and said[0][0] == "=" and said == lexicon.read_terms(before[0])
     ):
         return "reworded"
-    for each in before[1:]:
-        earlier = _list_senses(each, lexicon)
-        if terms == earlier:
-            return "reworded"
-        is_nearer = evidence.depths.get(terms, 0) < evidence.depths.get(earlier, 0) and terms in evidence.depths
-        if is_nearer or (is_phrase and earlier < terms):
-            return "finer_than_before"
-    return ""
+    return next(filter(None, (_compare(level, each, evidence, lexicon) for each in before[1:])), "")
+
+
+def _compare(level: str, earlier: str, evidence: Evidence, lexicon: Lexicon) -> str:
+    """Return why an answer says no less than an earlier one; empty where it does."""
+    said, said_before = _list_senses(level, lexicon), _list_senses(earlier, lexicon)
+    if said == said_before:
+        return "reworded"
+    is_place = said in evidence.depths or all(term[0] == "=" for term in said)
+    ends = tuple(f" {link} {normalise(level)}" for link in ("of", "at", "by"))
+    if _PHRASE.match(earlier) and not is_place and normalise(earlier).endswith(ends):
+        # to be of a college of a university is to be of that university
+        return "named_before"
+    is_nearer = said in evidence.depths and evidence.depths[said] < evidence.depths.get(said_before, 0)
+    return "finer_than_before" if is_nearer or (_PHRASE.match(level) and said_before < said) else ""
 
 
 def _list_senses(text: str, lexicon: Lexicon) -> frozenset[str]:
-    return frozenset(map(_drop_gender, lexicon.read_terms(text)))
+    return frozenset(_SYNONYMS.get(term, term) for term in map(_drop_gender, lexicon.read_terms(text)))
 
 
 def _drop_gender(term: str) -> str:

@@ -1,6 +1,8 @@
 """Rows of MultiHal's evaluation: a question in one language, with a path or without, and what a model answered."""
 
 import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 
 from tasks.core.evaluation.rows import Answer, Asked
 from tasks.core.replies import Form
@@ -77,3 +79,23 @@ def _ask(
         judged_score=judged_score,
         paths=paths,
     )
+
+
+def guess_answers(rows: Iterable[MultiHalRow]) -> dict[tuple[str, str], str]:
+    """Return (question id, language) → the commonest answer to the other questions of its foundation in that language.
+
+    Ties by text; empty where there is none.
+    """
+    said = {(row.question_id, row.language): (row.source_dataset, row.output) for row in rows}
+    counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for (_, language), (source, output) in said.items():
+        counts[source, language][output] += 1
+    ranked = {kind: sorted(found, key=lambda text: (-found[text], text)) for kind, found in counts.items()}
+    guesses = {}
+    for (question_id, language), (source, output) in said.items():
+        found, texts = counts[source, language], ranked[source, language]
+        foremost = next((text for text in texts if text != output), "")
+        own = (-(found[output] - 1), output)
+        best = min((-found[foremost], foremost), own) if foremost else own
+        guesses[question_id, language] = best[1] if best[0] else ""
+    return guesses

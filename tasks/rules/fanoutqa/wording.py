@@ -12,10 +12,7 @@ from tasks.core.calls.knowledge import Knowledge
 from tasks.core.fingerprints import seed_from
 
 _CHOSEN = re.compile(r"(?:the (?P<count>\w+)|those) that (?P<phrase>.+)")
-_ALL_OF_GROUP = (
-    "{asked_of_each_of_group}?",
-    "Consider {group}: {asked}?",
-)
+_ALL_OF_GROUP = ("{asked_of_each_of_group}?",)
 _ALL_OF_NAMES = (
     "{asked_of_each_of_these}: {names}?",
     "{asked_of_each_of_following}: {names}?",
@@ -25,11 +22,7 @@ _SOME_OF_GROUP = (
     "Which {count}of {group} {phrase}, and {asked_of_chosen}?",
     "Of {group}, which {count}{phrase}, and {asked_of_chosen}?",
 )
-_SOME_OF_NAMES = (
-    "Which {count}of these {group} {phrase}, and {asked_of_chosen}: {names}?",
-    "Of the following {group}, which {count}{phrase}, and {asked_of_chosen}: {names}?",
-    "Consider these {group}: {names}. Which {count}of them {phrase}, and {asked_of_chosen}?",
-)
+_SOME_OF_NAMES = ("Consider these {group}: {names}. Which {count}of them {phrase}, and {asked_of_chosen}?",)
 
 
 def word_questions(batch: Sequence[Mapping[str, str]], _knowledge: Knowledge) -> list[str]:

@@ -40,8 +40,9 @@ def widen_school(description: str, name: str, places: Sequence[str] = ()) -> lis
     if parent := _parent_school(text, name):
         noun = read_head(text).noun
         region = [place for place in read_places_around(description, name, _LOCATED_IN) if _is_wide(place)]
-        own = [with_article(f"{noun} of {place_with_article(parent)}")] if noun.endswith(("college", "campus")) else []
-        return [*own, parent, *_located("university", region)[:2]]
+        is_part = noun.endswith(("college", "campus"))
+        whole = with_article(f"{noun} of {place_with_article(parent)}") if is_part else parent
+        return [whole, *_located("university", region)[:2]]
     head = _school_head(text)
     if not head.noun:
         return []

@@ -5,11 +5,22 @@ A violation never stops the reading, so one run shows all of them; whatever a wr
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from tasks.errors import WorldError
-from tasks.world.data import LANGUAGES, WORLD_FOLDER, Article, Item, Property, Qualifier, Statement, WorldData
+from tasks.world.data import (
+    LANGUAGES,
+    WORLD_FOLDER,
+    Article,
+    Item,
+    Property,
+    Qualifier,
+    Statement,
+    WorldData,
+    digest_world,
+)
 from tasks.world.files.articles import read_article
 from tasks.world.files.findings import Findings, Violation, parse_mapping, read_texts
 from tasks.world.files.references import check_references
@@ -19,7 +30,15 @@ _ITEM_KEYS = {"label", "is", "aka", "wiki"}
 
 
 def load_world_data(folder: Path = WORLD_FOLDER) -> WorldData:
-    """Read a world; WorldError lists every violation with file, key and what was expected."""
+    """Read a world; WorldError lists every violation with file, key and what was expected.
+
+    The last one is kept while its files have the same bytes: several builds in a process read it once.
+    """
+    return _load(folder, digest_world(folder))
+
+
+@lru_cache(maxsize=1)
+def _load(folder: Path, _digest: str) -> WorldData:
     data, violations = read_world_files(folder)
     if violations:
         shown = "\n  ".join(map(str, violations[:20]))

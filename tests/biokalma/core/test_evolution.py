@@ -230,7 +230,13 @@ def test_what_is_said_the_other_way_round_is_not_new() -> None:
     assert list_new([child], [father], {}) == [child]
 
 
-@pytest.mark.parametrize(("one", "other"), [("P26", "P451"), ("P509", "P1050"), ("P103", "P1412"), ("P607", "P1344")])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        *(("P26", "P451"), ("P509", "P1050"), ("P103", "P1412"), ("P607", "P1344")),
+        *(("P19", "P551"), ("P1066", "P737"), ("P1066", "P184"), ("P802", "P185")),
+    ],
+)
 def test_relations_that_say_the_same_of_one_value_count_once(one: str, other: str) -> None:
     first, second = make_piece(one), make_piece(other)
     assert list_new([first, second], [], {}) == [first]
@@ -239,6 +245,14 @@ def test_relations_that_say_the_same_of_one_value_count_once(one: str, other: st
     assert list_new([first, elsewhere], [], {}) == [first, elsewhere]
     of_another = make_piece(other, qid="Q2")
     assert list_new([first, of_another], [], {}) == [first, of_another]
+
+
+@pytest.mark.parametrize(("field", "expected"), [("biology", 1), ("zoology", 2)])
+def test_a_biologist_is_not_told_to_work_on_biology(field: str, expected: int) -> None:
+    pieces = [make_piece("P106", "biologist", value_qid="Q5"), make_piece("P101", field, value_qid="Q6")]
+    assert len(list_new(pieces, [], {})) == len(list_new(pieces[::-1], [], {})) == expected
+    elsewhere = make_piece("P101", field, qid="Q2", value_qid="Q6")
+    assert list_new([elsewhere], pieces[:1], {}) == [elsewhere]
 
 
 def test_a_partner_is_the_spouse_the_other_way_round_too() -> None:

@@ -47,6 +47,7 @@ def test_a_question_for_the_set_is_taken(question: str) -> None:
         (f"Who were {TWO}, and what of their memberships?", "asks_outside"),
         (f"Who were {TWO}, and what is known of the date of birth of each?", "asks_outside"),
         (f"Who were {TWO}, and who were their students?", "asks_outside"),
+        (f"Who were {TWO}, and what of the marriage of each?", "asks_outside"),
     ],
 )
 def test_a_question_for_anything_else_is_told_what_is_wrong(question: str, code: str) -> None:
@@ -65,6 +66,8 @@ def test_a_question_for_anything_else_is_told_what_is_wrong(question: str, code:
         ("How were the two connected, and what of the occupation, doctoral students and doctoral advisor?", 0.8),
         ("What of the occupation, birthplace, doctoral students, doctoral advisor and siblings?", 1.0),
         ("When was Oscar born, what of the occupation, and who supervised the brother?", 0.8),
+        ("What of Oscar's birth, Richard's work, and the family, teaching and education of the two?", 1.0),
+        ("What of Oscar's date of birth, Richard's work, and the family, teaching and education of the two?", 0.8),
     ],
 )
 def test_the_share_of_the_pieces_that_a_question_asks_for(question: str, share: float) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from support.rows.fanout_wordings import HEIGHTS, ISLANDS_QUESTION, LISTED, NAMED, PEOPLE, TOWERS_QUESTION
 from support.work.replies import hearing
 
 from tasks.core.authoring.fanout_wording import WORDED, Wording, check_worded, put_moment, with_article
@@ -12,36 +13,6 @@ from tasks.text.values.answers import Answer
 
 def hear_worded(reply: str, wording: Wording, answer: dict[str, Answer]) -> object:
     return hearing(WORDED, check_worded, wording, answer)(reply)
-
-
-LISTED = Wording(
-    group="the islands of Vogtland",
-    owner="Vogtland",
-    names=(),
-    choice="have the largest areas",
-    count=5,
-    limit="",
-    asked="what was the population of each of them as of November 2023",
-    unit="",
-    month="November 2023",
-)
-NAMED = Wording(
-    group="towers",
-    owner="",
-    names=("the Blue Tower", "Red Tower", "St. Ann's Tower"),
-    choice="are higher than 1,200 metres",
-    count=0,
-    limit="1,200 metres",
-    asked="how many metres high is each of them",
-    unit="metres",
-    month="",
-)
-PEOPLE: dict[str, Answer] = {"Norde": 4810, "Ostra": 5230}
-HEIGHTS: dict[str, Answer] = {"Blue Tower": 1310, "Red Tower": 1250}
-GOOD = "As of November 2023, which five islands of Vogtland have the largest areas, and how many people live on each?"
-TOWERS = (
-    "Of Blue Tower, Red Tower and St. Ann’s Tower, which are over 1200 meters high, and how high are these, in metres?"
-)
 
 
 def test_pieces_are_written_and_read_without_loss() -> None:
@@ -57,32 +28,32 @@ def test_a_choice_is_told_with_its_number() -> None:
 @pytest.mark.parametrize(
     ("wording", "answer", "text"),
     [
-        (LISTED, PEOPLE, GOOD),
-        (LISTED, PEOPLE, f"Here it is:\n{GOOD}"),
-        (LISTED, PEOPLE, f"**Question:** {GOOD}"),
-        (LISTED, PEOPLE, f'- "{GOOD}"'),
-        (LISTED, PEOPLE, f"{GOOD.replace('?', '？')}\n\nI hope this helps!"),
-        (NAMED, HEIGHTS, TOWERS),
-        (NAMED, HEIGHTS, TOWERS.replace("Red", "the Red")),
+        (LISTED, PEOPLE, ISLANDS_QUESTION),
+        (LISTED, PEOPLE, f"Here it is:\n{ISLANDS_QUESTION}"),
+        (LISTED, PEOPLE, f"**Question:** {ISLANDS_QUESTION}"),
+        (LISTED, PEOPLE, f'- "{ISLANDS_QUESTION}"'),
+        (LISTED, PEOPLE, f"{ISLANDS_QUESTION.replace('?', '？')}\n\nI hope this helps!"),
+        (NAMED, HEIGHTS, TOWERS_QUESTION),
+        (NAMED, HEIGHTS, TOWERS_QUESTION.replace("Red", "the Red")),
     ],
 )
 def test_a_wording_that_keeps_every_piece_is_taken(wording: Wording, answer: dict[str, Answer], text: str) -> None:
-    assert hear_worded(f" {text}\n", wording, answer) == (GOOD if wording is LISTED else text)
+    assert hear_worded(f" {text}\n", wording, answer) == (ISLANDS_QUESTION if wording is LISTED else text)
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (f"{GOOD}\nOr: {GOOD}", "one line"),
-        (f"I cannot help with that. {GOOD}", "the model refuses"),
-        (GOOD.replace("?", "."), "question mark"),
+        (f"{ISLANDS_QUESTION}\nOr: {ISLANDS_QUESTION}", "one line"),
+        (f"I cannot help with that. {ISLANDS_QUESTION}", "the model refuses"),
+        (ISLANDS_QUESTION.replace("?", "."), "question mark"),
         ("Which five of Vogtland November 2023?", "6 words, expected 8 to 80"),
-        (GOOD.replace("?", " now" * 70 + "?"), "expected 8 to 80"),
-        (GOOD.replace("Vogtland", "that country"), "does not say Vogtland"),
-        (GOOD.replace("five ", ""), "does not say five"),
-        (GOOD.replace("As of November 2023, w", "W"), "does not say November 2023"),
-        (GOOD.replace("?", ", such as on Norde?"), "gives away Norde"),
-        (GOOD.replace("?", ", 4,810 or more?"), "gives away 4810"),
+        (ISLANDS_QUESTION.replace("?", " now" * 70 + "?"), "expected 8 to 80"),
+        (ISLANDS_QUESTION.replace("Vogtland", "that country"), "does not say Vogtland"),
+        (ISLANDS_QUESTION.replace("five ", ""), "does not say five"),
+        (ISLANDS_QUESTION.replace("As of November 2023, w", "W"), "does not say November 2023"),
+        (ISLANDS_QUESTION.replace("?", ", such as on Norde?"), "gives away Norde"),
+        (ISLANDS_QUESTION.replace("?", ", 4,810 or more?"), "gives away 4810"),
     ],
 )
 def test_a_wording_that_loses_a_piece_or_tells_of_the_answer_is_refused(text: str, reason: str) -> None:
@@ -94,9 +65,9 @@ def test_a_wording_that_loses_a_piece_or_tells_of_the_answer_is_refused(text: st
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (TOWERS.replace("Red Tower", "the red one"), "does not say Red Tower"),
-        (TOWERS.replace("1200 meters", "a thousand"), "does not say 1,200 metres"),
-        (TOWERS.replace("these,", "these (1310, 1250),"), "gives away 1310, 1250"),
+        (TOWERS_QUESTION.replace("Red Tower", "the red one"), "does not say Red Tower"),
+        (TOWERS_QUESTION.replace("1200 meters", "a thousand"), "does not say 1,200 metres"),
+        (TOWERS_QUESTION.replace("these,", "these (1310, 1250),"), "gives away 1310, 1250"),
     ],
 )
 def test_a_wording_keeps_names_threshold_and_unit(text: str, reason: str) -> None:

@@ -162,7 +162,7 @@ def test_p_of_models_that_are_equally_good_is_below_a_twentieth_in_a_twentieth_o
 def test_the_smallest_difference_is_what_the_power_of_statsmodels_says() -> None:
     gains = np.random.default_rng(6).normal(0.1, 0.4, 150)
     sums = np.rint(gains * 2**30)
-    effect = NormalIndPower(ratio=0).solve_power(nobs1=150, alpha=0.05, power=0.8)
+    effect = NormalIndPower().solve_power(nobs1=150, alpha=0.05, power=0.8, ratio=0)
     found = find_smallest_difference(sums, np.ones(150), 30)
     assert found == pytest.approx(effect * np.std(gains, ddof=1), rel=1e-4)
     # the same gains six times in a cluster show no more

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.fanoutqa.core.flags import FLAGS, find_structure_flags
+from tasks.fanoutqa.core.flags import FLAGS, find_same_facts, find_structure_flags
 from tasks.fanoutqa.core.questions import Evidence, FanOutQuestion, SubQuestion, read_decomposition
 from tasks.text.values.answers import Answer
 
@@ -155,3 +155,14 @@ def test_few_of_the_released_questions_are_flagged(shared_data: Path, name: str,
         flags = find_structure_flags(FanOutQuestion(found["id"], found["question"], tree, found["answer"]))
         flagged.update({flag.code for flag in flags})
     assert flagged == counts
+
+
+def test_questions_that_rest_on_the_same_facts_are_pairs_of_a_share() -> None:
+    asked = make_question(dict(zip(LAKES, TOWNS, strict=True)), *TOWNS)
+    # of fewer lakes, one of them written otherwise
+    fewer = replace(
+        asked, decomposition=(*asked.decomposition[1:4], make_leaf(4, "And?", ["elmstead"], "Dogwood Lake"))
+    )
+    other = make_question(None, *DEPTHS)
+    half = replace(asked, decomposition=asked.decomposition[:3])
+    assert list(find_same_facts([asked, fewer, other, half])) == [(0, 1, 4 / 6)]

@@ -40,6 +40,7 @@ PERSON = ("P170", "South Park", "Trey Parker", "French-born American animator an
 PLACE = ("P19", "Ada", "Berlin", "village in Holmes County, Ohio", "Q2")
 LABEL = ("P264", "Blur", "Arista Records", "record label owned by Sony", "Q3")
 CITY = ("P19", "Ada", "Milan", "city in Italy", "Q4")
+COLLEGE = ("P69", "Ada", "Elm College", "college of the University of Virginia", "Q9")
 SUBURB = ("P20", "Ada", "Neuilly-sur-Seine", "commune in Hauts-de-Seine, France", "Q9")
 Row = tuple[str, str, str, str, str]
 
@@ -65,6 +66,8 @@ def clean(row: Row, levels: Sequence[str], with_counties: bool = False) -> tuple
         (LABEL, ["a Sony-owned label in the USA"]),
         (PLACE, ["a North American village", "somewhere in Ohio"]),
         (SUBURB, ["Hauts-de-Seine", "Île-de-France", "France"]),
+        (SUBURB, ["a commune of Hauts-de-Seine", "Hauts-de-Seine"]),
+        (COLLEGE, ["a college of the University of Virginia"]),
     ],
 )
 def test_what_is_told_or_follows_is_kept(row: Row, levels: list[str]) -> None:
@@ -96,6 +99,12 @@ def test_what_is_told_or_follows_is_kept(row: Row, levels: list[str]) -> None:
         ("the answer itself", PERSON, ["a friend of Trey Parker"], "not_supported"),
         ("the answer's own name", LABEL, ["an Arista Records label"], "names_the_answer"),
         ("a re-worded neighbour", PERSON, ["a businessman", "a businessperson"], "reworded"),
+        (
+            "a synonym",
+            ("P112", "X", "Rowling", "British author", "Q9"),
+            ["a British author", "a British writer"],
+            "reworded",
+        ),
         ("a nationality in other words", LABEL, ["an American label", "a label in the United States"], "reworded"),
         ("more than before", PERSON, ["an animator", "an American animator"], "finer_than_before"),
         ("a place within the one before", PLACE, ["the United States", "Ohio"], "finer_than_before"),
@@ -105,6 +114,13 @@ def test_what_is_told_or_follows_is_kept(row: Row, levels: list[str]) -> None:
             ["Greater London"],
             "reworded",
         ),
+        (
+            "a whole that the one before is of",
+            COLLEGE,
+            ["a college of the University of Virginia", "University of Virginia"],
+            "named_before",
+        ),
+        ("an owner that the one before has", LABEL, ["a record label of Sony", "Sony"], "named_before"),
         ("a repetition", PLACE, ["Ohio", "Ohio"], "duplicate"),
         ("nothing", PLACE, ["a village"], "trivial"),
         ("a county", PLACE, ["Holmes County, Ohio"], "county"),

@@ -34,14 +34,14 @@ BORN = "place of birth: London; occupation: writer; father: Lord Byron"
 @pytest.mark.parametrize(
     ("of_ada", "of_byron", "expected"),
     [
-        ("father: Lord Byron", "", "father and daughter"),
-        ("father: George Byron", "", "father and daughter"),
-        ("", "child: Ada Lovelace", "father and daughter"),
-        ("spouse: Lord Byron", "", "a couple"),
+        ("father: Lord Byron", "", "Lord Byron and his daughter Ada Lovelace"),
+        ("father: George Byron", "", "Ada Lovelace and her father Lord Byron"),
+        ("", "child: Ada Lovelace", "Lord Byron and his daughter Ada Lovelace"),
+        ("spouse: Lord Byron", "", "their marriage"),
         ("", "sibling: Ada Lovelace", "siblings"),
-        ("student of: Lord Byron", "", "teacher and student"),
-        ("", "doctoral student: Ada Lovelace", "doctoral advisor and student"),
-        ("influenced by: Lord Byron", "", "Lord Byron, an influence on Ada Lovelace"),
+        ("student of: Lord Byron", "", "Ada Lovelace and her teacher Lord Byron"),
+        ("", "doctoral student: Ada Lovelace", "Lord Byron and his doctoral student Ada Lovelace"),
+        ("influenced by: Lord Byron", "", "Ada Lovelace, whom he influenced"),
         ("occupation: writer", "occupation: poet", "about Ada Lovelace, and what about Lord Byron"),
     ],
 )
@@ -55,13 +55,15 @@ def test_the_general_question_fits_the_tie(of_ada: str, of_byron: str, expected:
 def test_the_elder_is_never_the_younger(tie: str) -> None:
     for question in ask_all(pair(tie, "")) | ask_all(pair(tie, "")[::-1]):
         short = question.replace(ADA, "Y").replace(BYRON, "E")
-        assert not re.search(r"Y and E(?:, | as )(?:father|teacher|doctoral advisor)", short), question
-        assert not re.search(r"E, (?:the )?(?:daughter|student)|Y, the father", short), question
-        assert not re.search(r"Y (?:influence|as a teacher|play)|place does Y|(?:under|lessons of) Y", short), question
+        assert not re.search(r"her (?:daughter|(?:doctoral )?student)|his (?:father|teacher|doctoral advisor)", short)
+        assert not re.search(r"Y and his|E and her|Y influence|E, who", short), question
 
 
 def test_there_are_many_kinds_of_general_questions() -> None:
     assert len(ask_all(pair(BORN, "award received: Prize; place of death: Rome"))) >= 15
+    assert (
+        len([each for kind, told in load_biography_questions().items() if kind[0] == "general" for each in told]) > 20
+    )
 
 
 def test_things_have_no_lives() -> None:
@@ -79,13 +81,13 @@ def test_were_is_said_of_the_dead_alone(alive: Kind) -> None:
 @pytest.mark.parametrize(
     ("of_ada", "of_byron", "aspects_of_ada", "aspects_of_byron"),
     [
-        ("date of birth: 1815; place of birth: London", "", "date of birth and birthplace", ""),
+        ("date of birth: 1815; place of birth: London", "", "birth", ""),
         ("cause of death: cancer", "date of death: 1824", "cause of death", "date of death"),
         ("occupation: mathematician; father: Lord Byron", "", "occupation", ""),
-        ("mother: Annabella Milbanke; father: Lord Byron", "", "parents", ""),
-        ("father: Lord Byron", "mother: Catherine Gordon", "", "parents"),
+        ("mother: Annabella Milbanke; father: Lord Byron", "", "mother", ""),
+        ("father: Lord Byron", "mother: Catherine Gordon", "", "mother"),
         ("instrument: harp; instrument: piano", "educated at: Harrow School", "instruments", "education"),
-        ("place of birth: London", "place of birth: London", "birthplace", "birthplace"),
+        ("place of birth: London", "place of birth: Rome", "birthplace", "birthplace"),
         ("pet name: Bell", "", "pet name", ""),
     ],
 )
@@ -93,22 +95,59 @@ def test_the_specific_question_names_the_aspect_of_every_piece(
     of_ada: str, of_byron: str, aspects_of_ada: str, aspects_of_byron: str
 ) -> None:
     question = ask_specific("Paragraph.", pair(of_ada, of_byron))
-    for name, aspects in ((ADA, aspects_of_ada), (BYRON, aspects_of_byron)):
+    both = (f"the {aspects_of_ada} of Ada Lovelace and of Lord Byron",)
+    for name, its, aspects in ((ADA, "her", aspects_of_ada), (BYRON, "his", aspects_of_byron)):
         assert name in question
-        if aspects:
-            forms = (
-                f"{name}'s {aspects}",
-                *(f"the {aspects} of {whom}" for whom in (name, "the ", "each", "Ada Lovelace and of")),
-            )
-            assert any(form in question for form in forms), question
-    assert ("connects" in question or "ties" in question) is ("Lord Byron" in of_ada)
+        assert not aspects or any(form in question for form in (f"{name}'s {aspects}", f"{its} {aspects}", *both)), (
+            question
+        )
+    assert ("related" in question) is ("Lord Byron" in of_ada)
+
+
+@pytest.mark.parametrize(
+    ("of_ada", "of_byron", "expected"),
+    [
+        (
+            "cause of death: cancer; occupation: writer; place of birth: x",
+            "",
+            "birthplace, occupation and cause of death",
+        ),
+        ("field of work: x; date of death: y; occupation: z; place of death: u", "", "Ada Lovelace's work and death"),
+        (
+            "mother: x; sibling: y; spouse: z; employer: u; notable work: v; award received: w; member of: t",
+            "",
+            "Ada Lovelace's family, work and honours",
+        ),
+        (
+            "occupation: x; residence: y",
+            "residence: z; occupation: u",
+            "homes and occupation of Ada Lovelace and of Lord",
+        ),
+        (
+            "occupation: x; residence: y; spouse: z",
+            "residence: z; occupation: u; pet: v",
+            "homes and occupation of Ada Lovelace and of Lord Byron, about her marriages and about his pets",
+        ),
+        ("spouse: Lord Byron; pet: x", "", "What is known about the marriage of Ada Lovelace and Lord Byron"),
+        ("student of: Lord Byron", "", "Which of Ada Lovelace and Lord Byron taught the other?"),
+    ],
+)
+def test_the_aspects_of_a_specific_question_are_few_and_in_the_order_of_a_life(
+    of_ada: str, of_byron: str, expected: str
+) -> None:
+    assert expected in ask_specific("Paragraph.", pair(of_ada, of_byron))
+
+
+def test_of_two_women_none_is_her() -> None:
+    asked = ask_specific("x", pair("occupation: x; pet: y; child: z", "pet: a; child: b; sport: c", WOMAN, WOMAN))
+    assert "about Ada Lovelace's occupation and about Lord Byron's sport" in asked
 
 
 def test_of_a_father_and_a_son_of_one_name_one_is_meant() -> None:
     winston = subject("Winston Churchill", "father: Randolph Churchill", MAN)
     randolph = subject("Randolph Churchill", "father: Winston Churchill", MAN)
-    assert "Randolph Churchill's parents" in ask_specific("x", [winston, randolph]).replace(
-        "the parents of Randolph Churchill", "Randolph Churchill's parents"
+    assert "Randolph Churchill's father" in ask_specific("x", [winston, randolph]).replace(
+        "his father", "Randolph Churchill's father"
     )
 
 

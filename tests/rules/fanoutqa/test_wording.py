@@ -1,7 +1,5 @@
 """The rules author's wording of generated fan-out questions."""
 
-from collections import Counter
-
 import pytest
 
 from tasks.assets import load_prompt
@@ -26,10 +24,7 @@ RELEASED = "when was each of them first released"
     [
         (
             (BORDERS, "", ALL, CAPITAL),
-            {
-                f"What is the capital of each of {BORDERS}?",
-                f"Consider {BORDERS}: what is the capital of each of them?",
-            },
+            {f"What is the capital of each of {BORDERS}?"},
         ),
         (
             (BORDERS, "", FIVE, PEOPLE),
@@ -51,10 +46,6 @@ RELEASED = "when was each of them first released"
             {
                 "Consider these films: Jaws, Titanic and Inception. Which of them were released before 1980, and when was "
                 "each of those first released?",
-                "Which of these films were released before 1980, and when was each of those first released: Jaws, Titanic and "
-                "Inception?",
-                "Of the following films, which were released before 1980, and when was each of those first released: Jaws, "
-                "Titanic and Inception?",
             },
         ),
     ],
@@ -65,9 +56,9 @@ def test_a_question_is_one_of_a_few_sentences(pieces: tuple[str, ...], written: 
 
 def test_sentences_vary_with_the_pieces_and_not_from_run_to_run() -> None:
     groups = [f"the towns of region {number}" for number in range(60)]
-    forms = Counter(word_question(group, "", ALL, CAPITAL).split()[0] for group in groups)
-    assert set(forms) == {"What", "Consider"}
-    assert all(word_question(group, "", ALL, CAPITAL) == word_question(group, "", ALL, CAPITAL) for group in groups)
+    forms = {word_question(group, "", FIVE, CAPITAL).split()[0] for group in groups}
+    assert forms == {"Which", "Of"}
+    assert all(word_question(group, "", FIVE, CAPITAL) == word_question(group, "", FIVE, CAPITAL) for group in groups)
 
 
 def test_names_with_a_comma_or_an_and_are_parted_by_semicolons() -> None:

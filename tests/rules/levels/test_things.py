@@ -26,12 +26,12 @@ from tasks.rules.levels.things import adjective_for, widen_school, widen_thing
         (
             "Oak Hall",
             "college of the University of Cambridge",
-            "a college of the University of Cambridge; University of Cambridge",
+            "a college of the University of Cambridge",
         ),
         (
             "Oak Hall",
             "constituent college of the University of Oxford in England",
-            "a constituent college of the University of Oxford; University of Oxford; a university in England; a university in the United Kingdom",
+            "a constituent college of the University of Oxford; a university in England; a university in the United Kingdom",
         ),
         ("Elm", "university in the cities of Halle and Wittenberg, Germany", "a university in Germany"),
         (

@@ -8,11 +8,13 @@ import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.context import SettingsContext, get_settings_context
+from prefect.settings import PREFECT_API_URL, Settings
 
 from flows.cli import main as cli
 from tasks import progress
@@ -60,7 +62,7 @@ class Factmill:
             patch.setattr(sys, "argv", ["factmill", *map(str, arguments)])
             with (
                 os.fdopen(piped, encoding="utf-8") as reader,
-                temporary_settings({PREFECT_API_URL: self.prefect_api} if self.prefect_api else {}),
+                SettingsContext(profile=get_settings_context().profile, settings=_prefect_settings(self.prefect_api)),
                 redirect_stdout(out),
                 redirect_stderr(err),
             ):
@@ -95,6 +97,12 @@ class Factmill:
             "COLUMNS": _WIDTH,
             "PREFECT_API_URL": self.prefect_api,
         }
+
+
+@cache
+def _prefect_settings(api: str) -> Settings:
+    """Return Prefect's settings with this server; made once, since reading the environment takes longer than some commands."""
+    return get_settings_context().settings.copy_with_update({PREFECT_API_URL: api} if api else {})
 
 
 def _inherited() -> dict[str, str]:

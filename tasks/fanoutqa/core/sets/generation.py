@@ -226,7 +226,8 @@ def _pick_named(of: MemberSet, plan: _Plan) -> Found:
 
 def _verify_named(member: Member, asked: Property) -> Value | str:
     value = verify_member(member, asked)
-    if isinstance(value, Value) and find_answer(value.answer, read_known_text(member.name)).found:
+    said = read_known_text(f"{member.name}{member.year}")
+    if isinstance(value, Value) and find_answer(value.answer, said).found:
         return "its name says the answer"
     return value
 
@@ -323,7 +324,7 @@ def _compose(
     wording = Wording(
         group=_format_group(of),
         owner=of.owner.name if of.owner else "",
-        names=() if of.owner else tuple(of.kind.list_name(member.name) for member, _ in asked),
+        names=() if of.owner else tuple(f"{of.kind.list_name(member.name)}{member.year}" for member, _ in asked),
         choice=f"{choice.phrase} {chosen_at}".strip(),
         count=choice.count,
         limit=choice.limit,
@@ -343,7 +344,7 @@ def _name_sub(row_id: str, at: int) -> str:
 
 
 def _ask_of(of: MemberSet, asked: Property, member: Member, value: Value) -> str:
-    question = Template(asked.question).substitute(x=of.kind.call(member.name), unit=value.unit)
+    question = Template(asked.question).substitute(x=f"{of.kind.call(member.name)}{member.year}", unit=value.unit)
     return put_moment(question, asked.format_moment(of.month))
 
 

@@ -4,6 +4,7 @@ A listed set is complete or none: its owner's article names every member, and no
 among them; every member has an article of its own.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ MOST_MEMBERS = 30
 """Members of a listed set."""
 NOT_LISTED, NOT_SAID, TOO_FEW = "list_not_verified", "member_not_verified", "too_few_members"
 """Reasons: the owner's article, or a member's own, does not say what it should; fewer members than a question needs."""
+_YEAR_OF_TITLE = re.compile(r"\([^()]*\b([12][0-9]{3})\b[^()]*\)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,12 @@ class Member:
     """Why there is no article; empty where there is one."""
     values: Mapping[str, tuple[Value, ...]]
     """PID → what the graph tells."""
+
+    @property
+    def year(self) -> str:
+        """The year by which its article's title tells it from namesakes, as it stands behind its name; empty for none."""
+        found = _YEAR_OF_TITLE.search(self.article.evidence.title) if self.article else None
+        return f" ({found[1]})" if found and found[1] not in self.name else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -277,3 +277,17 @@ def test_ids_come_from_the_set_and_not_from_answers() -> None:
     )
     assert {tried.id for tried in make(replace(of, members=(other_answer, *of.members[1:])))} == set(before)
     assert make(replace(of, members=tuple(changed))) == []
+
+
+def test_what_has_namesakes_is_called_with_the_year_of_its_articles_title_but_not_where_that_is_the_answer() -> None:
+    first, *others = make_islands()
+    assert first.article is not None
+    title = replace(first.article.evidence, title="Alsen (1801 settlement)")
+    first = replace(first, article=replace(first.article, evidence=title))
+    outcome = composed(make_set(None, [first, *others], HARBOUR))[f"whole {HARBOUR}"]
+    assert "the island Alsen (1801)" in " ".join(sub.question for sub in outcome.question.decomposition)
+    assert "Alsen (1801)" in outcome.wording.names
+    assert isinstance(outcome.question.answer, dict)
+    assert "Alsen" in outcome.question.answer
+    reason, detail = refused(make_set(None, [first, *others[:4]], FOUNDED))[f"whole {FOUNDED}"]
+    assert (reason, "Alsen its name says the answer" in detail) == ("too_few_members", True)

@@ -1,0 +1,35 @@
+"""How a judge's replies are read in SLAQ: one verdict about a short answer, five about a long one (paper, Table A.4).
+
+A verdict is 1, right, or 0, wrong. A judge may think aloud before it; its last verdict counts, and one that is neither, or
+a list of other than five, makes the reply Unreadable: nothing is scored by guessing.
+"""
+
+import re
+import unicodedata
+
+from tasks.core.replies import Form, Unreadable
+
+Verdicts = tuple[int, ...]
+"""One of a short answer, five of a long one."""
+_ONE, _FIVE = "Verdict: 1", "Verdicts: 1, 0, 1, 1, 0"
+VERDICT_LINE = Form(kind="lines", head="Verdicts?", quotes=True)
+"""`Verdict: 1`, or `Verdicts: 1, 0, 1, 1, 0`."""
+_LINE = re.compile(r"^Verdicts?:(.*)$", re.IGNORECASE | re.MULTILINE)
+_BARE = re.compile(r"[\s,01\[\]]+")
+_VERDICTS = re.compile(r"\[?\s*[01](?:\s*,\s*[01])*\s*\]?[\s.]*")
+
+
+def read_verdicts(text: str, expected: int) -> Verdicts | Unreadable:
+    """Return the verdicts of a judge's reply, so many as expected, in the order of the facts."""
+    form = _ONE if expected == 1 else _FIVE
+    plain = unicodedata.normalize("NFKC", text)
+    found = _LINE.findall(plain) or ([plain] if _BARE.fullmatch(plain) else [])
+    if not found:
+        return Unreadable(f'there is no line of the form "{form}"')
+    said = found[-1].strip()
+    if not _VERDICTS.fullmatch(said):
+        return Unreadable(f'the last verdict is {said[:40]!r}, expected 1 or 0 in a line of the form "{form}"')
+    verdicts = tuple(map(int, re.findall("[01]", said)))
+    if len(verdicts) != expected:
+        return Unreadable(f'verdicts in the last line: {len(verdicts)}, expected {expected}: "{form}"')
+    return verdicts

@@ -1,0 +1,168 @@
+"""A model measured on GRANOLA-EQ, whole: the built-in models, a file of answers, and a model in the paper's settings."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.work.command import Factmill
+from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
+
+from tasks.assets import load_prompt
+from tasks.granola.core.scoring import MAIN
+from tasks.granola.core.settings import AGGREGATE, PROMPTS
+from tasks.storage.builds import published_table
+from tasks.storage.warehouse import open_warehouse
+
+KEY = {"TEST_KEY": "secret-key-1"}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A build of one relation, with the command to measure on it."""
+
+    factmill: Factmill
+    warehouse: Path
+    build_id: str
+
+    def __call__(self, *options: str | Path, **environment: str) -> Any:
+        place = ("--build", self.build_id, "--warehouse", self.warehouse)
+        ran = self.factmill("evaluate", "granola", *options, *place, "--json", **environment)
+        assert ran.code == 0, ran.err
+        return ran.json
+
+    def read(self, table: str, build_id: str) -> list[dict[str, Any]]:
+        with open_warehouse(self.warehouse) as db:
+            rows: list[dict[str, Any]] = published_table(db, build_id, table).to_pylist()
+        return rows
+
+
+@pytest.fixture(scope="module")
+def measure(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    warehouse = tmp_path_factory.mktemp("granola") / "w.duckdb"
+    built = factmill("build", "granola", "--relation", "P19", "--limit", "12", "--warehouse", warehouse, "--json")
+    return Measured(factmill, warehouse, built.json["build_id"])
+
+
+def list_overall(told: Any) -> dict[tuple[str, str], Any]:
+    return {(each["setting"], each["metric"]): each for each in told["metrics"] if not each["group_by"]}
+
+
+def read_main(told: Any, setting: str = "greedy") -> list[float]:
+    overall = list_overall(told)
+    return [overall[setting, metric]["value"] for metric in MAIN]
+
+
+def test_the_built_in_models_are_the_ends_of_each_metric(measure: Measured) -> None:
+    oracle, guesser, silent = (measure("--model", model) for model in ("oracle", "guesser", "silent"))
+    assert read_main(oracle) == [1, 1, 1, 1, 1]
+    assert read_main(silent) == [0, 0, 0, 0, 0]
+    assert list_overall(silent)["greedy", "share_no_answer"]["value"] == 1
+    assert silent["unscored"] == 0
+    assert 0 < list_overall(guesser)["greedy", "informativeness"]["value"] < 1
+    verified = measure.factmill("verify", guesser["evaluation_id"], "--warehouse", measure.warehouse, "--json")
+    assert verified.json["agrees"], verified.err
+
+
+def test_answers_of_a_file_are_scored_whatever_they_are(measure: Measured, tmp_path: Path) -> None:
+    rows = measure.read("granola_eq", measure.build_id)
+    said = [
+        rows[0]["granola_answers"][0].upper(),
+        f"**Answer:** {rows[1]['granola_answers'][-1]}\n\nThat is all that is known.",
+        "I don’t know.",
+        "",
+        "x" * 100_000,
+        "half a character: \ud83d",
+        "東京都",
+    ]
+    path = tmp_path / "told.jsonl"
+    lines = [{"id": row["id"], "answer": text} for row, text in zip(rows, said, strict=False)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    told = measure("--answers", path, "--lambda", "1", "--similarity", "none")
+    answers = {row["item"]: row for row in measure.read("granola_answers", told["evaluation_id"])}
+    found = [(answers[row["id"]]["matched_level"], answers[row["id"]]["is_idk"]) for row in rows]
+    last = len(rows[1]["granola_answers"])
+    rest = len(rows) - len(said)
+    assert found == [(1, False), (last, False), (0, True), *[(0, False)] * 4, *[(None, False)] * rest]
+    accuracy = list_overall(told)["greedy", "granola_accuracy"]
+    assert (accuracy["value"], accuracy["n"], accuracy["n_unscored"]) == (round(2 / 7, 6), 7, rest)
+    assert list_overall(told)["greedy", "selective_granola_accuracy"]["n"] == 6
+    assert not any(each["metric"] == "semantic_similarity" for each in told["metrics"])
+    assert told["unscored"] == rest
+
+
+class Model:
+    """Knows the country of every place; drawn, it names three places, of which two are the same."""
+
+    def __init__(self, golds: dict[str, list[str]]) -> None:
+        self.golds = golds
+        self.asked: Counter[tuple[str, str]] = Counter()
+        """Prompt, question → how often it was asked."""
+        self.chat = ScriptedChat(self._answer)
+
+    def _answer(self, messages: Sequence[Message]) -> tuple[int, str]:
+        (prompt,) = (each for each in PROMPTS if load_prompt(each).parts[0][1] == messages[0]["content"])
+        text = messages[-1]["content"]
+        if prompt == AGGREGATE:
+            (question, responses) = re.findall(r"<(?:question|responses)>\n?(.*?)\n?</", text, re.DOTALL)
+            self.asked[prompt, question] += 1
+            assert sorted(responses.replace(".", "").splitlines()) == ["- Atlantis", "- Avalon", "- Avalon"]
+            return 200, f"Aggregated answer: {self.golds[question][-1]}"
+        self.asked[prompt, text] += 1
+        if prompt != "granola/answer":
+            return 200, "IDK"
+        return 200, ("Avalon", "Avalon.", "Atlantis")[self.asked[prompt, text] % 3]
+
+
+@pytest.fixture
+def model(measure: Measured) -> Iterator[Model]:
+    rows = measure.read("granola_eq", measure.build_id)
+    model = Model({row["question"]: row["granola_answers"] for row in rows})
+    yield model
+    model.chat.close()
+
+
+def test_a_model_is_asked_as_each_setting_has_it(measure: Measured, model: Model, tmp_path: Path) -> None:
+    world = write_chat_world(tmp_path, model.chat.url, ["answerer"])
+    settings = [part for name in ("idk", "self_consistency", "drag") for part in ("--setting", name)]
+    told = measure("--world", world, *settings, "--samples", "3", **KEY)
+    questions = len(model.golds)
+    overall = list_overall(told)
+    assert [overall[setting, "share_idk"]["value"] for setting in ("idk", "self_consistency", "drag")] == [1, 0, 0]
+    assert overall["idk", "selective_accuracy"]["value"] is None
+    assert overall["self_consistency", "granola_accuracy"]["value"] == 0
+    assert overall["drag", "granola_accuracy"]["value"] == 1
+    rows = measure.read("granola_answers", told["evaluation_id"])
+    majority = next(row for row in rows if row["setting"] == "self_consistency")
+    assert majority["answer_read"].rstrip(".") == "Avalon"
+    assert len(majority["samples"]) == 3
+    drag = next(row for row in rows if row["setting"] == "drag")
+    assert drag["answer_read"] == drag["granola_answers"][-1]
+    assert drag["answer"] == f"Aggregated answer: {drag['answer_read']}"
+    assert (len(drag["samples"]), drag["tokens_out"]) == (3, 4 * 5)
+    # both are made of the same samples, which are drawn once
+    assert sum(times for (prompt, _), times in model.asked.items() if prompt == AGGREGATE) == questions
+    drawn = sum(times for (prompt, _), times in model.asked.items() if prompt == "granola/answer")
+    assert 3 * questions <= drawn <= 3 * questions + 8
+
+    before = model.asked.total()
+    finer = measure("--world", world, *settings, "--samples", "3", "--tau", "0.9", **KEY)
+    assert (model.asked.total(), finer["calls_sent"]) == (before, 0)
+    verified = measure.factmill("verify", told["evaluation_id"], "--warehouse", measure.warehouse, "--json", **KEY)
+    assert verified.json["agrees"], verified.err
+    explained = measure.factmill(
+        "explain", "granola_evaluation", drag["id"], "--build", told["evaluation_id"], "--warehouse", measure.warehouse
+    )
+    assert f"verdict     level {len(drag['granola_answers'])}" in explained.out
+    assert "drawn       Av" in explained.out or "drawn       Atlantis" in explained.out
+
+
+def test_one_sample_is_not_aggregated(measure: Measured, model: Model, tmp_path: Path) -> None:
+    world = write_chat_world(tmp_path, model.chat.url, ["answerer"])
+    measure("--world", world, "--setting", "drag", "--samples", "1", "--limit", "2", **KEY)
+    assert {prompt for prompt, _ in model.asked} == {"granola/answer"}
+    assert model.asked.total() == 2

@@ -1,0 +1,28 @@
+"""A build of so many rows as a test wants: copies of another build's, published beside it."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks.storage.builds import find_build, publish, published_table
+from tasks.storage.warehouse import open_warehouse
+
+
+def publish_copies(warehouse: Path, build: str, table: str, rows: int) -> str:
+    """Publish a build whose rows are those of another build (by its id, or latest:NAME), again and again, each with an id of its own."""
+    origin = find_build(warehouse, build)
+    with open_warehouse(warehouse) as db:
+        found = published_table(db, origin.build_id, table)
+        times = -(-rows // found.num_rows)
+        numbers = pa.array([str(number) for number in range(times) for _ in range(found.num_rows)], pa.string())
+        copies = pa.concat_tables([found] * times)
+        ids = pc.binary_join_element_wise(copies["id"].combine_chunks(), numbers, "-")
+        copies = copies.set_column(0, "id", ids).slice(0, rows)
+        report = origin.report | {"rows": rows}
+        lock = origin.lock | {"copies": rows}
+        record = publish(
+            db, "no-run", origin.benchmark, lock, origin.origin, {table: copies}, report, datetime.now(UTC)
+        )
+    return record.build_id

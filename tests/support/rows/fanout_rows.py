@@ -1,0 +1,22 @@
+"""Fan-out questions on their way through the steps, with only what a test is about written out."""
+
+from typing import Any
+
+from tasks.fanoutqa.core.rows import FanOutRow, FlaggedQuestion
+
+_DEFAULTS: dict[str, Any] = {
+    "id": "q", "source": "authored", "source_name": "own.json", "source_row": 1, "licence": "x", "question": "How long?",
+    "answer": None, "decomposition": "[]", "necessary_evidence": None, "categories": [], "published_split": None,
+    "wording": None, "statements": [], "author": None,
+}  # fmt: skip
+_UNFLAGGED: dict[str, Any] = {"flags": [], "near_articles": [], "judge": None, "reviewed_by": []}
+
+
+def fan_out_row(**given: Any) -> FanOutRow:
+    """Return a question as it is gathered; answers and trees are given as JSON."""
+    return FanOutRow.model_validate(_DEFAULTS | given)
+
+
+def flagged_row(**given: Any) -> FlaggedQuestion:
+    """Return a question with articles of an epoch and no flags, unless some are given."""
+    return FlaggedQuestion.model_validate({**_DEFAULTS, **_UNFLAGGED, "epoch": "2023-11-20T00:00:00Z", **given})
