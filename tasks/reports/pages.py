@@ -22,7 +22,7 @@ from tasks.reports.texts import clean, format_interval, format_number, format_p,
 
 _FOLDER = "data/reports"
 _PAGE = "page.html"
-_SPECIAL = re.compile(r"([\\`*\[\]|#~$<]|(?<!\w)_|_(?!\w)|^(?:[-+>=]|\d+[.)])(?=\s))")
+_SPECIAL = re.compile(r"([\\`*\[\]|#~$]|(?<!\w)_|_(?!\w)|^(?:[-+=]|\d+[.)])(?=\s))")
 _LONG_LIST = 12
 """Verdicts up to which the browser of items can be filtered by them: scores differ from item to item."""
 _FILTERS = {
@@ -83,8 +83,8 @@ def escape_markdown(value: Any) -> str:
     """Return a value as it stands in Markdown, in a line or a cell of a table, without being taken for any."""
     if isinstance(value, Markup):
         return str(value)
-    text = clean(str(value)).replace("&", "&amp;")
-    return "<br>".join(_SPECIAL.sub(r"\\\1", line).replace("\\<", "&lt;") for line in text.split("\n"))
+    text = clean(str(value)).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return "<br>".join(_SPECIAL.sub(r"\\\1", line) for line in text.split("\n"))
 
 
 def quote_code(text: str) -> Markup:

@@ -1,0 +1,185 @@
+"""Reports: what stands in them, that nothing of a model acts in them, and that no request leaves a page."""
+
+import json
+import os
+import re
+import shutil
+import socketserver
+import subprocess
+import sys
+import threading
+from html.parser import HTMLParser
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+from support.rows.reported import EVALUATION, HOSTILE, MODEL, make_evaluated
+
+from tasks.reports.content import Report, make_report
+from tasks.reports.entries import MOST_ENTRIES
+from tasks.reports.pages import render_html, render_json, render_markdown
+
+GOOD = ["gold"] * 18 + ["no", ""]
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    strong = make_evaluated("strong", GOOD)
+    alike = make_evaluated("alike", ["no", *GOOD[1:]])
+    return make_report(EVALUATION, [strong, alike, make_evaluated(MODEL, [*HOSTILE, *[""] * 12, "gold", "gold"])])
+
+
+@pytest.fixture(scope="module")
+def page(report: Report) -> str:
+    return render_html(report)
+
+
+class _Page(HTMLParser):
+    """What a page holds that a browser acts on."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.addresses: list[str] = []
+        self.handlers: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        for name, value in attrs:
+            if name in ("src", "href", "srcset", "action", "data", "poster", "xlink:href", "background"):
+                if not (tag == "article" or name == "data" and tag != "object"):
+                    self.addresses.append(value or "")
+            if name == "style":
+                self.addresses += re.findall(r"url\(([^)]*)\)", value or "")
+            if name.startswith("on"):
+                self.handlers.append(name)
+
+
+def test_a_page_names_nothing_outside_itself(page: str) -> None:
+    read = _Page(page)
+    assert read.addresses
+    assert [each for each in read.addresses if not each.startswith(("#", "data:"))] == []
+    styles = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
+    assert len(styles) == 1
+    assert "@import" not in styles[0] and "url(" not in styles[0]
+    assert "default-src 'none'" in page
+
+
+def test_what_a_model_says_is_text_and_nothing_else(page: str, report: Report) -> None:
+    read = _Page(page)
+    assert read.tags.count("script") == 1
+    assert read.handlers == []
+    assert "img" not in read.tags and "b" not in read.tags
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "[U+202E]gnorw si siht[U+202C] שלום" in page
+    assert "weak &lt;b&gt;&amp; $x$" in page
+    assert "[shortened: 100,000 characters in all]" in page and "long " * 300 not in page
+    markdown = render_markdown(report)
+    assert "<script>" not in markdown and "&lt;script&gt;" in markdown.replace("\\", "")
+    assert "](http" not in markdown
+    assert "\\| cell<br>line" in markdown
+
+
+def test_the_first_line_says_how_little_has_a_score(report: Report, page: str) -> None:
+    told = f"Only 40.0 % of what {MODEL} was asked has a score"
+    assert report.warnings[0].startswith(told)
+    assert render_markdown(report).startswith("> **Only 40.0 % of what weak ")
+    assert page.index("Only 40.0 %") < page.index("<h1>")
+    full = make_report(EVALUATION, [make_evaluated("strong", ["gold"] * 20)])
+    assert full.warnings == ()
+
+
+def test_what_rules_and_built_in_models_made_is_said_to_be_so() -> None:
+    report = make_report(EVALUATION, [make_evaluated("oracle", ["gold"] * 3, rules="rules-1", judge="exact")])
+    assert "oracle is no model but built in: the gold answers: every metric's best end." in report.warnings
+    assert any("written by rules-1" in warning for warning in report.warnings)
+    assert "lexical lower bound" in report.subjects[0].facts["Judge"]
+    judged = make_report(EVALUATION, [make_evaluated("m", ["gold"] * 3, judge="gpt-9")])
+    assert any(warning.startswith("Unchecked judge") for warning in judged.warnings)
+
+
+def test_models_are_compared_on_what_all_have_and_ties_are_told(report: Report) -> None:
+    (ranking,) = report.rankings
+    assert ranking.n == 8  # q00 to q05, where the weak one says something wrong, and two more; one lacks a score
+    assert {each.model: each.rank for each in ranking.placed} == {"alike": 1, "strong": 1, MODEL: 3}
+    tie = next(one for one in ranking.comparisons if {one.first, one.second} == {"strong", "alike"})
+    assert (tie.better, tie.test, tie.p) == ("", "mcnemar", 1.0)
+    assert all(one.p_adjusted is not None for one in ranking.comparisons)
+    assert "(tie)" in render_html(report)
+
+
+def test_an_evaluation_that_differs_in_more_than_the_model_is_marked() -> None:
+    other = make_evaluated("other", GOOD)
+    other.record.lock["params"]["params"]["limit"] = 5
+    report = make_report(EVALUATION, [make_evaluated("one", GOOD), other])
+    assert "The evaluations differ in limit too, not in the model alone (one: not set; other: 5)." in report.warnings
+
+
+def test_one_page_holds_no_more_items_than_can_be_read() -> None:
+    report = make_report(EVALUATION, [make_evaluated("m", ["<" * 3_000] * (MOST_ENTRIES + 50))])
+    assert len(report.entries) < MOST_ENTRIES and report.entries_in_all == MOST_ENTRIES + 50
+    page = render_html(report)
+    assert len(page.encode()) < 3_000_000
+    assert "factmill export multihal_evaluation-1 --to DIR" in page
+    assert f"the first {len(report.entries)} of 550" in page
+
+
+def test_json_has_the_metrics_comparisons_and_items(report: Report) -> None:
+    told = json.loads(render_json(report))
+    assert {each["model"] for each in told["headline"]} == {"strong", "alike", MODEL}
+    assert len(told["rankings"][0]["comparisons"]) == 3
+    assert len(told["entries"]) == 20
+    assert told["paper"][0]["paper"] == {"GPT-9": 0.5}
+
+
+_RENDER = """
+import sys
+from support.rows.reported import EVALUATION, HOSTILE, make_evaluated
+from tasks.reports.content import make_report
+from tasks.reports.pages import RENDERERS
+report = make_report(EVALUATION, [make_evaluated("a", HOSTILE), make_evaluated("bb", ["gold"] * 6)])
+sys.stdout.buffer.write("".join(render(report) for render in RENDERERS.values()).encode())
+"""
+
+
+def test_the_same_evaluations_give_the_same_bytes_in_any_place() -> None:
+    def render(**environment: str) -> bytes:
+        path = os.pathsep.join(sys.path)
+        command = [sys.executable, "-X", "utf8", "-c", _RENDER]
+        return subprocess.run(
+            command, env={**os.environ, "PYTHONPATH": path, **environment}, check=True, capture_output=True
+        ).stdout
+
+    one = render(TZ="Asia/Tokyo", LC_ALL="C", PYTHONHASHSEED="1")
+    assert one and one == render(TZ="America/Lima", LC_ALL="de_DE.UTF-8", PYTHONHASHSEED="2")
+
+
+def test_a_browser_asks_for_nothing(page: str, tmp_path: Path) -> None:
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if not chromium:
+        pytest.skip("no Chromium is installed: apt-get install chromium")
+    (tmp_path / "page.html").write_text(page, "utf-8")
+    asked: list[str] = []
+
+    class Proxy(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_error(404)
+
+        do_CONNECT = do_GET  # noqa: N815 - named so by the library
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Proxy) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+        flags += [f"--user-data-dir={tmp_path / 'profile'}", f"--proxy-server=127.0.0.1:{server.server_address[1]}"]
+        command = [chromium, *flags, "--proxy-bypass-list=<-loopback>", "--virtual-time-budget=2000", "--dump-dom"]
+        dumped = subprocess.run(
+            [*command, f"file://{tmp_path / 'page.html'}"], capture_output=True, text=True, check=True, timeout=120
+        ).stdout
+        server.shutdown()
+    assert "20 of 20 shown" in dumped  # the page's own script has run
+    assert [each for each in asked if "elsewhere" in each] == []

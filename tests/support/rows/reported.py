@@ -1,0 +1,144 @@
+"""A small evaluation as a report gets it, with answers that try to be more than text."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from tasks.core.evaluation.rows import Answer, EvaluationMetric, Score
+from tasks.core.measures.figures import Figure, Series
+from tasks.core.measures.metrics import Scores, measure
+from tasks.core.rows import arrow_table
+from tasks.evaluation.record import Evaluation, Item, PaperFigure
+from tasks.multihal.evaluation import MULTIHAL_EVALUATION
+from tasks.reports.content import Evaluated
+from tasks.storage.builds import BuildRecord
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "</style><style>@import url(http://elsewhere.example/x.css)</style>",
+    '<img src="http://elsewhere.example/x.png" onerror="alert(1)"> & more',
+    "\u202egnorw si siht\u202c שלום \u200f",
+    "![x](http://elsewhere.example/y.png) | cell\nline",
+    "long " * 20_000,
+)
+"""Answers; each is wrong."""
+MODEL = "weak <b>& $x$"
+
+
+def list_items(answers: pa.Table) -> list[Item]:
+    return [
+        Item(
+            answer_id=row["id"],
+            setting=row["setting"],
+            question=row["question"],
+            gold="gold",
+            answer=row["answer"],
+            verdict=f"unscored: {row['unscored']}" if row["unscored"] else "right" if row["answer"] == "gold" else "wrong",
+            score=None if row["unscored"] else float(row["answer"] == "gold"),
+            row_id=row["item"],
+            groups={"kind": "a" if row["id"] < "ask/q05" else "b"},
+        )
+        for row in answers.to_pylist()
+    ]
+
+
+def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[Figure]:
+    found = [each for each in metrics if each.group_by == "kind"]
+    models = list(dict.fromkeys(each.model for each in found))
+    by = {model: [each for each in found if each.model == model] for model in models}
+    bars = tuple(
+        Series(
+            model,
+            tuple(each.group for each in mine),
+            tuple(each.value for each in mine),
+            tuple(each.ci_low for each in mine),
+            tuple(each.ci_high for each in mine),
+        )
+        for model, mine in by.items()
+    )
+    lines = tuple(Series(model, (1, 2), (0.5, None)) for model in models)
+    return [
+        Figure("by_kind", "Accuracy, by kind", "bars", "kind", "accuracy", bars),
+        Figure("by_place", "Accuracy, by place", "lines", "place", "accuracy", lines, y_range=(0, 1)),
+        Figure("two", "One by the other", "scatter", "x", "y", tuple(Series(each, (0.1,), (0.2,), (0.1,), (0.3,)) for each in models)),
+        Figure("levels", "Levels", "stacked", "model", "share", (Series("level 1", tuple(models), (0.5,) * len(models)),)),
+    ]  # fmt: skip
+
+
+EVALUATION: Evaluation = dataclasses.replace(
+    MULTIHAL_EVALUATION,
+    settings={"ask": "the question alone"},
+    headline=("accuracy",),
+    figures=draw_figures,
+    items=list_items,
+    paper=(PaperFigure("accuracy", "ask", "GPT-9", 0.5, "Table 1", "other rows"),),
+)
+
+
+def make_evaluated(model: str, answers: Sequence[str], rules: str | None = None, **facts: Any) -> Evaluated:
+    """Return an evaluation of one setting with these answers: `gold` is right, an empty one lacks a score."""
+    told = {"measured": "multihal-1", "model": model, "judge": "", "items": len(answers), "unscored": 0, **facts}
+    params = {"params": {"seed": 0, "limit": None}, "settings": ["ask"], "source_digest": "ab" * 32}
+    lock = {
+        "params": params,
+        "world": {"name": "embedded", "epoch": "2026-01-01"},
+        "version": "1",
+        "code": "c",
+        "prompts": {},
+    }
+    rows = [_answer(number, answer, model) for number, answer in enumerate(answers)]
+    values = [None if row.unscored else float(row.answer == "gold") for row in rows]
+    scores = [
+        Score(
+            id=f"accuracy:{row.id}",
+            **{name: getattr(row, name) for name in ("question_id", "item", "cluster", "setting", "unscored", "detail")},
+            metric="accuracy",
+            value=value,
+        )
+        for row, value in zip(rows, values, strict=True)
+    ]
+    found = measure(
+        [
+            Scores(
+                "ask",
+                "accuracy",
+                [row.item for row in rows],
+                [row.cluster for row in rows],
+                pa.array(values, pa.float64()).to_numpy(zero_copy_only=False),
+                {"kind": ["a" if number < 5 else "b" for number in range(len(rows))]},
+                unit="share",
+                is_share=True,
+            )
+        ]
+    )
+    metrics = [
+        EvaluationMetric(
+            id=f"{each.setting}/{each.metric}/{each.group}", benchmark="multihal", model=model, judge="", **each.model_dump()
+        )
+        for each in found
+    ]
+    return Evaluated(
+        _record(f"multihal_evaluation-{len(model)}", lock, told),
+        _record("multihal-1", {"rules": rules, "author": rules or "someone", "services": {}}, {}),
+        metrics,
+        arrow_table(Answer, rows),
+        arrow_table(Score, scores),
+    )
+
+
+def _answer(number: int, answer: str, model: str) -> Answer:
+    name = f"q{number:02}"
+    return Answer(
+        id=f"ask/{name}", question_id=name, item=name, cluster=name, setting="ask", question=f"Question {number}?",
+        answer=answer, answer_read=answer, samples=[], finish="", unscored="" if answer else "no_answer", detail="",
+        tokens_in=0, tokens_out=0, model=model, call="",
+    )  # fmt: skip
+
+
+def _record(build_id: str, lock: Mapping[str, Any], facts: Mapping[str, Any]) -> BuildRecord:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    origin = {"flow": {"build": "multihal-1"}, "files": {}}
+    return BuildRecord(build_id, "multihal_evaluation", "", dict(lock), origin, "", {"facts": facts, "notes": []}, now, now)
