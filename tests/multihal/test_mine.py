@@ -195,7 +195,7 @@ def test_paths_are_told_in_words_and_no_label_parts_a_path_in_two(label: Callabl
         ),
     )
     assert [path["labels"] for path in left.rows["item"]["paths"]] == [["Ada, Countess", "place of birth", "London"]]
-    assert [path["labels"][-1] for path in left.rows["value"]["paths"]] == ["1815-12-10", "1815", "1.5 metre"]
+    assert [path["labels"][-1] for path in left.rows["value"]["paths"]] == ["1815-12-10", "1815", "1.5 metres"]
     assert left.extras == []
 
 

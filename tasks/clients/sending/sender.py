@@ -147,9 +147,11 @@ class Sender:
         and lets Ctrl-C through at once; what is under way is then cancelled.
         """
         job = _Job(groups, request, sizes)
-        future = asyncio.run_coroutine_threadsafe(self._run(job), _background_loop())
+        loop = _background_loop()
+        with _starting:  # requests may go out before this thread goes on, and are then to be found by interrupt_sending
+            future = asyncio.run_coroutine_threadsafe(self._run(job), loop)
+            _under_way.add(future)
         future.add_done_callback(lambda _: job.arrived.put(None))
-        _under_way.add(future)
         try:
             while (pairs := job.arrived.get()) is not None:
                 for item, reply in pairs:
@@ -267,13 +269,16 @@ async def run_in_thread(function: Callable[..., Result], *args: Any) -> Result:
 
 def interrupt_sending() -> None:
     """Cancel every `send` of this process; each raises ServiceError in its own thread."""
-    for future in list(_under_way):
+    with _starting:
+        under_way = list(_under_way)
+    for future in under_way:
         future.cancel()
 
 
 _under_way: set[Future[None]] = set()
 _loops: list[asyncio.AbstractEventLoop] = []
-_starting = threading.Lock()
+_starting = threading.RLock()
+"""Taken again by a signal that comes while its thread holds it."""
 
 
 def _background_loop() -> asyncio.AbstractEventLoop:
