@@ -80,11 +80,9 @@ def describe_value(metric: EvaluationMetric) -> str:
     if metric.value is None:
         return f"no value: {metric.note}"
     interval = f" [{metric.ci_low:.3f}, {metric.ci_high:.3f}]" if metric.ci_low is not None else ""
-    bounds = (
-        f", {metric.n_unscored} unscored: {metric.bound_low:.3f} to {metric.bound_high:.3f}"
-        if metric.n_unscored
-        else ""
-    )
+    bounds = f", {metric.n_unscored} unscored" if metric.n_unscored else ""
+    if bounds and metric.bound_low is not None:
+        bounds += f": {metric.bound_low:.3f} to {metric.bound_high:.3f}"
     return f"{metric.value:.3f}{interval} (n = {metric.n}{bounds})"
 
 

@@ -25,6 +25,7 @@ HOSTILE = (
     "long " * 20_000,
 )
 """Answers; each is wrong."""
+_SERVICES = {"wikidata": "embedded-1", "wikipedia": "embedded-1"}
 MODEL = "weak <b>& $x$"
 
 
@@ -36,7 +37,11 @@ def list_items(answers: pa.Table) -> list[Item]:
             question=row["question"],
             gold="gold",
             answer=row["answer"],
-            verdict=f"unscored: {row['unscored']}" if row["unscored"] else "right" if row["answer"] == "gold" else "wrong",
+            verdict=f"unscored: {row['unscored']}"
+            if row["unscored"]
+            else "right"
+            if row["answer"] == "gold"
+            else "wrong",
             score=None if row["unscored"] else float(row["answer"] == "gold"),
             row_id=row["item"],
             groups={"kind": "a" if row["id"] < "ask/q05" else "b"},
@@ -94,7 +99,9 @@ def make_evaluated(model: str, answers: Sequence[str], rules: str | None = None,
     scores = [
         Score(
             id=f"accuracy:{row.id}",
-            **{name: getattr(row, name) for name in ("question_id", "item", "cluster", "setting", "unscored", "detail")},
+            **{
+                name: getattr(row, name) for name in ("question_id", "item", "cluster", "setting", "unscored", "detail")
+            },
             metric="accuracy",
             value=value,
         )
@@ -116,13 +123,17 @@ def make_evaluated(model: str, answers: Sequence[str], rules: str | None = None,
     )
     metrics = [
         EvaluationMetric(
-            id=f"{each.setting}/{each.metric}/{each.group}", benchmark="multihal", model=model, judge="", **each.model_dump()
+            id=f"{each.setting}/{each.metric}/{each.group}",
+            benchmark="multihal",
+            model=model,
+            judge="",
+            **each.model_dump(),
         )
         for each in found
     ]
     return Evaluated(
         _record(f"multihal_evaluation-{len(model)}", lock, told),
-        _record("multihal-1", {"rules": rules, "author": rules or "someone", "services": {}}, {}),
+        _record("multihal-1", {"rules": rules, "author": rules or "someone", "services": _SERVICES}, {}),
         metrics,
         arrow_table(Answer, rows),
         arrow_table(Score, scores),
@@ -141,4 +152,6 @@ def _answer(number: int, answer: str, model: str) -> Answer:
 def _record(build_id: str, lock: Mapping[str, Any], facts: Mapping[str, Any]) -> BuildRecord:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     origin = {"flow": {"build": "multihal-1"}, "files": {}}
-    return BuildRecord(build_id, "multihal_evaluation", "", dict(lock), origin, "", {"facts": facts, "notes": []}, now, now)
+    return BuildRecord(
+        build_id, "multihal_evaluation", "", dict(lock), origin, "", {"facts": facts, "notes": []}, now, now
+    )
