@@ -48,8 +48,7 @@ class _Page(HTMLParser):
         self.tags.append(tag)
         for name, value in attrs:
             if name in ("src", "href", "srcset", "action", "data", "poster", "xlink:href", "background"):
-                if not (tag == "article" or (name == "data" and tag != "object")):
-                    self.addresses.append(value or "")
+                self.addresses.append(value or "")
             if name == "style":
                 self.addresses += re.findall(r"url\(([^)]*)\)", value or "")
             if name.startswith("on"):
