@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from flows.cli.options import AsJson, list_options, print_json, read_options
-from flows.evaluations import EVALUATIONS
+from flows.evaluate.evaluations import EVALUATIONS
 from tasks import progress
 from tasks.evaluation.record import BUILT_IN, Evaluation, EvaluationParams, JudgedParams, settle_batches
 from tasks.options import RunOptions, warehouse_of

@@ -149,7 +149,7 @@ def show(
       factmill show granola --rejects
     """
     from flows.commands.show import show_columns, show_rejects, show_rows
-    from flows.evaluations import find_record
+    from flows.evaluate.evaluations import find_record
 
     known = find_record(benchmark)
     path = warehouse_of(RunOptions(warehouse=warehouse))
@@ -176,7 +176,7 @@ def explain(
     Example: factmill explain granola P19-3f2a
     """
     from flows.commands.explain import format_trace, trace_row
-    from flows.evaluations import find_record
+    from flows.evaluate.evaluations import find_record
     from tasks.storage.builds import find_rejecting
     from tasks.storage.warehouse import open_warehouse
 
@@ -199,7 +199,7 @@ def verify(
 
     Exit code 0 only when all agree. Example: factmill verify latest:granola
     """
-    from flows.evaluations import find_record
+    from flows.evaluate.evaluations import find_record
     from flows.running import verify_build
     from tasks.storage.builds import find_build
 
@@ -236,7 +236,7 @@ def export(
     Example: factmill export latest:granola --to out/
     """
     from flows.commands.audit import format_figures, measure_build
-    from flows.evaluations import find_record
+    from flows.evaluate.evaluations import find_record
     from tasks.storage.builds import find_build
     from tasks.storage.export import export_build
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flows.commands.evaluate import read_metrics
-from flows.evaluations import EVALUATIONS
+from flows.evaluate.evaluations import EVALUATIONS
 from tasks.errors import OutputError, UnknownBuild, UsageError
 from tasks.evaluation.record import Evaluation
 from tasks.reports.content import Evaluated, Report, make_report

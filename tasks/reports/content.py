@@ -238,7 +238,7 @@ def _warn(named: Mapping[str, Evaluated]) -> Iterator[str]:
                 yield f"{clean(notes)[0].upper()}{clean(notes)[1:]}."
         for name, value in facts.items():
             if name.startswith("answers "):
-                yield f"{label}, {name.removeprefix('answers ')} in the file of answers: {tell(value)}."
+                yield f"{label}, {name.removeprefix('answers ')} in the file of answers: {tell(value)}"
         for note in (*facts.get("notes", ()), *each.record.report["notes"]):
             yield f"{label}: {clean(note)}"
         if facts["judge"] and facts["judge"] != EXACT:

@@ -31,8 +31,8 @@ _NAMES = {_INK: "var(--ink)", _GRID: "var(--grid)"} | {
 }
 _WIDTH = 4.6
 """Inches: narrow enough to be read on a phone."""
-_MOST_SIDE_BY_SIDE = 60
-"""Characters of names that have room beside one another below a figure; more are turned."""
+_ROOM = 36
+"""Characters that the names on an axis may have in all; longer ones would touch, and so lean."""
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "text.parse_math": False,
@@ -119,6 +119,7 @@ def _settle_names(axes: Axes, figure: Figure, names: Sequence[str]) -> None:
     axes.set(xlabel=clean(figure.y_label), ylabel=clean(figure.x_label))
     if figure.y_range:
         axes.set_xlim(*figure.y_range)
+    axes.locator_params(axis="x", nbins=6)
 
 
 def _draw_lines(axes: Axes, figure: Figure) -> None:
@@ -129,22 +130,18 @@ def _draw_lines(axes: Axes, figure: Figure) -> None:
         points = list(_points(series))
         at = [float(names.index(clean(str(x)))) if named else float(x) for x, *_ in points]
         values = [y for _, y, *_ in points]
-        axes.plot(at, values, color=colour, marker=mark)
+        axes.plot(at, values, color=colour, marker=mark, clip_on=False)
         ends = [(low, high) for *_, low, high in points if low is not None and high is not None]
         if len(ends) == len(points) > 0:
             lows, highs = zip(*ends, strict=True)
             axes.fill_between(at, lows, highs, color=colour, alpha=0.15, lw=0)
     if named:
-        # on several lines where names are long, since they stand side by side
-        labels = [name.replace(" (", "\n(").replace(" to ", "\nto ") for name in names]
-        longest = max((len(line) for label in labels for line in label.split("\n")), default=0)
-        turned = len(names) * longest > _MOST_SIDE_BY_SIDE
-        axes.set_xticks(
-            range(len(names)),
-            [_shorten(name) for name in names] if turned else labels,
-            rotation=30 if turned else 0,
-            ha="right" if turned else "center",
-        )
+        shown = [_shorten(name, 32) for name in names]
+        axes.set_xticks(range(len(names)), shown)
+        if sum(map(len, shown)) > _ROOM:
+            axes.tick_params(axis="x", rotation=40)
+            for label in axes.get_xticklabels():
+                label.set(horizontalalignment="right", rotation_mode="anchor")
     else:
         values = sorted({float(x) for series in figure.series for x in series.x})
         if len(values) <= 12 and all(value.is_integer() for value in values):
@@ -157,11 +154,15 @@ def _draw_scatter(axes: Axes, figure: Figure) -> None:
         colour, mark = _SERIES[number % COLOURS], MARKS[number % len(MARKS)]
         for x, y, low, high in _points(series):
             at = float(x)
-            axes.plot([at], [y], color=colour, marker=mark, linestyle="none", markersize=7)
+            axes.plot([at], [y], color=colour, marker=mark, linestyle="none", markersize=7, clip_on=False)
             if low is not None:
                 _draw_ends(axes, [at], [y], [(y, at, low, high)], is_x=False, colour=colour)
     axes.margins(0.12)
+    axes.locator_params(axis="x", nbins=5)
     _settle_axes(axes, figure)
+    ends = figure.y_range
+    if ends and all(ends[0] <= float(x) <= ends[1] for series in figure.series for x in series.x):
+        axes.set_xlim(*ends)  # both are of one kind: shares
 
 
 def _draw_ends(
@@ -175,7 +176,7 @@ def _draw_ends(
     widths = np.array([[y - (low or 0.0) for y, _, low, _ in ends], [(high or 0.0) - y for y, _, _, high in ends]])
     widths = np.maximum(widths, 0.0)
     which = {"xerr": widths} if is_x else {"yerr": widths}
-    axes.errorbar(xs, ys, **which, fmt="none", ecolor=colour, elinewidth=0.9, capsize=2)
+    axes.errorbar(xs, ys, **which, fmt="none", color=colour, ecolor=colour, clip_on=False, elinewidth=0.9, capsize=2)
 
 
 def _settle_axes(axes: Axes, figure: Figure) -> None:

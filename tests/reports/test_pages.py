@@ -47,8 +47,7 @@ class _Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         for name, value in attrs:
-            is_data = tag == "article" or (name == "data" and tag != "object")
-            if name in ("src", "href", "srcset", "action", "data", "poster", "xlink:href", "background") and not is_data:
+            if name in ("src", "href", "srcset", "action", "data", "poster", "xlink:href", "background"):
                 self.addresses.append(value or "")
             if name == "style":
                 self.addresses += re.findall(r"url\(([^)]*)\)", value or "")

@@ -14,7 +14,7 @@ _WITH_THE_RECORDS = """
 import json, sys
 from pathlib import Path
 from flows.benchmarks import BENCHMARKS
-from flows.evaluations import EVALUATIONS
+from flows.evaluate.evaluations import EVALUATIONS
 from toy_benchmark import COUNTRIES
 from toy_evaluation import COUNTRIES_EVALUATION
 BENCHMARKS[COUNTRIES.name] = COUNTRIES

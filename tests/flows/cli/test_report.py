@@ -1,0 +1,62 @@
+"""`factmill report`: models of the toy benchmark side by side, and what cannot be compared."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.work.command import ROOT, Factmill
+from support.work.toy_command import ToyCommand
+
+
+@pytest.fixture
+def toy(factmill: Factmill, tmp_path: Path) -> Iterator[ToyCommand]:
+    command = ToyCommand(factmill, tmp_path)
+    yield command
+    command.close()
+
+
+def test_evaluations_are_told_alone_and_side_by_side_and_what_cannot_be_compared_is_refused(
+    toy: ToyCommand, tmp_path: Path
+) -> None:
+    builds = []
+    for number, names in enumerate((["Germany", "France", "Italy"], ["Spain", "Italy"])):
+        (tmp_path / f"names{number}.txt").write_text("\n".join(names), "utf-8")
+        builds.append(toy("build", "countries", "--file", f"names{number}.txt", "--json").json["build_id"])
+    first, second = builds
+    models = ("oracle", "guesser", "silent")
+    evaluate = ("evaluate", "countries", "--json", "--reports", tmp_path / "reports", "--build")
+    told = [toy(*evaluate, first, "--model", model).json for model in models]
+    ids = [each["evaluation_id"] for each in told]
+    other = toy(*evaluate, second, "--model", "oracle").json["evaluation_id"]
+    assert sorted(Path(path).name for path in told[0]["reports"]) == [
+        f"{ids[0]}.{form}" for form in ("html", "json", "md")
+    ]
+    written = toy("report", *ids, "--to", tmp_path / "all.json", "--to", tmp_path / "all.html").out
+    assert (
+        f"{tmp_path / 'all.html'}\n" in written and "note: Only 0.0 % of what silent was asked has a score" in written
+    )
+    report = json.loads((tmp_path / "all.json").read_text("utf-8"))
+    assert {each["model"]: each["rank"] for each in report["rankings"][0]["placed"]} == {
+        "oracle": 1, "guesser": 2, "silent": None
+    }  # fmt: skip
+    assert report["rankings"][0]["comparisons"][0]["test"] == "mcnemar"
+    page = (tmp_path / "all.html").read_bytes()
+    toy("report", *ids, "--to", tmp_path / "again.html")
+    assert (tmp_path / "again.html").read_bytes() == page
+
+    def refuse(*arguments: str | Path) -> str:
+        return toy("report", *arguments, "--to", tmp_path / "no.html", code=2).err
+
+    assert f"{first} is a build of countries; expected an evaluation" in refuse(first)
+    assert "which has other rows; models are compared on one" in refuse(ids[0], other)
+    assert f"{ids[0]} is named twice" in refuse(ids[0], ids[0])
+    assert "expected a file that ends in .html, .md, .json" in toy("report", ids[0], "--to", "x.pdf", code=2).err
+
+
+def test_what_draws_reports_is_imported_by_reports_alone() -> None:
+    look = "import sys, flows.cli.main, flows.running, flows.evaluate.evaluations; print({'matplotlib', 'jinja2'} & set(sys.modules))"
+    ran = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ran.stdout == "set()\n"

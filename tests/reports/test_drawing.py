@@ -1,0 +1,37 @@
+"""Figures as SVG in a page."""
+
+import re
+
+import pytest
+
+from tasks.core.measures.figures import Figure, Series
+from tasks.reports.drawing import draw_figure
+
+
+def _draw(kind: str, *series: Series, **more: object) -> str:
+    return draw_figure(Figure("drawn", "Drawn", kind, "across", "up", series, **more))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("kind", "x"), [("bars", "a"), ("stacked", "a"), ("lines", 1), ("scatter", 0.5)])
+def test_a_figure_has_its_axes_named_and_the_colours_of_the_page(kind: str, x: float | str) -> None:
+    svg = _draw(kind, Series("one", (x,), (0.5,), (0.4,), (0.6,)), Series("two", (x,), (None,), (None,), (None,)))
+    assert ">across</text>" in svg and ">up</text>" in svg
+    assert "var(--c0)" in svg and "var(--ink)" in svg
+    assert not re.search(r"#[0-9a-f]{6}\b", svg)
+
+
+def test_names_stay_text() -> None:
+    svg = _draw("bars", Series("one", ("<b>& $x$", "\u202eturned", "日本"), (1.0, 2.0, None)))
+    assert "&lt;b&gt;&amp; $x$" in svg and "[U+202E]turned" in svg and "日本" in svg
+
+
+def test_long_names_below_a_line_lean_and_short_ones_stand() -> None:
+    names = tuple(f"bin {number} (1,000 to 2,000)" for number in range(6))
+    lean = re.compile(r"rotate\(-40")
+    assert len(lean.findall(_draw("lines", Series("one", names, (0.5,) * 6)))) == 6
+    assert not lean.search(_draw("lines", Series("one", ("a", "b"), (0.5, 0.6))))
+
+
+def test_shares_are_set_against_shares_on_the_whole_axis() -> None:
+    svg = _draw("scatter", Series("one", (0.004,), (0.4,)), y_range=(0.0, 1.0))
+    assert svg.count(">1.0</text>") == 2
