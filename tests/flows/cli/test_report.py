@@ -10,6 +10,8 @@ import pytest
 from support.work.command import ROOT, Factmill
 from support.work.toy_command import ToyCommand
 
+NAMES = ("Germany", "France", "Italy", "Spain", "Portugal", "Austria", "Poland", "Japan")
+
 
 @pytest.fixture
 def toy(factmill: Factmill, tmp_path: Path) -> Iterator[ToyCommand]:
@@ -22,7 +24,7 @@ def test_evaluations_are_told_alone_and_side_by_side_and_what_cannot_be_compared
     toy: ToyCommand, tmp_path: Path
 ) -> None:
     builds = []
-    for number, names in enumerate((["Germany", "France", "Italy"], ["Spain", "Italy"])):
+    for number, names in enumerate((NAMES, NAMES[:2])):
         (tmp_path / f"names{number}.txt").write_text("\n".join(names), "utf-8")
         builds.append(toy("build", "countries", "--file", f"names{number}.txt", "--json").json["build_id"])
     first, second = builds
