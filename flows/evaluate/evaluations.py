@@ -2,7 +2,6 @@
 
 from flows.benchmarks import find_benchmark
 from tasks.engine.benchmark import Benchmark
-from tasks.errors import UsageError
 from tasks.evaluation.record import Evaluation
 from tasks.granola.evaluation import GRANOLA_EVALUATION
 from tasks.multihal.evaluation import MULTIHAL_EVALUATION
@@ -12,14 +11,6 @@ EVALUATIONS: dict[str, Evaluation] = {
     each.of.name: each for each in (GRANOLA_EVALUATION, MULTIHAL_EVALUATION, SLAQ_EVALUATION)
 }
 """By the name of the benchmark that they measure on, in the order in which `evaluate all` makes them."""
-
-
-def find_evaluation(benchmark: str) -> Evaluation:
-    """Return how models are measured on a benchmark; UsageError when there is no such benchmark, or no way yet."""
-    if benchmark not in EVALUATIONS:
-        find_benchmark(benchmark)
-        raise UsageError(f"models cannot be measured on {benchmark} yet; there are: {', '.join(EVALUATIONS)}")
-    return EVALUATIONS[benchmark]
 
 
 def find_record(name: str) -> Benchmark:
