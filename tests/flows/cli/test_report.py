@@ -44,7 +44,7 @@ def test_evaluations_are_told_alone_and_side_by_side_and_what_cannot_be_compared
     assert {each["model"]: each["rank"] for each in report["rankings"][0]["placed"]} == {
         "oracle": 1, "guesser": 2, "silent": None
     }  # fmt: skip
-    assert report["rankings"][0]["comparisons"][0]["test"] == "mcnemar"
+    assert report["rankings"][0]["comparisons"][0]["better"] == "oracle"
     page = (tmp_path / "all.html").read_bytes()
     toy("report", *ids, "--to", tmp_path / "again.html")
     assert (tmp_path / "again.html").read_bytes() == page
