@@ -1,14 +1,17 @@
 """What a flow run leaves in Prefect's UI: the funnel, sample rows, cost."""
 
+import re
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
-from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect.artifacts import create_image_artifact, create_markdown_artifact, create_table_artifact
 
-from tasks.core.measures.metrics import Metric
-from tasks.evaluation.record import Item, pick_worst
+from tasks.assets import asset_path
+from tasks.core.evaluation.rows import EvaluationMetric
+from tasks.evaluation.record import Evaluation, pick_worst
 from tasks.options import BuildReport
 
 SAMPLE_ROWS = 20
@@ -32,16 +35,29 @@ def leave_artifacts(report: BuildReport, rows: pa.Table) -> None:
     )
 
 
-def leave_evaluation(report: BuildReport, items: Sequence[Item], metrics: Sequence[Metric]) -> None:
-    """Create the artifacts of one evaluation: its metrics over all items, the worst answers, cost."""
+def leave_evaluation(
+    report: BuildReport, evaluation: Evaluation, answers: pa.Table, metrics: Sequence[EvaluationMetric]
+) -> None:
+    """Create the artifacts of one evaluation: its metrics over all items, figures, the worst answers, cost."""
+    # what draws is imported by evaluations alone
+    from tasks.reports.drawing import draw_picture, tell_legend
+
+    style = asset_path("data/reports", "style.css").read_text("utf-8")
     key = report.benchmark.replace("_", "-")
     create_table_artifact(
         table=[metric.model_dump() for metric in metrics if not metric.group_by],
         key=f"{key}-metrics",
         description=f"{report.author} on {report.facts['measured']}: metrics of {report.build_id}",
     )
+    for figure in evaluation.figures(metrics):
+        picture = b64encode(draw_picture(figure, style).encode()).decode()
+        create_image_artifact(
+            image_url=f"data:image/svg+xml;base64,{picture}",
+            key=re.sub(r"[^a-z0-9]+", "-", f"{key}-{figure.name}".lower()).strip("-"),
+            description=f"{figure.title}. {tell_legend(figure)}. {figure.note}",
+        )
     create_table_artifact(
-        table=[_plain(asdict(item)) for item in pick_worst(items)[:SAMPLE_ROWS]],
+        table=[_plain(asdict(item)) for item in pick_worst(evaluation.items(answers))[:SAMPLE_ROWS]],
         key=f"{key}-worst",
         description=f"Worst answers of {report.build_id}; all of them: factmill report {report.build_id} --to FILE.html",
     )

@@ -4,11 +4,11 @@ from prefect import flow
 
 from flows.artifacts import leave_evaluation
 from tasks.engine.building import open_build
-from tasks.evaluation.publishing import publish_evaluation
+from tasks.evaluation.publishing import name_metrics, publish_evaluation
 from tasks.granola.answer import answer_granola_questions, ask_granola_questions, score_granola_answers
 from tasks.granola.core.evaluation_rows import GranolaAnswer
 from tasks.granola.evaluation import GRANOLA_EVALUATION, GranolaEvaluationParams, lock_inputs
-from tasks.granola.measure import list_items, measure_granola
+from tasks.granola.measure import measure_granola
 from tasks.options import BuildReport, RunOptions
 
 
@@ -26,5 +26,5 @@ def evaluate_granola(
         answers = scored.table(GranolaAnswer)
         scores, metrics = measure_granola(answers, params.tau, params.decay, params.popularity_bins, params.seed)  # §5
         report = publish_evaluation(build, GRANOLA_EVALUATION, answers, scores, metrics)
-        leave_evaluation(report, list_items(answers), metrics)
+        leave_evaluation(report, GRANOLA_EVALUATION, answers, name_metrics(build, GRANOLA_EVALUATION, metrics))
     return report

@@ -4,12 +4,12 @@ from prefect import flow
 
 from flows.artifacts import leave_evaluation
 from tasks.engine.building import open_build
-from tasks.evaluation.publishing import publish_evaluation
+from tasks.evaluation.publishing import name_metrics, publish_evaluation
 from tasks.multihal.answer import answer_multihal_questions, ask_multihal_questions, score_multihal_answers
 from tasks.multihal.ask import MultiHalEvaluationParams, tell_skipped
 from tasks.multihal.core.answers import ScoredMultiHal
 from tasks.multihal.evaluation import MULTIHAL_EVALUATION, lock_inputs
-from tasks.multihal.measure import list_items, measure_multihal
+from tasks.multihal.measure import measure_multihal
 from tasks.options import BuildReport, RunOptions
 
 
@@ -27,5 +27,5 @@ def evaluate_multihal(
         answers = scored.table(ScoredMultiHal)
         scores, metrics = measure_multihal(answers, params.seed)  # Tables 3, 4 and 8
         report = publish_evaluation(build, MULTIHAL_EVALUATION, answers, scores, metrics, tell_skipped(params))
-        leave_evaluation(report, list_items(answers), metrics)
+        leave_evaluation(report, MULTIHAL_EVALUATION, answers, name_metrics(build, MULTIHAL_EVALUATION, metrics))
     return report

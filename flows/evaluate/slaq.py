@@ -4,13 +4,13 @@ from prefect import flow
 
 from flows.artifacts import leave_evaluation
 from tasks.engine.building import open_build
-from tasks.evaluation.publishing import publish_evaluation
+from tasks.evaluation.publishing import name_metrics, publish_evaluation
 from tasks.options import BuildReport, RunOptions
 from tasks.slaq.answer import answer_slaq_questions, ask_slaq_questions, judge_slaq_answers
 from tasks.slaq.ask import SlaqEvaluationParams
 from tasks.slaq.core.answers import JudgedSlaq
 from tasks.slaq.evaluation import SLAQ_EVALUATION, lock_inputs
-from tasks.slaq.measure import list_items, measure_slaq
+from tasks.slaq.measure import measure_slaq
 
 
 @flow(name="slaq_evaluation", validate_parameters=True, persist_result=False)
@@ -27,5 +27,5 @@ def evaluate_slaq(
         answers = judged.table(JudgedSlaq)
         scores, metrics = measure_slaq(answers, params.seed)  # equations 1 to 4, Figures 2 and 3
         report = publish_evaluation(build, SLAQ_EVALUATION, answers, scores, metrics)
-        leave_evaluation(report, list_items(answers), metrics)
+        leave_evaluation(report, SLAQ_EVALUATION, answers, name_metrics(build, SLAQ_EVALUATION, metrics))
     return report

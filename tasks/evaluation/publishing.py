@@ -31,23 +31,12 @@ def publish_evaluation(
     the figures. NothingPublished when the model under test could not be asked at all.
     """
     lock = build.run.lock
-    judge = lock["params"]["params"].get("judge", "")
-    judged_by = judge if judge in ("", EXACT) else lock["models"][judge]
     if answers.num_rows and pc.all(pc.equal(answers["unscored"], "model_failed")).as_py():
         build.end_without_rows(
             f"{lock['author']} answered none of {answers.num_rows} questions, the first: {answers['detail'][0].as_py()}. "
             f"What to do: look at the model with `factmill doctor --world {build.options.world}`, then run the same command again"
         )
-    measured = [
-        EvaluationMetric(
-            id="/".join(filter(None, (metric.setting, metric.metric, metric.group_by, metric.group))),
-            benchmark=evaluation.of.name,
-            model=lock["author"],
-            judge=judged_by,
-            **metric.model_dump(),
-        )
-        for metric in metrics
-    ]
+    measured = name_metrics(build, evaluation, metrics)
     tables = {
         evaluation.main_table: answers,
         f"{evaluation.of.name}_scores": scores,
@@ -56,12 +45,32 @@ def publish_evaluation(
     facts = {
         "measured": build.run.origin["flow"]["build"],
         "model": lock["author"],
-        "judge": judged_by,
+        "judge": _name_judge(lock),
         "items": answers.num_rows,
         "unscored": count_unscored(answers, scores),
         "notes": list(notes),
     }
     return build.publish(tables, {**facts, **describe_file(build, answers)})
+
+
+def name_metrics(build: Build, evaluation: Evaluation, metrics: Sequence[Metric]) -> list[EvaluationMetric]:
+    """Return metrics as rows of the published table: with benchmark, model and judge."""
+    lock = build.run.lock
+    return [
+        EvaluationMetric(
+            id="/".join(filter(None, (metric.setting, metric.metric, metric.group_by, metric.group))),
+            benchmark=evaluation.of.name,
+            model=lock["author"],
+            judge=_name_judge(lock),
+            **metric.model_dump(),
+        )
+        for metric in metrics
+    ]
+
+
+def _name_judge(lock: Mapping[str, Any]) -> str:
+    judge: str = lock["params"]["params"].get("judge", "")
+    return judge if judge in ("", EXACT) else str(lock["models"][judge])
 
 
 def count_unscored(answers: pa.Table, scores: pa.Table) -> int:

@@ -8,6 +8,7 @@ import io
 import re
 import warnings
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import matplotlib as mpl
@@ -57,6 +58,24 @@ _STYLE: dict[Any, Any] = {
 }
 
 
+def draw_picture(figure: Figure, style: str) -> str:
+    """Return a figure as a picture of its own, for where there is no page around it: in the light colours of the page's style."""
+    palette = re.search(r":root \{(.*?)\}", style, re.DOTALL)
+    colours = palette[1] if palette else ""
+    head = f'<svg xmlns="http://www.w3.org/2000/svg"><style>svg {{{colours} background: var(--paper); }}</style>'
+    inner = draw_figure(figure)
+    view = inner[inner.index("viewBox=") : inner.index(">")]
+    return head.replace("<svg ", f"<svg {view} ", 1) + inner[inner.index(">") + 1 :]
+
+
+def tell_legend(figure: Figure) -> str:
+    """Return what the colours and marks of a figure mean, as a line to read."""
+    if figure.kind in ("bars", "stacked"):
+        return ", ".join(clean(series.label) for series in figure.series)
+    return "  ".join(f"{SIGNS[n % len(SIGNS)]} {clean(series.label)}" for n, series in enumerate(figure.series))
+
+
+@lru_cache(maxsize=64)
 def draw_figure(figure: Figure) -> str:
     """Return a figure as an <svg> element for a page."""
     with mpl.rc_context(), warnings.catch_warnings():

@@ -1,11 +1,12 @@
 """Figures as SVG in a page."""
 
 import re
+from xml.etree import ElementTree
 
 import pytest
 
 from tasks.core.measures.figures import Figure, Series
-from tasks.reports.drawing import draw_figure
+from tasks.reports.drawing import draw_figure, draw_picture, tell_legend
 
 
 def _draw(kind: str, *series: Series, **more: object) -> str:
@@ -35,3 +36,14 @@ def test_long_names_below_a_line_lean_and_short_ones_stand() -> None:
 def test_shares_are_set_against_shares_on_the_whole_axis() -> None:
     svg = _draw("scatter", Series("one", (0.004,), (0.4,)), y_range=(0.0, 1.0))
     assert svg.count(">1.0</text>") == 2
+
+
+def test_a_picture_of_its_own_has_the_light_colours_and_no_address() -> None:
+    figure = Figure("f", "F", "lines", "x", "y", (Series("one & two", (1, 2), (0.1, 0.2)),))
+    picture = draw_picture(figure, ":root { --paper: #fff; --c0: #123456; }\n@media dark { :root { --c0: #000; } }")
+    assert picture.startswith('<svg viewBox="')
+    assert 'xmlns="http://www.w3.org/2000/svg"' in picture
+    assert "svg { --paper: #fff; --c0: #123456;  background: var(--paper); }" in picture
+    assert "var(--c0)" in picture
+    ElementTree.fromstring(picture)
+    assert tell_legend(figure) == "● one & two"
