@@ -30,6 +30,8 @@ _SERIES = tuple(f"#0300{number:02x}" for number in range(COLOURS))
 _NAMES = {_INK: "var(--ink)", _GRID: "var(--grid)"} | {
     colour: f"var(--c{number})" for number, colour in enumerate(_SERIES)
 }
+_WORDS = ("blue", "orange", "green", "purple", "gold", "pink", "grey", "brown")
+"""The light colours of the page's style."""
 _WIDTH = 4.6
 """Inches: narrow enough to be read on a phone."""
 _ROOM = 36
@@ -69,10 +71,8 @@ def draw_picture(figure: Figure, style: str) -> str:
 
 
 def tell_legend(figure: Figure) -> str:
-    """Return what the colours and marks of a figure mean, as a line to read."""
-    if figure.kind in ("bars", "stacked"):
-        return ", ".join(clean(series.label) for series in figure.series)
-    return "  ".join(f"{SIGNS[n % len(SIGNS)]} {clean(series.label)}" for n, series in enumerate(figure.series))
+    """Return what the colours of a picture mean, as a line to read."""
+    return ", ".join(f"{_WORDS[at % COLOURS]}: {clean(series.label)}" for at, series in enumerate(figure.series))
 
 
 @lru_cache(maxsize=64)

@@ -46,4 +46,4 @@ def test_a_picture_of_its_own_has_the_light_colours_and_no_address() -> None:
     assert "svg { --paper: #fff; --c0: #123456;  background: var(--paper); }" in picture
     assert "var(--c0)" in picture
     ElementTree.fromstring(picture)
-    assert tell_legend(figure) == "● one & two"
+    assert tell_legend(figure) == "blue: one & two"
