@@ -35,9 +35,11 @@ def measure_granola(
     for setting in dict.fromkeys(names["setting"]):
         chosen = np.asarray(names["setting"] == setting, bool)
         metrics += measure([_gather(setting, column, chosen, names) for column in columns], seed)
-        for name, value, column in varied:
-            (metric,) = measure([_gather(setting, column, chosen, names)], seed)
-            metrics.append(metric.model_copy(update={"group_by": name, "group": f"{value:g}"}))
+        moved = measure([_gather(setting, column, chosen, names) for *_, column in varied], seed)
+        metrics += [
+            metric.model_copy(update={"group_by": name, "group": f"{value:g}"})
+            for metric, (name, value, _) in zip(moved, varied, strict=True)
+        ]
     return pa.concat_tables(told), metrics
 
 

@@ -73,19 +73,19 @@ if log.status != "success":
 """
 
 
-def run(command: list[str], home: Path) -> tuple[float, float, float]:
-    """Run a command and return its CPU seconds, wall seconds and greatest resident set in MiB."""
+def run(command: list[str], home: Path) -> tuple[float, float, float, str]:
+    """Run a command and return its CPU seconds, wall seconds, greatest resident set in MiB, and what it printed."""
     environment = {**os.environ, "FACTMILL_HOME": str(home), "PYTHONPATH": str(ROOT), "TEST_KEY": "k"}
     started = os.times().elapsed
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    err = process.stderr.read() if process.stderr else b""
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    out = process.stdout.read() if process.stdout else b""
     _, status, usage = os.wait4(process.pid, 0)
     if code := os.waitstatus_to_exitcode(status):
-        sys.exit(f"{' '.join(command[:3])[:80]} …: exit code {code}\n{err.decode()[-3000:]}")
-    return usage.ru_utime + usage.ru_stime, os.times().elapsed - started, usage.ru_maxrss / 1024
+        sys.exit(f"{' '.join(command[:3])[:80]} …: exit code {code}; run it by hand to see why")
+    return usage.ru_utime + usage.ru_stime, os.times().elapsed - started, usage.ru_maxrss / 1024, out.decode()
 
 
-def show(name: str, few: tuple[float, float, float], many: tuple[float, float, float]) -> float:
+def show(name: str, few: tuple[float, float, float, str], many: tuple[float, float, float, str]) -> float:
     """Print the line of an engine and return its CPU milliseconds an item."""
     each = (many[0] - few[0]) / (MANY - FEW) * 1000
     start = few[0] - each * FEW / 1000
@@ -114,7 +114,16 @@ def main() -> None:
         world = write_chat_world(home, "http://127.0.0.1:9/v1", ["answerer"])
         origin = find_build(warehouse, "latest:granola").build_id
         builds = {rows: publish_copies(warehouse, origin, "granola_eq", rows) for rows in (FEW, MANY, FILED)}
-        evaluate = ["evaluate", "granola", "--setting", "greedy", "--reports", str(home / "reports")]
+        evaluate = [
+            "evaluate",
+            "granola",
+            "--setting",
+            "greedy",
+            "--similarity",
+            "0",
+            "--reports",
+            str(home / "reports"),
+        ]
         ours = {
             rows: run([sys.executable, "-c", OURS, *evaluate, "--world", str(world), "--build", builds[rows]], home)
             for rows in (FEW, MANY)
@@ -142,10 +151,14 @@ def main() -> None:
                 for at, row in enumerate(filed)
             )
         )
-        cpu, wall, memory = run(
-            [sys.executable, "-c", OURS, *evaluate, "--answers", str(answers), "--build", builds[FILED]], home
+        cpu, wall, memory, out = run(
+            [sys.executable, "-c", OURS, *evaluate, "--answers", str(answers), "--build", builds[FILED], "--json"], home
         )
-        print(f"a file of {FILED:,} answers: {wall:.1f} s, {cpu:.1f} s of CPU, {memory:,.0f} MiB")
+        seconds = json.loads(out.splitlines()[-1])["seconds"]
+        print(
+            f"a file of {FILED:,} answers: scored in {seconds:.1f} s; the whole command, Prefect's start and the report with "
+            f"it: {wall:.1f} s, {cpu:.1f} s of CPU, {memory:,.0f} MiB"
+        )
 
 
 if __name__ == "__main__":

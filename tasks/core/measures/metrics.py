@@ -108,7 +108,9 @@ def measure(scores: Sequence[Scores], seed: int = 0) -> list[Metric]:
 
     A row does not depend on what else is measured, nor on the order of the items.
     """
-    return [metric for each in scores for metric in _measure_one(each, seed)]
+    known: list[tuple[Sequence[str], Numbers]] = []
+    """Clusters that were numbered, with their numbers: most metrics are of the same items."""
+    return [metric for each in scores for metric in _measure_one(each, _number_once(known, each.clusters), seed)]
 
 
 def number(names: Sequence[str | None]) -> tuple[Numbers, list[str]]:
@@ -118,8 +120,15 @@ def number(names: Sequence[str | None]) -> tuple[Numbers, list[str]]:
     return np.fromiter(map(positions.__getitem__, names), np.int64, len(names)), known
 
 
-def _measure_one(scores: Scores, seed: int) -> Iterator[Metric]:
-    clusters, _ = number(scores.clusters)
+def _number_once(known: list[tuple[Sequence[str], Numbers]], clusters: Sequence[str]) -> Numbers:
+    found = next((numbers for names, numbers in known if names == clusters), None)
+    if found is None:
+        found = number(clusters)[0]
+        known.append((clusters, found))
+    return found
+
+
+def _measure_one(scores: Scores, clusters: Numbers, seed: int) -> Iterator[Metric]:
     scored = ~np.isnan(scores.values)
     whole, exponent = to_whole(np.where(scored, scores.values, 0.0), clusters)
 
