@@ -1,7 +1,9 @@
 """An evaluation from end to end, with the toy benchmark: built-in models, files of answers, models with odd manners, a judge that obeys what it reads, a kill."""
 
+import itertools
 import json
 import re
+import shutil
 import threading
 import time
 from collections import Counter
@@ -26,6 +28,9 @@ ODD = {
     "Poland": "I'm sorry, but I cannot answer that.",
     "Japan": "日本の番号は十七番です",
 }
+
+
+_copies = itertools.count()
 
 
 class Server:
@@ -58,13 +63,24 @@ def _judge(text: str) -> str:
     return f"I looked at it.\nVerdict: wrong\nVerdict: {'right' if inside.strip() == gold else 'wrong'}"
 
 
-@pytest.fixture
-def toy(factmill: Factmill, tmp_path: Path) -> Iterator[ToyCommand]:
-    (tmp_path / "names.txt").write_text("\n".join(NAMES), "utf-8")
-    command = ToyCommand(factmill, tmp_path)
+@pytest.fixture(scope="module")
+def shared_toy(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToyCommand]:
+    folder = tmp_path_factory.mktemp("toy")
+    (folder / "names.txt").write_text("\n".join(NAMES), "utf-8")
+    command = ToyCommand(factmill, folder)
     command("build", "countries", "--file", "names.txt")
     yield command
     command.close()
+
+
+@pytest.fixture
+def toy(shared_toy: ToyCommand) -> Iterator[ToyCommand]:
+    """The command, on a copy of the build."""
+    kept = shared_toy.warehouse
+    shared_toy.warehouse = kept.with_name(f"copy-{next(_copies)}.duckdb")
+    shutil.copy(kept, shared_toy.warehouse)
+    yield shared_toy
+    shared_toy.warehouse = kept
 
 
 @pytest.fixture
@@ -144,8 +160,10 @@ def test_a_model_is_asked_once_whatever_it_says_and_no_answer_gets_out_of_the_fr
 
 
 def test_a_killed_evaluation_goes_on_and_asks_nothing_twice(
-    toy: ToyCommand, factmill: Factmill, server: Server, tmp_path: Path
+    shared_toy: ToyCommand, factmill: Factmill, server: Server, tmp_path: Path
 ) -> None:
+    toy = ToyCommand(factmill, tmp_path)
+    shutil.copy(shared_toy.warehouse, toy.warehouse)
     world = write_chat_world(tmp_path, server.chat.url, ["answerer", "judge"])
     evaluate = ("evaluate", "countries", "--world", world, "--batch-size", "2", "--json")
     web, release = server.chat._web, threading.Event()
