@@ -6,13 +6,15 @@ is first asked; they are in no settings object, so they cannot be stored, logged
 """
 
 import os
+import re
 import tomllib
 from collections.abc import Collection
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
 from tasks.assets import ROOT
 from tasks.core.fingerprints import digest_json
@@ -38,8 +40,34 @@ OURS = {"model", "messages", "stream", "n", "max_tokens", "max_completion_tokens
     "reasoning_effort",
 }
 """What a chat request holds anyhow."""
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
+EMBEDDED = "embedded"
 SECTIONS = ("wikidata", "wikipedia", "pageviews", "falcon", "dbpedia")
 """Services of a world; a build needs those that its benchmark asks."""
+
+
+def _check_address(url: str) -> str:
+    """Return an address of a world's file; ValueError, which never repeats it whole, for what none can be."""
+    if url in ("", EMBEDDED):
+        return url
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise ValueError(f"no address of a service: {error}") from None
+    if parts.username is not None or parts.password is not None:
+        raise ValueError(
+            "holds a user name or password, which would stand in messages and recorded calls; leave them out of the address, "
+            "and name a key by key_env where the service is a model"
+        )
+    if parts.scheme not in ("http", "https") or not host:
+        raise ValueError(f"expected an address that begins with http:// or https:// and a host, or `{EMBEDDED}`")
+    if parts.query or parts.fragment:
+        raise ValueError("holds ? or #; expected an address that paths can be put behind")
+    return url
+
+
+Address = Annotated[str, AfterValidator(_check_address)]
 
 
 class Limits(StrictModel):
@@ -55,12 +83,14 @@ class Limits(StrictModel):
     """First pause before a retry; doubled each time, with jitter, never over 60 s unless Retry-After says so."""
     batch: int = Field(default=100, ge=1)
     """Logical calls bundled into one request, where the service can (VALUES, titles)."""
+    redirects: tuple[str, ...] = ()
+    """Hosts that the service may redirect to beside its own, such as "query.example.org" or "127.0.0.1:9999"."""
 
 
 class Endpoint(StrictModel):
     """One web service."""
 
-    url: str = ""
+    url: Address = ""
     """Base URL, or `embedded` for the service that the embedded world starts on loopback; empty: the world has none."""
     limits: Limits = Limits()
 
@@ -69,7 +99,7 @@ class Wikidata(StrictModel):
     """Where items are looked up: a SPARQL endpoint or a local graph."""
 
     engine: Literal["sparql", "graph"] = "sparql"
-    url: str = ""
+    url: Address = ""
     """SPARQL endpoint, or `embedded`; unused with engine `graph`."""
     graph: str = ""
     """Name of a graph loaded with `factmill graph load`, with engine `graph`."""
@@ -85,7 +115,7 @@ class Model(StrictModel):
     perplexity."""
     name: str
     """Model name as the server knows it, or `rules-1`."""
-    url: str = ""
+    url: Address = ""
     """Base URL with /v1 for kind `openai`."""
     key_env: str = ""
     """Environment variable that holds the API key; empty when the server wants none."""
@@ -117,6 +147,15 @@ class Model(StrictModel):
     usd_per_million_reasoning: float | None = None
     """Of output tokens spent on reasoning; None: as other output."""
     limits: Limits = Limits()
+
+    @field_validator("key_env")
+    @classmethod
+    def _check_key_env(cls, name: str) -> str:
+        if name and not _VARIABLE.fullmatch(name):
+            raise ValueError(
+                "expected the name of an environment variable in capitals, such as OPENAI_API_KEY, not the key itself"
+            )
+        return name
 
     @field_validator("extra_body")
     @classmethod
@@ -275,7 +314,9 @@ def api_key(model: Model) -> str:
         return "none"
     key = os.environ.get(model.key_env, "")
     if not key:
-        raise SettingsError(f"model {model.name}: set the environment variable {model.key_env} to its API key")
+        raise SettingsError(
+            f"model {model.name}: the environment variable that its key_env names is not set; set it to the API key"
+        )
     return key
 
 

@@ -77,7 +77,7 @@ def test_the_digest_of_a_world_leaves_limits_and_user_agent_out(tmp_path: Path) 
 
 def test_keys_come_from_the_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     model = Model(kind="openai", name="m", key_env="MY_KEY")
-    with pytest.raises(SettingsError, match="set the environment variable MY_KEY"):
+    with pytest.raises(SettingsError, match="model m: the environment variable that its key_env names is not set"):
         api_key(model)
     monkeypatch.setenv("MY_KEY", "secret-value")
     assert api_key(model) == "secret-value"
@@ -142,3 +142,29 @@ def test_a_model_to_be_measured_may_have_any_name_and_is_no_part_of_builds(tmp_p
     assert other.digest(["mine"]) != before.digest(["mine"])
     with pytest.raises(SettingsError, match=r"models\.mine\.kind is `rules`; a model in this role is `openai`"):
         load_world(write(tmp_path, WORLD + '[models.mine]\nkind = "rules"\nname = "rules-1"\n'))
+
+
+SECRET = "sk-live-0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('key_env = "MY_KEY"', f'key_env = "{SECRET}"', "models.author.key_env: .*not the key itself"),
+        ('key_env = "MY_KEY"', 'key_env = "abcdef0123456789"', "models.author.key_env: .*not the key itself"),
+        ("http://a/sparql", f"http://me:{SECRET}@a/sparql", "wikidata.url: .*holds a user name or password"),
+        ("http://b", f"https://{SECRET}@b", "wikipedia.url: .*holds a user name or password"),
+        ("http://c", f"https://c/?key={SECRET}", r"pageviews.url: .*holds \? or #"),
+        ("http://c", "file:///etc/passwd", "pageviews.url: .*begins with http"),
+        ("http://c", "c.example.org/x", "pageviews.url: .*begins with http"),
+        ("http://c", "http://", "pageviews.url: .*and a host"),
+        ("http://c", "http://[::1", "pageviews.url: .*no address"),
+        ("http://c", "http://c:99999", "pageviews.url: .*no address"),
+    ],
+)
+def test_what_is_no_address_or_holds_a_secret_is_refused_and_not_repeated(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    with pytest.raises(SettingsError, match=message) as caught:
+        load_world(write(tmp_path, WORLD.replace(old, new)))
+    assert SECRET not in str(caught.value)

@@ -15,6 +15,7 @@ from flows.benchmarks import BENCHMARKS
 from flows.commands.asking import ask_world
 from flows.digests import read_digests
 from tasks.assets import load_prompt
+from tasks.clients.sending.redirects import CheckedRedirects
 from tasks.engine.benchmark import Benchmark
 from tasks.engine.identities import service_urls
 from tasks.engine.locks import digest_assets, make_lock
@@ -164,7 +165,9 @@ def _examine_models(world: World) -> Iterator[Finding]:
             yield _try(
                 what,
                 partial(_describe_model, model),
-                f"export {model.key_env}=…" if model.key_env else "check url (with /v1) in the world's file",
+                f"set the variable that key_env of [models.{role}] names"
+                if model.key_env
+                else "check url (with /v1) in the world's file",
             )
 
 
@@ -220,7 +223,7 @@ def _reach(url: str, headers: dict[str, str], body: bytes | None = None) -> str:
     """
     request = urllib.request.Request(url, body, headers)
     try:
-        with urllib.request.urlopen(request, timeout=_REACH_TIMEOUT_S) as answer:
+        with urllib.request.build_opener(CheckedRedirects(url, ())).open(request, timeout=_REACH_TIMEOUT_S) as answer:
             return f"{url} answers ({answer.status})"
     except urllib.error.HTTPError as error:
         if body and error.code in (400, 422):

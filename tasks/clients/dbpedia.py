@@ -31,7 +31,7 @@ class Dbpedia:
         self._query = query
         self._batch = limits.batch
         name = f"DBpedia at {url}"
-        self._endpoint = SparqlEndpoint(url, name, limits.timeout_s, user_agent)
+        self._endpoint = SparqlEndpoint(url, name, limits, user_agent)
         self._sender = Sender(limits, name)
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:

@@ -5,10 +5,12 @@ first try gets half the time-out of the world's file.
 """
 
 from collections.abc import Sequence
+from urllib.parse import urljoin
 
 import httpx
 
 from tasks.clients.sending.answers import judge_status, read_json, shorten
+from tasks.clients.sending.redirects import check_redirect
 from tasks.clients.sending.sender import Retry, Sender
 from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.settings import Limits
@@ -52,6 +54,8 @@ class Falcon:
             raise Retry(f"unreachable: {error}") from error
         except httpx.TransportError as error:
             raise Retry(f"connection_cut: {error!r}") from error
+        if response.has_redirect_location:
+            check_redirect(self._name, self._address, urljoin(self._address, response.headers["Location"]), ())
         failure = judge_status(self._name, response.status_code, response.text, response.headers.get("Retry-After"))
         if failure:
             return [failure]

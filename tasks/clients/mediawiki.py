@@ -36,7 +36,7 @@ class MediaWiki:
     def __init__(self, url: str, name: str, limits: Limits, user_agent: str) -> None:
         """Open nothing yet. `url`: scheme and host, and the script path where that is not `/w`."""
         self._name = name
-        session = open_session(user_agent, limits.parallel)
+        session = open_session(name, user_agent, limits)
         session.hooks["response"].append(self._check_response)
         parts = urlsplit(url)
         self._site = mwclient.Site(

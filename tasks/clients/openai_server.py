@@ -10,11 +10,13 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import urljoin
 
 import httpx2
 import openai
 
 from tasks.clients.sending.answers import fail, judge_status, shorten
+from tasks.clients.sending.redirects import check_redirect
 from tasks.clients.sending.sender import Retry
 from tasks.core.calls.call import Reply
 from tasks.errors import ServiceUnreachable
@@ -52,7 +54,9 @@ class OpenAiServer:
             max_retries=0,
             timeout=model.limits.timeout_s,
             default_headers={"User-Agent": user_agent},
-            http_client=openai.DefaultAsyncHttpxClient(transport=_SpreadTransport(model.limits.parallel)),
+            http_client=openai.DefaultAsyncHttpxClient(
+                transport=_SpreadTransport(model.limits.parallel), event_hooks={"response": [self._check_redirect]}
+            ),
         )
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Answer:
@@ -89,6 +93,11 @@ class OpenAiServer:
         cost_usd += cached * (model.usd_per_million_in if of_cached is None else of_cached)
         cost_usd += thought * (model.usd_per_million_out if of_thought is None else of_thought)
         return Reply(None, tokens_in=tokens_in, tokens_out=tokens_out, cost_usd=cost_usd / 1e6)
+
+    async def _check_redirect(self, response: httpx2.Response) -> None:
+        if response.has_redirect_location:
+            asked = str(response.request.url)
+            check_redirect(self.name, asked, urljoin(asked, response.headers["Location"]), self.model.limits.redirects)
 
     async def _give_key(self) -> str:
         if not self._key:

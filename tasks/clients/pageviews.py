@@ -27,7 +27,7 @@ class Pageviews:
         self._url = url.rstrip("/")
         self._name = f"Pageviews at {url}"
         self._timeout_s = limits.timeout_s
-        self._session = open_session(user_agent, limits.parallel)
+        self._session = open_session(self._name, user_agent, limits)
         self._sender = Sender(limits, self._name)
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:

@@ -101,7 +101,7 @@ def test_every_way_a_model_can_fail_has_its_reason_and_a_later_run_mends_what_pa
 
     refused = factmill(*arguments, TEST_KEY="")
     assert refused.code == 2
-    assert "set the environment variable TEST_KEY" in refused.err
+    assert "the environment variable that its key_env names is not set" in refused.err
 
     first = factmill(*arguments, TEST_KEY="secret-key-1")
     assert first.code == 0, first.err

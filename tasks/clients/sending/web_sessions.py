@@ -2,20 +2,41 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.parse import urljoin
 
 import requests
 from requests.adapters import HTTPAdapter
 from urllib3.exceptions import ReadTimeoutError
 
+from tasks.clients.sending.redirects import check_redirect
 from tasks.clients.sending.sender import Retry
+from tasks.settings import Limits
 
 
-def open_session(user_agent: str, parallel: int) -> requests.Session:
-    """Return a session that keeps as many connections open as requests run in parallel, and retries nothing itself."""
-    session = requests.Session()
+class _Session(requests.Session):
+    """A session that leaves its host only where it may."""
+
+    def __init__(self, service: str, limits: Limits) -> None:
+        super().__init__()
+        self._service = service
+        self._allowed = limits.redirects
+
+    def get_redirect_target(self, resp: requests.Response) -> str | None:
+        target = super().get_redirect_target(resp)
+        if target is not None:
+            check_redirect(self._service, resp.url, urljoin(resp.url, target), self._allowed)
+        return target
+
+
+def open_session(service: str, user_agent: str, limits: Limits) -> requests.Session:
+    """Return a session that keeps as many connections open as requests run in parallel, and retries nothing itself.
+
+    `service`: what stands in messages.
+    """
+    session = _Session(service, limits)
     session.headers.update({"User-Agent": user_agent, "Accept-Encoding": "gzip"})
     for scheme in ("http://", "https://"):
-        session.mount(scheme, HTTPAdapter(pool_connections=1, pool_maxsize=parallel, max_retries=0))
+        session.mount(scheme, HTTPAdapter(pool_connections=1, pool_maxsize=limits.parallel, max_retries=0))
     return session
 
 

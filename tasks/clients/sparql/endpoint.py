@@ -6,32 +6,46 @@ the reply is missing, since an endpoint that runs out of time while it writes ca
 """
 
 from http.client import HTTPException, IncompleteRead
+from typing import Any
 from urllib.error import HTTPError, URLError
+from urllib.request import OpenerDirector, build_opener
 
 from SPARQLWrapper import GET, JSON, POST, SELECT, SPARQLWrapper
-from SPARQLWrapper.SPARQLExceptions import SPARQLWrapperException
 
 from tasks.clients.sending.answers import judge_status, read_json, read_retry_after, shorten
+from tasks.clients.sending.redirects import CheckedRedirects
 from tasks.clients.sending.sender import Retry
 from tasks.clients.sparql.solutions import Solution, read_results
 from tasks.core.calls.call import Reply
+from tasks.settings import Limits
 
 _LONGEST_GET = 1500
-_STATUSES = {"QueryBadFormed": 400, "Unauthorized": 401, "EndPointNotFound": 404, "URITooLong": 414}
 _TOO_LONG = ("TimeoutException", "Operation timed out")
 _TOO_MUCH = ("Tried to allocate",)
 """What Blazegraph and QLever write, with various statuses, when a query takes too much time or memory."""
 
 
+class _Wrapper(SPARQLWrapper):
+    """Sends through an opener of ours: SPARQLWrapper's own follows every redirect."""
+
+    def __init__(self, opener: OpenerDirector, endpoint: str, **more: Any) -> None:
+        super().__init__(endpoint, **more)
+        self._opener = opener
+
+    def _query(self) -> tuple[Any, str]:
+        return self._opener.open(self._createRequest(), timeout=self.timeout), self.returnFormat
+
+
 class SparqlEndpoint:
     """An endpoint that answers SELECT queries; `name` stands in messages."""
 
-    def __init__(self, url: str, name: str, timeout_s: float, user_agent: str) -> None:
+    def __init__(self, url: str, name: str, limits: Limits, user_agent: str) -> None:
         """Keep what is needed; nothing is sent yet."""
         self._url = url
         self._name = name
-        self._timeout_s = timeout_s
+        self._timeout_s = limits.timeout_s
         self._user_agent = user_agent
+        self._opener = build_opener(CheckedRedirects(name, limits.redirects))
 
     def select(self, query: str) -> list[Solution] | Reply:
         """Return the solutions of a SELECT query, or the failure that is final for it."""
@@ -68,7 +82,7 @@ class SparqlEndpoint:
 
     def _exchange(self, query: str) -> tuple[int, str, str | None]:
         """Send one request; its form is set by hand, since SPARQLWrapper guesses it from words, even in comments."""
-        wrapper = SPARQLWrapper(self._url, returnFormat=JSON, agent=self._user_agent)
+        wrapper = _Wrapper(self._opener, self._url, returnFormat=JSON, agent=self._user_agent)
         wrapper.setOnlyConneg(True)
         wrapper.setMethod(GET if len(query) <= _LONGEST_GET else POST)
         wrapper.timeout = self._timeout_s  # type: ignore[assignment]
@@ -78,8 +92,6 @@ class SparqlEndpoint:
             return 200, response.read().decode("utf-8", "replace"), None
         except HTTPError as error:
             return error.code, error.read().decode("utf-8", "replace"), error.headers.get("Retry-After")
-        except SPARQLWrapperException as error:
-            return _STATUSES.get(type(error).__name__, 500), str(error), None
 
 
 def _find_excess(text: str) -> str | None:

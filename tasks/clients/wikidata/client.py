@@ -39,7 +39,7 @@ class WikidataSparql:
         self._queries = dict(queries)
         self._sizes = {name: GroupSize(limits.batch) for name in queries}
         name = f"Wikidata at {url}"
-        self._endpoint = SparqlEndpoint(url, name, limits.timeout_s, user_agent)
+        self._endpoint = SparqlEndpoint(url, name, limits, user_agent)
         self._sender = Sender(limits, name)
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:

@@ -45,9 +45,9 @@ def test_a_wrong_path_and_a_refusal_are_not_fine(tmp_path: Path, server: Loopbac
 
 
 def test_a_server_that_lists_no_models_is_fine_where_it_chats(tmp_path: Path, server: Loopback) -> None:
-    server.handle = lambda seen: {"status": 400 if seen.path.endswith("/v1/chat/completions") else 404, "text": "no"}
+    server.handle = lambda seen: {"status": 400 if seen.path == "/v1/chat/completions" else 404, "text": "no"}
     assert look(tmp_path, server)["model author"]["ok"]
-    assert "HTTP 404" in look(tmp_path, server, "/wrong/v2?")["model author"]["found"]
+    assert "HTTP 404" in look(tmp_path, server, "/wrong/v2")["model author"]["found"]
 
 
 def test_what_a_world_is_for_is_told_and_no_fault(tmp_path: Path, server: Loopback) -> None:

@@ -1,0 +1,52 @@
+"""Redirects of services: followed within one host, refused to any other that the world does not allow.
+
+What is asked, and the key it is asked with, are meant for the address in the world's file alone.
+"""
+
+from collections.abc import Collection
+from http.client import HTTPMessage
+from typing import IO
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request
+
+from tasks.errors import ServiceUnreachable
+
+_PORTS = {"http": 80, "https": 443}
+
+
+def check_redirect(service: str, asked: str, leads_to: str, allowed: Collection[str]) -> None:
+    """ServiceUnreachable when one address (URL) leads to another that is on no allowed host, or to one in the clear.
+
+    `allowed`: hosts beside the one that was asked, with the port where it is not the scheme's own.
+    """
+    old, new = urlsplit(asked), urlsplit(leads_to)
+    is_same = old.hostname == new.hostname and (old.port or _PORTS.get(old.scheme)) == (
+        new.port or _PORTS.get(new.scheme)
+    )
+    is_upgrade = old.hostname == new.hostname and (old.scheme, new.scheme) == ("http", "https")
+    host = new.netloc.rpartition("@")[2].lower()
+    if new.scheme not in _PORTS or (old.scheme, new.scheme) == ("https", "http"):
+        why = "which is not followed, since it would be sent unencrypted"
+    elif is_same or is_upgrade or host in allowed:
+        return
+    else:
+        why = (
+            f"another host, to which nothing is sent; put that address into the world's file, or allow it there: "
+            f'limits = {{ redirects = ["{host}"] }}'
+        )
+    raise ServiceUnreachable(f"{service} redirects to {new.scheme}://{host}{new.path[:200]}, {why}")
+
+
+class CheckedRedirects(HTTPRedirectHandler):
+    """For openers of urllib: follows only redirects that `check_redirect` lets pass."""
+
+    def __init__(self, service: str, allowed: Collection[str]) -> None:
+        self._service = service
+        self._allowed = allowed
+
+    def redirect_request(
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> Request | None:
+        """Return the next request (see urllib); ServiceUnreachable where it is not to be made."""
+        check_redirect(self._service, req.full_url, newurl, self._allowed)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)

@@ -1,0 +1,133 @@
+"""Redirects: followed within a host; to any other nothing is sent unless the world allows it."""
+
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+import pytest
+from support.webs.loopback import Loopback, Seen
+
+from tasks.assets import load_query
+from tasks.clients.chat import Chat
+from tasks.clients.dbpedia import Dbpedia
+from tasks.clients.falcon import Falcon
+from tasks.clients.pageviews import Pageviews
+from tasks.clients.perplexity import Scorer
+from tasks.clients.sending.redirects import check_redirect
+from tasks.clients.wikidata.client import WikidataSparql
+from tasks.clients.wikipedia import Wikipedia
+from tasks.core.calls.call import Call, Service
+from tasks.core.calls.chat import call_chat
+from tasks.core.calls.dbpedia import call_same_as
+from tasks.core.calls.falcon import call_link
+from tasks.core.calls.knowledge import call_find_items, call_pageviews
+from tasks.core.calls.perplexity import call_perplexity
+from tasks.core.calls.wikipedia import call_resolve_title
+from tasks.core.prompts import fill_in, read_prompt
+from tasks.errors import ServiceUnreachable
+from tasks.settings import Limits, Model
+
+HERE, AGENT = "test", "factmill-tests"
+PROMPT = read_prompt("test/p", b'+++\nrole = "author"\ninputs = ["name"]\n+++\n# user\nWho is $name?\n')
+
+
+def model(url: str, limits: Limits) -> Model:
+    return Model(kind="openai", name="m", url=f"{url}/v1", limits=limits)
+
+
+CLIENTS: dict[str, tuple[Callable[[str, Limits], Service], Call]] = {
+    "wikidata": (
+        lambda url, limits: WikidataSparql(url, HERE, limits, AGENT, {"find_items": load_query("wikidata/find_items")}),
+        call_find_items(HERE, "Berlin"),
+    ),
+    "dbpedia": (
+        lambda url, limits: Dbpedia(url, HERE, limits, AGENT, load_query("dbpedia/same_as")),
+        call_same_as(HERE, "http://dbpedia.org/resource/Berlin"),
+    ),
+    "wikipedia": (lambda url, limits: Wikipedia(url, HERE, limits, AGENT), call_resolve_title(HERE, "Berlin")),
+    "pageviews": (
+        lambda url, limits: Pageviews(url, HERE, limits, AGENT),
+        call_pageviews(HERE, "Berlin", "20250101", "20250103"),
+    ),
+    "falcon": (lambda url, limits: Falcon(url, HERE, limits, AGENT), call_link(HERE, "Berlin", 2)),
+    "chat": (
+        lambda url, limits: Chat(HERE, model(url, limits), lambda: "sk-secret-0123456789", AGENT),
+        call_chat(HERE, "m", fill_in(PROMPT, name="Ada")),
+    ),
+    "perplexity": (
+        lambda url, limits: Scorer(HERE, model(url, limits), lambda: "sk-secret-0123456789", AGENT),
+        call_perplexity(HERE, "A text."),
+    ),
+}
+
+
+@pytest.fixture
+def other():
+    web = Loopback()
+    web.script({"status": 400, "json": {"error": {"message": "reached the other host"}}})
+    yield web
+    web.close()
+
+
+def redirect_to(url: str) -> Callable[[Seen], dict[str, object]]:
+    return lambda _: {"status": 307, "headers": {"Location": f"{url}/elsewhere"}, "text": ""}
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_nothing_is_sent_to_another_host(name, server, other, limits, inbox):
+    open_client, call = CLIENTS[name]
+    server.handle = redirect_to(other.url)
+    host = urlsplit(other.url).netloc
+    with pytest.raises(ServiceUnreachable, match=rf"redirects to http://{host}/elsewhere.*redirects = \[\"{host}\"\]"):
+        open_client(server.url, limits).send([call], inbox)
+    assert not other.seen
+    assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize("name", [name for name in CLIENTS if name not in ("falcon", "wikidata", "dbpedia")])
+def test_a_host_that_the_world_allows_is_gone_to(name, server, other, limits, inbox):
+    open_client, call = CLIENTS[name]
+    server.handle = redirect_to(other.url)
+    told = limits.model_copy(update={"redirects": (urlsplit(other.url).netloc,)})
+    open_client(server.url, told).send([call], inbox)
+    assert {seen.path for seen in other.seen} == {"/elsewhere"}
+
+
+@pytest.mark.parametrize("name", ["wikidata", "dbpedia", "wikipedia", "pageviews", "chat"])
+def test_within_a_host_redirects_are_followed(name, server, limits, inbox):
+    open_client, call = CLIENTS[name]
+    status = 302 if name in ("wikidata", "dbpedia") else 307
+    moved = {"status": status, "headers": {"Location": "/elsewhere"}, "text": ""}
+    final = {"status": 400, "json": {"error": {"message": "no"}}}
+    server.handle = lambda seen: final if seen.path == "/elsewhere" else moved
+    open_client(server.url, limits).send([call], inbox)
+    assert server.seen[-1].path == "/elsewhere"
+
+
+@pytest.mark.parametrize(
+    ("asked", "leads_to"),
+    [
+        ("http://a.org/x", "https://a.org/y"),
+        ("http://a.org:80/x", "http://A.org/y"),
+        ("https://a.org", "https://a.org:443/z"),
+        ("http://a.org", "https://b.org/z"),
+    ],
+)
+def test_upgrades_and_what_is_allowed_pass(asked, leads_to):
+    check_redirect("it", asked, leads_to, ("b.org",))
+
+
+@pytest.mark.parametrize(
+    ("asked", "leads_to", "message"),
+    [
+        ("https://a.org", "http://a.org/x", "it redirects to http://a.org/x, which is not followed, since"),
+        ("https://a.org", "http://b.org/x", "unencrypted"),
+        ("http://a.org", "http://a.org:8080/", "another host"),
+        ("http://a.org", "http://user:pw@evil.org/", "redirects to http://evil.org/, another host"),
+        ("http://a.org", "http://a.org.evil.org/", "another host"),
+        ("http://a.org", "file:///etc/passwd", "not followed"),
+    ],
+)
+def test_what_is_refused_is_said(asked, leads_to, message):
+    with pytest.raises(ServiceUnreachable, match=message) as caught:
+        check_redirect("it", asked, leads_to, ("b.org",))
+    assert "pw@" not in str(caught.value)
