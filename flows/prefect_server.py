@@ -12,12 +12,14 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from http.client import HTTPException
 from pathlib import Path
 
 from tasks.errors import ServiceUnreachable
 from tasks.processes import HOST, free_port, read_tail, start_child, stop_child
 
 _START_TIMEOUT_S = 90.0
+_ANSWER_TIMEOUT_S = 10.0
 _UNNEEDED = (
     "CANCELLATION_CLEANUP",
     "CLEANUP_RECONCILER",
@@ -61,13 +63,28 @@ def shared_server() -> Iterator[None]:
 @contextmanager
 def prefect_server(home: Path) -> Iterator["ServerHandle"]:
     """Give a handle on the API to use; a server of our own is started at once and stopped at the end."""
-    if os.environ.get("PREFECT_API_URL"):
+    if url := os.environ.get("PREFECT_API_URL"):
+        require_server(url)
         yield ServerHandle(None, "", home)
     elif _shared:
         yield _shared[-1].enter_context(_own_server(home))
     else:
         with _own_server(home) as server:
             yield server
+
+
+def require_server(url: str) -> None:
+    """ServiceUnreachable unless something answers where PREFECT_API_URL says that a Prefect server is."""
+    try:
+        with urllib.request.urlopen(f"{url.rstrip('/')}/health", timeout=_ANSWER_TIMEOUT_S):
+            return
+    except urllib.error.HTTPError:
+        return  # a server that wants a key, or keeps this to itself
+    except (OSError, ValueError, HTTPException) as error:
+        raise ServiceUnreachable(
+            f"no Prefect server answers where PREFECT_API_URL says ({url}): {getattr(error, 'reason', error)}; start it "
+            "(`prefect server start`), or unset PREFECT_API_URL, and factmill starts one of its own"
+        ) from error
 
 
 @contextmanager

@@ -5,7 +5,6 @@ settings stand in the environment.
 """
 
 import os
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from pydantic import ValidationError
 
 from flows.prefect_server import prefect_server, prefect_settings
 from tasks.engine.benchmark import Benchmark
+from tasks.engine.holding import refuse_held, run_folder
 from tasks.engine.locks import make_lock
 from tasks.errors import OldBuild
 from tasks.options import BuildReport, Params, RunOptions, warehouse_of
@@ -38,6 +38,7 @@ def make_build(benchmark: Benchmark, params: Params, run: RunOptions, force: boo
         present = build_of_lock(warehouse_of(run), lock)
         if present is not None and not present.report["unsettled"]:
             return _report_present(present, run, time.perf_counter() - started)
+    refuse_held(run_folder(benchmark.name, lock, run))
     if caution := describe_caution(lock):
         say(f"note: {caution}")
     with opened_recipe(benchmark, run) as recipe:
@@ -86,7 +87,7 @@ def load_flow(benchmark: Benchmark) -> Any:
 
 @contextmanager
 def opened_recipe(benchmark: Benchmark, run: RunOptions) -> Iterator[Recipe]:
-    """Yield a benchmark's flow, ready to be called: a Prefect server runs, and Ctrl-C breaks off what is being sent."""
+    """Yield a benchmark's flow, ready to be called: a Prefect server runs."""
     os.environ.update(prefect_settings(home()))
     with prefect_server(home()) as server:
         say("starting Prefect …")
@@ -95,7 +96,6 @@ def opened_recipe(benchmark: Benchmark, run: RunOptions) -> Iterator[Recipe]:
         flow = load_flow(benchmark)
         _import_services(run)
         server.wait_ready()
-        signal.signal(signal.SIGINT, _stop_at_once)
         runner: TaskRunner[Any] = ThreadPoolTaskRunner(max_workers=run.concurrency)
         yield flow.with_options(task_runner=runner)
 
@@ -114,15 +114,6 @@ def prepare() -> None:
             prepare_kernels()
             say("preparing Prefect's database …")
             server.wait_ready()
-
-
-def _stop_at_once(_signal: int, _frame: object) -> None:
-    """On Ctrl-C, break off what is being sent: Prefect's worker threads never see the signal and would be waited for."""
-    from tasks.clients.sending.sender import interrupt_sending
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    interrupt_sending()
-    raise KeyboardInterrupt
 
 
 def _import_services(run: RunOptions) -> None:

@@ -14,10 +14,11 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
+from typing import NoReturn
 
 HOST = "127.0.0.1"
 _STOP_TIMEOUT_S = 5.0
@@ -27,7 +28,28 @@ _DIE_WITH_PARENT = (
     "os.getppid() == int(sys.argv[1]) or sys.exit(1); os.execv(sys.argv[2], sys.argv[2:])"
 )
 
+STOP_GRACE_S = 4.0
+"""Seconds that threads which compute are waited for when a process is stopped."""
+
 _children: list["subprocess.Popen[bytes]"] = []
+_own: list[Callable[[], NoReturn]] = []
+"""How this process ends at once, where it is one that may be ended: not a test's, not a notebook's."""
+
+
+def own_process(end: Callable[[], NoReturn]) -> None:
+    """Let `end_soon` end this process, which does nothing but run the command or a flow; `end` does so at once."""
+    _own[:] = [end]
+
+
+def end_soon() -> None:
+    """End this process in a few seconds, whatever its threads still compute, if it is one that may be ended.
+
+    Replies and finished batches are kept as they come, so an end in the middle of anything loses nothing.
+    """
+    for end in _own:
+        last = threading.Timer(STOP_GRACE_S, end)
+        last.daemon = True
+        last.start()
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """The command `factmill`: thin; what it does is in flows/running.py, flows/commands and the tasks.
 
-Exit codes: 0 right, 1 a build or a check failed, 2 wrong usage, 130 stopped with Ctrl-C. Progress and messages go to
+Exit codes: 0 right, 1 a build or a check failed, 2 wrong usage, 130 stopped with Ctrl-C, 143 with SIGTERM. Progress and messages go to
 standard error, results to standard output.
 """
 
@@ -16,6 +16,7 @@ import typer
 from flows.cli.audit import audit
 from flows.cli.build import build_app
 from flows.cli.drift import drift_app
+from flows.cli.entry import INTERRUPTED, catch_signals, find_stop, tell_stop
 from flows.cli.evaluate import evaluate_app
 from flows.cli.graphs import graph_app
 from flows.cli.models import models_app
@@ -48,9 +49,6 @@ app.add_typer(review_app, name="review")
 app.add_typer(validate_app, name="validate")
 app.add_typer(world_app, name="world")
 
-INTERRUPTED = 130
-"""What the command ends with after Ctrl-C (Typer's own choice, and the shell's)."""
-
 BuildName = Annotated[
     str, typer.Argument(help="A build's id, the beginning of one, or latest:BENCHMARK.", metavar="BUILD")
 ]
@@ -59,6 +57,7 @@ Benchmark = Annotated[str, typer.Argument(metavar="BENCHMARK")]
 
 def main() -> NoReturn:
     """Run the command; errors are told in one line, without a traceback."""
+    catch_signals()
     _insist_on_utf8()
     code = _run_command()
     # Prefect's daemon threads outlive the flow, and DuckDB's bindings then complain of leaks for pages while the
@@ -79,21 +78,24 @@ def _insist_on_utf8() -> None:
 
 
 def _run_command() -> int:
+    code = 0
     try:
         app(standalone_mode=True)
     except FactmillError as error:
         sys.stderr.write(f"factmill: {error}\n")
-        return error.exit_code
+        code = error.exit_code
     except BrokenPipeError:
-        return 1
+        code = 1
     except SystemExit as stop:
-        if stop.code == INTERRUPTED:
-            sys.stderr.write("\nfactmill: stopped; what was done is kept, the same command goes on from here\n")
-        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except Exception:  # noqa: BLE001 - a fault of ours: the whole traceback, and the exit code of a failure
-        traceback.print_exc()
-        return 1
-    return 0
+        if not find_stop():  # what an interrupted library makes of a stop is no fault
+            traceback.print_exc()
+        code = 1
+    if code == INTERRUPTED or find_stop():
+        tell_stop()
+        code = find_stop() or INTERRUPTED
+    return code
 
 
 @app.command()

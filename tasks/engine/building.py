@@ -5,7 +5,6 @@ each stage maps a Prefect task over batches, merges what the batches left behind
 transaction, and checks that rows in = rows out + rejects + merged.
 """
 
-import fcntl
 import json
 import os
 import shutil
@@ -23,19 +22,22 @@ from prefect import Task
 from prefect.settings import get_current_settings
 
 from tasks import progress
+from tasks.clients.sending.sender import interrupt_sending
 from tasks.core.fingerprints import digest_bytes, digest_json
 from tasks.core.receipts import SUMMED, Batch, Receipt
 from tasks.core.rows import Row, arrow_schema
 from tasks.engine.batches import finished
 from tasks.engine.benchmark import Benchmark, Inputs, Locked
 from tasks.engine.endings import CAUSES, WAITING, describe_loss, find_main_loss, is_lost_to_run
+from tasks.engine.holding import hold, run_folder
 from tasks.engine.locks import describe_origin, make_lock
 from tasks.engine.runs import Run, close_run, open_run
-from tasks.errors import BuildError, FunnelError, NothingPublished
+from tasks.errors import FunnelError, NothingPublished
 from tasks.options import BuildReport, RunOptions, warehouse_of
+from tasks.processes import end_soon
 from tasks.settings import home
 from tasks.storage.builds import describe_caution, list_spoilt_calls, merge_stage, publish
-from tasks.storage.recorder import newest_record, work_folder
+from tasks.storage.recorder import newest_record
 from tasks.storage.shards import has_kind, parquet_bytes, read_shard
 from tasks.storage.warehouse import open_warehouse
 
@@ -176,14 +178,15 @@ class Build:
         started = time.perf_counter()
         with progress.stage(step.name, len(batches)) as bar:
             done = [finished(batch) for batch in batches]
-            futures = [
-                step.with_options(refresh_cache=receipt is None).submit(batch)
-                for batch, receipt in zip(batches, done, strict=True)
-            ]
             receipts = []
-            for future, before in zip(futures, done, strict=True):
-                receipts.append(future.result() if before is None else found_again(future.result()))
-                bar.advance(receipts[-1])
+            with _interrupting():
+                futures = [
+                    step.with_options(refresh_cache=receipt is None).submit(batch)
+                    for batch, receipt in zip(batches, done, strict=True)
+                ]
+                for future, before in zip(futures, done, strict=True):
+                    receipts.append(future.result() if before is None else found_again(future.result()))
+                    bar.advance(receipts[-1])
         self._close_stage(step.name, receipts, rows_in, time.perf_counter() - started, opens=opens)
         return Dataset(tuple(receipts))
 
@@ -279,11 +282,10 @@ def open_build(benchmark: Benchmark, inputs: Locked[Inputs], options: RunOptions
     making the same build.
     """
     lock = make_lock(benchmark, inputs, options)
-    run_id = f"{benchmark.name}-{digest_json(lock)[:12]}" + ("-refresh" if options.mode == "refresh" else "")
     scratch = Path(tempfile.mkdtemp(prefix="factmill-verify-")) if options.pinned_build else None
-    folder = scratch or work_folder(warehouse_of(options)) / run_id
+    folder = scratch or run_folder(benchmark.name, lock, options)
     folder.mkdir(parents=True, exist_ok=True)
-    holder = _hold(folder)
+    holder = hold(folder)
     finished_well = False
     try:
         _describe_run(folder, lock, describe_origin(inputs, options), options)
@@ -295,6 +297,20 @@ def open_build(benchmark: Benchmark, inputs: Locked[Inputs], options: RunOptions
         os.close(holder)
         if finished_well or scratch or not any(path.is_dir() for path in folder.iterdir()):
             _forget_run(folder)
+
+
+@contextmanager
+def _interrupting() -> Iterator[None]:
+    """Break off what is being sent when the flow is stopped: the threads of its batches never see a signal and would be
+    waited for."""
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException:  # Ctrl-C, SIGTERM, and Prefect's own for a run that is cancelled
+        interrupt_sending()
+        end_soon()
+        raise
 
 
 def _forget_run(folder: Path) -> None:
@@ -356,16 +372,3 @@ def _describe_run(folder: Path, lock: Mapping[str, Any], origin: Mapping[str, An
     draft = path.with_suffix(".draft")
     draft.write_text(json.dumps(described, ensure_ascii=False, indent=1), "utf-8")
     draft.replace(path)
-
-
-def _hold(folder: Path) -> int:
-    fd = os.open(folder / "held", os.O_CREAT | os.O_RDWR, 0o644)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.read(fd, 32).decode() or "unknown"
-        os.close(fd)
-        raise BuildError(f"process {holder} is making this very build in {folder}; wait for it or stop it") from None
-    os.ftruncate(fd, 0)
-    os.write(fd, str(os.getpid()).encode())
-    return fd

@@ -25,7 +25,7 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from tasks.clients.sending.group_size import GroupSize, Piece
-from tasks.clients.sending.limiter import SHORT_PAUSE_S, Limiter, PauseError, wait_for_event
+from tasks.clients.sending.limiter import LONGEST_PAUSE_S, SHORT_PAUSE_S, Limiter, PauseError, wait_for_event
 from tasks.core.calls.call import Reply
 from tasks.errors import ServiceError, ServiceUnreachable
 from tasks.settings import Limits
@@ -209,7 +209,10 @@ class Sender:
             self._limiter.note_trouble(trouble.retry_after_s)
         if (trouble.retry_after_s or 0) > 10 * SHORT_PAUSE_S:
             _log.warning("%s: asked to wait %.0f s (%s)", self._name, trouble.retry_after_s, trouble)
-        if trouble.split and len(piece.items) > 1:
+        if (trouble.retry_after_s or 0) > LONGEST_PAUSE_S:
+            told = f"the service asked for a pause of {trouble.retry_after_s:.0f} s, over {LONGEST_PAUSE_S:.0f} s"
+            self._give_up(job, piece, Retry(f"asked_to_wait: {told}; {trouble}"))
+        elif trouble.split and len(piece.items) > 1:
             job.split(piece)
         elif piece.tries + 1 >= self._limits.attempts:
             self._give_up(job, piece, trouble)

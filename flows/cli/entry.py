@@ -1,0 +1,72 @@
+"""Where the command begins: from the first moment on, while libraries are imported too, a stop is told in one line.
+
+Nothing but what is quick to import is imported here before signals are caught. What a stop costs is what was under way:
+replies and finished batches are kept, so an end in the middle of anything is as good as any other.
+"""
+
+import os
+import signal
+import sys
+from types import FrameType
+from typing import NoReturn
+
+from tasks.processes import end_soon, own_process
+
+INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
+"""What the command ends with after Ctrl-C and after SIGTERM, as shells have it."""
+
+_stops: list[int] = []
+"""Exit code of the signal that stops this process, once one has come."""
+_told: list[bool] = []
+
+
+def main() -> NoReturn:
+    """Run the command."""
+    catch_signals()
+    try:
+        from flows.cli.main import main as run
+
+        run()
+    except BaseException:
+        # what is interrupted while it is imported may end with any error
+        if not _stops:
+            raise
+    end(_stops[0])
+
+
+def catch_signals() -> None:
+    """Let Ctrl-C and SIGTERM raise KeyboardInterrupt and SystemExit; a second one, or four seconds, end the process."""
+    own_process(lambda: end(find_stop() or TERMINATED))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _stop)
+
+
+def find_stop() -> int | None:
+    """Return the exit code of the signal that stops this process; None: there was none."""
+    return _stops[0] if _stops else None
+
+
+def tell_stop() -> None:
+    """Say, once, that the command was stopped and how it goes on."""
+    if not _told:
+        _told.append(True)
+        sys.stderr.write("\nfactmill: stopped; what was done is kept, the same command goes on from here\n")
+        sys.stderr.flush()
+
+
+def end(code: int) -> NoReturn:
+    """Say that the command was stopped, and end the process at once; children end with it."""
+    tell_stop()
+    os._exit(code)
+
+
+def _stop(number: int, _frame: FrameType | None) -> None:
+    code = 128 + number
+    if _stops:
+        end(_stops[0])
+    _stops.append(code)
+    end_soon()
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    raise SystemExit(code)

@@ -1,0 +1,40 @@
+"""Who makes a build: one process at a time, told by a lock on a file of its run folder."""
+
+import fcntl
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tasks.core.fingerprints import digest_json
+from tasks.errors import BuildError
+from tasks.options import RunOptions, warehouse_of
+from tasks.storage.recorder import work_folder
+
+_FILE = "held"
+
+
+def run_folder(name: str, lock: Mapping[str, Any], options: RunOptions) -> Path:
+    """Return the folder in which a build with this lock is made; `name`: the benchmark's."""
+    run_id = f"{name}-{digest_json(lock)[:12]}" + ("-refresh" if options.mode == "refresh" else "")
+    return work_folder(warehouse_of(options)) / run_id
+
+
+def hold(folder: Path) -> int:
+    """Hold a run folder until the descriptor that is returned is closed; BuildError when another process does."""
+    fd = os.open(folder / _FILE, os.O_CREAT | os.O_RDWR, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.read(fd, 32).decode() or "unknown"
+        os.close(fd)
+        raise BuildError(f"process {holder} is making this very build in {folder}; wait for it or stop it") from None
+    os.ftruncate(fd, 0)
+    os.write(fd, str(os.getpid()).encode())
+    return fd
+
+
+def refuse_held(folder: Path) -> None:
+    """BuildError when a process makes the build of a run folder just now."""
+    if (folder / _FILE).is_file():
+        os.close(hold(folder))
