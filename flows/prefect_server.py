@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from http.client import HTTPException
 from pathlib import Path
 
-from tasks.errors import ServiceUnreachable
+from tasks.errors import FactmillError, PrefectLost, ServiceUnreachable
 from tasks.processes import HOST, free_port, read_tail, start_child, stop_child
 
 _START_TIMEOUT_S = 90.0
@@ -43,6 +43,7 @@ def prefect_settings(home: Path) -> dict[str, str]:
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "DO_NOT_TRACK": "1",
         "PREFECT_LOGGING_LEVEL": "CRITICAL",
+        "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",
         "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
         "PREFECT_LOCAL_STORAGE_PATH": str(home / "prefect" / "storage"),
     }
@@ -75,16 +76,39 @@ def prefect_server(home: Path) -> Iterator["ServerHandle"]:
 
 def require_server(url: str) -> None:
     """ServiceUnreachable unless something answers where PREFECT_API_URL says that a Prefect server is."""
+    if trouble := _find_trouble(url):
+        raise ServiceUnreachable(
+            f"no Prefect server answers where PREFECT_API_URL says ({url}): {trouble}; start it "
+            "(`prefect server start`), or unset PREFECT_API_URL, and factmill starts one of its own"
+        )
+
+
+@contextmanager
+def telling_lost_server() -> Iterator[None]:
+    """Turn what Prefect makes of a server that has gone away into PrefectLost; the run's work is kept."""
+    try:
+        yield
+    except FactmillError:
+        raise
+    except Exception as error:
+        url = os.environ.get("PREFECT_API_URL", "")
+        if not url or not (trouble := _find_trouble(url)):
+            raise
+        raise PrefectLost(
+            f"the Prefect server at {url} has gone away while the flow ran ({trouble}); what was done is kept: start it "
+            "again, or unset PREFECT_API_URL, and the same command goes on from here"
+        ) from error
+
+
+def _find_trouble(url: str) -> str:
+    """Return why no Prefect server answers at an address; nothing where one does."""
     try:
         with urllib.request.urlopen(f"{url.rstrip('/')}/health", timeout=_ANSWER_TIMEOUT_S):
-            return
+            return ""
     except urllib.error.HTTPError:
-        return  # a server that wants a key, or keeps this to itself
+        return ""  # one that wants a key, or keeps this to itself
     except (OSError, ValueError, HTTPException) as error:
-        raise ServiceUnreachable(
-            f"no Prefect server answers where PREFECT_API_URL says ({url}): {getattr(error, 'reason', error)}; start it "
-            "(`prefect server start`), or unset PREFECT_API_URL, and factmill starts one of its own"
-        ) from error
+        return str(getattr(error, "reason", error))
 
 
 @contextmanager

@@ -8,16 +8,17 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any
 
 from pydantic import ValidationError
 
-from flows.prefect_server import prefect_server, prefect_settings
+from flows.prefect_server import prefect_server, prefect_settings, telling_lost_server
 from tasks.engine.benchmark import Benchmark
 from tasks.engine.holding import refuse_held, run_folder
 from tasks.engine.locks import make_lock
-from tasks.errors import OldBuild
+from tasks.errors import OldBuild, PrefectLost
 from tasks.options import BuildReport, Params, RunOptions, warehouse_of
 from tasks.progress import say
 from tasks.settings import home, load_world
@@ -41,8 +42,17 @@ def make_build(benchmark: Benchmark, params: Params, run: RunOptions, force: boo
     refuse_held(run_folder(benchmark.name, lock, run))
     if caution := describe_caution(lock):
         say(f"note: {caution}")
-    with opened_recipe(benchmark, run) as recipe:
-        return recipe(params, run)
+    begun = datetime.now(UTC)
+    try:
+        with opened_recipe(benchmark, run) as recipe:
+            return recipe(params, run)
+    except PrefectLost as error:
+        # what is published stays so, though Prefect has not been told
+        present = build_of_lock(warehouse_of(run), lock)
+        if present is None or present.published_at < begun:
+            raise
+        say(f"note: {error}")
+        return _report_present(present, run, time.perf_counter() - started)
 
 
 def verify_build(benchmark: Benchmark, record: BuildRecord, run: RunOptions) -> dict[str, dict[str, Any]]:
@@ -97,7 +107,8 @@ def opened_recipe(benchmark: Benchmark, run: RunOptions) -> Iterator[Recipe]:
         _import_services(run)
         server.wait_ready()
         runner: TaskRunner[Any] = ThreadPoolTaskRunner(max_workers=run.concurrency)
-        yield flow.with_options(task_runner=runner)
+        with telling_lost_server():
+            yield flow.with_options(task_runner=runner)
 
 
 def prepare() -> None:

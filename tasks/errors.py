@@ -19,6 +19,7 @@ FactmillError
 ├── OutputError               a file of results cannot be written
 └── ServiceError              an outside service cannot be used at all
     ├── ServiceUnreachable    no answer after all attempts
+    │   └── PrefectLost       the Prefect server has gone away while a flow ran
     └── WorldError            the embedded world does not start or its files are wrong
 """
 
@@ -110,6 +111,10 @@ class ServiceError(FactmillError):
 
 class ServiceUnreachable(ServiceError):
     """No answer from a service after all attempts."""
+
+
+class PrefectLost(ServiceUnreachable):
+    """The Prefect server has gone away while a flow ran; what was done is kept."""
 
 
 class WorldError(ServiceError):

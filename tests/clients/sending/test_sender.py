@@ -223,8 +223,20 @@ def test_a_pause_too_long_to_wait_for_fails_what_is_left():
         raise Retry("http_429: come back tomorrow", retry_after_s=86_400)
 
     got = send([[1], [2]], request, Limits(parallel=1, attempts=1))
-    assert got[1].error.startswith("http_429") and got[1].transient
+    assert got[1].error.startswith("asked_to_wait") and got[1].error.endswith("http_429: come back tomorrow")
+    assert got[1].transient
     assert got[2].error.startswith("asked_to_wait") and got[2].transient
+
+
+def test_a_single_request_is_not_slept_out_beyond_the_bound(virtual_time):
+    async def request(group):
+        if group == [0]:
+            raise Retry("http_429: later", retry_after_s=100_000.0)
+        return [Reply(group[0])]
+
+    replies = send([[number] for number in range(4)], request)
+    assert replies[0].status == "failed" and replies[0].transient
+    assert "asked_to_wait: the service asked for a pause of 100000 s, over 600 s; http_429: later" in replies[0].error
 
 
 def test_a_service_that_cannot_be_reached_stops_the_run():

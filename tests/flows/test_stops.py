@@ -1,0 +1,135 @@
+"""A command that is stopped, or cannot go on for what is around it, says so in one line; what was done is kept."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from support.webs.loopback import Loopback, Seen
+from support.work.command import ROOT, Factmill
+from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
+
+from flows.prefect_server import prefect_server
+
+STOPPED = "factmill: stopped; what was done is kept, the same command goes on from here"
+_LIMIT_S = 120
+"""What nothing here comes near: a command that waited for what it should not would hang."""
+
+
+class Model:
+    """A model that answers when it is let: `asked` is set by the first request."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self.web = ScriptedChat(self._answer)
+        self.web.free.clear()
+
+    def _answer(self, _messages: Sequence[Message]) -> tuple[int, str]:
+        self.asked.set()
+        return 200, "1:: Ulm\n2:: Germany"
+
+
+@pytest.fixture
+def model() -> Iterator[Model]:
+    model = Model()
+    yield model
+    model.web.close()
+
+
+def build_options(tmp_path: Path, url: str) -> list[str | Path]:
+    world = write_chat_world(tmp_path, url, ["author"])
+    return ["build", "granola", "--world", world, "--limit", "4", "--samples", "1", "--json"]
+
+
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stop_while_libraries_are_imported_is_one_line(how: signal.Signals, code: int) -> None:
+    # whatever looks for typer is stopped, and fails as an interrupted library does
+    program = (
+        "import os, sys\n"
+        "class Stop:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'typer':\n"
+        f"            try: os.kill(os.getpid(), {int(how)})\n"
+        "            except BaseException: raise ImportError('half imported')\n"
+        "sys.meta_path.insert(0, Stop())\n"
+        "from flows.cli.entry import main\n"
+        "main()\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program, "builds"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=_LIMIT_S,
+        check=False,
+    )
+    assert (ran.returncode, ran.stderr.strip(), ran.stdout) == (code, STOPPED, "")
+
+
+def test_sigterm_ends_a_build_that_waits_as_it_was_told_to(factmill: Factmill, tmp_path: Path) -> None:
+    web, told = Loopback(), threading.Event()
+
+    def wait(_: Seen) -> dict[str, object]:
+        told.set()
+        return {"status": 429, "headers": {"Retry-After": "500"}, "text": "later"}
+
+    web.handle = wait
+    process = factmill.start(*build_options(tmp_path, f"{web.url}/v1"), TEST_KEY="x")
+    try:
+        assert told.wait(_LIMIT_S)
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=_LIMIT_S)
+    finally:
+        process.kill()
+        web.close()
+    assert process.returncode == 143, err
+    assert err.rstrip().endswith(STOPPED)
+    assert "Traceback" not in err
+
+
+def test_a_second_maker_of_a_build_is_told_before_prefect_starts(
+    factmill: Factmill, model: Model, tmp_path: Path
+) -> None:
+    options = build_options(tmp_path, model.web.url)
+    first = factmill.start(*options, TEST_KEY="x")
+    try:
+        assert model.asked.wait(_LIMIT_S)
+        second = Factmill(factmill.home).run_process(*options, TEST_KEY="x")
+        assert second.code == 1
+        assert f"process {first.pid} is making this very build in " in second.err
+        assert "starting Prefect" not in second.err
+    finally:
+        model.web.free.set()
+        first.communicate(timeout=_LIMIT_S)
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:9/api", "nonsense"])
+def test_an_address_where_no_prefect_server_answers_is_one_line(factmill: Factmill, address: str) -> None:
+    ran = Factmill(factmill.home).run_process("build", "granola", "--limit", "2", PREFECT_API_URL=address)
+    assert ran.code == 1
+    assert len(ran.err.strip().splitlines()) == 1
+    assert f"no Prefect server answers where PREFECT_API_URL says ({address}): " in ran.err
+    assert "unset PREFECT_API_URL" in ran.err
+
+
+def test_a_prefect_server_that_goes_away_is_one_line_and_the_build_goes_on_with_another(
+    factmill: Factmill, model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    options = build_options(tmp_path, model.web.url)
+    with prefect_server(factmill.home) as server:
+        server.wait_ready()
+        told = {"PREFECT_API_URL": os.environ["PREFECT_API_URL"], "PREFECT_CLIENT_MAX_RETRIES": "0", "TEST_KEY": "x"}
+        process = Factmill(factmill.home).start(*options, **told)
+        assert model.asked.wait(_LIMIT_S)
+    model.web.free.set()
+    _, err = process.communicate(timeout=_LIMIT_S)
+    assert process.returncode == 1, err
+    assert "Traceback" not in err
+    assert "ERROR" not in err
+    assert f"the Prefect server at {told['PREFECT_API_URL']} has gone away while the flow ran" in err.splitlines()[-1]
+    assert "find_qids: 4 rows, 0 rejected, calls 0 sent" in factmill(*options, TEST_KEY="x").err
