@@ -16,7 +16,10 @@ from tasks.storage.warehouse import open_warehouse
 def report_evaluations(warehouse: Path, evaluation_ids: Sequence[str], folder: Path) -> list[Path]:
     """Write the report of evaluations into a folder, as a page, Markdown and JSON, and return its files."""
     report = read_report(warehouse, evaluation_ids)
-    return [write_report(report, folder / f"{evaluation_ids[0]}{ending}", "--reports") for ending in RENDERERS]
+    return [
+        write_file(render(report), folder / f"{evaluation_ids[0]}{ending}", "--reports")
+        for ending, render in RENDERERS.items()
+    ]
 
 
 def read_report(warehouse: Path, names: Sequence[str]) -> Report:
@@ -33,7 +36,7 @@ def read_report(warehouse: Path, names: Sequence[str]) -> Report:
             )
     _require_comparable(records)
     evaluation = evaluations[records[0].benchmark]
-    return make_report(evaluation, [_read(warehouse, evaluation, record) for record in records])
+    return make_report(evaluation, [read_evaluated(warehouse, evaluation, record) for record in records])
 
 
 def check_endings(paths: Sequence[Path]) -> None:
@@ -43,9 +46,8 @@ def check_endings(paths: Sequence[Path]) -> None:
             raise UsageError(f"{path}: expected a file that ends in {', '.join(RENDERERS)}")
 
 
-def write_report(report: Report, path: Path, option: str) -> Path:
-    """Write a report in the form that the file's ending names, and return the file; `option`: what named it."""
-    text = RENDERERS[path.suffix](report)
+def write_file(text: str, path: Path, option: str) -> Path:
+    """Write a report into a file, and return the file; `option`: what named it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8", newline="")
@@ -70,7 +72,8 @@ def _require_comparable(records: Sequence[BuildRecord]) -> None:
             )
 
 
-def _read(warehouse: Path, evaluation: Evaluation, record: BuildRecord) -> Evaluated:
+def read_evaluated(warehouse: Path, evaluation: Evaluation, record: BuildRecord) -> Evaluated:
+    """Return an evaluation as reports read it."""
     metrics = read_metrics(warehouse, record.build_id)
     try:
         measured = find_build(warehouse, record.origin["flow"]["build"])
