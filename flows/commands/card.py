@@ -4,12 +4,13 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from flows.commands.reports import read_evaluated, write_file
 from flows.evaluate.evaluations import EVALUATIONS
 from tasks.core.fingerprints import digest_bytes
-from tasks.errors import UnknownBuild, UsageError
+from tasks.errors import OldBuild, UnknownBuild, UsageError
 from tasks.evaluation.record import ANSWERS, Evaluation
 from tasks.reports.card import Card, Missing, Page, Taken, make_card
 from tasks.reports.pages import CARD_RENDERERS
@@ -56,13 +57,16 @@ def _take(
     these."""
     mine = [each for each in known if each.benchmark == evaluation.name and _model_of(each) in models]
     rows = _choose_rows(mine)
-    taken, left_out = [], {}
+    evaluated, left_out = [], {}
     for model in models:
         latest_first = [each for each in reversed(mine) if _model_of(each) == model]
-        last = next((each for each in latest_first if _rows_of(each) == rows), None)
-        if last is not None:
-            taken.append(last)
-            left_out[last.build_id] = [each for each in latest_first if each is not last]
+        for each in latest_first:
+            if _rows_of(each) == rows:
+                with suppress(OldBuild):  # what an earlier factmill wrote cannot be told: an earlier one, or none
+                    evaluated.append(read_evaluated(warehouse, evaluation, each))
+                    left_out[each.build_id] = [other for other in latest_first if other is not each]
+                    break
+    taken = [each.record for each in evaluated]
     without = [model for model in models if model not in map(_model_of, taken)]
     measured = taken[0].origin["flow"]["build"] if taken else ""
     if all(each.benchmark != evaluation.of.name for each in builds):
@@ -72,7 +76,7 @@ def _take(
     missing += [Missing(model, _tell_command(evaluation, model, known, measured)) for model in without]
     return Taken(
         evaluation,
-        [read_evaluated(warehouse, evaluation, each) for each in taken],
+        evaluated,
         left_out,
         missing,
         [_find_page(each, folder) for each in taken],

@@ -8,18 +8,22 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import typer
+from pydantic import BaseModel
 
 from flows.cli.options import print_json
 from flows.running import make_build
 from tasks.core.evaluation.rows import EvaluationMetric
+from tasks.core.rows import arrow_schema, rows_from_arrow
 from tasks.engine.locks import make_lock
-from tasks.errors import FactmillError, OutputError
+from tasks.errors import FactmillError, OldBuild, OutputError
 from tasks.evaluation.record import METRICS, Evaluation, EvaluationParams, settle_batches
 from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.progress import say
+from tasks.reports.texts import shorten_line
 from tasks.storage.builds import find_build, published_table
-from tasks.storage.warehouse import open_warehouse
+from tasks.storage.warehouse import Connection, open_warehouse
 
 _LOW_COVERAGE = 0.95
 """Share of scored items under which the first line says so."""
@@ -108,7 +112,9 @@ class Sweep:
         lines = [f"evaluated: {len(self.made)} of {len(self.made) + len(self.failures)}"]
         for why in dict.fromkeys(each.why for each in self.failures):
             alike = [each for each in self.failures if each.why == why]
-            lines.append(f"  FAILED {', '.join(f'{each.benchmark} ({each.model})' for each in alike)}: {why}")
+            lines.append(
+                f"  FAILED {', '.join(f'{each.benchmark} ({shorten_line(each.model)})' for each in alike)}: {why}"
+            )
             lines += [f"    again: {each.next}" for each in alike]
         typer.echo("\n".join([*lines, *(f"card: {path}" for path in card if path.suffix == ".html")]))
 
@@ -134,11 +140,26 @@ def _find_fault(evaluation: Evaluation, params: EvaluationParams, run: RunOption
     return None
 
 
+def read_table(db: Connection, evaluation_id: str, name: str, model: type[BaseModel]) -> pa.Table:
+    """Return a table of an evaluation; OldBuild where it lacks what an earlier factmill did not write."""
+    table = published_table(db, evaluation_id, name)
+    lacking = [
+        each.name
+        for each in arrow_schema(model)
+        if each.name not in table.column_names or (not each.nullable and table[each.name].null_count)
+    ]
+    if lacking:
+        raise OldBuild(
+            f"{evaluation_id} was made by an earlier factmill, which wrote no {', '.join(lacking)} into {name}; evaluate "
+            "again: what the model has answered is not asked again"
+        )
+    return table
+
+
 def read_metrics(warehouse: Path, evaluation_id: str) -> list[EvaluationMetric]:
     """Return the metrics of an evaluation, by id."""
     with open_warehouse(warehouse) as db:
-        rows = published_table(db, evaluation_id, METRICS).to_pylist()
-    return [EvaluationMetric.model_validate(row) for row in rows]
+        return rows_from_arrow(EvaluationMetric, read_table(db, evaluation_id, METRICS, EvaluationMetric))
 
 
 def describe_evaluation(evaluation: Evaluation, report: BuildReport, written: Sequence[Path]) -> dict[str, Any]:
@@ -170,8 +191,8 @@ def format_evaluation(evaluation: Evaluation, report: BuildReport, written: Sequ
     metrics = [EvaluationMetric.model_validate(each) for each in told["metrics"]]
     overall = [metric for metric in metrics if not metric.group_by]
     low = min((metric.coverage for metric in overall if metric.coverage is not None), default=1.0)
-    judged = f", judged by {told['judge']}" if told["judge"] else ""
-    lines = [f"{told['evaluation_id']}: {told['model']} on {told['build_id']}{judged}"]
+    judged = f", judged by {shorten_line(told['judge'])}" if told["judge"] else ""
+    lines = [f"{told['evaluation_id']}: {shorten_line(told['model'])} on {told['build_id']}{judged}"]
     if low < _LOW_COVERAGE:
         lines.append(f"  NOTE: only {low:.1%} of what was asked has a score; mind the bounds")
     order = {name: at for at, name in enumerate(evaluation.headline)}

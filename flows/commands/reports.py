@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from flows.commands.evaluate import read_metrics
+from flows.commands.evaluate import read_metrics, read_table
 from flows.evaluate.evaluations import EVALUATIONS
+from tasks.core.evaluation.rows import Score
 from tasks.errors import OutputError, UnknownBuild, UsageError
 from tasks.evaluation.record import Evaluation
 from tasks.reports.content import Evaluated, Report, make_report
 from tasks.reports.pages import RENDERERS
-from tasks.storage.builds import BuildRecord, find_build, published_table
+from tasks.storage.builds import BuildRecord, find_build
 from tasks.storage.warehouse import open_warehouse
 
 
@@ -84,6 +85,6 @@ def read_evaluated(warehouse: Path, evaluation: Evaluation, record: BuildRecord)
             record=record,
             measured=measured,
             metrics=metrics,
-            answers=published_table(db, record.build_id, evaluation.main_table),
-            scores=published_table(db, record.build_id, f"{evaluation.of.name}_scores"),
+            answers=read_table(db, record.build_id, evaluation.main_table, evaluation.row),
+            scores=read_table(db, record.build_id, f"{evaluation.of.name}_scores", Score),
         )

@@ -133,17 +133,7 @@ class Card:
         return len(self.models) > 1
 
 
-_FACTS = (
-    "Model",
-    "Answers",
-    "Judge",
-    "Measured on",
-    "World",
-    "Settings",
-    "Parameters",
-    "Answers asked for",
-    "Evaluation",
-)
+_FACTS = ("Answers", "Judge", "Measured on", "World", "Settings", "Parameters", "Answers asked for", "Evaluation")
 """Of a report's facts, those that a card repeats."""
 
 
