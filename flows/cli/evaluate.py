@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.cli.options import AsJson, list_options, print_json, read_options
+from flows.cli.options import AsJson, list_options, read_options
 from flows.evaluate.evaluations import EVALUATIONS
 from tasks import progress
-from tasks.evaluation.record import BUILT_IN, Evaluation, EvaluationParams, JudgedParams, settle_batches
+from tasks.errors import UsageError
+from tasks.evaluation.record import BUILT_IN, Evaluation, EvaluationParams, JudgedParams
 from tasks.options import RunOptions, warehouse_of
 from tasks.settings import home
 
@@ -43,29 +44,43 @@ Questions = Annotated[
 def evaluate(given: Any) -> None:
     """Evaluate models by the options of a command, print the figures, and write a report of each evaluation.
 
-    NothingPublished, after what was printed, when a model could not be asked at all.
+    What cannot be asked of any benchmark is raised before anything is asked. Of several evaluations one that fails leaves
+    the others be and is told at the end, with exit code 1; one alone raises its error.
     """
-    from flows.commands.evaluate import describe_evaluation, format_evaluation, write_questions
-    from flows.commands.reports import report_evaluations
+    from flows.commands.card import write_card
+    from flows.commands.evaluate import Sweep, write_questions
     from flows.prefect_server import shared_server
-    from flows.running import make_build
 
     progress.show()
     run = read_options(RunOptions, given)
+    plain = [(each, read_options(each.params, given)) for each in given.evaluations]
+    if given.questions:
+        if len(plain) > 1:
+            raise UsageError(
+                "--questions FILE is of one benchmark; name it: factmill evaluate granola --questions FILE"
+            )
+        typer.echo(write_questions(*plain[0], run, given.questions))
+        return
+    models = list(dict.fromkeys(given.models or [EvaluationParams().model]))
+    plans = [(each, params.model_copy(update={"model": model})) for each, params in plain for model in models]
+    folder = given.reports or home() / "reports"
+    sweep = Sweep(run, folder, given.force, given.as_json, _repeat(given))
+    sweep.check(plans)
     with shared_server():
-        for evaluation in given.evaluations:
-            params = read_options(evaluation.params, given)
-            if given.questions:
-                typer.echo(write_questions(evaluation, params, run, given.questions))
-                continue
-            for model in given.models or [params.model]:
-                asked = params.model_copy(update={"model": model})
-                made = make_build(evaluation, asked, settle_batches(asked, run), given.force)
-                written = report_evaluations(warehouse_of(run), [made.build_id], given.reports or home() / "reports")
-                if given.as_json:
-                    print_json(describe_evaluation(evaluation, made, written))
-                else:
-                    typer.echo("\n".join(format_evaluation(evaluation, made, written)))
+        for evaluation, params in plans:
+            sweep.evaluate(evaluation, params)
+    if len(plain) > 1 or sweep.failures:
+        whole = sweep.made and len(plain) > 1
+        sweep.sum_up(write_card(warehouse_of(run), sweep.models, folder, sweep.made) if whole else [])
+    if sweep.failures:
+        raise typer.Exit(1)
+
+
+def _repeat(given: Any) -> list[str]:
+    """Return the options that hold for every model and benchmark of a command, as they are written."""
+    names = [*RunOptions.model_fields, *JudgedParams.model_fields]
+    told = [(name, getattr(given, name, None)) for name in names if name not in ("model", "build", "answers")]
+    return [word for name, value in told if value for word in (f"--{name.replace('_', '-')}", str(value))]
 
 
 evaluate_app = typer.Typer(
@@ -92,8 +107,11 @@ for _each in EVALUATIONS.values():
     _add_command(_each.of.name, _each.title, _each.examples, [_each], list_options(_each.params, ["model"]))
 _add_command(
     "all",
-    "Measure models on every benchmark, with its defaults",
-    ["factmill evaluate all --model oracle --model guesser --model silent"],
+    "Measure models on every benchmark, with its defaults, and write their card; goes on when one fails, and says so at the end",
+    [
+        "factmill evaluate all --model oracle --model guesser --model silent",
+        "factmill evaluate all --world my-world.toml --model mine --limit 100",
+    ],
     list(EVALUATIONS.values()),
     list_options(JudgedParams, ["model", "build", "answers"]),
 )

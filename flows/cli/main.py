@@ -101,6 +101,7 @@ def _run_command() -> int:
 @app.command()
 def builds(warehouse: Warehouse = None, as_json: AsJson = False) -> None:
     """List the builds of the warehouse, oldest first."""
+    from tasks.reports.texts import shorten_line
     from tasks.storage.builds import list_builds
 
     found = list_builds(warehouse_of(RunOptions(warehouse=warehouse)))
@@ -115,7 +116,7 @@ def builds(warehouse: Warehouse = None, as_json: AsJson = False) -> None:
     for b in found:
         r = b.report
         typer.echo(
-            f"{b.build_id:28} {b.published_at:%Y-%m-%d %H:%M}  {r['rows']:>6} rows  {r['rejects']:>6} rejects  author {r['author']}  world {r['world']}"
+            f"{b.build_id:28} {b.published_at:%Y-%m-%d %H:%M}  {r['rows']:>6} rows  {r['rejects']:>6} rejects  author {shorten_line(r['author'])}  world {shorten_line(r['world'])}"
             + (f"  note: {b.caution}" if b.caution else "")
         )
     if not found:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from flows.cli.options import AsJson, Warehouse, print_json
+from tasks.errors import UsageError
 from tasks.options import RunOptions, warehouse_of
 
 
@@ -13,7 +14,8 @@ def report(
     evaluations: Annotated[
         list[str],
         typer.Argument(
-            help="Evaluations: an id, the beginning of one, or latest:NAME_evaluation; several are compared.",
+            help="Evaluations: an id, the beginning of one, or latest:NAME_evaluation; several are compared. Or all: the card "
+            "of a model over all benchmarks.",
             metavar="EVAL…",
             show_default=False,
         ),
@@ -26,23 +28,47 @@ def report(
             show_default=False,
         ),
     ],
+    models: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model",
+            help="With all: a model on the card, as it was evaluated. Repeatable; default: all that were.",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = None,
     warehouse: Warehouse = None,
     as_json: AsJson = False,
 ) -> None:
     """Write what was measured as one page to read, Markdown or JSON; several models of one benchmark are compared on the
-    items that all have a score for.
+    items that all have a score for. With all: one page over the benchmarks, of the latest evaluation of each, that links
+    the single reports lying in the same folder.
 
     \b
     Examples:
       factmill report latest:multihal_evaluation --to multihal.html
       factmill report multihal_evaluation-228 multihal_evaluation-7c2 --to both.html --to both.json
+      factmill report all --model mine --model oracle --to card.html
     """
-    from flows.commands.reports import check_endings, read_report, write_report
+    from flows.commands.card import read_card
+    from flows.commands.reports import check_endings, read_report, write_file
+    from tasks.reports.pages import CARD_RENDERERS, RENDERERS
 
     check_endings(to)
-    made = read_report(warehouse_of(RunOptions(warehouse=warehouse)), evaluations)
-    written = [str(write_report(made, path, "--to")) for path in to]
-    if as_json:
-        print_json({"evaluations": [each.evaluation_id for each in made.subjects], "files": written})
+    path = warehouse_of(RunOptions(warehouse=warehouse))
+    if evaluations == ["all"]:
+        cards = [(file, read_card(path, models or [], file.parent)) for file in to]
+        written = [write_file(CARD_RENDERERS[file.suffix](card), file, "--to") for file, card in cards]
+        warnings = cards[0][1].warnings
+        told: list[str] = [page.evaluation_id for part in cards[0][1].parts for page in part.pages]
+    elif models or "all" in evaluations:
+        raise UsageError("all stands alone, and --model goes with it: factmill report all --model NAME --to FILE")
     else:
-        typer.echo("\n".join([*written, *(f"note: {warning}" for warning in made.warnings)]))
+        made = read_report(path, evaluations)
+        written = [write_file(RENDERERS[file.suffix](made), file, "--to") for file in to]
+        warnings = made.warnings
+        told = [each.evaluation_id for each in made.subjects]
+    if as_json:
+        print_json({"evaluations": told, "files": [str(file) for file in written]})
+    else:
+        typer.echo("\n".join([*map(str, written), *(f"note: {warning}" for warning in warnings)]))

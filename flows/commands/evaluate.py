@@ -1,26 +1,165 @@
 """What `factmill evaluate` writes and prints of an evaluation."""
 
 import json
+import shlex
+import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import typer
+from pydantic import BaseModel
+
+from flows.cli.options import print_json
+from flows.running import make_build
 from tasks.core.evaluation.rows import EvaluationMetric
-from tasks.errors import OutputError
-from tasks.evaluation.record import METRICS, Evaluation, EvaluationParams
+from tasks.core.rows import arrow_schema, rows_from_arrow
+from tasks.engine.locks import make_lock
+from tasks.errors import FactmillError, OldBuild, OutputError
+from tasks.evaluation.record import METRICS, Evaluation, EvaluationParams, settle_batches
 from tasks.options import BuildReport, RunOptions, warehouse_of
+from tasks.progress import say
+from tasks.reports.texts import shorten_line
 from tasks.storage.builds import find_build, published_table
-from tasks.storage.warehouse import open_warehouse
+from tasks.storage.warehouse import Connection, open_warehouse
 
 _LOW_COVERAGE = 0.95
 """Share of scored items under which the first line says so."""
 
 
+Plan = tuple[Evaluation, EvaluationParams]
+"""One model on one benchmark."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An evaluation that was not made."""
+
+    benchmark: str
+    model: str
+    """As the command names it."""
+    error: str
+    """Name of the error's class."""
+    why: str
+    next: str
+    """Command that makes this evaluation alone."""
+
+
+@dataclass
+class Sweep:
+    """Evaluations that a command makes one after another; where there are several, one that fails is kept for the end."""
+
+    run: RunOptions
+    folder: Path
+    """Where reports are written."""
+    force: bool
+    as_json: bool
+    repeat: Sequence[str]
+    """Options of the command that hold for all."""
+    is_alone: bool = False
+    made: list[str] = field(default_factory=list)
+    """Ids of the evaluations."""
+    models: list[str] = field(default_factory=list)
+    """What their models are called in tables and reports."""
+    failures: list[Failure] = field(default_factory=list)
+    _cannot: set[tuple[str, str]] = field(default_factory=set)
+
+    def check(self, plans: Sequence[Plan]) -> None:
+        """Find out what cannot be asked; the error is raised here where a model can be asked of no benchmark."""
+        self.is_alone = len(plans) == 1
+        found: dict[str, list[tuple[Plan, FactmillError | None]]] = {}
+        for plan in plans if not self.is_alone else ():
+            found.setdefault(plan[1].model, []).append((plan, _find_fault(*plan, self.run)))
+        for tried in found.values():
+            errors = [error for _, error in tried if error is not None]
+            if len(errors) == len(tried):
+                raise type(errors[0])("\n".join(dict.fromkeys(map(str, errors))))
+        for tried in found.values():
+            for plan, error in tried:
+                if error is not None:
+                    self._fail(*plan, error)
+
+    def evaluate(self, evaluation: Evaluation, params: EvaluationParams) -> None:
+        """Make an evaluation with its reports, and print its figures."""
+        from flows.commands.reports import report_evaluations
+
+        if (evaluation.of.name, params.model) in self._cannot:
+            return
+        try:
+            made = make_build(evaluation, params, settle_batches(params, self.run), self.force)
+            written = report_evaluations(warehouse_of(self.run), [made.build_id], self.folder)
+            told = describe_evaluation(evaluation, made, written)
+            lines = format_evaluation(evaluation, made, written)
+        except Exception as error:
+            if self.is_alone:
+                raise
+            if not isinstance(error, FactmillError):  # a fault of ours in one benchmark: told whole
+                traceback.print_exc()
+            self._fail(evaluation, params, error)
+            return
+        self.made.append(made.build_id)
+        self.models += [made.facts["model"]] if made.facts["model"] not in self.models else []
+        print_json(told) if self.as_json else typer.echo("\n".join(lines))
+
+    def sum_up(self, card: Sequence[Path]) -> None:
+        """Print what was made, what failed, why, and what to do next."""
+        if self.as_json:
+            failed = [asdict(each) for each in self.failures]
+            print_json({"evaluated": self.made, "failed": failed, "card": [str(path) for path in card]})
+            return
+        lines = [f"evaluated: {len(self.made)} of {len(self.made) + len(self.failures)}"]
+        for why in dict.fromkeys(each.why for each in self.failures):
+            alike = [each for each in self.failures if each.why == why]
+            lines.append(
+                f"  FAILED {', '.join(f'{each.benchmark} ({shorten_line(each.model)})' for each in alike)}: {why}"
+            )
+            lines += [f"    again: {each.next}" for each in alike]
+        typer.echo("\n".join([*lines, *(f"card: {path}" for path in card if path.suffix == ".html")]))
+
+    def _fail(self, evaluation: Evaluation, params: EvaluationParams, error: Exception) -> None:
+        name, model = evaluation.of.name, params.model
+        command = shlex.join(["factmill", "evaluate", name, "--model", model, *self.repeat])
+        why = str(error) or "no reason is given"
+        why = why if isinstance(error, FactmillError) else f"{type(error).__name__}: {why}"
+        failure = Failure(name, model, type(error).__name__, why, command)
+        self.failures.append(failure)
+        self._cannot.add((name, model))
+        if self.as_json:
+            print_json({**asdict(failure), "failed": True})
+        say(f"{name}, {model}: failed, the others go on: {why}")
+
+
+def _find_fault(evaluation: Evaluation, params: EvaluationParams, run: RunOptions) -> FactmillError | None:
+    """Return why an evaluation cannot be begun; None where it can."""
+    try:
+        make_lock(evaluation, evaluation.lock_inputs(params, run), run)
+    except FactmillError as error:
+        return error
+    return None
+
+
+def read_table(db: Connection, evaluation_id: str, name: str, model: type[BaseModel]) -> pa.Table:
+    """Return a table of an evaluation; OldBuild where it lacks what an earlier factmill did not write."""
+    table = published_table(db, evaluation_id, name)
+    lacking = [
+        each.name
+        for each in arrow_schema(model)
+        if each.name not in table.column_names or (not each.nullable and table[each.name].null_count)
+    ]
+    if lacking:
+        raise OldBuild(
+            f"{evaluation_id} was made by an earlier factmill, which wrote no {', '.join(lacking)} into {name}; evaluate "
+            "again: what the model has answered is not asked again"
+        )
+    return table
+
+
 def read_metrics(warehouse: Path, evaluation_id: str) -> list[EvaluationMetric]:
     """Return the metrics of an evaluation, by id."""
     with open_warehouse(warehouse) as db:
-        rows = published_table(db, evaluation_id, METRICS).to_pylist()
-    return [EvaluationMetric.model_validate(row) for row in rows]
+        return rows_from_arrow(EvaluationMetric, read_table(db, evaluation_id, METRICS, EvaluationMetric))
 
 
 def describe_evaluation(evaluation: Evaluation, report: BuildReport, written: Sequence[Path]) -> dict[str, Any]:
@@ -52,8 +191,8 @@ def format_evaluation(evaluation: Evaluation, report: BuildReport, written: Sequ
     metrics = [EvaluationMetric.model_validate(each) for each in told["metrics"]]
     overall = [metric for metric in metrics if not metric.group_by]
     low = min((metric.coverage for metric in overall if metric.coverage is not None), default=1.0)
-    judged = f", judged by {told['judge']}" if told["judge"] else ""
-    lines = [f"{told['evaluation_id']}: {told['model']} on {told['build_id']}{judged}"]
+    judged = f", judged by {shorten_line(told['judge'])}" if told["judge"] else ""
+    lines = [f"{told['evaluation_id']}: {shorten_line(told['model'])} on {told['build_id']}{judged}"]
     if low < _LOW_COVERAGE:
         lines.append(f"  NOTE: only {low:.1%} of what was asked has a score; mind the bounds")
     order = {name: at for at, name in enumerate(evaluation.headline)}

@@ -3,20 +3,24 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from flows.commands.evaluate import read_metrics
+from flows.commands.evaluate import read_metrics, read_table
 from flows.evaluate.evaluations import EVALUATIONS
+from tasks.core.evaluation.rows import Score
 from tasks.errors import OutputError, UnknownBuild, UsageError
 from tasks.evaluation.record import Evaluation
 from tasks.reports.content import Evaluated, Report, make_report
 from tasks.reports.pages import RENDERERS
-from tasks.storage.builds import BuildRecord, find_build, published_table
+from tasks.storage.builds import BuildRecord, find_build
 from tasks.storage.warehouse import open_warehouse
 
 
 def report_evaluations(warehouse: Path, evaluation_ids: Sequence[str], folder: Path) -> list[Path]:
     """Write the report of evaluations into a folder, as a page, Markdown and JSON, and return its files."""
     report = read_report(warehouse, evaluation_ids)
-    return [write_report(report, folder / f"{evaluation_ids[0]}{ending}", "--reports") for ending in RENDERERS]
+    return [
+        write_file(render(report), folder / f"{evaluation_ids[0]}{ending}", "--reports")
+        for ending, render in RENDERERS.items()
+    ]
 
 
 def read_report(warehouse: Path, names: Sequence[str]) -> Report:
@@ -33,7 +37,7 @@ def read_report(warehouse: Path, names: Sequence[str]) -> Report:
             )
     _require_comparable(records)
     evaluation = evaluations[records[0].benchmark]
-    return make_report(evaluation, [_read(warehouse, evaluation, record) for record in records])
+    return make_report(evaluation, [read_evaluated(warehouse, evaluation, record) for record in records])
 
 
 def check_endings(paths: Sequence[Path]) -> None:
@@ -43,9 +47,8 @@ def check_endings(paths: Sequence[Path]) -> None:
             raise UsageError(f"{path}: expected a file that ends in {', '.join(RENDERERS)}")
 
 
-def write_report(report: Report, path: Path, option: str) -> Path:
-    """Write a report in the form that the file's ending names, and return the file; `option`: what named it."""
-    text = RENDERERS[path.suffix](report)
+def write_file(text: str, path: Path, option: str) -> Path:
+    """Write a report into a file, and return the file; `option`: what named it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8", newline="")
@@ -70,7 +73,8 @@ def _require_comparable(records: Sequence[BuildRecord]) -> None:
             )
 
 
-def _read(warehouse: Path, evaluation: Evaluation, record: BuildRecord) -> Evaluated:
+def read_evaluated(warehouse: Path, evaluation: Evaluation, record: BuildRecord) -> Evaluated:
+    """Return an evaluation as reports read it."""
     metrics = read_metrics(warehouse, record.build_id)
     try:
         measured = find_build(warehouse, record.origin["flow"]["build"])
@@ -81,6 +85,6 @@ def _read(warehouse: Path, evaluation: Evaluation, record: BuildRecord) -> Evalu
             record=record,
             measured=measured,
             metrics=metrics,
-            answers=published_table(db, record.build_id, evaluation.main_table),
-            scores=published_table(db, record.build_id, f"{evaluation.of.name}_scores"),
+            answers=read_table(db, record.build_id, evaluation.main_table, evaluation.row),
+            scores=read_table(db, record.build_id, f"{evaluation.of.name}_scores", Score),
         )

@@ -135,6 +135,10 @@ class Evaluation(Benchmark):
     however they are asked."""
     headline: tuple[str, ...]
     """Metrics that the command prints first, in this order."""
+    main: str
+    """The headline metric that stands for the benchmark on a model's card."""
+    meaning: str
+    """What that metric's number says of a model, in one sentence for a reader who knows no metric by name."""
     questions: Callable[[pa.Table, Any], Iterable[Asked]]
     """Rows of the measured build and the evaluation's inputs → the questions that are asked."""
     fill: Callable[[Any, Any], Ask]

@@ -136,6 +136,9 @@ GRANOLA_EVALUATION: Evaluation = Evaluation(
     usual=USUAL,
     plain=("greedy",),
     headline=MAIN,
+    main="granola_accuracy",
+    meaning="Of the questions on single facts, the share to which the model gave an answer that is true at some level of "
+    "detail: the year counts as the day does.",
     questions=list_questions,
     fill=fill_prompt,
     figures=draw_figures,

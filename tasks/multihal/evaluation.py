@@ -75,6 +75,9 @@ MULTIHAL_EVALUATION: Evaluation = Evaluation(
     usual=("qa", "kg_rag"),
     plain=("qa", "kg_rag"),
     headline=(SCORE, DELTA, RANKS, *(kind for kinds in PAIRED.values() for kind in kinds)),
+    main=SCORE,
+    meaning="How near the model's answers are in meaning to an accepted one, by a sentence encoder (1: the same), when it "
+    "is asked alone (qa) and when it is given a path of facts that leads to the answer (kg_rag).",
     questions=list_questions,
     fill=fill_prompt,
     figures=draw_figures,

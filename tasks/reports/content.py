@@ -3,6 +3,7 @@
 No time and no cost stands in it: the same answers, scores and metrics give the same report.
 """
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -84,16 +85,16 @@ class Report:
     headline: tuple[EvaluationMetric, ...]
     more: tuple[EvaluationMetric, ...]
     """The other metrics over all items."""
-    grouped: tuple[EvaluationMetric, ...]
     rankings: tuple[Ranking, ...]
     """Of several models."""
-    figures: tuple[Figure, ...]
     paper: tuple[PaperRow, ...]
     paper_notes: tuple[str, ...]
     """Where the paper's figures stand, and why ours may not be comparable."""
-    unscored: tuple[Unscored, ...]
-    entries: tuple[Entry, ...]
-    entries_in_all: int
+    grouped: tuple[EvaluationMetric, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    unscored: tuple[Unscored, ...] = ()
+    entries: tuple[Entry, ...] = ()
+    entries_in_all: int = 0
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -114,18 +115,31 @@ class Report:
 
 def make_report(evaluation: Evaluation, evaluated: Sequence[Evaluated]) -> Report:
     """Return the report of evaluations of one benchmark on one build, in their order."""
+    report = outline_report(evaluation, evaluated)
+    labels = report.models
+    items = {label: evaluation.items(each.answers) for label, each in zip(labels, evaluated, strict=True)}
+    entries, in_all = list_entries(items, evaluation.of.name, evaluated[0].record.origin["flow"]["build"])
+    metrics = _name_metrics(labels, evaluated)
+    return dataclasses.replace(
+        report,
+        grouped=tuple(each for each in metrics if each.group_by),
+        figures=tuple(evaluation.figures(metrics)),
+        unscored=tuple(_count_unscored({label: each.scores for label, each in zip(labels, evaluated, strict=True)})),
+        entries=tuple(entries),
+        entries_in_all=in_all,
+    )
+
+
+def outline_report(evaluation: Evaluation, evaluated: Sequence[Evaluated]) -> Report:
+    """Return what a report says of all items together: neither groups nor figures, nor single items."""
     labels = _label(evaluated)
     named = dict(zip(labels, evaluated, strict=True))
-    metrics = [metric.model_copy(update={"model": label}) for label, each in named.items() for metric in each.metrics]
+    metrics = _name_metrics(labels, evaluated)
     order = {name: at for at, name in enumerate(evaluation.headline)}
     overall = sorted(
         (metric for metric in metrics if not metric.group_by),
         key=lambda each: (order.get(each.metric, len(order)), each.metric, each.setting, labels.index(each.model)),
     )
-    subjects = tuple(_describe(evaluation, label, each) for label, each in named.items())
-    build = evaluated[0].record.origin["flow"]["build"]
-    items = {label: evaluation.items(each.answers) for label, each in named.items()}
-    entries, in_all = list_entries(items, evaluation.of.name, build)
     tables = {label: each.scores for label, each in named.items()}
     seed = evaluated[0].record.lock["params"]["params"].get("seed", 0)
     paper_notes = {f"{each.where}: {each.note}" if each.note else each.where: None for each in evaluation.paper}
@@ -133,18 +147,22 @@ def make_report(evaluation: Evaluation, evaluated: Sequence[Evaluated]) -> Repor
         title=f"{', '.join(labels)}: measured on {evaluation.of.name}",
         benchmark=evaluation.of.name,
         warnings=tuple(dict.fromkeys([*_warn_of_coverage(overall), *_warn(named), *_warn_of_differences(named)])),
-        subjects=subjects,
+        subjects=tuple(_describe(evaluation, label, each) for label, each in named.items()),
         headline=tuple(each for each in overall if each.metric in order),
         more=tuple(each for each in overall if each.metric not in order),
-        grouped=tuple(each for each in metrics if each.group_by),
         rankings=tuple(rank_models(evaluation, tables, metrics, seed)) if len(named) > 1 else (),
-        figures=tuple(evaluation.figures(metrics)),
         paper=tuple(_set_beside(evaluation.paper, metrics, labels)),
         paper_notes=tuple(paper_notes),
-        unscored=tuple(_count_unscored(tables)),
-        entries=tuple(entries),
-        entries_in_all=in_all,
     )
+
+
+def _name_metrics(labels: Sequence[str], evaluated: Sequence[Evaluated]) -> list[EvaluationMetric]:
+    """Return all metrics, each under its model's label."""
+    return [
+        metric.model_copy(update={"model": label})
+        for label, each in zip(labels, evaluated, strict=True)
+        for metric in each.metrics
+    ]
 
 
 def _label(evaluated: Sequence[Evaluated]) -> list[str]:
@@ -249,16 +267,34 @@ def _warn_of_differences(named: Mapping[str, Evaluated]) -> Iterator[str]:
     """Yield in what evaluations differ beside the model, since that may be what a difference shows."""
     seen: dict[str, dict[str, str]] = {}
     for label, each in named.items():
-        lock = each.record.lock
-        params = dict(lock["params"])
-        told = {"judge": each.record.report["facts"]["judge"], "code": lock["code"], **params.pop("params"), **params}
-        for name, value in {**told, "prompts": lock["prompts"]}.items():
-            if name not in ("model", "setting"):
-                seen.setdefault(name, {})[label] = tell(value)
+        for name, value in _list_inputs(each.record).items():
+            seen.setdefault(name, {})[label] = value
     for name, values in seen.items():
         if len(set(values.values())) > 1:
             how = "" if name == "prompts" else f" ({'; '.join(f'{model}: {value}' for model, value in values.items())})"
             yield f"The evaluations differ in {say(name)} too, not in the model alone{how}."
+
+
+def list_differences(taken: BuildRecord, other: BuildRecord) -> list[str]:
+    """Return in what another evaluation differs from the one that was taken, beside the model."""
+    ours, theirs = _list_inputs(taken), _list_inputs(other)
+    return [
+        f"other {name}" if name in ("prompts", "code") else f"{say(name)}: {theirs.get(name, '–')}"
+        for name in ours | theirs
+        if name != "source_digest" and ours.get(name) != theirs.get(name)
+    ]
+
+
+def _list_inputs(record: BuildRecord) -> dict[str, str]:
+    """Return what an evaluation was made with beside the model, as words."""
+    lock = record.lock
+    params = dict(lock["params"])
+    told = {"judge": record.report["facts"]["judge"], "code": lock["code"], **params.pop("params"), **params}
+    return {
+        name: tell(value)
+        for name, value in {**told, "prompts": lock["prompts"]}.items()
+        if name not in ("model", "setting")
+    }
 
 
 def _set_beside(

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from typing import Any
@@ -15,6 +15,7 @@ from pydantic_core import to_jsonable_python
 
 from tasks.assets import asset_path
 from tasks.core.measures.figures import Figure, Series
+from tasks.reports.card import Card
 from tasks.reports.content import PaperRow, Report
 from tasks.reports.drawing import COLOURS, SIGNS, draw_figure
 from tasks.reports.entries import Entry
@@ -39,44 +40,58 @@ def render_html(report: Report) -> str:
     """Return a report as one page: no script, style, font or picture from elsewhere, and a policy that forbids any."""
     script = _read("browse.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    drawn = [
-        {
-            "figure": figure,
-            "svg": Markup(draw_figure(figure)),
-            "legend": [
-                (at % COLOURS, SIGNS[at % len(SIGNS)] if figure.kind in ("lines", "scatter") else "■", series.label)
-                for at, series in enumerate(figure.series)
-            ],
-        }
-        for figure in report.figures
-    ]
-    return (
-        _environment()
-        .get_template(_PAGE)
-        .render(
-            report=report,
-            drawn=drawn,
-            filters=_list_filters(report),
-            style=Markup(_read("style.css")),
-            script=Markup(script),
-            digest=digest,
-        )
-    )
+    drawn = [_draw(figure) for figure in report.figures]
+    told = {"report": report, "drawn": drawn, "filters": _list_filters(report), "script": Markup(script)}
+    return _fill_page("page.html", digest=digest, **told)
+
+
+def render_card_html(card: Card) -> str:
+    """Return a card as one page, as self-contained as a report's, without any script."""
+    return _fill_page("card.html", digest="", card=card, drawn=[_draw(card.figure)] if card.figure else [])
 
 
 def render_markdown(report: Report) -> str:
     """Return a report as Markdown; figures stand in it as tables of their numbers."""
-    text = _markdown_environment().get_template("page.md").render(report=report)
+    return _fill_markdown("page.md", report=report)
+
+
+def render_card_markdown(card: Card) -> str:
+    """Return a card as Markdown."""
+    return _fill_markdown("card.md", card=card)
+
+
+def render_json(told: Report | Card) -> str:
+    """Return a report, or a card, as one JSON object, with the keys of its class."""
+    return json.dumps(to_jsonable_python(asdict(told)), ensure_ascii=False, indent=1) + "\n"
+
+
+RENDERERS: Mapping[str, Callable[[Report], str]] = {".html": render_html, ".md": render_markdown, ".json": render_json}
+"""Ending of a file → how its report is made."""
+CARD_RENDERERS: Mapping[str, Callable[[Card], str]] = {
+    ".html": render_card_html,
+    ".md": render_card_markdown,
+    ".json": render_json,
+}
+"""Ending of a file → how its card is made."""
+
+
+def _fill_page(template: str, **told: Any) -> str:
+    return _environment().get_template(template).render(style=Markup(_read("style.css")), **told)
+
+
+def _fill_markdown(template: str, **told: Any) -> str:
+    text = _markdown_environment().get_template(template).render(**told)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
-def render_json(report: Report) -> str:
-    """Return a report as one JSON object, with the keys of `Report`."""
-    return json.dumps(to_jsonable_python(asdict(report)), ensure_ascii=False, indent=1) + "\n"
-
-
-RENDERERS = {".html": render_html, ".md": render_markdown, ".json": render_json}
-"""Ending of a file → how its report is made."""
+def _draw(figure: Figure) -> dict[str, Any]:
+    """Return a figure as a page shows it: drawn, with colour, sign and label of each series."""
+    signs = SIGNS if figure.kind in ("lines", "scatter") else "■"
+    return {
+        "figure": figure,
+        "svg": Markup(draw_figure(figure)),
+        "legend": [(at % COLOURS, signs[at % len(signs)], each.label) for at, each in enumerate(figure.series)],
+    }
 
 
 def escape_markdown(value: Any) -> str:
@@ -142,6 +157,7 @@ def _environment() -> Environment:
 def _markdown_environment() -> Environment:
     made = _make_environment(autoescape=False, finalize=escape_markdown)
     made.filters["code"] = quote_code
+    made.filters["markup"] = Markup
     return made
 
 

@@ -13,6 +13,12 @@ def clean(text: str) -> str:
     return _UNSEEN.sub(lambda found: f"[U+{ord(found[0]):04X}]", text.replace("\r\n", "\n"))
 
 
+def shorten_line(text: str, longest: int = 60) -> str:
+    """Return a name as a line of a terminal holds it: in one line, cleaned, and cut where it is long."""
+    line = clean(" ".join(text.split()))
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
 def format_number(value: float | None, signed: bool = False) -> str:
     """Return a number to three digits behind the point, fewer where it is large; a dash for none."""
     if value is None:

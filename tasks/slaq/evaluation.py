@@ -63,6 +63,9 @@ SLAQ_EVALUATION: Evaluation = Evaluation(
     usual=(SHORT, LONG),
     plain=(SHORT, LONG),
     headline=(ACCURACY, GAP, ALIGNMENT, SIGNED),
+    main=ACCURACY,
+    meaning="The share of facts that the model gets right when each is asked for alone (short) and when one question asks "
+    "for five of them (long): what it loses between the two it knew.",
     questions=list_questions,
     fill=fill_prompt,
     figures=draw_figures,

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tasks.core.fingerprints import canonical_json, combine_digests, digest_bytes, digest_json
 from tasks.core.receipts import SUMMED, Receipt
-from tasks.errors import UnknownBuild
+from tasks.errors import UnknownBuild, WarehouseError
 from tasks.storage.shards import parquet_bytes, read_shard
 from tasks.storage.warehouse import open_warehouse
 
@@ -115,13 +115,7 @@ def publish(
     for table in ("build_stages", "rejects", "merged_rows", "build_calls"):
         db.execute(f"UPDATE {table} SET build_id = ? WHERE build_id = ?", [build_id, run_id])
     for name, table in sorted_tables.items():
-        db.register("published", table)
-        # a table that no migration made has the columns of its rows
-        db.execute(f"CREATE TABLE IF NOT EXISTS {name} AS SELECT '' AS build_id, * FROM published WHERE false")
-        db.execute(f"DELETE FROM {name} WHERE build_id = ?", [build_id])
-        columns = ", ".join(f'"{column}"' for column in table.column_names)
-        db.execute(f"INSERT INTO {name} (build_id, {columns}) SELECT ?, {columns} FROM published", [build_id])
-        db.unregister("published")
+        _insert(db, build_id, name, table)
         db.execute("INSERT INTO build_tables VALUES (?, ?, ?, ?)", [build_id, name, table.num_rows, digests[name]])
     db.execute(
         "INSERT INTO builds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -138,6 +132,41 @@ def publish(
         ],
     )
     return record
+
+
+def _insert(db: duckdb.DuckDBPyConnection, build_id: str, name: str, table: pa.Table) -> None:
+    """Write a build's rows into a published table; one that no migration made gets the columns of its rows.
+
+    Columns that came later are added in their place, null in the rows of older builds. WarehouseError where the table has
+    columns that the rows lack, or of another kind.
+    """
+    db.register("published", table)
+    db.execute(f"CREATE TABLE IF NOT EXISTS {name} AS SELECT '' AS build_id, * FROM published WHERE false")
+    kinds = {column: kind for column, kind, *_ in db.execute("DESCRIBE published").fetchall()}
+    there = {column for column, *_ in db.execute(f"DESCRIBE {name}").fetchall()} - {"build_id"}
+    if there < kinds.keys():
+        told = ", ".join(f'"{each}"' if each in there else f'NULL::{kinds[each]} AS "{each}"' for each in kinds)
+        db.execute(f"CREATE TABLE {name}_now AS SELECT build_id, {told} FROM {name}")
+        db.execute(f"DROP TABLE {name}")
+        db.execute(f"ALTER TABLE {name}_now RENAME TO {name}")
+    elif there != kinds.keys():
+        raise WarehouseError(
+            _tell_table(name, f"it has {', '.join(sorted(there - kinds.keys()))}, which these rows lack")
+        )
+    db.execute(f"DELETE FROM {name} WHERE build_id = ?", [build_id])
+    columns = ", ".join(f'"{column}"' for column in table.column_names)
+    try:
+        db.execute(f"INSERT INTO {name} (build_id, {columns}) SELECT ?, {columns} FROM published", [build_id])
+    except (duckdb.BinderException, duckdb.ConversionException) as error:
+        raise WarehouseError(_tell_table(name, str(error).partition("\n")[0])) from error
+    db.unregister("published")
+
+
+def _tell_table(name: str, why: str) -> str:
+    return (
+        f"the table {name} of this warehouse was made by another factmill and cannot take these rows: {why}; name another "
+        "file with --warehouse"
+    )
 
 
 def find_build(warehouse: Path, name: str) -> BuildRecord:

@@ -49,6 +49,12 @@ def open_warehouse(path: Path, wait_s: float | None = None) -> Iterator[duckdb.D
             except duckdb.OutOfMemoryException as error:
                 _roll_back(connection)
                 raise WarehouseError(f"the warehouse {path} needs more memory for this: {error}") from error
+            except (duckdb.BinderException, duckdb.CatalogException) as error:
+                _roll_back(connection)
+                raise WarehouseError(
+                    f"{path} has tables of another factmill than this one: {str(error).partition(chr(10))[0]}; make the build "
+                    "or the evaluation again, or name another file with --warehouse"
+                ) from error
             except (duckdb.IOException, duckdb.FatalException) as error:
                 _roll_back(connection)
                 raise WarehouseError(_cannot_write(path, error)) from error

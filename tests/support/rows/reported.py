@@ -77,6 +77,8 @@ EVALUATION: Evaluation = dataclasses.replace(
     MULTIHAL_EVALUATION,
     settings={"ask": "the question alone"},
     headline=("accuracy",),
+    main="accuracy",
+    meaning="The share of questions answered with gold.",
     figures=draw_figures,
     items=list_items,
     paper=(PaperFigure("accuracy", "ask", "GPT-9", 0.5, "Table 1", "other rows"),),

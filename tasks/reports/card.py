@@ -1,0 +1,291 @@
+"""The card of a model: one page over the benchmarks, each by its main metric; several models have a column each.
+
+Like reports it holds no time and no cost. It says what is not there, and the command that would make it.
+"""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tasks.core.evaluation.rows import EvaluationMetric
+from tasks.core.measures.figures import Figure, Series
+from tasks.evaluation.record import Evaluation
+from tasks.reports.comparing import Ranking
+from tasks.reports.content import LOW_COVERAGE, Evaluated, PaperRow, Report, list_differences, outline_report
+from tasks.reports.texts import clean, format_share, say
+from tasks.storage.builds import BuildRecord
+
+_MOST_LEFT_OUT = 4
+"""Evaluations beside the one that was taken that are told one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A model that was not evaluated on what a part of the card is of."""
+
+    model: str
+    command: str
+    """What makes it up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The single report of an evaluation."""
+
+    model: str
+    evaluation_id: str
+    link: str
+    """Its file beside the card; empty: it is not there."""
+    command: str
+    """What writes it beside the card."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a card takes of one benchmark: an evaluation of each model, all on the same rows."""
+
+    evaluation: Evaluation
+    evaluated: Sequence[Evaluated]
+    left_out: Mapping[str, Sequence[BuildRecord]]
+    """Id of a taken evaluation → the others of its model, the latest first."""
+    missing: Sequence[Missing]
+    pages: Sequence[Page]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What one model has in one setting."""
+
+    metric: EvaluationMetric
+    rank: int | None
+    """Among the models, on the items that all have a score for; equal ranks are a tie. None: not compared."""
+    is_tie: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The paper's best model, and ours in the same place."""
+
+    setting: str
+    group: str
+    """By what the paper groups, and the group; empty: all items."""
+    model: str
+    value: float
+    ours: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRow:
+    """One setting of a benchmark."""
+
+    setting: str
+    told: str
+    """How the model is asked."""
+    cells: Mapping[str, Cell]
+    """Model → what it has; those without are not in it."""
+    shared: int | None
+    """Items that all models with scores have a score for; None: nothing is compared."""
+    best: Best | None
+    """Of the paper, over all items."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One benchmark."""
+
+    benchmark: str
+    meaning: str
+    metric: str
+    rows: tuple[SettingRow, ...]
+    """The first is the one that the overview tells."""
+    best_by_group: tuple[Best, ...]
+    """Where the paper states the metric by group alone."""
+    paper_notes: tuple[str, ...]
+    facts: Mapping[str, Mapping[str, str]]
+    """Model → how it was measured: build, judge, settings, world."""
+    shared_facts: Mapping[str, str]
+    """Of these, what holds of all models."""
+    notes: tuple[str, ...]
+    """What is to be known of the figures."""
+    left_out: tuple[str, ...]
+    """Which evaluation was taken where there are several."""
+    missing: tuple[Missing, ...]
+    pages: tuple[Page, ...]
+    comparison: str
+    """Command that compares the models in full; empty: there is one alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """All that a card says."""
+
+    title: str
+    models: tuple[str, ...]
+    warnings: tuple[str, ...]
+    """The first says whether models may be ranked by the card at all, and what lacks scores."""
+    parts: tuple[Part, ...]
+    figure: Figure | None
+
+    @property
+    def is_comparison(self) -> bool:
+        """True where there are several models."""
+        return len(self.models) > 1
+
+
+_FACTS = ("Answers", "Judge", "Measured on", "World", "Settings", "Parameters", "Answers asked for", "Evaluation")
+"""Of a report's facts, those that a card repeats."""
+
+
+def make_card(models: Sequence[str], taken: Sequence[Taken]) -> Card:
+    """Return the card of models over the benchmarks, in the order of both."""
+    named = tuple(map(clean, models))
+    outlines = [_outline(each) if each.evaluated else None for each in taken]
+    often = Counter(warning for report in outlines if report for warning in report.warnings)
+    common = [warning for warning, times in often.items() if times > 1]
+    parts = tuple(_make_part(each, report, common) for each, report in zip(taken, outlines, strict=True))
+    first = " ".join([*_warn_of_rules(taken), *_warn_of_coverage(outlines)])
+    return Card(
+        title=f"{', '.join(named)}: measured on {sum(1 for part in parts if part.rows)} of {len(parts)} benchmarks",
+        models=named,
+        warnings=tuple(filter(None, [first, *common])),
+        parts=parts,
+        figure=_draw(named, parts),
+    )
+
+
+def _outline(taken: Taken) -> Report:
+    evaluation = dataclasses.replace(taken.evaluation, headline=(taken.evaluation.main,))
+    return outline_report(evaluation, taken.evaluated)
+
+
+def _make_part(taken: Taken, report: Report | None, common: Sequence[str]) -> Part:
+    evaluation = taken.evaluation
+    best = [] if report is None else [*_find_best(evaluation, report.paper)]
+    ids = [each.record.build_id for each in taken.evaluated]
+    return Part(
+        benchmark=evaluation.of.name,
+        meaning=evaluation.meaning,
+        metric=evaluation.main,
+        rows=() if report is None else tuple(_list_rows(evaluation, report, best)),
+        best_by_group=() if any(not each.group for each in best) else tuple(best),
+        paper_notes=_list_paper_notes(evaluation) if best else (),
+        facts={}
+        if report is None
+        else {
+            each.label: {name: each.facts[name] for name in _FACTS if name in each.facts} for each in report.subjects
+        },
+        shared_facts={} if report is None else {k: v for k, v in report.shared_facts.items() if k in _FACTS},
+        notes=() if report is None else tuple(each for each in report.warnings if each not in common),
+        left_out=tuple(_tell_left_out(taken)),
+        missing=tuple(taken.missing),
+        pages=tuple(taken.pages),
+        comparison=f"factmill report {' '.join(ids)} --to {evaluation.of.name}.html" if len(ids) > 1 else "",
+    )
+
+
+def _list_rows(evaluation: Evaluation, report: Report, best: Sequence[Best]) -> Iterator[SettingRow]:
+    """Yield the settings that a model was asked in, those of the paper first, in its order."""
+    rankings = {each.setting: each for each in report.rankings}
+    order = {setting: at for at, setting in enumerate(dict.fromkeys([*evaluation.usual, *evaluation.settings]))}
+    settings = sorted({each.setting for each in report.headline}, key=lambda name: (order.get(name, len(order)), name))
+    for setting in settings:
+        ranking = rankings.get(setting)
+        yield SettingRow(
+            setting=setting,
+            told=evaluation.settings.get(setting, ""),
+            cells={each.model: _make_cell(each, ranking) for each in report.headline if each.setting == setting},
+            shared=ranking.n if ranking else None,
+            best=next((each for each in best if each.setting == setting and not each.group), None),
+        )
+
+
+def _make_cell(metric: EvaluationMetric, ranking: Ranking | None) -> Cell:
+    ranks = {each.model: each.rank for each in ranking.placed} if ranking else {}
+    rank = ranks.get(metric.model)
+    return Cell(metric, rank, rank is not None and list(ranks.values()).count(rank) > 1)
+
+
+def _find_best(evaluation: Evaluation, paper: Sequence[PaperRow]) -> Iterator[Best]:
+    """Yield the paper's best model in each place in which we have the main metric too."""
+    sign = -1 if evaluation.main in evaluation.lower_is_better else 1
+    for row in paper:
+        if row.metric == evaluation.main:
+            model = max(row.paper, key=lambda name: sign * row.paper[name])
+            group = f"{say(row.group_by)} {say(row.group)}" if row.group_by else ""
+            yield Best(row.setting, group, model, row.paper[model], row.ours)
+
+
+def _list_paper_notes(evaluation: Evaluation) -> tuple[str, ...]:
+    """Return where the paper tells the main metric, and why ours may not be comparable."""
+    told = [each for each in evaluation.paper if each.metric == evaluation.main]
+    return tuple(dict.fromkeys(f"{each.where}: {each.note}" if each.note else each.where for each in told))
+
+
+def _warn_of_rules(taken: Sequence[Taken]) -> Iterator[str]:
+    measured = (each.measured for one in taken for each in one.evaluated)
+    builds = dict.fromkeys(build.build_id for build in measured if build is not None and build.lock.get("rules"))
+    if builds:
+        yield (
+            f"This card ranks no models: the rows of {', '.join(builds)} were written by rules-1, plain rules that stand in "
+            "for a language model, so its figures show how measuring works."
+        )
+
+
+def _warn_of_coverage(reports: Sequence[Report | None]) -> Iterator[str]:
+    low: dict[tuple[str, str], float] = {}
+    for report in filter(None, reports):
+        for metric in (*report.headline, *report.more):
+            if metric.coverage is not None and metric.coverage < LOW_COVERAGE:
+                place = (metric.model, report.benchmark)
+                low[place] = min(metric.coverage, low.get(place, 1.0))
+    if low:
+        told = "; ".join(f"{model} on {name} {format_share(share)}" for (model, name), share in sorted(low.items()))
+        yield (
+            f"Only a part of what was asked has a score ({told}, by the metric that has fewest): what lacks one is seldom "
+            "missing at random, so mind the bounds."
+        )
+
+
+def _tell_left_out(taken: Taken) -> Iterator[str]:
+    for each in taken.evaluated:
+        others = taken.left_out.get(each.record.build_id, ())
+        if others:
+            told = [
+                f"{other.build_id} ({'; '.join(list_differences(each.record, other)) or 'the same inputs'})"
+                for other in others[:_MOST_LEFT_OUT]
+            ]
+            more = [f"{len(others) - _MOST_LEFT_OUT} more"] if len(others) > _MOST_LEFT_OUT else []
+            model = clean(each.record.report["facts"]["model"])
+            yield f"{model}: of {len(others) + 1} evaluations {each.record.build_id} was taken. Left out: {', '.join([*told, *more])}."
+
+
+def _draw(models: Sequence[str], parts: Sequence[Part]) -> Figure | None:
+    """Return the first setting of each benchmark as bars; None where there is no number."""
+    shown = [part for part in parts if part.rows]
+    series = []
+    for model in models:
+        cells = [part.rows[0].cells.get(model) for part in shown]
+        found = [None if cell is None else cell.metric for cell in cells]
+        series.append(
+            Series(
+                model,
+                tuple(part.benchmark for part in shown),
+                tuple(each.value if each else None for each in found),
+                tuple(each.ci_low if each else None for each in found),
+                tuple(each.ci_high if each else None for each in found),
+            )
+        )
+    if all(value is None for each in series for value in each.y):
+        return None
+    return Figure(
+        "card",
+        "The main metric of each benchmark",
+        "bars",
+        "",
+        "from 0 to 1, by each benchmark's own measure",
+        tuple(series),
+        f"{'; '.join(f'{part.benchmark}: {say(part.metric)}, {part.rows[0].setting}' for part in shown)}. Different "
+        "measures: bars compare models on one benchmark, not benchmarks. Whiskers: 95 % intervals.",
+        (0.0, 1.0),
+    )

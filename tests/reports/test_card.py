@@ -1,0 +1,87 @@
+"""The card of a model: its first line, ties, what is missing, and that it stays one page without a script."""
+
+import dataclasses
+import json
+import re
+
+import pytest
+from support.rows.reported import EVALUATION, MODEL, make_evaluated
+
+from flows.evaluate.evaluations import EVALUATIONS
+from tasks.reports.card import Card, Missing, Page, Taken, make_card
+from tasks.reports.content import Evaluated
+from tasks.reports.pages import CARD_RENDERERS, render_card_html, render_card_markdown
+from tasks.storage.builds import BuildRecord
+
+GOOD = ["gold"] * 18 + ["no", "no"]
+
+
+def take(*evaluated: Evaluated, missing: tuple[Missing, ...] = (), **left_out: list[BuildRecord]) -> Taken:
+    pages = [Page("strong", "e-1", "e-1.html", "make e-1"), Page(MODEL, "e-2", "", "make e-2")]
+    others = {each.record.build_id: left_out.get("left_out", []) for each in evaluated[:1]}
+    return Taken(EVALUATION, evaluated, others, missing, pages if evaluated else ())
+
+
+@pytest.fixture(scope="module")
+def card() -> Card:
+    evaluated = [make_evaluated("strong", GOOD), make_evaluated("alike", ["no", *GOOD[1:]])]
+    weak = make_evaluated(MODEL, ["no"] * 8 + [""] * 12, rules="rules-1")
+    other = make_evaluated("strong", GOOD).record
+    other.lock["params"]["params"]["limit"] = 5
+    measured = take(*evaluated, weak, left_out=[other])
+    return make_card(["strong", "alike", MODEL], [measured, take(missing=(Missing("strong", "factmill evaluate x"),))])
+
+
+def test_the_first_line_says_that_it_ranks_none_and_what_lacks_scores(card: Card) -> None:
+    assert card.warnings[0].startswith("This card ranks no models: the rows of multihal-1 were written by rules-1")
+    assert f"Only a part of what was asked has a score ({MODEL} on multihal 40.0 %" in card.warnings[0]
+    assert render_card_markdown(card).startswith("> **This card ranks no models: ")
+    page = render_card_html(card)
+    assert page.index("This card ranks no models") < page.index("<h1>")
+    assert make_card(["strong"], [take(make_evaluated("strong", GOOD))]).warnings == ()
+
+
+def test_ties_are_of_the_items_that_all_have_and_the_papers_best_stands_beside(card: Card) -> None:
+    (row,) = card.parts[0].rows
+    assert {model: (cell.rank, cell.is_tie) for model, cell in row.cells.items()} == {
+        "strong": (1, True), "alike": (1, True), MODEL: (3, False)
+    }  # fmt: skip
+    assert row.shared == 8
+    assert row.cells["strong"].metric.n == 20
+    assert row.best and (row.best.model, row.best.value) == ("GPT-9", 0.5)
+    assert card.figure and [series.y for series in card.figure.series] == [(0.9,), (0.85,), (0.0,)]
+
+
+def test_what_is_not_there_is_told_with_what_makes_it(card: Card) -> None:
+    for text in (render_card_html(card), render_card_markdown(card)):
+        assert "factmill evaluate x" in text and "make e-2" in text and "make e-1" not in text
+    assert 'href="e-1.html"' in render_card_html(card)
+    assert "[report](e-1.html)" in render_card_markdown(card)
+    (told,) = card.parts[0].left_out
+    assert told.startswith("strong: of 2 evaluations ") and "(limit: 5)" in told
+
+
+def test_a_card_holds_no_script_and_nothing_of_a_name_acts(card: Card) -> None:
+    page = render_card_html(card)
+    assert "<script" not in page and "<b>" not in page and "weak &lt;b&gt;&amp; $x$" in page
+    assert [link for link in re.findall(r'href="([^"]*)"', page) if not link.startswith("#")] == ["data:,", "e-1.html"]
+    rows = [line for line in render_card_markdown(card).splitlines() if line.startswith("| ")]
+    assert {line.count("|") for line in rows} == {7, 6}
+    assert json.loads(CARD_RENDERERS[".json"](card))["parts"][0]["metric"] == "accuracy"
+
+
+def test_every_evaluation_says_what_its_number_means() -> None:
+    for evaluation in EVALUATIONS.values():
+        assert evaluation.main in evaluation.headline
+        assert re.fullmatch(r"[A-Z][^\n]{40,300}\.", evaluation.meaning), evaluation.name
+
+
+def test_a_less_is_better_metric_has_its_best_at_the_low_end() -> None:
+    paper = tuple(
+        dataclasses.replace(EVALUATION.paper[0], model=name, value=at) for name, at in (("a", 0.2), ("b", 0.4))
+    )
+    for lower, best in (((), "b"), (("accuracy",), "a")):
+        evaluation = dataclasses.replace(EVALUATION, paper=paper, lower_is_better=lower)
+        taken = dataclasses.replace(take(make_evaluated("strong", GOOD)), evaluation=evaluation)
+        found = make_card(["strong"], [taken]).parts[0].rows[0].best
+        assert found and found.model == best
