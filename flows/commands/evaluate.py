@@ -5,11 +5,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, choose_card, describe_card
 from tasks.core.evaluation.rows import EvaluationMetric
 from tasks.errors import OutputError
-from tasks.evaluation.record import METRICS, Evaluation, EvaluationParams
+from tasks.evaluation.record import METRICS, Evaluation, EvaluationParams, identify_judge
 from tasks.options import BuildReport, RunOptions, warehouse_of
-from tasks.storage.builds import find_build, published_table
+from tasks.storage.builds import BuildRecord, find_build, published_table
+from tasks.storage.labels import find_cards
 from tasks.storage.warehouse import open_warehouse
 
 _LOW_COVERAGE = 0.95
@@ -23,14 +25,27 @@ def read_metrics(warehouse: Path, evaluation_id: str) -> list[EvaluationMetric]:
     return [EvaluationMetric.model_validate(row) for row in rows]
 
 
+def read_card(
+    warehouse: Path, evaluation: Evaluation, record: BuildRecord
+) -> tuple[JudgeIdentity | None, JudgeCard | None]:
+    """Return the judge of an evaluation and its card, where there is one."""
+    judge = identify_judge(evaluation, record.lock)
+    if judge is None:
+        return None, None
+    with open_warehouse(warehouse) as db:
+        return judge, choose_card(find_cards(db, judge.benchmark, judge.judge), judge)
+
+
 def describe_evaluation(evaluation: Evaluation, report: BuildReport, written: Sequence[Path]) -> dict[str, Any]:
     """Return an evaluation as the one object that --json ends with."""
-    facts = report.facts
+    facts, warehouse = report.facts, Path(report.warehouse)
+    judge, card = read_card(warehouse, evaluation, find_build(warehouse, report.build_id))
     return {
         "evaluation_id": report.build_id,
         "benchmark": evaluation.of.name,
         "model": facts["model"],
         "judge": facts["judge"],
+        "judge_card": describe_card(card, judge) if judge else "",
         "build_id": facts["measured"],
         "items": facts["items"],
         "unscored": facts["unscored"],
@@ -42,7 +57,7 @@ def describe_evaluation(evaluation: Evaluation, report: BuildReport, written: Se
         "answers": {name.removeprefix("answers "): told for name, told in facts.items() if name.startswith("answers ")},
         "notes": [*facts.get("notes", ()), *report.notes],
         "reports": [str(path) for path in written],
-        "metrics": [metric.model_dump() for metric in read_metrics(Path(report.warehouse), report.build_id)],
+        "metrics": [metric.model_dump() for metric in read_metrics(warehouse, report.build_id)],
     }
 
 
@@ -54,6 +69,7 @@ def format_evaluation(evaluation: Evaluation, report: BuildReport, written: Sequ
     low = min((metric.coverage for metric in overall if metric.coverage is not None), default=1.0)
     judged = f", judged by {told['judge']}" if told["judge"] else ""
     lines = [f"{told['evaluation_id']}: {told['model']} on {told['build_id']}{judged}"]
+    lines += [f"  {told['judge_card']}"] if told["judge_card"] else []
     if low < _LOW_COVERAGE:
         lines.append(f"  NOTE: only {low:.1%} of what was asked has a score; mind the bounds")
     order = {name: at for at, name in enumerate(evaluation.headline)}

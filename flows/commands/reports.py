@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from flows.commands.evaluate import read_metrics
+from flows.commands.evaluate import read_card, read_metrics
 from flows.evaluate.evaluations import EVALUATIONS
 from tasks.errors import OutputError, UnknownBuild, UsageError
 from tasks.evaluation.record import Evaluation
@@ -76,6 +76,7 @@ def _read(warehouse: Path, evaluation: Evaluation, record: BuildRecord) -> Evalu
         measured = find_build(warehouse, record.origin["flow"]["build"])
     except UnknownBuild:
         measured = None
+    judge, card = read_card(warehouse, evaluation, record)
     with open_warehouse(warehouse) as db:
         return Evaluated(
             record=record,
@@ -83,4 +84,6 @@ def _read(warehouse: Path, evaluation: Evaluation, record: BuildRecord) -> Evalu
             metrics=metrics,
             answers=published_table(db, record.build_id, evaluation.main_table),
             scores=published_table(db, record.build_id, f"{evaluation.of.name}_scores"),
+            card=card,
+            judge=judge,
         )

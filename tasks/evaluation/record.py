@@ -11,7 +11,10 @@ from typing import Annotated, Any, ClassVar, TypeVar
 import pyarrow as pa
 from pydantic import Field
 
+from tasks.core.evaluation.judge_cards import JudgeIdentity
+from tasks.core.evaluation.labels import LabelScheme
 from tasks.core.evaluation.rows import Asked, EvaluationMetric
+from tasks.core.fingerprints import digest_json
 from tasks.core.measures.audits import draw_sample
 from tasks.core.measures.figures import Figure
 from tasks.core.prompts import Ask
@@ -146,6 +149,19 @@ class Evaluation(Benchmark):
     paper: tuple[PaperFigure, ...] = ()
     lower_is_better: tuple[str, ...] = ()
     """Headline metrics of which less is better."""
+    labels: LabelScheme | None = None
+    """What a judge's verdicts are, for people to give the same; None: no judge is asked."""
+
+
+def identify_judge(evaluation: Evaluation, lock: Mapping[str, Any]) -> JudgeIdentity | None:
+    """Return what judged an evaluation, by its lock; None where nothing did."""
+    judge: str = lock["params"]["params"].get("judge", "")
+    if not judge or evaluation.labels is None:
+        return None
+    name = judge if judge == EXACT else str(lock["models"][judge])
+    prompts = {prompt: lock["prompts"][prompt] for prompt in evaluation.labels.prompts}
+    digest = lock["code"] if judge == EXACT else digest_json(prompts)
+    return JudgeIdentity(benchmark=evaluation.of.name, judge=name, prompt_digest=digest)
 
 
 def lock_evaluation(
@@ -170,7 +186,7 @@ def lock_evaluation(
     elif params.model not in BUILT_IN:
         _require_model(world, params.model, "--model", [*BUILT_IN])
     if isinstance(params, JudgedParams):
-        changed["judge"] = _choose_judge(world, params.judge)
+        changed["judge"] = choose_judge(world, params.judge)
     settings: tuple[str, ...] = tuple(dict.fromkeys(getattr(params, "setting", ())))
     locked = inputs(
         params=params.model_copy(update=changed),
@@ -242,7 +258,7 @@ def _find_measured(benchmark: Benchmark, name: str, run: RunOptions) -> BuildRec
     return record
 
 
-def _choose_judge(world: World, name: str) -> str:
+def choose_judge(world: World, name: str) -> str:
     """Return the judge of an evaluation: a model of the world, or the program where its judge is no model."""
     if name == EXACT or (name == "judge" and (name not in world.models or world.models[name].kind == "rules")):
         return EXACT

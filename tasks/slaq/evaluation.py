@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from tasks.core.evaluation.labels import LabelScheme
 from tasks.core.evaluation.rows import EvaluationMetric, Score
 from tasks.engine.benchmark import Assets, Locked
 from tasks.evaluation.record import EXACT, Evaluation, list_roles, lock_evaluation
@@ -18,6 +19,7 @@ from tasks.slaq.ask import (
 )
 from tasks.slaq.benchmark import SLAQ
 from tasks.slaq.core.answers import LONG, SHORT, JudgedSlaq
+from tasks.slaq.core.verdicts import MEANINGS, list_parts, pose_answer
 from tasks.slaq.figures import PAPER, draw_figures
 from tasks.slaq.measure import ACCURACY, ALIGNMENT, GAP, LOWER_BOUND, SIGNED, describe_verdicts, list_items
 
@@ -68,4 +70,11 @@ SLAQ_EVALUATION: Evaluation = Evaluation(
     figures=draw_figures,
     items=list_items,
     paper=PAPER,
+    labels=LabelScheme(
+        asks="Does the answer have it right?",
+        classes=MEANINGS,
+        of=list_parts,
+        prompts=(JUDGE_SHORT, JUDGE_LONG),
+        pose=pose_answer,
+    ),
 )
