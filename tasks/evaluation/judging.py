@@ -43,6 +43,8 @@ class Judging(Generic[B, V]):
     """A reply's last verdict."""
     compare: Callable[[B], V]
     """The verdict of the program that stands in where the judge is `exact`."""
+    row: type[Answer]
+    """Row model of judged answers."""
     mark: Callable[[B, Judged[V] | None, str], Answer]
     """An answer, what was said of it and by whom → the judged row; None: nothing was asked about it."""
     wants: Callable[[B], bool] = wants_verdict

@@ -205,6 +205,19 @@ class Evaluation(Benchmark):
             return self.converse(asked, params)
         return _ask_once(self.fill(asked, params), self.read)
 
+    def label_metrics(self, metrics: Sequence[Metric], model: str, judge: str) -> list[EvaluationMetric]:
+        """Return metrics as rows of the published table, with the benchmark, the model under test and what judged."""
+        return [
+            EvaluationMetric(
+                id="/".join(filter(None, (metric.setting, metric.metric, metric.group_by, metric.group))),
+                benchmark=self.of.name,
+                model=model,
+                judge=judge,
+                **metric.model_dump(),
+            )
+            for metric in metrics
+        ]
+
     def list_questions(self, rows: pa.Table, inputs: EvaluationInputs) -> pa.Table:
         """Return the questions that are asked (rows of `asked`), by the rows of the measured build."""
         found = self.questions(rows, inputs)

@@ -49,21 +49,22 @@ def make_answering(evaluation: Evaluation) -> Step:
 
 
 def make_judging(evaluation: Evaluation) -> Step:
-    """Return the step that has answers judged; its rows are those of the main table, where nothing is scored beside."""
+    """Return the step that has answers judged; TypeError for an evaluation without a judge."""
+    judging = evaluation.judging
+    if judging is None:
+        raise TypeError(f"{evaluation.name} has no judge")
 
     def judge(work: Work) -> Receipt:
-        if evaluation.judging is None:
-            raise TypeError(f"{evaluation.name} has no judge")
-        return work.finish(judge_answers(work, work.rows(evaluation.answers), evaluation.judging), evaluation.row)
+        return work.finish(judge_answers(work, work.rows(evaluation.answers), judging), judging.row)
 
     return _make_step(f"judge_{evaluation.of.name}_answers", judge)
 
 
 def make_scoring(evaluation: Evaluation) -> Step:
-    """Return the step that gives each answer its scores."""
+    """Return the step that gives each answer, judged where the evaluation has a judge, its scores."""
 
     def score(work: Work) -> Receipt:
-        answers = work.table(evaluation.answers)
+        answers = work.table(evaluation.judging.row if evaluation.judging else evaluation.answers)
         return work.finish_table(
             evaluation.score(answers, work.inputs(evaluation.inputs), work.run.services), evaluation.row
         )

@@ -104,6 +104,7 @@ JUDGING: Judging[SlaqAnswer, Verdicts] = Judging(
     form=VERDICT_LINE,
     read=lambda row, texts: read_verdicts(texts[0], len(row.golds)),
     compare=lambda row: compare_answer(row, _read_lists()),
+    row=JudgedSlaq,
     mark=mark,
 )
 """How answers are judged (Table A.4)."""

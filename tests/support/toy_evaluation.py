@@ -112,6 +112,7 @@ JUDGING: Judging[CountryAnswer, bool] = Judging(
     form=VERDICT,
     read=lambda _, texts: read_verdict(texts[0]),
     compare=lambda row: row.answer_read == row.gold,
+    row=JudgedCountry,
     mark=mark,
 )
 
