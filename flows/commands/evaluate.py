@@ -7,6 +7,7 @@ from typing import Any
 
 from tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, choose_card, describe_card
 from tasks.core.evaluation.rows import EvaluationMetric
+from tasks.core.rows import rows_from_arrow
 from tasks.errors import OutputError
 from tasks.evaluation.record import METRICS, Evaluation, EvaluationParams, identify_judge
 from tasks.options import BuildReport, RunOptions, warehouse_of
@@ -112,7 +113,9 @@ def write_questions(evaluation: Evaluation, params: EvaluationParams, run: RunOp
     settings = getattr(params, "setting", ()) or evaluation.usual
     lines = [
         _describe_question(asked, evaluation.fill(asked, inputs.params).messages())
-        for asked in evaluation.questions(rows, inputs.model_copy(update={"settings": tuple(settings)}))
+        for asked in rows_from_arrow(
+            evaluation.asked, evaluation.list_questions(rows, inputs.model_copy(update={"settings": tuple(settings)}))
+        )
     ]
     try:
         to.write_text("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), "utf-8", newline="")
