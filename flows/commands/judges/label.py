@@ -168,5 +168,5 @@ def format_troubles(file: LabelFile) -> list[str]:
     more = f" and {len(rows) - _MOST_NAMED} more" if len(rows) > _MOST_NAMED else ""
     lines = [f"  {trouble.kind}: {trouble.told}" for trouble in others[:_MOST_NAMED]]
     lines += [f"  … and {len(others) - _MOST_NAMED} more"] if len(others) > _MOST_NAMED else []
-    lines += [f"  missing: no label in {len(rows)} rows: {', '.join(rows[:_MOST_NAMED])}{more}"] if rows else []
+    lines += [f"  missing: no label in {len(rows)} of the rows: {', '.join(rows[:_MOST_NAMED])}{more}"] if rows else []
     return lines

@@ -105,11 +105,12 @@ def make_card(
     def agree(
         places: Sequence[int], weighted: Sequence[float] | None, right: frozenset[str] = frozenset()
     ) -> Agreement:
-        sides = [[side[place] for place in places] for side in (people, judge)]
+        first, second = ([side[place] for place in places] for side in (people, judge))
         if right:
-            sides = [["right" if label in right else "wrong" for label in side] for side in sides]
+            first, second = (["right" if label in right else "wrong" for label in side] for side in (first, second))
         return measure_agreement(
-            *sides,
+            first,
+            second,
             [clusters[place] for place in places],
             ["wrong", "right"] if right else classes,
             None if weighted is None else [weighted[place] for place in places],
@@ -162,13 +163,10 @@ def describe_card(card: JudgeCard | None, identity: JudgeIdentity) -> str:
         f"SHA-256 {card.labels_digest[:12]}"
     )
     if card.identity != identity:
-        what = "code" if not _has_prompt(identity) else "prompt"
-        told += f"; the card was made with another {what} than this evaluation's"
+        # exact is a program and has no prompt
+        what = "code" if identity.judge == "exact" else "prompts"
+        told += f"; the card was made with other {what} than this evaluation's"
     return "; ".join([told, *([few] if (few := explain_few(card.overall)) else [])])
-
-
-def _has_prompt(identity: JudgeIdentity) -> bool:
-    return identity.judge != "exact"
 
 
 def tell_agreement(found: Agreement) -> str:
