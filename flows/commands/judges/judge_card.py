@@ -165,7 +165,8 @@ def _list_evaluations(warehouse: Path, evaluation: Evaluation, names: Sequence[s
 def _list_names(judge: str, run: RunOptions) -> set[str]:
     """Return what verdicts call a judge: its name, or that of the model in the role."""
     world = load_world(run.world, run.graph)
-    return {judge, *([world.models[judge].name] if judge in world.models else [])}
+    role = choose_judge(world, judge) if judge == "judge" else judge
+    return {role, *([world.models[role].name] if role in world.models else [])}
 
 
 def _identify(evaluation: Evaluation, judge: str, run: RunOptions) -> JudgeIdentity:

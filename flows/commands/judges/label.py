@@ -81,6 +81,9 @@ def format_export(told: Mapping[str, Any]) -> list[str]:
         f"({', '.join(told['labels'])}), then factmill label import {told['file']} --labeller NAME"
     ]
     lines += [f"  {drawn:5} of {size:6}  {stratum}" for stratum, (drawn, size) in told["strata"].items()]
+    left = told["judged"] - sum(size for _, size in told["strata"].values())
+    if left:
+        lines.append(f"  note: none was drawn of {left} answers, which are in other strata; with a larger --n they are")
     if told["naming_the_model"]:
         lines.append(f"  note: {told['naming_the_model']} answers hold the model's name themselves")
     return lines
@@ -122,7 +125,8 @@ class Imported:
 
 def import_labels(warehouse: Path, path: Path, labeller: str) -> Imported:
     """Take labels in; UsageError for a file of questions of somebody's own, which belong to no evaluation."""
-    found, digest = read_label_file(warehouse, path, labeller)
+    # any benchmark: whose labels of somebody's own are does not matter, they are refused
+    found, digest = read_label_file(warehouse, path, labeller, next(iter(list_schemes())))
     if not found.is_drawn:
         raise UsageError(
             f"{path}: it has no column item, so its labels are of no evaluation here; measure a judge on it with factmill "

@@ -192,8 +192,8 @@ def format_card(card: JudgeCard) -> list[str]:
     """Return a card as lines to read."""
     people = card.among_people
     lines = [
-        f"{card.identity.judge} on {card.identity.benchmark}, against people ({card.overall.n} labels of "
-        f"{card.overall.clusters} questions; SHA-256 {card.labels_digest[:12]})"
+        f"{card.identity.judge} on {card.identity.benchmark}, against people (labels: {card.overall.n}, questions: "
+        f"{card.overall.clusters}; SHA-256 {card.labels_digest[:12]})"
     ]
     if card.reweighted:
         lines.append(f"  all that was drawn from  {tell_agreement(card.reweighted)}")

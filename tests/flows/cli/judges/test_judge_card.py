@@ -170,7 +170,7 @@ def test_weights_give_back_what_was_drawn_from(marked: Marked, tmp_path: Path) -
     said = sum(size for name, size in sizes.items() if name.endswith("| 1")) / sum(sizes.values())
     assert card["reweighted"]["accuracy"] == pytest.approx(said, abs=1e-5)
     assert card["overall"]["accuracy"] == pytest.approx(0.5, abs=0.1)
-    assert said > 0.7
+    assert said > 0.6
 
 
 CARELESS = [
@@ -231,8 +231,7 @@ def test_a_file_that_is_none_is_refused_with_what_was_expected(
 ) -> None:
     path = tmp_path / "x.csv"
     path.write_text(text, "utf-8")
-    expected = "no benchmark; expected one of" if said.startswith("it has") else said
-    assert expected in marked("label", "import", path, code=2).err
+    assert said in marked("label", "import", path, code=2).err
     path.write_bytes("item,label\nq1,é".encode("latin-1"))
     assert "save it as CSV in UTF-8" in marked("label", "import", path, code=2).err
     assert "no such file" in marked("label", "import", tmp_path / "none.csv", code=2).err
@@ -301,6 +300,9 @@ def test_a_judge_is_asked_about_questions_of_somebodys_own_once(marked: Marked, 
 
 def test_a_judge_without_verdicts_on_the_answers_is_told_what_to_do(marked: Marked, tmp_path: Path) -> None:
     rows = marked.fill(unguard(marked.export(tmp_path / "a.csv", "--n", "5")), lambda _, verdict: verdict)
-    ran = marked("judge-card", "--judge", "gpt-9", "--labels", write(tmp_path / "l.csv", rows), code=2)
+    path = write(tmp_path / "l.csv", rows)
+    # the embedded world's judge is no model: the program stands in
+    assert marked("judge-card", "--judge", "judge", "--labels", path, "--json").json["cards"][0]["overall"]["n"] == 5
+    ran = marked("judge-card", "--judge", "gpt-9", "--labels", path, code=2)
     assert f"no verdict of gpt-9 on these answers, which were drawn of {marked.evaluation}" in ran.err
     assert "--judge gpt-9" in ran.err
