@@ -19,6 +19,8 @@ from flows.cli.drift import drift_app
 from flows.cli.entry import INTERRUPTED, catch_signals, find_stop, tell_stop
 from flows.cli.evaluate import evaluate_app
 from flows.cli.graphs import graph_app
+from flows.cli.judges.judge_card import judge_card
+from flows.cli.judges.label import label_app
 from flows.cli.models import models_app
 from flows.cli.options import CONCURRENCY, AsJson, Concurrency, Warehouse, naming_options, print_json
 from flows.cli.paths import paths
@@ -42,6 +44,8 @@ app.add_typer(build_app, name="build")
 app.add_typer(drift_app, name="drift")
 app.add_typer(evaluate_app, name="evaluate")
 app.add_typer(graph_app, name="graph")
+app.command("judge-card")(judge_card)
+app.add_typer(label_app, name="label")
 app.add_typer(models_app, name="models")
 app.command("paths")(paths)
 app.command("report")(report)

@@ -14,15 +14,17 @@ from pydantic import BaseModel
 
 from flows.cli.options import print_json
 from flows.running import make_build
+from tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, choose_card, describe_card
 from tasks.core.evaluation.rows import EvaluationMetric
 from tasks.core.rows import arrow_schema, rows_from_arrow
 from tasks.engine.locks import make_lock
 from tasks.errors import FactmillError, OldBuild, OutputError
-from tasks.evaluation.record import METRICS, Evaluation, EvaluationParams, settle_batches
+from tasks.evaluation.record import METRICS, Evaluation, EvaluationParams, identify_judge, settle_batches
 from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.progress import say
 from tasks.reports.texts import shorten_line
-from tasks.storage.builds import find_build, published_table
+from tasks.storage.builds import BuildRecord, find_build, published_table
+from tasks.storage.labels import find_cards
 from tasks.storage.warehouse import Connection, open_warehouse
 
 _LOW_COVERAGE = 0.95
@@ -162,14 +164,27 @@ def read_metrics(warehouse: Path, evaluation_id: str) -> list[EvaluationMetric]:
         return rows_from_arrow(EvaluationMetric, read_table(db, evaluation_id, METRICS, EvaluationMetric))
 
 
+def read_card(
+    warehouse: Path, evaluation: Evaluation, record: BuildRecord
+) -> tuple[JudgeIdentity | None, JudgeCard | None]:
+    """Return the judge of an evaluation and its card, where there is one."""
+    judge = identify_judge(evaluation, record.lock)
+    if judge is None:
+        return None, None
+    with open_warehouse(warehouse) as db:
+        return judge, choose_card(find_cards(db, judge.benchmark, judge.judge), judge)
+
+
 def describe_evaluation(evaluation: Evaluation, report: BuildReport, written: Sequence[Path]) -> dict[str, Any]:
     """Return an evaluation as the one object that --json ends with."""
-    facts = report.facts
+    facts, warehouse = report.facts, Path(report.warehouse)
+    judge, card = read_card(warehouse, evaluation, find_build(warehouse, report.build_id))
     return {
         "evaluation_id": report.build_id,
         "benchmark": evaluation.of.name,
         "model": facts["model"],
         "judge": facts["judge"],
+        "judge_card": describe_card(card, judge) if judge else "",
         "build_id": facts["measured"],
         "items": facts["items"],
         "unscored": facts["unscored"],
@@ -181,7 +196,7 @@ def describe_evaluation(evaluation: Evaluation, report: BuildReport, written: Se
         "answers": {name.removeprefix("answers "): told for name, told in facts.items() if name.startswith("answers ")},
         "notes": [*facts.get("notes", ()), *report.notes],
         "reports": [str(path) for path in written],
-        "metrics": [metric.model_dump() for metric in read_metrics(Path(report.warehouse), report.build_id)],
+        "metrics": [metric.model_dump() for metric in read_metrics(warehouse, report.build_id)],
     }
 
 
@@ -193,6 +208,7 @@ def format_evaluation(evaluation: Evaluation, report: BuildReport, written: Sequ
     low = min((metric.coverage for metric in overall if metric.coverage is not None), default=1.0)
     judged = f", judged by {shorten_line(told['judge'])}" if told["judge"] else ""
     lines = [f"{told['evaluation_id']}: {shorten_line(told['model'])} on {told['build_id']}{judged}"]
+    lines += [f"  {told['judge_card']}"] if told["judge_card"] else []
     if low < _LOW_COVERAGE:
         lines.append(f"  NOTE: only {low:.1%} of what was asked has a score; mind the bounds")
     order = {name: at for at, name in enumerate(evaluation.headline)}
@@ -235,7 +251,9 @@ def write_questions(evaluation: Evaluation, params: EvaluationParams, run: RunOp
     settings = getattr(params, "setting", ()) or evaluation.usual
     lines = [
         _describe_question(asked, evaluation.fill(asked, inputs.params).messages())
-        for asked in evaluation.questions(rows, inputs.model_copy(update={"settings": tuple(settings)}))
+        for asked in rows_from_arrow(
+            evaluation.asked, evaluation.list_questions(rows, inputs.model_copy(update={"settings": tuple(settings)}))
+        )
     ]
     try:
         to.write_text("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), "utf-8", newline="")

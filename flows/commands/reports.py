@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from flows.commands.evaluate import read_metrics, read_table
+from flows.commands.evaluate import read_card, read_metrics, read_table
 from flows.evaluate.evaluations import EVALUATIONS
 from tasks.core.evaluation.rows import Score
 from tasks.errors import OutputError, UnknownBuild, UsageError
@@ -80,6 +80,7 @@ def read_evaluated(warehouse: Path, evaluation: Evaluation, record: BuildRecord)
         measured = find_build(warehouse, record.origin["flow"]["build"])
     except UnknownBuild:
         measured = None
+    judge, card = read_card(warehouse, evaluation, record)
     with open_warehouse(warehouse) as db:
         return Evaluated(
             record=record,
@@ -87,4 +88,6 @@ def read_evaluated(warehouse: Path, evaluation: Evaluation, record: BuildRecord)
             metrics=metrics,
             answers=read_table(db, record.build_id, evaluation.main_table, evaluation.row),
             scores=read_table(db, record.build_id, f"{evaluation.of.name}_scores", Score),
+            card=card,
+            judge=judge,
         )

@@ -101,6 +101,35 @@ def read_table(text: str, columns: Sequence[str], file: str) -> Iterator[tuple[i
         raise SourceError(f"{file}: the file is empty; expected the columns {', '.join(columns)}")
 
 
+def read_loose_table(text: str, file: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """Return the head of a table that people handled, in small letters, and its rows, each with its number.
+
+    Cells are parted by commas, semicolons or tabs, whichever the head has most of; a line `sep=;` before it is passed
+    over. Numbers are a spreadsheet's, in which the head has 1. SourceError for what is no CSV, or is empty.
+    """
+    csv.field_size_limit(_LONGEST_CELL)
+    plain = text.removeprefix("\ufeff")
+    first = re.match(r"sep=.\r?\n", plain)
+    plain = plain[first.end() :] if first else plain
+    line = plain.split("\n", 1)[0]
+    delimiter = max(",;\t", key=line.count)
+    reader = csv.reader(io.StringIO(plain, newline=""), strict=True, delimiter=delimiter)
+    rows: list[tuple[int, list[str]]] = []
+    try:
+        for number, record in enumerate(reader, 2 if first else 1):
+            if any(cell.strip() for cell in record):
+                rows.append((number, [_unguard(cell) for cell in record]))
+    except csv.Error as error:
+        after = rows[-1][0] if rows else 0
+        raise SourceError(
+            f"{file}, after row {after}: {error}; a quotation mark is missing or too many, or the file is cut off"
+        ) from error
+    if not rows:
+        raise SourceError(f"{file}: the file is empty; expected a table with a head line")
+    (_, head), *body = rows
+    return [cell.strip().lower() for cell in head], body
+
+
 def _read_item(cells: Mapping[str, str], file: str, line: int) -> ReviewItem:
     decision = cells["decision"].strip().lower() or "open"
     if decision not in get_args(Decision):

@@ -3,19 +3,24 @@
 It has a record like a benchmark's, so what lists, shows, explains, verifies and exports builds knows it too.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, TypeVar
 
 import pyarrow as pa
-from pydantic import Field
+from pydantic import BaseModel, Field
 
-from tasks.core.evaluation.rows import Asked, EvaluationMetric
+from tasks.core.evaluation.judge_cards import JudgeIdentity
+from tasks.core.evaluation.labels import LabelScheme
+from tasks.core.evaluation.rows import Answer, Asked, EvaluationMetric
+from tasks.core.fingerprints import digest_json
 from tasks.core.measures.audits import draw_sample
 from tasks.core.measures.figures import Figure
+from tasks.core.measures.metrics import Metric
 from tasks.core.prompts import Ask
-from tasks.core.rows import Row, arrow_schema
+from tasks.core.replies import TEXT, Form
+from tasks.core.rows import arrow_schema, arrow_table
 from tasks.engine.batches import Work
 from tasks.engine.benchmark import Benchmark, Inputs, Locked
 from tasks.errors import SettingsError, UnknownBuild, UsageError
@@ -25,6 +30,11 @@ from tasks.storage.builds import BuildRecord, find_build, list_builds, published
 from tasks.storage.source_files import SourceFile, lock_source
 from tasks.storage.warehouse import open_warehouse
 from tasks.text.suggestions import suggest_name
+
+if TYPE_CHECKING:
+    from tasks.evaluation.judging import Judging
+    from tasks.models.cross_encoder import CrossEncoder
+    from tasks.models.embed import Embedder
 
 BUILT_IN = {
     "oracle": "the gold answers: every metric's best end",
@@ -120,9 +130,33 @@ def pick_worst(items: Iterable[Item]) -> list[Item]:
     return sorted(items, key=lambda item: (item.score is not None, item.score or 0.0, item.answer_id))
 
 
+class Tools(Protocol):
+    """What scores are computed with beside the answers: models of this machine, opened when they are needed."""
+
+    def embedder(self) -> "Embedder":
+        """Return the world's sentence encoder."""
+
+    def cross_encoder(self, name: str) -> "CrossEncoder":
+        """Return a cross-encoder of the home; SettingsError where there is none of that name."""
+
+
+Dialogue = Generator[Any, Any, Any]
+"""How a question is put: yields the next prompt (Ask), is sent what the model said (Given), and returns the answer (Given)."""
+
+
+def _ask_once(ask: Ask, read: Callable[[str], str]) -> Dialogue:
+    given = yield ask
+    return replace(given, read=tuple(map(read, given.read)))
+
+
+def keep_answers(answers: pa.Table, _inputs: EvaluationInputs, _tools: Tools) -> pa.Table:
+    """Return answers as they are: the scores are verdicts, or follow from columns that are there."""
+    return answers
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation(Benchmark):
-    """How models are measured on one benchmark."""
+    """How models are measured on one benchmark: all that a recipe, a program and another harness go by alike."""
 
     of: Benchmark
     """What it measures on; the rows are those of its main table."""
@@ -139,10 +173,31 @@ class Evaluation(Benchmark):
     """The headline metric that stands for the benchmark on a model's card."""
     meaning: str
     """What that metric's number says of a model, in one sentence for a reader who knows no metric by name."""
-    questions: Callable[[pa.Table, Any], Iterable[Asked]]
-    """Rows of the measured build and the evaluation's inputs → the questions that are asked."""
+    questions: Callable[[pa.Table, Any], Iterable[Asked] | pa.Table]
+    """Rows of the measured build and the evaluation's inputs → the questions that are asked, as rows or as columns."""
     fill: Callable[[Any, Any], Ask]
     """A question and the evaluation's parameters → the first prompt that it is put in."""
+    converse: Callable[[Any, Any], Dialogue] | None = None
+    """A question and the evaluation's parameters → how it is put where that takes several turns; None: `fill`, once."""
+    inputs: type[EvaluationInputs]
+    asked: type[Asked]
+    """Row model of what is asked."""
+    answers: type[Answer]
+    """Row model of answers, before they are judged and scored: the columns of `asked` and of `Answer`."""
+    form: Form = TEXT
+    """How an answer is read."""
+    read: Callable[[str], str] = str.strip
+    """An answer, read in its form, as it is scored."""
+    oracle: Callable[[pa.Table], Callable[[Any], str]]
+    """Rows of the measured build → a question → its gold answer."""
+    guess: Callable[[pa.Table], Callable[[Any], str]]
+    """Rows of the measured build → a question → the commonest answer of its kind."""
+    judging: "Judging[Any, Any] | None" = None
+    """How answers are judged, where a judge is asked."""
+    score: Callable[[pa.Table, Any, Tools], pa.Table] = keep_answers
+    """Answers, judged where there is a judge → rows of the main table; inputs of the evaluation."""
+    measure: Callable[[pa.Table, Any], tuple[pa.Table, list[Metric]]]
+    """Rows of the main table and inputs of the evaluation → rows of `Score`, and the metrics."""
     figures: Callable[[Sequence[EvaluationMetric]], Sequence[Figure]]
     """Metrics, of one model or several, as the paper's figures."""
     items: Callable[[pa.Table], Sequence[Item]]
@@ -150,6 +205,43 @@ class Evaluation(Benchmark):
     paper: tuple[PaperFigure, ...] = ()
     lower_is_better: tuple[str, ...] = ()
     """Headline metrics of which less is better."""
+    labels: LabelScheme | None = None
+    """What a judge's verdicts are, for people to give the same; None: no judge is asked."""
+
+    def start(self, asked: Asked, params: EvaluationParams) -> Dialogue:
+        """Return how a question is put to a model, turn by turn."""
+        if self.converse is not None:
+            return self.converse(asked, params)
+        return _ask_once(self.fill(asked, params), self.read)
+
+    def label_metrics(self, metrics: Sequence[Metric], model: str, judge: str) -> list[EvaluationMetric]:
+        """Return metrics as rows of the published table, with the benchmark, the model under test and what judged."""
+        return [
+            EvaluationMetric(
+                id="/".join(filter(None, (metric.setting, metric.metric, metric.group_by, metric.group))),
+                benchmark=self.of.name,
+                model=model,
+                judge=judge,
+                **metric.model_dump(),
+            )
+            for metric in metrics
+        ]
+
+    def list_questions(self, rows: pa.Table, inputs: EvaluationInputs) -> pa.Table:
+        """Return the questions that are asked (rows of `asked`), by the rows of the measured build."""
+        found = self.questions(rows, inputs)
+        return found if isinstance(found, pa.Table) else arrow_table(self.asked, found)
+
+
+def identify_judge(evaluation: Evaluation, lock: Mapping[str, Any]) -> JudgeIdentity | None:
+    """Return what judged an evaluation, by its lock; None where nothing did."""
+    judge: str = lock["params"]["params"].get("judge", "")
+    if not judge or evaluation.labels is None:
+        return None
+    name = judge if judge == EXACT else str(lock["models"][judge])
+    prompts = {prompt: lock["prompts"][prompt] for prompt in evaluation.labels.prompts}
+    digest = lock["code"] if judge == EXACT else digest_json(prompts)
+    return JudgeIdentity(benchmark=evaluation.of.name, judge=name, prompt_digest=digest)
 
 
 def lock_evaluation(
@@ -174,7 +266,7 @@ def lock_evaluation(
     elif params.model not in BUILT_IN:
         _require_model(world, params.model, "--model", [*BUILT_IN])
     if isinstance(params, JudgedParams):
-        changed["judge"] = _choose_judge(world, params.judge)
+        changed["judge"] = choose_judge(world, params.judge)
     settings: tuple[str, ...] = tuple(dict.fromkeys(getattr(params, "setting", ())))
     locked = inputs(
         params=params.model_copy(update=changed),
@@ -214,7 +306,7 @@ def read_params(work: Work) -> dict[str, Any]:
     return params
 
 
-def read_measured(work: Work, table: str, model: type[Row]) -> pa.Table:
+def read_measured(work: Work, table: str, model: type[BaseModel]) -> pa.Table:
     """Return the rows of a table of the build that is measured on, by id (shape: rows × columns of the model)."""
     warehouse = Path(work.run.options["warehouse"])
     digest = work.run.lock["params"]["source_digest"]
@@ -246,7 +338,7 @@ def _find_measured(benchmark: Benchmark, name: str, run: RunOptions) -> BuildRec
     return record
 
 
-def _choose_judge(world: World, name: str) -> str:
+def choose_judge(world: World, name: str) -> str:
     """Return the judge of an evaluation: a model of the world, or the program where its judge is no model."""
     if name == EXACT or (name == "judge" and (name not in world.models or world.models[name].kind == "rules")):
         return EXACT

@@ -1,6 +1,6 @@
 """What stands in a report, as data: the page, the Markdown and the JSON are made of this and of nothing else.
 
-No time and no cost stands in it: the same answers, scores and metrics give the same report.
+No time and no cost stands in it: the same answers, scores, metrics and card of the judge give the same report.
 """
 
 import dataclasses
@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, describe_card
 from tasks.core.evaluation.rows import EvaluationMetric
 from tasks.core.measures.figures import Figure
 from tasks.evaluation.record import BUILT_IN, EXACT, Evaluation, PaperFigure
@@ -36,6 +37,10 @@ class Evaluated:
     """Rows of the evaluation's main table."""
     scores: pa.Table
     """Rows of `Score`."""
+    card: JudgeCard | None = None
+    """How far its judge agrees with people, where that was measured."""
+    judge: JudgeIdentity | None = None
+    """Who that is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +194,7 @@ def _describe(evaluation: Evaluation, label: str, each: Evaluated) -> Subject:
     told = {
         "Model": label + (f" – built in: {BUILT_IN[facts['model']]}" if _is_built_in(each) else ""),
         "Answers": f"from a file made by another program: {tell(files)}" if files else "",
-        "Judge": _describe_judge(facts["judge"]),
+        "Judge": _describe_judge(each),
         "Measured on": f"{facts['measured']}"
         + (f", written by {measured.lock['author'] or 'no model'}" if measured and "author" in measured.lock else ""),
         "Content of that build": f"SHA-256 {tell(digest)}",
@@ -208,15 +213,22 @@ def _is_built_in(each: Evaluated) -> bool:
     return each.record.report["facts"]["model"] in BUILT_IN and not each.record.origin["files"].get("answers")
 
 
-def _describe_judge(judge: str) -> str:
+def _describe_judge(each: Evaluated) -> str:
+    judge = each.record.report["facts"]["judge"]
     if not judge:
         return "none: a program scores the answers"
+    told = _tell_card(each)
     if judge == EXACT:
         return (
             "exact – a program that compares words, numbers and dates: a lexical lower bound, since it knows no other way "
-            "to say the same"
+            f"to say the same; {told}"
         )
-    return f"{judge} – unchecked judge: how well it agrees with people has not been measured"
+    return f"{judge} – {told}"
+
+
+def _tell_card(each: Evaluated) -> str:
+    judge = each.record.report["facts"]["judge"]
+    return describe_card(each.card, each.judge or JudgeIdentity(benchmark="", judge=judge, prompt_digest=""))
 
 
 def _describe_tokens(answers: pa.Table) -> str:
@@ -259,8 +271,9 @@ def _warn(named: Mapping[str, Evaluated]) -> Iterator[str]:
                 yield f"{label}, {name.removeprefix('answers ')} in the file of answers: {tell(value)}"
         for note in (*facts.get("notes", ()), *each.record.report["notes"]):
             yield f"{label}: {clean(note)}"
-        if facts["judge"] and facts["judge"] != EXACT:
-            yield f"Unchecked judge: how well {clean(facts['judge'])} agrees with people has not been measured."
+        if facts["judge"] and (facts["judge"] != EXACT or each.card):
+            told = clean(_tell_card(each))
+            yield f"{told[0].upper()}{told[1:]}."
 
 
 def _warn_of_differences(named: Mapping[str, Evaluated]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from tasks.core.evaluation.labels import LabelScheme
 from tasks.core.evaluation.rows import EvaluationMetric, Score
 from tasks.engine.benchmark import Assets, Locked
 from tasks.evaluation.record import EXACT, Evaluation, list_roles, lock_evaluation
@@ -11,15 +12,27 @@ from tasks.slaq.ask import (
     ANSWER_SHORT,
     JUDGE_LONG,
     JUDGE_SHORT,
+    JUDGING,
     SlaqEvaluationInputs,
     SlaqEvaluationParams,
     fill_prompt,
+    guess_answers,
     list_questions,
 )
 from tasks.slaq.benchmark import SLAQ
-from tasks.slaq.core.answers import LONG, SHORT, JudgedSlaq
+from tasks.slaq.core.answers import LONG, SHORT, JudgedSlaq, SlaqAnswer, SlaqAsked
+from tasks.slaq.core.verdicts import MEANINGS, list_parts, pose_answer
 from tasks.slaq.figures import PAPER, draw_figures
-from tasks.slaq.measure import ACCURACY, ALIGNMENT, GAP, LOWER_BOUND, SIGNED, describe_verdicts, list_items
+from tasks.slaq.measure import (
+    ACCURACY,
+    ALIGNMENT,
+    GAP,
+    LOWER_BOUND,
+    SIGNED,
+    describe_verdicts,
+    list_items,
+    measure_slaq,
+)
 
 
 def lock_inputs(params: SlaqEvaluationParams, run: RunOptions) -> Locked[SlaqEvaluationInputs]:
@@ -68,7 +81,21 @@ SLAQ_EVALUATION: Evaluation = Evaluation(
     "for five of them (long): what it loses between the two it knew.",
     questions=list_questions,
     fill=fill_prompt,
+    inputs=SlaqEvaluationInputs,
+    asked=SlaqAsked,
+    answers=SlaqAnswer,
+    oracle=lambda _: lambda asked: asked.gold,
+    guess=guess_answers,
+    judging=JUDGING,
+    measure=lambda answers, inputs: measure_slaq(answers, inputs.params.seed),
     figures=draw_figures,
     items=list_items,
     paper=PAPER,
+    labels=LabelScheme(
+        asks="Does the answer have it right?",
+        classes=MEANINGS,
+        of=list_parts,
+        prompts=(JUDGE_SHORT, JUDGE_LONG),
+        pose=pose_answer,
+    ),
 )

@@ -30,8 +30,11 @@ Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
 
 
-def wilson(successes: int, n: int) -> Interval:
-    """Return the 95 % interval of a share by Wilson's score, to four digits; ValueError where n is 0."""
+def wilson(successes: float, n: float) -> Interval:
+    """Return the 95 % interval of a share by Wilson's score, to four digits; ValueError where n is 0.
+
+    Neither has to be whole: weighted observations are worth so many unweighted ones.
+    """
     if not n:
         raise ValueError("an interval of no observation")
     share, square = successes / n, Z_95**2 / n

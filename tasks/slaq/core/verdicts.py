@@ -6,8 +6,12 @@ a list of other than five, makes the reply Unreadable: nothing is scored by gues
 
 import re
 import unicodedata
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+from tasks.core.evaluation.labels import Part
 from tasks.core.replies import Form, Unreadable
+from tasks.slaq.core.answers import SHORT, SlaqAnswer
 
 Verdicts = tuple[int, ...]
 """One of a short answer, five of a long one."""
@@ -33,3 +37,41 @@ def read_verdicts(text: str, expected: int) -> Verdicts | Unreadable:
     if len(verdicts) != expected:
         return Unreadable(f'verdicts in the last line: {len(verdicts)}, expected {expected}: "{form}"')
     return verdicts
+
+
+MEANINGS = {
+    "1": "right: it says what the gold answer says, in whatever words, or what is as right an answer to the question",
+    "0": "wrong: it says something else, leaves it out, or leaves open which of several is meant",
+}
+"""What a verdict says, as people who give one are told."""
+
+
+def list_parts(row: Mapping[str, Any]) -> Iterator[Part]:
+    """Yield the verdicts of a row of `slaq_answers`, a fact each; none where no judge was asked, or failed."""
+    if row["unscored"] not in ("", "judge_unreadable"):
+        return
+    verdicts = row["verdicts"] or [""] * len(row["golds"])
+    for number, (question, gold, verdict) in enumerate(zip(row["questions"], row["golds"], verdicts, strict=True), 1):
+        part = str(number) if len(verdicts) > 1 else ""
+        yield Part(part, question, gold, row["answer_read"], str(verdict))
+
+
+def pose_answer(row_id: str, question: str, gold: str, answer: str) -> SlaqAnswer:
+    """Return an answer to a short question of somebody's own, as a judge takes it."""
+    ids = dict.fromkeys(("id", "question_id", "item", "cluster"), row_id)
+    blank = dict.fromkeys(("topic", "category", "finish", "unscored", "detail", "model", "call"), "")
+    texts = {"question": question, "gold": gold, "answer": answer, "answer_read": answer}
+    lists = {"questions": [question], "golds": [gold], "fact_types": ["none"], "samples": []}
+    return SlaqAnswer.model_validate(
+        {
+            **ids,
+            **blank,
+            **texts,
+            **lists,
+            "setting": SHORT,
+            "half": "most",
+            "position": 1,
+            "tokens_in": 0,
+            "tokens_out": 0,
+        }
+    )

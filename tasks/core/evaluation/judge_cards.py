@@ -1,0 +1,245 @@
+"""The card of a judge: how far it agrees with people, on what they labelled, and what is to be known of that."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tasks.core.evaluation.labels import DrawnItem, LabelScheme
+from tasks.core.fingerprints import digest_json
+from tasks.core.measures.agreement import (
+    Agreement,
+    AmongPeople,
+    ClassAgreement,
+    compare_people,
+    cross,
+    describe_classes,
+    explain_few,
+    measure_agreement,
+    weigh_strata,
+)
+from tasks.core.rows import StrictModel
+
+
+class JudgeIdentity(StrictModel):
+    """What a judge is: a model with its prompts, or a program with its code, on one benchmark."""
+
+    benchmark: str
+    judge: str
+    """The model's name, or exact."""
+    prompt_digest: str
+    """Of the judge's prompts; of exact, which has none, that of the code."""
+
+
+class JudgeCard(StrictModel):
+    """How far a judge agrees with people."""
+
+    identity: JudgeIdentity
+    labels_digest: str
+    """SHA-256 of the file of labels; of several, or of imported labels, of their content."""
+    source: str
+    """Where verdicts come from: evaluations by id, or asked for this card."""
+    n_unreadable: int
+    """Labelled items on which the judge's reply could not be read; they count apart."""
+    n_unjudged: int
+    """Labelled items on which it was not asked, or failed."""
+    n_split: int
+    """Items on which as many people say one thing as another; left out."""
+    among_people: AmongPeople
+    classes: list[str]
+    is_ordinal: bool
+    confusion: list[list[int]]
+    """Items; rows: what people say, columns: what the judge says."""
+    overall: Agreement
+    """Of the labelled items as they are."""
+    reweighted: Agreement | None
+    """Of all that they were drawn from; null where the labels are of no draw."""
+    as_right: Agreement | None
+    """Right or wrong alone, where there are more than two labels of which some are right; weighted where that is."""
+    by_class: list[ClassAgreement]
+    by_setting: dict[str, Agreement]
+    notes: list[str]
+
+    @property
+    def id(self) -> str:
+        """What the warehouse files it under: the judge and the labels."""
+        return digest_json([self.identity.model_dump(), self.labels_digest])
+
+    @property
+    def main(self) -> Agreement:
+        """What it says of the judge."""
+        return self.reweighted or self.overall
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the judge says of an item."""
+
+    verdict: str
+    """Empty: its reply could not be read."""
+
+
+def make_card(
+    identity: JudgeIdentity,
+    scheme: LabelScheme,
+    labels: Mapping[str, Mapping[str, str]],
+    items: Mapping[str, DrawnItem],
+    verdicts: Mapping[str, Found],
+    labels_digest: str,
+    source: str,
+    more_notes: Iterable[str] = (),
+) -> JudgeCard:
+    """Return the card.
+
+    `labels`: item → labeller → label; the commonest of an item counts. `verdicts`: item → what the judge says, where it
+    was asked. Items of a draw are weighted by stratum, since rare verdicts are drawn more often than they are given.
+    """
+    classes = list(scheme.classes)
+    chosen = {item: _find_commonest(list(given.values())) for item, given in labels.items()}
+    asked = [item for item in sorted(chosen) if chosen[item] and item in verdicts]
+    used = [item for item in asked if verdicts[item].verdict]
+    people, judge = [str(chosen[item]) for item in used], [verdicts[item].verdict for item in used]
+    clusters = [items[item].cluster for item in used]
+    weights = _weigh([items[item] for item in used])
+    table = cross(people, judge, classes)
+
+    def agree(
+        places: Sequence[int], weighted: Sequence[float] | None, right: frozenset[str] = frozenset()
+    ) -> Agreement:
+        first, second = ([side[place] for place in places] for side in (people, judge))
+        if right:
+            first, second = (["right" if label in right else "wrong" for label in side] for side in (first, second))
+        return measure_agreement(
+            first,
+            second,
+            [clusters[place] for place in places],
+            ["wrong", "right"] if right else classes,
+            None if weighted is None else [weighted[place] for place in places],
+            scheme.is_ordinal and not right,
+        )
+
+    everything = range(len(used))
+    settings = [items[item].setting for item in used]
+    overall = agree(everything, None)
+    card = JudgeCard(
+        identity=identity,
+        labels_digest=labels_digest,
+        source=source,
+        n_unreadable=len(asked) - len(used),
+        n_unjudged=sum(bool(label) for label in chosen.values()) - len(asked),
+        n_split=sum(not label for label in chosen.values()),
+        among_people=compare_people(labels, classes),
+        classes=classes,
+        is_ordinal=scheme.is_ordinal,
+        confusion=[[round(cell) for cell in row] for row in table.tolist()],
+        overall=overall,
+        reweighted=agree(everything, weights) if weights else None,
+        as_right=agree(everything, weights, scheme.right) if scheme.right else None,
+        by_class=describe_classes(people, judge, classes, weights),
+        by_setting={
+            name: agree([place for place in everything if settings[place] == name], weights)
+            for name in sorted(set(settings))
+            if name
+        },
+        notes=[],
+    )
+    warnings = [explain_few(card.overall), card.main.note, *more_notes]
+    return card.model_copy(update={"notes": list(dict.fromkeys(filter(None, warnings)))})
+
+
+def choose_card(cards: Iterable[JudgeCard], identity: JudgeIdentity) -> JudgeCard | None:
+    """Return the card that tells most of a judge: with its own prompts before one with others, then of most labels."""
+    fitting = [
+        card for card in cards if (card.identity.benchmark, card.identity.judge) == (identity.benchmark, identity.judge)
+    ]
+    return max(fitting, key=lambda card: (card.identity == identity, card.overall.n, card.id), default=None)
+
+
+def describe_card(card: JudgeCard | None, identity: JudgeIdentity) -> str:
+    """Return what a report says of a judge, in a sentence; `identity`: of the evaluation's own judge."""
+    if card is None:
+        return f"unchecked judge: how well {identity.judge} agrees with people has not been measured"
+    told = (
+        f"checked judge: {identity.judge} agrees with people on {tell_agreement(card.main)}; n = {card.overall.n}, labels "
+        f"SHA-256 {card.labels_digest[:12]}"
+    )
+    if card.identity != identity:
+        # exact is a program and has no prompt
+        what = "code" if identity.judge == "exact" else "prompts"
+        told += f"; the card was made with other {what} than this evaluation's"
+    return "; ".join([told, *([few] if (few := explain_few(card.overall)) else [])])
+
+
+def tell_agreement(found: Agreement) -> str:
+    """Return accuracy and kappa with their intervals, as one piece of a line."""
+    if found.accuracy is None:
+        return f"nothing: {found.note}"
+    told = f"{found.accuracy:.1%} [{found.accuracy_low:.1%}, {found.accuracy_high:.1%}], kappa "
+    told += _tell_kappa(found.kappa, found.kappa_low, found.kappa_high)
+    if found.weighted_kappa is not None:
+        told += f", quadratic kappa {_tell_kappa(found.weighted_kappa, found.weighted_kappa_low, found.weighted_kappa_high)}"
+    return told
+
+
+def tell_among(people: AmongPeople) -> str:
+    """Return how far people agree, as a line to read."""
+    kind = {"cohen": "Cohen's kappa ", "fleiss": "Fleiss' kappa ", "": ""}[people.kind]
+    kappa = people.note if people.kappa is None else f"{kind}{people.kappa:.3f}"
+    told = f"{people.labellers} people, who agree on {people.agreed} of {people.items} items that several labelled"
+    return "; ".join(filter(None, (told, kappa)))
+
+
+def format_card(card: JudgeCard) -> list[str]:
+    """Return a card as lines to read."""
+    people = card.among_people
+    lines = [
+        f"{card.identity.judge} on {card.identity.benchmark}, against people (labels: {card.overall.n}, questions: "
+        f"{card.overall.clusters}; SHA-256 {card.labels_digest[:12]})"
+    ]
+    if card.reweighted:
+        lines.append(f"  all that was drawn from  {tell_agreement(card.reweighted)}")
+    lines.append(f"  {'the labelled items':24} {tell_agreement(card.overall)}")
+    lines += [f"  {'right or wrong alone':24} {tell_agreement(card.as_right)}"] if card.as_right else []
+    lines += [f"  setting {name:16} {tell_agreement(each)} (n = {each.n})" for name, each in card.by_setting.items()]
+    width = max(map(len, [*card.classes, "people \\ judge"])) + 2
+    lines.append("  " + "people \\ judge".ljust(width) + "".join(label.rjust(8) for label in card.classes))
+    lines += [
+        "  " + label.ljust(width) + "".join(str(cell).rjust(8) for cell in row)
+        for label, row in zip(card.classes, card.confusion, strict=True)
+    ]
+    lines += [
+        f"  label {each.label:18} precision {_tell(each.precision)}, recall {_tell(each.recall)}, F1 {_tell(each.f1)}"
+        for each in card.by_class
+    ]
+    lines += [f"  {tell_among(people)}"] if people.labellers > 1 else []
+    apart = {
+        "verdicts could not be read": card.n_unreadable,
+        "labelled items have no verdict of this judge": card.n_unjudged,
+        "items are left out, since people are divided": card.n_split,
+    }
+    lines += [f"  {count} {what}" for what, count in apart.items() if count]
+    lines.append(f"  verdicts: {card.source}")
+    return lines + [f"  note: {note}" for note in card.notes]
+
+
+def _find_commonest(labels: Sequence[str]) -> str:
+    """Return the commonest label; empty where two are as common."""
+    (first, often), *others = Counter(sorted(labels)).most_common()
+    return "" if others and others[0][1] == often else first
+
+
+def _weigh(items: Sequence[DrawnItem]) -> list[float] | None:
+    """Return what items stand for; None where some are of no draw."""
+    if not items or not all(item.draw for item in items):
+        return None
+    sizes = {f"{item.draw} {item.stratum}": item.stratum_size for item in items}
+    return weigh_strata([f"{item.draw} {item.stratum}" for item in items], sizes)
+
+
+def _tell_kappa(kappa: float | None, low: float | None, high: float | None) -> str:
+    if kappa is None:
+        return "none"
+    return f"{kappa:.3f}" if low is None else f"{kappa:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def _tell(share: float | None) -> str:
+    return "–" if share is None else f"{share:.3f}"

@@ -1,0 +1,234 @@
+"""Agreement of two who put the same items into classes: people and a judge, or people among themselves.
+
+A table of agreement has what people said in its rows and what the judge said in its columns. Items that were drawn by
+strata carry weights, by which a table speaks for all that was drawn from. Intervals of kappa are percentile bootstraps
+over clusters, as in intervals.py; weights are multiples of 2^-20, so sums of draws are exact in any order.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+
+from tasks.core.measures.intervals import DRAWS, Floats, cut_tails, explain_interval, wilson
+from tasks.core.measures.metrics import number, round_value
+from tasks.core.rows import StrictModel
+
+Distance = Literal["plain", "quadratic"]
+"""How far classes are apart: all alike, or by the square of the places between them (ratings)."""
+_WEIGHT_BITS = 20
+_FEW = 30
+_WIDE = 0.2
+"""Of an accuracy's interval: wider, and too few items say too little."""
+
+
+class Agreement(StrictModel):
+    """How often, and how much beyond chance, a judge says what people say."""
+
+    n: int
+    """Items with a label of people and a verdict of the judge."""
+    clusters: int
+    """Questions these belong to."""
+    accuracy: float | None
+    """Share of items on which both say the same; null where there is none."""
+    accuracy_low: float | None
+    """Lower end of the 95 % interval (Wilson's; of weighted items by how many unweighted ones they are worth)."""
+    accuracy_high: float | None
+    kappa: float | None
+    """Cohen's; null where either said one thing only, as `note` says."""
+    kappa_low: float | None
+    """Lower end of the 95 % interval, by a bootstrap over questions."""
+    kappa_high: float | None
+    weighted_kappa: float | None
+    """Of ratings: kappa with quadratic weights; null where classes have no order."""
+    weighted_kappa_low: float | None
+    weighted_kappa_high: float | None
+    note: str
+    """Why there is no figure, or why an interval is not to be relied on."""
+
+
+class ClassAgreement(StrictModel):
+    """What a judge makes of one class; shares are null where there is nothing to divide by."""
+
+    label: str
+    people: int
+    """Items that people put into it."""
+    judge: int
+    precision: float | None
+    """Of what the judge put into it, what people did too."""
+    recall: float | None
+    """Of what people put into it, what the judge did too."""
+    f1: float | None
+
+
+class AmongPeople(StrictModel):
+    """How far those who labelled agree with one another."""
+
+    labellers: int
+    items: int
+    """Items with labels of two or more."""
+    agreed: int
+    """Of these, on which all say the same."""
+    kappa: float | None
+    kind: Literal["cohen", "fleiss", ""]
+    """Cohen's of two, Fleiss' of more; empty where nobody labelled what another did."""
+    note: str
+
+
+def cross(people: Sequence[str], judge: Sequence[str], classes: Sequence[str], weights: Floats | None = None) -> Floats:
+    """Return the table of agreement (shape: classes × classes; rows: people, columns: judge)."""
+    size = len(classes)
+    return np.bincount(_find_cells(people, judge, classes), weights, size * size).reshape(size, size).astype(np.float64)
+
+
+def find_kappa(tables: Floats, distance: Distance = "plain") -> Floats:
+    """Return Cohen's kappa of tables of agreement (shape: … × classes × classes); NaN where chance has both agree always."""
+    size = tables.shape[-1]
+    places = np.arange(size, dtype=np.float64)
+    apart = (places[:, None] - places) ** 2 if distance == "quadratic" else 1.0 - np.eye(size)
+    found = (tables * apart).sum((-2, -1)) * tables.sum((-2, -1))
+    chance = np.einsum("...i,ij,...j->...", tables.sum(-1), apart, tables.sum(-2))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(1.0 - found / chance)
+
+
+def find_fleiss_kappa(counts: Floats) -> float | None:
+    """Return Fleiss' kappa of labels (shape: items × classes); None where all labels are of one class.
+
+    Items have two labels or more, and need not have as many each: pairs of labels of an item are compared.
+    """
+    sizes = counts.sum(axis=1)
+    agreed = ((counts**2).sum(axis=1) - sizes) / (sizes * (sizes - 1))
+    shares = counts.sum(axis=0) / counts.sum()
+    chance = float((shares**2).sum())
+    return None if chance >= 1 else round_value((float(agreed.mean()) - chance) / (1 - chance))
+
+
+def measure_agreement(
+    people: Sequence[str],
+    judge: Sequence[str],
+    clusters: Sequence[str],
+    classes: Sequence[str],
+    weights: Sequence[float] | None = None,
+    is_ordinal: bool = False,
+    seed: int = 0,
+) -> Agreement:
+    """Return the agreement of parallel columns, one entry an item; labels are of `classes`, in their order.
+
+    `weights`: what each item stands for (`weigh_strata`). Clusters are drawn whole, whatever their strata, and weights
+    stay what they are: intervals are, if anything, too wide.
+    """
+    size = len(classes)
+    given = np.ones(len(people)) if weights is None else np.asarray(weights, np.float64)
+    whole = np.rint(np.ldexp(given, _WEIGHT_BITS))
+    table = cross(people, judge, classes, whole)
+    of_cluster, names = number(clusters)
+    cells = of_cluster * size * size + _find_cells(people, judge, classes)
+    tables = np.bincount(cells, whole, len(names) * size * size).reshape(len(names), size * size).astype(np.float64)
+    share = float(np.trace(table) / table.sum()) if len(people) else None
+    low, high = _bound_share(share, whole) if share is not None else (None, None)
+    missing = _explain_no_kappa(table)
+    plain = (None, None, None) if missing else _bound_kappa(tables, size, "plain", seed)
+    weighted = (None, None, None) if missing or not is_ordinal else _bound_kappa(tables, size, "quadratic", seed)
+    few = explain_interval(len(names)) if len(people) else ""
+    return Agreement(
+        n=len(people),
+        clusters=len(names),
+        accuracy=None if share is None else round_value(share),
+        accuracy_low=low,
+        accuracy_high=high,
+        kappa=plain[0],
+        kappa_low=plain[1],
+        kappa_high=plain[2],
+        weighted_kappa=weighted[0],
+        weighted_kappa_low=weighted[1],
+        weighted_kappa_high=weighted[2],
+        note=missing or few,
+    )
+
+
+def describe_classes(
+    people: Sequence[str], judge: Sequence[str], classes: Sequence[str], weights: Sequence[float] | None = None
+) -> list[ClassAgreement]:
+    """Return precision, recall and F1 of each class, by weights where there are any, and how many items are in it."""
+    table = cross(people, judge, classes, None if weights is None else np.asarray(weights, np.float64))
+    found = []
+    for at, label in enumerate(classes):
+        both, row, column = float(table[at, at]), float(table[at].sum()), float(table[:, at].sum())
+        precision, recall, f1 = (
+            round_value(part / of) if of else None
+            for part, of in ((both, column), (both, row), (2 * both, row + column))
+        )
+        counts = {"people": list(people).count(label), "judge": list(judge).count(label)}
+        found.append(ClassAgreement(label=label, **counts, precision=precision, recall=recall, f1=f1))
+    return found
+
+
+def weigh_strata(strata: Sequence[str], sizes: Mapping[str, int]) -> list[float]:
+    """Return what each item stands for: of its stratum's items (`sizes`) an equal part."""
+    drawn = Counter(strata)
+    return [sizes[stratum] / drawn[stratum] for stratum in strata]
+
+
+def compare_people(labels: Mapping[str, Mapping[str, str]], classes: Sequence[str]) -> AmongPeople:
+    """Return how far labellers agree; `labels`: item → labeller → label."""
+    labellers = sorted({labeller for given in labels.values() for labeller in given})
+    shared = [labels[item] for item in sorted(labels) if len(labels[item]) > 1]
+    agreed = sum(len(set(given.values())) == 1 for given in shared)
+    kappa, kind, note = None, "", ""
+    if not shared:
+        note = "no item has labels of two" if len(labellers) > 1 else ""
+    elif len(labellers) == 2:
+        kind = "cohen"
+        table = cross([given[labellers[0]] for given in shared], [given[labellers[1]] for given in shared], classes)
+        note = _explain_no_kappa(table, labellers[0], labellers[1])
+        kappa = None if note else round_value(float(find_kappa(table)))
+    else:
+        kind = "fleiss"
+        counts = np.array([[list(given.values()).count(each) for each in classes] for given in shared], np.float64)
+        kappa = find_fleiss_kappa(counts)
+        note = "all gave one label only: there is no kappa" if kappa is None else ""
+    told = {"labellers": len(labellers), "items": len(shared), "agreed": agreed, "kappa": kappa}
+    return AmongPeople.model_validate({**told, "kind": kind, "note": note})
+
+
+def explain_few(agreement: Agreement) -> str:
+    """Return a warning where so few items say little of a judge; empty where they are enough."""
+    low, high = agreement.accuracy_low, agreement.accuracy_high
+    if low is None or high is None or (agreement.n >= _FEW and high - low <= _WIDE):
+        return ""
+    return f"{agreement.n} labels say little: the accuracy may be anything from {low:.0%} to {high:.0%}; label more"
+
+
+def _find_cells(people: Sequence[str], judge: Sequence[str], classes: Sequence[str]) -> np.ndarray:
+    places = {label: at for at, label in enumerate(classes)}
+    cells = [places[one] * len(classes) + places[other] for one, other in zip(people, judge, strict=True)]
+    return np.array(cells, np.int64)
+
+
+def _bound_share(share: float, weights: Floats) -> tuple[float, float]:
+    """Return Wilson's interval of a weighted share, of as many items as the weighted ones are worth (Kish)."""
+    worth = float(weights.sum() ** 2 / (weights**2).sum())
+    return wilson(share * worth, worth)
+
+
+def _bound_kappa(tables: Floats, size: int, distance: Distance, seed: int) -> tuple[float, float | None, float | None]:
+    """Return kappa and its interval, none where there is one cluster (`tables`: clusters × cells)."""
+    kappa = round_value(float(find_kappa(tables.sum(axis=0).reshape(size, size), distance)))
+    if len(tables) == 1:
+        return kappa, None, None
+    # drawing kinds of clusters is drawing clusters
+    kinds, often = np.unique(tables, axis=0, return_counts=True)
+    drawn = np.random.default_rng(seed).multinomial(len(tables), often / len(tables), DRAWS).astype(np.float64) @ kinds
+    kappas = find_kappa(drawn.reshape(-1, size, size), distance)
+    low, high = cut_tails(kappas[~np.isnan(kappas)])
+    return kappa, low, high
+
+
+def _explain_no_kappa(table: Floats, rows: str = "people", columns: str = "the judge") -> str:
+    """Return why a table has no kappa, or one that would be 0 whatever is said; empty where it has one."""
+    if not table.sum():
+        return "nothing to compare"
+    single = [who for who, axis in ((rows, 1), (columns, 0)) if np.count_nonzero(table.sum(axis=axis)) == 1]
+    return f"{' and '.join(single)} gave one label only: there is no kappa" if single else ""

@@ -1,0 +1,308 @@
+"""Labels and judge cards from end to end: what goes out tells nothing, what comes back is held against the judge."""
+
+import csv
+import io
+import json
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.work.command import Factmill
+from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
+
+from tasks.storage.builds import published_table
+from tasks.storage.warehouse import open_warehouse
+
+MODEL = "model-of-secret-name"
+
+
+@dataclass(frozen=True)
+class Marked:
+    """An evaluation that `exact` marked, of answers that are right, wrong, in other words, and made to be formulas."""
+
+    factmill: Factmill
+    warehouse: Path
+    evaluation: str
+    verdicts: Mapping[tuple[str, str], str]
+    """Question and answer → the judge's verdict."""
+
+    def __call__(self, *arguments: str | Path, code: int = 0, **environment: str) -> Any:
+        ran = self.factmill(*arguments, "--warehouse", self.warehouse, **environment)
+        assert ran.code == code, ran.err or ran.out
+        return ran
+
+    def export(self, to: Path, *options: str) -> list[dict[str, str]]:
+        self("label", "export", self.evaluation, "--to", to, *options)
+        return read(to)
+
+    def fill(self, rows: Sequence[dict[str, str]], say: Callable[[dict[str, str], str], str]) -> list[dict[str, str]]:
+        """Return rows with labels: `say` gets a row and the judge's verdict on it."""
+        return [row | {"label": say(row, self.verdicts[row["question"], row["answer"]])} for row in rows]
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(path.read_text("utf-8-sig"), newline="")))
+
+
+def write(path: Path, rows: Sequence[Mapping[str, str]], delimiter: str = ",", encoding: str = "utf-8") -> Path:
+    with path.open("w", newline="", encoding=encoding) as file:
+        writer = csv.DictWriter(file, list(rows[0]), delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def plain(cell: str) -> str:
+    return cell[1:] if cell.startswith("'") else cell
+
+
+@pytest.fixture(scope="module")
+def marked(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> Marked:
+    folder = tmp_path_factory.mktemp("labels")
+    warehouse = folder / "w.duckdb"
+    built = factmill("build", "slaq", "--category", "Astronomy", "--warehouse", warehouse, "--json")
+    with open_warehouse(warehouse) as db:
+        topics = published_table(db, built.json["build_id"], "slaq").to_pylist()
+    draw, lines = random.Random(0), []
+    for topic in topics:
+        said = [
+            topic[f"ShortA{number}"] if draw.random() < 0.8 else f"=SUM({number}) of {topic['Topic']}"
+            for number in range(1, 6)
+        ]
+        lines += [{"id": f"{topic['id']}/{number}", "answer": each} for number, each in enumerate(said, 1)]
+        lines.append({"id": f"{topic['id']}/long", "answer": "\n".join(said)})
+    path = folder / f"{MODEL}.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    told = factmill("evaluate", "slaq", "--answers", path, "--warehouse", warehouse, "--json")
+    assert told.code == 0, told.err
+    assert told.json["judge_card"].startswith("unchecked judge: how well exact agrees with people")
+    with open_warehouse(warehouse) as db:
+        rows = published_table(db, told.json["evaluation_id"], "slaq_answers").to_pylist()
+    verdicts = {
+        (question, row["answer_read"]): str(verdict)
+        for row in rows
+        for question, verdict in zip(row["questions"], row["verdicts"], strict=False)
+    }
+    return Marked(factmill, warehouse, told.json["evaluation_id"], verdicts)
+
+
+def unguard(rows: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    """Return rows as a spreadsheet's user sees them."""
+    return [{name: plain(cell) for name, cell in row.items()} for row in rows]
+
+
+def test_a_file_for_people_tells_neither_model_nor_judge_nor_verdict(marked: Marked, tmp_path: Path) -> None:
+    rows = marked.export(tmp_path / "a.csv", "--n", "40")
+    assert list(rows[0]) == ["item", "question", "gold", "answer", "label", "note", "labels"]
+    assert len(rows) == 40
+    text = (tmp_path / "a.csv").read_text("utf-8").lower()
+    assert not [name for name in (MODEL, "exact", "slaq", "short", "long/", "verdict") if name in text]
+    assert all(row["label"] == row["note"] == "" for row in rows)
+    assert len({row["labels"] for row in rows}) == 1 and "1: right" in rows[0]["labels"]
+    assert all(re.fullmatch("q[0-9a-f]{12}", row["item"]) for row in rows)
+    # neither the order nor the ids go by verdict or setting
+    seen = unguard(rows)
+    verdicts = [marked.verdicts[row["question"], row["answer"]] for row in seen]
+    assert min(verdicts[:20].count("0"), verdicts[20:].count("0")) >= 5
+    by_id = [verdict for _, verdict in sorted(zip([row["item"] for row in rows], verdicts, strict=True))]
+    assert min(by_id[:20].count("0"), by_id[20:].count("0")) >= 5
+    # rare verdicts are drawn as often as there are, or as fit
+    assert 15 <= verdicts.count("0") <= 25
+    assert not [cell for row in rows for cell in row.values() if cell[:1] in ("=", "+", "-", "@")]
+    assert any(row["answer"].startswith("'=") for row in rows)
+
+
+def test_a_draw_follows_from_its_seed_and_nothing_is_overwritten(marked: Marked, tmp_path: Path) -> None:
+    rows = marked.export(tmp_path / "a.csv", "--n", "20")
+    assert marked.export(tmp_path / "b.csv", "--n", "20") == rows
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+    other = marked.export(tmp_path / "c.csv", "--n", "20", "--seed", "1")
+    assert {row["question"] for row in other} != {row["question"] for row in rows}
+    again = marked("label", "export", marked.evaluation, "--to", tmp_path / "a.csv", code=1)
+    assert "is there already and may hold labels" in again.err
+    all_of_it = marked.export(tmp_path / "d.csv", "--n", "100000")
+    assert len(all_of_it) == len({(row["question"], row["answer"]) for row in all_of_it})
+    wrong = marked("label", "export", marked.evaluation, "--to", tmp_path / "e.csv", "--by", "colour", code=2)
+    assert "--by colour: expected a column of slaq_answers: id, question_id" in wrong.err
+    strata = marked("label", "export", marked.evaluation, "--to", tmp_path / "f.csv", "--by", "half", "--json").json
+    assert {name.split(" | ")[2] for name in strata["strata"]} == {"most", "least"}
+
+
+def make_card(marked: Marked, path: Path, **environment: str) -> Any:
+    (card,) = marked("judge-card", "--judge", "exact", "--labels", path, "--json").json["cards"]
+    return card
+
+
+def test_judges_always_right_always_wrong_and_at_random_have_the_cards_they_deserve(
+    marked: Marked, tmp_path: Path
+) -> None:
+    rows = unguard(marked.export(tmp_path / "a.csv", "--n", "60"))
+    right = make_card(marked, write(tmp_path / "r.csv", marked.fill(rows, lambda _, verdict: verdict)))
+    assert (right["overall"]["accuracy"], right["overall"]["kappa"], right["reweighted"]["accuracy"]) == (1, 1, 1)
+    assert right["confusion"][0][1] == right["confusion"][1][0] == 0
+    assert set(right["by_setting"]) == {"short", "long"}
+    turn = {"0": "1", "1": "0"}
+    wrong = make_card(marked, write(tmp_path / "w.csv", marked.fill(rows, lambda _, verdict: turn[verdict])))
+    assert (wrong["overall"]["accuracy"], wrong["reweighted"]["accuracy_low"]) == (0, 0)
+    assert wrong["overall"]["kappa"] < -0.9
+    draw = random.Random(1)
+    chance = make_card(marked, write(tmp_path / "c.csv", marked.fill(rows, lambda *_: draw.choice("01"))))
+    assert chance["overall"]["kappa_low"] < 0 < chance["overall"]["kappa_high"]
+    assert len({right["id"], wrong["id"], chance["id"]}) == 3
+    one = make_card(marked, write(tmp_path / "o.csv", marked.fill(rows, lambda *_: "1")))
+    assert one["overall"]["kappa"] is None
+    assert "people gave one label only: there is no kappa" in one["notes"]
+    few = make_card(marked, write(tmp_path / "f.csv", marked.fill(rows[:8], lambda _, verdict: verdict)))
+    assert any(note.startswith("8 labels say little: ") for note in few["notes"])
+    assert right["source"] == f"those of {marked.evaluation}"
+
+
+def test_weights_give_back_what_was_drawn_from(marked: Marked, tmp_path: Path) -> None:
+    """Where people contradict just the verdict 0, the share of all that is right is that of the verdict 1."""
+    rows = unguard(marked.export(tmp_path / "a.csv", "--n", "30"))
+    card = make_card(marked, write(tmp_path / "b.csv", marked.fill(rows, lambda *_: "1")))
+    everything = marked("label", "export", marked.evaluation, "--to", tmp_path / "c.csv", "--json").json["strata"]
+    sizes = {name: size for name, (_, size) in everything.items()}
+    said = sum(size for name, size in sizes.items() if name.endswith("| 1")) / sum(sizes.values())
+    assert card["reweighted"]["accuracy"] == pytest.approx(said, abs=1e-5)
+    assert card["overall"]["accuracy"] == pytest.approx(0.5, abs=0.1)
+    assert said > 0.6
+
+
+CARELESS = [
+    (3, {"label": ""}, "missing: no label in 1 of the rows: 5"),
+    (4, {"label": "maybe"}, "unreadable: row 6: the label is 'maybe'; expected one of 1, 0"),
+    (5, {"item": "q000000000000"}, "unknown: row 7: the item is 'q000000000000', which this warehouse did not draw"),
+    (6, {"item": ""}, "unknown: row 8: no item"),
+    (7, {"gold": "another"}, "changed: row 9: the gold is not the one that was drawn for"),
+]
+
+
+def test_what_careless_people_did_is_told_by_row_and_the_rest_is_used(marked: Marked, tmp_path: Path) -> None:
+    rows = marked.fill(unguard(marked.export(tmp_path / "a.csv", "--n", "20")), lambda _, verdict: verdict)
+    for at, changed, _ in CARELESS:
+        rows[at] = rows[at] | changed
+    rows[10]["label"] = f" {rows[10]['label']},00"
+    turned = {"0": "1", "1": "0"}[rows[1]["label"]]
+    rows += [dict(rows[0]), rows[1] | {"label": turned}]
+    order = ["note", "label", "labels", "mood", "answer", "gold", "question", "item"]
+    careless = [{name: row.get(name, "fine") for name in order} for row in rows]
+    path = write(tmp_path / "ada.csv", careless, ";", "utf-8-sig")
+    told = marked("label", "import", path, code=1).out
+    for *_, line in CARELESS:
+        assert line in told
+    assert "doubled: rows 2 and 22: the same item of ada with the same label; it counts once" in told
+    labels = f"{rows[1]['label']} and {turned}"
+    assert f"contradicting: rows 3 and 23: the same item has the labels {labels} of ada; none is used" in told
+    assert f"{path}: 14 labels of ada taken in\n" in told
+    assert "6 drawn items have no label yet" in told
+
+    kept = [row for at, row in enumerate(rows[:20]) if at != 1 and at not in {at for at, *_ in CARELESS}]
+    other = [row | {"label": "1"} for row in kept]
+    second = marked("label", "import", write(tmp_path / "b.csv", other, "\t", "utf-16"), "--labeller", "Bo").out
+    agreed = sum(row["label"].strip().startswith("1") for row in kept)
+    assert f"slaq: 2 people, who agree on {agreed} of 14 items that several labelled" in second
+    assert "Bo gave one label only: there is no kappa" in second
+    changed = marked("label", "import", write(tmp_path / "b.csv", kept), "--labeller", "Bo").out
+    assert f"14 labels of Bo taken in, {14 - agreed} of them changed" in changed
+    assert "agree on 14 of 14 items that several labelled; Cohen's kappa 1.000" in changed
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "the file is empty"),
+        ("item,label\n", "no label that can be used: there is no row below the head"),
+        ("item,answer\nq1,x\n", "the column label is missing; expected item and label"),
+        ("question,answer,label\na,b,1\n", "the column gold is missing"),
+        ("item,label,Label\nq1,1,0\n", "the column label stands there twice"),
+        ('item,label\nq1,"1\n', "a quotation mark is missing or too many"),
+        ("item,label\nq1,1,more\n", "row 2: 3 cells, expected 2"),
+        ("item,label\nq1,1\n", "row 2: the item is 'q1', which this warehouse did not draw"),
+        ("question,gold,answer,label\na,b,c,1\n", "it has no column item"),
+    ],
+)
+def test_a_file_that_is_none_is_refused_with_what_was_expected(
+    marked: Marked, tmp_path: Path, text: str, said: str
+) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(text, "utf-8")
+    assert said in marked("label", "import", path, code=2).err
+    path.write_bytes("item,label\nq1,é".encode("latin-1"))
+    assert "save it as CSV in UTF-8" in marked("label", "import", path, code=2).err
+    assert "no such file" in marked("label", "import", tmp_path / "none.csv", code=2).err
+
+
+def test_reports_and_evaluations_name_the_card_of_their_judge(marked: Marked, tmp_path: Path) -> None:
+    rows = unguard(marked.export(tmp_path / "a.csv", "--n", "40"))
+    # the most labels there are: more than any other test's
+    rows = unguard(marked.export(tmp_path / "all.csv", "--n", "500"))
+    path = write(tmp_path / "l.csv", marked.fill(rows, lambda _, verdict: verdict))
+    card = make_card(marked, path)
+    assert make_card(marked, path) == card
+    marked("report", marked.evaluation, "--to", tmp_path / "r.json", "--to", tmp_path / "r.md")
+    report = json.loads((tmp_path / "r.json").read_text("utf-8"))
+    told = "checked judge: exact agrees with people on 100.0%"
+    assert told in report["subjects"][0]["facts"]["Judge"]
+    assert any(warning.startswith("Checked judge: exact") for warning in report["warnings"])
+    assert f"n = {len(rows)}, labels SHA-256 {card['labels_digest'][:12]}" in (tmp_path / "r.md").read_text("utf-8")
+    lines = marked("judge-card", "--judge", "exact", "--labels", path).out
+    assert "all that was drawn from  100.0% [" in lines and "label 1" in lines and "people \\ judge" in lines
+
+
+class Judge:
+    """A judge that marks by a rule, and counts what it is asked."""
+
+    def __init__(self, mark: Callable[[str], str]) -> None:
+        self.asked = 0
+        self._mark = mark
+        self.chat = ScriptedChat(self._answer)
+
+    def _answer(self, messages: Sequence[Message]) -> tuple[int, str]:
+        self.asked += 1
+        shown = next(each["content"] for each in reversed(messages) if "The mark is" in each["content"])
+        return 200, self._mark(shown)
+
+
+@pytest.fixture
+def judge() -> Iterator[Judge]:
+    found = Judge(lambda said: "Well." if "unclear" in said else f"Verdict: {int('Paris' in said.split('begins]')[1])}")
+    yield found
+    found.chat.close()
+
+
+def test_a_judge_is_asked_about_questions_of_somebodys_own_once(marked: Marked, judge: Judge, tmp_path: Path) -> None:
+    rows = [
+        {"question": f"Capital of France, asked a {n}th time?", "gold": "Paris", "answer": answer, "label": label}
+        for n, (answer, label) in enumerate([("It is Paris", "1"), ("Lyon", "0"), ("Lutetia", "1")] * 3)
+    ]
+    rows.append({"question": "unclear?", "gold": "x", "answer": "y", "label": "0"})
+    path, world = write(tmp_path / "own.csv", rows), write_chat_world(tmp_path, judge.chat.url, ["judge"], "stern-1")
+    asked = ("judge-card", "--judge", "judge", "--world", world, "--labels", path)
+    assert "no benchmark; expected one of slaq" in marked(*asked, code=2, TEST_KEY="k").err
+    ran = marked(*asked, "--benchmark", "slaq", "--json", TEST_KEY="k").json
+    (card,) = ran["cards"]
+    assert judge.asked == 11  # the unreadable one twice
+    assert card["identity"]["judge"] == "stern-1"
+    assert card["confusion"] == [[3, 3], [0, 3]]
+    assert (card["n_unreadable"], card["overall"]["n"], card["reweighted"]) == (1, 9, None)
+    assert (card["overall"]["accuracy"], card["overall"]["kappa"]) == (0.666667, 0.4)
+    again = marked(*asked, "--benchmark", "slaq", "--mode", "replay", "--json", TEST_KEY="k").json
+    assert again == ran
+    assert judge.asked == 11
+    exact = ("judge-card", "--judge", "exact", "--labels", path, "--benchmark", "slaq", "--json")
+    assert marked(*exact).json["cards"][0]["confusion"] == [[3, 3], [0, 4]]
+
+
+def test_a_judge_without_verdicts_on_the_answers_is_told_what_to_do(marked: Marked, tmp_path: Path) -> None:
+    rows = marked.fill(unguard(marked.export(tmp_path / "a.csv", "--n", "5")), lambda _, verdict: verdict)
+    path = write(tmp_path / "l.csv", rows)
+    # the embedded world's judge is no model: the program stands in
+    assert marked("judge-card", "--judge", "judge", "--labels", path, "--json").json["cards"][0]["overall"]["n"] == 5
+    ran = marked("judge-card", "--judge", "gpt-9", "--labels", path, code=2)
+    assert f"no verdict of gpt-9 on these answers, which were drawn of {marked.evaluation}" in ran.err
+    assert "--judge gpt-9" in ran.err
