@@ -1,7 +1,6 @@
 """How a model under test is asked: once. What it says is kept as it is; what cannot be read is unscored, with its reason."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TypeVar
@@ -11,7 +10,8 @@ import pyarrow as pa
 from tasks.core.calls.call import Reply
 from tasks.core.calls.chat import call_chat, read_chat
 from tasks.core.evaluation.answers_file import EXPECTED, AnswersFile, read_answers
-from tasks.core.evaluation.rows import Answer, Asked, Unscored
+from tasks.core.evaluation.given import Given
+from tasks.core.evaluation.rows import Asked, Unscored
 from tasks.core.prompts import Ask
 from tasks.core.receipts import Receipt
 from tasks.core.replies import CUT, TEXT, Form, Unreadable, read_said
@@ -21,41 +21,9 @@ from tasks.evaluation.record import ANSWERS, BUILT_IN, read_params
 from tasks.storage.source_files import SourceFile, iterate_json
 
 A = TypeVar("A", bound=Asked)
-B = TypeVar("B", bound=Answer)
 
 _REASONS: dict[str, Unscored] = {"refused": "refused", "cut_off": "cut_off", "empty_reply": "no_answer"}
 """How a reply that says nothing ends → why it is unscored."""
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """What a model said to one question: one text a sample."""
-
-    texts: tuple[str, ...] = ()
-    """As given."""
-    read: tuple[str, ...] = ()
-    """Each without what was put around it; empty where it says nothing, refuses or was cut off."""
-    finish: str = ""
-    unscored: Unscored = ""
-    """Why no sample can be read; empty where one can."""
-    detail: str = ""
-    tokens_in: int = 0
-    tokens_out: int = 0
-    call: str = ""
-
-    def extend(self, asked: Asked, model: type[B], name: str, /, **more: object) -> B:
-        """Return the row of an answer; `more` adds the model's own columns, and replaces what is made of the samples."""
-        told = {
-            "answer": self.texts[0] if self.texts else "",
-            "answer_read": self.read[0] if self.read else "",
-            "samples": list(self.texts) if len(self.texts) > 1 else [],
-            **{
-                column: getattr(self, column)
-                for column in ("finish", "unscored", "detail", "tokens_in", "tokens_out", "call")
-            },
-            "model": name,
-        }
-        return asked.extend(model, **(told | more))
 
 
 def answer_questions(
@@ -169,10 +137,11 @@ def ask_model(work: Work, asked: Sequence[A], fill: Callable[[A], Ask], form: Fo
     for row, call in zip(asked, calls, strict=True):
         reply = records[call.key].reply()
         work.unsettled += reply.transient
-        yield row, _read_reply(reply, call.key, form)
+        yield row, read_reply(reply, call.key, form)
 
 
-def _read_reply(reply: Reply, key: str, form: Form) -> Given:
+def read_reply(reply: Reply, key: str, form: Form = TEXT) -> Given:
+    """Return what a model said in a reply, read in a form."""
     if reply.status != "ok":
         error = reply.error or "no reason given"
         return Given(unscored=_REASONS.get(error.partition(":")[0], "model_failed"), detail=error, call=key)
@@ -191,7 +160,8 @@ def _read_reply(reply: Reply, key: str, form: Form) -> Given:
             first.reason if isinstance(first, Unreadable) else "the token limit ended the answer before it was whole"
         )
     finish = ", ".join(dict.fromkeys(chat.finish))
-    return Given(chat.texts, read, finish, unscored, detail, reply.tokens_in, reply.tokens_out, key)
+    calls = chat.calls[0] if chat.calls else ()
+    return Given(chat.texts, read, finish, unscored, detail, reply.tokens_in, reply.tokens_out, key, calls)
 
 
 def finish_asked(work: Work, asked: Iterable[A] | pa.Table, model: type[A]) -> Receipt:

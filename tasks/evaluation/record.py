@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
 import pyarrow as pa
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from tasks.core.evaluation.rows import Asked, EvaluationMetric
 from tasks.core.measures.audits import draw_sample
 from tasks.core.measures.figures import Figure
 from tasks.core.prompts import Ask
-from tasks.core.rows import Row, arrow_schema
+from tasks.core.rows import arrow_schema
 from tasks.engine.batches import Work
 from tasks.engine.benchmark import Benchmark, Inputs, Locked
 from tasks.errors import SettingsError, UnknownBuild, UsageError
@@ -135,6 +135,8 @@ class Evaluation(Benchmark):
     however they are asked."""
     headline: tuple[str, ...]
     """Metrics that the command prints first, in this order."""
+    gather: Callable[[Callable[[str], pa.Table]], pa.Table] | None = None
+    """The measured build's tables by name → the rows that questions are made of; None: those of its main table."""
     questions: Callable[[pa.Table, Any], Iterable[Asked]]
     """Rows of the measured build and the evaluation's inputs → the questions that are asked."""
     fill: Callable[[Any, Any], Ask]
@@ -146,6 +148,11 @@ class Evaluation(Benchmark):
     paper: tuple[PaperFigure, ...] = ()
     lower_is_better: tuple[str, ...] = ()
     """Headline metrics of which less is better."""
+
+
+def gather_rows(evaluation: Evaluation, read: Callable[[str], pa.Table]) -> pa.Table:
+    """Return the rows of a build that an evaluation makes its questions of; `read`: the build's tables by name."""
+    return evaluation.gather(read) if evaluation.gather else read(evaluation.of.main_table)
 
 
 def lock_evaluation(
@@ -210,7 +217,7 @@ def read_params(work: Work) -> dict[str, Any]:
     return params
 
 
-def read_measured(work: Work, table: str, model: type[Row]) -> pa.Table:
+def read_measured(work: Work, table: str, model: type[BaseModel]) -> pa.Table:
     """Return the rows of a table of the build that is measured on, by id (shape: rows × columns of the model)."""
     warehouse = Path(work.run.options["warehouse"])
     digest = work.run.lock["params"]["source_digest"]

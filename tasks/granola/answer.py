@@ -6,12 +6,12 @@ import pyarrow as pa
 from prefect import task
 
 from tasks.assets import load_prompt
+from tasks.core.evaluation.given import Given
 from tasks.core.prompts import Ask
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import rows_from_arrow
 from tasks.engine.batches import Work, batch_key, work_on
 from tasks.evaluation.answering import (
-    Given,
     answer_at_once,
     ask_model,
     finish_asked,
