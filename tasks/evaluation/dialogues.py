@@ -1,4 +1,4 @@
-"""How a model under test is spoken with where one question takes several turns: searches, and what these give.
+"""How a model under test is spoken with where one question takes several turns: drafts put together, searches and what they give.
 
 A dialogue is a generator that does nothing itself: it yields what it wants next, a prompt or something to be looked up, is
 sent what came of it, and returns the answer. So a whole batch of them is held side by side here, a round at a time, and
@@ -6,71 +6,44 @@ another harness can hold one with a model of its own. Each turn is a recorded ca
 led through the turns that were answered, and goes on behind them.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
-from tasks.core.calls.chat import call_chat
 from tasks.core.evaluation.given import Given
+from tasks.core.evaluation.rows import Asked
 from tasks.core.prompts import Ask
-from tasks.core.replies import TEXT, Form
 from tasks.engine.batches import Work
-from tasks.evaluation.answering import read_reply
-from tasks.evaluation.record import read_params
+from tasks.evaluation.answering import ask_model
+from tasks.evaluation.record import Evaluation
 
-L = TypeVar("L")
-F = TypeVar("F")
-G = TypeVar("G", bound=Given)
-
-Dialogue = Generator[Ask | L, Given | F, G]
-"""Yields prompts and what is to be looked up (L), is sent what a model said and what was found (F), returns the answer."""
+A = TypeVar("A", bound=Asked)
 
 
-def hold_dialogues(
-    work: Work,
-    dialogues: Mapping[str, Dialogue[L, F, G]],
-    look: Callable[[Work, Sequence[tuple[str, L]]], Sequence[F]],
-    form: Form = TEXT,
-) -> Iterator[tuple[str, G]]:
-    """Hold dialogues (row id → dialogue) with the evaluation's model; yield (row id, answer) in the order given.
+def hold_dialogues(work: Work, evaluation: Evaluation, asked: Sequence[A]) -> Iterator[tuple[A, Given]]:
+    """Put every question to the evaluation's model, all side by side, a turn at a time; yield (question, answer) in order."""
+    params = work.inputs(evaluation.inputs).params
+    rows = {row.id: row for row in asked}
+    held = {row.id: evaluation.start(row, params) for row in asked}
+    wanted: dict[str, Any] = {row_id: next(dialogue) for row_id, dialogue in held.items()}
+    answers: dict[str, Given] = {}
 
-    `look`: (row id, what is to be looked up) → what was found, in that order. Tokens of an answer are those of all turns.
-    """
-    answers: dict[str, G] = {}
-    spent: dict[str, tuple[int, int]] = dict.fromkeys(dialogues, (0, 0))
-    wanted: dict[str, Any] = {}
-
-    def go_on(row_id: str, given: Given | F | None) -> None:
-        wanted.pop(row_id, None)
+    def go_on(row_id: str, came: Any) -> None:
+        del wanted[row_id]
         try:
-            dialogue = dialogues[row_id]
-            wanted[row_id] = next(dialogue) if given is None else dialogue.send(given)
+            wanted[row_id] = held[row_id].send(came)
         except StopIteration as ended:
-            tokens_in, tokens_out = spent[row_id]
-            answers[row_id] = replace(ended.value, tokens_in=tokens_in, tokens_out=tokens_out)
+            answers[row_id] = ended.value
 
-    for row_id in dialogues:
-        go_on(row_id, None)
     while wanted:
         # all look-ups before the next prompts, so that these are sent together
         if looks := [(row_id, each) for row_id, each in wanted.items() if not isinstance(each, Ask)]:
-            for (row_id, _), found in zip(looks, look(work, looks), strict=True):
+            if evaluation.look is None:
+                raise TypeError(f"{evaluation.name} looks up {looks[0][1]!r}, and has nothing that does")
+            for (row_id, _), found in zip(looks, evaluation.look(work, looks), strict=True):
                 go_on(row_id, found)
             continue
-        asks = {row_id: each for row_id, each in wanted.items() if isinstance(each, Ask)}
-        for row_id, given in _ask(work, asks, form):
-            tokens_in, tokens_out = spent[row_id]
-            spent[row_id] = tokens_in + given.tokens_in, tokens_out + given.tokens_out
-            go_on(row_id, given)
-    yield from ((row_id, answers[row_id]) for row_id in dialogues)
-
-
-def _ask(work: Work, asks: Mapping[str, Ask], form: Form) -> Iterator[tuple[str, Given]]:
-    """Put a prompt of each dialogue to the model, once."""
-    service, model = work.run.services.model(read_params(work)["model"])
-    calls = {row: call_chat(service.identity, model.name, ask, model.profile(), once=True) for row, ask in asks.items()}
-    records = work.call(service, calls.items())
-    for row_id, call in calls.items():
-        reply = records[call.key].reply()
-        work.unsettled += reply.transient
-        yield row_id, read_reply(reply, call.key, form)
+        asks = dict(wanted)
+        said = ask_model(work, [rows[row_id] for row_id in asks], lambda row: asks[row.id], evaluation.form)  # noqa: B023 - used at once
+        for row, given in list(said):
+            go_on(row.id, given)
+    yield from ((row, answers[row.id]) for row in asked)

@@ -14,7 +14,7 @@ class Given:
     """What a model said to one question: one text a sample."""
 
     texts: tuple[str, ...] = ()
-    """As given."""
+    """As given; the first is the answer."""
     read: tuple[str, ...] = ()
     """Each without what was put around it; empty where it says nothing, refuses or was cut off."""
     finish: str = ""
@@ -24,6 +24,8 @@ class Given:
     tokens_in: int = 0
     tokens_out: int = 0
     call: str = ""
+    drawn: tuple[str, ...] = ()
+    """What was drawn on the way, where that is not `texts`."""
     calls: tuple[ToolCall, ...] = ()
     """Functions that it calls; what it says beside them is no answer."""
 
@@ -32,7 +34,7 @@ class Given:
         told = {
             "answer": self.texts[0] if self.texts else "",
             "answer_read": self.read[0] if self.read else "",
-            "samples": list(self.texts) if len(self.texts) > 1 else [],
+            "samples": list(self.drawn or (self.texts[1:] and self.texts)),
             **{
                 column: getattr(self, column)
                 for column in ("finish", "unscored", "detail", "tokens_in", "tokens_out", "call")
