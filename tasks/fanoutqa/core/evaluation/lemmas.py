@@ -11,13 +11,14 @@ from typing import Protocol
 
 _PIECES = re.compile(
     r"(?P<space>\s+)"
-    r"|(?:[^\W\d_]\.){2,}(?=\s)"  # u.s. inside a text; its last point is one of its own at the end
-    r"|\d+(?:[.,:/]\d+)*(?:(?!\w)|(?=(?:km|[cmk]?m|[mk]?g|lbs?|mph|mi|ft|am|pm)\b))"
+    r"|[^\W\d_]\.(?!\w)"  # initials
+    r"|(?:(?<!\w)\+)?\d+(?:[.,:/–]\d+)*(?:(?!\w)|(?=(?:km|[cmk]?m|[mk]?g|lbs?|mph|mi|ft|am|pm)\b))"
     r"|n['’]t\b|['’](?:s|re|ve|ll|d|m)\b"
     r"|\w+?(?=n['’]t\b)"
-    r"|\w+(?:\.\w+)*"
+    r"|\w+(?:(?:[.&]|['’](?!(?:s|re|ve|ll|d|m)\b))\w+)*"
     r"|(?P<run>[^\w\s])(?P=run)*"
 )
+"""Words and marks, about as spaCy parts them."""
 _VOWEL = re.compile("[aeiouy]")
 _ENDS_S = re.compile(r"(?:ss|us|is|['’]s)$")
 _ES = ("ches", "shes", "xes", "sses", "zzes")
