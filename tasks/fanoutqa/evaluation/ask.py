@@ -27,7 +27,6 @@ from tasks.fanoutqa.core.evaluation.exact import grade_answer
 from tasks.fanoutqa.core.evaluation.golds import name_kind, write_gold
 from tasks.fanoutqa.core.evaluation.rows import (
     CLOSED_BOOK,
-    COUNTED_WRONG,
     EVIDENCE_PROVIDED,
     OPEN_BOOK,
     FanOutAnswer,
@@ -36,6 +35,7 @@ from tasks.fanoutqa.core.evaluation.rows import (
     FanOutGold,
     JudgedFanOut,
 )
+from tasks.fanoutqa.core.evaluation.scoring import COUNTED_WRONG
 from tasks.fanoutqa.core.evaluation.verdicts import VERDICT, read_grade
 from tasks.options import Option
 

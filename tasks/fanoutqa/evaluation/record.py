@@ -17,6 +17,7 @@ from tasks.fanoutqa.core.evaluation.rows import (
     FanOutSearch,
     ScoredFanOut,
 )
+from tasks.fanoutqa.core.evaluation.similarity import WANTED
 from tasks.fanoutqa.core.evaluation.verdicts import GRADES
 from tasks.fanoutqa.evaluation.ask import (
     ALONE,
@@ -35,10 +36,18 @@ from tasks.fanoutqa.evaluation.ask import (
     list_questions,
     say_gold,
 )
-from tasks.fanoutqa.evaluation.figures import draw_figures
+from tasks.fanoutqa.evaluation.figures import PAPER, draw_figures
 from tasks.fanoutqa.evaluation.lemmas import name_lemmatizer
-from tasks.fanoutqa.evaluation.measure import PAPER, list_items, measure_fanoutqa
-from tasks.fanoutqa.evaluation.score import score_answers
+from tasks.fanoutqa.evaluation.measure import (
+    JUDGED,
+    LOOSE,
+    STRICT,
+    UPSTREAM_LOOSE,
+    UPSTREAM_STRICT,
+    list_items,
+    measure_fanoutqa,
+)
+from tasks.fanoutqa.evaluation.score import score_judged
 from tasks.fanoutqa.evaluation.search import look_up
 from tasks.models.cross_encoder import identify_cross_encoder
 from tasks.options import RunOptions
@@ -64,8 +73,8 @@ def lock_inputs(params: FanOutEvaluationParams, run: RunOptions) -> Locked[FanOu
         params.model_copy(update=settled),
         run,
         FanOutEvaluationInputs,
-        lemmatizer=name_lemmatizer(),
-        bleurt=params.bleurt and identify_cross_encoder(params.bleurt, home(), [()]),
+        lemmatizer=name_lemmatizer(params.lemmas),
+        bleurt=params.bleurt and identify_cross_encoder(params.bleurt, home(), WANTED),
     )
 
 
@@ -142,7 +151,7 @@ FANOUTQA_EVALUATION: Evaluation = Evaluation(
     settings=_SETTINGS,
     usual=(CLOSED_BOOK, OPEN_BOOK, EVIDENCE_PROVIDED),
     plain=(CLOSED_BOOK,),
-    headline=("loose", "strict", "judged"),
+    headline=(LOOSE, STRICT, UPSTREAM_LOOSE, UPSTREAM_STRICT, JUDGED),
     gather=gather_questions,
     questions=list_questions,
     fill=fill_prompt,
@@ -154,8 +163,8 @@ FANOUTQA_EVALUATION: Evaluation = Evaluation(
     oracle=say_gold,
     guess=guess_answers,
     judging=JUDGING,
-    score=score_answers,
-    measure=measure_fanoutqa,
+    score=score_judged,
+    measure=lambda answers, inputs: measure_fanoutqa(answers, inputs.params.seed, inputs.params.scorer),
     figures=draw_figures,
     items=list_items,
     paper=PAPER,

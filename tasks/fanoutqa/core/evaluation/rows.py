@@ -7,8 +7,6 @@ from tasks.core.rows import Row, StrictModel
 from tasks.fanoutqa.core.rows import Split
 
 CLOSED_BOOK, OPEN_BOOK, EVIDENCE_PROVIDED = "closed_book", "open_book", "evidence_provided"
-COUNTED_WRONG = frozenset({"no_answer", "refused"})
-"""What no judge is asked about: nothing that was asked for is said, so every score is 0."""
 Kind = Literal["dict", "list", "primitive"]
 
 
