@@ -268,10 +268,11 @@ def _lose(found: Found) -> FanOutGiven:
 
 def _measure(ask: Ask) -> int:
     """Return how many characters a prompt has, and its answer may have."""
-    said = sum(
-        len(str(message["content"])) + len(json.dumps(message.get("tool_calls", ""))) for message in ask.messages()
-    )
-    return said + len(json.dumps(ask.tools)) + CHARACTERS * ask.prompt.max_tokens
+    messages = ask.messages()
+    said = [str(message["content"]) for message in messages]
+    said += [json.dumps(message["tool_calls"]) for message in messages if "tool_calls" in message]
+    said += map(json.dumps, ask.tools)
+    return sum(map(len, said)) + CHARACTERS * ask.prompt.max_tokens
 
 
 def show_chunks(chunks: Sequence[Chunk]) -> str:
@@ -339,7 +340,7 @@ def _read_lines(given: Given) -> Given | list[_Request]:
         if found is None:
             continue
         if found["what"].lower() == "search":
-            if title := unwrap(found["said"].strip(), quotes=True).strip("*_` "):
+            if title := unwrap(found["said"].strip("*_` "), quotes=True).strip():
                 titles.append(title)
         elif titles:
             break
