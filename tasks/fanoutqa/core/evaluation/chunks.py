@@ -16,6 +16,8 @@ MOST = 1024
 """Characters of a chunk."""
 _WORD = re.compile(r"\w+")
 _PARTED = "\n\n"
+_AROUND = 12
+"""Characters of room for what stands around a chunk or a title when they are shown: blank lines, a mark, a heading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,8 @@ def _fill_up(parts: Iterator[str], between: str) -> list[str]:
 
 def choose_chunks(chunks: Sequence[Chunk], query: str, room: int) -> list[Chunk]:
     """Return the chunks that fit a query best, so many as there is room for (characters), in the order they came in."""
-    costs = [len(chunk.text) + len(_PARTED) for chunk in chunks]
+    costs = [len(chunk.text) + _AROUND for chunk in chunks]
+    room -= sum(len(title) + _AROUND for title, _ in {(chunk.title, chunk.revid) for chunk in chunks})
     if sum(costs) <= room:
         return list(chunks)
     chosen: list[int] = []
