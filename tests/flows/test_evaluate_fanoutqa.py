@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.habits.server import HabitsServer, write_habit_world
 from support.work.command import Factmill
 from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
 
 from tasks.assets import ROOT
 from tasks.core.epochs import SNAPSHOT
+from tasks.engine.services import embedded_graph
 from tasks.fanoutqa.core.evaluation.golds import write_gold
 from tasks.storage.builds import published_table
 from tasks.storage.warehouse import open_warehouse
@@ -178,7 +180,7 @@ def list_newer_lines() -> list[str]:
             before = "\n".join(each.text for each in article.revisions if each.at <= SNAPSHOT)
             newer = (each.text for each in article.revisions if each.at > SNAPSHOT)
             pieces = (piece.strip() for text in newer for piece in re.split(r"[\[\]{}'<>=|\n]+|\. ", text))
-            found += [piece for piece in pieces if len(piece) > 30 and piece not in before]
+            found += [piece for piece in pieces if len(piece) > 30 and re.search(r"\d", piece) and piece not in before]
     return found
 
 
@@ -309,3 +311,22 @@ def test_what_is_wrong_with_options_is_said(measure: Measured) -> None:
     assert "no spaCy model of that name is installed" in fail("--lemmas", "xx_nothing")
     assert "--rounds" in fail("--rounds", "0")
     assert "closed_book" in fail("--setting", "open")
+
+
+@pytest.mark.parametrize(
+    "habit",
+    ["well-formed", "refuses tools", "strict roles", "reasoning model", "thinking aloud", "bold", "storms of 429"],
+)
+def test_a_model_of_any_habit_searches_and_answers(
+    measure: Measured, session_home: Path, tmp_path: Path, habit: str
+) -> None:
+    with embedded_graph(session_home) as graph:
+        server = HabitsServer(graph)
+        world = write_habit_world(tmp_path, server, habit, ["answerer"])
+        told = measure("--world", world, "--setting", "open_book", "--limit", "3")
+        server.close()
+    assert server.faults == 0
+    for row in measure.read("fanoutqa_answers", told["evaluation_id"]):
+        assert [(each["title"], each["reason"]) for each in row["searches"]] == [("Berlin", "")]
+        assert "Blue" in row["answer_read"]
+        assert row["unscored"] == ""
