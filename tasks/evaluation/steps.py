@@ -7,9 +7,10 @@ from prefect import Task, task
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import rows_from_arrow
 from tasks.engine.batches import Work, batch_key, work_on
-from tasks.evaluation.answering import answer_at_once, ask_all, name_answerer, sends_nothing
+from tasks.evaluation.answering import answer_at_once, name_answerer, sends_nothing
+from tasks.evaluation.dialogues import hold_dialogues
 from tasks.evaluation.judging import judge_answers
-from tasks.evaluation.record import Evaluation, read_measured
+from tasks.evaluation.record import Evaluation, gather_measured
 
 Step = Task[[Batch], Receipt]
 
@@ -26,8 +27,7 @@ def make_asking(evaluation: Evaluation) -> Step:
 
     def ask(work: Work) -> Receipt:
         inputs = work.inputs(evaluation.inputs).model_copy(update={"settings": (work.batch.unit,)})
-        rows = read_measured(work, evaluation.of.main_table, evaluation.of.row)
-        asked = evaluation.list_questions(rows, inputs)
+        asked = evaluation.list_questions(gather_measured(work, evaluation), inputs)
         work.rows_in = asked.num_rows
         return work.finish_table(asked, evaluation.asked)
 
@@ -41,7 +41,7 @@ def make_answering(evaluation: Evaluation) -> Step:
         asked = work.table(evaluation.asked)
         if sends_nothing(work):
             return work.finish_table(answer_at_once(work, evaluation, asked), evaluation.answers)
-        answered = ask_all(work, evaluation, rows_from_arrow(evaluation.asked, asked))
+        answered = hold_dialogues(work, evaluation, rows_from_arrow(evaluation.asked, asked))
         name = name_answerer(work)
         return work.finish((given.extend(row, evaluation.answers, name) for row, given in answered), evaluation.answers)
 

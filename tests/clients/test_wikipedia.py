@@ -11,6 +11,8 @@ from tasks.core.calls.wikipedia import (
     call_page_revision_at,
     call_page_text,
     call_resolve_title,
+    call_search,
+    read_found,
     read_members,
     read_page_text,
     read_resolved_title,
@@ -290,3 +292,17 @@ def test_the_script_path_follows_from_the_address(server, limits, inbox, path, s
     server.script(FOUND)
     Wikipedia(server.url + path, HERE, limits, "tests").send([call_category_members(HERE, "x")], inbox)
     assert server.seen[0].path == script
+
+
+def test_titles_are_searched_for_as_the_wiki_ranks_them(server, ask):
+    hits = [{"ns": 0, "title": "Ulm"}, {"ns": 0, "title": "Ulm (song)"}]
+    assert read_found(ask(call_search(HERE, "ulm song", 2), {"query": {"search": hits}})) == ("Ulm", "Ulm (song)")
+    asked = server.seen[0].query
+    assert {name: asked[name] for name in ("list", "srsearch", "srlimit", "srnamespace")} == {
+        "list": "search", "srsearch": "ulm song", "srlimit": "2", "srnamespace": "0"
+    }  # fmt: skip
+
+
+def test_words_that_nothing_can_be_searched_by_find_nothing_and_are_not_sent(server, ask):
+    assert read_found(ask(call_search(HERE, " -?- "))) == ()
+    assert server.seen == []

@@ -17,7 +17,9 @@ from tasks.core.calls.knowledge import Knowledge
 from tasks.core.prompts import Ask, Prompt
 from tasks.rules.author import NAME, RulesAuthor
 
-Message = dict[str, str]
+Message = dict[str, Any]
+LOOKED_UP = "Berlin"
+"""What a model under test looks up, whatever it is asked."""
 
 
 CHAT = Prompt("chat", "", "author", (), (("user", ""),), 0.0, 64, None)
@@ -45,6 +47,15 @@ class Contents:
         """Return the reply that is right and in the agreed form."""
         if asked.prompt is CHAT:
             return "Blue."
+        if asked.prompt.role == "answerer":
+            searches = asked.prompt.id == "fanoutqa/answer_with_searches"
+            return (
+                f"SEARCH: {LOOKED_UP}"
+                if searches and not asked.is_correction
+                else "ANSWER: Blue."
+                if searches
+                else "Blue."
+            )
         key = asked.prompt.id, tuple(asked.variables.values())
         if key not in self._known:
             self._author.send([call_chat("habits", NAME, Ask(asked.prompt, asked.variables))], self._keep(key))

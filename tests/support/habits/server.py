@@ -3,14 +3,16 @@
 What it answers follows from its seed, the habit and the request's messages, never from the order of arrival.
 """
 
+import json
 import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
 from urllib.parse import quote, unquote
 
-from support.habits.contents import Contents, recognise
+from support.habits.contents import LOOKED_UP, Contents, recognise
 from support.habits.dresses import say_plainly
 from support.habits.table import HABITS, Habit
 from support.webs.loopback import Loopback, Seen
@@ -83,6 +85,11 @@ class HabitsServer:
             }
             for index, each in enumerate(said)
         ]
+        if "tools" in body and not asked.is_correction:
+            call = {"name": body["tools"][0]["function"]["name"], "arguments": json.dumps({"title": LOOKED_UP})}
+            for choice in choices:
+                choice["finish_reason"] = "tool_calls"
+                choice["message"]["tool_calls"] = [{"id": "call00001", "type": "function", "function": call}]
         words_in = sum(len(message["content"].split()) for message in body["messages"])
         words_out = sum(len((each.content or "").split()) for each in said)
         usage = {"prompt_tokens": words_in, "completion_tokens": words_out, "total_tokens": words_in + words_out}
@@ -90,11 +97,13 @@ class HabitsServer:
         return {"json": {**reply, "choices": choices}, "delay_s": habit.word_s * words_out}
 
 
-def write_habit_world(folder: Path, server: HabitsServer, habit: str) -> Path:
-    """Write the embedded world with the model of this habit as its author and judge."""
+def write_habit_world(
+    folder: Path, server: HabitsServer, habit: str, roles: Sequence[str] = ("author", "judge")
+) -> Path:
+    """Write the embedded world with the model of this habit in some roles."""
     text = (ROOT / "data" / "worlds" / "embedded.toml").read_text("utf-8")
     told = "\n".join(f"{key} = {str(value).lower()}" for key, value in HABITS[habit].model.items())
-    for role in ("author", "judge"):
+    for role in roles:
         text = re.sub(rf"\[models\.{role}\][^\[]*", "", text) + (
             f'\n[models.{role}]\nkind = "openai"\nname = "habits"\nurl = "{server.url(habit)}"\n{told}\nlimits = {_LIMITS}\n'
         )
@@ -115,6 +124,9 @@ def _refuse(habit: Habit, body: dict[str, Any]) -> dict[str, Any] | None:
         told = f"Unsupported value: 'temperature' does not support {temperature} with this model. Only the default (1) value is supported."
         return _error(400, told, param="temperature", code="unsupported_value")
     roles = [message["role"] for message in body["messages"]]
+    if "tool" in roles:
+        # what a tool gave and the call of it are one turn with the user's and the answer to it
+        roles = roles[: roles.index("tool") - 1]
     turns = roles[1:] if roles[0] == "system" else roles
     if habit.strict_roles and turns != [("user", "assistant")[at % 2] for at in range(len(turns))]:
         return _error(400, "Conversation roles must alternate user/assistant/user/assistant/...")

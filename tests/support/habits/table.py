@@ -51,6 +51,7 @@ HABITS: dict[str, Habit] = {
     "takes a schema": Habit(model=_SCHEMA),
     "ignores the schema": Habit(dresses.lead_in_and_fence, mends=True, model=_SCHEMA),
     "refuses the schema": Habit(refuses=("response_format",), model=_SCHEMA),
+    "refuses tools": Habit(refuses=("tools",)),
     "refuses max_tokens": Habit(refuses=("max_tokens",)),
     "refuses temperature": Habit(refuses=("temperature",)),
     "fixed temperature": Habit(fixed_temperature=True),
