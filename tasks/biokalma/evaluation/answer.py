@@ -5,14 +5,13 @@ from functools import partial
 
 from prefect import task
 
-from tasks.biokalma.core.evaluation.geval import read_rating
-from tasks.biokalma.core.evaluation.rows import BioAnswer, BioAsked, RatedBio
+from tasks.biokalma.core.evaluation.geval import RATING, read_rating
+from tasks.biokalma.core.evaluation.rows import BioAnswer, BioAsked, RatedBio, ScoredBio
 from tasks.biokalma.core.evaluation.settings import RETRIEVED
 from tasks.biokalma.core.rows import BiographyRow
 from tasks.biokalma.evaluation.ask import (
     JUDGES,
-    RATED,
-    RATING,
+    RATED_SETTINGS,
     BiokalmaEvaluationInputs,
     answer_rightly,
     fill_judge_prompt,
@@ -21,6 +20,7 @@ from tasks.biokalma.evaluation.ask import (
     list_questions,
 )
 from tasks.biokalma.evaluation.retrieve import retrieve_graphs
+from tasks.biokalma.evaluation.score import score_answers
 from tasks.core.receipts import Batch, Receipt
 from tasks.engine.batches import Work, batch_key, work_on
 from tasks.evaluation.answering import Given, answer_questions, finish_asked, name_answerer
@@ -74,7 +74,11 @@ def rate_biokalma_answers(batch: Batch) -> Receipt:
     """Have texts rated by the four criteria, one call each (§4.1, Tables 14 to 17); a program rates none."""
     work = work_on(batch)
     rows = work.rows(BioAnswer)
-    rated = [row for row in rows if row.setting in RATED and not row.unscored and read_params(work)["judge"] != EXACT]
+    rated = [
+        row
+        for row in rows
+        if row.setting in RATED_SETTINGS and not row.unscored and read_params(work)["judge"] != EXACT
+    ]
     ratings = {criterion: _rate(work, rated, criterion) for criterion in JUDGES}
     judge = name_judge(work)
     return work.finish(
@@ -100,8 +104,18 @@ def _mark(row: BioAnswer, said: Mapping[str, Judged[int] | None], judge: str) ->
         RatedBio,
         **{criterion: judged[criterion].verdict if criterion in judged else None for criterion in said},
         unrated=[
-            f"{criterion}: {rating.unscored}: {rating.detail}" for criterion, rating in judged.items() if rating.unscored
+            f"{criterion}: {rating.unscored}: {rating.detail}"
+            for criterion, rating in judged.items()
+            if rating.unscored
         ],
         judge=judge if judged else "",
         judge_calls=[rating.call for rating in judged.values()],
     )
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def score_biokalma_answers(batch: Batch) -> Receipt:
+    """Take the citations of answers apart, and count (§4.2 to §4.4)."""
+    work = work_on(batch)
+    rated = work.table(RatedBio)
+    return work.finish_table(score_answers(rated, work.inputs(BiokalmaEvaluationInputs), work.run.services), ScoredBio)

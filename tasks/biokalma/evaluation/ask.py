@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from tasks.assets import load_prompt
 from tasks.biokalma.core.evaluation.built_in import Guesser, say_right
+from tasks.biokalma.core.evaluation.geval import RATED
 from tasks.biokalma.core.evaluation.rows import BioAnswer, BioAsked, Form
 from tasks.biokalma.core.evaluation.settings import (
     FORMS,
@@ -29,11 +30,9 @@ from tasks.evaluation.record import EvaluationInputs, JudgedParams, draw_cluster
 from tasks.options import Option
 
 ANSWER = "biokalma/answer"
-JUDGES = {
-    criterion: f"biokalma/judge_{criterion}" for criterion in ("coherence", "consistency", "fluency", "relevance")
-}
+JUDGES = {criterion: f"biokalma/judge_{criterion}" for criterion in RATED}
 """What a judge rates (§4.1) → the prompt."""
-RATED = (GIVEN, RETRIEVED)
+RATED_SETTINGS = (GIVEN, RETRIEVED)
 """Settings whose texts are rated, as in Tables 4 and 7."""
 Setting = Literal[
     "given_graph", "retrieved", "removed_1", "removed_2", "removed_3",

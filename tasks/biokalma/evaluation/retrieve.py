@@ -10,7 +10,15 @@ from tasks.biokalma.core.evaluation.retrieval import Name, choose_item, choose_n
 from tasks.biokalma.core.evaluation.rows import BioAsked
 from tasks.biokalma.core.evaluation.settings import Graph, show_graphs
 from tasks.biokalma.pools import make_pool
-from tasks.core.calls.knowledge import HUMAN, Candidate, Fact, call_find_items, call_item_facts, read_candidates, read_facts
+from tasks.core.calls.knowledge import (
+    HUMAN,
+    Candidate,
+    Fact,
+    call_find_items,
+    call_item_facts,
+    read_candidates,
+    read_facts,
+)
 from tasks.core.rows import Reject
 from tasks.engine.batches import Work
 from tasks.lookups.classes import find_instances
@@ -59,9 +67,7 @@ def _find_names(
     return {row_id: choose_names(mine, bearers) for row_id, mine in spans.items()}, failed | failed_class
 
 
-def _look_up_facts(
-    work: Work, named: Mapping[str, Iterable[Name]]
-) -> tuple[dict[str, list[Fact]], dict[str, Reject]]:
+def _look_up_facts(work: Work, named: Mapping[str, Iterable[Name]]) -> tuple[dict[str, list[Fact]], dict[str, Reject]]:
     service = work.run.services.wikidata
     asked = [(row_id, item.qid) for row_id, names in named.items() for name in names for item in name.candidates]
     calls = ((row_id, qid, call_item_facts(service.identity, qid)) for row_id, qid in dict.fromkeys(asked))

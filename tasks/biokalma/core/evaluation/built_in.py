@@ -44,9 +44,9 @@ class Guesser:
         for row in self.rows:
             told = {(piece.pid, piece.value_qid or piece.value): piece for piece in row.minimum_knowledge}
             self._pieces = told | self._pieces
-            self._own[row.id] = Counter(told)
+            self._own[row.id] = Counter(told.keys())
             for group in (row.relation_label, ""):
-                self._counts.setdefault(group, Counter()).update(told)
+                self._counts.setdefault(group, Counter()).update(told.keys())
 
     def say(self, asked: BioAsked, tell: Tell) -> str:
         """Return what other rows of the relation, or of any where it has no other, say most often, told and cited of both people."""

@@ -2,9 +2,10 @@
 
 from typing import Literal
 
+from tasks.biokalma.core.evaluation.citations import Citation
+from tasks.biokalma.core.evaluation.scoring import CitationScore
 from tasks.core.authoring.pieces import Piece
 from tasks.core.evaluation.rows import Answer, Asked
-from tasks.core.rows import StrictModel
 
 Form = Literal["general", "specific"]
 
@@ -52,25 +53,15 @@ class RatedBio(BioAnswer):
     """Keys of the judge's recorded calls."""
 
 
-class ScoredCitation(StrictModel):
-    """One cited triple, one [NA], or what opens like a citation and is none."""
+class ScoredCitation(Citation):
+    """A citation, held against what the model was shown."""
 
-    sentence: int
-    """Number of the sentence that it stands in, from 0."""
-    text: str
-    """As written, with its bracket."""
-    kind: Literal["triple", "not_available", "malformed"]
-    qid: str
-    property: str
-    value: str
-    why: str
-    """What is wrong with a malformed one."""
     is_correct: bool | None
     """The triple is in the graphs shown; null for what is no triple."""
     is_needed: bool | None
     """It is correct and in the minimum set."""
     is_aligned: bool | None
-    """Its sentence bears it out; of an [NA]: a piece that the graphs lack."""
+    """The sentence bears it out; of a mark, a piece that the graphs lack."""
 
 
 class ScoredBio(RatedBio):
@@ -80,5 +71,7 @@ class ScoredBio(RatedBio):
     """Of the answer, without brackets."""
     citations: list[ScoredCitation]
     """In the order of the text."""
+    counts: CitationScore
+    """What the figures are made of."""
     aligner: str
     """What said whether sentences bear out citations: a model's name, or `lexical`."""
