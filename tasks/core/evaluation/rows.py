@@ -16,10 +16,12 @@ Unscored = Literal[
     "model_failed",
     "judge_unreadable",
     "judge_failed",
+    "lookup_failed",
     "no_gold",
 ]
 """Why there is no score: nothing was said, the file of answers lacks it, the model would not, its room was too small, its
-server failed; the judge's reply could not be read, the judge failed; there is nothing to score against. Empty: scored."""
+server failed; the judge's reply could not be read, the judge failed; what was to be shown with the question could not be
+looked up; there is nothing to score against. Empty: scored."""
 
 
 class Asked(Row):
