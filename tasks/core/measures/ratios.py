@@ -130,7 +130,7 @@ def _find_interval(
     for part in parts:
         whole, exponent = to_whole(part.above[counted], mine)
         exponents.append(exponent)
-        columns += [np.bincount(mine, each) for each in (whole, part.below[counted])]
+        columns += [np.bincount(mine, each).astype(np.float64) for each in (whole, part.below[counted])]
     if not len(mine):
         return None, 0, ""
     there = np.any([below > 0 for below in columns[1::2]], axis=0)

@@ -36,6 +36,8 @@ Scorer = Literal["fixed", "upstream"]
 class CitationScore(StrictModel):
     """Counts of one answer."""
 
+    scorer: Scorer
+    """Whose count it is: the paper's definition, or the public script."""
     cited: int
     """Citations: triples, and what is malformed."""
     malformed: int
@@ -93,6 +95,7 @@ def score_citations(
         counts = _count_upstream(cited.answer, given, minimum)
     return CitationScore(
         **counts,
+        scorer=scorer,
         malformed=malformed,
         near=_count_near([each for each, key in zip(triples, keys, strict=True) if key not in graph], given),
         minimum=len(minimum),
