@@ -101,10 +101,10 @@ def tell_knowledge(asked: BioAsked) -> str:
 
 def fill_judge_prompt(row: BioAnswer, criterion: str) -> Ask:
     """Return an answer, inside its frame, as the judge's prompt for a criterion (Tables 14 to 17)."""
-    told = {"boundary": make_boundary(row.id, row.answer_read), "answer": frame(row.id, row.answer_read)}
-    if criterion == "consistency":
-        told["knowledge"] = tell_knowledge(row)
-    return fill_in(load_prompt(JUDGES[criterion]), question=row.question, **told)
+    boundary, framed = make_boundary(row.id, row.answer_read), frame(row.id, row.answer_read)
+    knowledge = {"knowledge": tell_knowledge(row)} if criterion == "consistency" else {}
+    prompt = load_prompt(JUDGES[criterion])
+    return fill_in(prompt, 1, question=row.question, boundary=boundary, answer=framed, **knowledge)
 
 
 def answer_rightly(_: pa.Table) -> Callable[[BioAsked], str]:

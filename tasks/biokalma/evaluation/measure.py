@@ -45,6 +45,7 @@ HEADLINE = (
     *(f"{MACRO}_{each}" for each in (PRECISION, RECALL, F1)),
     *(f"{MICRO}_{each}" for each in (ALIGNMENT, NA_PRECISION, NA_RECALL)),
     *RATED,
+    RETRIEVAL,
 )
 GROUPS = ("form", "relation", "pieces", "lacking")
 """Which question; the relation that joins the two people; how many pieces the minimum set has, and how many of them the graphs lack."""

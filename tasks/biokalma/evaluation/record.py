@@ -6,7 +6,7 @@ from typing import Any
 
 from tasks.biokalma.benchmark import BIOKALMA
 from tasks.biokalma.core.evaluation.rows import ScoredBio, ScoredCitation
-from tasks.biokalma.core.evaluation.settings import GIVEN, RETRIEVED
+from tasks.biokalma.core.evaluation.settings import ABLATED, GIVEN, REMOVED, RETRIEVED
 from tasks.biokalma.evaluation.ask import (
     ANSWER,
     JUDGES,
@@ -27,16 +27,15 @@ from tasks.settings import home
 from tasks.storage.builds import find_build
 
 SETTINGS = {
-    "retrieved": "the graphs of the people whom the question names, looked up (the baseline)",
-    "given_graph": "the graphs of the two people whom it is about",
-    **{f"removed_{number}": f"the same, short of {number} of the pieces that it takes" for number in (1, 2, 3)},
+    RETRIEVED: "the graphs of the people whom the question names, looked up: the baseline",
+    GIVEN: "the graphs of the two people whom it is about",
+    **{f"{REMOVED}{number}": f"these, with {number} of the pieces it takes left out" for number in (1, 2, 3)},
+    f"{ABLATED}100": "these, as the first of the following",
     **{
-        f"ablated_{share}": f"the same, but {100 - share} % of all graphs are of somebody else"
-        for share in (100, 80, 60, 40, 20)
+        f"{ABLATED}{share}": f"{share} % of these; the others are replaced by somebody else's"
+        for share in (80, 60, 40, 20)
     },
 }
-
-
 PLAIN = (GIVEN, "removed_1", "removed_2", "removed_3")
 """Settings of the built-in models where none is named: in the others the graphs lack what no model could know they do."""
 
@@ -52,16 +51,20 @@ def lock_inputs(params: BiokalmaEvaluationParams, run: RunOptions) -> Locked[Bio
     return replace(locked, inputs=locked.inputs.model_copy(update=changed))
 
 
-def tell_skipped(params: BiokalmaEvaluationParams) -> list[str]:
-    """Return a sentence on each figure that no model gave."""
+def tell_notes(inputs: BiokalmaEvaluationInputs) -> list[str]:
+    """Return a sentence on each kind of figure that needs one: what no model gave, and what no model can reach."""
     told = []
-    if params.nli is None:
+    if any(setting not in (GIVEN, f"{ABLATED}100") for setting in inputs.settings):
+        told.append(
+            "recall counts what the graphs lack too (Table 5), so where pieces are left out nobody reaches 1, nor does the oracle"
+        )
+    if inputs.params.nli is None:
         told.append(
             "alignment and [NA] are by a lexical rule: --nli names no cross-encoder (factmill models add cross-encoder --help)"
         )
-    if params.judge == EXACT:
+    if inputs.params.judge == EXACT:
         told.append(
-            "no text is rated for coherence, consistency, fluency and relevance: a program cannot, and no model judges"
+            "no text is rated for coherence, consistency, fluency and relevance: that takes a model that judges"
         )
     return told
 

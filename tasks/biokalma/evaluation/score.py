@@ -47,8 +47,8 @@ def _choose_aligner(claims: set[Claim], model: str | None, tools: Encoders) -> t
     encoder = tools.cross_encoder(model)
     ordered = sorted(claims, key=lambda claim: (claim.sentence, claim.piece.model_dump_json()))
     pairs = [put_pair(claim, load_relation_forms()) for claim in ordered]
-    likely = encoder.score(pairs, [ENTAILMENT])[:, 0] >= _LIKELY if pairs else []
-    known: Mapping[Claim, bool] = dict(zip(ordered, map(bool, likely), strict=True))
+    likely = encoder.score(pairs, [ENTAILMENT])[:, 0] if pairs else ()
+    known: Mapping[Claim, bool] = {claim: bool(each >= _LIKELY) for claim, each in zip(ordered, likely, strict=True)}
     return known.__getitem__, encoder.name
 
 

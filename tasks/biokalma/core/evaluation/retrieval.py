@@ -16,7 +16,7 @@ from tasks.text.ids import id_number
 LONGEST = 6
 """Words of the longest name looked for."""
 _AROUND = "\"'“”‘’«»„()[]{}¿¡,;:!?…"
-_POSSESSIVE = re.compile(r"(?<=\w)(?:['’]s|(?<=s)['’])$")
+_POSSESSIVE = re.compile(r"(?<=[\w.])(?:['’]s|(?<=s)['’])$")
 
 
 @dataclass(frozen=True, slots=True)
