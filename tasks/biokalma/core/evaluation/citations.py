@@ -43,6 +43,8 @@ _COLON = re.compile(rf"{DRESS} ?:")
 _LINK = re.compile(r"\(https?://[^\s()]*\)")
 _WRAPS = frozenset({("(", ")"), ("[", "]"), ("*", "*"), ("_", "_"), ("`", "`")})
 _QID_ALONE = re.compile(r"(?:qid ?: ?)?(Q[1-9][0-9]*)", re.IGNORECASE)
+_NO_PROPERTY = frozenset({"name", "qid"})
+"""Labels of what says whom a citation is about."""
 _LABEL_AT_MOST = 80
 
 
@@ -166,7 +168,7 @@ def _read_bracket(flat: str, start: int, closed: int | None, following: int, kno
 def _read_parts(flat: str, at: int, end: int, qid: str, known: KnownPieces) -> Iterator[tuple[Part, Why]]:
     """Yield the parts of a bracket that does not stand in the graph as a whole; `end`: behind its closing bracket."""
     labels = list(_find_labels(flat, at, end, known))
-    if not labels:
+    if all(flat[start:stop].lower() in _NO_PROPERTY for start, stop, _ in labels):
         yield Part(""), "no_property"
     stops = frozenset(start for start, _, _ in labels)
     read_to = at
@@ -181,7 +183,7 @@ def _read_parts(flat: str, at: int, end: int, qid: str, known: KnownPieces) -> I
         before, _, last = value.rpartition(",")
         if other := _QID_ALONE.fullmatch(last.strip()):
             value = before.strip()
-        if label.lower() not in ("name", "qid"):
+        if label.lower() not in _NO_PROPERTY:
             yield (Part(qid, label, value), "") if value else (Part(""), "no_value")
         qid = other[1].upper() if other else qid
 
@@ -208,23 +210,23 @@ def _find_labels(flat: str, at: int, end: int, known: KnownPieces) -> Iterator[t
 def _cut_out(shown: str, brackets: Sequence[_Bracket]) -> str:
     """Return a text without its brackets, and set their places in it."""
     kept: list[str] = []
-    length = end = 0
+    before, length, end = "", 0, 0
     for bracket in brackets:
         start, stop = bracket.start, bracket.end
         while start > end and stop < len(shown) and (shown[start - 1], shown[stop]) in _WRAPS:
             start, stop = start - 1, stop + 1
         link = _LINK.match(shown, stop)
-        stretch = _join(kept, shown[end:start]).rstrip(" ")
-        kept.append(stretch)
-        length += len(stretch)
+        if stretch := _join(before, shown[end:start]).rstrip(" "):
+            kept.append(stretch)
+            before = stretch[-1]
+            length += len(stretch)
         bracket.offset, end = length, link.end() if link else stop
-    kept.append(_join(kept, shown[end:]))
+    kept.append(_join(before, shown[end:]))
     return "".join(kept)
 
 
-def _join(kept: Sequence[str], stretch: str) -> str:
-    """Return what stands behind a bracket as it goes on what was kept."""
-    before = next((each[-1] for each in reversed(kept) if each), "")
+def _join(before: str, stretch: str) -> str:
+    """Return what stands behind a bracket as it goes on; `before`: the last character that was kept."""
     if before.isalnum() and stretch[:1].isalnum():
         return f" {stretch}"
     return stretch.lstrip(" ") if before in ("", "\n", "(") else stretch
