@@ -25,7 +25,7 @@ from tasks.core.receipts import Batch, Receipt
 from tasks.engine.batches import Work, batch_key, work_on
 from tasks.evaluation.answering import Given, answer_questions, finish_asked, name_answerer
 from tasks.evaluation.judging import Judged, judge_answers, name_judge
-from tasks.evaluation.record import EXACT, read_measured, read_params
+from tasks.evaluation.record import read_measured, read_params
 
 TABLE = "biokalma"
 
@@ -74,12 +74,8 @@ def rate_biokalma_answers(batch: Batch) -> Receipt:
     """Have texts rated by the four criteria, one call each (§4.1, Tables 14 to 17); a program rates none."""
     work = work_on(batch)
     rows = work.rows(BioAnswer)
-    rated = [
-        row
-        for row in rows
-        if row.setting in RATED_SETTINGS and not row.unscored and read_params(work)["judge"] != EXACT
-    ]
-    ratings = {criterion: _rate(work, rated, criterion) for criterion in JUDGES}
+    rated = [row for row in rows if row.setting in RATED_SETTINGS and not row.unscored and read_params(work)["judge"]]
+    ratings = {criterion: _rate(work, rated, criterion) if rated else {} for criterion in JUDGES}
     judge = name_judge(work)
     return work.finish(
         (_mark(row, {criterion: said.get(row.id) for criterion, said in ratings.items()}, judge) for row in rows),

@@ -43,9 +43,13 @@ PLAIN = (GIVEN, "removed_1", "removed_2", "removed_3")
 def lock_inputs(params: BiokalmaEvaluationParams, run: RunOptions) -> Locked[BiokalmaEvaluationInputs]:
     """Return what an evaluation depends on; UsageError says what was expected."""
     nli = None if params.nli is None else identify_cross_encoder(params.nli, home(), [ENTAILMENT])
-    locked = lock_evaluation(BIOKALMA_EVALUATION, params, run, BiokalmaEvaluationInputs, nli=nli, class_qid=HUMAN)
+    asked = params.model_copy(update={"judge": params.judge or EXACT})
+    locked = lock_evaluation(BIOKALMA_EVALUATION, asked, run, BiokalmaEvaluationInputs, nli=nli, class_qid=HUMAN)
     made = find_build(warehouse_of(run), locked.inputs.params.build).lock["params"]["params"]
     changed: dict[str, Any] = {"class_qid": made.get("class_qid", HUMAN)}
+    if locked.inputs.params.judge == EXACT:
+        # a program rates nothing, so nobody judges, and no report says so
+        changed["params"] = locked.inputs.params.model_copy(update={"judge": ""})
     if params.model in BUILT_IN and not (params.setting or params.answers):
         changed["settings"] = PLAIN
     return replace(locked, inputs=locked.inputs.model_copy(update=changed))
@@ -62,7 +66,7 @@ def tell_notes(inputs: BiokalmaEvaluationInputs) -> list[str]:
         told.append(
             "alignment and [NA] are by a lexical rule: --nli names no cross-encoder (factmill models add cross-encoder --help)"
         )
-    if inputs.params.judge == EXACT:
+    if not inputs.params.judge:
         told.append(
             "no text is rated for coherence, consistency, fluency and relevance: that takes a model that judges"
         )
@@ -125,7 +129,7 @@ BIOKALMA_EVALUATION: Evaluation = Evaluation(
     tables={"biokalma_answers": ScoredBio, "biokalma_scores": Score, "evaluation_metrics": EvaluationMetric},
     main_table="biokalma_answers",
     part="setting",
-    shown={"id": "id", "question": "question", "answer": "answer", "citations": "citations"},
+    shown={"id": "id", "question": "question", "answer": "answer", "retrieved_names": "shown"},
     trace=("id",),
     explain=explain_answer,
     assets=Assets(
@@ -134,7 +138,7 @@ BIOKALMA_EVALUATION: Evaluation = Evaluation(
         queries=WIKIDATA_QUERIES,
     ),
     needs=list_needs,
-    roles=list_roles,
+    roles=lambda params: tuple(filter(None, list_roles(params))),
     of=BIOKALMA,
     settings=SETTINGS,
     usual=tuple(SETTINGS),
