@@ -59,7 +59,7 @@ def measure(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> Mea
     return Measured(factmill, tmp_path_factory.mktemp("biokalma") / "w.duckdb")
 
 
-def read_values(told: Any) -> dict[tuple[str, str], float]:
+def read_values(told: Any) -> dict[tuple[str, str], Any]:
     return {(each["setting"], each["metric"]): each["value"] for each in told["metrics"] if not each["group_by"]}
 
 
