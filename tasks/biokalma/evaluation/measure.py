@@ -1,9 +1,10 @@
 """What an evaluation on BioKaLMA says of a model: its citations, whether sentences bear them out, its [NA] marks, its texts (paper §4, §5).
 
 Micro figures are over all citations, or pieces, of all answers; macro ones are means of the answers' own. An answer has no
-precision, correctness or alignment where it cites nothing, and no [NA] figure where nothing was to be marked, or nothing is:
-it is then in neither. Its recall stands: who says nothing, or refuses, cites nothing and finds nothing, so recall is 0, as is
-F1. Other answers that are missing are unscored. F1 is made of precision and recall, micro of micro, macro of macro (§4.2).
+precision, correctness or alignment where it cites nothing, no [NA] precision where it marks nothing, and no [NA] figure where
+its graphs lack nothing: it is then in neither mean. Its recall stands: who says nothing, or refuses, cites nothing and finds
+nothing, so recall is 0, as is F1. Other answers that are missing are unscored. F1 is made of precision and recall, micro of
+micro, macro of macro (§4.2).
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,7 +40,8 @@ SHARES = {
 MEANS = {F1: (PRECISION, RECALL), NA_F1: (NA_PRECISION, NA_RECALL)}
 _BY_SCORER = frozenset({CORRECTNESS, PRECISION, RECALL, F1})
 """Metrics that the public script counts in its own way."""
-_BY_ALIGNER = frozenset({ALIGNMENT, NA_PRECISION, NA_RECALL, NA_F1})
+_MARKS = frozenset({NA_PRECISION, NA_RECALL, NA_F1})
+_BY_ALIGNER = _MARKS | {ALIGNMENT}
 HEADLINE = (
     *(f"{MICRO}_{each}" for each in (CORRECTNESS, PRECISION, RECALL, F1)),
     *(f"{MACRO}_{each}" for each in (PRECISION, RECALL, F1)),
@@ -121,7 +123,7 @@ def _count(answers: pa.Table) -> _Counts:
     left_out = pc.struct_field(counts, "is_left_out").to_numpy(zero_copy_only=False).astype(bool)
     parts = {}
     for metric, (above, below) in SHARES.items():
-        applies = ~left_out | (metric not in _BY_SCORER)
+        applies = column["removed"] > 0 if metric in _MARKS else ~left_out | (metric not in _BY_SCORER)
         top = np.where(missing, np.nan, np.sum([column[name] for name in above], axis=0))
         parts[metric] = Part(np.where(applies, top, 0.0), np.where(applies, column[below], 0.0))
     return _Counts(answers, parts)
@@ -136,7 +138,7 @@ def _gather(setting: str, counts: _Counts) -> Iterator[Ratios]:
             (MICRO, [counts.parts[each] for each in of]),
             (MACRO, [counts.average(each) for each in of]),
         ):
-            if metric.startswith("na_") and not any(part.below.any() for part in parts):
+            if metric in _MARKS and not counts.parts[NA_RECALL].below.any():
                 continue
             yield Ratios(setting, f"{kind}_{metric}", clusters, parts, groups)
 

@@ -61,6 +61,7 @@ def list_claims(cited: Cited, removed: Sequence[Piece]) -> Iterator[Claim]:
         yield from (make_claim(cited, sentence, piece) for piece in removed)
 
 
+@lru_cache(maxsize=4096)
 def align_lexically(claim: Claim) -> bool:
     """Tell by the rule whether a sentence says a triple's value."""
     sentence, piece = claim.sentence[:_READ_AT_MOST], claim.piece

@@ -31,13 +31,13 @@ from tasks.text.sentences import split_sentences
 
 Kind = Literal["triple", "not_available", "malformed"]
 Why = Literal["", "not_closed", "no_qid", "no_property", "no_value"]
-"""Its bracket is not closed, or another citation opens in it; it names no item by QID; no property follows the QID; a
+"""Its bracket is not closed, or another citation opens in it; no QID with a comma opens it; no property follows the QID; a
 property has no value."""
 
 _SHOWN = 200
 _HEAD = re.compile(rf"\[ ?{DRESS}(?:(?:qid|wd) ?: ?)?{DRESS}(Q[1-9][0-9]*){DRESS} ?(?:[,;:] ?|(?=\]))", re.IGNORECASE)
 _MARK = re.compile(rf"\[ ?{DRESS}(?:NA|N/A|not (?:applicable|available)){DRESS} ?[\],;:]", re.IGNORECASE)
-_SAYS_QID = re.compile(rf"\[ ?{DRESS}(?:qid|wd) ?:", re.IGNORECASE)
+_SAYS_QID = re.compile(rf"\[ ?{DRESS}(?:(?:qid|wd) ?:|Q[1-9][0-9]* [^\[\]:]{{1,80}}:)", re.IGNORECASE)
 _TOKEN = re.compile(r"[\[\]:]")
 _COLON = re.compile(rf"{DRESS} ?:")
 _LINK = re.compile(r"\(https?://[^\s()]*\)")

@@ -20,7 +20,7 @@ _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u2060\ufeff\u202a-\u202e\u206
 _BRACKETS = str.maketrans("［］【】〔〕", "[][][]")
 _ESCAPED = re.compile(r"\\([\[\]])")
 _SPACES, _LINES = re.compile(r"[^\S\n]+"), re.compile(r" ?\n\s*")
-_WIDE = str.maketrans("\n：，；", " :,;")
+_WIDE = str.maketrans("\n：，；Ｑ０１２３４５６７８９", " :,;Q0123456789")
 
 DRESS = '["“”*_`]*'
 """Quotes and emphasis that may stand around a label."""

@@ -59,7 +59,7 @@ def test_citations_are_read(written: str, expected: list[tuple[str, ...]]) -> No
     [
         "[q1, place of birth: London]", "[wd:Q1, place of birth: London]", "[Q1, P19: London]", "[Q1, P19: Q84]",
         "[Q1: place of birth: London]", "[Q1; place of birth: London.]", "[ Q1 , place of birth : London ]",
-        "［Q1，place of birth：London］", "【Q1, place of birth: London】", "〔Q1, place of birth: London〕",
+        "［Ｑ１，place of birth：London］", "【Q1, place of birth: London】", "〔Q1, place of birth: London〕",
         "**[Q1, place of birth: London]**", "[**Q1**, *place of birth*: `London`]", '[Q1, place of birth: "London"]',
         "([Q1, place of birth: London])", "[[Q1, place of birth: London]]", r"\[Q1, place of birth: London\]",
         "[Q1, place of\nbirth: London]", "[Q1, place of birth: Lon\u200bdon]", "[Q1, place\u00a0of birth: London]",
@@ -87,6 +87,7 @@ def test_marks_of_missing_knowledge(mark: str) -> None:
         ("[Q1, occupation:]", "no_value"),
         ("[Ada Lovelace, occupation: poet]", "no_qid"),
         ("[occupation: poet]", "no_qid"),
+        ("[Q1 occupation: poet]", "no_qid"),
         ("[qid: Ada, occupation: poet]", "no_qid"),
         ("[Q1, occupation: poet", "not_closed"),
     ],
