@@ -1,6 +1,7 @@
 """The evaluations that can be made: the list of their records."""
 
 from flows.benchmarks import find_benchmark
+from tasks.biokalma.evaluation.record import BIOKALMA_EVALUATION
 from tasks.engine.benchmark import Benchmark
 from tasks.evaluation.record import Evaluation
 from tasks.fanoutqa.evaluation.record import FANOUTQA_EVALUATION
@@ -9,7 +10,8 @@ from tasks.multihal.evaluation import MULTIHAL_EVALUATION
 from tasks.slaq.evaluation import SLAQ_EVALUATION
 
 EVALUATIONS: dict[str, Evaluation] = {
-    each.of.name: each for each in (GRANOLA_EVALUATION, MULTIHAL_EVALUATION, SLAQ_EVALUATION, FANOUTQA_EVALUATION)
+    each.of.name: each
+    for each in (GRANOLA_EVALUATION, MULTIHAL_EVALUATION, BIOKALMA_EVALUATION, SLAQ_EVALUATION, FANOUTQA_EVALUATION)
 }
 """By the name of the benchmark that they measure on, in the order in which `evaluate all` makes them."""
 

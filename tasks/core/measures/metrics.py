@@ -160,13 +160,19 @@ def _measure_one(scores: Scores, clusters: Numbers, seed: int) -> Iterator[Metri
             note=note,
         )
 
-    yield describe("", "", np.arange(len(clusters)))
-    for group_by, column in scores.groups.items():
-        groups, names = number(column)
-        order = np.argsort(groups, kind="stable")
-        ends = np.searchsorted(groups[order], np.arange(len(names) + 1))
+    for group_by, group, chosen in list_groups(scores.groups, len(clusters)):
+        yield describe(group_by, group, chosen)
+
+
+def list_groups(groups: Mapping[str, Sequence[str | None]], items: int) -> Iterator[tuple[str, str, Numbers]]:
+    """Yield all items, then each group of them by name, as places: (what they are grouped by, group, places)."""
+    yield "", "", np.arange(items)
+    for group_by, column in groups.items():
+        numbers, names = number(column)
+        order = np.argsort(numbers, kind="stable")
+        ends = np.searchsorted(numbers[order], np.arange(len(names) + 1))
         for name, start, end in zip(names, ends[:-1], ends[1:], strict=True):
-            yield describe(group_by, name, order[start:end])
+            yield group_by, name, order[start:end]
 
 
 def _find_interval(

@@ -1,0 +1,30 @@
+"""How a judge's ratings of an answer's text are read (BioKaLMA, §4.1, Tables 14 to 17): a whole number from 1 to 5.
+
+The last rating counts, since a judge may think aloud before it. What is no rating is Unreadable, and the text stays unscored:
+the paper's public script counts such replies as 3.
+"""
+
+import re
+import unicodedata
+
+from tasks.core.replies import Form, Unreadable
+
+RATED = ("coherence", "consistency", "fluency", "relevance")
+"""What is rated, a question to the judge each."""
+LEAST, MOST = 1, 5
+RATING = Form(kind="lines", head=f"(?:rating|score|{'|'.join(RATED)})", quotes=True)
+"""`Rating: 4`, or `Fluency: 4`."""
+_EXPECTED = 'expected a whole number from 1 to 5 in a line of the form "Rating: 4"'
+_LINE = re.compile(rf"^(?:rating|score|{'|'.join(RATED)})\s*:(.*)$", re.IGNORECASE | re.MULTILINE)
+_NUMBER = re.compile(r"([1-5])(?:\.0)?(?:\s*(?:/|out of)\s*5)?[\s.]*")
+
+
+def read_rating(text: str) -> int | Unreadable:
+    """Return the rating of a judge's reply."""
+    plain = unicodedata.normalize("NFKC", text)
+    found = _LINE.findall(plain) or ([plain] if _NUMBER.fullmatch(plain.strip()) else [])
+    if not found:
+        return Unreadable(f"there is no rating, {_EXPECTED}")
+    said = found[-1].strip()
+    rating = _NUMBER.fullmatch(said)
+    return int(rating[1]) if rating else Unreadable(f"the last rating is {said[:40]!r}, {_EXPECTED}")

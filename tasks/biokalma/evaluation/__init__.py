@@ -1,0 +1,1 @@
+"""How a model is measured on BioKaLMA (paper §4, §5)."""

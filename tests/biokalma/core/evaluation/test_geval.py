@@ -1,0 +1,38 @@
+"""Ratings in a judge's replies."""
+
+import pytest
+from support.work.replies import hearing
+
+from tasks.biokalma.core.evaluation.geval import RATING, read_rating
+from tasks.core.replies import Unreadable
+
+hear = hearing(RATING, read_rating)
+
+
+@pytest.mark.parametrize(
+    ("text", "rating"),
+    [
+        ("Rating: 4", 4), ("rating: 4.", 4), ("Score: 5", 5), ("Coherence: 3", 3), ("4", 4), ("4/5", 4),
+        ("Rating: 4 out of 5", 4), ("Rating: 4.0", 4), ("Rating：４", 4), ("It flows.\nRating: 2", 2),
+        ("Rating: 2\nNo, better.\nRating: 4", 4), ("Fluency: 1", 1),
+    ],
+)  # fmt: skip
+def test_the_last_rating_counts(text: str, rating: int) -> None:
+    assert read_rating(text) == rating
+
+
+@pytest.mark.parametrize(
+    "text", ["", "good", "Rating: 0", "Rating: 6", "Rating: 4.5", "Rating: four", "Rating: 45", "Rating: 4\nRating: -",
+             "There are 3 reasons.", "3 of 4", "Rating:"]
+)  # fmt: skip
+def test_what_is_no_rating_is_unreadable_and_never_guessed(text: str) -> None:
+    assert isinstance(read_rating(text), Unreadable)
+
+
+@pytest.mark.parametrize(
+    "dressed",
+    ["**Rating: 4**", "- Rating: 4", "`Rating: 4`", 'Rating: "4"', "<think>3?</think>Rating: 4", "Sure:\nRating: **4**",
+     "**Fluency**: 4", "Relevance: 2\n\nRating: 4"],
+)  # fmt: skip
+def test_dress_is_taken_off_by_the_form(dressed: str) -> None:
+    assert hear(dressed) == 4

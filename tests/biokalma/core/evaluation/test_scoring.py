@@ -1,0 +1,112 @@
+"""Counts of citations and marks, by hand; the public script's count beside the paper's."""
+
+from typing import Any
+
+import pytest
+from support.rows.bio_answers import ADA, make_piece
+
+from tasks.biokalma.core.evaluation.alignment import align_lexically
+from tasks.biokalma.core.evaluation.citations import read_citations
+from tasks.biokalma.core.evaluation.scoring import CitationScore, Scorer, score_citations
+from tasks.core.authoring.pieces import Piece
+
+BORN, MATHS, POET, _, WORK, _, DATE, CHILD = ADA
+MINIMUM = [BORN, POET, CHILD]
+
+
+def score(answer: str, scorer: Scorer = "fixed", given: list[Piece] = ADA, **changed: Any) -> CitationScore:
+    told = {"minimum": MINIMUM, "removed": []} | changed
+    return score_citations(
+        read_citations(answer, given), given, told["minimum"], told["removed"], align_lexically, scorer
+    )
+
+
+def read(counts: CitationScore) -> tuple[int, ...]:
+    return counts.cited, counts.correct, counts.needed, counts.found, counts.malformed, counts.near
+
+
+@pytest.mark.parametrize(
+    ("citations", "expected"),
+    [
+        # cited, correct, needed, found, malformed, near
+        ("", (0, 0, 0, 0, 0, 0)),
+        ("[NA]", (0, 0, 0, 0, 0, 0)),
+        ("[Q1, place of birth: London]", (1, 1, 1, 1, 0, 0)),
+        ("[Q1, occupation: mathematician]", (1, 1, 0, 0, 0, 0)),
+        ("[Q1, occupation: painter]", (1, 0, 0, 0, 0, 0)),
+        # made twice: both count, the piece is found once
+        ("[Q1, occupation: poet] [Q1, occupation: poet]", (2, 2, 2, 1, 0, 0)),
+        ("[Q1, place of birth: London, occupation: poet, occupation: mathematician, award: X]", (4, 3, 2, 2, 0, 0)),
+        ("[Q2, occupation: poet]", (1, 0, 0, 0, 0, 0)),
+        ("[Q1] [Q1, occupation: poet", (2, 0, 0, 0, 2, 0)),
+        ("[Q1, Occupation: poet] [Q1, occupation: Poet] [Q1, residence: París]", (3, 0, 0, 0, 0, 3)),
+        ("[Q1, date of birth: 10 December 1815] [Q1, date of birth: 1815]", (2, 0, 0, 0, 0, 1)),
+        ("[Q1, P106: Q49757]", (1, 1, 1, 1, 0, 0)),
+    ],
+)  # fmt: skip
+def test_citations_are_counted(citations: str, expected: tuple[int, ...]) -> None:
+    counts = score(f"She was {citations}.")
+    assert (read(counts), counts.minimum) == (expected, 3)
+
+
+def test_a_removed_piece_stays_in_the_minimum_and_cannot_be_cited_rightly() -> None:
+    given = [piece for piece in ADA if piece != POET]
+    counts = score("A [Q1, occupation: poet]. B [Q1, place of birth: London].", given=given, removed=[POET])
+    assert (read(counts), counts.minimum, counts.removed) == ((2, 1, 1, 1, 0, 0), 3, 1)
+
+
+def test_two_pieces_that_are_told_alike_are_both_found() -> None:
+    twins = [make_piece("Q1", "residence", "Paris", "P551", qid) for qid in ("Q90", "Q830149")]
+    counts = score("She [Q1, residence: Paris].", given=twins, minimum=twins)
+    assert (counts.correct, counts.needed, counts.found, counts.minimum) == (1, 1, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        # marked, right, found
+        ("She was a poet [NA]. She lived in London [NA].", (2, 2, 2)),
+        ("She was a poet [NA] in London [NA].", (1, 1, 2)),
+        ("She was a poet. She lived in London.", (0, 0, 0)),
+        ("She was a queen [NA]. She lived in London [NA].", (2, 1, 1)),
+        ("She was a poet [NA]. A poet she was [NA].", (2, 2, 1)),
+        ("[NA]", (1, 0, 0)),
+    ],
+)
+def test_marks_are_held_against_what_was_removed(answer: str, expected: tuple[int, ...]) -> None:
+    counts = score(answer, given=[MATHS], removed=[BORN, POET])
+    assert (counts.marked, counts.marked_right, counts.removed_found, counts.removed) == (*expected, 2)
+
+
+def test_alignment_holds_each_citation_against_its_own_sentence() -> None:
+    counts = score("She was a poet [Q1, occupation: poet]. She sang [Q1, place of birth: London, award: X]. [Q1]")
+    assert (counts.triples, counts.aligned, counts.cited) == (3, 1, 4)
+
+
+@pytest.mark.parametrize(
+    ("citations", "given", "expected"),
+    [
+        # cited, correct, needed, found: precision asks for no correctness, and a second citation counts against it
+        ("[Q1, occupation: poet] [Q1, occupation: poet]", ADA, (2, 2, 1, 1)),
+        ("[Q1, occupation: poet]", [MATHS], (1, 0, 1, 1)),
+        # a QID is what stands before the first comma, so this one names no item
+        ("[qid: Q1, occupation: poet]", ADA, (1, 0, 0, 0)),
+        ("[Q1, notable work: Notes, part: G [draft]]", ADA, (2, 0, 0, 0)),
+        ("[Q1, award: X, occupation: poet]", ADA, (2, 1, 1, 1)),
+        ("[Q1] [Q1, occupation: poet", ADA, (0, 0, 0, 0)),
+        ("[q1, occupation: poet]", ADA, (1, 0, 0, 0)),
+        ("[NA] [1]", ADA, (0, 0, 0, 0)),
+    ],
+)
+def test_upstream_counts_as_the_public_script_does(
+    citations: str, given: list[Piece], expected: tuple[int, ...]
+) -> None:
+    counts = score(f"She was {citations}.", "upstream", given)
+    assert (counts.cited, counts.correct, counts.needed, counts.found, counts.is_left_out) == (*expected, False)
+
+
+def test_upstream_leaves_out_answers_that_are_empty_and_graphs_that_are() -> None:
+    assert score("She [Q1, occupation: poet].", "upstream", []).is_left_out
+    assert score("", "upstream").is_left_out
+    assert not score("", "fixed").is_left_out
+    assert not score("She.", "fixed", []).is_left_out

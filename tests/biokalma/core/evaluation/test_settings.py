@@ -1,0 +1,106 @@
+"""What is shown in each setting, and what the built-in models say to it."""
+
+import pytest
+from support.rows.biographies import make_piece
+
+from tasks.biokalma.core.evaluation.built_in import Guesser, say_right
+from tasks.biokalma.core.evaluation.rows import BioAsked
+from tasks.biokalma.core.evaluation.settings import FORMS, Measured, ask_row, draw_removed
+from tasks.biokalma.core.rows import BiographyRow
+from tasks.core.authoring.pieces import Piece
+
+
+def make_row(number: int, needed: int = 4) -> BiographyRow:
+    """Return a row about two people of its own, with ten pieces each."""
+    people = [f"Q{number}0", f"Q{number}1"]
+    graph = [make_piece(qid, f"P{at}", f"v{at}", f"Q{at}9") for qid in people for at in range(10)]
+    texts = dict.fromkeys(("paragraph", "licence", "author", "scorer", "source_name"), "x")
+    return BiographyRow(
+        id=f"r{number}",
+        people=people,
+        names=[f"Ann {number}", f"Bob {number}"],
+        relation="P26",
+        relation_label="spouse",
+        general_question="General?",
+        specific_question="Specific?",
+        minimum_knowledge=[graph[at * 5] for at in range(needed)],
+        knowledge_graph=graph,
+        text_source="fact",
+        text_pages=[],
+        source_row=number,
+        asked_share=None,
+        **texts,
+    )
+
+
+ROWS = [make_row(number) for number in range(1, 26)]
+MEASURED = Measured(ROWS)
+
+
+def ask(row: BiographyRow, setting: str, measured: Measured = MEASURED) -> BioAsked:
+    return next(ask_row(row, setting, measured.show(row, setting), FORMS))
+
+
+def tell(piece: Piece, name: str) -> str:
+    return f"{name}: {piece.pid} {piece.value}."
+
+
+def test_the_given_graph_is_whole_and_lacks_nothing() -> None:
+    asked = list(ask_row(ROWS[0], "given_graph", MEASURED.show(ROWS[0], "given_graph"), FORMS))
+    assert [(each.id, each.question) for each in asked] == [
+        ("given_graph/r1/general", "General?"),
+        ("given_graph/r1/specific", "Specific?"),
+    ]
+    assert (asked[0].given, asked[0].removed) == (ROWS[0].knowledge_graph, [])
+    assert (asked[0].retrieved, asked[0].retrieved_names) == (["Q10", "Q11"], ["Ann 1", "Bob 1"])
+
+
+def test_each_step_takes_out_one_piece_more_of_the_minimum_set() -> None:
+    before: list[Piece] = []
+    for number in (1, 2, 3):
+        asked = ask(ROWS[0], f"removed_{number}")
+        assert len(asked.removed) == number and all(piece in asked.removed for piece in before)
+        assert not set(asked.given) & set(asked.removed)
+        assert len(asked.given) == 20 - number and asked.minimum == ROWS[0].minimum_knowledge
+        before = asked.removed
+    # not the same place in every row
+    assert len({tuple(row.minimum_knowledge.index(each) for each in draw_removed(row, 1)) for row in ROWS}) > 1
+
+
+def test_no_more_is_taken_out_than_there_is() -> None:
+    row = make_row(1, needed=2)
+    assert len(ask(row, "removed_3", Measured([row])).removed) == 2
+
+
+@pytest.mark.parametrize("share", [100, 80, 60, 40, 20])
+def test_just_so_many_graphs_are_right(share: int) -> None:
+    shown = [ask(row, f"ablated_{share}") for row in ROWS]
+    right = [qid for row, asked in zip(ROWS, shown, strict=True) for qid in asked.retrieved if qid in row.people]
+    assert len(right) == share * 50 // 100
+    # in each step the same and more
+    if share > 20:
+        next_right = {qid for row in ROWS for qid in ask(row, f"ablated_{share - 20}").retrieved if qid in row.people}
+        assert next_right < set(right)
+    assert all(len(set(asked.retrieved)) == 2 for asked in shown)
+
+
+def test_where_nobody_else_is_there_the_right_graph_stays() -> None:
+    assert ask(ROWS[0], "ablated_20", Measured(ROWS[:1])).retrieved == ["Q10", "Q11"]
+
+
+def test_the_oracle_cites_what_is_shown_and_marks_what_is_not() -> None:
+    row = make_row(1, needed=2)
+    removed = draw_removed(row, 1)[0]
+    said = say_right(ask(row, "removed_1", Measured([row])), tell)
+    cited = {row.minimum_knowledge[0]: "[Q10, P0: v0]", row.minimum_knowledge[1]: "[Q10, P5: v5]"} | {removed: "[NA]"}
+    assert said == f"Ann 1: P0 v0 {cited[row.minimum_knowledge[0]]}. Ann 1: P5 v5 {cited[row.minimum_knowledge[1]]}."
+
+
+def test_the_guesser_says_what_other_rows_say_and_nothing_for_being_the_rows_own() -> None:
+    own = make_row(1, needed=1)
+    others = [make_row(number, needed=2) for number in (2, 3)]
+    said = Guesser([own, *others]).say(ask(own, "given_graph", Measured([own, *others])), tell)
+    assert said == (
+        "Ann 1: P0 v0 [Q10, P0: v0]. Ann 1: P5 v5 [Q10, P5: v5]. Bob 1: P0 v0 [Q11, P0: v0]. Bob 1: P5 v5 [Q11, P5: v5]."
+    )
+    assert Guesser([own]).say(ask(own, "given_graph", Measured([own])), tell) == ""

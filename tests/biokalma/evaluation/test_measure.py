@@ -1,0 +1,211 @@
+"""From counts to BioKaLMA's metrics and figures: two answers by hand, what is unscored, and planted rates."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from support.rows.bio_answers import scored_row
+
+from tasks.biokalma.core.evaluation.rows import ScoredBio
+from tasks.biokalma.evaluation.figures import PAPER, draw_figures
+from tasks.biokalma.evaluation.measure import HEADLINE, list_items, measure_biokalma
+from tasks.core.evaluation.rows import EvaluationMetric, Score
+from tasks.core.measures.metrics import Metric
+from tasks.core.rows import arrow_schema, arrow_table
+from tasks.evaluation.record import EvaluationParams
+
+ONE: dict[str, Any] = {
+    "cited": 8, "correct": 4, "near": 1, "needed": 2, "found": 2, "minimum": 4, "malformed": 1, "triples": 7, "aligned": 6,
+}  # fmt: skip
+TWO: dict[str, Any] = {"cited": 2, "correct": 2, "needed": 2, "found": 2, "minimum": 2, "triples": 2, "aligned": 1}
+
+
+def measure(rows: Sequence[ScoredBio], group: str = "", group_by: str = "") -> dict[tuple[str, str], Metric]:
+    _, metrics = measure_biokalma(arrow_table(ScoredBio, rows), EvaluationParams())
+    return {(each.setting, each.metric): each for each in metrics if (each.group_by, each.group) == (group_by, group)}
+
+
+def read(rows: Sequence[ScoredBio], *names: str, **told: str) -> list[float | None]:
+    found = measure(rows, **told)
+    return [found["given_graph", name].value for name in names]
+
+
+def test_micro_figures_are_over_all_citations_and_macro_ones_over_answers() -> None:
+    rows = [scored_row("a", **ONE), scored_row("b", **TWO)]
+    assert read(rows, "micro_correctness", "micro_precision", "micro_recall") == [0.6, 0.4, 0.666667]
+    assert read(rows, "macro_correctness", "macro_precision", "macro_recall") == [0.75, 0.625, 0.75]
+    # 2PR / (P + R) of each
+    assert read(rows, "micro_f1", "macro_f1") == [0.5, 0.681818]
+    assert read(rows, "micro_alignment", "macro_alignment") == [0.777778, 0.678571]  # 7/9; (6/7 + 1/2)/2
+    assert read(rows, "micro_malformed", "micro_loose_correctness") == [0.1, 0.7]
+
+
+def test_an_answer_without_citations_has_a_recall_and_no_precision() -> None:
+    found = measure([scored_row("a", **TWO), scored_row("b", minimum=2)])
+    told = {name: (found["given_graph", name].value, found["given_graph", name].n) for name in HEADLINE[:7]}
+    assert told == {
+        "micro_correctness": (1.0, 1), "micro_precision": (1.0, 1), "micro_recall": (0.5, 2), "micro_f1": (0.666667, 2),
+        "macro_precision": (1.0, 1), "macro_recall": (0.5, 2), "macro_f1": (0.666667, 2),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("unscored", "recall", "missing"), [("no_answer", 0.5, 0), ("refused", 0.5, 0), ("cut_off", 1.0, 1)]
+)
+def test_who_says_nothing_finds_nothing_and_what_is_lost_is_unscored(
+    unscored: str, recall: float, missing: int
+) -> None:
+    rows = [scored_row("a", **TWO), scored_row("b", minimum=2, unscored=unscored, detail="why")]
+    found = measure(rows)["given_graph", "micro_recall"]
+    assert (found.value, found.n_unscored) == (recall, missing)
+    assert (found.bound_low, found.bound_high) == ((0.5, 1.0) if missing else (0.5, 0.5))
+    scores, _ = measure_biokalma(arrow_table(ScoredBio, rows), EvaluationParams())
+    mine = {row["id"]: row for row in scores.to_pylist()}["macro_recall:given_graph/b/specific"]
+    assert (mine["value"], mine["unscored"], mine["detail"]) == ((None, "cut_off", "why") if missing else (0.0, "", ""))
+
+
+def test_a_silent_model_has_a_recall_and_f1_of_0_and_no_precision() -> None:
+    rows = [scored_row(each, minimum=3, unscored="no_answer", answer="", answer_read="") for each in "ab"]
+    assert read(rows, "micro_recall", "micro_f1", "macro_f1", "micro_precision") == [0.0, 0.0, 0.0, None]
+
+
+@pytest.mark.parametrize(
+    ("marks", "expected"),
+    [
+        ({"marked": 2, "marked_right": 2, "removed_found": 2}, [1.0, 1.0, 1.0]),
+        ({"marked": 0}, [None, 0.0, 0.0]),
+        ({"marked": 4, "marked_right": 1, "removed_found": 1}, [0.25, 0.5, 0.333333]),
+    ],
+)
+def test_marks_of_what_was_removed(marks: dict[str, int], expected: list[float | None]) -> None:
+    rows = [scored_row(each, minimum=3, removed=2, **marks) for each in "ab"]
+    assert read(rows, "micro_na_precision", "micro_na_recall", "micro_na_f1") == expected
+
+
+def test_marks_are_measured_where_the_graphs_lack_something() -> None:
+    assert not [name for _, name in measure([scored_row("a", marked=2, **TWO)]) if "na_" in name]
+    right = {"minimum": 3, "removed": 1, "marked": 1, "marked_right": 1, "removed_found": 1}
+    rows = [scored_row("a", marked=5, **TWO), scored_row("b", **right)]
+    assert read(rows, "micro_na_precision", "macro_na_recall") == [1.0, 1.0]
+
+
+def test_groups() -> None:
+    rows = [scored_row("a", **ONE), scored_row("a", form="general", **TWO), scored_row("b", relation="spouse", **TWO)]
+    assert read(rows, "micro_precision", group_by="form", group="specific") == [0.4]
+    assert read(rows, "micro_precision", group_by="form", group="general") == [1.0]
+    assert read(rows, "micro_precision", group_by="relation", group="spouse") == [1.0]
+    assert read(rows, "micro_recall", group_by="pieces", group="1 to 4") == [0.75]
+    assert read(rows, "micro_recall", group_by="lacking", group="0") == [0.75]
+    # both questions of a row are drawn together
+    assert measure(rows)["given_graph", "micro_precision"].clusters == 2
+
+
+def test_upstream_leaves_out_what_the_public_script_passes_over_and_says_so() -> None:
+    rows = [scored_row("a", scorer="upstream", **TWO), scored_row("b", scorer="upstream", is_left_out=True, **ONE)]
+    found = measure(rows)
+    recall = found["given_graph", "micro_recall"]
+    assert (recall.value, recall.n, recall.n_unscored) == (1.0, 1, 0)
+    assert "public script" in recall.note
+    assert found["given_graph", "micro_alignment"].n == 2
+    assert "lexical" in found["given_graph", "micro_alignment"].note
+    assert "lexical" not in recall.note
+
+
+def test_ratings_are_means_and_what_cannot_be_read_is_unscored() -> None:
+    rated = {"judge": "j", "coherence": 4, "consistency": 5, "fluency": 3, "relevance": None}
+    rows = [
+        scored_row("a", unrated=["relevance: judge_unreadable: there is no rating"], **rated, **TWO),
+        scored_row("b", **{**rated, "coherence": 1, "relevance": 2}, **TWO),
+        scored_row("c", unscored="no_answer", detail="the answer is empty", minimum=2),
+    ]
+    found = measure(rows)
+    told = {name: found["given_graph", name] for name in ("coherence", "consistency", "fluency", "relevance")}
+    assert [each.value for each in told.values()] == [2.5, 5.0, 3.0, 2.0]
+    assert [(each.n, each.n_unscored) for each in told.values()] == [(2, 1), (2, 1), (2, 1), (1, 2)]
+    assert (told["coherence"].bound_low, told["coherence"].bound_high) == (2.0, 3.333333)
+    scores, _ = measure_biokalma(arrow_table(ScoredBio, rows), EvaluationParams())
+    why = {row["id"]: row["unscored"] for row in scores.to_pylist() if row["metric"] == "relevance"}
+    assert list(why.values()) == ["judge_unreadable", "", "no_answer"]
+    assert scores.schema == arrow_schema(Score)
+
+
+def test_retrieval_is_the_share_of_the_two_people_that_were_found() -> None:
+    rows = [
+        scored_row("a", "retrieved", **TWO),
+        scored_row("b", "retrieved", retrieved=["Q2", "Q7"], retrieved_names=["B", "C"], **TWO),
+        scored_row("c", "retrieved", retrieved=[], retrieved_names=[], unscored="lookup_failed", minimum=2),
+    ]
+    found = measure(rows)["retrieved", "retrieval_accuracy"]
+    assert (found.value, found.n, found.n_unscored) == (0.75, 2, 1)
+
+
+def test_planted_rates_are_found_within_their_intervals() -> None:
+    draw, rows = np.random.default_rng(5), []
+    for at in range(400):
+        cited = int(draw.integers(1, 12))
+        correct = int(draw.binomial(cited, 0.9))
+        needed = int(draw.binomial(correct, 0.4))
+        counts = {"cited": cited, "correct": correct, "needed": needed, "triples": cited}
+        rows.append(
+            scored_row(f"p{at}", **counts, aligned=int(draw.binomial(cited, 0.7)), minimum=7, found=min(needed, 7))
+        )
+    found = measure(rows)
+    for name, planted in (("micro_correctness", 0.9), ("micro_precision", 0.36), ("micro_alignment", 0.7)):
+        metric = found["given_graph", name]
+        assert metric.ci_low is not None
+        assert metric.ci_high is not None
+        assert metric.ci_low <= planted <= metric.ci_high
+
+
+def name_metrics(rows: Sequence[ScoredBio], model: str = "m") -> list[EvaluationMetric]:
+    _, metrics = measure_biokalma(arrow_table(ScoredBio, rows), EvaluationParams())
+    told = {"benchmark": "biokalma", "model": model, "judge": "j"}
+    return [EvaluationMetric(id=str(at), **told, **each.model_dump()) for at, each in enumerate(metrics)]
+
+
+def test_figures_are_drawn_of_what_was_asked() -> None:
+    settings = ["given_graph", "retrieved", "removed_1", "removed_2", "ablated_100", "ablated_60"]
+    rated = {"judge": "j", "coherence": 4, "consistency": 5, "fluency": 3, "relevance": 2}
+    rows = [
+        scored_row(item, setting, **rated, **TWO, removed=1, removed_found=1) for setting in settings for item in "ab"
+    ]
+    metrics = [*name_metrics(rows), *name_metrics(rows, "n")]
+    figures = {each.name: each for each in draw_figures(metrics)}
+    assert list(figures) == [
+        "citations_given_graph", "texts_given_graph", "citations_retrieved", "texts_retrieved", "removed", "marks", "ablated"
+    ]  # fmt: skip
+    bars = figures["citations_given_graph"].series
+    assert [(each.label, each.x) for each in bars] == [
+        (model, ("correctness", "precision", "recall", "F1", "alignment")) for model in "mn"
+    ]
+    assert bars[0].y == (1.0, 1.0, 1.0, 1.0, 0.5)
+    removed = {each.label: each for each in figures["removed"].series}
+    assert removed["m, recall"].x == ("0", "1", "2")
+    assert {each.label: each.y for each in figures["marks"].series}["m, [NA] recall"] == (1.0, 1.0, 1.0)
+    assert figures["ablated"].series[0].x == ("100", "60")
+    assert figures["texts_retrieved"].series[0].y == (4.0, 5.0, 3.0, 2.0)
+    assert [each.name for each in draw_figures(name_metrics(rows[:2]))] == [
+        "citations_given_graph",
+        "texts_given_graph",
+    ]
+
+
+def test_the_papers_figures_stand_beside_metrics_that_there_are() -> None:
+    rated = {"judge": "j", "coherence": 4, "consistency": 5, "fluency": 3, "relevance": 2}
+    settings = {each.setting for each in PAPER}
+    rows = [scored_row("a", each, form, **rated, **TWO) for each in settings for form in ("general", "specific")]
+    _, metrics = measure_biokalma(arrow_table(ScoredBio, rows), EvaluationParams())
+    places = {(each.setting, each.metric, each.group_by, each.group) for each in metrics}
+    assert all((each.setting, each.metric, each.group_by, each.group) in places for each in PAPER)
+    assert all(each.note for each in PAPER)
+    assert all(0 < each.value <= (5 if each.metric in rated else 1) for each in PAPER)
+
+
+def test_items_tell_counts_in_words_and_come_by_f1() -> None:
+    rows = [scored_row("a", **ONE), scored_row("b", unscored="refused", minimum=2), scored_row("c", unscored="cut_off")]
+    one, two, three = list_items(arrow_table(ScoredBio, rows))
+    assert one.verdict == "4 of 8 citations in the graph, 2 needed; 2 of 4 pieces found; 1 malformed"
+    assert one.score == pytest.approx(1 / 3)
+    assert (two.score, three.score, three.verdict) == (0.0, None, "unscored: cut_off")
+    assert one.gold.splitlines()[0] == "Q1 place of birth: London"

@@ -1,0 +1,121 @@
+"""Ratios of sums and F1 of two of them: counted by hand, by group, with what is unscored, and their intervals."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from tasks.core.measures.intervals import bootstrap
+from tasks.core.measures.metrics import Metric
+from tasks.core.measures.ratios import Part, Ratios, measure_ratios
+
+NAN = math.nan
+
+
+def part(above: Sequence[float], below: Sequence[float]) -> Part:
+    return Part(np.array(above, np.float64), np.array(below, np.float64))
+
+
+def of_all(*parts: Part, clusters: Sequence[str] = ()) -> Metric:
+    names = clusters or [f"c{at}" for at in range(len(parts[0].above))]
+    return measure_ratios([Ratios("s", "m", names, parts)])[0]
+
+
+def test_a_ratio_of_sums_weighs_items_by_what_is_in_them() -> None:
+    # 1 of 1 and 1 of 9: 2/10, not the mean of 1 and 1/9
+    metric = of_all(part([1, 1], [1, 9]))
+    assert (metric.value, metric.n, metric.coverage, metric.bound_low, metric.bound_high) == (0.2, 2, 1.0, 0.2, 0.2)
+
+
+def test_an_item_with_nothing_below_the_line_is_none_of_it() -> None:
+    metric = of_all(part([1, 0, 1], [2, 0, 2]))
+    assert (metric.value, metric.n, metric.clusters, metric.n_unscored) == (0.5, 2, 2, 0)
+
+
+def test_bounds_give_the_unscored_as_much_as_the_others_have() -> None:
+    # 3 of 8 in two items; a third with 4 more: 3/12 and 7/12
+    metric = of_all(part([1, 2, NAN], [4, 4, 0]))
+    assert (metric.value, metric.n, metric.n_unscored, metric.coverage) == (0.375, 2, 1, 0.666667)
+    assert (metric.bound_low, metric.bound_high) == (0.25, 0.583333)
+
+
+def test_f1_is_made_of_its_two_ratios() -> None:
+    # precision 2/4, recall 2/8: 2 * 1/2 * 1/4 / (3/4)
+    assert of_all(part([2, 0], [3, 1]), part([1, 1], [4, 4])).value == 0.333333
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "value", "note"),
+    [
+        (part([0], [0]), part([0], [4]), 0.0, "one cluster"),  # nothing cited, nothing found
+        (part([0], [2]), part([0], [4]), 0.0, "one cluster"),
+        (part([0], [0]), part([0], [0]), None, "nothing to score"),
+        (part([NAN], [0]), part([NAN], [4]), None, "none of 1 is scored"),
+    ],
+)
+def test_f1_where_there_is_nothing(first: Part, second: Part, value: float | None, note: str) -> None:
+    metric = of_all(first, second)
+    assert metric.value == value
+    assert metric.note.startswith(note)
+
+
+def test_groups_are_measured_alone() -> None:
+    ratios = Ratios("s", "m", ["a", "b", "c"], [part([1, 0, 1], [1, 1, 2])], {"form": ["x", "y", "x"]})
+    found = [(each.group_by, each.group, each.value, each.n) for each in measure_ratios([ratios])]
+    assert found == [("", "", 0.5, 3), ("form", "x", 0.666667, 2), ("form", "y", 0.0, 1)]
+
+
+def make(seed: int, clusters: int = 200) -> tuple[list[str], Part, Part]:
+    draw = np.random.default_rng(seed)
+    cited, needed = draw.integers(0, 9, clusters * 2), draw.integers(3, 8, clusters * 2)
+    names = [f"c{at % clusters}" for at in range(clusters * 2)]
+    right = draw.binomial(np.minimum(cited, needed), 0.4)
+    return names, part(right, cited), part(right, needed)
+
+
+def test_the_interval_of_a_ratio_is_the_bootstrap_over_clusters() -> None:
+    names, precision, _ = make(1, 20)
+    metric = of_all(precision, clusters=names)
+    order = sorted(set(names))
+    sums, sizes = (
+        np.array([sum(column[at] for at, name in enumerate(names) if name == each) for each in order])
+        for column in (precision.above, precision.below)
+    )
+    assert (metric.ci_low, metric.ci_high) == bootstrap(sums, sizes)
+
+
+def test_an_f1_lies_in_its_interval_which_planted_rates_are_in() -> None:
+    inside = 0
+    for seed in range(40):
+        names, precision, recall = make(seed)
+        metric = of_all(precision, recall, clusters=names)
+        assert metric.value is not None
+        assert metric.ci_low is not None
+        assert metric.ci_high is not None
+        assert metric.ci_low < metric.value < metric.ci_high
+        inside += metric.ci_low <= TRUE_F1 <= metric.ci_high
+    assert 34 <= inside <= 40
+
+
+def _find_true() -> float:
+    _, precision, recall = make(12345, 400_000)
+    p, r = (each.above.sum() / each.below.sum() for each in (precision, recall))
+    return float(2 * p * r / (p + r))
+
+
+TRUE_F1 = _find_true()
+
+
+def test_rows_depend_neither_on_the_order_of_items_nor_on_what_else_is_measured() -> None:
+    names, precision, recall = make(7)
+    order = np.random.default_rng(0).permutation(len(names))
+    mixed = [part(each.above[order], each.below[order]) for each in (precision, recall)]
+    plain = Ratios("s", "m", names, [precision, recall])
+    other = Ratios("s", "m", [names[at] for at in order], mixed)
+    assert measure_ratios([plain]) == measure_ratios([plain, other])[1:] == measure_ratios([other])
+
+
+def test_columns_of_other_lengths_are_refused() -> None:
+    with pytest.raises(ValueError, match="not as long as 2 items"):
+        Ratios("s", "m", ["a", "b"], [part([1], [1])])
