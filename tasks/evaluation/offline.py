@@ -18,7 +18,7 @@ from tasks.engine.benchmark import Benchmark
 from tasks.engine.services import Services
 from tasks.errors import SourceError, UsageError
 from tasks.evaluation.answering import answer_built_in, take_answers
-from tasks.evaluation.judging import Judged, judge_exactly
+from tasks.evaluation.judging import Judged
 from tasks.evaluation.record import EXACT, Evaluation, EvaluationInputs, JudgedParams
 from tasks.settings import home
 from tasks.storage.stores import Store
@@ -77,9 +77,11 @@ class Session:
         judging = self.evaluation.judging
         if judging is None:
             return answers
-        rows = rows_from_arrow(self.evaluation.answers, answers)
-        said: Mapping[str, Judged[Any]] = judge_exactly([row for row in rows if judging.wants(row)], judging)
-        return arrow_table(judging.row, [judging.mark(row, said.get(row.id), EXACT) for row in rows])
+        judged = (
+            judging.mark(row, Judged(judging.compare(row)) if judging.wants(row) else None, EXACT)
+            for row in rows_from_arrow(self.evaluation.answers, answers)
+        )
+        return arrow_table(judging.row, judged)
 
     def score(self, answers: pa.Table) -> pa.Table:
         """Return answers, judged where they are to be, as rows of the main table."""

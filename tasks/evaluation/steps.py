@@ -7,8 +7,8 @@ from prefect import Task, task
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import rows_from_arrow
 from tasks.engine.batches import Work, batch_key, work_on
-from tasks.evaluation.answering import answer_at_once, ask_all, name_answerer, sends_nothing
-from tasks.evaluation.judging import judge_answers
+from tasks.evaluation.answering import answer_at_once, ask_all, finish_asked, name_answerer, sends_nothing
+from tasks.evaluation.judging import judge_rows
 from tasks.evaluation.record import Evaluation, read_measured
 
 Step = Task[[Batch], Receipt]
@@ -27,9 +27,7 @@ def make_asking(evaluation: Evaluation) -> Step:
     def ask(work: Work) -> Receipt:
         inputs = work.inputs(evaluation.inputs).model_copy(update={"settings": (work.batch.unit,)})
         rows = read_measured(work, evaluation.of.main_table, evaluation.of.row)
-        asked = evaluation.list_questions(rows, inputs)
-        work.rows_in = asked.num_rows
-        return work.finish_table(asked, evaluation.asked)
+        return finish_asked(work, evaluation.list_questions(rows, inputs), evaluation.asked)
 
     return _make_step(f"ask_{evaluation.of.name}_questions", ask)
 
@@ -55,7 +53,7 @@ def make_judging(evaluation: Evaluation) -> Step:
         raise TypeError(f"{evaluation.name} has no judge")
 
     def judge(work: Work) -> Receipt:
-        return work.finish(judge_answers(work, work.rows(evaluation.answers), judging), judging.row)
+        return work.finish(judge_rows(work, work.rows(evaluation.answers), judging), judging.row)
 
     return _make_step(f"judge_{evaluation.of.name}_answers", judge)
 
