@@ -6,7 +6,7 @@ The same functions as in a recipe (record.py), so the same answers give the same
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
-from typing import Any
+from typing import Any, get_origin
 
 import pyarrow as pa
 from pydantic import ValidationError
@@ -102,7 +102,9 @@ def open_session(
     `options`: parameters of the evaluation. UsageError says what was expected, SourceError what is wrong with the rows.
     """
     known = evaluation.params.model_fields
-    for name in options:
+    for name, value in options.items():
+        if get_origin(known[name].annotation if name in known else None) is tuple and isinstance(value, str):
+            options[name] = (value,)
         if name not in known or name in ("build", "model", "answers"):
             raise UsageError(f"{evaluation.of.name}: there is no option {name}{suggest_name(name, known)}")
     if issubclass(evaluation.params, JudgedParams) and options.setdefault("judge", EXACT) != EXACT:
