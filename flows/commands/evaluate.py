@@ -93,7 +93,7 @@ def write_questions(evaluation: Evaluation, params: EvaluationParams, run: RunOp
     warehouse = warehouse_of(run)
     record = find_build(warehouse, inputs.params.build)
     with open_warehouse(warehouse) as db:
-        rows = published_table(db, record.build_id, evaluation.of.main_table)
+        rows = evaluation.gather_rows(lambda name: published_table(db, record.build_id, name))
     settings = getattr(params, "setting", ()) or evaluation.usual
     lines = [
         _describe_question(asked, evaluation.fill(asked, inputs.params).messages())

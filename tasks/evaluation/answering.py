@@ -1,7 +1,7 @@
 """How a model under test is asked: once. What it says is kept as it is; what cannot be read is unscored, with its reason."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,71 +11,20 @@ import pyarrow as pa
 from tasks.core.calls.call import Reply
 from tasks.core.calls.chat import call_chat, read_chat
 from tasks.core.evaluation.answers_file import EXPECTED, AnswersFile, read_answers
-from tasks.core.evaluation.rows import Answer, Asked, Unscored
+from tasks.core.evaluation.given import Given
+from tasks.core.evaluation.rows import Asked, Unscored
 from tasks.core.prompts import Ask
 from tasks.core.receipts import Receipt
 from tasks.core.replies import CUT, TEXT, Form, Unreadable, read_said
 from tasks.core.rows import arrow_schema, arrow_table, rows_from_arrow
 from tasks.engine.batches import Work
-from tasks.evaluation.record import ANSWERS, BUILT_IN, Evaluation, read_measured, read_params
+from tasks.evaluation.record import ANSWERS, BUILT_IN, Evaluation, gather_measured, read_params
 from tasks.storage.source_files import SourceFile, iterate_json
 
 A = TypeVar("A", bound=Asked)
-B = TypeVar("B", bound=Answer)
 
 _REASONS: dict[str, Unscored] = {"refused": "refused", "cut_off": "cut_off", "empty_reply": "no_answer"}
 """How a reply that says nothing ends → why it is unscored."""
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """What a model said to one question: one text a sample."""
-
-    texts: tuple[str, ...] = ()
-    """As given; the first is the answer."""
-    read: tuple[str, ...] = ()
-    """Each without what was put around it; empty where it says nothing, refuses or was cut off."""
-    finish: str = ""
-    unscored: Unscored = ""
-    """Why no sample can be read; empty where one can."""
-    detail: str = ""
-    tokens_in: int = 0
-    tokens_out: int = 0
-    call: str = ""
-    drawn: tuple[str, ...] = ()
-    """What was drawn on the way, where that is not `texts`."""
-
-    def extend(self, asked: Asked, model: type[B], name: str, /, **more: object) -> B:
-        """Return the row of an answer; `more` adds the model's own columns, and replaces what is made of the samples."""
-        told = {
-            "answer": self.texts[0] if self.texts else "",
-            "answer_read": self.read[0] if self.read else "",
-            "samples": list(self.drawn or (self.texts[1:] and self.texts)),
-            **{
-                column: getattr(self, column)
-                for column in ("finish", "unscored", "detail", "tokens_in", "tokens_out", "call")
-            },
-            "model": name,
-        }
-        return asked.extend(model, **(told | more))
-
-
-def ask_all(work: Work, evaluation: Evaluation, asked: Sequence[Any]) -> Iterator[tuple[Any, Given]]:
-    """Put every question to the evaluation's model, all side by side, a turn at a time; yield (question, answer) in order."""
-    params = work.inputs(evaluation.inputs).params
-    held = {row.id: (row, evaluation.start(row, params)) for row in asked}
-    asks = {row_id: next(dialogue) for row_id, (_, dialogue) in held.items()}
-    said: dict[str, Given] = {}
-    while asks:
-        rows = [held[row_id][0] for row_id in asks]
-        answered = list(ask_model(work, rows, lambda row: asks[row.id], evaluation.form))  # noqa: B023 - used at once
-        asks = {}
-        for row, given in answered:
-            try:
-                asks[row.id] = held[row.id][1].send(given)
-            except StopIteration as end:
-                said[row.id] = end.value
-    yield from ((row, said[row.id]) for row in asked)
 
 
 def answer_questions(
@@ -107,8 +56,7 @@ def answer_at_once(work: Work, evaluation: Evaluation, asked: pa.Table) -> pa.Ta
     name = name_answerer(work)
     if files := work.files(ANSWERS):
         return take_answers(evaluation, asked, load_answers(files[0]), name)
-    rows = read_measured(work, evaluation.of.main_table, evaluation.of.row)
-    return answer_built_in(evaluation, asked, rows, read_params(work)["model"], name)
+    return answer_built_in(evaluation, asked, gather_measured(work, evaluation), read_params(work)["model"], name)
 
 
 def take_answers(evaluation: Evaluation, asked: pa.Table, answers: AnswersFile, name: str) -> pa.Table:
@@ -143,9 +91,14 @@ def _fill_columns(
         "model": pa.repeat(name, len(said)),
         "call": none,
     }
+    schema = arrow_schema(evaluation.answers)
+    for field in schema:
+        if field.name not in (*columns, *asked.column_names):
+            # what only a dialogue has: its searches and the like
+            empty: Any = [] if pa.types.is_list(field.type) else "" if pa.types.is_string(field.type) else 0
+            columns[field.name] = pa.array([empty] * len(said), field.type)
     for column, values in columns.items():
         asked = asked.append_column(column, pa.array(values) if isinstance(values, list) else values)
-    schema = arrow_schema(evaluation.answers)
     return asked.select(schema.names).cast(schema)
 
 
@@ -185,16 +138,18 @@ def ask_model(work: Work, asked: Sequence[A], fill: Callable[[A], Ask], form: Fo
     for row, call in zip(asked, calls, strict=True):
         reply = records[call.key].reply()
         work.unsettled += reply.transient
-        yield row, _read_reply(reply, call.key, form)
+        yield row, read_reply(reply, call.key, form)
 
 
-def _read_reply(reply: Reply, key: str, form: Form) -> Given:
+def read_reply(reply: Reply, key: str, form: Form = TEXT) -> Given:
+    """Return what a model said in a reply, read in a form."""
     if reply.status != "ok":
         error = reply.error or "no reason given"
         return Given(unscored=_REASONS.get(error.partition(":")[0], "model_failed"), detail=error, call=key)
     chat = read_chat(reply.body)
     given = read_given(chat.texts, chat.finish, form)
-    return replace(given, tokens_in=reply.tokens_in, tokens_out=reply.tokens_out, call=key)
+    calls = chat.calls[0] if chat.calls else ()
+    return replace(given, tokens_in=reply.tokens_in, tokens_out=reply.tokens_out, call=key, calls=calls)
 
 
 def read_given(texts: Sequence[str], finishes: Sequence[str], form: Form) -> Given:

@@ -114,15 +114,22 @@ def open_session(
     except ValidationError as error:
         first = error.errors()[0]
         raise UsageError(f"{evaluation.of.name}: {first['loc'][0]} is {first['input']!r}: {first['msg']}") from error
-    rows, digest = read_rows(evaluation.of, store)
-    inputs = evaluation.inputs(params=params, source_digest=digest, settings=params.setting)
+    digests: list[str] = []
+
+    def read(table: str) -> pa.Table:
+        rows, digest = read_rows(evaluation.of, store, table)
+        digests.append(digest)
+        return rows
+
+    rows = evaluation.gather_rows(read)
+    inputs = evaluation.inputs(params=params, source_digest=digests[0], settings=params.setting)
     return Session(evaluation, inputs, rows, Services.open(world, None, home()))
 
 
-def read_rows(benchmark: Benchmark, store: Store) -> tuple[pa.Table, str]:
-    """Return the rows of a benchmark's main table and a digest of what they were read from."""
-    rows, where, digest = store.read(benchmark.main_table)
-    schema = arrow_schema(benchmark.row)
+def read_rows(benchmark: Benchmark, store: Store, table: str) -> tuple[pa.Table, str]:
+    """Return the rows of a benchmark's table and a digest of what they were read from."""
+    rows, where, digest = store.read(table)
+    schema = arrow_schema(benchmark.tables[table])
     try:
         return rows.select(schema.names).cast(schema).sort_by("id"), digest
     except (KeyError, ValueError, TypeError) as error:

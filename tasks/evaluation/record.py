@@ -138,7 +138,8 @@ class Tools(Protocol):
 
 
 Dialogue = Generator[Any, Any, Any]
-"""How a question is put: yields the next prompt (Ask), is sent what the model said (Given), and returns the answer (Given)."""
+"""How a question is put: yields the next prompt (Ask) and is sent what the model said (Given), or yields what the room is to
+look up and is sent what that found; returns the answer (Given)."""
 
 
 def _ask_once(ask: Ask, read: Callable[[str], str]) -> Dialogue:
@@ -166,12 +167,16 @@ class Evaluation(Benchmark):
     however they are asked."""
     headline: tuple[str, ...]
     """Metrics that the command prints first, in this order."""
+    gather: Callable[[Callable[[str], pa.Table]], pa.Table] | None = None
+    """The measured build's tables by name → the rows that questions are made of; None: those of its main table."""
     questions: Callable[[pa.Table, Any], Iterable[Asked] | pa.Table]
     """Rows of the measured build and the evaluation's inputs → the questions that are asked, as rows or as columns."""
     fill: Callable[[Any, Any], Ask]
     """A question and the evaluation's parameters → the first prompt that it is put in."""
     converse: Callable[[Any, Any], Dialogue] | None = None
     """A question and the evaluation's parameters → how it is put where that takes several turns; None: `fill`, once."""
+    look: Callable[[Work, Sequence[tuple[str, Any]]], Sequence[Any]] | None = None
+    """(row id, what a dialogue wants looked up) → what was found, in that order."""
     inputs: type[EvaluationInputs]
     asked: type[Asked]
     """Row model of what is asked."""
@@ -198,6 +203,10 @@ class Evaluation(Benchmark):
     paper: tuple[PaperFigure, ...] = ()
     lower_is_better: tuple[str, ...] = ()
     """Headline metrics of which less is better."""
+
+    def gather_rows(self, read: Callable[[str], pa.Table]) -> pa.Table:
+        """Return the rows that questions are made of; `read`: a table of the measured build, by name."""
+        return read(self.of.main_table) if self.gather is None else self.gather(read)
 
     def start(self, asked: Asked, params: EvaluationParams) -> Dialogue:
         """Return how a question is put to a model, turn by turn."""
@@ -295,6 +304,11 @@ def read_measured(work: Work, table: str, model: type[BaseModel]) -> pa.Table:
         raise UnknownBuild(f"the build that was measured is not in {warehouse} any more; build it again, then evaluate")
     with open_warehouse(warehouse) as db:
         return published_table(db, found[-1].build_id, table).cast(arrow_schema(model))
+
+
+def gather_measured(work: Work, evaluation: Evaluation) -> pa.Table:
+    """Return the rows of the build that is measured on, as the evaluation's questions are made of them."""
+    return evaluation.gather_rows(lambda name: read_measured(work, name, evaluation.of.tables[name]))
 
 
 def draw_clusters(clusters: Sequence[str], params: EvaluationParams) -> set[str]:

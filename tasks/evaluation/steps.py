@@ -7,9 +7,10 @@ from prefect import Task, task
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import rows_from_arrow
 from tasks.engine.batches import Work, batch_key, work_on
-from tasks.evaluation.answering import answer_at_once, ask_all, finish_asked, name_answerer, sends_nothing
+from tasks.evaluation.answering import answer_at_once, finish_asked, name_answerer, sends_nothing
+from tasks.evaluation.dialogues import hold_dialogues
 from tasks.evaluation.judging import judge_rows
-from tasks.evaluation.record import Evaluation, read_measured
+from tasks.evaluation.record import Evaluation, gather_measured
 
 Step = Task[[Batch], Receipt]
 
@@ -26,8 +27,8 @@ def make_asking(evaluation: Evaluation) -> Step:
 
     def ask(work: Work) -> Receipt:
         inputs = work.inputs(evaluation.inputs).model_copy(update={"settings": (work.batch.unit,)})
-        rows = read_measured(work, evaluation.of.main_table, evaluation.of.row)
-        return finish_asked(work, evaluation.list_questions(rows, inputs), evaluation.asked)
+        asked = evaluation.list_questions(gather_measured(work, evaluation), inputs)
+        return finish_asked(work, asked, evaluation.asked)
 
     return _make_step(f"ask_{evaluation.of.name}_questions", ask)
 
@@ -39,7 +40,7 @@ def make_answering(evaluation: Evaluation) -> Step:
         asked = work.table(evaluation.asked)
         if sends_nothing(work):
             return work.finish_table(answer_at_once(work, evaluation, asked), evaluation.answers)
-        answered = ask_all(work, evaluation, rows_from_arrow(evaluation.asked, asked))
+        answered = hold_dialogues(work, evaluation, rows_from_arrow(evaluation.asked, asked))
         name = name_answerer(work)
         return work.finish((given.extend(row, evaluation.answers, name) for row, given in answered), evaluation.answers)
 

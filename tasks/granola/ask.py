@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from tasks.assets import load_prompt
+from tasks.core.evaluation.given import Given
 from tasks.core.measures.audits import draw_sample
 from tasks.core.prompts import Ask
 from tasks.core.rows import arrow_schema
-from tasks.evaluation.answering import Given
 from tasks.evaluation.record import Dialogue, EvaluationInputs, EvaluationParams, draw_clusters
 from tasks.granola.core.answers import choose_majority, read_answer
 from tasks.granola.core.evaluation_rows import GranolaAsked
