@@ -11,6 +11,7 @@ from inspect_ai.model import get_model, model_roles
 from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, Value, metric, scorer
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
+import factmill
 from flows.evaluate.evaluations import EVALUATIONS
 from flows.evaluate.sessions import open_session
 from tasks.core.fingerprints import canonical_json
@@ -25,8 +26,8 @@ GRADER = "grader"
 
 
 def _ours(function: T) -> T:
-    """Return a function as the project's own: Inspect names what it registers by the package, and ours are called otherwise."""
-    function.__module__ = "factmill"
+    """Return a function as the module's that bears the project's name: Inspect names what it registers by that."""
+    function.__module__ = factmill.__name__
     return function
 
 

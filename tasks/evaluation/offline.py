@@ -3,9 +3,12 @@
 The same functions as in a recipe (record.py), so the same answers give the same numbers.
 """
 
+import atexit
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import compress
+from pathlib import Path
 from typing import Any, get_origin
 
 import pyarrow as pa
@@ -13,14 +16,18 @@ from pydantic import ValidationError
 
 from tasks.core.evaluation.answers_file import AnswersFile
 from tasks.core.evaluation.rows import EvaluationMetric
+from tasks.core.receipts import Batch
 from tasks.core.rows import arrow_schema, arrow_table, rows_from_arrow
+from tasks.engine.batches import Work
 from tasks.engine.benchmark import Benchmark
+from tasks.engine.runs import Run
 from tasks.engine.services import Services
 from tasks.errors import SourceError, UsageError
 from tasks.evaluation.answering import answer_built_in, take_answers
 from tasks.evaluation.judging import Judged
 from tasks.evaluation.record import EXACT, Evaluation, EvaluationInputs, JudgedParams
-from tasks.settings import home
+from tasks.settings import default_warehouse, home
+from tasks.storage.recorder import Recorder
 from tasks.storage.stores import Store
 from tasks.text.suggestions import suggest_name
 
@@ -39,7 +46,7 @@ class Scored:
     """What does not fit of the answers: missing, extra and doubled ids."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Session:
     """One way to measure on the rows of one build."""
 
@@ -49,6 +56,20 @@ class Session:
     """Of the measured build."""
     services: Services
     """For the models of this machine that scores are computed with."""
+
+    @cached_property
+    def work(self) -> Work:
+        """What looks things up with: its calls are recorded in the home's warehouse, and served from there."""
+        recorder = Recorder(default_warehouse(), "record")
+        atexit.register(recorder.close)
+        batch = Batch(run="", stage="look_up", index=0, key="")
+        return Work(batch, Run(Path(), {"params": {}}, {"files": {}}, {}, self.services, recorder, self.inputs))
+
+    def look_up(self, row_id: str, wanted: object) -> Any:
+        """Return what a dialogue wants looked up."""
+        if self.evaluation.look is None:
+            raise TypeError(f"{self.evaluation.name} looks up {wanted!r}, and has nothing that does")
+        return self.evaluation.look(self.work, [(row_id, wanted)])[0]
 
     def list_questions(self) -> pa.Table:
         """Return the questions that are asked (rows of the evaluation's `asked`)."""

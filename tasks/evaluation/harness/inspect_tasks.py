@@ -7,7 +7,7 @@ ended with an error is unscored, and counted as such.
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -26,16 +26,17 @@ from inspect_ai.scorer import SampleScore, Score
 from inspect_ai.solver import TaskState
 from inspect_ai.util import collect
 
+from tasks.core.evaluation.given import Given
 from tasks.core.evaluation.rows import Answer, Asked
 from tasks.core.prompts import Ask
 from tasks.core.replies import Unreadable, hear
 from tasks.core.rows import arrow_table, rows_from_arrow
-from tasks.evaluation.answering import Given, read_given
+from tasks.evaluation.answering import read_given
 from tasks.evaluation.judging import Judged, Judging
 from tasks.evaluation.offline import Session
 
-GIVEN = "factmill_given"
-"""Under which a sample's store has what the model said."""
+ANSWER = "factmill_answer"
+"""Under which a sample's store has the row of the answer."""
 _FINISH = {"max_tokens": "length", "model_length": "length"}
 """Inspect's reasons to stop → ours."""
 _MESSAGES = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
@@ -61,21 +62,24 @@ async def hold(session: Session, state: TaskState, max_tokens: int | None) -> Ta
 
     `max_tokens`: room of a reply; None: what the prompt says.
     """
-    dialogue = session.evaluation.start(_read_asked(session, state), session.inputs.params)
-    wanted: Any = next(dialogue)
+    asked = _read_asked(session, state)
+    dialogue = session.evaluation.start(asked, session.inputs.params)
+    came: Any = None
     while True:
-        given = await _say(session, state, wanted, max_tokens)
         try:
-            wanted = dialogue.send(given)
+            wanted = dialogue.send(came)
         except StopIteration as ended:
-            state.store.set(GIVEN, asdict(ended.value))
+            state.store.set(ANSWER, _make_row(session, state, asked, ended.value).model_dump())
             return state
+        if isinstance(wanted, Ask):
+            came = await _say(session, state, wanted, max_tokens)
+        else:
+            came = session.look_up(asked.id, wanted)
 
 
 async def score_sample(session: Session, state: TaskState, grader: Model | None) -> Score:
     """Return what a sample's answer is worth; `grader`: who judges; None: the program `exact`."""
-    asked, given = _read_asked(session, state), _read_given(session, state)
-    answer = given.extend(asked, session.evaluation.answers, str(state.model))
+    answer = _read_answer(session, state)
     judging = session.evaluation.judging
     if judging is None or grader is None:
         judged = session.judge(arrow_table(type(answer), [answer]))
@@ -127,14 +131,19 @@ def _read_asked(session: Session, state: TaskState) -> Asked:
     return asked.model_validate({name: state.metadata[name] for name in asked.model_fields})
 
 
-def _read_given(session: Session, state: TaskState) -> Given:
-    """Return what was said to a sample: in our turns, or at the end of another solver's."""
-    if told := state.store.get(GIVEN):
-        return Given(**{name: tuple(value) if isinstance(value, list) else value for name, value in told.items()})
-    if not state.output.choices:
-        return Given(unscored="model_failed", detail="the sample ended before the model had answered")
-    given = _read_outputs(session, [state.output])
-    return replace(given, read=tuple(map(session.evaluation.read, given.read)))
+def _make_row(session: Session, state: TaskState, asked: Asked, given: Given) -> Answer:
+    return given.extend(asked, session.evaluation.answers, str(state.model))
+
+
+def _read_answer(session: Session, state: TaskState) -> Answer:
+    """Return the row of the answer to a sample: of our turns, or of the end of another solver's."""
+    if told := state.store.get(ANSWER):
+        return session.evaluation.answers.model_validate(told)
+    given = Given(unscored="model_failed", detail="the sample ended before the model had answered")
+    if state.output.choices:
+        given = _read_outputs(session, [state.output])
+        given = replace(given, read=tuple(map(session.evaluation.read, given.read)))
+    return _make_row(session, state, _read_asked(session, state), given)
 
 
 async def _say(session: Session, state: TaskState, ask: Ask, max_tokens: int | None) -> Given:
