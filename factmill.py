@@ -94,15 +94,15 @@ def score(
     source: str | Path | Store | None = None,
     setting: str | Sequence[str] = (),
     model: str = "answers",
-    only_answered: bool = False,
+    asked: Sequence[Mapping[str, Any]] | None = None,
     **options: Any,
 ) -> Scored:
     """Return what answers are worth: `.answers`, `.scores` and `.metrics` as Arrow tables, `.notes` on what does not fit.
 
     The numbers are those of `factmill evaluate BENCHMARK --answers FILE`. `answers`: objects with id, answer and, where
     there are several, setting; or id → answer; or a file of such objects, one a line; or oracle, guesser, silent.
-    `only_answered`: a question without an answer was not asked; else it is unscored, as missing. `model`: what the model
-    is called; the rest as in `questions`. No judge is asked: where there is one, the program `exact` stands in, and its
+    A question without an answer is unscored, as missing. `asked`: rows of what was asked, as `.answers` has them, in place
+    of a source; `model`: what the model is called; the rest as in `questions`. No judge is asked: where there is one, the program `exact` stands in, and its
     accuracy is a lower bound.
 
     >>> factmill.score("slaq", "oracle", setting="short").metrics["value"][0].as_py()
@@ -114,16 +114,20 @@ def score(
     from flows.evaluate.sessions import find_evaluation, open_session
     from tasks.core.evaluation.answers_file import read_answers
     from tasks.evaluation.answering import load_answers
+    from tasks.evaluation.offline import take_asked
     from tasks.evaluation.record import BUILT_IN
     from tasks.storage.source_files import lock_source
 
-    session = open_session(benchmark, source, _list(setting) or find_evaluation(benchmark).plain, **options)
+    evaluation = find_evaluation(benchmark)
+    settings = _list(setting) or evaluation.plain
+    session = open_session(benchmark, source, settings, reads=asked is None, **options)
+    kept = None if asked is None else take_asked(evaluation, asked)
     if isinstance(answers, str) and answers in BUILT_IN:
-        return session.score_answers(answers, answers)
+        return session.score_answers(answers, answers, kept)
     if isinstance(answers, str | Path):
         found = load_answers(lock_source(Path(answers)))
     else:
         pairs = answers.items() if isinstance(answers, Mapping) else None
         rows = answers if pairs is None else ({"id": each, "answer": text} for each, text in pairs)
         found = read_answers(enumerate(rows, 1), "answers")
-    return session.score_answers(found, model, only_answered)
+    return session.score_answers(found, model, kept)

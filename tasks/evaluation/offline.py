@@ -7,7 +7,6 @@ import atexit
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import compress
 from pathlib import Path
 from typing import Any, get_origin
 
@@ -75,18 +74,15 @@ class Session:
         """Return the questions that are asked (rows of the evaluation's `asked`)."""
         return self.evaluation.list_questions(self.rows, self.inputs)
 
-    def score_answers(self, answers: AnswersFile | str, name: str, only_answered: bool = False) -> Scored:
+    def score_answers(self, answers: AnswersFile | str, name: str, asked: pa.Table | None = None) -> Scored:
         """Return what answers are worth: those given, or those of a built-in model; `name`: what the model is called.
 
-        `only_answered`: questions without an answer were not asked; else they are unscored.
+        `asked`: what was asked (rows of the evaluation's `asked`); None: all of the session's questions.
         """
-        asked = self.list_questions()
+        asked = self.list_questions() if asked is None else asked
         if isinstance(answers, str):
             return self._finish(answer_built_in(self.evaluation, asked, self.rows, answers, name), name)
         keys = list(zip(asked["setting"].to_pylist(), asked["question_id"].to_pylist(), strict=True))
-        if only_answered:
-            kept = [answers.find(*key) is not None for key in keys]
-            asked, keys = asked.filter(kept), list(compress(keys, kept))
         scored = self._finish(take_answers(self.evaluation, asked, answers, name), name)
         return replace(scored, notes=answers.describe(keys))
 
@@ -116,11 +112,12 @@ class Session:
 
 
 def open_session(
-    evaluation: Evaluation, store: Store, settings: Sequence[str], world: str = "embedded", **options: Any
+    evaluation: Evaluation, store: Store | None, settings: Sequence[str], world: str = "embedded", **options: Any
 ) -> Session:
     """Return a way to measure on the rows of a build; `world`: whose sentence encoder compares texts.
 
-    `options`: parameters of the evaluation. UsageError says what was expected, SourceError what is wrong with the rows.
+    `store`: None where what was asked is at hand; `options`: parameters of the evaluation. UsageError says what was
+    expected, SourceError what is wrong with the rows.
     """
     known = evaluation.params.model_fields
     for name, value in options.items():
@@ -138,13 +135,23 @@ def open_session(
     digests: list[str] = []
 
     def read(table: str) -> pa.Table:
-        rows, digest = read_rows(evaluation.of, store, table)
+        rows, digest = read_rows(evaluation.of, store, table) if store else (pa.table({}), "")
         digests.append(digest)
         return rows
 
-    rows = evaluation.gather_rows(read)
-    inputs = evaluation.inputs(params=params, source_digest=digests[0], settings=params.setting)
+    rows = evaluation.gather_rows(read) if store else pa.table({})
+    inputs = evaluation.inputs(params=params, source_digest="".join(digests[:1]), settings=params.setting)
     return Session(evaluation, inputs, rows, Services.open(world, None, home()))
+
+
+def take_asked(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Return what was asked, by rows that have its columns and perhaps others; SourceError says what is wrong."""
+    model = evaluation.asked
+    try:
+        kept = [model.model_validate({name: row[name] for name in model.model_fields}) for row in rows]
+    except (KeyError, ValidationError) as error:
+        raise SourceError(f"asked: no rows of what {evaluation.of.name} asks: {error}") from error
+    return arrow_table(model, kept)
 
 
 def read_rows(benchmark: Benchmark, store: Store, table: str) -> tuple[pa.Table, str]:
