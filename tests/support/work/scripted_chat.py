@@ -10,20 +10,25 @@ from support.webs.loopback import Loopback, Seen
 
 from tasks.assets import ROOT
 
-Message = dict[str, str]
-Answer = Callable[[Sequence[Message]], tuple[int, str]]
-"""Messages of a request → status, and what the model says or the error."""
+Message = dict[str, Any]
+Answer = Callable[[Sequence[Message]], tuple[int, str | dict[str, Any]]]
+"""Messages of a request → status, and what the model says, as text or as a message with calls of tools, or the error."""
 
 _LIMITS = "{ parallel = 4, timeout_s = 600, attempts = 2, backoff_s = 0.02 }"
 
 
 class ScriptedChat:
     """The server; while `free` is not set (`answer` may clear it) it takes requests in
-    and answers none."""
+    and answers none.
+
+    `takes_tools`: False: a request with tools is refused. `with_tools`: how many requests had some.
+    """
 
     def __init__(self, answer: Answer) -> None:
         self.free = threading.Event()
         self.free.set()
+        self.takes_tools = True
+        self.with_tools = 0
         self._answer = answer
         self._web = Loopback()
         self._web.handle = self._handle
@@ -36,10 +41,16 @@ class ScriptedChat:
 
     def _handle(self, seen: Seen) -> dict[str, Any]:
         asked = seen.json()
-        status, text = self._answer(asked["messages"])
+        if "tools" in asked:
+            self.with_tools += 1
+            if not self.takes_tools:
+                return {"status": 400, "json": {"error": {"message": f"{asked['model']} does not support tools"}}}
+        status, said = self._answer(asked["messages"])
         if status != 200:
-            return {"status": status, "json": {"error": {"message": text}}, "until": self.free}
-        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+            return {"status": status, "json": {"error": {"message": said}}, "until": self.free}
+        message = {"content": said} if isinstance(said, str) else said
+        finish = "tool_calls" if message.get("tool_calls") else "stop"
+        choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", **message}}
         usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
         reply = {"id": "x", "object": "chat.completion", "created": 0, "model": asked["model"], "usage": usage}
         return {"json": {**reply, "choices": [choice]}, "until": self.free}

@@ -1,0 +1,106 @@
+"""Lemmas by rules, where no spaCy model is installed: words in the forms that dictionaries list them under, more or less.
+
+Words are looked at one by one, without the part of speech that spaCy knows: "left" and "leave" become one, names that
+end in -s lose it. Reference and answer are treated alike, so a wrong lemma hardly ever parts what belongs together; it
+may join what does not.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+_PIECES = re.compile(
+    r"(?P<space>\s+)"
+    r"|[^\W\d_]\.(?!\w)"  # initials
+    r"|(?:(?<!\w)\+)?\d+(?:[.,:/–]\d+)*(?:(?!\w)|(?=(?:km|[cmk]?m|[mk]?g|lbs?|mph|mi|ft|am|pm)\b))"
+    r"|n['’]t\b|['’](?:s|re|ve|ll|d|m)\b"
+    r"|\w+?(?=n['’]t\b)"
+    r"|\w+(?:(?:[.&]|['’](?!(?:s|re|ve|ll|d|m)\b))\w+)*"
+    r"|(?P<run>[^\w\s])(?P=run)*"
+)
+"""Words and marks, about as spaCy parts them."""
+_VOWEL = re.compile("[aeiouy]")
+_ENDS_S = re.compile(r"(?:ss|us|is|['’]s)$")
+_ES = ("ches", "shes", "xes", "sses", "zzes")
+_DOUBLED = re.compile(r"([bdgmnprt])\1$")
+_WANTS_E = re.compile(r"(?:[^aeiou][aeiou][ck]|[cgsuvz]|[ai]t|[^aeiou][aeiou][bdgmnpr]|[^aeiou]l|bl|pl|tl)$")
+_MOST_WORDS = 1_000_000
+"""Lemmas kept for the next text."""
+
+
+class Lemmatizer(Protocol):
+    """What puts the words of whole texts into their dictionary forms, a space between them."""
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        ...
+
+    def __call__(self, texts: Sequence[str]) -> list[str]:
+        """Return each text, in small letters, with a lemma for each of its words and marks."""
+        ...
+
+
+class RuleLemmatizer:
+    """Endings of English plurals and verb forms by rules, irregular forms by a list (data/lists/irregular_forms.csv)."""
+
+    name = "rules"
+
+    def __init__(self, irregular: Mapping[str, str]) -> None:
+        """`irregular`: form → lemma, both in small letters."""
+        self._known = dict(irregular)
+        self._given = len(self._known)
+
+    def __call__(self, texts: Sequence[str]) -> list[str]:
+        """Return each text with the lemmas of its words; marks stand alone, as spaCy has them."""
+        return [self._write(text) for text in texts]
+
+    def _write(self, text: str) -> str:
+        known, find = self._known, self._find
+        if len(known) > self._given + _MOST_WORDS:
+            for word in list(known)[self._given :]:
+                del known[word]
+        words = [known.get(word) or find(word) for word in split_words(text)]
+        # spaCy keeps what space there is beyond single ones as a token of its own
+        before = " " if text[:1].isspace() else ""
+        after = " " if text[-1:].isspace() and (text[-1:] != " " or text[-2:-1].isspace()) else ""
+        return f"{before}{' '.join(words)}{after}"
+
+    def _find(self, word: str) -> str:
+        lemma = self._known[word] = find_lemma(word)
+        return lemma
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words and marks of a text in small letters: 5.2, 3:58, $, %, jr, 's; spaces are left out."""
+    return [found[0] for found in _PIECES.finditer(text) if not found["space"]]
+
+
+def find_lemma(word: str) -> str:
+    """Return the lemma of a word by its ending; numbers, marks and words of other letters as they are."""
+    if len(word) < 4 or not word.isascii() or not word.isalpha():
+        return word
+    if word.endswith("s"):
+        return _cut_plural(word)
+    if word.endswith(("ied", "ying")) and len(word) > 5:
+        return word[:-3] + "y" if word.endswith("ied") else word[:-3]
+    for ending in ("ing", "ed"):
+        stem = word.removesuffix(ending)
+        if stem != word:
+            return _mend_stem(stem) if len(stem) > 2 and _VOWEL.search(stem) else word
+    return word
+
+
+def _cut_plural(word: str) -> str:
+    if _ENDS_S.search(word):
+        return word
+    if word.endswith("ies"):
+        return word[:-3] + "y" if len(word) > 4 else word[:-1]
+    return word[:-2] if word.endswith(_ES) else word[:-1]
+
+
+def _mend_stem(stem: str) -> str:
+    """Return what stood before -ing or -ed: stopp → stop, mak → make."""
+    if _DOUBLED.search(stem):
+        return stem[:-1]
+    return f"{stem}e" if _WANTS_E.search(stem) and not stem.endswith(("er", "en", "on", "or", "it", "ew")) else stem

@@ -1,0 +1,68 @@
+"""Which lemmas answers are compared by: those of spaCy's small English model where that is installed, else those of rules.
+
+The public scorer uses spaCy's; spaCy is no dependency. Install it beside factmill, with its model en_core_web_sm, and it
+is used from then on.
+"""
+
+import csv
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from tasks.assets import asset_path
+from tasks.errors import UsageError
+from tasks.fanoutqa.core.evaluation.lemmas import Lemmatizer, RuleLemmatizer
+
+MODEL = "en_core_web_sm"
+IRREGULAR = "irregular_forms.csv"
+
+
+class SpacyLemmatizer:
+    """Lemmas of a spaCy pipeline."""
+
+    def __init__(self, pipeline: Any, name: str) -> None:
+        """`pipeline`: spacy.Language; `name`: what reports call it."""
+        self.name = name
+        self._pipeline = pipeline
+        # the limit is for parsers, which need much memory; none runs here
+        pipeline.max_length = 1 << 30
+
+    def __call__(self, texts: Sequence[str]) -> list[str]:
+        """Return each text with a space between the lemmas of its tokens."""
+        return [" ".join(token.lemma_ for token in read) for read in self._read(texts)]
+
+    def _read(self, texts: Sequence[str]) -> Iterator[Any]:
+        without = [name for name in ("parser", "ner", "senter") if name in self._pipeline.pipe_names]
+        yield from self._pipeline.pipe(texts, disable=without)
+
+
+def name_lemmatizer(wanted: str = "auto") -> str:
+    """Return what the lemmas wanted are called: a model with its version and spaCy's, or rules.
+
+    `wanted`: rules, a spaCy model, or auto: the usual model where it is installed, else rules. UsageError for a model that
+    is not installed.
+    """
+    if wanted == RuleLemmatizer.name:
+        return wanted
+    model = MODEL if wanted == "auto" else wanted
+    try:
+        return f"{model} {version(model)} (spaCy {version('spacy')})"
+    except (PackageNotFoundError, ValueError) as error:
+        if wanted == "auto":
+            return RuleLemmatizer.name
+        raise UsageError(
+            f"--lemmas {wanted}: no spaCy model of that name is installed beside spaCy; expected auto, rules or a model "
+            f"such as {MODEL} (pip install spacy, then spacy download {MODEL})"
+        ) from error
+
+
+@cache
+def load_lemmatizer(name: str) -> Lemmatizer:
+    """Return what gives lemmas, by its name as `name_lemmatizer` has it; loaded once a process."""
+    if name == RuleLemmatizer.name:
+        with asset_path("data/lists", IRREGULAR).open(encoding="utf-8", newline="") as file:
+            return RuleLemmatizer({row["form"]: row["lemma"] for row in csv.DictReader(file)})
+    import spacy
+
+    return SpacyLemmatizer(spacy.load(name.partition(" ")[0]), name)

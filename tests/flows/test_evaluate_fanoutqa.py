@@ -1,0 +1,311 @@
+"""A model measured on FanOutQA, whole, in the embedded world: models that search in every way there is, and what they are shown."""
+
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.work.command import Factmill
+from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
+
+from tasks.assets import ROOT
+from tasks.core.epochs import SNAPSHOT
+from tasks.fanoutqa.core.evaluation.golds import write_gold
+from tasks.storage.builds import published_table
+from tasks.storage.warehouse import open_warehouse
+
+KEY = {"TEST_KEY": "secret-key-1"}
+ROUNDS = 4
+YOUNG = "Luxembourg City"
+"""A page that there was not yet at the epoch; Luxembourg there was."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A build of some questions, with the command to measure on it."""
+
+    factmill: Factmill
+    warehouse: Path
+    build_id: str
+
+    def __call__(self, *options: str | Path, **environment: str) -> Any:
+        told = ("--build", self.build_id, "--warehouse", self.warehouse, "--json")
+        ran = self.factmill("evaluate", "fanoutqa", *options, *told, **environment)
+        assert ran.code == 0, ran.err
+        return ran.json
+
+    def read(self, table: str, build_id: str) -> list[dict[str, Any]]:
+        with open_warehouse(self.warehouse) as db:
+            rows: list[dict[str, Any]] = published_table(db, build_id, table).to_pylist()
+        return rows
+
+    def golds(self) -> dict[str, str]:
+        """Return question → gold answer as text, by id."""
+        rows = self.read("fanoutqa_dev", self.build_id) + self.read("fanoutqa_test_answers", self.build_id)
+        texts = {row["id"]: row["question"] for row in self.read("fanoutqa", self.build_id)}
+        return {
+            texts[row["id"]]: write_gold(json.loads(row["answer"])) for row in sorted(rows, key=lambda row: row["id"])
+        }
+
+    def calls(self) -> list[tuple[str, dict[str, Any], Any]]:
+        """Return (operation, parts, body) of all recorded calls."""
+        from tasks.storage.bodies import unpack_body
+
+        with open_warehouse(self.warehouse) as db:
+            found = db.execute("SELECT operation, parts, body FROM calls").fetchall()
+        return [(each, json.loads(parts), json.loads(unpack_body(body))) for each, parts, body in found]
+
+
+@pytest.fixture(scope="module")
+def measure(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    warehouse = tmp_path_factory.mktemp("fanoutqa") / "w.duckdb"
+    source = ROOT / "data/world/sources/fanoutqa/places.json"
+    built = factmill("build", "fanoutqa", "--source", source, "--warehouse", warehouse, "--json")
+    assert built.code == 0, built.err
+    return Measured(factmill, warehouse, built.json["build_id"])
+
+
+Turn = Callable[[int, str], str | Sequence[tuple[str, str]]]
+"""Turn, from 0, and the gold answer → what is said, or (tool, arguments) of calls."""
+
+
+def look_for(*titles: str) -> list[tuple[str, str]]:
+    return [("search", json.dumps({"title": title})) for title in titles]
+
+
+MANNERS: dict[str, Turn] = {
+    "rightly": lambda turn, gold: look_for(("Berlin", "Red Planet")[turn]) if turn < 2 else gold,
+    "wrongly": lambda turn, _: look_for("Potlatch") if turn == 0 else "Nobody knows.",
+    "endlessly": lambda turn, _: look_for(("Berlin", "Paris")[turn % 2]),
+    "for what is not there": lambda turn, gold: look_for("Berlin city nowhere", "Zzyzx") if turn == 0 else gold,
+    "for what is younger": lambda turn, gold: look_for(YOUNG, "Saturn") if turn == 0 else gold,
+    "with broken arguments": lambda turn, gold: [("search", '{"title": "Ber'), ("find", "{}")] if turn == 0 else gold,
+    "two at once": lambda turn, gold: look_for("Berlin", "Saturn") if turn == 0 else gold,
+    "not at all": lambda _turn, gold: gold,
+}
+
+
+class Models:
+    """A model that searches in each manner on one question, by tools or, where they are refused, by lines of text."""
+
+    def __init__(self, golds: dict[str, str]) -> None:
+        self.golds = golds
+        self.manners = dict(zip(golds, MANNERS.items(), strict=False))
+        """Question → manner."""
+        self.asked: Counter[str] = Counter()
+        """Messages of a request, as JSON → how often it came."""
+        self.shown: list[str] = []
+        """All that was shown to it."""
+        self.silent_at: str = ""
+        """Manner whose second turn is taken in and not answered."""
+        self.chat = ScriptedChat(self._answer)
+
+    def _answer(self, messages: Sequence[Message]) -> tuple[int, str | dict[str, Any]]:
+        self.asked[json.dumps(messages)] += 1
+        first, question = next(
+            (at, each)
+            for at, message in enumerate(messages)
+            for each in self.golds
+            if str(message["content"]).endswith(f"Question: {each}")
+        )
+        self.shown += [str(each["content"]) for each in messages[first + 1 :] if each["role"] in ("tool", "user")]
+        turn = sum(each["role"] == "assistant" for each in messages[first + 1 :])
+        name, manner = self.manners.get(question, ("not at all", MANNERS["not at all"]))
+        if turn and name == self.silent_at:
+            self.chat.free.clear()
+        said = manner(turn, self.golds[question])
+        if isinstance(said, str):
+            return 200, said
+        if "SEARCH: title of the article" in messages[0]["content"]:
+            return 200, "\n".join(f"SEARCH: {read_title(arguments)}" for _, arguments in said)
+        calls = [{"id": f"c{turn}{at}", "type": "function", "function": {"name": tool, "arguments": arguments}} for at, (tool, arguments) in enumerate(said)]  # fmt: skip
+        return 200, {"content": None, "tool_calls": calls}
+
+
+def read_title(arguments: str) -> str:
+    return re.sub(r'.*"title": "|"?}$', "", arguments) or "{}"
+
+
+@pytest.fixture
+def models(measure: Measured) -> Iterator[Models]:
+    models = Models(measure.golds())
+    assert len(models.manners) == len(MANNERS), "too few questions for all manners"
+    yield models
+    models.chat.close()
+
+
+def find_rows(measure: Measured, models: Models, told: Any) -> dict[str, dict[str, Any]]:
+    """Return manner → the row of its question in the open book."""
+    rows = {row["question"]: row for row in measure.read("fanoutqa_answers", told["evaluation_id"])}
+    return {name: rows[question] for question, (name, _) in models.manners.items()}
+
+
+def check_nothing_is_newer(measure: Measured, models: Models, rows: Sequence[dict[str, Any]]) -> None:
+    """Hold all that was shown to the moment of the build: by the dates of revisions, and by what the text says since."""
+    dated = [(parts, body) for operation, parts, body in measure.calls() if operation == "page_revision_at"]
+    old = {
+        body["revid"]
+        for parts, body in dated
+        if parts["at"] == SNAPSHOT and body["revid"] and body["timestamp"] <= SNAPSHOT
+    }
+    there = {parts["title"] for parts, body in dated if body["revid"] and body["timestamp"] <= SNAPSHOT}
+    searches = [search for row in rows for search in row["searches"]]
+    shown = [int(re.findall(r", (\d+) #", each)[-1]) for row in rows for each in row["context"]]
+    assert shown
+    assert {*shown, *(each["revid"] for each in searches if each["revid"])} <= old
+    offered = {title for each in searches for title in each["similar"]}
+    assert "Luxembourg" in offered
+    assert offered <= there
+    assert YOUNG not in offered
+    assert (newer := list_newer_lines())
+    texts = "\n".join(models.shown)
+    assert not [line for line in newer if line in texts]
+
+
+def list_newer_lines() -> list[str]:
+    """Return pieces of text, without markup, of the pages asked for that stand in no revision up to the moment of the build."""
+    from tasks.world.data import WORLD_FOLDER
+    from tasks.world.files.reading import load_world_data
+
+    found: list[str] = []
+    for article in load_world_data(WORLD_FOLDER).articles.values():
+        if article.title in ("Berlin", "Paris", "Saturn", YOUNG):
+            before = "\n".join(each.text for each in article.revisions if each.at <= SNAPSHOT)
+            newer = (each.text for each in article.revisions if each.at > SNAPSHOT)
+            pieces = (piece.strip() for text in newer for piece in re.split(r"[\[\]{}'<>=|\n]+|\. ", text))
+            found += [piece for piece in pieces if len(piece) > 30 and piece not in before]
+    return found
+
+
+@pytest.mark.parametrize("takes_tools", [True, False], ids=["by tools", "in plain text"])
+def test_models_that_search_in_every_way_are_held_to_their_limits_and_shown_nothing_newer(
+    measure: Measured, models: Models, tmp_path: Path, takes_tools: bool
+) -> None:
+    models.chat.takes_tools = takes_tools
+    world = write_chat_world(tmp_path, models.chat.url, ["answerer"], "with-tools" if takes_tools else "without")
+    options = ("--world", world, "--setting", "open_book", "--rounds", str(ROUNDS), "--context-tokens", "4096")
+    told = measure(*options, **KEY)
+    rows = find_rows(measure, models, told)
+
+    assert set(models.asked.values()) == {1}, "nothing is asked of a model twice"
+    right = {name for name, row in rows.items() if row["loose"] == 1}
+    assert right == MANNERS.keys() - {"wrongly", "endlessly"}
+    assert [(each["title"], each["reason"]) for each in rows["rightly"]["searches"]] == [
+        ("Berlin", ""),
+        ("Red Planet", ""),
+    ]
+    assert rows["rightly"]["searches"][1]["chunks"] > 0
+    assert (rows["not at all"]["searches"], rows["not at all"]["rounds"]) == ([], 0)
+    assert (rows["wrongly"]["loose"], rows["wrongly"]["unscored"]) == (0, "")
+
+    endless = rows["endlessly"]
+    assert (endless["unscored"], endless["answer_read"]) == ("no_answer", "")
+    assert endless["stopped"] in ("rounds", "room")
+    assert 1 <= endless["rounds"] <= ROUNDS
+    assert endless["loose"] == 0
+    assert max(len(json.dumps(json.loads(each), ensure_ascii=False)) for each in models.asked) < 4096 * 4 + 3000
+
+    missing, young = rows["for what is not there"]["searches"], rows["for what is younger"]["searches"]
+    assert [each["reason"] for each in missing] == ["evidence_missing"] * 2
+    assert [each["reason"] for each in young] == ["younger_than_epoch", ""]
+    assert "Luxembourg" in young[0]["similar"]
+    broken = rows["with broken arguments"]["searches"]
+    assert {each["chunks"] for each in broken} == {0}
+    assert [each["title"] for each in rows["two at once"]["searches"]] == ["Berlin", "Saturn"]
+    assert rows["two at once"]["rounds"] == 1
+    check_nothing_is_newer(measure, models, list(rows.values()))
+
+    asked = models.asked.total()
+    verified = measure.factmill("verify", told["evaluation_id"], "--warehouse", measure.warehouse, "--json", **KEY)
+    assert verified.json["agrees"], verified.err
+    again = measure(*options, "--force", **KEY)
+    assert (again["calls_sent"], models.asked.total()) == (0, asked)
+    assert again["metrics"] == told["metrics"]
+    if not takes_tools:
+        assert models.chat.with_tools <= 4, "what was under way at once is refused, and it is learnt"
+        assert any("tools = false" in note for note in told["notes"])
+
+    ran = measure.factmill(
+        "explain", "fanoutqa_evaluation", rows["for what is younger"]["id"], "--build", told["evaluation_id"],
+        "--warehouse", measure.warehouse,
+    )  # fmt: skip
+    assert f"search 1    {YOUNG} → nothing (younger_than_epoch" in ran.out
+
+
+def test_an_evaluation_that_is_killed_in_the_midst_of_dialogues_goes_on_and_asks_nothing_twice(
+    measure: Measured, models: Models, tmp_path: Path
+) -> None:
+    world = write_chat_world(tmp_path, models.chat.url, ["answerer"], "killed")
+    told = ("--build", measure.build_id, "--warehouse", measure.warehouse, "--json")
+    options = ("--world", world, "--setting", "open_book", "--rounds", str(ROUNDS))
+    models.silent_at = "two at once"
+    process = measure.factmill.start("evaluate", "fanoutqa", *options, *told, **KEY)
+    try:
+        while models.chat.free.is_set():
+            assert process.poll() is None, process.communicate()[1]
+            time.sleep(0.05)
+    finally:
+        process.kill()
+        process.communicate()
+    models.silent_at = ""
+    models.chat.free.set()
+    before = Counter(models.asked)
+    assert before
+    ended = measure(*options, **KEY)
+    # the turns of the first round were answered and are not asked again; of the second those that were on their way may be
+    twice = {json.loads(each)[-1]["role"] for each, times in models.asked.items() if times > 1}
+    assert "user" not in twice
+    verified = measure.factmill("verify", ended["evaluation_id"], "--warehouse", measure.warehouse, "--json", **KEY)
+    assert verified.json["agrees"], verified.err
+
+
+def test_with_the_evidence_a_model_is_shown_what_fits_and_closed_book_shows_nothing(
+    measure: Measured, models: Models, tmp_path: Path
+) -> None:
+    world = write_chat_world(tmp_path, models.chat.url, ["answerer"], "reader")
+    told = measure(
+        "--world", world, "--setting", "evidence_provided", "--setting", "closed_book", "--context-tokens", "2500", **KEY
+    )  # fmt: skip
+    rows = measure.read("fanoutqa_answers", told["evaluation_id"])
+    by_setting = {
+        name: [row for row in rows if row["setting"] == name] for name in ("evidence_provided", "closed_book")
+    }
+    assert not any(row["context"] for row in by_setting["closed_book"])
+    for row in by_setting["evidence_provided"]:
+        needed = {each["revid"] for each in row["evidence"]}
+        assert {int(re.findall(r", (\d+) #", each)[-1]) for each in row["context"]} <= needed
+        assert row["context"]
+    assert max(len(json.loads(each)[0]["content"]) for each in models.asked) < 2500 * 4 - 1024 * 4
+
+
+def test_the_built_in_models_are_the_ends_of_each_metric_and_ask_nothing(measure: Measured) -> None:
+    values = {
+        model: {
+            (each["setting"], each["metric"]): each["value"]
+            for each in measure("--model", model, "--setting", "open_book")["metrics"]
+            if not each["group_by"]
+        }
+        for model in ("oracle", "guesser", "silent")
+    }
+    assert {metric: value for (_, metric), value in values["oracle"].items() if "upstream" not in metric} == {
+        "loose": 1, "strict": 1, "rouge1": 1, "rouge2": pytest.approx(1, abs=0.2), "rougeL": 1, "judged": 1
+    }  # fmt: skip
+    # the public scorer's loss on nested answers goes below nothing
+    assert {value for (_, metric), value in values["silent"].items() if "upstream" not in metric} == {0}
+    assert values["guesser"]["open_book", "strict"] < 0.3
+
+
+def test_what_is_wrong_with_options_is_said(measure: Measured) -> None:
+    def fail(*options: str) -> str:
+        ran = measure.factmill("evaluate", "fanoutqa", "--model", "oracle", *options, "--warehouse", measure.warehouse)
+        assert ran.code == 2
+        return ran.err
+
+    assert "no spaCy model of that name is installed" in fail("--lemmas", "xx_nothing")
+    assert "--rounds" in fail("--rounds", "0")
+    assert "closed_book" in fail("--setting", "open")
