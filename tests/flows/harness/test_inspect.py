@@ -83,14 +83,12 @@ def test_the_same_answers_give_the_same_figures_to_the_last_digit(played: Played
         assert (values.get(f"{key}_ci_low"), values.get(f"{key}_ci_high")) == (each["ci_low"], each["ci_high"]), key
 
 
-def slaq_only(played: Played) -> Played:
-    if played.session.evaluation.of.name != "slaq":
-        pytest.skip("asked of one benchmark")
-    return played
+SLAQ = pytest.mark.parametrize("played", ["slaq"], indirect=True)
+GRANOLA = pytest.mark.parametrize("played", ["granola"], indirect=True)
 
 
+@SLAQ
 def test_what_cannot_be_read_is_unscored_and_an_error_is_counted(played: Played, tmp_path: Path) -> None:
-    slaq_only(played)
     outcomes = iter([say_text("It is", "max_tokens"), say_text("", "content_filter"), None, say_text("It is so.")])
 
     def say(_: list[ChatMessage]) -> ModelOutput:
@@ -101,22 +99,19 @@ def test_what_cannot_be_read_is_unscored_and_an_error_is_counted(played: Played,
     log = run("slaq", tmp_path, mock(say), source=str(played.store.path), setting="short", limit=1)
     assert log.samples is not None
     rows = [sample.scores["scored"].metadata["row"] for sample in log.samples if sample.scores]  # type: ignore[index]
-    # a program is given what was cut off: it says something
-    assert sorted(row["unscored"] for row in rows) == sorted(["", "", "", "refused", "model_failed"]) or sorted(
-        row["unscored"] for row in rows
-    ) == sorted(["", "", "cut_off", "refused", "model_failed"])
+    assert sorted(row["unscored"] for row in rows) == ["", "", "cut_off", "model_failed", "refused"]
     values = read_values(log)
-    unscored = sum(row["unscored"] in ("model_failed", "cut_off") for row in rows)
-    assert (values["accuracy_n"], values["accuracy_unscored"]) == (5 - unscored, unscored)
+    # who refuses is wrong
+    assert (values["accuracy_n"], values["accuracy_unscored"]) == (3, 2)
 
 
+@SLAQ
 @pytest.mark.parametrize(
     ("verdicts", "accuracy", "n"), [(["Verdict: 1"], 1.0, 5), (["Hm.", "Verdict: 0"], 0.0, 5), (["Hm."], math.nan, 0)]
 )
 def test_a_model_in_the_role_grader_judges(
     played: Played, tmp_path: Path, verdicts: list[str], accuracy: float, n: int
 ) -> None:
-    slaq_only(played)
 
     def judge(messages: list[ChatMessage]) -> ModelOutput:
         return say_text(verdicts[min(len(verdicts) - 1, "could not be read" in messages[-1].text)])
@@ -132,9 +127,8 @@ def test_a_model_in_the_role_grader_judges(
     assert read_values(exact)["accuracy_n"] == 5
 
 
+@GRANOLA
 def test_a_setting_of_several_turns_is_played_with_the_harness_model(played: Played, tmp_path: Path) -> None:
-    if played.session.evaluation.of.name != "granola":
-        pytest.skip("asked of one benchmark")
     asked: list[str] = []
 
     def say(messages: list[ChatMessage]) -> ModelOutput:
