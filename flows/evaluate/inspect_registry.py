@@ -56,7 +56,7 @@ def measured(options: Options, group_by: list[str]) -> Metric:
 def asked(options: Options, max_tokens: int | None = None) -> Solver:
     """Puts the question as its setting has it, in as many turns as that takes."""
 
-    async def solve(state: TaskState, _: Generate) -> TaskState:
+    async def solve(state: TaskState, generate: Generate) -> TaskState:  # noqa: ARG001 - its protocol
         return await hold(_session(options), state, max_tokens)
 
     return solve
@@ -67,7 +67,7 @@ def asked(options: Options, max_tokens: int | None = None) -> Solver:
 def scored(options: Options, judge: str | None = None) -> Scorer:
     """Reads, judges and scores an answer as `factmill evaluate` does."""
 
-    async def score(state: TaskState, _: Target) -> Score:
+    async def score(state: TaskState, target: Target) -> Score:  # noqa: ARG001 - its protocol
         has_grader = judge != EXACT and GRADER in model_roles()
         return await score_sample(_session(options), state, get_model(role=GRADER) if has_grader else None)
 

@@ -133,6 +133,8 @@ def open_session(
         first = error.errors()[0]
         raise UsageError(f"{evaluation.of.name}: {first['loc'][0]} is {first['input']!r}: {first['msg']}") from error
     digests: list[str] = []
+    if store and not store.build and store.path.is_file():
+        store = Store(store.path, f"latest:{evaluation.of.name}")
 
     def read(table: str) -> pa.Table:
         rows, digest = read_rows(evaluation.of, store, table) if store else (pa.table({}), "")

@@ -51,7 +51,7 @@ def measure_slaq(answers: pa.Table, seed: int) -> tuple[pa.Table, list[Metric]]:
     if len(given) > 1:
         short, long = given[SHORT], given[LONG]
         reasons = np.where(np.isnan(short.values), short.reasons, long.reasons)
-        reasons[np.equal(short.reasons, None) | np.equal(long.reasons, None)] = None
+        reasons[~(_is_asked(short) & _is_asked(long))] = None
         found += [
             (BOTH, metric, _Verdicts(values, reasons))
             for metric, values in (
@@ -126,7 +126,12 @@ def _gather(
 
 def _list_asked(verdicts: _Verdicts) -> list[int]:
     """Return the places of the facts that were asked for, topic by topic."""
-    return [at for at, reason in enumerate(verdicts.reasons.ravel()) if reason is not None]
+    return np.flatnonzero(_is_asked(verdicts)).tolist()
+
+
+def _is_asked(verdicts: _Verdicts) -> np.ndarray:
+    asked = [reason is not None for reason in verdicts.reasons.ravel()]
+    return np.array(asked, bool).reshape(verdicts.values.shape)
 
 
 def _name_runs(runs: Matrix) -> list[str | None]:

@@ -5,8 +5,9 @@ the same functions as in `factmill evaluate`, so the same answers give the same 
 ended with an error is unscored, and counted as such.
 """
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -21,11 +22,14 @@ from inspect_ai.model import (
     Model,
     ModelOutput,
     get_model,
+    messages_from_openai,
 )
 from inspect_ai.scorer import SampleScore, Score
 from inspect_ai.solver import TaskState
+from inspect_ai.tool import ToolInfo, ToolParams
 from inspect_ai.util import collect
 
+from tasks.core.calls.chat import ToolCall
 from tasks.core.evaluation.given import Given
 from tasks.core.evaluation.rows import Answer, Asked
 from tasks.core.prompts import Ask
@@ -147,10 +151,20 @@ def _read_answer(session: Session, state: TaskState) -> Answer:
 
 
 async def _say(session: Session, state: TaskState, ask: Ask, max_tokens: int | None) -> Given:
-    messages, config = _list_messages(ask), _configure(ask, max_tokens)
-    outputs = await collect(*(get_model().generate(messages, config=config) for _ in range(ask.samples)))
+    messages: Any = await messages_from_openai(ask.messages()) if ask.turns else _list_messages(ask)  # type: ignore[arg-type]
+    tools, config = [_describe_tool(tool) for tool in ask.tools], _configure(ask, max_tokens)
+    asked = (get_model().generate(messages, tools, config=config) for _ in range(ask.samples))
+    outputs: list[ModelOutput] = await collect(*asked)
     state.messages, state.output = [*messages, outputs[0].message], outputs[0]
-    return _read_outputs(session, outputs)
+    called = outputs[0].message.tool_calls or ()
+    calls = tuple(ToolCall(each.id, each.function, json.dumps(each.arguments)) for each in called)
+    return replace(_read_outputs(session, outputs), calls=calls)
+
+
+def _describe_tool(tool: Mapping[str, Any]) -> ToolInfo:
+    told = tool["function"]
+    parameters = ToolParams.model_validate(told["parameters"])
+    return ToolInfo(name=told["name"], description=told["description"], parameters=parameters)
 
 
 def _configure(ask: Ask, max_tokens: int | None) -> GenerateConfig:

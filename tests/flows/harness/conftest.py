@@ -18,6 +18,8 @@ SMALL = {
     "granola": ("--relation", "P19", "--limit", "12"),
     "multihal": ("--foundation", "simpleqa", "--language", "eng"),
     "slaq": ("--category", "Astronomy"),
+    "fanoutqa": ("--sets-a-kind", "1"),
+    "biokalma": ("--limit", "8"),
 }
 """Benchmark → options that make its build small."""
 SAID = (None, "", "I'm sorry, but I cannot help with that.", "**Answer:** Paris", None, "I do not know.")

@@ -144,6 +144,27 @@ def test_a_setting_of_several_turns_is_played_with_the_harness_model(played: Pla
     assert len(asked) == 2 * 4
 
 
+@pytest.mark.parametrize("played", ["fanoutqa"], indirect=True)
+def test_a_model_searches_with_the_harness_tools(played: Played, tmp_path: Path) -> None:
+    shown: list[str] = []
+
+    def say(messages: list[ChatMessage]) -> ModelOutput:
+        shown.extend(each.text for each in messages if each.role == "tool")
+        if any(each.role == "tool" for each in messages):
+            return say_text("That is all.")
+        return ModelOutput.for_tool_call("mockllm/model", "search", {"title": "Atlantis Colony of Nowhere"})
+
+    log = run("fanoutqa", tmp_path, mock(say), source=str(played.store.path), setting="open_book", limit=1)
+    assert log.status == "success", log.error
+    assert log.samples is not None
+    (sample,) = log.samples
+    assert sample.scores is not None, sample.error
+    row = sample.scores["scored"].metadata["row"]  # type: ignore[index]
+    assert [search["title"] for search in row["searches"]] == ["Atlantis Colony of Nowhere"]
+    assert row["answer_read"] == "That is all."
+    assert len(shown) == 1
+
+
 def test_wrong_arguments_say_what_was_expected(played: Played) -> None:
     task: Any = registry_lookup("task", f"factmill/{played.session.evaluation.of.name}")
     with pytest.raises(UsageError, match="Input should be"):
