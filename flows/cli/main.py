@@ -235,6 +235,14 @@ def export(
     build_name: BuildName,
     to: Annotated[Path, typer.Option(help="Folder to write to.", metavar="DIR")],
     with_answers: Annotated[bool, typer.Option("--with-answers", help="Write the answers of a test part too.")] = False,
+    lm_eval: Annotated[
+        Path | None,
+        typer.Option(
+            "--lm-eval",
+            metavar="DIR",
+            help="Also write tasks for lm-evaluation-harness (lm_eval --include_path DIR), with the gold answers.",
+        ),
+    ] = None,
     warehouse: Warehouse = None,
     as_json: AsJson = False,
 ) -> None:
@@ -244,6 +252,7 @@ def export(
     """
     from flows.commands.audit import format_figures, measure_build
     from flows.evaluate.evaluations import find_record
+    from flows.evaluate.sessions import write_lm_eval
     from tasks.storage.builds import find_build
     from tasks.storage.export import export_build
 
@@ -253,6 +262,7 @@ def export(
     held_out = () if with_answers else benchmark.held_out
     audit = format_figures(benchmark, measure_build(path, benchmark, record.build_id))
     files = export_build(path, record, to, benchmark.forms, held_out, audit)
+    files += write_lm_eval(path, record, lm_eval) if lm_eval else []
     if as_json:
         told = {"build_id": record.build_id, "caution": record.caution, "held_out": list(held_out)}
         print_json({**told, "files": [str(file) for file in files]})

@@ -1,6 +1,6 @@
 """How a judge is asked about answers: as builds ask theirs, and once more where it cannot be read. What then has no verdict is unscored."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -51,30 +51,37 @@ class Judging(Generic[B, V]):
     """Whether a judge is asked about an answer."""
 
 
-def judge_answers(work: Work, rows: Sequence[B], judging: Judging[B, V]) -> Iterator[Answer]:
+def judge_rows(work: Work, rows: Sequence[B], judging: Judging[B, V]) -> Iterator[Answer]:
     """Have every answer judged that can be; yield the judged rows in the order given."""
     wanted = [row for row in rows if judging.wants(row)]
+    judged = judge_answers(work, wanted, judging.fill, judging.form, judging.read, judging.compare)
+    said = {row.id: each for row, each in judged}
     name = name_judge(work)
-    is_program = read_params(work)["judge"] == EXACT
-    said = judge_exactly(wanted, judging) if is_program else dict(_ask_judge(work, wanted, judging))
     return (judging.mark(row, said.get(row.id), name) for row in rows)
 
 
-def judge_exactly(rows: Sequence[B], judging: Judging[B, V]) -> dict[str, Judged[V]]:
-    """Return the program's verdicts, by id."""
-    return {row.id: Judged(judging.compare(row)) for row in rows}
-
-
-def _ask_judge(work: Work, rows: Sequence[B], judging: Judging[B, V]) -> Iterator[tuple[str, Judged[V]]]:
-    asked = [(row.id, row, judging.fill(row)) for row in rows]
-    for row, answer in work.ask(read_params(work)["judge"], asked, judging.form, judging.read):
+def judge_answers(
+    work: Work,
+    answers: Iterable[B],
+    fill: Callable[[B], Ask],
+    form: Form,
+    read: Callable[[B, list[str]], V | Unreadable],
+    compare: Callable[[B], V],
+) -> Iterator[tuple[B, Judged[V]]]:
+    """Have every answer judged; yield (answer, verdict) in the order given. The parameters are as in `Judging`."""
+    rows = list(answers)
+    judge: str = read_params(work)["judge"]
+    if judge == EXACT:
+        yield from ((row, Judged(compare(row))) for row in rows)
+        return
+    for row, answer in work.ask(judge, [(row.id, row, fill(row)) for row in rows], form, read):
         if isinstance(answer.read, Reject):
             # a judge's own refusal or cut reply is no verdict about the answer
             reason: Unscored = "judge_unreadable" if answer.read.reason in UNREADABLE_KINDS else "judge_failed"
             work.unsettled += answer.read.retryable
-            yield row.id, Judged(None, reason, answer.read.detail, answer.key)
+            yield row, Judged(None, reason, answer.read.detail, answer.key)
         else:
-            yield row.id, Judged(answer.read, call=answer.key)
+            yield row, Judged(answer.read, call=answer.key)
 
 
 def name_judge(work: Work) -> str:

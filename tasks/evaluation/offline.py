@@ -3,24 +3,30 @@
 The same functions as in a recipe (record.py), so the same answers give the same numbers.
 """
 
+import atexit
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import compress
-from typing import Any
+from functools import cached_property
+from pathlib import Path
+from typing import Any, get_origin
 
 import pyarrow as pa
 from pydantic import ValidationError
 
 from tasks.core.evaluation.answers_file import AnswersFile
 from tasks.core.evaluation.rows import EvaluationMetric
+from tasks.core.receipts import Batch
 from tasks.core.rows import arrow_schema, arrow_table, rows_from_arrow
+from tasks.engine.batches import Work
 from tasks.engine.benchmark import Benchmark
+from tasks.engine.runs import Run
 from tasks.engine.services import Services
 from tasks.errors import SourceError, UsageError
 from tasks.evaluation.answering import answer_built_in, take_answers
-from tasks.evaluation.judging import Judged, judge_exactly
+from tasks.evaluation.judging import Judged
 from tasks.evaluation.record import EXACT, Evaluation, EvaluationInputs, JudgedParams
-from tasks.settings import home
+from tasks.settings import default_warehouse, home
+from tasks.storage.recorder import Recorder
 from tasks.storage.stores import Store
 from tasks.text.suggestions import suggest_name
 
@@ -39,7 +45,7 @@ class Scored:
     """What does not fit of the answers: missing, extra and doubled ids."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Session:
     """One way to measure on the rows of one build."""
 
@@ -50,22 +56,33 @@ class Session:
     services: Services
     """For the models of this machine that scores are computed with."""
 
+    @cached_property
+    def work(self) -> Work:
+        """What looks things up with: its calls are recorded in the home's warehouse, and served from there."""
+        recorder = Recorder(default_warehouse(), "record")
+        atexit.register(recorder.close)
+        batch = Batch(run="", stage="look_up", index=0, key="")
+        return Work(batch, Run(Path(), {"params": {}}, {"files": {}}, {}, self.services, recorder, self.inputs))
+
+    def look_up(self, row_id: str, wanted: object) -> Any:
+        """Return what a dialogue wants looked up."""
+        if self.evaluation.look is None:
+            raise TypeError(f"{self.evaluation.name} looks up {wanted!r}, and has nothing that does")
+        return self.evaluation.look(self.work, [(row_id, wanted)])[0]
+
     def list_questions(self) -> pa.Table:
         """Return the questions that are asked (rows of the evaluation's `asked`)."""
         return self.evaluation.list_questions(self.rows, self.inputs)
 
-    def score_answers(self, answers: AnswersFile | str, name: str, only_answered: bool = False) -> Scored:
+    def score_answers(self, answers: AnswersFile | str, name: str, asked: pa.Table | None = None) -> Scored:
         """Return what answers are worth: those given, or those of a built-in model; `name`: what the model is called.
 
-        `only_answered`: questions without an answer were not asked; else they are unscored.
+        `asked`: what was asked (rows of the evaluation's `asked`); None: all of the session's questions.
         """
-        asked = self.list_questions()
+        asked = self.list_questions() if asked is None else asked
         if isinstance(answers, str):
             return self._finish(answer_built_in(self.evaluation, asked, self.rows, answers, name), name)
         keys = list(zip(asked["setting"].to_pylist(), asked["question_id"].to_pylist(), strict=True))
-        if only_answered:
-            kept = [answers.find(*key) is not None for key in keys]
-            asked, keys = asked.filter(kept), list(compress(keys, kept))
         scored = self._finish(take_answers(self.evaluation, asked, answers, name), name)
         return replace(scored, notes=answers.describe(keys))
 
@@ -77,9 +94,11 @@ class Session:
         judging = self.evaluation.judging
         if judging is None:
             return answers
-        rows = rows_from_arrow(self.evaluation.answers, answers)
-        said: Mapping[str, Judged[Any]] = judge_exactly([row for row in rows if judging.wants(row)], judging)
-        return arrow_table(judging.row, [judging.mark(row, said.get(row.id), EXACT) for row in rows])
+        judged = (
+            judging.mark(row, Judged(judging.compare(row)) if judging.wants(row) else None, EXACT)
+            for row in rows_from_arrow(self.evaluation.answers, answers)
+        )
+        return arrow_table(judging.row, judged)
 
     def score(self, answers: pa.Table) -> pa.Table:
         """Return answers, judged where they are to be, as rows of the main table."""
@@ -93,14 +112,17 @@ class Session:
 
 
 def open_session(
-    evaluation: Evaluation, store: Store, settings: Sequence[str], world: str = "embedded", **options: Any
+    evaluation: Evaluation, store: Store | None, settings: Sequence[str], world: str = "embedded", **options: Any
 ) -> Session:
     """Return a way to measure on the rows of a build; `world`: whose sentence encoder compares texts.
 
-    `options`: parameters of the evaluation. UsageError says what was expected, SourceError what is wrong with the rows.
+    `store`: None where what was asked is at hand; `options`: parameters of the evaluation. UsageError says what was
+    expected, SourceError what is wrong with the rows.
     """
     known = evaluation.params.model_fields
-    for name in options:
+    for name, value in options.items():
+        if get_origin(known[name].annotation if name in known else None) is tuple and isinstance(value, str):
+            options[name] = (value,)
         if name not in known or name in ("build", "model", "answers"):
             raise UsageError(f"{evaluation.of.name}: there is no option {name}{suggest_name(name, known)}")
     if issubclass(evaluation.params, JudgedParams) and options.setdefault("judge", EXACT) != EXACT:
@@ -111,15 +133,27 @@ def open_session(
         first = error.errors()[0]
         raise UsageError(f"{evaluation.of.name}: {first['loc'][0]} is {first['input']!r}: {first['msg']}") from error
     digests: list[str] = []
+    if store and not store.build and store.path.is_file():
+        store = Store(store.path, f"latest:{evaluation.of.name}")
 
     def read(table: str) -> pa.Table:
-        rows, digest = read_rows(evaluation.of, store, table)
+        rows, digest = read_rows(evaluation.of, store, table) if store else (pa.table({}), "")
         digests.append(digest)
         return rows
 
-    rows = evaluation.gather_rows(read)
-    inputs = evaluation.inputs(params=params, source_digest=digests[0], settings=params.setting)
+    rows = evaluation.gather_rows(read) if store else pa.table({})
+    inputs = evaluation.inputs(params=params, source_digest="".join(digests[:1]), settings=params.setting)
     return Session(evaluation, inputs, rows, Services.open(world, None, home()))
+
+
+def take_asked(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Return what was asked, by rows that have its columns and perhaps others; SourceError says what is wrong."""
+    model = evaluation.asked
+    try:
+        kept = [model.model_validate({name: row[name] for name in model.model_fields}) for row in rows]
+    except (KeyError, ValidationError) as error:
+        raise SourceError(f"asked: no rows of what {evaluation.of.name} asks: {error}") from error
+    return arrow_table(model, kept)
 
 
 def read_rows(benchmark: Benchmark, store: Store, table: str) -> tuple[pa.Table, str]:

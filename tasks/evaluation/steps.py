@@ -7,9 +7,9 @@ from prefect import Task, task
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import rows_from_arrow
 from tasks.engine.batches import Work, batch_key, work_on
-from tasks.evaluation.answering import answer_at_once, name_answerer, sends_nothing
+from tasks.evaluation.answering import answer_at_once, finish_asked, name_answerer, sends_nothing
 from tasks.evaluation.dialogues import hold_dialogues
-from tasks.evaluation.judging import judge_answers
+from tasks.evaluation.judging import judge_rows
 from tasks.evaluation.record import Evaluation, gather_measured
 
 Step = Task[[Batch], Receipt]
@@ -28,8 +28,7 @@ def make_asking(evaluation: Evaluation) -> Step:
     def ask(work: Work) -> Receipt:
         inputs = work.inputs(evaluation.inputs).model_copy(update={"settings": (work.batch.unit,)})
         asked = evaluation.list_questions(gather_measured(work, evaluation), inputs)
-        work.rows_in = asked.num_rows
-        return work.finish_table(asked, evaluation.asked)
+        return finish_asked(work, asked, evaluation.asked)
 
     return _make_step(f"ask_{evaluation.of.name}_questions", ask)
 
@@ -55,7 +54,7 @@ def make_judging(evaluation: Evaluation) -> Step:
         raise TypeError(f"{evaluation.name} has no judge")
 
     def judge(work: Work) -> Receipt:
-        return work.finish(judge_answers(work, work.rows(evaluation.answers), judging), judging.row)
+        return work.finish(judge_rows(work, work.rows(evaluation.answers), judging), judging.row)
 
     return _make_step(f"judge_{evaluation.of.name}_answers", judge)
 

@@ -34,7 +34,7 @@ class _Verdicts:
 
     values: Matrix
     reasons: np.ndarray
-    """Why there is none, as (reason, detail)."""
+    """Why there is none, as reason and detail on two lines; None where nothing was asked."""
 
 
 def measure_slaq(answers: pa.Table, seed: int) -> tuple[pa.Table, list[Metric]]:
@@ -51,6 +51,7 @@ def measure_slaq(answers: pa.Table, seed: int) -> tuple[pa.Table, list[Metric]]:
     if len(given) > 1:
         short, long = given[SHORT], given[LONG]
         reasons = np.where(np.isnan(short.values), short.reasons, long.reasons)
+        reasons[~(_is_asked(short) & _is_asked(long))] = None
         found += [
             (BOTH, metric, _Verdicts(values, reasons))
             for metric, values in (
@@ -94,8 +95,10 @@ def _list_groups(rows: Sequence[Mapping[str, Any]], topics: Sequence[str]) -> di
                 "other" if kind == "none" else "entity",
                 kind,
             )
-    columns = zip(*(facts[topic, number] for topic in topics for number in range(1, PAIRS + 1)), strict=True)
-    return dict(zip((POSITION, *GROUPS), map(list, columns), strict=True))
+    names = (POSITION, *GROUPS)
+    unasked = (None,) * len(names)
+    places = [(topic, number) for topic in topics for number in range(1, PAIRS + 1)]
+    return dict(zip(names, map(list, zip(*(facts.get(each, unasked) for each in places), strict=True)), strict=True))
 
 
 def _gather(
@@ -107,17 +110,28 @@ def _gather(
             AFTER_RIGHT: _name_runs(count_run(verdicts.values, of=1)),
             AFTER_WRONG: _name_runs(count_run(verdicts.values, of=0)),
         }
+    asked = _list_asked(verdicts)
     return Scores(
         setting=setting,
         metric=metric,
-        items=[f"{topic}/{number}" for topic in topics for number in range(1, PAIRS + 1)],
-        clusters=[topic for topic in topics for _ in range(PAIRS)],
-        values=verdicts.values.ravel(),
-        groups=groups,
+        items=[f"{topics[at // PAIRS]}/{at % PAIRS + 1}" for at in asked],
+        clusters=[topics[at // PAIRS] for at in asked],
+        values=verdicts.values.ravel()[asked],
+        groups={name: [column[at] for at in asked] for name, column in groups.items()},
         worst=-1.0 if metric in (SIGNED, GAP) else 0.0,
         unit="share" if metric in (ACCURACY, ALIGNMENT) else "",
         is_share=metric in (ACCURACY, ALIGNMENT),
     )
+
+
+def _list_asked(verdicts: _Verdicts) -> list[int]:
+    """Return the places of the facts that were asked for, topic by topic."""
+    return np.flatnonzero(_is_asked(verdicts)).tolist()
+
+
+def _is_asked(verdicts: _Verdicts) -> np.ndarray:
+    asked = [reason is not None for reason in verdicts.reasons.ravel()]
+    return np.array(asked, bool).reshape(verdicts.values.shape)
 
 
 def _name_runs(runs: Matrix) -> list[str | None]:
@@ -126,12 +140,13 @@ def _name_runs(runs: Matrix) -> list[str | None]:
 
 def _list_scores(setting: str, metric: str, verdicts: _Verdicts, topics: Sequence[str]) -> pa.Table:
     """Return the rows of `Score`, one a fact."""
-    items = [topic for topic in topics for _ in range(PAIRS)]
-    ids = [f"{topic}/{number}" for topic in topics for number in range(1, PAIRS + 1)]
-    values = verdicts.values.ravel()
+    asked = _list_asked(verdicts)
+    items = [topics[at // PAIRS] for at in asked]
+    ids = [f"{topics[at // PAIRS]}/{at % PAIRS + 1}" for at in asked]
+    values = verdicts.values.ravel()[asked]
     whys = [
         why.split("\n", 1) if missing else ("", "")
-        for why, missing in zip(verdicts.reasons.ravel(), np.isnan(values), strict=True)
+        for why, missing in zip(verdicts.reasons.ravel()[asked], np.isnan(values), strict=True)
     ]
     columns = {
         "id": [f"{metric}:{setting}/{each}" for each in ids],

@@ -1,0 +1,55 @@
+"""Where programs and other harnesses begin: a benchmark by its name, and the rows that it is measured on."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from flows.evaluate.evaluations import EVALUATIONS
+from tasks.errors import UnknownBuild, UsageError
+from tasks.evaluation import offline
+from tasks.evaluation.harness.lm_eval_tasks import write_tasks
+from tasks.evaluation.offline import Session
+from tasks.evaluation.record import Evaluation
+from tasks.settings import default_warehouse
+from tasks.storage.builds import BuildRecord
+from tasks.storage.stores import Store
+from tasks.text.suggestions import suggest_name
+
+
+def find_evaluation(benchmark: str) -> Evaluation:
+    """Return how models are measured on a benchmark; UsageError when there is none of that name."""
+    if benchmark not in EVALUATIONS:
+        known = ", ".join(EVALUATIONS)
+        raise UsageError(f"no benchmark {benchmark}{suggest_name(benchmark, EVALUATIONS)}; there are: {known}")
+    return EVALUATIONS[benchmark]
+
+
+def open_store(source: str | Path | Store | None = None) -> Store:
+    """Return what tables are read from: a warehouse, a folder, a build of the home's warehouse by its id; None: that one."""
+    if isinstance(source, Store):
+        return source
+    home = default_warehouse()
+    if source is not None and Path(source).exists():
+        return Store(Path(source))
+    if not home.exists():
+        told = f"nothing is built yet in {home}; make something: factmill build granola"
+        raise UnknownBuild(told if source is None else f"{source}: no such file or folder, and {told}")
+    return Store(home, "" if source is None else str(source))
+
+
+def open_session(
+    benchmark: str, source: str | Path | Store | None, settings: Sequence[str], reads: bool = True, **options: Any
+) -> Session:
+    """Return a way to measure on the rows of a source; UsageError and SourceError say what was expected.
+
+    `reads`: False where what was asked is at hand, and nothing is read.
+    """
+    store = open_store(source) if reads else None
+    return offline.open_session(find_evaluation(benchmark), store, settings, **options)
+
+
+def write_lm_eval(warehouse: Path, build: BuildRecord, folder: Path) -> list[Path]:
+    """Write the task folder of a build for lm-evaluation-harness and return its files; UsageError when there is none."""
+    evaluation = find_evaluation(build.benchmark)
+    session = offline.open_session(evaluation, Store(warehouse, build.build_id), list(evaluation.settings))
+    return write_tasks(session, folder, build.build_id)

@@ -1,0 +1,189 @@
+"""Task folders for lm-evaluation-harness: a YAML file a setting, its questions, and a module that scores as factmill does.
+
+That harness asks once, so only settings of one prompt and one answer have a task. A prompt's system part is the task's
+description, its demonstrations are few-shot samples: with `--apply_chat_template --fewshot_as_multiturn` a chat model is
+sent the very messages of `factmill evaluate`.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import yaml
+
+from tasks.core.evaluation.given import Given
+from tasks.core.evaluation.rows import Asked
+from tasks.core.prompts import Ask
+from tasks.core.rows import rows_from_arrow
+from tasks.errors import OutputError
+from tasks.evaluation.offline import Session
+
+_UTILS = Template('''"""Loads the questions and scores answers as factmill does, which must be installed. Written by `factmill export --lm-eval`."""
+
+import json
+from functools import cache, lru_cache
+from pathlib import Path
+
+import datasets
+import factmill
+
+BENCHMARK = "$benchmark"
+METRICS = $metrics
+
+
+@cache
+def _read(setting):
+    lines = Path(__file__).with_name(f"{setting}.jsonl").read_text("utf-8").splitlines()
+    return {each["id"]: each for each in map(json.loads, lines)}
+
+
+def load(setting, **_):
+    return {"test": datasets.Dataset.from_list(list(_read(setting).values()))}
+
+
+def process_results(doc, results):
+    return dict.fromkeys(METRICS[doc["setting"]], (doc["setting"], doc["id"], results[0]))
+
+
+@lru_cache(4)
+def _measure(items):
+    setting = items[0][0]
+    answers = {each: answer for _, each, answer in items}
+    asked = [json.loads(_read(setting)[each]["asked"]) for each in answers]
+    rows = factmill.score(BENCHMARK, answers, asked=asked, setting=setting).metrics.to_pylist()
+    return {row["metric"]: row for row in rows if not row["group_by"]}
+
+
+def _value(metric, items):
+    value = _measure(tuple(items))[metric]["value"]
+    return float("nan") if value is None else value
+
+
+def unscored(items):
+    """Answers without a score, which are in no mean: empty, refused, missing."""
+    return max(row["n_unscored"] for row in _measure(tuple(items)).values())
+''')
+_METRIC = Template("""
+
+def $name(items):
+    return _value("$name", items)
+""")
+
+
+class _Function(str):
+    """Name of a function beside the YAML file."""
+
+
+class _Dumper(yaml.SafeDumper):
+    pass
+
+
+_Dumper.add_representer(_Function, lambda dumper, name: dumper.represent_scalar("!function", str(name)))
+
+
+def write_tasks(session: Session, folder: Path, made_of: str) -> list[Path]:
+    """Write the task folder of a benchmark, with all settings of the session that one prompt makes up; return its files.
+
+    `made_of`: the build's id. Nothing is written where no setting is so.
+    """
+    benchmark, say_gold = session.evaluation.of.name, session.evaluation.oracle(session.rows)
+    files: dict[str, str] = {}
+    metrics: dict[str, list[str]] = {}
+    measured = session.score_answers("oracle", "oracle").metrics
+    known = set(zip(measured["setting"].to_pylist(), measured["metric"].to_pylist(), strict=True))
+    for setting, pairs in _list_prompts(session).items():
+        named = (name for name in session.evaluation.headline if (setting, name) in known)
+        metrics[setting] = [*named, "unscored"]
+        files[f"{setting}.jsonl"] = "".join(_write_line(*pair, say_gold(pair[0])) for pair in pairs)
+        told = _describe_task(session, setting, pairs[0][1], metrics[setting], made_of)
+        files[f"factmill_{benchmark}_{setting}.yaml"] = _dump(told)
+    if not files:
+        return []
+    group = {"group": f"factmill_{benchmark}", "task": [f"factmill_{benchmark}_{setting}" for setting in metrics]}
+    files[f"factmill_{benchmark}.yaml"] = _dump(group)
+    names = dict.fromkeys(name for each in metrics.values() for name in each if name != "unscored")
+    functions = "".join(_METRIC.substitute(name=name) for name in names)
+    files["utils.py"] = _UTILS.substitute(benchmark=benchmark, metrics=repr(metrics)) + functions
+    place = folder / benchmark
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (place / name).write_text(text, "utf-8", newline="")
+    except OSError as error:
+        raise OutputError(f"{place}: cannot be written: {error.strerror}; name another with --lm-eval") from error
+    return [place / name for name in files]
+
+
+def _list_prompts(session: Session) -> dict[str, list[tuple[Asked, Ask]]]:
+    """Return setting → its questions with their prompts, for settings of one prompt and one answer."""
+    found: dict[str, list[tuple[Asked, Ask]]] = {}
+    for asked in rows_from_arrow(session.evaluation.asked, session.list_questions()):
+        if ask := _find_only_prompt(session, asked):
+            found.setdefault(asked.setting, []).append((asked, ask))
+    return found
+
+
+def _find_only_prompt(session: Session, asked: Asked) -> Ask | None:
+    dialogue = session.evaluation.start(asked, session.inputs.params)
+    ask = next(dialogue)
+    if not isinstance(ask, Ask) or ask.samples > 1 or ask.tools:
+        return None
+    try:
+        dialogue.send(Given(("said",), ("said",)))
+    except StopIteration:
+        return ask
+    return None
+
+
+def _write_line(asked: Asked, ask: Ask, gold: str) -> str:
+    line = {
+        "id": asked.question_id,
+        "setting": asked.setting,
+        "prompt": ask.messages()[-1]["content"],
+        "target": gold,
+        "asked": asked.model_dump_json(),
+    }
+    return json.dumps(line, ensure_ascii=False) + "\n"
+
+
+def _describe_task(session: Session, setting: str, ask: Ask, metrics: list[str], made_of: str) -> dict[str, Any]:
+    *before, _ = ask.messages()
+    system = "".join(f"{each['content']}\n\n" for each in before if each["role"] == "system")
+    turns = [each["content"] for each in before if each["role"] != "system"]
+    samples = [{"prompt": said, "target": reply} for said, reply in zip(turns[::2], turns[1::2], strict=True)]
+    shown: Mapping[str, Any] = {
+        "fewshot_config": {"sampler": "first_n", "samples": samples},
+        "num_fewshot": len(samples),
+    }
+    evaluation, temperature = session.evaluation, ask.prompt.temperature
+    lower = (*evaluation.lower_is_better, "unscored")
+    return {
+        "task": f"factmill_{evaluation.of.name}_{setting}",
+        "custom_dataset": _Function("utils.load"),
+        "dataset_kwargs": {"setting": setting},
+        "test_split": "test",
+        "output_type": "generate_until",
+        "description": f"{{% raw %}}{system}{{% endraw %}}" if "{" in system else system,
+        "doc_to_text": "{{prompt}}",
+        "doc_to_target": "{{target}}",
+        "target_delimiter": "\n",
+        **(shown if samples else {"num_fewshot": 0}),
+        "generation_kwargs": {
+            "until": [],
+            "do_sample": temperature > 0,
+            "temperature": temperature,
+            "max_gen_toks": ask.prompt.max_tokens,
+        },
+        "process_results": _Function("utils.process_results"),
+        "metric_list": [
+            {"metric": name, "aggregation": _Function(f"utils.{name}"), "higher_is_better": name not in lower}
+            for name in metrics
+        ],
+        "metadata": {"version": 1.0, "build": made_of},
+    }
+
+
+def _dump(told: Mapping[str, Any]) -> str:
+    return yaml.dump(told, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)

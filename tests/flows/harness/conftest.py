@@ -1,0 +1,86 @@
+"""A small build of every benchmark that models are measured on, and answers to its questions: right, wrong, empty, refused."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.work.command import Factmill
+
+from flows.evaluate.evaluations import EVALUATIONS
+from flows.evaluate.sessions import open_session
+from tasks.core.rows import rows_from_arrow
+from tasks.evaluation.offline import Session
+from tasks.storage.stores import Store
+
+SMALL = {
+    "granola": ("--relation", "P19", "--limit", "12"),
+    "multihal": ("--foundation", "simpleqa", "--language", "eng"),
+    "slaq": ("--category", "Astronomy"),
+    "fanoutqa": ("--sets-a-kind", "1"),
+    "biokalma": ("--limit", "8"),
+}
+"""Benchmark → options that make its build small."""
+SAID = (None, "", "I'm sorry, but I cannot help with that.", "**Answer:** Paris", None, "I do not know.")
+"""What questions are answered with in turns; None: the gold answer."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """A benchmark with a model whose answers are known."""
+
+    factmill: Factmill
+    session: Session
+    store: Store
+    build_id: str
+    answers: dict[tuple[str, str], str]
+    """Setting, question id → answer."""
+    by_prompt: dict[str, str]
+    """The last message of a question's prompt → answer."""
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        return self.session.inputs.settings
+
+    def evaluate(self, folder: Path) -> list[dict[str, Any]]:
+        """Return the metrics of `factmill evaluate --answers`."""
+        path = folder / "played.jsonl"
+        lines = ({"setting": place[0], "id": place[1], "answer": text} for place, text in self.answers.items())
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+        name = self.session.evaluation.of.name
+        settings = (part for setting in self.settings for part in ("--setting", setting))
+        place = ("--build", self.build_id, "--warehouse", self.store.path, "--reports", folder)
+        exact = ("--judge", "exact") if self.session.evaluation.judging else ()
+        ran = self.factmill("evaluate", name, "--answers", path, *settings, *place, *exact, "--json")
+        assert ran.code == 0, ran.err
+        metrics: list[dict[str, Any]] = ran.json["metrics"]
+        return metrics
+
+
+@pytest.fixture(scope="session", params=list(EVALUATIONS))
+def played(request: pytest.FixtureRequest, factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> Played:
+    name: str = request.param
+    warehouse = tmp_path_factory.mktemp(f"harness-{name}") / "w.duckdb"
+    built = factmill("build", name, *SMALL.get(name, ()), "--warehouse", warehouse, "--json")
+    assert built.code == 0, built.err
+    store = Store(warehouse, built.json["build_id"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FACTMILL_HOME", str(factmill.home))
+        session = open_session(name, store, EVALUATIONS[name].plain)
+    evaluation, say_gold = session.evaluation, session.evaluation.oracle(session.rows)
+    answers, by_prompt = {}, {}
+    for at, asked in enumerate(rows_from_arrow(evaluation.asked, session.list_questions())):
+        prompt = evaluation.fill(asked, session.inputs.params).messages()[-1]["content"]
+        text = SAID[at % len(SAID)]
+        said = by_prompt.setdefault(prompt, say_gold(asked) if text is None else text)
+        answers[asked.setting, asked.question_id] = said
+    return Played(factmill, session, store, built.json["build_id"], answers, by_prompt)
+
+
+@pytest.fixture(autouse=True)
+def home_of_builds(factmill: Factmill, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what is called without the command find the home's models, and nothing outside."""
+    monkeypatch.setenv("FACTMILL_HOME", str(factmill.home))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")

@@ -1,0 +1,94 @@
+"""`import factmill`: what its documentation shows, and the same figures as the command's."""
+
+import doctest
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.work.command import ROOT, Factmill
+
+import factmill as api
+from tasks.errors import SourceError, UnknownBuild, UsageError
+
+from .conftest import Played
+
+
+def test_the_same_answers_give_the_same_rows(played: Played, tmp_path: Path) -> None:
+    name = played.session.evaluation.of.name
+    lines = [{"setting": setting, "id": each, "answer": text} for (setting, each), text in played.answers.items()]
+    scored = api.score(name, lines, source=played.store, setting=played.settings, model="played")
+    expected = played.evaluate(tmp_path)
+    assert sorted(scored.metrics.to_pylist(), key=lambda row: row["id"]) == sorted(expected, key=lambda row: row["id"])
+    assert not scored.notes
+    again = api.score(name, lines, asked=scored.answers.to_pylist(), setting=played.settings, model="played")
+    assert again.metrics == scored.metrics
+    assert again.answers == scored.answers
+
+
+def test_an_exported_folder_is_read_as_its_build_is(played: Played, tmp_path: Path) -> None:
+    name, table = played.session.evaluation.of.name, played.session.evaluation.of.main_table
+    ran = played.factmill(
+        "export", played.build_id, "--to", tmp_path, "--with-answers", "--warehouse", played.store.path
+    )
+    assert ran.code == 0, ran.err
+    assert api.open(tmp_path).table(table) == played.store.table(table)
+    setting = played.settings[0]
+    here, there = (api.questions(name, source=source, setting=setting) for source in (tmp_path, played.store.path))
+    assert here == there
+    with pytest.raises(SourceError, match=f"no file granola_ek.parquet; expected one. Tables: .*{table}"):
+        api.open(tmp_path).table("granola_ek")
+    with pytest.raises(UsageError, match="a warehouse lists builds"):
+        api.open(tmp_path).builds()
+    (tmp_path / "twice").mkdir()
+    (tmp_path / "twice" / f"{table}.parquet").write_bytes((tmp_path / f"{table}.parquet").read_bytes())
+    with pytest.raises(SourceError, match=f"2 files {table}.parquet; expected one"):
+        api.questions(name, source=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "said"),
+    [
+        ({"benchmark": "granolla"}, UsageError, "did you mean granola?"),
+        ({"setting": "loud"}, UsageError, "setting is"),
+        ({"answers": ["Paris"]}, UsageError, "answers, row 1: str found"),
+        ({"answers": [{"id": "x"}]}, UsageError, "answer is missing"),
+        ({"source": "nothing"}, UnknownBuild, "nothing"),
+        ({"limit": 0}, UsageError, "greater than or equal to 1"),
+        ({"model_": 1}, UsageError, "there is no option model_"),
+        ({"asked": [{"id": "x"}]}, SourceError, "no rows of what"),
+    ],
+)
+def test_wrong_arguments_are_named_errors(
+    played: Played, given: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    told = {"benchmark": played.session.evaluation.of.name, "answers": [], "source": played.store} | given
+    with pytest.raises(error, match=said):
+        api.score(**told)
+
+
+def test_what_does_not_fit_is_told(played: Played) -> None:
+    (setting, first), *_ = played.answers
+    answers = [{"id": first, "answer": "a"}, {"id": first, "answer": "b"}, {"id": "nothing", "answer": "c"}]
+    scored = api.score(played.session.evaluation.of.name, answers, source=played.store, setting=setting)
+    assert set(scored.notes) == {"answers missing", "answers extra", "answers doubled"}
+    assert scored.metrics["n_unscored"][0].as_py() > 0
+
+
+def test_examples_of_the_documentation_hold(embedded_builds: dict[str, Any]) -> None:
+    found = doctest.testmod(api, extraglobs={"factmill": api})
+    assert found.attempted > 10
+    assert not found.failed
+
+
+def test_importing_takes_nothing_heavy_and_scoring_no_prefect(played: Played, factmill: Factmill) -> None:
+    code = f"""
+import sys, factmill
+assert not {{"pyarrow", "pandas", "numpy", "duckdb", "prefect", "pydantic"}} & set(sys.modules), "heavy"
+factmill.score({played.session.evaluation.of.name!r}, "guesser", source={str(played.store.path)!r})
+assert "prefect" not in sys.modules and "inspect_ai" not in sys.modules
+"""
+    environment = {"PYTHONPATH": str(ROOT), "FACTMILL_HOME": str(factmill.home), "PATH": "/usr/bin:/bin"}
+    ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
