@@ -12,7 +12,6 @@ from tasks.biokalma.evaluation.answer import (
     score_biokalma_answers,
 )
 from tasks.biokalma.evaluation.ask import BiokalmaEvaluationParams
-from tasks.biokalma.evaluation.measure import measure_biokalma
 from tasks.biokalma.evaluation.record import BIOKALMA_EVALUATION, lock_inputs, tell_notes
 from tasks.engine.building import open_build
 from tasks.evaluation.publishing import name_metrics, publish_evaluation
@@ -33,7 +32,7 @@ def evaluate_biokalma(
         rated = build.stage(rate_biokalma_answers, answered)  # §4.1
         scored = build.stage(score_biokalma_answers, rated)  # §4.2 to §4.4
         answers = scored.table(ScoredBio)
-        scores, metrics = measure_biokalma(answers, locked.inputs.params)  # Tables 3, 4, 5 and 7, Figures 4 and 5
+        scores, metrics = BIOKALMA_EVALUATION.measure(answers, locked.inputs)  # Tables 3, 4, 5 and 7, Figures 4 and 5
         notes = tell_notes(locked.inputs)
         report = publish_evaluation(build, BIOKALMA_EVALUATION, answers, scores, metrics, notes)
         leave_evaluation(report, BIOKALMA_EVALUATION, answers, name_metrics(build, BIOKALMA_EVALUATION, metrics))

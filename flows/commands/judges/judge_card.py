@@ -19,7 +19,7 @@ from tasks.engine.locks import code_digest, digest_assets
 from tasks.engine.runs import Run
 from tasks.engine.services import Services
 from tasks.errors import UsageError
-from tasks.evaluation.judging import judge_answers
+from tasks.evaluation.judging import judge_rows
 from tasks.evaluation.record import EXACT, Evaluation, choose_judge, identify_judge
 from tasks.options import RunOptions, warehouse_of
 from tasks.settings import home, load_world
@@ -187,7 +187,12 @@ def _identify(evaluation: Evaluation, judge: str, run: RunOptions) -> JudgeIdent
 
 def _ask(evaluation: Evaluation, judge: str, labelled: Labelled, run: RunOptions) -> dict[str, Found]:
     """Return what a judge says of answers of somebody's own; one that it could not be asked about is left out."""
-    assert evaluation.labels is not None and evaluation.judging is not None
+    assert evaluation.labels is not None
+    if evaluation.labels.pose is None or evaluation.judging is None:
+        raise UsageError(
+            f"{evaluation.of.name}: of an answer several things are judged, so answers of your own cannot be labelled; have "
+            f"answers of an evaluation drawn: factmill label export latest:{evaluation.name} --to FILE.csv"
+        )
     warehouse = warehouse_of(run)
     role = choose_judge(load_world(run.world, run.graph), judge)
     recorder = Recorder(warehouse, run.mode)
@@ -198,7 +203,7 @@ def _ask(evaluation: Evaluation, judge: str, labelled: Labelled, run: RunOptions
         items = [labelled.items[item] for item in sorted(labelled.labels)]
         rows = [evaluation.labels.pose(item.id, item.question, item.gold, item.answer) for item in items]
         found = {}
-        for row in judge_answers(work, rows, evaluation.judging):
+        for row in judge_rows(work, rows, evaluation.judging):
             for part in evaluation.labels.of(row.model_dump()):
                 found[row.id] = Found(part.verdict)
         return found

@@ -21,9 +21,10 @@ from tasks.biokalma.evaluation.ask import (
 )
 from tasks.biokalma.evaluation.retrieve import retrieve_graphs
 from tasks.biokalma.evaluation.score import score_answers
+from tasks.core.evaluation.given import Given
 from tasks.core.receipts import Batch, Receipt
 from tasks.engine.batches import Work, batch_key, work_on
-from tasks.evaluation.answering import Given, answer_questions, finish_asked, name_answerer
+from tasks.evaluation.answering import answer_questions, finish_asked, name_answerer
 from tasks.evaluation.judging import Judged, judge_answers, name_judge
 from tasks.evaluation.record import read_measured, read_params
 

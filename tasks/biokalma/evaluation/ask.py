@@ -22,6 +22,7 @@ from tasks.biokalma.core.rows import BiographyRow
 from tasks.biokalma.sources.lists import load_relation_forms
 from tasks.core.authoring.citations import format_knowledge
 from tasks.core.authoring.pieces import Piece
+from tasks.core.calls.knowledge import HUMAN
 from tasks.core.evaluation.frame import frame, make_boundary
 from tasks.core.prompts import Ask, fill_in
 from tasks.core.rows import rows_from_arrow
@@ -59,7 +60,7 @@ class BiokalmaEvaluationInputs(EvaluationInputs):
     """What the steps of BioKaLMA's evaluation read."""
 
     params: BiokalmaEvaluationParams
-    class_qid: str
+    class_qid: str = HUMAN
     """Class of the measured build's items; what the names of questions stand for is of it."""
     nli: dict[str, str] | None = None
     """Name and digest of the model of entailment; None: the lexical rule."""

@@ -5,19 +5,24 @@ from dataclasses import replace
 from typing import Any
 
 from tasks.biokalma.benchmark import BIOKALMA
-from tasks.biokalma.core.evaluation.rows import ScoredBio, ScoredCitation
+from tasks.biokalma.core.evaluation.geval import list_ratings
+from tasks.biokalma.core.evaluation.rows import BioAnswer, BioAsked, ScoredBio, ScoredCitation
 from tasks.biokalma.core.evaluation.settings import ABLATED, GIVEN, REMOVED, RETRIEVED
 from tasks.biokalma.evaluation.ask import (
     ANSWER,
     JUDGES,
     BiokalmaEvaluationInputs,
     BiokalmaEvaluationParams,
+    answer_rightly,
     fill_prompt,
+    guess_answers,
     list_shown_questions,
 )
 from tasks.biokalma.evaluation.figures import PAPER, draw_figures
-from tasks.biokalma.evaluation.measure import HEADLINE, list_items
+from tasks.biokalma.evaluation.measure import F1, HEADLINE, MICRO, list_items, measure_biokalma
+from tasks.biokalma.evaluation.score import score_answers
 from tasks.core.calls.knowledge import HUMAN
+from tasks.core.evaluation.labels import LabelScheme
 from tasks.core.evaluation.rows import EvaluationMetric, Score
 from tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Locked
 from tasks.evaluation.record import BUILT_IN, EXACT, Evaluation, list_roles, lock_evaluation
@@ -144,9 +149,26 @@ BIOKALMA_EVALUATION: Evaluation = Evaluation(
     usual=tuple(SETTINGS),
     plain=(GIVEN,),
     headline=HEADLINE,
+    main=f"{MICRO}_{F1}",
+    meaning="Whether the model's citations are the knowledge that it takes to answer: the harmonic mean of how many of them "
+    "are right and needed, and how much of what is needed they cite.",
     questions=list_shown_questions,
     fill=fill_prompt,
+    inputs=BiokalmaEvaluationInputs,
+    asked=BioAsked,
+    answers=BioAnswer,
+    oracle=answer_rightly,
+    guess=guess_answers,
+    score=score_answers,
+    measure=lambda answers, inputs: measure_biokalma(answers, inputs.params),
     figures=draw_figures,
     items=list_items,
     paper=PAPER,
+    labels=LabelScheme(
+        asks="How good is the text in this respect, from 1 to 5?",
+        classes={"1": "worst", "2": "poor", "3": "fair", "4": "good", "5": "best"},
+        is_ordinal=True,
+        of=list_ratings,
+        prompts=tuple(JUDGES.values()),
+    ),
 )

@@ -7,8 +7,9 @@ import pyarrow as pa
 
 from tasks.biokalma.core.evaluation.alignment import LEXICAL, Claim, align_lexically, list_claims, make_claim, put_pair
 from tasks.biokalma.core.evaluation.citations import Citation, Cited, read_citations
+from tasks.biokalma.core.evaluation.geval import RATED
 from tasks.biokalma.core.evaluation.known_pieces import make_key
-from tasks.biokalma.core.evaluation.rows import RatedBio, ScoredBio, ScoredCitation
+from tasks.biokalma.core.evaluation.rows import BioAnswer, RatedBio, ScoredBio, ScoredCitation
 from tasks.biokalma.core.evaluation.scoring import score_citations
 from tasks.biokalma.evaluation.ask import BiokalmaEvaluationInputs
 from tasks.biokalma.sources.lists import load_relation_forms
@@ -27,8 +28,12 @@ class Encoders(Protocol):
 
 
 def score_answers(answers: pa.Table, inputs: BiokalmaEvaluationInputs, tools: Encoders) -> pa.Table:
-    """Return answers (rows of `RatedBio`) as rows of `ScoredBio`."""
-    rows = rows_from_arrow(RatedBio, answers)
+    """Return answers (rows of `RatedBio`, or of `BioAnswer`, which nobody rated) as rows of `ScoredBio`."""
+    rows = (
+        rows_from_arrow(RatedBio, answers)
+        if "judge_calls" in answers.column_names
+        else [leave_unrated(row) for row in rows_from_arrow(BioAnswer, answers)]
+    )
     read = [read_citations(row.answer_read, row.given) for row in rows]
     aligns, aligner = _choose_aligner(
         {claim for row, cited in zip(rows, read, strict=True) for claim in list_claims(cited, row.removed)},
@@ -38,6 +43,11 @@ def score_answers(answers: pa.Table, inputs: BiokalmaEvaluationInputs, tools: En
     return arrow_table(
         ScoredBio, (_score(row, cited, aligns, aligner, inputs) for row, cited in zip(rows, read, strict=True))
     )
+
+
+def leave_unrated(row: BioAnswer) -> RatedBio:
+    """Return the row of an answer that nobody was asked to rate."""
+    return row.extend(RatedBio, **dict.fromkeys(RATED), unrated=[], judge="", judge_calls=[])
 
 
 def _choose_aligner(claims: set[Claim], model: str | None, tools: Encoders) -> tuple[Callable[[Claim], bool], str]:

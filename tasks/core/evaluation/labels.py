@@ -59,9 +59,10 @@ class LabelScheme:
     """A row of the evaluation's main table → what a judge was asked about it; nothing where no judge was asked."""
     prompts: tuple[str, ...]
     """The judge's prompts: with its name, what it is."""
-    pose: Callable[[str, str, str, str], Any]
+    pose: Callable[[str, str, str, str], Any] | None = None
     """Id, question, gold answer and answer of somebody's own → the answer's row, as the evaluation's judging takes it;
-    the judged row of that is one that `of` reads, with one part."""
+    the judged row of that is one that `of` reads, with one part. None: judges are asked several things of an answer, so only drawn
+    answers can be labelled."""
     is_ordinal: bool = False
     right: frozenset[str] = frozenset()
     """Labels that count as right, where there are more than two."""

@@ -3,11 +3,13 @@
 import json
 from collections.abc import Iterator
 
+from tasks.core.evaluation.labels import LabelScheme
 from tasks.core.evaluation.rows import EvaluationMetric, Score
 from tasks.engine.benchmark import Assets, Locked
 from tasks.evaluation.record import BUILT_IN, EXACT, Evaluation, list_roles, lock_evaluation
 from tasks.fanoutqa.benchmark import FANOUTQA
 from tasks.fanoutqa.core.evaluation.golds import write_gold
+from tasks.fanoutqa.core.evaluation.labelling import BY_WORTH, list_grades, pose_answer
 from tasks.fanoutqa.core.evaluation.rows import (
     CLOSED_BOOK,
     EVIDENCE_PROVIDED,
@@ -18,7 +20,7 @@ from tasks.fanoutqa.core.evaluation.rows import (
     ScoredFanOut,
 )
 from tasks.fanoutqa.core.evaluation.similarity import WANTED
-from tasks.fanoutqa.core.evaluation.verdicts import GRADES
+from tasks.fanoutqa.core.evaluation.verdicts import GRADES, RIGHT
 from tasks.fanoutqa.evaluation.ask import (
     ALONE,
     ARTICLES,
@@ -152,6 +154,9 @@ FANOUTQA_EVALUATION: Evaluation = Evaluation(
     usual=(CLOSED_BOOK, OPEN_BOOK, EVIDENCE_PROVIDED),
     plain=(CLOSED_BOOK,),
     headline=(LOOSE, STRICT, UPSTREAM_LOOSE, UPSTREAM_STRICT, JUDGED),
+    main=LOOSE,
+    meaning="The share of the gold answer's strings that the model's answer says, averaged over questions: what it finds of "
+    "answers that lie in many articles, from memory (closed_book), by searching (open_book), and with the articles given.",
     gather=gather_questions,
     questions=list_questions,
     fill=fill_prompt,
@@ -168,4 +173,12 @@ FANOUTQA_EVALUATION: Evaluation = Evaluation(
     figures=draw_figures,
     items=list_items,
     paper=PAPER,
+    labels=LabelScheme(
+        asks="How does the answer stand to the gold answer?",
+        classes={grade: GRADES[grade] for grade in BY_WORTH},
+        right=RIGHT,
+        of=list_grades,
+        prompts=(JUDGE,),
+        pose=pose_answer,
+    ),
 )

@@ -6,7 +6,10 @@ the paper's public script counts such replies as 3.
 
 import re
 import unicodedata
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+from tasks.core.evaluation.labels import Part
 from tasks.core.replies import Form, Unreadable
 
 RATED = ("coherence", "consistency", "fluency", "relevance")
@@ -14,6 +17,13 @@ RATED = ("coherence", "consistency", "fluency", "relevance")
 LEAST, MOST = 1, 5
 RATING = Form(kind="lines", head=f"(?:rating|score|{'|'.join(RATED)})", quotes=True)
 """`Rating: 4`, or `Fluency: 4`."""
+ASKS = {
+    "coherence": "Do the sentences make one well-ordered account?",
+    "consistency": "Does it say what the knowledge shown says, and nothing else?",
+    "fluency": "Is it well written, without faults of grammar and wording?",
+    "relevance": "Does it tell what the question asks for, and nothing beside?",
+}
+"""What is rated → what people who rate it are asked."""
 _EXPECTED = 'expected a whole number from 1 to 5 in a line of the form "Rating: 4"'
 _LINE = re.compile(rf"^(?:rating|score|{'|'.join(RATED)})\s*:(.*)$", re.IGNORECASE | re.MULTILINE)
 _NUMBER = re.compile(r"([1-5])(?:\.0)?(?:\s*(?:/|out of)\s*5)?[\s.]*")
@@ -28,3 +38,12 @@ def read_rating(text: str) -> int | Unreadable:
     said = found[-1].strip()
     rating = _NUMBER.fullmatch(said)
     return int(rating[1]) if rating else Unreadable(f"the last rating is {said[:40]!r}, {_EXPECTED}")
+
+
+def list_ratings(row: Mapping[str, Any]) -> Iterator[Part]:
+    """Yield the ratings of a row of `biokalma_answers`; none where no judge was asked, or failed."""
+    for criterion in RATED:
+        is_unread = any(each.startswith(f"{criterion}: judge_unreadable:") for each in row["unrated"])
+        if row[criterion] is not None or is_unread:
+            asked = f"{criterion.capitalize()}: {ASKS[criterion]} The question was: {row['question']}"
+            yield Part(criterion, asked, "", row["answer_read"], str(row[criterion] or ""))
