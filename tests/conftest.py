@@ -5,12 +5,14 @@ import os
 import shutil
 import signal
 import tempfile
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
+from support.work.standing_prefect import standing_server
 
 from flows.prefect_server import prefect_settings
 
@@ -18,10 +20,13 @@ SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 _homes = count()
 PREFECT_HOME = Path(tempfile.mkdtemp(prefix="factmill-tests-"))
+_servers = ExitStack()
 
 
 def pytest_configure() -> None:
     """Settle Prefect as the command does, before a test imports it: it reads its settings only once; and Hypothesis."""
+    # what is imported stays: the collector of garbage would go through it again and again
+    gc.disable()
     for name in [name for name in os.environ if name.startswith("PREFECT_")]:
         del os.environ[name]  # those of the process that shares out the tests
     os.environ.update(prefect_settings(PREFECT_HOME))
@@ -34,13 +39,23 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Keep the collector of garbage from going through thousands of tests and their modules again and again."""
-    gc.collect()
+    """Keep the collector of garbage from going through thousands of tests and their modules."""
     gc.freeze()
+    gc.enable()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Start one Prefect server for all processes that share the tests, unless those that need it are left out."""
+    if "not slow" in node.config.getoption("markexpr"):
+        return
+    if "PREFECT_API_URL" not in os.environ:
+        _servers.enter_context(standing_server())
+    node.workerinput["prefect_api"] = os.environ["PREFECT_API_URL"]
 
 
 def pytest_unconfigure() -> None:
-    gc.unfreeze()
+    _servers.close()
     shutil.rmtree(PREFECT_HOME, ignore_errors=True)
 
 
