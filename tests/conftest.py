@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import tempfile
+from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
@@ -25,8 +26,6 @@ _servers = ExitStack()
 
 def pytest_configure() -> None:
     """Settle Prefect as the command does, before a test imports it: it reads its settings only once; and Hypothesis."""
-    # what is imported stays: the collector of garbage would go through it again and again
-    gc.disable()
     for name in [name for name in os.environ if name.startswith("PREFECT_")]:
         del os.environ[name]  # those of the process that shares out the tests
     os.environ.update(prefect_settings(PREFECT_HOME))
@@ -38,8 +37,11 @@ def pytest_configure() -> None:
     settings.load_profile("patient")
 
 
-def pytest_collection_finish() -> None:
-    """Keep the collector of garbage from going through thousands of tests and their modules."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Keep the collector of garbage from going through what is imported and thousands of tests again and again."""
+    gc.disable()
+    yield
     gc.freeze()
     gc.enable()
 
@@ -121,8 +123,16 @@ SHARES_BUILDS = tuple(
     )
 )
 """Tests that need all builds of a session, and so go to one process where several run the tests."""
-FIRST = (*SHARES_BUILDS, "tests/test_other_machine.py", "tests/mediawikis", "tests/flows")
-"""What takes longest, and is begun with."""
+FIRST = (
+    *SHARES_BUILDS,
+    "tests/test_other_machine.py",
+    "tests/mediawikis",
+    "tests/flows",
+    "tests/test_pa",
+    "tests/graph",
+    "tests/models",
+)
+"""What takes longest, and is begun with: at the end no process waits for another's long file."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
