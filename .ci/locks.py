@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCKS = {
@@ -22,6 +23,11 @@ LOCKS = {
 }
 
 
+def _build_requires(pyproject: dict[str, Any]) -> list[str]:
+    """Return what the package is built with, and uv, which installs the rest."""
+    return [*pyproject["build-system"]["requires"], "editables", "uv>=0.9"]
+
+
 def digest_inputs(name: str) -> str:
     """Return the digest of the requirements that one lock answers to."""
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -29,7 +35,7 @@ def digest_inputs(name: str) -> str:
     extras = project["optional-dependencies"]
     match LOCKS[name]:
         case ["--only-build"]:
-            inputs = pyproject["build-system"]["requires"]
+            inputs = _build_requires(pyproject)
         case ["--only-extra", extra]:
             inputs = extras[extra]
         case ["--extra", extra, *_]:
@@ -45,7 +51,7 @@ def write_lock(name: str) -> None:
     source, stdin = "pyproject.toml", None
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     if options == ["--only-build"]:
-        source, stdin, options = "-", "\n".join([*pyproject["build-system"]["requires"], "editables"]), []
+        source, stdin, options = "-", "\n".join(_build_requires(pyproject)), []
     elif options[:1] == ["--only-extra"]:
         requires = pyproject["project"]["optional-dependencies"][options[1]]
         source, stdin, options = "-", "\n".join(requires), ["--no-deps"]

@@ -5,12 +5,15 @@ import os
 import shutil
 import signal
 import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
+from support.work.standing_prefect import standing_server
 
 from flows.prefect_server import prefect_settings
 
@@ -18,6 +21,7 @@ SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 _homes = count()
 PREFECT_HOME = Path(tempfile.mkdtemp(prefix="factmill-tests-"))
+_servers = ExitStack()
 
 
 def pytest_configure() -> None:
@@ -33,14 +37,27 @@ def pytest_configure() -> None:
     settings.load_profile("patient")
 
 
-def pytest_collection_finish() -> None:
-    """Keep the collector of garbage from going through thousands of tests and their modules again and again."""
-    gc.collect()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Keep the collector of garbage from going through what is imported and thousands of tests again and again."""
+    gc.disable()
+    yield
     gc.freeze()
+    gc.enable()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Start one Prefect server for all processes that share the tests, unless those that need it are left out."""
+    if "not slow" in node.config.getoption("markexpr"):
+        return
+    if "PREFECT_API_URL" not in os.environ:
+        _servers.enter_context(standing_server())
+    node.workerinput["prefect_api"] = os.environ["PREFECT_API_URL"]
 
 
 def pytest_unconfigure() -> None:
-    gc.unfreeze()
+    _servers.close()
     shutil.rmtree(PREFECT_HOME, ignore_errors=True)
 
 
@@ -106,8 +123,16 @@ SHARES_BUILDS = tuple(
     )
 )
 """Tests that need all builds of a session, and so go to one process where several run the tests."""
-FIRST = (*SHARES_BUILDS, "tests/test_other_machine.py", "tests/mediawikis", "tests/flows")
-"""What takes longest, and is begun with."""
+FIRST = (
+    *SHARES_BUILDS,
+    "tests/test_other_machine.py",
+    "tests/mediawikis",
+    "tests/flows",
+    "tests/test_pa",
+    "tests/graph",
+    "tests/models",
+)
+"""What takes longest, and is begun with: at the end no process waits for another's long file."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.work.command import Factmill
+from support.work.standing_prefect import QUIET, copy_history
 
 from flows.digests import collect_digests, read_digests
 
@@ -38,12 +39,14 @@ def test_another_machine_s_builds_have_the_same_bytes(tmp_path: Path) -> None:
     """Generic code, one thread, another hash seed, time zone, locale, umask, home, batch size and concurrency at once."""
     if not (published := read_digests()):
         pytest.skip("another pyarrow than that of data/world/digests.json is installed; it writes other bytes")
-    environment = {**GENERIC, **make_turkish_locale(tmp_path)}
+    home = tmp_path / "Über uns ığüş"
+    copy_history(home)
+    environment = {**GENERIC, **QUIET, **make_turkish_locale(tmp_path)}
     # every benchmark has some batches of 20 in each stage: this is also where other batches give the same rows
     options = ["--batch-size", "20", "--concurrency", "2", "--json"]
     before = os.umask(0o077)
     try:
-        ran = Factmill(tmp_path / "Über uns ığüş").run_process("build", "all", *options, **environment)
+        ran = Factmill(home).run_process("build", "all", *options, **environment)
     finally:
         os.umask(before)
     assert ran.code == 0, ran.err

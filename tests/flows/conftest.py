@@ -1,20 +1,15 @@
 """The command, in a home where every benchmark is built: made once a session, by the command itself."""
 
 import json
-import os
 import shutil
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.work.command import ROOT, Factmill, Ran
-
-from flows.prefect_server import prefect_server
-
-PREPARED = ROOT / "data"
+from support.work.command import Factmill, Ran
+from support.work.standing_prefect import PREPARED, copy_history, standing_server, wait_ready
 
 
 @pytest.fixture(scope="session")
@@ -24,27 +19,17 @@ def session_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("world-cache", "world-graphs"):
         if (PREPARED / name).is_dir():
             shutil.copytree(PREPARED / name, home / name, symlinks=True)
-    if (history := PREPARED / "prefect" / "prefect.db").is_file():
-        (home / "prefect").mkdir()
-        with closing(sqlite3.connect(history)) as there, closing(sqlite3.connect(home / "prefect/prefect.db")) as here:
-            there.backup(here)
+    copy_history(home)
     return home
 
 
 @pytest.fixture(scope="session")
-def prefect_api(session_home: Path) -> Iterator[str]:
-    """Start one Prefect server for all tests of the session, as a standing one is.
-
-    It notes down no events and no runs of tasks, which no test reads and which take most of its time; the servers that
-    builds start for themselves do.
-    """
-    with pytest.MonkeyPatch.context() as patch:
-        for service in ("TASK_RUN_RECORDER", "EVENT_PERSISTER", "EVENT_LOGGER"):
-            patch.setenv(f"PREFECT_SERVER_SERVICES_{service}_ENABLED", "false")
-        with prefect_server(session_home) as server:
-            patch.undo()
-            server.wait_ready()
-            yield os.environ["PREFECT_API_URL"]
+def prefect_api(pytestconfig: pytest.Config) -> Iterator[str]:
+    """Return the address of a standing Prefect server: the one of all processes that share the tests, or our own."""
+    with ExitStack() as stack:
+        api = getattr(pytestconfig, "workerinput", {}).get("prefect_api") or stack.enter_context(standing_server())
+        wait_ready(api)
+        yield api
 
 
 @pytest.fixture(scope="session")

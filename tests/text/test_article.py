@@ -13,8 +13,8 @@ from tasks.assets import load_list
 from tasks.errors import SettingsError
 from tasks.text.article import Article, Section, read_article, read_removed
 from tasks.text.sentences import split_sentences
-from tasks.world.data import WORLD_FOLDER, Revision
-from tasks.world.files.reading import read_world_files
+from tasks.world.data import Revision
+from tasks.world.files.reading import load_world_data
 from tasks.world.wiki.pages import Page, Wiki
 from tasks.world.wiki.rendering import render_revision
 
@@ -181,8 +181,7 @@ def test_no_html_is_too_broken(text: str) -> None:
 
 @pytest.fixture(scope="module")
 def wiki() -> Wiki:
-    data, _ = read_world_files(WORLD_FOLDER)
-    return Wiki(data)
+    return Wiki(load_world_data())
 
 
 def articles_of(wiki: Wiki) -> list[Page]:

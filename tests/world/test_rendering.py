@@ -93,11 +93,9 @@ def test_a_table_of_contents_is_marked_from_four_headings_on(wiki: Wiki) -> None
 
 
 def test_no_markup_is_left_over_in_any_article(sample: WorldData) -> None:
-    from tasks.world.data import WORLD_FOLDER
-    from tasks.world.files.reading import read_world_files
+    from tasks.world.files.reading import load_world_data
 
-    data, _ = read_world_files(WORLD_FOLDER)
-    wiki = Wiki(data)
+    wiki = Wiki(load_world_data())
     for page in wiki.by_title.values():
         for revision in page.revisions:
             html = render_revision(wiki, page, revision).html

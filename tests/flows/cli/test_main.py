@@ -252,7 +252,7 @@ def test_a_run_leaves_funnel_sample_and_cost_in_prefect(
     factmill: Factmill, embedded_build: Any, prefect_api: str
 ) -> None:
     assert factmill("build", "granola", "--force", "--json").code == 0
-    found = requests.post(f"{prefect_api}/artifacts/filter", json={}, timeout=60).json()
+    found = requests.post(f"{prefect_api}/artifacts/filter", json={"sort": "CREATED_DESC"}, timeout=60).json()
     ours = {
         artifact["key"]: artifact["data"]
         for artifact in found

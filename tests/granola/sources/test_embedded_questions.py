@@ -8,10 +8,10 @@ import pytest
 from tasks.assets import load_relations
 from tasks.core.relations import cut_entity
 from tasks.world.data import WORLD_FOLDER, Item
-from tasks.world.files.reading import read_world_files
+from tasks.world.files.reading import load_world_data
 from tasks.world.files.values import ItemValue
 
-ITEMS = read_world_files(WORLD_FOLDER)[0].items
+ITEMS = load_world_data().items
 PRESENT = ("P26", "P127", "P131", "P159", "P264", "P276")
 
 

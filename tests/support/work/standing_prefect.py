@@ -1,0 +1,47 @@
+"""A Prefect server that stands while tests run: one for all processes that share them."""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from flows.prefect_server import ServerHandle, prefect_server
+
+PREPARED = Path(__file__).resolve().parents[3] / "data"
+"""Where `factmill prepare` leaves what it makes for the checkout."""
+QUIET = {
+    f"PREFECT_SERVER_SERVICES_{service}_ENABLED": "false"
+    for service in ("TASK_RUN_RECORDER", "EVENT_PERSISTER", "EVENT_LOGGER")
+}
+"""By these a server notes down no events and no runs of tasks, which no test reads and which take most of its time."""
+
+
+def copy_history(home: Path) -> None:
+    """Give a home Prefect's database with its tables, where the checkout has one: making them takes seconds."""
+    made = PREPARED / "prefect" / "prefect.db"
+    if made.is_file():
+        (home / "prefect").mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(made)) as there, closing(sqlite3.connect(home / "prefect/prefect.db")) as here:
+            there.backup(here)
+
+
+@contextmanager
+def standing_server() -> Iterator[str]:
+    """Start a server in the home that Prefect's settings of this process name, and yield its address at once."""
+    home = Path(os.environ["PREFECT_HOME"]).parent
+    copy_history(home)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in QUIET.items():
+            patch.setenv(name, value)
+        with prefect_server(home):
+            patch.undo()
+            yield os.environ["PREFECT_API_URL"]
+
+
+def wait_ready(api: str) -> None:
+    """Wait until the server answers, whichever process started it."""
+    ServerHandle(SimpleNamespace(poll=lambda: None), f"{api}/health", Path(os.devnull)).wait_ready()
