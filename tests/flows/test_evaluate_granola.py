@@ -4,52 +4,24 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.work.command import Factmill
+from support.work.measured import Measured, list_overall
 from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
 
 from tasks.assets import load_prompt
 from tasks.granola.core.scoring import MAIN
 from tasks.granola.core.settings import AGGREGATE, PROMPTS
-from tasks.storage.builds import published_table
-from tasks.storage.warehouse import open_warehouse
 
 KEY = {"TEST_KEY": "secret-key-1"}
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A build of one relation, with the command to measure on it."""
-
-    factmill: Factmill
-    warehouse: Path
-    build_id: str
-
-    def __call__(self, *options: str | Path, **environment: str) -> Any:
-        place = ("--build", self.build_id, "--warehouse", self.warehouse)
-        ran = self.factmill("evaluate", "granola", *options, *place, "--json", **environment)
-        assert ran.code == 0, ran.err
-        return ran.json
-
-    def read(self, table: str, build_id: str) -> list[dict[str, Any]]:
-        with open_warehouse(self.warehouse) as db:
-            rows: list[dict[str, Any]] = published_table(db, build_id, table).to_pylist()
-        return rows
-
-
 @pytest.fixture(scope="module")
 def measure(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> Measured:
-    warehouse = tmp_path_factory.mktemp("granola") / "w.duckdb"
-    built = factmill("build", "granola", "--relation", "P19", "--limit", "12", "--warehouse", warehouse, "--json")
-    return Measured(factmill, warehouse, built.json["build_id"])
-
-
-def list_overall(told: Any) -> dict[tuple[str, str], Any]:
-    return {(each["setting"], each["metric"]): each for each in told["metrics"] if not each["group_by"]}
+    return Measured.build(factmill, "granola", tmp_path_factory.mktemp("granola"), "--relation", "P19", "--limit", "12")
 
 
 def read_main(told: Any, setting: str = "greedy") -> list[float]:

@@ -2,59 +2,22 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.work.command import Factmill
+from support.work.measured import Measured, list_overall
 from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
 
 from tasks.slaq.measure import BOTH
-from tasks.storage.builds import published_table
-from tasks.storage.warehouse import open_warehouse
 
 RIGHT = "Verdict: 1"
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A build of ten topics, with the command to measure on it."""
-
-    factmill: Factmill
-    warehouse: Path
-    build_id: str
-
-    def __call__(self, *options: str | Path, **environment: str) -> Any:
-        ran = self.factmill(
-            "evaluate",
-            "slaq",
-            *options,
-            "--build",
-            self.build_id,
-            "--warehouse",
-            self.warehouse,
-            "--json",
-            **environment,
-        )
-        assert ran.code == 0, ran.err
-        return ran.json
-
-    def read(self, table: str, build_id: str) -> list[dict[str, Any]]:
-        with open_warehouse(self.warehouse) as db:
-            rows: list[dict[str, Any]] = published_table(db, build_id, table).to_pylist()
-        return rows
-
-
 @pytest.fixture(scope="module")
 def measure(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> Measured:
-    warehouse = tmp_path_factory.mktemp("slaq") / "w.duckdb"
-    built = factmill("build", "slaq", "--category", "Astronomy", "--warehouse", warehouse, "--json")
-    return Measured(factmill, warehouse, built.json["build_id"])
-
-
-def list_overall(told: Any) -> dict[tuple[str, str], Any]:
-    return {(each["setting"], each["metric"]): each for each in told["metrics"] if not each["group_by"]}
+    return Measured.build(factmill, "slaq", tmp_path_factory.mktemp("slaq"), "--category", "Astronomy")
 
 
 def read_values(told: Any) -> dict[tuple[str, str], float]:
