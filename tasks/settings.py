@@ -101,6 +101,10 @@ class Model(StrictModel):
     """`asked`: what the prompt says; a number: always that; `none`: it is not told."""
     seed: bool = True
     """False when the server takes no `seed`."""
+    tools: bool = True
+    """False when the server takes no `tools`: what needs some is then asked for in plain text."""
+    context_tokens: int = Field(default=0, ge=0)
+    """Tokens that the model can be shown at once; 0: not told."""
     system: Literal["own", "merge"] = "own"
     """`merge`: the system message stands before the first user message, and roles alternate."""
     reasoning_effort: str = ""

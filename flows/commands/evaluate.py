@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.core.evaluation.rows import EvaluationMetric
+from tasks.core.rows import rows_from_arrow
 from tasks.errors import OutputError
 from tasks.evaluation.record import METRICS, Evaluation, EvaluationParams
 from tasks.options import BuildReport, RunOptions, warehouse_of
@@ -92,11 +93,13 @@ def write_questions(evaluation: Evaluation, params: EvaluationParams, run: RunOp
     warehouse = warehouse_of(run)
     record = find_build(warehouse, inputs.params.build)
     with open_warehouse(warehouse) as db:
-        rows = published_table(db, record.build_id, evaluation.of.main_table)
+        rows = evaluation.gather_rows(lambda name: published_table(db, record.build_id, name))
     settings = getattr(params, "setting", ()) or evaluation.usual
     lines = [
         _describe_question(asked, evaluation.fill(asked, inputs.params).messages())
-        for asked in evaluation.questions(rows, inputs.model_copy(update={"settings": tuple(settings)}))
+        for asked in rows_from_arrow(
+            evaluation.asked, evaluation.list_questions(rows, inputs.model_copy(update={"settings": tuple(settings)}))
+        )
     ]
     try:
         to.write_text("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), "utf-8", newline="")

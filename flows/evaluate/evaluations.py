@@ -3,12 +3,13 @@
 from flows.benchmarks import find_benchmark
 from tasks.engine.benchmark import Benchmark
 from tasks.evaluation.record import Evaluation
+from tasks.fanoutqa.evaluation.record import FANOUTQA_EVALUATION
 from tasks.granola.evaluation import GRANOLA_EVALUATION
 from tasks.multihal.evaluation import MULTIHAL_EVALUATION
 from tasks.slaq.evaluation import SLAQ_EVALUATION
 
 EVALUATIONS: dict[str, Evaluation] = {
-    each.of.name: each for each in (GRANOLA_EVALUATION, MULTIHAL_EVALUATION, SLAQ_EVALUATION)
+    each.of.name: each for each in (GRANOLA_EVALUATION, MULTIHAL_EVALUATION, SLAQ_EVALUATION, FANOUTQA_EVALUATION)
 }
 """By the name of the benchmark that they measure on, in the order in which `evaluate all` makes them."""
 

@@ -6,9 +6,9 @@ from flows.artifacts import leave_evaluation
 from tasks.engine.building import open_build
 from tasks.evaluation.publishing import name_metrics, publish_evaluation
 from tasks.granola.answer import answer_granola_questions, ask_granola_questions, score_granola_answers
+from tasks.granola.ask import GranolaEvaluationParams
 from tasks.granola.core.evaluation_rows import GranolaAnswer
-from tasks.granola.evaluation import GRANOLA_EVALUATION, GranolaEvaluationParams, lock_inputs
-from tasks.granola.measure import measure_granola
+from tasks.granola.evaluation import GRANOLA_EVALUATION, lock_inputs
 from tasks.options import BuildReport, RunOptions
 
 
@@ -24,7 +24,7 @@ def evaluate_granola(
         answered = build.stage(answer_granola_questions, asked)  # §4, §5.1
         scored = build.stage(score_granola_answers, answered)  # Definition 1
         answers = scored.table(GranolaAnswer)
-        scores, metrics = measure_granola(answers, params.tau, params.decay, params.popularity_bins, params.seed)  # §5
+        scores, metrics = GRANOLA_EVALUATION.measure(answers, locked.inputs)  # §5
         report = publish_evaluation(build, GRANOLA_EVALUATION, answers, scores, metrics)
         leave_evaluation(report, GRANOLA_EVALUATION, answers, name_metrics(build, GRANOLA_EVALUATION, metrics))
     return report

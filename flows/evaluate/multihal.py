@@ -9,7 +9,6 @@ from tasks.multihal.answer import answer_multihal_questions, ask_multihal_questi
 from tasks.multihal.ask import MultiHalEvaluationParams, tell_skipped
 from tasks.multihal.core.answers import ScoredMultiHal
 from tasks.multihal.evaluation import MULTIHAL_EVALUATION, lock_inputs
-from tasks.multihal.measure import measure_multihal
 from tasks.options import BuildReport, RunOptions
 
 
@@ -25,7 +24,7 @@ def evaluate_multihal(
         answered = build.stage(answer_multihal_questions, asked)  # §3.1
         scored = build.stage(score_multihal_answers, answered)  # §3.1, semantic similarity
         answers = scored.table(ScoredMultiHal)
-        scores, metrics = measure_multihal(answers, params.seed)  # Tables 3, 4 and 8
+        scores, metrics = MULTIHAL_EVALUATION.measure(answers, locked.inputs)  # Tables 3, 4 and 8
         report = publish_evaluation(build, MULTIHAL_EVALUATION, answers, scores, metrics, tell_skipped(params))
         leave_evaluation(report, MULTIHAL_EVALUATION, answers, name_metrics(build, MULTIHAL_EVALUATION, metrics))
     return report

@@ -10,7 +10,6 @@ from tasks.slaq.answer import answer_slaq_questions, ask_slaq_questions, judge_s
 from tasks.slaq.ask import SlaqEvaluationParams
 from tasks.slaq.core.answers import JudgedSlaq
 from tasks.slaq.evaluation import SLAQ_EVALUATION, lock_inputs
-from tasks.slaq.measure import measure_slaq
 
 
 @flow(name="slaq_evaluation", validate_parameters=True, persist_result=False)
@@ -25,7 +24,7 @@ def evaluate_slaq(
         answered = build.stage(answer_slaq_questions, asked)  # §4.1
         judged = build.stage(judge_slaq_answers, answered)  # Appendix A.2, Table A.4
         answers = judged.table(JudgedSlaq)
-        scores, metrics = measure_slaq(answers, params.seed)  # equations 1 to 4, Figures 2 and 3
+        scores, metrics = SLAQ_EVALUATION.measure(answers, locked.inputs)  # equations 1 to 4, Figures 2 and 3
         report = publish_evaluation(build, SLAQ_EVALUATION, answers, scores, metrics)
         leave_evaluation(report, SLAQ_EVALUATION, answers, name_metrics(build, SLAQ_EVALUATION, metrics))
     return report

@@ -4,9 +4,12 @@ Several samples are one request with `n` where the server can do that, and one r
 it cannot; every such request counts for the limiter and is tried again alone. No stream is ever asked for.
 
 What a server will not take is learnt from its refusal (refusals.py): the request is adapted and sent again, and when that
-was answered all further ones are made so; `notes` tells what to put into the world's file.
+was answered all further ones are made so; `notes` tells what to put into the world's file. Tools have nothing that they
+could be sent as instead: once they were refused, whatever has some fails with `tools_refused`, and who asked has to ask
+in another way.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,6 +34,7 @@ class _Draw:
     seed: int | None
 
 
+_TOOLS = "tools_refused"
 _N_IGNORED = "n_ignored: "
 """Error of a call that goes out again, sample by sample; it is never delivered."""
 
@@ -87,17 +91,21 @@ class Chat:
         return [_Draw(number, call, 1, seed) for seed in range(samples)]
 
     async def _ask(self, group: Sequence[_Draw]) -> list[Reply]:
-        draw, learnt = group[0], dict[str, Any]()
+        draw, learnt, refused = group[0], dict[str, Any](), ""
         while True:
             model = self.model.model_copy(update=learnt)
             if draw.samples > 1 and not model.choices:
                 self.model = model
                 return [fail("n_ignored", "")]
+            if not model.tools and "tools" in draw.call.wire:
+                self.model = self.model.model_copy(update={"tools": False})
+                return [fail(_TOOLS, refused or "the world's file says that this model takes no tools")]
             body = _write_body(model, draw)
             answer = await self._server.post("/chat/completions", body)
             if is_too_long(answer) or not (change := read_refusal(model, answer.status, answer.text, body)):
                 break
             learnt |= change
+            refused = shorten(answer.text)
         if failure := self._server.judge(answer):
             return [failure]
         reply = self._read_reply(read_json(answer.text))
@@ -112,12 +120,13 @@ class Chat:
         try:
             choices = sorted(answer["choices"], key=lambda choice: choice.get("index") or 0)
             texts = [_read_text(choice["message"]) for choice in choices]
+            calls = [_read_calls(choice["message"]) for choice in choices]
             finish = [str(choice.get("finish_reason")) for choice in choices]
             usage: Mapping[str, Any] = answer.get("usage") or {}
         except (KeyError, TypeError, AttributeError) as error:
             raise Retry(f"malformed_reply: no choices in {shorten(str(answer))}") from error
-        body = {"texts": texts, "finish": finish, "fingerprint": answer.get("system_fingerprint")}
-        return replace(self._server.price(usage), body=body)
+        body: dict[str, Any] = {"texts": texts, "finish": finish, "fingerprint": answer.get("system_fingerprint")}
+        return replace(self._server.price(usage), body=body | ({"calls": calls} if any(calls) else {}))
 
 
 def _write_body(model: Model, draw: _Draw) -> dict[str, Any]:
@@ -142,6 +151,8 @@ def _write_body(model: Model, draw: _Draw) -> dict[str, Any]:
             if model.json_schema == "json_object"
             else {"type": "json_schema", "json_schema": {"name": "reply", "schema": wire["schema"], "strict": True}}
         )
+    if "tools" in wire:
+        body["tools"] = wire["tools"]
     left_out = {"none"} | ({"temperature"} if model.temperature == "none" else set())
     return {name: value for name, value in (body | model.extra_body).items() if name not in left_out}
 
@@ -160,12 +171,14 @@ def _join_replies(replies: Sequence[Reply], once: bool) -> Reply:
     bodies: list[Any] = [reply.body for reply in replies]
     texts = [text for body in bodies for text in body["texts"]]
     finish = [reason for body in bodies for reason in body["finish"]]
-    if not once and not any(text.strip() for text in texts):
+    calls = [of_one for body in bodies for of_one in body.get("calls", [[]] * len(body["texts"]))]
+    if not once and not any(text.strip() for text in texts) and not any(calls):
         ends = set(finish)
         kind = "refused" if ends <= FILTERED else "cut_off" if ends <= CUT else "empty_reply"
         error = f"{kind}: {len(texts)} samples without text, finish {sorted(ends)}"
         return replace(spent, body=None, status="failed", error=error, transient=kind != "refused")
-    return replace(spent, body={"texts": texts, "finish": finish, "fingerprint": bodies[0]["fingerprint"]})
+    joined = {"texts": texts, "finish": finish, "fingerprint": bodies[0]["fingerprint"]}
+    return replace(spent, body=joined | ({"calls": calls} if any(calls) else {}))
 
 
 def _read_text(message: Mapping[str, Any]) -> str:
@@ -173,6 +186,21 @@ def _read_text(message: Mapping[str, Any]) -> str:
     if text is None:
         text = message.get("refusal") or ""
     return text if isinstance(text, str) else "".join(str(part.get("text", "")) for part in text)
+
+
+def _read_calls(message: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return the functions that a message calls, in the form of today or the one before it (`function_call`)."""
+    asked = message.get("tool_calls") or []
+    if not asked and message.get("function_call"):
+        asked = [{"function": message["function_call"]}]
+    calls = []
+    for at, each in enumerate(asked, 1):
+        named = each.get("function") or {}
+        given = named.get("arguments") or ""
+        # nine characters, since some servers take no other number of them
+        told = {"id": str(each.get("id") or f"call{at:05}"), "name": str(named.get("name") or "")}
+        calls.append({**told, "arguments": given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)})
+    return calls
 
 
 def _samples(call: Call) -> int:

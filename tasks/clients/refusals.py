@@ -12,6 +12,7 @@ from typing import Any
 from tasks.settings import Model
 
 _REFUSING = frozenset({400, 422})
+_TOOL_KEYS = frozenset({"tool_calls", "tool_call_id"})
 _TOO_LARGE = re.compile(r"too (large|long|high|many)|at most|less than|maximum (value|context)", re.IGNORECASE)
 _ROLES = re.compile(
     r"roles? must alternate|alternate user/assistant|system role|role.{0,20}\bsystem\b.{0,40}not|"
@@ -19,15 +20,21 @@ _ROLES = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _SCHEMA = re.compile(r"response_format|json_schema")
+_TOOLS = re.compile(r"\btools?\b|tool.?(choice|call|use)|function.?call", re.IGNORECASE)
+_OF_ONE_CALL = re.compile(r"tool_use_failed|failed_generation|tool_call_id|messages\[")
+"""A refusal of what a model wrote as a call, or of a message, and not of tools as such."""
 
-Message = Mapping[str, str]
+Message = Mapping[str, Any]
 
 
 def read_refusal(model: Model, status: int, text: str, sent: Mapping[str, Any]) -> dict[str, Any]:
     """Return by what settings of a model a request would not be refused so; nothing where the refusal does not say.
 
-    Some servers tell a request whose schema they cannot read, or whose roles their template refuses, with status 500.
+    Some servers tell a request whose schema they cannot read, or whose roles their template refuses, with status 500;
+    one that routes requests finds no model that takes tools, with 404.
     """
+    if "tools" in sent and status in (*_REFUSING, 404, 500, 501) and _refuses_tools(text, sent):
+        return {"tools": False}
     if status not in (*_REFUSING, 500):
         return {}
     if "response_format" in sent and _SCHEMA.search(text):
@@ -46,16 +53,25 @@ def read_refusal(model: Model, status: int, text: str, sent: Mapping[str, Any]) 
     return instead.get(name, {})
 
 
-def merge_roles(messages: Sequence[Message]) -> list[dict[str, str]]:
-    """Return messages without a system role, whose speakers alternate, the user first."""
-    merged: list[dict[str, str]] = []
+def merge_roles(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return messages without a system role, whose speakers alternate, the user first.
+
+    Calls of tools and what these gave stay as they are, one message behind the other.
+    """
+    merged: list[dict[str, Any]] = []
     for message in messages:
         role = "user" if message["role"] == "system" else message["role"]
-        if merged and merged[-1]["role"] == role:
+        if merged and merged[-1]["role"] == role and not _TOOL_KEYS & {*message, *merged[-1]}:
             merged[-1]["content"] += f"\n\n{message['content']}"
         else:
-            merged.append({"role": role, "content": message["content"]})
+            merged.append({**message, "role": role})
     return merged
+
+
+def _refuses_tools(text: str, sent: Mapping[str, Any]) -> bool:
+    """True where a first request is refused for its tools; one in the midst of calls may be for what these hold."""
+    is_first = not any(_TOOL_KEYS & {*message} for message in sent["messages"])
+    return is_first and bool(_TOOLS.search(text)) and not _OF_ONE_CALL.search(text)
 
 
 def describe_learnt(before: Model, after: Model) -> list[str]:

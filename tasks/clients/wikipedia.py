@@ -135,6 +135,14 @@ def _answer_titles(wiki: MediaWiki, group: Sequence[Call]) -> list[Reply]:
     return [_resolve(answer["query"], pages, title) for title in titles]
 
 
+def _answer_search(wiki: MediaWiki, group: Sequence[Call]) -> list[Reply]:
+    words, limit = str(group[0].parts["words"]), int(group[0].parts["limit"])  # type: ignore[arg-type]
+    if not any(map(str.isalnum, words)):
+        return [Reply({"titles": []})]
+    answer = wiki.get("query", list="search", srsearch=words, srlimit=limit, srnamespace=0, srinfo="", srprop="")
+    return [Reply({"titles": [page["title"] for page in answer["query"]["search"]]})]
+
+
 def _resolve(query: Mapping[str, Any], pages: Sequence[Mapping[str, Any]], title: str) -> Reply:
     redirected_from, page = _find_page(query, pages, title)
     if page is None:
@@ -160,6 +168,7 @@ _ANSWERS: dict[str, Callable[[MediaWiki, Sequence[Call]], list[Reply]]] = {
     "page_text": _answer_text,
     "category_members": _answer_members,
     "resolve_title": _answer_titles,
+    "search": _answer_search,
 }
 
 

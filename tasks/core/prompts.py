@@ -22,6 +22,8 @@ _TURNS = re.compile(r"(system )?(user assistant )*user ")
 MOST_SHOWN = 12_000
 """So many characters of a rejected reply the model is shown; the longest reply that any prompt asks for has fewer."""
 _LEFT_OUT = "\n[…]\n"
+_MOST_KEPT = 300
+"""So many characters of a turn are kept with a recorded call; the rest is what models and look-ups said before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,10 @@ class Ask:
     """The model's own reply to the first attempt, at most MOST_SHOWN characters; empty on that."""
     correction: str = ""
     """What was wrong with that reply, said to the model on the second attempt."""
+    turns: tuple[Mapping[str, Any], ...] = ()
+    """What was said since, as messages of the chat protocol: the model's own, calls of tools, what these gave."""
+    tools: tuple[Mapping[str, Any], ...] = ()
+    """Functions that the model may call, as the chat protocol defines them."""
 
     def correct(self, rejected: str, correction: str) -> "Ask":
         """Return the second attempt: the model sees its reply, without the middle of a very long one, and what was wrong."""
@@ -63,17 +69,21 @@ class Ask:
         shown = rejected if len(rejected) <= MOST_SHOWN else f"{rejected[:half]}{_LEFT_OUT}{rejected[-half:]}"
         return replace(self, rejected=shown, correction=correction)
 
-    def messages(self) -> list[dict[str, str]]:
-        """Return the chat messages, role and content each: user and assistant in turns, a user's last."""
-        filled = [{"role": who, "content": _fill(text, self.variables)} for who, text in self.prompt.parts]
+    def messages(self) -> list[dict[str, Any]]:
+        """Return the chat messages, role and content each: user and assistant in turns, a user's or a tool's last."""
+        filled: list[dict[str, Any]] = [
+            {"role": who, "content": _fill(text, self.variables)} for who, text in self.prompt.parts
+        ]
         if self.correction:
             filled.append({"role": "assistant", "content": self.rejected})
             filled.append({"role": "user", "content": self.correction})
-        return filled
+        return filled + [dict(turn) for turn in self.turns]
 
     def parts(self) -> dict[str, Json]:
         """Return what a recorded call keeps of this ask, by name; replies to first attempts of old are so served on."""
-        again: dict[str, Json] = {"rejected": self.rejected} if self.correction else {}
+        more: dict[str, Json] = {"rejected": self.rejected} if self.correction else {}
+        more |= {"turns": [_shorten_turn(turn) for turn in self.turns]} if self.turns else {}
+        more |= {"tools": [dict(tool) for tool in self.tools]} if self.tools else {}
         return {
             "prompt": self.prompt.id,
             "prompt_digest": self.prompt.digest,
@@ -82,7 +92,7 @@ class Ask:
             "correction": self.correction,
             "temperature": self.prompt.temperature,
             "max_tokens": self.prompt.max_tokens,
-            **again,
+            **more,
         }
 
 
@@ -125,6 +135,13 @@ def fill_in(prompt: Prompt, samples: int = 1, **variables: str) -> Ask:
     if set(variables) != set(prompt.inputs):
         raise PromptError(f"prompt {prompt.id} needs {sorted(prompt.inputs)}, was given {sorted(variables)}")
     return Ask(prompt, variables, samples)
+
+
+def _shorten_turn(turn: Mapping[str, Any]) -> dict[str, Json]:
+    """Return a turn as it is recorded: whole it would stand there once more for every turn behind it."""
+    text = str(turn["content"])
+    cut = {} if len(text) <= _MOST_KEPT else {"content": f"{text[:_MOST_KEPT]} […]", "characters": len(text)}
+    return {**turn, **cut}
 
 
 def _fill(text: str, variables: Mapping[str, str]) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
+from pydantic import BaseModel
 
 from tasks.core.calls.call import Call, Reply, Service
 from tasks.core.calls.chat import call_chat, quote_reply, read_chat
@@ -165,7 +166,7 @@ class Work:
             self.taken_off[key] = ", ".join(heard.taken_off)
         return heard
 
-    def finish(self, outcomes: Iterable[Outcome], model: type[Row]) -> Receipt:
+    def finish(self, outcomes: Iterable[Outcome], model: type[BaseModel]) -> Receipt:
         """Write what became of each row and return the receipt; BuildError when rows are missing or doubled."""
         rows: list[Row] = []
         rejects: list[Reject] = []
@@ -182,7 +183,7 @@ class Work:
         )
         return self._write(arrow_table(model, rows), rejects, merged)
 
-    def finish_table(self, rows: pa.Table, model: type[Row]) -> Receipt:
+    def finish_table(self, rows: pa.Table, model: type[BaseModel]) -> Receipt:
         """Write rows that are columns already, none of them rejected."""
         self._check_balance(rows["id"].to_pylist())
         schema = arrow_schema(model)

@@ -1,102 +1,58 @@
 """How a model under test is asked: once. What it says is kept as it is; what cannot be read is unscored, with its reason."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from tasks.core.calls.call import Reply
 from tasks.core.calls.chat import call_chat, read_chat
 from tasks.core.evaluation.answers_file import EXPECTED, AnswersFile, read_answers
-from tasks.core.evaluation.rows import Answer, Asked, Unscored
+from tasks.core.evaluation.given import Given
+from tasks.core.evaluation.rows import Asked, Unscored
 from tasks.core.prompts import Ask
-from tasks.core.receipts import Receipt
 from tasks.core.replies import CUT, TEXT, Form, Unreadable, read_said
-from tasks.core.rows import arrow_table
+from tasks.core.rows import arrow_schema, rows_from_arrow
 from tasks.engine.batches import Work
-from tasks.evaluation.record import ANSWERS, BUILT_IN, read_params
+from tasks.evaluation.record import ANSWERS, BUILT_IN, Evaluation, gather_measured, read_params
 from tasks.storage.source_files import SourceFile, iterate_json
 
 A = TypeVar("A", bound=Asked)
-B = TypeVar("B", bound=Answer)
 
 _REASONS: dict[str, Unscored] = {"refused": "refused", "cut_off": "cut_off", "empty_reply": "no_answer"}
 """How a reply that says nothing ends → why it is unscored."""
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
-    """What a model said to one question: one text a sample."""
-
-    texts: tuple[str, ...] = ()
-    """As given."""
-    read: tuple[str, ...] = ()
-    """Each without what was put around it; empty where it says nothing, refuses or was cut off."""
-    finish: str = ""
-    unscored: Unscored = ""
-    """Why no sample can be read; empty where one can."""
-    detail: str = ""
-    tokens_in: int = 0
-    tokens_out: int = 0
-    call: str = ""
-
-    def extend(self, asked: Asked, model: type[B], name: str, /, **more: object) -> B:
-        """Return the row of an answer; `more` adds the model's own columns, and replaces what is made of the samples."""
-        told = {
-            "answer": self.texts[0] if self.texts else "",
-            "answer_read": self.read[0] if self.read else "",
-            "samples": list(self.texts) if len(self.texts) > 1 else [],
-            **{
-                column: getattr(self, column)
-                for column in ("finish", "unscored", "detail", "tokens_in", "tokens_out", "call")
-            },
-            "model": name,
-        }
-        return asked.extend(model, **(told | more))
+def answer_at_once(work: Work, evaluation: Evaluation, asked: pa.Table) -> pa.Table:
+    """Return questions (rows of `asked`) as rows of `answers`, where nothing is sent."""
+    name = name_answerer(work)
+    if files := work.files(ANSWERS):
+        return take_answers(evaluation, asked, load_answers(files[0]), name)
+    return answer_built_in(evaluation, asked, gather_measured(work, evaluation), read_params(work)["model"], name)
 
 
-def answer_questions(
-    work: Work,
-    asked: Iterable[A],
-    fill: Callable[[A], Ask],
-    oracle: Callable[[A], str],
-    guess: Callable[[A], str],
-    form: Form = TEXT,
-) -> Iterator[tuple[A, Given]]:
-    """Put every question to the evaluation's model, once; yield (question, what it said) in the order given.
-
-    `fill`: a question as its setting's prompt; `oracle`, `guess`: what the built-in models say, for which, as for a file
-    of answers, nothing is sent.
-    """
-    rows = list(asked)
-    if sends_nothing(work):
-        keys = [(row.setting, row.question_id) for row in rows]
-        said = _find_ready(work, keys, lambda: map(oracle, rows), lambda: map(guess, rows))
-        taken = partial(_take, form=form if work.files(ANSWERS) else None)
-        yield from ((row, taken(text)) for row, text in zip(rows, said, strict=True))
-    else:
-        yield from ask_model(work, rows, fill, form)
-
-
-def answer_at_once(
-    work: Work,
-    asked: pa.Table,
-    oracle: Callable[[], Iterable[str]],
-    guess: Callable[[], Iterable[str]],
-    read: Callable[[str], str] = str.strip,
-) -> pa.Table:
-    """Return questions (rows of `Asked`) with the columns of `Answer`, where nothing is sent: whole columns at once.
-
-    `oracle`, `guess`: what the built-in models say to each; `read`: an answer as it is scored.
-    """
+def take_answers(evaluation: Evaluation, asked: pa.Table, answers: AnswersFile, name: str) -> pa.Table:
+    """Return questions (rows of `asked`) with the answers that another program made; `name`: what it is called."""
     keys = zip(asked["setting"].to_pylist(), asked["question_id"].to_pylist(), strict=True)
-    said = list(_find_ready(work, list(keys), oracle, guess))
-    form = TEXT if work.files(ANSWERS) else None
+    return _fill_columns(evaluation, asked, [answers.find(*key) for key in keys], name, evaluation.form)
+
+
+def answer_built_in(evaluation: Evaluation, asked: pa.Table, rows: pa.Table, model: str, name: str) -> pa.Table:
+    """Return questions (rows of `asked`) with the answers of a built-in model; `rows`: of the measured build."""
+    say = {"oracle": evaluation.oracle, "guesser": evaluation.guess}.get(model)
+    said = [""] * asked.num_rows if say is None else map(say(rows), rows_from_arrow(evaluation.asked, asked))
+    return _fill_columns(evaluation, asked, list(said), name, None)
+
+
+def _fill_columns(
+    evaluation: Evaluation, asked: pa.Table, said: Sequence[str | None], name: str, form: Form | None
+) -> pa.Table:
+    """Return questions with the columns of `Answer`, whole columns at once; `form`: as `_take` has it."""
     taken = {text: _take(text, form) for text in set(said)}
-    known = {text: read(given.read[0]) if given.read else "" for text, given in taken.items()}
+    known = {text: evaluation.read(given.read[0]) if given.read else "" for text, given in taken.items()}
     none, zero = pa.repeat("", len(said)), pa.repeat(0, len(said))
     columns = {
         "answer": [text or "" for text in said],
@@ -107,35 +63,23 @@ def answer_at_once(
         "detail": [taken[text].detail for text in said],
         "tokens_in": zero,
         "tokens_out": zero,
-        "model": pa.repeat(name_answerer(work), len(said)),
+        "model": pa.repeat(name, len(said)),
         "call": none,
     }
-    for name, column in columns.items():
-        asked = asked.append_column(name, pa.array(column) if isinstance(column, list) else column)
-    return asked
+    schema = arrow_schema(evaluation.answers)
+    for field in schema:
+        if field.name not in (*columns, *asked.column_names):
+            # what only a dialogue has: its searches and the like
+            empty: Any = [] if pa.types.is_list(field.type) else "" if pa.types.is_string(field.type) else 0
+            columns[field.name] = pa.array([empty] * len(said), field.type)
+    for column, values in columns.items():
+        asked = asked.append_column(column, pa.array(values) if isinstance(values, list) else values)
+    return asked.select(schema.names).cast(schema)
 
 
 def sends_nothing(work: Work) -> bool:
     """True where the answers are those of a file or of a built-in model."""
     return bool(work.files(ANSWERS)) or read_params(work)["model"] in BUILT_IN
-
-
-def _find_ready(
-    work: Work,
-    keys: Sequence[tuple[str, str]],
-    oracle: Callable[[], Iterable[str]],
-    guess: Callable[[], Iterable[str]],
-) -> Iterable[str | None]:
-    """Return the answer of a file or of a built-in model to each (setting, question id)."""
-    if files := work.files(ANSWERS):
-        found = load_answers(files[0])
-        return [found.find(*key) for key in keys]
-    says: dict[str, Callable[[], Iterable[str]]] = {
-        "oracle": oracle,
-        "guesser": guess,
-        "silent": lambda: [""] * len(keys),
-    }
-    return says[read_params(work)["model"]]()
 
 
 def name_answerer(work: Work) -> str:
@@ -169,16 +113,24 @@ def ask_model(work: Work, asked: Sequence[A], fill: Callable[[A], Ask], form: Fo
     for row, call in zip(asked, calls, strict=True):
         reply = records[call.key].reply()
         work.unsettled += reply.transient
-        yield row, _read_reply(reply, call.key, form)
+        yield row, read_reply(reply, call.key, form)
 
 
-def _read_reply(reply: Reply, key: str, form: Form) -> Given:
+def read_reply(reply: Reply, key: str, form: Form = TEXT) -> Given:
+    """Return what a model said in a reply, read in a form."""
     if reply.status != "ok":
         error = reply.error or "no reason given"
         return Given(unscored=_REASONS.get(error.partition(":")[0], "model_failed"), detail=error, call=key)
     chat = read_chat(reply.body)
-    each = [read_said(text, finish, form) for text, finish in zip(chat.texts, chat.finish, strict=True)]
-    cut = [finish in CUT for finish in chat.finish]
+    given = read_given(chat.texts, chat.finish, form)
+    calls = chat.calls[0] if chat.calls else ()
+    return replace(given, tokens_in=reply.tokens_in, tokens_out=reply.tokens_out, call=key, calls=calls)
+
+
+def read_given(texts: Sequence[str], finishes: Sequence[str], form: Form) -> Given:
+    """Return what the samples of a reply say, one text and finish reason each."""
+    each = [read_said(text, finish, form) for text, finish in zip(texts, finishes, strict=True)]
+    cut = [finish in CUT for finish in finishes]
     read = tuple(
         "" if isinstance(one, Unreadable) or is_cut else one.text for one, is_cut in zip(each, cut, strict=True)
     )
@@ -190,12 +142,4 @@ def _read_reply(reply: Reply, key: str, form: Form) -> Given:
         detail = (
             first.reason if isinstance(first, Unreadable) else "the token limit ended the answer before it was whole"
         )
-    finish = ", ".join(dict.fromkeys(chat.finish))
-    return Given(chat.texts, read, finish, unscored, detail, reply.tokens_in, reply.tokens_out, key)
-
-
-def finish_asked(work: Work, asked: Iterable[A] | pa.Table, model: type[A]) -> Receipt:
-    """Finish the first step of an evaluation: every question that is asked is a row that came in."""
-    table = asked if isinstance(asked, pa.Table) else arrow_table(model, asked)
-    work.rows_in = table.num_rows
-    return work.finish_table(table, model)
+    return Given(tuple(texts), read, ", ".join(dict.fromkeys(finishes)), unscored, detail)

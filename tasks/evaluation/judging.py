@@ -1,6 +1,6 @@
 """How a judge is asked about answers: as builds ask theirs, and once more where it cannot be read. What then has no verdict is unscored."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -27,32 +27,54 @@ class Judged(Generic[V]):
     """Key of the recorded call; empty for the program."""
 
 
-def judge_answers(
-    work: Work,
-    answers: Iterable[B],
-    fill: Callable[[B], Ask],
-    form: Form,
-    read: Callable[[B, list[str]], V | Unreadable],
-    compare: Callable[[B], V],
-) -> Iterator[tuple[B, Judged[V]]]:
-    """Have every answer that can be scored judged; yield (answer, verdict) in the order given.
+def wants_verdict(row: Answer) -> bool:
+    """True where an answer says something that can be judged."""
+    return not row.unscored
 
-    `fill`: an answer, inside its frame (core/evaluation/frame.py), as the judge's prompt; `read`: a reply's last verdict;
-    `compare`: the verdict of the program that stands in where the judge is `exact`.
-    """
-    rows = list(answers)
-    judge: str = read_params(work)["judge"]
-    if judge == EXACT:
-        yield from ((row, Judged(compare(row))) for row in rows)
-        return
-    for row, answer in work.ask(judge, [(row.id, row, fill(row)) for row in rows], form, read):
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judging(Generic[B, V]):
+    """How a benchmark's answers are judged."""
+
+    fill: Callable[[B], Ask]
+    """An answer, inside its frame (core/evaluation/frame.py), as the judge's prompt."""
+    form: Form
+    read: Callable[[B, list[str]], V | Unreadable]
+    """A reply's last verdict."""
+    compare: Callable[[B], V]
+    """The verdict of the program that stands in where the judge is `exact`."""
+    row: type[Answer]
+    """Row model of judged answers."""
+    mark: Callable[[B, Judged[V] | None, str], Answer]
+    """An answer, what was said of it and by whom → the judged row; None: nothing was asked about it."""
+    wants: Callable[[B], bool] = wants_verdict
+    """Whether a judge is asked about an answer."""
+
+
+def judge_answers(work: Work, rows: Sequence[B], judging: Judging[B, V]) -> Iterator[Answer]:
+    """Have every answer judged that can be; yield the judged rows in the order given."""
+    wanted = [row for row in rows if judging.wants(row)]
+    name = name_judge(work)
+    is_program = read_params(work)["judge"] == EXACT
+    said = judge_exactly(wanted, judging) if is_program else dict(_ask_judge(work, wanted, judging))
+    return (judging.mark(row, said.get(row.id), name) for row in rows)
+
+
+def judge_exactly(rows: Sequence[B], judging: Judging[B, V]) -> dict[str, Judged[V]]:
+    """Return the program's verdicts, by id."""
+    return {row.id: Judged(judging.compare(row)) for row in rows}
+
+
+def _ask_judge(work: Work, rows: Sequence[B], judging: Judging[B, V]) -> Iterator[tuple[str, Judged[V]]]:
+    asked = [(row.id, row, judging.fill(row)) for row in rows]
+    for row, answer in work.ask(read_params(work)["judge"], asked, judging.form, judging.read):
         if isinstance(answer.read, Reject):
             # a judge's own refusal or cut reply is no verdict about the answer
             reason: Unscored = "judge_unreadable" if answer.read.reason in UNREADABLE_KINDS else "judge_failed"
             work.unsettled += answer.read.retryable
-            yield row, Judged(None, reason, answer.read.detail, answer.key)
+            yield row.id, Judged(None, reason, answer.read.detail, answer.key)
         else:
-            yield row, Judged(answer.read, call=answer.key)
+            yield row.id, Judged(answer.read, call=answer.key)
 
 
 def name_judge(work: Work) -> str:

@@ -56,16 +56,7 @@ def publish_evaluation(
 def name_metrics(build: Build, evaluation: Evaluation, metrics: Sequence[Metric]) -> list[EvaluationMetric]:
     """Return metrics as rows of the published table: with benchmark, model and judge."""
     lock = build.run.lock
-    return [
-        EvaluationMetric(
-            id="/".join(filter(None, (metric.setting, metric.metric, metric.group_by, metric.group))),
-            benchmark=evaluation.of.name,
-            model=lock["author"],
-            judge=_name_judge(lock),
-            **metric.model_dump(),
-        )
-        for metric in metrics
-    ]
+    return evaluation.label_metrics(metrics, lock["author"], _name_judge(lock))
 
 
 def _name_judge(lock: Mapping[str, Any]) -> str:

@@ -3,19 +3,21 @@
 It has a record like a benchmark's, so what lists, shows, explains, verifies and exports builds knows it too.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, TypeVar
 
 import pyarrow as pa
-from pydantic import Field
+from pydantic import BaseModel, Field
 
-from tasks.core.evaluation.rows import Asked, EvaluationMetric
+from tasks.core.evaluation.rows import Answer, Asked, EvaluationMetric
 from tasks.core.measures.audits import draw_sample
 from tasks.core.measures.figures import Figure
+from tasks.core.measures.metrics import Metric
 from tasks.core.prompts import Ask
-from tasks.core.rows import Row, arrow_schema
+from tasks.core.replies import TEXT, Form
+from tasks.core.rows import arrow_schema, arrow_table
 from tasks.engine.batches import Work
 from tasks.engine.benchmark import Benchmark, Inputs, Locked
 from tasks.errors import SettingsError, UnknownBuild, UsageError
@@ -25,6 +27,11 @@ from tasks.storage.builds import BuildRecord, find_build, list_builds, published
 from tasks.storage.source_files import SourceFile, lock_source
 from tasks.storage.warehouse import open_warehouse
 from tasks.text.suggestions import suggest_name
+
+if TYPE_CHECKING:
+    from tasks.evaluation.judging import Judging
+    from tasks.models.cross_encoder import CrossEncoder
+    from tasks.models.embed import Embedder
 
 BUILT_IN = {
     "oracle": "the gold answers: every metric's best end",
@@ -120,9 +127,34 @@ def pick_worst(items: Iterable[Item]) -> list[Item]:
     return sorted(items, key=lambda item: (item.score is not None, item.score or 0.0, item.answer_id))
 
 
+class Tools(Protocol):
+    """What scores are computed with beside the answers: models of this machine, opened when they are needed."""
+
+    def embedder(self) -> "Embedder":
+        """Return the world's sentence encoder."""
+
+    def cross_encoder(self, name: str) -> "CrossEncoder":
+        """Return a cross-encoder of the home; SettingsError where there is none of that name."""
+
+
+Dialogue = Generator[Any, Any, Any]
+"""How a question is put: yields the next prompt (Ask) and is sent what the model said (Given), or yields what the room is to
+look up and is sent what that found; returns the answer (Given)."""
+
+
+def _ask_once(ask: Ask, read: Callable[[str], str]) -> Dialogue:
+    given = yield ask
+    return replace(given, read=tuple(map(read, given.read)))
+
+
+def keep_answers(answers: pa.Table, _inputs: EvaluationInputs, _tools: Tools) -> pa.Table:
+    """Return answers as they are: the scores are verdicts, or follow from columns that are there."""
+    return answers
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation(Benchmark):
-    """How models are measured on one benchmark."""
+    """How models are measured on one benchmark: all that a recipe, a program and another harness go by alike."""
 
     of: Benchmark
     """What it measures on; the rows are those of its main table."""
@@ -135,10 +167,35 @@ class Evaluation(Benchmark):
     however they are asked."""
     headline: tuple[str, ...]
     """Metrics that the command prints first, in this order."""
-    questions: Callable[[pa.Table, Any], Iterable[Asked]]
-    """Rows of the measured build and the evaluation's inputs → the questions that are asked."""
+    gather: Callable[[Callable[[str], pa.Table]], pa.Table] | None = None
+    """The measured build's tables by name → the rows that questions are made of; None: those of its main table."""
+    questions: Callable[[pa.Table, Any], Iterable[Asked] | pa.Table]
+    """Rows of the measured build and the evaluation's inputs → the questions that are asked, as rows or as columns."""
     fill: Callable[[Any, Any], Ask]
     """A question and the evaluation's parameters → the first prompt that it is put in."""
+    converse: Callable[[Any, Any], Dialogue] | None = None
+    """A question and the evaluation's parameters → how it is put where that takes several turns; None: `fill`, once."""
+    look: Callable[[Work, Sequence[tuple[str, Any]]], Sequence[Any]] | None = None
+    """(row id, what a dialogue wants looked up) → what was found, in that order."""
+    inputs: type[EvaluationInputs]
+    asked: type[Asked]
+    """Row model of what is asked."""
+    answers: type[Answer]
+    """Row model of answers, before they are judged and scored: the columns of `asked` and of `Answer`."""
+    form: Form = TEXT
+    """How an answer is read."""
+    read: Callable[[str], str] = str.strip
+    """An answer, read in its form, as it is scored."""
+    oracle: Callable[[pa.Table], Callable[[Any], str]]
+    """Rows of the measured build → a question → its gold answer."""
+    guess: Callable[[pa.Table], Callable[[Any], str]]
+    """Rows of the measured build → a question → the commonest answer of its kind."""
+    judging: "Judging[Any, Any] | None" = None
+    """How answers are judged, where a judge is asked."""
+    score: Callable[[pa.Table, Any, Tools], pa.Table] = keep_answers
+    """Answers, judged where there is a judge → rows of the main table; inputs of the evaluation."""
+    measure: Callable[[pa.Table, Any], tuple[pa.Table, list[Metric]]]
+    """Rows of the main table and inputs of the evaluation → rows of `Score`, and the metrics."""
     figures: Callable[[Sequence[EvaluationMetric]], Sequence[Figure]]
     """Metrics, of one model or several, as the paper's figures."""
     items: Callable[[pa.Table], Sequence[Item]]
@@ -146,6 +203,34 @@ class Evaluation(Benchmark):
     paper: tuple[PaperFigure, ...] = ()
     lower_is_better: tuple[str, ...] = ()
     """Headline metrics of which less is better."""
+
+    def gather_rows(self, read: Callable[[str], pa.Table]) -> pa.Table:
+        """Return the rows that questions are made of; `read`: a table of the measured build, by name."""
+        return read(self.of.main_table) if self.gather is None else self.gather(read)
+
+    def start(self, asked: Asked, params: EvaluationParams) -> Dialogue:
+        """Return how a question is put to a model, turn by turn."""
+        if self.converse is not None:
+            return self.converse(asked, params)
+        return _ask_once(self.fill(asked, params), self.read)
+
+    def label_metrics(self, metrics: Sequence[Metric], model: str, judge: str) -> list[EvaluationMetric]:
+        """Return metrics as rows of the published table, with the benchmark, the model under test and what judged."""
+        return [
+            EvaluationMetric(
+                id="/".join(filter(None, (metric.setting, metric.metric, metric.group_by, metric.group))),
+                benchmark=self.of.name,
+                model=model,
+                judge=judge,
+                **metric.model_dump(),
+            )
+            for metric in metrics
+        ]
+
+    def list_questions(self, rows: pa.Table, inputs: EvaluationInputs) -> pa.Table:
+        """Return the questions that are asked (rows of `asked`), by the rows of the measured build."""
+        found = self.questions(rows, inputs)
+        return found if isinstance(found, pa.Table) else arrow_table(self.asked, found)
 
 
 def lock_evaluation(
@@ -210,7 +295,7 @@ def read_params(work: Work) -> dict[str, Any]:
     return params
 
 
-def read_measured(work: Work, table: str, model: type[Row]) -> pa.Table:
+def read_measured(work: Work, table: str, model: type[BaseModel]) -> pa.Table:
     """Return the rows of a table of the build that is measured on, by id (shape: rows × columns of the model)."""
     warehouse = Path(work.run.options["warehouse"])
     digest = work.run.lock["params"]["source_digest"]
@@ -219,6 +304,11 @@ def read_measured(work: Work, table: str, model: type[Row]) -> pa.Table:
         raise UnknownBuild(f"the build that was measured is not in {warehouse} any more; build it again, then evaluate")
     with open_warehouse(warehouse) as db:
         return published_table(db, found[-1].build_id, table).cast(arrow_schema(model))
+
+
+def gather_measured(work: Work, evaluation: Evaluation) -> pa.Table:
+    """Return the rows of the build that is measured on, as the evaluation's questions are made of them."""
+    return evaluation.gather_rows(lambda name: read_measured(work, name, evaluation.of.tables[name]))
 
 
 def draw_clusters(clusters: Sequence[str], params: EvaluationParams) -> set[str]:

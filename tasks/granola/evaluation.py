@@ -1,62 +1,32 @@
-"""GRANOLA-EQ's evaluation as commands know it: its parameters, what it asks in which setting, its record (paper §2.2, §5)."""
+"""GRANOLA-EQ's evaluation as commands know it: what answers are worth, and its record (paper §2.2, §5)."""
 
 from collections.abc import Iterator
-from typing import Annotated, cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
-from pydantic import Field
 
-from tasks.assets import load_prompt
 from tasks.core.evaluation.rows import EvaluationMetric, Score
-from tasks.core.measures.audits import draw_sample
-from tasks.core.prompts import Ask
-from tasks.core.rows import arrow_schema, rows_from_arrow
+from tasks.core.measures.metrics import Metric
 from tasks.engine.benchmark import Assets, Locked
 from tasks.engine.identities import embedder_identity
-from tasks.evaluation.record import (
-    Evaluation,
-    EvaluationInputs,
-    EvaluationParams,
-    draw_clusters,
-    list_roles,
-    lock_evaluation,
+from tasks.evaluation.record import Evaluation, Tools, list_roles, lock_evaluation
+from tasks.granola.ask import (
+    GranolaEvaluationInputs,
+    GranolaEvaluationParams,
+    converse,
+    fill_prompt,
+    guess_answers,
+    list_questions,
 )
 from tasks.granola.benchmark import GRANOLA
-from tasks.granola.core.evaluation_rows import GranolaAnswer, GranolaAsked
+from tasks.granola.core.answers import read_answer
+from tasks.granola.core.evaluation_rows import GranolaAnswer, GranolaAsked, GranolaGiven
 from tasks.granola.core.figures import draw_figures
-from tasks.granola.core.scoring import MAIN
-from tasks.granola.core.settings import PROMPTS, SETTINGS, USUAL, SettingName, ask_first
-from tasks.granola.measure import PAPER, list_items, tell_verdict
-from tasks.options import Option, RunOptions
+from tasks.granola.core.scoring import MAIN, find_cosines, score_answers
+from tasks.granola.core.settings import PROMPTS, SETTINGS, USUAL
+from tasks.granola.measure import PAPER, list_items, measure_granola, tell_verdict
+from tasks.models.embed import Embedder
+from tasks.options import RunOptions
 from tasks.settings import home, load_world
-
-
-class GranolaEvaluationParams(EvaluationParams):
-    """What an evaluation on GRANOLA-EQ can be told."""
-
-    setting: Annotated[tuple[SettingName, ...], Option("--setting", "NAME")] = ()
-    """Only this setting (repeatable). Default: those that the paper reports, all but temperature."""
-    samples: int = Field(default=5, ge=1)
-    """Answers drawn to each question by self_consistency and drag, the paper's N, which it does not state."""
-    temperature: float = Field(default=0.7, gt=0, le=2)
-    """Temperature at which answers are drawn, the paper's T, which it does not state."""
-    tau: float = Field(default=0.5, ge=0, lt=1)
-    """An answer matches a level when its token F1 exceeds this, the paper's τ, which it does not state."""
-    decay: Annotated[float, Option("--lambda", "NUMBER")] = Field(default=0.5, ge=0)
-    """How fast informativeness falls from level to level, the paper's λ: exp(-λ (level - 1))."""
-    popularity_bins: int = Field(default=5, ge=1, le=100)
-    """Bins of equal size by the popularity of the question's entity."""
-    similarity: int = Field(default=2000, ge=0)
-    """So many questions, drawn with the seed, whose answers are also compared with the gold answer by the world's sentence encoder, as in the paper's Table 3; 0: none."""
-
-
-class GranolaEvaluationInputs(EvaluationInputs):
-    """What the steps of GRANOLA-EQ's evaluation read."""
-
-    params: GranolaEvaluationParams
-    embedder: dict[str, str]
-    """Name and digest of the sentence encoder; empty where none is asked for."""
 
 
 def lock_inputs(params: GranolaEvaluationParams, run: RunOptions) -> Locked[GranolaEvaluationInputs]:
@@ -65,31 +35,26 @@ def lock_inputs(params: GranolaEvaluationParams, run: RunOptions) -> Locked[Gran
     return lock_evaluation(GRANOLA_EVALUATION, params, run, GranolaEvaluationInputs, embedder=encoder)
 
 
-def list_questions(rows: pa.Table, inputs: GranolaEvaluationInputs) -> Iterator[GranolaAsked]:
-    """Yield every question (rows of `granola_eq`) in every setting, as it is asked."""
-    for setting in inputs.settings:
-        yield from rows_from_arrow(GranolaAsked, ask_all(rows, inputs, setting))
+def score_granola(answers: pa.Table, inputs: GranolaEvaluationInputs, tools: Tools) -> pa.Table:
+    """Return answers (rows of `GranolaGiven`) with the level that each matches (Definition 1), and how near it is to the gold answer (§5.4)."""
+    answers = score_answers(answers, inputs.params.tau)
+    similarity, encoder = pa.nulls(answers.num_rows, pa.float64()), ""
+    if inputs.params.similarity:
+        embedder = tools.embedder()
+        similarity, encoder = _compare(answers, embedder), embedder.name
+    answers = answers.append_column("semantic_similarity", similarity)
+    return answers.append_column("encoder", pa.repeat(encoder, answers.num_rows))
 
 
-def ask_all(rows: pa.Table, inputs: GranolaEvaluationInputs, setting: str) -> pa.Table:
-    """Return every question in one setting (rows of `GranolaAsked`)."""
-    drawn = draw_clusters(rows["id"].to_pylist(), inputs.params)
-    chosen = rows.filter(pc.is_in(rows["id"], pa.array(sorted(drawn), pa.string())))
-    compared = draw_sample(drawn, inputs.params.similarity, inputs.params.seed)
-    named = dict.fromkeys(("question_id", "item", "cluster"), chosen["id"])
-    told = {
-        "setting": pa.repeat(setting, chosen.num_rows),
-        "id": pc.binary_join_element_wise(setting, chosen["id"], "/"),
-        "is_compared": pc.is_in(chosen["id"], pa.array(compared, pa.string())),
-    }
-    kept = {name: chosen[name] for name in ("question", "relation", "question_entity_popularity", "granola_answers")}
-    return pa.table(named | told | kept).select(arrow_schema(GranolaAsked).names)
-
-
-def fill_prompt(asked: GranolaAsked, params: GranolaEvaluationParams) -> Ask:
-    """Return a question as its setting's first prompt (paper Table 7)."""
-    setting = SETTINGS[cast(SettingName, asked.setting)]
-    return ask_first(load_prompt(setting.prompt), setting, asked.question, params.samples, params.temperature)
+def _compare(answers: pa.Table, embedder: Embedder) -> pa.Array:
+    """Return the cosine of each answer that is compared and says something with its gold answer; null for the others."""
+    columns = (answers[name].to_pylist() for name in ("answer_read", "granola_answers", "is_compared", "is_idk"))
+    pairs = [
+        (text, levels[0]) if text and is_compared and not is_idk else None
+        for text, levels, is_compared, is_idk in zip(*columns, strict=True)
+    ]
+    texts = sorted({text for pair in pairs if pair for text in pair})
+    return pa.array(find_cosines(pairs, texts, embedder.encode(texts)), from_pandas=True)
 
 
 def explain_answer(row: GranolaAnswer) -> Iterator[str]:
@@ -104,6 +69,12 @@ def explain_answer(row: GranolaAnswer) -> Iterator[str]:
     yield f"  verdict     {tell_verdict(row.matched_level, row.is_idk, row.unscored)}{f': {row.detail}' if row.detail else ''}"
     if row.semantic_similarity is not None:
         yield f"  similarity  {row.semantic_similarity:.2f} with {row.granola_answers[0]!r} (encoder {row.encoder})"
+
+
+def measure_answers(answers: pa.Table, inputs: GranolaEvaluationInputs) -> tuple[pa.Table, list[Metric]]:
+    """Return the rows of scores and the metrics of answers (rows of `GranolaAnswer`)."""
+    params = inputs.params
+    return measure_granola(answers, params.tau, params.decay, params.popularity_bins, params.seed)
 
 
 GRANOLA_EVALUATION: Evaluation = Evaluation(
@@ -138,6 +109,15 @@ GRANOLA_EVALUATION: Evaluation = Evaluation(
     headline=MAIN,
     questions=list_questions,
     fill=fill_prompt,
+    converse=converse,
+    inputs=GranolaEvaluationInputs,
+    asked=GranolaAsked,
+    answers=GranolaGiven,
+    read=read_answer,
+    oracle=lambda _: lambda asked: asked.granola_answers[0],
+    guess=guess_answers,
+    score=score_granola,
+    measure=measure_answers,
     figures=draw_figures,
     items=list_items,
     paper=PAPER,

@@ -5,12 +5,14 @@ from itertools import groupby
 from typing import Annotated, Literal
 
 import pyarrow as pa
+from pydantic import Field
 
 from tasks.assets import load_prompt
 from tasks.core.prompts import Ask, fill_in
 from tasks.core.rows import rows_from_arrow
 from tasks.evaluation.record import EvaluationInputs, EvaluationParams, draw_clusters
 from tasks.models.cross_encoder import CONSISTENT, CONTRADICTION, ENTAILMENT
+from tasks.multihal.core import answers
 from tasks.multihal.core.answers import MultiHalAsked, ask_alone, ask_with_path
 from tasks.multihal.core.rows import MultiHalRow
 from tasks.options import Option
@@ -40,7 +42,7 @@ class MultiHalEvaluationInputs(EvaluationInputs):
     """What the steps of MultiHal's evaluation read."""
 
     params: MultiHalEvaluationParams
-    embedder: dict[str, str]
+    embedder: dict[str, str] = Field(default={})
     """Name and digest of the sentence encoder."""
     nli: dict[str, str] | None = None
     """Name and digest of the model of entailment; None: that is not scored."""
@@ -70,6 +72,12 @@ def list_questions(rows: pa.Table, inputs: MultiHalEvaluationInputs) -> Iterator
 def _ask_once(rows: Sequence[MultiHalRow]) -> Iterator[MultiHalAsked]:
     key: Callable[[MultiHalRow], tuple[str, str]] = lambda row: (row.question_id, row.language)  # noqa: E731
     return (ask_alone(list(mine)) for _, mine in groupby(sorted(rows, key=key), key))
+
+
+def guess_answers(rows: pa.Table) -> Callable[[MultiHalAsked], str]:
+    """Return what the built-in guesser says to a question; `rows`: of the measured build."""
+    guesses = answers.guess_answers(rows_from_arrow(MultiHalRow, rows))
+    return lambda asked: guesses[asked.cluster, asked.language]
 
 
 def fill_prompt(asked: MultiHalAsked, _: object = None) -> Ask:

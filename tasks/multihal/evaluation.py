@@ -14,11 +14,13 @@ from tasks.multihal.ask import (
     MultiHalEvaluationInputs,
     MultiHalEvaluationParams,
     fill_prompt,
+    guess_answers,
     list_questions,
 )
 from tasks.multihal.benchmark import MULTIHAL
-from tasks.multihal.core.answers import ScoredMultiHal
-from tasks.multihal.measure import DELTA, PAPER, RANKS, SCORE, draw_figures, list_items
+from tasks.multihal.core.answers import ANSWER, MultiHalAnswer, MultiHalAsked, ScoredMultiHal
+from tasks.multihal.measure import DELTA, PAPER, RANKS, SCORE, draw_figures, list_items, measure_multihal
+from tasks.multihal.score import score_multihal
 from tasks.options import RunOptions
 from tasks.settings import home, load_world
 
@@ -77,6 +79,14 @@ MULTIHAL_EVALUATION: Evaluation = Evaluation(
     headline=(SCORE, DELTA, RANKS, *(kind for kinds in PAIRED.values() for kind in kinds)),
     questions=list_questions,
     fill=fill_prompt,
+    inputs=MultiHalEvaluationInputs,
+    asked=MultiHalAsked,
+    answers=MultiHalAnswer,
+    form=ANSWER,
+    oracle=lambda _: lambda asked: asked.accepted[0],
+    guess=guess_answers,
+    score=score_multihal,
+    measure=lambda answers, inputs: measure_multihal(answers, inputs.params.seed),
     figures=draw_figures,
     items=list_items,
     paper=PAPER,

@@ -11,15 +11,26 @@ from tasks.slaq.ask import (
     ANSWER_SHORT,
     JUDGE_LONG,
     JUDGE_SHORT,
+    JUDGING,
     SlaqEvaluationInputs,
     SlaqEvaluationParams,
     fill_prompt,
+    guess_answers,
     list_questions,
 )
 from tasks.slaq.benchmark import SLAQ
-from tasks.slaq.core.answers import LONG, SHORT, JudgedSlaq
+from tasks.slaq.core.answers import LONG, SHORT, JudgedSlaq, SlaqAnswer, SlaqAsked
 from tasks.slaq.figures import PAPER, draw_figures
-from tasks.slaq.measure import ACCURACY, ALIGNMENT, GAP, LOWER_BOUND, SIGNED, describe_verdicts, list_items
+from tasks.slaq.measure import (
+    ACCURACY,
+    ALIGNMENT,
+    GAP,
+    LOWER_BOUND,
+    SIGNED,
+    describe_verdicts,
+    list_items,
+    measure_slaq,
+)
 
 
 def lock_inputs(params: SlaqEvaluationParams, run: RunOptions) -> Locked[SlaqEvaluationInputs]:
@@ -65,6 +76,13 @@ SLAQ_EVALUATION: Evaluation = Evaluation(
     headline=(ACCURACY, GAP, ALIGNMENT, SIGNED),
     questions=list_questions,
     fill=fill_prompt,
+    inputs=SlaqEvaluationInputs,
+    asked=SlaqAsked,
+    answers=SlaqAnswer,
+    oracle=lambda _: lambda asked: asked.gold,
+    guess=guess_answers,
+    judging=JUDGING,
+    measure=lambda answers, inputs: measure_slaq(answers, inputs.params.seed),
     figures=draw_figures,
     items=list_items,
     paper=PAPER,

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tasks.fanoutqa.core.evaluation.golds import write_gold
 from tasks.fanoutqa.core.evaluation.rouge import rouge
 from tasks.fanoutqa.core.evaluation.strings import loose
-from tasks.fanoutqa.evaluation.lemmas import load_lemmatizer
+from tasks.fanoutqa.evaluation.lemmas import load_lemmatizer, name_lemmatizer
 
 GOLDS: Sequence[Any] = (
     {"Luxembourg": "$87 billion", "Ireland": "$516 billion", "Qatar": "$219.6 billion", "Macau": "$38.5 billion"},
@@ -83,7 +83,7 @@ def main() -> None:
     options = parser.parse_args()
     golds = [each["answer"] for each in json.loads(options.questions.read_text())] if options.questions else GOLDS
     answers, asked = make_answers(golds, options.answers)
-    lemmatize = load_lemmatizer()
+    lemmatize = load_lemmatizer(name_lemmatizer())
     print(f"{len(answers):,} answers to {len(golds)} questions, lemmas: {lemmatize.name}", flush=True)
     seconds = {}
     for scorer in ("upstream", "fixed"):

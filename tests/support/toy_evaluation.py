@@ -1,25 +1,22 @@
 """How models would be measured on the sixth benchmark (toy_benchmark.py): is the number right, as a program sees it, and as a judge does?"""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Annotated, Literal
 
 import pyarrow as pa
-from prefect import flow, task
+from prefect import flow
 from toy_benchmark import COUNTRIES, CountryQuestion
 
 from tasks.core.evaluation.frame import frame, make_boundary
 from tasks.core.evaluation.rows import Answer, Asked, EvaluationMetric, Score
 from tasks.core.measures.figures import Figure
-from tasks.core.measures.metrics import Scores, measure
+from tasks.core.measures.metrics import Metric, Scores, measure
 from tasks.core.prompts import Ask, fill_in, read_prompt
-from tasks.core.receipts import Batch, Receipt
 from tasks.core.replies import Form, Unreadable
 from tasks.core.rows import arrow_table, rows_from_arrow
-from tasks.engine.batches import batch_key, work_on
 from tasks.engine.benchmark import Locked
 from tasks.engine.building import open_build
-from tasks.evaluation.answering import answer_questions, finish_asked, name_answerer
-from tasks.evaluation.judging import judge_answers, name_judge
+from tasks.evaluation.judging import Judged, Judging
 from tasks.evaluation.publishing import publish_evaluation
 from tasks.evaluation.record import (
     Evaluation,
@@ -29,8 +26,8 @@ from tasks.evaluation.record import (
     draw_clusters,
     list_roles,
     lock_evaluation,
-    read_measured,
 )
+from tasks.evaluation.steps import make_answering, make_asking, make_judging
 from tasks.options import BuildReport, Option, RunOptions
 
 ANSWER = read_prompt(
@@ -44,8 +41,12 @@ VERDICT = Form("lines", head="verdict", reach="line")
 Setting = Literal["ask", "ask_again"]
 
 
-class CountryAnswer(Answer):
+class CountryAsked(Asked):
     gold: str
+
+
+class CountryAnswer(CountryAsked, Answer):
+    pass
 
 
 class JudgedCountry(CountryAnswer):
@@ -67,7 +68,7 @@ def lock_inputs(params: CountryEvaluationParams, run: RunOptions) -> Locked[Coun
     return lock_evaluation(COUNTRIES_EVALUATION, params, run, CountryEvaluationInputs)
 
 
-def list_questions(rows: pa.Table, inputs: CountryEvaluationInputs) -> Iterator[Asked]:
+def list_questions(rows: pa.Table, inputs: CountryEvaluationInputs) -> Iterator[CountryAsked]:
     """Every country in every setting."""
     read = rows_from_arrow(CountryQuestion, rows)
     drawn = draw_clusters([row.letter for row in read], inputs.params)
@@ -75,66 +76,17 @@ def list_questions(rows: pa.Table, inputs: CountryEvaluationInputs) -> Iterator[
         for row in read:
             if row.letter in drawn:
                 told = {"question_id": row.id, "item": row.id, "cluster": row.letter, "setting": setting}
-                yield Asked(id=f"{setting}/{row.id}", question=row.question, **told)
+                yield CountryAsked(id=f"{setting}/{row.id}", question=row.question, gold=row.qid, **told)
 
 
 def fill_prompt(asked: Asked, _: object = None) -> Ask:
     return fill_in(ANSWER, question=f"{asked.question} ({asked.setting})")
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
-def ask_countries_again(batch: Batch) -> Receipt:
-    work = work_on(batch)
-    inputs = work.inputs(CountryEvaluationInputs).model_copy(update={"settings": (batch.unit,)})
-    rows = read_measured(work, COUNTRIES.main_table, CountryQuestion)
-    return finish_asked(work, list(list_questions(rows, inputs)), Asked)
-
-
-@task(cache_key_fn=batch_key, persist_result=True)
-def answer_countries(batch: Batch) -> Receipt:
-    work = work_on(batch)
-    gold = {
-        row.id: row.qid for row in rows_from_arrow(CountryQuestion, read_measured(work, "countries", CountryQuestion))
-    }
-    commonest = max(sorted(gold.values()), key=list(gold.values()).count)
-    given = answer_questions(
-        work,
-        work.rows(Asked),
-        fill_prompt,
-        lambda row: gold[row.item],
-        lambda _: commonest,
-    )
-    name = name_answerer(work)
-    return work.finish(
-        (said.extend(row, CountryAnswer, name, gold=gold[row.item]) for row, said in given), CountryAnswer
-    )
-
-
-@task(cache_key_fn=batch_key, persist_result=True)
-def judge_countries(batch: Batch) -> Receipt:
-    work = work_on(batch)
-    rows = work.rows(CountryAnswer)
-    judged = judge_answers(
-        work,
-        [row for row in rows if not row.unscored],
-        lambda row: fill_in(
-            JUDGE,
-            gold=row.gold,
-            framed=frame(row.id, row.answer_read),
-            boundary=make_boundary(row.id, row.answer_read),
-        ),
-        VERDICT,
-        lambda _, texts: read_verdict(texts[0]),
-        lambda row: row.answer_read == row.gold,
-    )
-    said = {row.id: verdict for row, verdict in judged}
-    outcomes = []
-    for row in rows:
-        verdict = said.get(row.id)
-        why = row.unscored if verdict is None else verdict.unscored
-        right = None if verdict is None else verdict.verdict
-        outcomes.append(row.extend(JudgedCountry, is_right=right, judge=name_judge(work), why_not=why))
-    return work.finish(outcomes, JudgedCountry)
+def guess_commonest(rows: pa.Table) -> Callable[[CountryAsked], str]:
+    golds = rows["qid"].to_pylist()
+    commonest = max(sorted(golds), key=golds.count)
+    return lambda _: commonest
 
 
 def read_verdict(text: str) -> bool | Unreadable:
@@ -145,6 +97,47 @@ def read_verdict(text: str) -> bool | Unreadable:
     return verdicts[-1] == "right"
 
 
+def mark(row: CountryAnswer, judged: Judged[bool] | None, judge: str) -> JudgedCountry:
+    right, why = (None, row.unscored) if judged is None else (judged.verdict, judged.unscored)
+    return row.extend(JudgedCountry, is_right=right, judge=judge, why_not=why)
+
+
+JUDGING: Judging[CountryAnswer, bool] = Judging(
+    fill=lambda row: fill_in(
+        JUDGE,
+        gold=row.gold,
+        framed=frame(row.id, row.answer_read),
+        boundary=make_boundary(row.id, row.answer_read),
+    ),
+    form=VERDICT,
+    read=lambda _, texts: read_verdict(texts[0]),
+    compare=lambda row: row.answer_read == row.gold,
+    row=JudgedCountry,
+    mark=mark,
+)
+
+
+def measure_countries(judged: pa.Table, inputs: CountryEvaluationInputs) -> tuple[pa.Table, list[Metric]]:
+    scores = list(score(rows_from_arrow(JudgedCountry, judged)))
+    metrics = measure(
+        [
+            Scores(
+                setting=setting,
+                metric="accuracy",
+                items=[each.item for each in mine],
+                clusters=[each.cluster for each in mine],
+                values=pa.array([each.value for each in mine], pa.float64()).to_numpy(zero_copy_only=False),
+                unit="share",
+                is_share=True,
+            )
+            for setting in inputs.settings
+            if (mine := [each for each in scores if each.setting == setting])
+        ],
+        inputs.params.seed,
+    )
+    return arrow_table(Score, scores), metrics
+
+
 @flow(name="countries_evaluation", validate_parameters=True, persist_result=False)
 def evaluate_countries(
     params: CountryEvaluationParams = CountryEvaluationParams(),  # noqa: B008 - frozen
@@ -152,27 +145,11 @@ def evaluate_countries(
 ) -> BuildReport:
     locked = lock_inputs(params, run)
     with open_build(COUNTRIES_EVALUATION, locked, run) as build:
-        asked = build.load(ask_countries_again, locked.inputs.settings)
-        answered = build.stage(answer_countries, asked)
-        judged = build.stage(judge_countries, answered).table(JudgedCountry)
-        scores = list(score(rows_from_arrow(JudgedCountry, judged)))
-        metrics = measure(
-            [
-                Scores(
-                    setting=setting,
-                    metric="accuracy",
-                    items=[each.item for each in mine],
-                    clusters=[each.cluster for each in mine],
-                    values=pa.array([each.value for each in mine], pa.float64()).to_numpy(zero_copy_only=False),
-                    unit="share",
-                    is_share=True,
-                )
-                for setting in locked.inputs.settings
-                if (mine := [each for each in scores if each.setting == setting])
-            ],
-            locked.inputs.params.seed,
-        )
-        return publish_evaluation(build, COUNTRIES_EVALUATION, judged, arrow_table(Score, scores), metrics)
+        asked = build.load(make_asking(COUNTRIES_EVALUATION), locked.inputs.settings)
+        answered = build.stage(make_answering(COUNTRIES_EVALUATION), asked)
+        judged = build.stage(make_judging(COUNTRIES_EVALUATION), answered).table(JudgedCountry)
+        scores, metrics = COUNTRIES_EVALUATION.measure(judged, locked.inputs)
+        return publish_evaluation(build, COUNTRIES_EVALUATION, judged, scores, metrics)
 
 
 def score(rows: Iterable[JudgedCountry]) -> Iterator[Score]:
@@ -211,6 +188,13 @@ COUNTRIES_EVALUATION = Evaluation(
     headline=("accuracy",),
     questions=list_questions,
     fill=fill_prompt,
+    inputs=CountryEvaluationInputs,
+    asked=CountryAsked,
+    answers=CountryAnswer,
+    oracle=lambda _: lambda asked: asked.gold,
+    guess=guess_commonest,
+    judging=JUDGING,
+    measure=measure_countries,
     figures=list_figures,
     items=list_items,
 )

@@ -2,11 +2,14 @@
 
 `chat`: parts are those of the Ask (prompt, digest, variables, samples, sampling) and the model's name; the body is
 `{"texts": [str], "finish": [str], "fingerprint": str or null}`, one text and one finish reason a sample. With `once`
-among the parts a reply without a word is one too, which is kept: a model under test has answered so.
+among the parts a reply without a word is one too, which is kept: a model under test has answered so. With `tools` among
+the parts the body has `calls`, a list a sample of `{"id", "name", "arguments"}`, where the model called any; a server that
+takes no tools is a failed reply `tools_refused`.
 
 The messages and the schema follow from the parts and are sent beside them (`Call.wire`).
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +18,27 @@ from tasks.core.calls.call import Call
 from tasks.core.prompts import Ask
 
 _MOST_QUOTED = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A function that a model called."""
+
+    id: str
+    """By which what it gives is told apart; the server's, or made up by place where it gave none."""
+    name: str
+    """As the model wrote it: there may be no such function."""
+    arguments: str
+    """JSON, as the model wrote it: it may be broken."""
+
+    @property
+    def read(self) -> dict[str, Any] | None:
+        """The arguments; None where they are no JSON object."""
+        try:
+            found = json.loads(self.arguments or "{}")
+        except (ValueError, RecursionError):
+            return None
+        return found if isinstance(found, dict) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +51,8 @@ class ChatReply:
     """Why each text ends: `stop`, `length` (cut off at max_tokens), `refusal`, …"""
     fingerprint: str | None
     """The server's own mark of the system that answered."""
+    calls: tuple[tuple[ToolCall, ...], ...] = ()
+    """The functions that each sample calls; empty where none calls any."""
 
 
 def call_chat(
@@ -41,7 +67,12 @@ def call_chat(
         service,
         "chat",
         {**ask.parts(), "model": model_name, **({"once": True} if once else {})},
-        {"messages": ask.messages(), "schema": schema, **({"profile": dict(profile)} if profile else {})},
+        {
+            "messages": ask.messages(),
+            "schema": schema,
+            **({"tools": [dict(tool) for tool in ask.tools]} if ask.tools else {}),
+            **({"profile": dict(profile)} if profile else {}),
+        },
     )
 
 
@@ -52,4 +83,5 @@ def quote_reply(body: Any) -> str:
 
 def read_chat(body: Any) -> ChatReply:
     """Read the answer to chat."""
-    return ChatReply(tuple(body["texts"]), tuple(body["finish"]), body["fingerprint"])
+    calls = tuple(tuple(ToolCall(**call) for call in of_one) for of_one in body.get("calls", ()))
+    return ChatReply(tuple(body["texts"]), tuple(body["finish"]), body["fingerprint"], calls)

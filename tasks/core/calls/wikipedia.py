@@ -6,13 +6,15 @@
 | page_text | revid, form (`wikitext` or `html`) | revid, pageid, title, text |
 | category_members | category, kind (`page` or `subcat`), limit, after | members `[{pageid, title}]`, after |
 | resolve_title | title | title, pageid, qid, is_disambiguation, redirected_from, missing |
+| search | words, limit | titles |
 
 page_revision_at gives the newest revision at or before `at`; redirects are followed as they are today, unless `follow`
 is there and false: then it is the history of the page of that very title. revid and timestamp are null when the page is
 younger than `at`; then `first` is when its first revision was made. Redirects that lead in circles or out of the wiki are a failed reply `redirect_loop`. page_text of a revision that nobody knows is a failed reply
 `nosuchrevid`. category_members gives main-namespace pages, or subcategories, both categories without their prefix, in
 the category's own order; `after` is the token that asks for the next page (null: from the start, or no more).
-resolve_title follows normalisation and redirects.
+resolve_title follows normalisation and redirects. search gives titles of articles as the wiki ranks them today; of none
+where the words hold nothing that can be searched for.
 
 A title that MediaWiki cannot have (`a|b`, `<x>`) is a failed reply `invalid_title`, not a missing page.
 """
@@ -102,6 +104,11 @@ def call_resolve_title(service: str, title: str) -> Call:
     return Call(service, "resolve_title", {"title": title})
 
 
+def call_search(service: str, words: str, limit: int = 10) -> Call:
+    """Ask which articles fit some words best, at most `limit` of them (1 to 500)."""
+    return Call(service, "search", {"words": words, "limit": limit})
+
+
 def read_revision(body: Any) -> Revision:
     """Read the answer to page_revision_at."""
     return Revision(**body)
@@ -115,6 +122,11 @@ def read_page_text(body: Any) -> PageText:
 def read_members(body: Any) -> Members:
     """Read the answer to category_members."""
     return Members(tuple(Page(**page) for page in body["members"]), body["after"])
+
+
+def read_found(body: Any) -> tuple[str, ...]:
+    """Read the answer to search: titles, the best one first."""
+    return tuple(body["titles"])
 
 
 def read_resolved_title(body: Any) -> ResolvedTitle:

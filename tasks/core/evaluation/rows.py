@@ -14,12 +14,13 @@ Unscored = Literal[
     "refused",
     "cut_off",
     "model_failed",
+    "lookup_failed",
     "judge_unreadable",
     "judge_failed",
     "no_gold",
 ]
 """Why there is no score: nothing was said, the file of answers lacks it, the model would not, its room was too small, its
-server failed; the judge's reply could not be read, the judge failed; there is nothing to score against. Empty: scored."""
+server failed; what it looked up, or was to be shown, could not be had; the judge's reply could not be read, the judge failed; there is nothing to score against. Empty: scored."""
 
 
 class Asked(Row):

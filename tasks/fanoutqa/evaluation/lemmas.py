@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from tasks.assets import asset_path
+from tasks.errors import UsageError
 from tasks.fanoutqa.core.evaluation.lemmas import Lemmatizer, RuleLemmatizer
 
 MODEL = "en_core_web_sm"
@@ -36,21 +37,32 @@ class SpacyLemmatizer:
         yield from self._pipeline.pipe(texts, disable=without)
 
 
-def name_lemmatizer() -> str:
-    """Return what the lemmas at hand are called: the model with its version and spaCy's, or rules."""
+def name_lemmatizer(wanted: str = "auto") -> str:
+    """Return what the lemmas wanted are called: a model with its version and spaCy's, or rules.
+
+    `wanted`: rules, a spaCy model, or auto: the usual model where it is installed, else rules. UsageError for a model that
+    is not installed.
+    """
+    if wanted == RuleLemmatizer.name:
+        return wanted
+    model = MODEL if wanted == "auto" else wanted
     try:
-        return f"{MODEL} {version(MODEL)} (spaCy {version('spacy')})"
-    except PackageNotFoundError:
-        return RuleLemmatizer.name
+        return f"{model} {version(model)} (spaCy {version('spacy')})"
+    except (PackageNotFoundError, ValueError) as error:
+        if wanted == "auto":
+            return RuleLemmatizer.name
+        raise UsageError(
+            f"--lemmas {wanted}: no spaCy model of that name is installed beside spaCy; expected auto, rules or a model "
+            f"such as {MODEL} (pip install spacy, then spacy download {MODEL})"
+        ) from error
 
 
 @cache
-def load_lemmatizer() -> Lemmatizer:
-    """Return what gives lemmas here, loaded once a process."""
-    name = name_lemmatizer()
+def load_lemmatizer(name: str) -> Lemmatizer:
+    """Return what gives lemmas, by its name as `name_lemmatizer` has it; loaded once a process."""
     if name == RuleLemmatizer.name:
         with asset_path("data/lists", IRREGULAR).open(encoding="utf-8", newline="") as file:
             return RuleLemmatizer({row["form"]: row["lemma"] for row in csv.DictReader(file)})
     import spacy
 
-    return SpacyLemmatizer(spacy.load(MODEL), name)
+    return SpacyLemmatizer(spacy.load(name.partition(" ")[0]), name)

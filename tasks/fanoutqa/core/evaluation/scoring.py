@@ -2,7 +2,7 @@
 
 An empty answer and a refusal say none of the gold answer and count 0, as in the paper (§4.2); what else is unscored has no
 number. The public scorer reads answers as they were given, a part of one too, and counts a question without one as 0: the
-upstream columns do so, and have no number only where the model failed.
+upstream columns do so, and have no number only where the model failed, or what it looked up.
 """
 
 import json
@@ -39,5 +39,5 @@ def score_answers(answers: pa.Table, lemmatize: Lemmatizer) -> pa.Table:
 
 def _count_unanswered(values: Floats, unscored: Sequence[str]) -> Floats:
     missing = np.array([why == "missing" for why in unscored], bool)
-    failed = np.array([why == "model_failed" for why in unscored], bool)
+    failed = np.array([why in ("model_failed", "lookup_failed") for why in unscored], bool)
     return np.where(missing, 0.0, np.where(failed, np.nan, values))

@@ -1,0 +1,134 @@
+"""Answers scored without a build around them, for programs and for other harnesses: nothing is asked, nothing is recorded.
+
+The same functions as in a recipe (record.py), so the same answers give the same numbers.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import compress
+from typing import Any
+
+import pyarrow as pa
+from pydantic import ValidationError
+
+from tasks.core.evaluation.answers_file import AnswersFile
+from tasks.core.evaluation.rows import EvaluationMetric
+from tasks.core.rows import arrow_schema, arrow_table, rows_from_arrow
+from tasks.engine.benchmark import Benchmark
+from tasks.engine.services import Services
+from tasks.errors import SourceError, UsageError
+from tasks.evaluation.answering import answer_built_in, take_answers
+from tasks.evaluation.judging import Judged, judge_exactly
+from tasks.evaluation.record import EXACT, Evaluation, EvaluationInputs, JudgedParams
+from tasks.settings import home
+from tasks.storage.stores import Store
+from tasks.text.suggestions import suggest_name
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """What answers are worth."""
+
+    answers: pa.Table
+    """Rows of the benchmark's table of answers."""
+    scores: pa.Table
+    """Rows of `<benchmark>_scores`: one an answer and metric."""
+    metrics: pa.Table
+    """Rows of `evaluation_metrics`: value, n, n_unscored, bounds, interval; overall and by group."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """What does not fit of the answers: missing, extra and doubled ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One way to measure on the rows of one build."""
+
+    evaluation: Evaluation
+    inputs: EvaluationInputs
+    rows: pa.Table
+    """Of the measured build."""
+    services: Services
+    """For the models of this machine that scores are computed with."""
+
+    def list_questions(self) -> pa.Table:
+        """Return the questions that are asked (rows of the evaluation's `asked`)."""
+        return self.evaluation.list_questions(self.rows, self.inputs)
+
+    def score_answers(self, answers: AnswersFile | str, name: str, only_answered: bool = False) -> Scored:
+        """Return what answers are worth: those given, or those of a built-in model; `name`: what the model is called.
+
+        `only_answered`: questions without an answer were not asked; else they are unscored.
+        """
+        asked = self.list_questions()
+        if isinstance(answers, str):
+            return self._finish(answer_built_in(self.evaluation, asked, self.rows, answers, name), name)
+        keys = list(zip(asked["setting"].to_pylist(), asked["question_id"].to_pylist(), strict=True))
+        if only_answered:
+            kept = [answers.find(*key) is not None for key in keys]
+            asked, keys = asked.filter(kept), list(compress(keys, kept))
+        scored = self._finish(take_answers(self.evaluation, asked, answers, name), name)
+        return replace(scored, notes=answers.describe(keys))
+
+    def _finish(self, answers: pa.Table, name: str) -> Scored:
+        return self.measure(self.score(self.judge(answers)), name)
+
+    def judge(self, answers: pa.Table) -> pa.Table:
+        """Return answers as judged rows by the program `exact`, where the benchmark has its answers judged."""
+        judging = self.evaluation.judging
+        if judging is None:
+            return answers
+        rows = rows_from_arrow(self.evaluation.answers, answers)
+        said: Mapping[str, Judged[Any]] = judge_exactly([row for row in rows if judging.wants(row)], judging)
+        return arrow_table(judging.row, [judging.mark(row, said.get(row.id), EXACT) for row in rows])
+
+    def score(self, answers: pa.Table) -> pa.Table:
+        """Return answers, judged where they are to be, as rows of the main table."""
+        return self.evaluation.score(answers, self.inputs, self.services)
+
+    def measure(self, scored: pa.Table, name: str, judge: str = EXACT) -> Scored:
+        """Return what rows of the main table are worth."""
+        scores, metrics = self.evaluation.measure(scored, self.inputs)
+        told = self.evaluation.label_metrics(metrics, name, judge if self.evaluation.judging else "")
+        return Scored(scored, scores, arrow_table(EvaluationMetric, told))
+
+
+def open_session(
+    evaluation: Evaluation, store: Store, settings: Sequence[str], world: str = "embedded", **options: Any
+) -> Session:
+    """Return a way to measure on the rows of a build; `world`: whose sentence encoder compares texts.
+
+    `options`: parameters of the evaluation. UsageError says what was expected, SourceError what is wrong with the rows.
+    """
+    known = evaluation.params.model_fields
+    for name in options:
+        if name not in known or name in ("build", "model", "answers"):
+            raise UsageError(f"{evaluation.of.name}: there is no option {name}{suggest_name(name, known)}")
+    if issubclass(evaluation.params, JudgedParams) and options.setdefault("judge", EXACT) != EXACT:
+        raise UsageError(f"judge is {options['judge']}; here no model is asked: expected {EXACT}")
+    try:
+        params: Any = evaluation.params(**options, setting=tuple(settings))  # type: ignore[call-arg]
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UsageError(f"{evaluation.of.name}: {first['loc'][0]} is {first['input']!r}: {first['msg']}") from error
+    digests: list[str] = []
+
+    def read(table: str) -> pa.Table:
+        rows, digest = read_rows(evaluation.of, store, table)
+        digests.append(digest)
+        return rows
+
+    rows = evaluation.gather_rows(read)
+    inputs = evaluation.inputs(params=params, source_digest=digests[0], settings=params.setting)
+    return Session(evaluation, inputs, rows, Services.open(world, None, home()))
+
+
+def read_rows(benchmark: Benchmark, store: Store, table: str) -> tuple[pa.Table, str]:
+    """Return the rows of a benchmark's table and a digest of what they were read from."""
+    rows, where, digest = store.read(table)
+    schema = arrow_schema(benchmark.tables[table])
+    try:
+        return rows.select(schema.names).cast(schema).sort_by("id"), digest
+    except (KeyError, ValueError, TypeError) as error:
+        raise SourceError(
+            f"{where}: not the columns of {benchmark.name}, as this factmill builds it: {error}"
+        ) from error

@@ -1,0 +1,106 @@
+"""Articles in pieces, and which of these fit a question best (paper §4.3): BM25+ over chunks of 1,024 characters.
+
+Scores are computed in double precision, term by term in the question's order, and compared to six decimals; of equals the
+one that stands first in the article comes first. So the order is the same on any machine.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tasks.text.sentences import split_sentences
+
+MOST = 1024
+"""Characters of a chunk."""
+_WORD = re.compile(r"\w+")
+_PARTED = "\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of an article as of the epoch."""
+
+    title: str
+    """As it was asked for."""
+    revid: int
+    number: int
+    """Its place in the article, from 1."""
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.title}, {self.revid} #{self.number}"
+
+
+def split_article(title: str, revid: int, text: str) -> list[Chunk]:
+    """Return an article in chunks, parted between paragraphs, or sentences, or words, the first of these that will do."""
+    return [Chunk(title, revid, number, piece) for number, piece in enumerate(split_text(text), 1)]
+
+
+def split_text(text: str) -> list[str]:
+    """Return a text, whose paragraphs are parted by blank lines, in pieces of MOST characters or less."""
+    pieces: list[str] = []
+    for paragraph in filter(str.strip, text.split(_PARTED)):
+        parts = _fill_up(_list_parts(paragraph.strip()), " ")
+        if pieces and len(parts) == 1 and len(pieces[-1]) + len(_PARTED) + len(parts[0]) <= MOST:
+            pieces[-1] += f"{_PARTED}{parts[0]}"
+        else:
+            pieces += parts
+    return pieces
+
+
+def _list_parts(paragraph: str) -> Iterator[str]:
+    """Yield a paragraph, or its sentences where it is too long, or what words of these there is room for."""
+    if len(paragraph) <= MOST:
+        yield paragraph
+        return
+    for sentence in split_sentences(paragraph):
+        if len(sentence) <= MOST:
+            yield sentence
+        else:
+            words = sentence.split()
+            yield from _fill_up((word[at : at + MOST] for word in words for at in range(0, len(word), MOST)), " ")
+
+
+def _fill_up(parts: Iterator[str], between: str) -> list[str]:
+    filled: list[str] = []
+    for part in parts:
+        if filled and len(filled[-1]) + len(between) + len(part) <= MOST:
+            filled[-1] += f"{between}{part}"
+        else:
+            filled.append(part)
+    return filled
+
+
+def choose_chunks(chunks: Sequence[Chunk], query: str, room: int) -> list[Chunk]:
+    """Return the chunks that fit a query best, so many as there is room for (characters), in the order they came in."""
+    costs = [len(chunk.text) + len(_PARTED) for chunk in chunks]
+    if sum(costs) <= room:
+        return list(chunks)
+    chosen: list[int] = []
+    for at in rank_texts([chunk.text for chunk in chunks], query):
+        if costs[at] > room:
+            break
+        room -= costs[at]
+        chosen.append(at)
+    return [chunks[at] for at in sorted(chosen)]
+
+
+def rank_texts(texts: Sequence[str], query: str) -> list[int]:
+    """Return the places of texts, best first, by BM25+ (Lv and Zhai, 2011)."""
+    import bm25s
+
+    vocabulary: dict[str, int] = {}
+    ids = [[vocabulary.setdefault(word, len(vocabulary)) for word in _list_words(text)] for text in texts]
+    asked = [vocabulary[word] for word in dict.fromkeys(_list_words(query)) if word in vocabulary]
+    if not asked:
+        return list(range(len(texts)))
+    index = bm25s.BM25(method="bm25+", dtype="float64")
+    index.index(bm25s.tokenization.Tokenized(ids, vocabulary), show_progress=False)
+    scores = np.round(index.get_scores_from_ids(asked), 6)
+    return [int(at) for at in np.argsort(-scores, kind="stable")]
+
+
+def _list_words(text: str) -> list[str]:
+    return _WORD.findall(text.lower())

@@ -1,0 +1,216 @@
+"""What an evaluation on FanOutQA asks: its parameters, its questions, and their prompts in each setting (paper §3.2)."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Annotated, Literal
+
+import pyarrow as pa
+from pydantic import Field
+
+from tasks.assets import load_prompt
+from tasks.core.evaluation.frame import frame, make_boundary
+from tasks.core.prompts import Ask, fill_in
+from tasks.core.rows import arrow_table, rows_from_arrow
+from tasks.evaluation.judging import Judged, Judging
+from tasks.evaluation.record import EvaluationInputs, JudgedParams, draw_clusters
+from tasks.fanoutqa.core.evaluation.dialogue import (
+    CHARACTERS,
+    Bounds,
+    Held,
+    Tools,
+    answer_alone,
+    answer_from_articles,
+    answer_with_searches,
+)
+from tasks.fanoutqa.core.evaluation.exact import grade_answer
+from tasks.fanoutqa.core.evaluation.golds import name_kind, write_gold
+from tasks.fanoutqa.core.evaluation.rows import (
+    CLOSED_BOOK,
+    EVIDENCE_PROVIDED,
+    OPEN_BOOK,
+    FanOutAnswer,
+    FanOutAsked,
+    FanOutEvidence,
+    FanOutGold,
+    JudgedFanOut,
+)
+from tasks.fanoutqa.core.evaluation.scoring import COUNTED_WRONG
+from tasks.fanoutqa.core.evaluation.verdicts import VERDICT, read_grade
+from tasks.options import Option
+
+ALONE, TOOLS, TEXT, ARTICLES, JUDGE = (
+    f"fanoutqa/{name}"
+    for name in (
+        "answer_closed_book",
+        "answer_with_tools",
+        "answer_with_searches",
+        "answer_from_articles",
+        "judge_answer",
+    )
+)
+USUAL_CONTEXT = 8192
+"""Tokens of a context where neither option nor world's file says how many there are."""
+
+
+class FanOutEvaluationParams(JudgedParams):
+    """What an evaluation on FanOutQA can be told."""
+
+    setting: Annotated[
+        tuple[Literal["closed_book", "open_book", "evidence_provided"], ...], Option("--setting", "NAME")
+    ] = ()
+    """Only this setting (repeatable). Default: all three, as in the paper."""
+    split: Literal["dev", "test", "all"] = "all"
+    """Only questions of this part. Questions without an answer in the build, as of a released test file, are not asked."""
+    scorer: Literal["fixed", "upstream"] = "fixed"
+    """Whose loose and strict accuracy comes first: ours, or that of the public scorer with its faults. Both are told where they differ."""
+    lemmas: Annotated[str, Option(metavar="NAME")] = "auto"
+    """What brings words to their dictionary form: a spaCy model, rules, or auto: an installed spaCy model, else rules."""
+    bleurt: Annotated[str | None, Option(metavar="NAME")] = None
+    """Also score answers by this cross-encoder of `factmill models list`, in the place of BLEURT."""
+    tools: Tools = "auto"
+    """Open book: how the model searches. By the chat protocol's tools (always), by lines of plain text (never), or by tools unless its server refuses them or the world's file says tools = false (auto)."""
+    rounds: int = Field(default=16, ge=1)
+    """Open book: turns in which the model may search; then it is told to answer, once. Time has no limit of its own, since answers would depend on speed: a request may take the world's timeout_s."""
+    context_tokens: int | None = Field(default=None, ge=1024)
+    """Tokens that the model can be shown at once, its answer included; 4 characters count as one. Default: context_tokens of the world's file, else 8,192."""
+    retrieval_share: Annotated[float, Option("--retrieval-share", "SHARE")] = Field(default=0.5, gt=0, le=1)
+    """Open book: share of the context that one search may fill (paper: half)."""
+
+
+class FanOutEvaluationInputs(EvaluationInputs):
+    """What the steps of FanOutQA's evaluation read."""
+
+    params: FanOutEvaluationParams
+    """With the context and the way to search that follow from the world's file."""
+    lemmatizer: str = ""
+    """What brings words to their dictionary form: rules, or a spaCy model with its version; empty: what is at hand."""
+    bleurt: dict[str, str] | None = None
+    """Name and digest of the cross-encoder; None: there is no such score."""
+
+
+def gather_questions(read: Callable[[str], pa.Table]) -> pa.Table:
+    """Return the questions of a build that have an answer, by id (rows of `FanOutGold`); `read`: its tables by name."""
+    golds = {
+        each["id"]: each["answer"]
+        for name in ("fanoutqa_dev", "fanoutqa_test_answers")
+        for each in read(name).select(["id", "answer"]).to_pylist()
+    }
+    evidence: dict[str, dict[int, FanOutEvidence]] = {}
+    for each in read("fanoutqa_references").to_pylist():
+        if each["revid"] is not None:
+            pinned = FanOutEvidence(title=each["title_asked"], revid=each["revid"])
+            evidence.setdefault(each["question_id"], {}).setdefault(each["revid"], pinned)
+    categories = {
+        each["id"]: each["categories"]
+        for name in ("fanoutqa_dev", "fanoutqa_test")
+        for each in read(name).select(["id", "categories"]).to_pylist()
+    }
+    rows = (
+        FanOutGold.model_validate(
+            {
+                **each,
+                "gold": golds[each["id"]],
+                "kind": name_kind(json.loads(golds[each["id"]])),
+                "categories": categories[each["id"]],
+                "evidence": list(evidence.get(each["id"], {}).values()),
+            }
+        )
+        for each in read("fanoutqa").select(["id", "question", "split", "articles", "epoch"]).to_pylist()
+        if each["id"] in golds
+    )
+    return arrow_table(FanOutGold, rows)
+
+
+def list_questions(rows: pa.Table, inputs: FanOutEvaluationInputs) -> Iterator[FanOutAsked]:
+    """Yield every question (rows of `FanOutGold`) in every setting."""
+    wanted = inputs.params.split
+    chosen = [row for row in rows_from_arrow(FanOutGold, rows) if wanted in ("all", row.split)]
+    drawn = draw_clusters([row.id for row in chosen], inputs.params)
+    for setting in inputs.settings:
+        for row in chosen:
+            if row.id in drawn:
+                told = {"question_id": row.id, "item": row.id, "cluster": row.id, "setting": setting}
+                yield FanOutAsked.model_validate({**row.model_dump(), **told, "id": f"{setting}/{row.id}"})
+
+
+def fill_prompt(asked: FanOutAsked, _: object = None) -> Ask:
+    """Return a question as its setting's first prompt, without articles: in their place stands which they are."""
+    if asked.setting == EVIDENCE_PROVIDED:
+        named = "\n".join(f"({each.title}, revision {each.revid} of Wikipedia)" for each in asked.evidence)
+        return fill_in(load_prompt(ARTICLES), question=asked.question, articles=named)
+    return fill_in(load_prompt(ALONE if asked.setting == CLOSED_BOOK else TEXT), question=asked.question)
+
+
+def converse(asked: FanOutAsked, params: FanOutEvaluationParams) -> Held:
+    """Return a question as the dialogue of its setting."""
+    bounds = Bounds(params.rounds, (params.context_tokens or USUAL_CONTEXT) * CHARACTERS, params.retrieval_share)
+    if asked.setting == EVIDENCE_PROVIDED:
+        prompt = load_prompt(ARTICLES)
+        return answer_from_articles(
+            asked, bounds, lambda shown: fill_in(prompt, question=asked.question, articles=shown)
+        )
+    if asked.setting == OPEN_BOOK:
+        by_tools, in_text = (fill_in(load_prompt(each), question=asked.question) for each in (TOOLS, TEXT))
+        way = params.tools
+        return answer_with_searches(
+            asked, bounds, None if way == "never" else by_tools, None if way == "always" else in_text
+        )
+    return answer_alone(fill_in(load_prompt(ALONE), question=asked.question))
+
+
+def fill_judge_prompt(row: FanOutAnswer) -> Ask:
+    """Return an answer, inside its frame, as the judge's prompt (Appendix F.3)."""
+    return fill_in(
+        load_prompt(JUDGE),
+        question=row.question,
+        gold=write_gold(json.loads(row.gold)),
+        boundary=make_boundary(row.id, row.answer_read),
+        answer=frame(row.id, row.answer_read),
+    )
+
+
+def grade_exactly(row: FanOutAnswer) -> str:
+    """Return the grade that the program gives."""
+    return grade_answer(row.answer_read, json.loads(row.gold))
+
+
+def mark_answer(row: FanOutAnswer, judged: Judged[str] | None, judge: str) -> JudgedFanOut:
+    """Return an answer with its grade: F without asking where it says nothing (Appendix F.3)."""
+    if judged is None:
+        grade = "F" if row.unscored in COUNTED_WRONG else ""
+        return row.extend(JudgedFanOut, grade=grade, judge=judge, judge_call="", judge_unscored="", judge_detail="")
+    told = {"judge_unscored": judged.unscored, "judge_detail": judged.detail}
+    return row.extend(JudgedFanOut, grade=judged.verdict or "", judge=judge, judge_call=judged.call, **told)
+
+
+JUDGING: Judging[FanOutAnswer, str] = Judging(
+    fill=fill_judge_prompt,
+    form=VERDICT,
+    read=lambda _, texts: read_grade(texts[0]),
+    compare=grade_exactly,
+    mark=mark_answer,
+    row=JudgedFanOut,
+)
+"""How answers are graded (Appendix F.3)."""
+
+
+def say_gold(_: pa.Table) -> Callable[[FanOutAsked], str]:
+    """Return what the built-in oracle says to a question."""
+    return lambda asked: write_gold(json.loads(asked.gold))
+
+
+def guess_answers(rows: pa.Table) -> Callable[[FanOutAsked], str]:
+    """Return what the built-in guesser says: the commonest answer of the same kind to other questions (rows of `FanOutGold`)."""
+    golds = [(row.kind, row.gold) for row in rows_from_arrow(FanOutGold, rows)]
+    counts = Counter(golds)
+    ranked: dict[str, list[tuple[int, str]]] = {}
+    for (kind, gold), times in counts.items():
+        ranked.setdefault(kind, []).append((-times, gold))
+
+    def guess(asked: FanOutAsked) -> str:
+        # the question itself counts for nothing: where all answers differ a guess is wrong
+        rank, gold = min((rank + (gold == asked.gold), gold) for rank, gold in ranked[asked.kind])
+        return write_gold(json.loads(gold)) if rank else ""
+
+    return guess

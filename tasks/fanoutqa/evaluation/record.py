@@ -1,0 +1,171 @@
+"""FanOutQA's evaluation as commands know it."""
+
+import json
+from collections.abc import Iterator
+
+from tasks.core.evaluation.rows import EvaluationMetric, Score
+from tasks.engine.benchmark import Assets, Locked
+from tasks.evaluation.record import BUILT_IN, EXACT, Evaluation, list_roles, lock_evaluation
+from tasks.fanoutqa.benchmark import FANOUTQA
+from tasks.fanoutqa.core.evaluation.golds import write_gold
+from tasks.fanoutqa.core.evaluation.rows import (
+    CLOSED_BOOK,
+    EVIDENCE_PROVIDED,
+    OPEN_BOOK,
+    FanOutAnswer,
+    FanOutAsked,
+    FanOutSearch,
+    ScoredFanOut,
+)
+from tasks.fanoutqa.core.evaluation.similarity import WANTED
+from tasks.fanoutqa.core.evaluation.verdicts import GRADES
+from tasks.fanoutqa.evaluation.ask import (
+    ALONE,
+    ARTICLES,
+    JUDGE,
+    JUDGING,
+    TEXT,
+    TOOLS,
+    USUAL_CONTEXT,
+    FanOutEvaluationInputs,
+    FanOutEvaluationParams,
+    converse,
+    fill_prompt,
+    gather_questions,
+    guess_answers,
+    list_questions,
+    say_gold,
+)
+from tasks.fanoutqa.evaluation.figures import PAPER, draw_figures
+from tasks.fanoutqa.evaluation.lemmas import name_lemmatizer
+from tasks.fanoutqa.evaluation.measure import (
+    JUDGED,
+    LOOSE,
+    STRICT,
+    UPSTREAM_LOOSE,
+    UPSTREAM_STRICT,
+    list_items,
+    measure_fanoutqa,
+)
+from tasks.fanoutqa.evaluation.score import score_judged
+from tasks.fanoutqa.evaluation.search import look_up
+from tasks.models.cross_encoder import identify_cross_encoder
+from tasks.options import RunOptions
+from tasks.settings import home, load_world
+
+_SETTINGS = {
+    CLOSED_BOOK: "the question alone",
+    OPEN_BOOK: "the question, and articles as of the epoch that the model searches for",
+    EVIDENCE_PROVIDED: "the question with the best passages of the articles that it needs",
+}
+
+
+def lock_inputs(params: FanOutEvaluationParams, run: RunOptions) -> Locked[FanOutEvaluationInputs]:
+    """Return what an evaluation depends on; UsageError and SettingsError say what was expected."""
+    model = load_world(run.world, run.graph).models.get(params.model)
+    context = params.context_tokens or (model and model.context_tokens) or USUAL_CONTEXT
+    settled = {
+        "context_tokens": max(context - (model.thinking_tokens if model else 0), 1024),
+        "tools": "never" if params.tools == "auto" and model is not None and not model.tools else params.tools,
+    }
+    return lock_evaluation(
+        FANOUTQA_EVALUATION,
+        params.model_copy(update=settled),
+        run,
+        FanOutEvaluationInputs,
+        lemmatizer=name_lemmatizer(params.lemmas),
+        bleurt=params.bleurt and identify_cross_encoder(params.bleurt, home(), WANTED),
+    )
+
+
+def list_needs(params: FanOutEvaluationParams) -> tuple[str, ...]:
+    """Return the services that are asked: the Wikipedia, where a model is shown articles."""
+    settings = params.setting or (OPEN_BOOK, EVIDENCE_PROVIDED)
+    asks = params.answers is None and params.model not in BUILT_IN
+    return ("wikipedia",) if asks and {OPEN_BOOK, EVIDENCE_PROVIDED} & {*settings} else ()
+
+
+def explain_answer(row: ScoredFanOut) -> Iterator[str]:
+    """Yield what an answer's row says, as lines to read."""
+    yield f"  question    {row.question}   ({row.setting}, {row.split}; factmill explain fanoutqa {row.item})"
+    yield f"  gold        {'; '.join(write_gold(json.loads(row.gold)).splitlines())}"
+    yield from map(_tell_search, row.searches)
+    if row.stopped:
+        yield f"  stopped     told to answer, since {'its rounds were used up' if row.stopped == 'rounds' else 'there was no room for more'}"
+    if row.context:
+        yield f"  shown       {len(row.context)} passages as of {row.epoch}: {'; '.join(row.context[:5])}{' …' if len(row.context) > 5 else ''}"
+    ended = f", ended by {row.finish}" if row.finish else ""
+    yield f"  answer      {'; '.join(row.answer.splitlines()) or '(none)'}   (by {row.model}{ended})"
+    yield from (
+        [f"  read as     {'; '.join(row.answer_read.splitlines())}"] if row.answer_read != row.answer.strip() else []
+    )
+    yield from [f"  unscored    {row.unscored}: {row.detail}"] if row.unscored else []
+    if row.loose is not None:
+        yield f"  strings     {row.loose:.3f} of the gold answer's, public scorer {_tell(row.upstream_loose)} (lemmas: {row.lemmatizer})"
+        yield f"  rouge       1: {_tell(row.rouge1)}, 2: {_tell(row.rouge2)}, L: {_tell(row.rougeL)}"
+    yield from (
+        [f"  bleurt      {row.bleurt_like:.3f} (a cross-encoder in its place)"] if row.bleurt_like is not None else []
+    )
+    if row.grade:
+        yield f"  grade       {row.grade}: {GRADES[row.grade]}   (by {row.judge}{', a program' if row.judge == EXACT else ''})"
+    elif row.judge_unscored:
+        yield f"  grade       none: {row.judge_unscored}: {row.judge_detail}"
+
+
+def _tell(value: float | None) -> str:
+    return "none" if value is None else f"{value:.3f}"
+
+
+def _tell_search(search: FanOutSearch) -> str:
+    if search.chunks:
+        gave = f"{search.chunks} of {search.of} passages of revision {search.revid}"
+    else:
+        near = f"; offered {', '.join(search.similar)}" if search.similar else ""
+        gave = f"nothing ({search.reason}{f': {search.detail}' if search.detail else ''}){near}"
+    return f"  search {search.round:<4} {search.title or '(no title)'} → {gave}"
+
+
+FANOUTQA_EVALUATION: Evaluation = Evaluation(
+    name="fanoutqa_evaluation",
+    title="Measure a model on FanOutQA: closed book, open book with searches, and with the evidence provided",
+    examples=(
+        "factmill evaluate fanoutqa --model oracle",
+        "factmill evaluate fanoutqa --world my-world.toml --model mine --setting open_book --rounds 10 --limit 50",
+        "factmill evaluate fanoutqa --answers answers.jsonl --split dev --scorer upstream",
+    ),
+    params=FanOutEvaluationParams,
+    lock_inputs=lock_inputs,
+    recipe="flows.evaluate.fanoutqa:evaluate_fanoutqa",
+    tables={"fanoutqa_answers": ScoredFanOut, "fanoutqa_scores": Score, "evaluation_metrics": EvaluationMetric},
+    main_table="fanoutqa_answers",
+    part="setting",
+    shown={"id": "id", "question": "question", "gold": "gold", "answer": "answer", "loose": "loose", "grade": "grade"},
+    trace=("id",),
+    explain=explain_answer,
+    assets=Assets(
+        prompts=(ALONE, TOOLS, TEXT, ARTICLES, JUDGE), lists=("irregular_forms.csv", "removed_from_evidence.txt")
+    ),
+    needs=list_needs,
+    roles=list_roles,
+    of=FANOUTQA,
+    settings=_SETTINGS,
+    usual=(CLOSED_BOOK, OPEN_BOOK, EVIDENCE_PROVIDED),
+    plain=(CLOSED_BOOK,),
+    headline=(LOOSE, STRICT, UPSTREAM_LOOSE, UPSTREAM_STRICT, JUDGED),
+    gather=gather_questions,
+    questions=list_questions,
+    fill=fill_prompt,
+    converse=converse,
+    look=look_up,
+    inputs=FanOutEvaluationInputs,
+    asked=FanOutAsked,
+    answers=FanOutAnswer,
+    oracle=say_gold,
+    guess=guess_answers,
+    judging=JUDGING,
+    score=score_judged,
+    measure=lambda answers, inputs: measure_fanoutqa(answers, inputs.params.seed, inputs.params.scorer),
+    figures=draw_figures,
+    items=list_items,
+    paper=PAPER,
+)

@@ -1,0 +1,72 @@
+"""Where published tables are read from: a warehouse, or a folder that builds were exported to."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tasks.core.fingerprints import digest_bytes
+from tasks.errors import SourceError, UnknownBuild, UsageError
+from tasks.storage.builds import find_build, list_builds, published_names, published_table
+from tasks.storage.warehouse import open_warehouse
+from tasks.text.suggestions import suggest_name
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A warehouse file, or a folder of Parquet files as `factmill export` writes them."""
+
+    path: Path
+    build: str = ""
+    """The build that is read where none is named; empty: the newest that has the table."""
+
+    def builds(self) -> pa.Table:
+        """Return the published builds, oldest first: build_id, benchmark, author, world, rows, published_at, caution."""
+        if self.path.is_dir():
+            raise UsageError(
+                f"{self.path} is a folder of tables; a warehouse lists builds. Tables: {self._name_tables()}"
+            )
+        found = list_builds(self.path)
+        return pa.table(
+            {
+                "build_id": [build.build_id for build in found],
+                "benchmark": [build.benchmark for build in found],
+                **{name: [build.report[name] for build in found] for name in ("author", "world", "rows")},
+                "published_at": [build.published_at for build in found],
+                "caution": [build.caution for build in found],
+            }
+        )
+
+    def table(self, name: str, build: str = "") -> pa.Table:
+        """Return a published table, by id; UnknownBuild or SourceError say what there is.
+
+        `build`: its id, the beginning of one, or latest:BENCHMARK; by default the newest that has the table.
+        """
+        return self.read(name, build)[0]
+
+    def read(self, name: str, build: str = "") -> tuple[pa.Table, str, str]:
+        """Return a published table, where it was found (the build's id, or the file), and a digest of the content."""
+        return self._read_file(name) if self.path.is_dir() else self._read_published(name, build or self.build)
+
+    def _read_published(self, name: str, build: str) -> tuple[pa.Table, str, str]:
+        builds = [find_build(self.path, build)] if build else list_builds(self.path)[::-1]
+        known: set[str] = set()
+        with open_warehouse(self.path) as db:
+            for each in builds:
+                names = published_names(db, each.build_id)
+                if name in names:
+                    return published_table(db, each.build_id, name), each.build_id, each.content_digest
+                known |= names.keys()
+        told = f"; there are: {', '.join(sorted(known)) or 'none'}{suggest_name(name, known)}"
+        raise UnknownBuild(f"{builds[0].build_id if build else self.path} has no table {name}{told}")
+
+    def _read_file(self, name: str) -> tuple[pa.Table, str, str]:
+        found = sorted(self.path.rglob(f"{name}.parquet"))
+        if len(found) != 1:
+            what = f"{len(found)} files {name}.parquet" if found else f"no file {name}.parquet"
+            raise SourceError(f"{self.path}: {what}; expected one. Tables: {self._name_tables()}")
+        return pq.read_table(found[0]), str(found[0]), digest_bytes(found[0].read_bytes())
+
+    def _name_tables(self) -> str:
+        return ", ".join(sorted(path.stem for path in self.path.rglob("*.parquet"))) or "none"

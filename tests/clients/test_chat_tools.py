@@ -1,0 +1,144 @@
+"""Tools of the chat protocol: what is sent, in which forms calls come, and servers that take none."""
+
+import json
+
+import pytest
+from clients.test_chat import HERE, PROMPT, ask, model, open_chat
+from clients.test_refusals import ONE_BY_ONE
+
+from tasks.clients.refusals import merge_roles, read_refusal
+from tasks.core.calls.chat import ToolCall, call_chat, read_chat
+from tasks.core.prompts import Ask, fill_in, read_prompt
+from tasks.settings import Model
+
+TOOL = {"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}
+TURNS = (
+    {"role": "assistant", "content": "", "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "search", "arguments": "{}"}}]},
+    {"role": "tool", "tool_call_id": "c1", "content": "Found: " + "x" * 5000},
+)  # fmt: skip
+
+
+def fill(turns=(), tools=(TOOL,)) -> Ask:
+    filled = fill_in(read_prompt("test/p", PROMPT), name="Ada")
+    return Ask(filled.prompt, filled.variables, turns=tuple(turns), tools=tuple(tools))
+
+
+def call(turns=(), tools=(TOOL,)):
+    return call_chat(HERE, "m-1", fill(turns, tools), once=True)
+
+
+def reply(finish="tool_calls", **message):
+    choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", **message}}
+    return {"json": {"choices": [choice], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}}
+
+
+def called(*calls):
+    return [{"id": each_id, "type": "function", "function": {"name": name, "arguments": text}} for each_id, name, text in calls]  # fmt: skip
+
+
+def test_tools_and_turns_are_sent_and_stand_in_the_recorded_call_only_where_there_are_any(server, inbox) -> None:
+    server.script(reply("stop", content="done"))
+    open_chat(server).send([call(TURNS)], inbox)
+    sent = server.seen[0].json()
+    assert sent["tools"] == [TOOL]
+    assert sent["messages"][-2:] == list(TURNS)
+    kept = call(TURNS).parts
+    assert kept["tools"] == [TOOL]
+    assert kept["turns"][1]["characters"] == 5007
+    assert len(json.dumps(kept["turns"])) < 1000
+    plain = call_chat(HERE, "m-1", fill(tools=()))
+    assert not {"tools", "turns"} & {*plain.parts, *plain.wire}
+    assert plain.key == ask().key
+    other = {**TURNS[1], "content": TURNS[1]["content"] + "y"}
+    assert len({call().key, call(TURNS).key, call((TURNS[0], other)).key, call(tools=()).key}) == 4
+
+
+@pytest.mark.parametrize(
+    ("message", "calls", "text"),
+    [
+        (
+            {"content": None, "tool_calls": called(("a", "search", '{"title": "x"}'), ("b", "search", '{"title": "y"}'))},
+            (ToolCall("a", "search", '{"title": "x"}'), ToolCall("b", "search", '{"title": "y"}')),
+            "",
+        ),
+        ({"content": "Let me see.", "tool_calls": called(("a", "search", "{broken"))}, (ToolCall("a", "search", "{broken"),), "Let me see."),
+        ({"content": None, "tool_calls": [{"function": {"name": "other", "arguments": None}}]}, (ToolCall("call00001", "other", ""),), ""),
+        ({"content": None, "tool_calls": [{"id": "a", "function": {"name": "search", "arguments": {"title": "ö"}}}]}, (ToolCall("a", "search", '{"title": "ö"}'),), ""),
+        ({"content": None, "function_call": {"name": "search", "arguments": "{}"}}, (ToolCall("call00001", "search", "{}"),), ""),
+        ({"content": [{"type": "text", "text": "in "}, {"type": "text", "text": "parts"}], "tool_calls": []}, None, "in parts"),
+        ({"content": "plain"}, None, "plain"),
+    ],
+    ids=["two at once", "text and broken JSON", "no id", "arguments as object", "the older form", "parts", "none"],
+)  # fmt: skip
+def test_calls_are_read_in_every_form_they_come_in(server, inbox, message, calls, text) -> None:
+    server.script(reply(**message))
+    open_chat(server).send([call()], inbox)
+    read = read_chat(inbox[call()].body)
+    assert read.texts == (text,)
+    assert read.calls == (() if calls is None else (calls,))
+    assert ("calls" in inbox[call()].body) == (calls is not None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "read"),
+    [('{"title": "x"}', {"title": "x"}), ("", {}), ("{broken", None), ('["x"]', None), ('"x"', None), ("[" * 100_000, None)],
+)  # fmt: skip
+def test_arguments_that_are_no_object_are_none(arguments, read) -> None:
+    assert ToolCall("a", "search", arguments).read == read
+
+
+REFUSALS = [
+    (400, {"error": {"message": "Unsupported parameter: 'tools'", "param": "tools"}}),
+    (400, {"error": {"message": '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'}}),
+    (400, {"error": {"message": "registry.ollama.ai/library/gemma:2b does not support tools"}}),
+    (422, {"detail": [{"loc": ["body", "tools"], "msg": "Extra inputs are not permitted"}]}),
+    (500, {"error": {"message": "tools param requires --jinja flag"}}),
+    (404, {"error": {"message": "No endpoints found that support tool use."}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("status", "told"), REFUSALS, ids=[str(at) for at in range(len(REFUSALS))])
+def test_a_server_that_takes_no_tools_is_asked_with_some_but_once(server, inbox, status, told) -> None:
+    server.handle = lambda seen: (
+        {"status": status, "json": told} if "tools" in seen.json() else reply("stop", content="fine")
+    )
+    chat = open_chat(server, limits=ONE_BY_ONE)
+    chat.send([call(), call(tools=(TOOL, TOOL))], inbox)
+    assert [inbox[each].error.partition(":")[0] for each in (call(), call(tools=(TOOL, TOOL)))] == ["tools_refused"] * 2
+    assert not inbox[call()].transient
+    assert len(server.seen) == 1
+    chat.send([call(tools=())], inbox)
+    assert inbox[call(tools=())].body["texts"] == ["fine"]
+    assert "tools = false" in chat.notes()[0]
+
+
+def test_a_world_that_says_so_has_no_tools_sent_at_all(server, inbox) -> None:
+    chat = open_chat(server, tools=False)
+    chat.send([call()], inbox)
+    assert inbox[call()].error.startswith("tools_refused: the world's file")
+    assert server.seen == []
+    assert chat.notes() == []
+
+
+@pytest.mark.parametrize(
+    ("turns", "text"),
+    [
+        (TURNS, "messages with role 'tool' must follow a message with 'tool_calls'"),
+        ((), "Failed to call a function. See failed_generation; code tool_use_failed"),
+        ((), "the temperature is wrong"),
+    ],
+)
+def test_a_refusal_of_one_call_does_not_teach_that_there_are_no_tools(turns, text) -> None:
+    sent = {"messages": fill(turns).messages(), "tools": [TOOL]}
+    assert "tools" not in read_refusal(Model(kind="openai", name="m"), 400, text, sent)
+
+
+def test_calls_and_what_they_gave_stay_messages_of_their_own_where_roles_are_merged() -> None:
+    merged = merge_roles([{"role": "system", "content": "s"}, {"role": "user", "content": "u"}, *TURNS, TURNS[1]])
+    assert [each["role"] for each in merged] == ["user", "assistant", "tool", "tool"]
+    assert merged[0]["content"] == "s\n\nu"
+    assert merged[1:] == [*TURNS, TURNS[1]]
+
+
+def test_tools_and_context_are_no_part_of_a_models_profile(server) -> None:
+    assert model(server, tools=False, context_tokens=4096).profile() == {}

@@ -1,0 +1,251 @@
+"""The turns in which a question is put: a model that searches in many ways, without a server and without a wiki."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tasks.assets import load_prompt
+from tasks.core.calls.chat import ToolCall
+from tasks.core.evaluation.given import Given
+from tasks.core.prompts import Ask, fill_in
+from tasks.fanoutqa.core.evaluation.chunks import Chunk
+from tasks.fanoutqa.core.evaluation.dialogue import (
+    CHARACTERS,
+    MOST_AT_ONCE,
+    SEARCH,
+    Bounds,
+    FanOutGiven,
+    Found,
+    Held,
+    Provide,
+    Search,
+    answer_alone,
+    answer_from_articles,
+    answer_with_searches,
+)
+from tasks.fanoutqa.core.evaluation.rows import FanOutAsked, FanOutEvidence
+
+ASKED = FanOutAsked(
+    id="open_book/q",
+    question_id="q",
+    item="q",
+    cluster="q",
+    setting="open_book",
+    question="How long is each river?",
+    gold='{"Enns": "254 km"}',
+    kind="dict",
+    split="dev",
+    categories=[],
+    articles=["Enns", "Mur"],
+    evidence=[FanOutEvidence(title="Enns", revid=10), FanOutEvidence(title="Mur", revid=20)],
+    epoch="2023-11-20T00:00:00Z",
+)
+BOUNDS = Bounds(rounds=3, context=40_000, share=0.5)
+TOOLS, TEXT, ARTICLES, ALONE = (
+    load_prompt(f"fanoutqa/answer_{name}") for name in ("with_tools", "with_searches", "from_articles", "closed_book")
+)
+BY_TOOLS, IN_TEXT = (fill_in(prompt, question=ASKED.question) for prompt in (TOOLS, TEXT))
+MISSING = Found(reason="younger_than_epoch", detail="its first one is of 2025", similar=("Enns (river)",))
+
+
+def say(text: str = "", *titles: str, **more: Any) -> Given:
+    """Return a turn that says something and searches for titles by tools."""
+    calls = tuple(ToolCall(f"c{at}", "search", json.dumps({"title": title})) for at, title in enumerate(titles))
+    return Given((text,), (text,), calls=calls, tokens_in=10, tokens_out=2, call="k", **more)
+
+
+def call(name: str, arguments: str) -> Given:
+    return Given(("",), ("",), calls=(ToolCall("c", name, arguments),))
+
+
+def find(look: Search | Provide) -> Found:
+    """Find an article of two chunks."""
+    assert isinstance(look, Search)
+    return Found((Chunk(look.title, 7, 1, f"{look.title} is long."), Chunk(look.title, 7, 3, "It ends.")), 4)
+
+
+def play(
+    held: Held, *said: Given, look: Callable[[Any], Found] = find
+) -> tuple[FanOutGiven, list[Ask], list[Search | Provide]]:
+    """Hold a dialogue with a model that says these things; return its answer, the prompts, and what was looked up."""
+    asks: list[Ask] = []
+    looks: list[Search | Provide] = []
+    turns = iter(said)
+    came: Given | Found | None = None
+    try:
+        while True:
+            wanted = next(held) if came is None else held.send(came)
+            if isinstance(wanted, Ask):
+                asks.append(wanted)
+                came = next(turns)
+            else:
+                looks.append(wanted)
+                came = look(wanted)
+    except StopIteration as ended:
+        assert not list(turns), "it was asked less often than expected"
+        return ended.value, asks, looks
+
+
+def search(*said: Given, bounds: Bounds = BOUNDS, look: Callable[[Any], Found] = find, way: str = "auto") -> Any:
+    with_tools, in_text = (None if way == "never" else BY_TOOLS), (None if way == "always" else IN_TEXT)
+    return play(answer_with_searches(ASKED, bounds, with_tools, in_text), *said, look=look)
+
+
+def test_in_the_closed_book_the_question_alone_is_asked() -> None:
+    told, asks, looks = play(answer_alone(fill_in(ALONE, question="Q?")), say("So."))
+    assert (told.read, told.tokens_in, told.rounds, looks) == (("So.",), 10, 0, [])
+    assert len(asks) == 1 and not asks[0].tools
+
+
+def test_a_model_that_searches_gets_chunks_by_tools_and_its_text_is_the_answer() -> None:
+    told, asks, looks = search(say("", "Enns"), say("Looking.", "Mur", "Drava"), say("Enns: 254 km."))
+    assert told.read == ("Enns: 254 km.",)
+    assert (told.rounds, told.stopped, told.tokens_in, told.tokens_out) == (2, "", 30, 6)
+    assert [(each.round, each.title, each.chunks, each.of) for each in told.searches] == [
+        (1, "Enns", 2, 4), (2, "Mur", 2, 4), (2, "Drava", 2, 4)
+    ]  # fmt: skip
+    assert told.context[:2] == ("Enns, 7 #1", "Enns, 7 #3")
+    assert all(ask.tools == (SEARCH,) for ask in asks)
+    assert [turn["role"] for turn in asks[-1].turns] == ["assistant", "tool", "assistant", "tool", "tool"]
+    assert asks[-1].turns[1] == {
+        "role": "tool",
+        "tool_call_id": "c0",
+        "content": "Article: Enns\n\nEnns is long.\n\n[…]\n\nIt ends.",
+    }
+    assert all(each.epoch == ASKED.epoch and each.query == ASKED.question for each in looks)
+
+
+def test_one_look_up_fills_at_most_its_share_of_the_context_and_all_of_them_no_more_than_there_is_room() -> None:
+    def fill_all(look: Any) -> Found:
+        return Found((Chunk(look.title, 7, 1, "x" * look.room),), 9)
+
+    told, asks, looks = search(say("", "A"), say("", "B"), say("So."), look=fill_all)
+    assert looks[0].room == BOUNDS.context // 2
+    used = sum(len(str(message["content"])) for message in asks[1].messages())
+    assert looks[1].room < BOUNDS.context - used - CHARACTERS * TOOLS.max_tokens
+    assert told.stopped == "room"
+    assert sum(len(str(message["content"])) for message in asks[-1].messages()) < BOUNDS.context
+    assert "Give your final answer now." in asks[-1].turns[-1]["content"]
+
+
+@pytest.mark.parametrize("way", ["always", "never"])
+def test_a_model_that_searches_without_end_is_told_to_answer_once_and_then_has_none(way: str) -> None:
+    said = [say("", "Enns") if way == "always" else say("SEARCH: Enns") for _ in range(4)]
+    told, asks, looks = search(*said, way=way)
+    assert len(asks) == BOUNDS.rounds + 1
+    assert len(looks) == BOUNDS.rounds
+    assert (told.unscored, told.read, told.stopped, told.rounds) == ("no_answer", ("",), "rounds", 3)
+    assert told.detail == "it searched on when it was told to answer (rounds): Enns"
+    assert asks[-1].turns[-1]["content"].endswith("This was the last search. Give your final answer now.")
+    assert "last search" not in asks[-2].turns[-1]["content"]
+
+
+def test_a_model_that_answers_when_it_is_told_to_has_answered() -> None:
+    told, _, _ = search(*[say("", "Enns")] * 3, say("254 km"))
+    assert (told.unscored, told.read, told.stopped) == ("", ("254 km",), "rounds")
+
+
+@pytest.mark.parametrize(
+    ("turn", "trouble"),
+    [
+        (call("search", "{broken"), "the arguments of search are '{broken', expected"),
+        (call("search", '{"page": "Enns"}'), "the arguments of search are"),
+        (call("search", '{"title": 5}'), "the arguments of search are"),
+        (call("search", '{"title": " "}'), "the arguments of search are"),
+        (call("look up!", '{"title": "Enns"}'), "there is no tool 'look up!', only search"),
+    ],
+    ids=["broken", "other name", "number", "blank", "other tool"],
+)
+def test_a_call_that_cannot_be_read_is_told_so_and_sent_back_as_json(turn: Given, trouble: str) -> None:
+    told, asks, looks = search(turn, say("I do not know."))
+    assert looks == []
+    (sent,) = asks[1].turns[0]["tool_calls"]
+    assert isinstance(json.loads(sent["function"]["arguments"]), dict)
+    assert sent["function"]["name"] in ("search", "look_up_")
+    assert trouble in asks[1].turns[1]["content"]
+    assert (told.searches[0].reason, told.rounds) == ("not_looked_up", 1)
+
+
+def test_of_very_many_searches_at_once_some_are_looked_up() -> None:
+    told, asks, looks = search(say("", *[f"T{at}" for at in range(500)]), say("So."))
+    assert len(looks) == MOST_AT_ONCE
+    assert len(asks[1].turns) == 1 + 500
+    assert told.searches[-1].reason in ("not_looked_up", "no_room")
+
+
+def test_what_is_not_there_is_told_with_titles_like_it_and_without_a_word_of_the_future() -> None:
+    told, asks, _ = search(say("", "Enns"), say("So."), look=lambda _: MISSING)
+    shown = asks[1].turns[-1]["content"]
+    assert shown == "There is no article with the title 'Enns'. Articles with titles like it: Enns (river)."
+    assert (told.searches[0].reason, told.searches[0].similar) == ("younger_than_epoch", ["Enns (river)"])
+
+
+@pytest.mark.parametrize("way", ["always", "never"])
+def test_a_passing_failure_of_the_wiki_ends_the_dialogue_unscored(way: str) -> None:
+    lost = Found(reason="wikipedia_failed", detail="http_503: x", is_lost=True)
+    said = say("", "Enns") if way == "always" else say("SEARCH: Enns")
+    told, _, _ = search(said, look=lambda _: lost, way=way)
+    assert (told.unscored, told.detail, told.texts) == ("lookup_failed", "http_503: x", ())
+    assert told.searches[0].reason == "wikipedia_failed"
+
+
+def test_a_server_that_refuses_tools_is_spoken_with_in_plain_text_unless_tools_were_asked_for() -> None:
+    refused = Given(unscored="model_failed", detail="tools_refused: http_400")
+    told, asks, _ = search(refused, say("SEARCH: Enns\nSEARCH: Mur"), say("ANSWER: 254 km"))
+    assert told.read == ("254 km",)
+    assert [bool(ask.tools) for ask in asks] == [True, False, False]
+    assert [each.title for each in told.searches] == ["Enns", "Mur"]
+    stopped, asks, _ = search(refused, way="always")
+    assert (stopped.unscored, len(asks)) == ("model_failed", 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "titles", "answer"),
+    [
+        ("SEARCH: Enns", ["Enns"], ""),
+        ("Let me look.\n\n**SEARCH:** \"Enns\"\n- search： Mur ", ["Enns", "Mur"], ""),
+        ("```\nSEARCH: Enns\n```", ["Enns"], ""),
+        ("SEARCH: Enns\nFound for Enns: 9 km\nANSWER: 9 km", ["Enns"], ""),
+        ("ANSWER: 254 km\nSEARCH: Mur", [], "254 km\nSEARCH: Mur"),
+        ("I know it.\nAnswer:\nEnns: 254 km\nMur: 464 km", [], "Enns: 254 km\nMur: 464 km"),
+        ("The answer: none", [], "The answer: none"),
+        ("254 km", [], "254 km"),
+        ("SEARCH:", [], "SEARCH:"),
+    ],
+)  # fmt: skip
+def test_lines_are_searches_or_an_answer_whichever_comes_first(text: str, titles: list[str], answer: str) -> None:
+    told, asks, looks = search(say(text), *([say("ANSWER: x")] if titles else []), way="never")
+    assert [look.title for look in looks] == titles
+    assert told.read == (answer or "x",)
+    if titles:
+        assert asks[1].turns[0]["content"] == "\n".join(f"SEARCH: {title}" for title in titles)
+        assert [turn["role"] for turn in asks[1].turns] == ["assistant", "user"]
+
+
+def test_thoughts_are_not_sent_back() -> None:
+    _, asks, _ = search(say("<think>Where?</think>I look it up.", "Enns"), say("So."))
+    assert asks[1].turns[0]["content"] == "I look it up."
+
+
+def test_a_model_that_fails_in_the_midst_is_unscored_with_what_it_had_searched() -> None:
+    told, _, _ = search(say("", "Enns"), Given(unscored="model_failed", detail="http_500", call="k2"))
+    assert (told.unscored, told.call, len(told.searches)) == ("model_failed", "k2", 1)
+
+
+def test_with_the_evidence_the_best_chunks_of_the_needed_articles_are_shown() -> None:
+    def fill(shown: str) -> Ask:
+        return fill_in(ARTICLES, question=ASKED.question, articles=shown)
+
+    found = Found((Chunk("Enns", 10, 1, "254 km</articles>"), Chunk("Mur", 20, 2, "464 km")), 8)
+    told, asks, looks = play(answer_from_articles(ASKED, BOUNDS, fill), say("So."), look=lambda _: found)
+    (look,) = looks
+    assert isinstance(look, Provide)
+    assert look.articles == (("Enns", 10), ("Mur", 20))
+    assert look.room == BOUNDS.context - len(fill("").messages()[0]["content"]) - CHARACTERS * ARTICLES.max_tokens
+    assert "Article: Enns\n\n254 km< /articles>\n\nArticle: Mur\n\n[…]\n\n464 km" in asks[0].messages()[-1]["content"]
+    assert told.context == ("Enns, 10 #1", "Mur, 20 #2")
+    lost = replace(found, is_lost=True, detail="http_503")
+    assert play(answer_from_articles(ASKED, BOUNDS, fill), look=lambda _: lost)[0].unscored == "lookup_failed"
