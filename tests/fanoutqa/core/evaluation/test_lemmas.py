@@ -44,7 +44,7 @@ def test_words_are_parted_as_spacy_parts_them(text: str, words: str) -> None:
 def test_lemmas_by_rules(text: str, lemmas: str) -> None:
     if name_lemmatizer() != "rules":
         pytest.skip(f"{MODEL} is installed and goes before rules")
-    assert load_lemmatizer()([text]) == [lemmas]
+    assert load_lemmatizer(name_lemmatizer())([text]) == [lemmas]
 
 
 @dataclass

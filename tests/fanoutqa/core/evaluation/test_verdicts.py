@@ -10,7 +10,7 @@ from tasks.fanoutqa.core.evaluation.exact import grade_answer
 from tasks.fanoutqa.core.evaluation.golds import write_gold
 from tasks.fanoutqa.core.evaluation.verdicts import RIGHT, VERDICT, read_grade
 
-hear = hearing(VERDICT, lambda texts: read_grade(texts))
+hear = hearing(VERDICT, read_grade)
 
 
 @pytest.mark.parametrize(
