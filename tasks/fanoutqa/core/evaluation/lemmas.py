@@ -20,10 +20,10 @@ _PIECES = re.compile(
 )
 """Words and marks, about as spaCy parts them."""
 _VOWEL = re.compile("[aeiouy]")
-_ENDS_S = re.compile(r"(?:ss|us|is|['’]s)$")
+_ENDS_S = re.compile(r"(?:ss|us|is)$")
 _ES = ("ches", "shes", "xes", "sses", "zzes")
 _DOUBLED = re.compile(r"([bdgmnprt])\1$")
-_WANTS_E = re.compile(r"(?:[^aeiou][aeiou][ck]|[cgsuvz]|[ai]t|[^aeiou][aeiou][bdgmnpr]|[^aeiou]l|bl|pl|tl)$")
+_WANTS_E = re.compile(r"(?:[^aeiou][aeiou][ck]|[cgsuvz]|[ai]t|[^aeiou][aeiou][bdgmnpr]|[^aeiou]l)$")
 _MOST_WORDS = 1_000_000
 """Lemmas kept for the next text."""
 

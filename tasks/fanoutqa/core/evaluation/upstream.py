@@ -59,11 +59,11 @@ def score(gold: Gold, answer: str, normal: Mapping[str, str]) -> tuple[float, fl
 
     `normal`: text of a gold answer → normalised.
     """
-    sizes = [2 * len(gold)] if isinstance(gold, dict) else [len(gold)] if isinstance(gold, list) else [1]
     if _has_empty(gold):
         return float("nan"), float("nan")
+    size = 2 * len(gold) if isinstance(gold, dict) else len(gold) if isinstance(gold, list) else 1
     missing = sum(not is_found(normal[text], answer) for text in list_texts(gold))
-    return (sizes[0] - missing) / sizes[0], float(not missing)
+    return (size - missing) / size, float(not missing)
 
 
 def _has_empty(gold: Gold) -> bool:
@@ -73,7 +73,7 @@ def _has_empty(gold: Gold) -> bool:
 
 
 def is_found(reference: str, answer: str) -> bool:
-    r"""True where \\b, the reference and \\b match in the answer."""
+    """True where the reference stands in the answer with what regular expressions take for a word's edge at either end."""
     if not reference:
         return any(map(_is_word, answer))
     at = answer.find(reference)

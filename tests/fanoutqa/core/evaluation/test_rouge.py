@@ -1,0 +1,44 @@
+"""ROUGE of answers beside what rouge-score itself gives."""
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rouge_score.rouge_scorer import RougeScorer
+
+from tasks.fanoutqa.core.evaluation.golds import write_gold
+from tasks.fanoutqa.core.evaluation.rouge import KINDS, rouge
+
+LIBRARY = RougeScorer(KINDS, use_stemmer=True)
+words = st.lists(
+    st.sampled_from(["a", "b", "c", "Running", "runs", "1,234", "$5", "é", "movies", "-", "\n"]), max_size=12
+).map(" ".join)
+
+
+@given(words, words)
+def test_numbers_are_the_librarys(answer: str, gold: str) -> None:
+    theirs = LIBRARY.score(gold, answer)
+    for kind, values in rouge([answer], [gold]).items():
+        if math.isnan(values[0]):
+            assert not any(character.isascii() and character.isalnum() for character in gold)
+        else:
+            assert values[0] == theirs[kind].fmeasure
+
+
+def test_dicts_are_compared_as_lines() -> None:
+    gold = {"Ann": 5, "Bob": [True, None]}
+    assert write_gold(gold) == "Ann - 5\nBob - yes\n"
+    found = rouge(["ann 5 bob yes", "ann 5", ""], [gold] * 3)
+    assert {kind: values.tolist() for kind, values in found.items()} == {
+        "rouge1": [1, 2 / 3, 0],
+        "rouge2": [1, 0.5, 0],
+        "rougeL": [1, 2 / 3, 0],
+    }
+
+
+def test_a_gold_answer_of_one_word_has_no_pair_of_words_as_in_the_library() -> None:
+    assert rouge(["Paris"], ["Paris"])["rouge2"].tolist() == [LIBRARY.score("Paris", "Paris")["rouge2"].fmeasure] == [0]
+
+
+def test_a_very_long_answer_is_counted() -> None:
+    assert rouge(["a b c d " * 100_000], ["a b c " * 50])["rougeL"][0] > 0

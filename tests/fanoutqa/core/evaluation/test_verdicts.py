@@ -1,0 +1,81 @@
+"""Reading what a judge says, and the judge that is a program."""
+
+from typing import Any
+
+import pytest
+from support.work.replies import hearing
+
+from tasks.core.replies import Unreadable
+from tasks.fanoutqa.core.evaluation.exact import grade_answer
+from tasks.fanoutqa.core.evaluation.golds import write_gold
+from tasks.fanoutqa.core.evaluation.verdicts import RIGHT, VERDICT, read_grade
+
+hear = hearing(VERDICT, read_grade)
+
+
+@pytest.mark.parametrize(
+    ("reply", "grade"),
+    [
+        ("Verdict: C", "C"),
+        ("C", "C"),
+        ("c\n", "C"),
+        ("(B)", "B"),
+        ("**E**", "E"),
+        ('"D".', "D"),
+        ("Ｂ", "B"),
+        ("**Verdict:** A", "A"),
+        ("**Final verdict: F**", "F"),
+        ("- Grade: b.", "B"),
+        ("It names both.\n\nC\n\nC", "C"),
+        ("Reasons.\nThe correct answer is (B).", "B"),
+        ("Final answer: E", "E"),
+        ("So my verdict is D.", "D"),
+        ("<think>Verdict: A?</think>\nB", "B"),
+        # the last one counts
+        ("Verdict: A\nThat was too quick.\nVerdict: D", "D"),
+        ("A\nNo, it names more:\nB", "B"),
+        ("The answer says 'Verdict: C' of itself.\nVerdict: F", "F"),
+    ],
+)
+def test_the_last_grade_counts(reply: str, grade: str) -> None:
+    assert hear(reply) == grade
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        ("", "says nothing"),
+        ("It is right.", "there is no verdict"),
+        ("Verdict: G", "the last verdict is 'G'"),
+        ("Verdict: B or C", "the last verdict is 'B or C'"),
+        ("Verdict: C\nVerdict: unsure", "the last verdict is 'unsure'"),
+        ("Verdict:", "the last verdict is ''"),
+        ("(C) The submitted answer contains all the same details", "there is no verdict"),
+        ("A subset of it.", "there is no verdict"),
+        ("BCE", "there is no verdict"),
+    ],
+)
+def test_what_is_no_grade_is_unreadable_with_what_was_found(reply: str, reason: str) -> None:
+    said = hear(reply)
+    assert isinstance(said, Unreadable)
+    assert reason in said.reason
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "grade"),
+    [
+        ({"Oslo": "$5 million", "Rome": True}, "Oslo - $5 million\nRome - yes", "C"),
+        ({"Oslo": "$5 million"}, "In Oslo it came to 5,000,000 dollars, which is $5 million.", "B"),
+        ({"Oslo": "5 million"}, "Oslo: 5,000,000", "C"),
+        (["Ann", "Bob"], "Ann", "A"),
+        (["Ann", "Bob"], "Carl and Dora", "D"),
+        ("1990-05-03", "3 May 1990", "C"),
+        ("Ann", "", "F"),
+        (None, "Ann", "F"),
+    ],
+)
+def test_a_program_grades_by_words_and_values(gold: Any, answer: str, grade: str) -> None:
+    assert grade_answer(answer, gold) in ({"B", "C"} if grade in RIGHT else {grade})
+    assert (grade_answer(answer, gold) in RIGHT) == (grade in RIGHT)
+    if gold is not None:
+        assert grade_answer(write_gold(gold), gold) == "C"

@@ -1,0 +1,175 @@
+"""From answers to FanOutQA's metrics and figures: columns of scores, planted models, what is unscored, and the paper's figures."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tasks.core.evaluation.rows import EvaluationMetric, Score
+from tasks.core.measures.metrics import Metric
+from tasks.core.rows import arrow_schema, arrow_table
+from tasks.fanoutqa.core.evaluation.golds import write_gold
+from tasks.fanoutqa.core.evaluation.rows import JudgedFanOut, ScoredFanOut
+from tasks.fanoutqa.core.evaluation.scoring import score_answers
+from tasks.fanoutqa.core.evaluation.similarity import pair_answers, place_scores
+from tasks.fanoutqa.evaluation.figures import PAPER, UPPER_BOUND, draw_figures
+from tasks.fanoutqa.evaluation.lemmas import load_lemmatizer
+from tasks.fanoutqa.evaluation.measure import LOWER_BOUND, list_items, measure_fanoutqa
+
+GOLD = {"Oslo": "$5 million", "Rome": True}
+RULES = load_lemmatizer("rules")
+
+
+def row(at: int, answer: str = "", gold: Any = GOLD, **changed: Any) -> JudgedFanOut:
+    told = {
+        "id": f"closed_book/q{at:04}", "question_id": f"q{at:04}", "item": f"q{at:04}", "cluster": f"q{at:04}",
+        "setting": "closed_book", "question": "Which?", "gold": json.dumps(gold), "kind": "dict", "split": "dev",
+        "categories": ["Geography", "History"], "articles": [str(n) for n in range(5)], "evidence": [],
+        "epoch": "2023-11-20T00:00:00Z", "answer": answer, "answer_read": answer, "samples": [], "finish": "stop",
+        "unscored": "", "detail": "", "tokens_in": 1, "tokens_out": 1, "model": "m", "call": "", "searches": [],
+        "context": [], "rounds": 0, "stopped": "", "grade": "D", "judge": "tester", "judge_call": "",
+        "judge_unscored": "", "judge_detail": "",
+    }  # fmt: skip
+    return JudgedFanOut.model_validate(told | changed)
+
+
+def score(rows: list[JudgedFanOut], bleurt: list[float | None] | None = None) -> pa.Table:
+    table = score_answers(arrow_table(JudgedFanOut, rows), RULES)
+    table = table.append_column("bleurt_like", pa.array(bleurt or [None] * len(rows), pa.float64()))
+    return table.select(arrow_schema(ScoredFanOut).names).cast(arrow_schema(ScoredFanOut))
+
+
+def measure(table: pa.Table, scorer: Any = "fixed") -> dict[tuple[str, str, str], Metric]:
+    scores, metrics = measure_fanoutqa(table, 0, scorer)
+    assert scores.schema == arrow_schema(Score)
+    return {(each.metric, each.group_by, each.group): each for each in metrics}
+
+
+def read(found: dict[tuple[str, str, str], Metric]) -> dict[str, tuple[float | None, int, int]]:
+    return {name: (each.value, each.n, each.n_unscored) for (name, group, _), each in found.items() if not group}
+
+
+def test_metrics_of_six_answers_counted_by_eye() -> None:
+    table = score(
+        [
+            row(0, write_gold(GOLD), grade="C"),
+            row(1, "Oslo, Rome: yes", grade="A"),
+            row(2, unscored="no_answer", detail="empty", grade="F"),
+            row(3, unscored="missing", grade=""),
+            row(4, "I cannot say", answer_read="", unscored="refused", grade=""),
+            row(5, "Oslo - $5 mil", answer_read="", unscored="cut_off", grade="", split="test"),
+        ]
+    )
+    found = measure(table)
+    assert read(found) == {
+        "loose": (0.4375, 4, 2),  # 1, 3/4, 0, 0
+        "strict": (0.25, 4, 2),
+        # "$5 million" is never found; what is missing counts 0, what was cut off is scored as it is: 3/4, 3/4, 0, 0, 0, 1/4
+        "upstream_loose": (0.291667, 6, 0),
+        "upstream_strict": (0.0, 6, 0),
+        "rouge1": (0.4375, 4, 2),  # 1, 3/4: three words of five
+        "rouge2": (0.333333, 4, 2),  # 1, 1/3: one pair of two, of four
+        "rougeL": (0.4375, 4, 2),
+        "judged": (0.25, 4, 2),
+    }
+    assert found["loose", "split", "test"].value is None
+    assert found["loose", "category", "Geography"].n == 4
+    assert found["loose", "articles", "5 or fewer"].n == 4
+    assert found["loose", "kind", "dict"].n == 4
+    assert "lemmas: rules" in found["loose", "", ""].note
+    reasons = {each["id"]: each["unscored"] for each in measure_fanoutqa(table, 0)[0].to_pylist() if each["unscored"]}
+    assert reasons["loose:closed_book/q0003"] == "missing"
+    assert reasons["judged:closed_book/q0005"] == "cut_off"
+
+
+def test_the_other_scorer_stands_beside_only_where_it_differs() -> None:
+    same = score([row(0, "Oslo - 5", gold={"Oslo": 5})])
+    assert {"loose", "strict"} <= {name for name, _, _ in measure(same)}
+    assert not any(name.startswith("upstream") for name, _, _ in measure(same))
+    chosen = [name for name, group, _ in measure(same, "upstream") if not group]
+    assert chosen[:2] == ["upstream_loose", "upstream_strict"]
+    assert "loose" not in chosen
+    differing = [name for name, group, _ in measure(score([row(0, write_gold(GOLD))]), "upstream") if not group]
+    assert differing[:4] == ["upstream_loose", "upstream_strict", "loose", "strict"]
+
+
+def test_a_judge_that_could_not_be_read_leaves_the_answer_unscored_with_its_reason() -> None:
+    told = {"judge_unscored": "judge_unreadable", "judge_detail": "no verdict", "grade": ""}
+    table = score([row(0, "Oslo", **told), row(1, "Oslo", grade="E"), row(2, "Oslo", grade="B"), row(3, "Rome")])
+    judged = measure(table)["judged", "", ""]
+    assert (judged.value, judged.n, judged.n_unscored) == (0.666667, 3, 1)
+    (reason,) = [each for each in measure_fanoutqa(table, 0)[0].to_pylist() if each["unscored"]]
+    assert (reason["id"], reason["unscored"], reason["detail"]) == (
+        "judged:closed_book/q0000",
+        "judge_unreadable",
+        "no verdict",
+    )
+    by_program = score([row(0, "Oslo", judge="exact")])
+    assert LOWER_BOUND in measure(by_program)["judged", "", ""].note
+    assert not any(name == "judged" for name, _, _ in measure(score([row(0, "Oslo", judge="")])))
+
+
+def test_oracle_and_silent_are_at_the_ends_of_every_metric() -> None:
+    golds = [GOLD, ["ann lee", "bob"], "two words", {"a b": {"c": [1.5, None, "35%"]}}]
+    oracle = measure(score([row(at, write_gold(gold), gold=gold, grade="C") for at, gold in enumerate(golds)]))
+    assert {
+        name: value for name, (value, _, _) in read(oracle).items() if not name.startswith("upstream")
+    } == dict.fromkeys(("loose", "strict", "rouge1", "rouge2", "rougeL", "judged"), 1.0)
+    silent = measure(score([row(at, gold=gold, unscored="no_answer", grade="F") for at, gold in enumerate(golds)]))
+    for name, (value, n, missing) in read(silent).items():
+        assert (n, missing) == (4, 0)
+        assert value == 0 or name == "upstream_loose"
+
+
+def test_planted_error_rates_are_found_within_their_intervals() -> None:
+    draw = np.random.default_rng(3)
+    names = [f"name{number}" for number in range(10)]
+    rows = []
+    for at in range(800):
+        said = [name for name in names if draw.random() < 0.7]
+        rows.append(row(at, "\n".join(said), gold=names, grade="C" if draw.random() < 0.4 else "A"))
+    found = measure(score(rows))
+    for name, planted in (("loose", 0.7), ("strict", 0.7**10), ("judged", 0.4)):
+        metric = found[name, "", ""]
+        assert metric.ci_low is not None
+        assert metric.ci_high is not None
+        assert metric.ci_low <= planted <= metric.ci_high, metric
+
+
+def test_a_cross_encoder_scores_what_was_answered() -> None:
+    pairs = pair_answers(["a", " ", "b"], [GOLD, GOLD, None])
+    assert pairs == [(write_gold(GOLD), "a"), None, None]
+    np.testing.assert_equal(place_scores(pairs, np.array([0.126])), [0.13, np.nan, np.nan])
+    metric = measure(score([row(0, "a"), row(1, "b")], bleurt=[0.5, None]))["bleurt_like", "", ""]
+    assert (metric.value, metric.n, metric.n_unscored) == (0.5, 1, 1)
+
+
+def test_items_tell_the_answer_in_a_few_words() -> None:
+    first, second = list_items(score([row(0, write_gold(GOLD), grade="C"), row(1, unscored="missing", grade="")]))
+    assert (first.verdict, first.score, first.gold) == ("says all, graded C", 1.0, "Oslo - $5 million\nRome - yes")
+    assert first.groups == {"split": "dev", "category": "Geography", "articles": "5 or fewer", "kind": "dict"}
+    assert (second.verdict, second.score) == ("unscored: missing", None)
+
+
+def test_figures_set_ours_beside_the_papers_models_and_people() -> None:
+    _, metrics = measure_fanoutqa(score([row(0, write_gold(GOLD), setting="open_book")]), 0)
+    told = {"benchmark": "fanoutqa", "model": "m", "judge": "exact"}
+    rows = [EvaluationMetric(id=str(at), **told, **each.model_dump()) for at, each in enumerate(metrics)]
+    figures = {each.name: each for each in draw_figures(rows)}
+    assert list(figures) == ["loose", "upstream_loose", "judged", "articles"]
+    (bars,) = figures["loose"].series
+    shown = dict(zip(bars.x, bars.y, strict=True))
+    assert (shown["m"], shown["people (paper)"], shown["people, marked by hand (paper)"]) == (1.0, 0.685, UPPER_BOUND)
+    assert "Mistral-7B (paper)" not in shown
+    assert figures["articles"].series[0].y == (1.0, None, None, None)
+    assert LOWER_BOUND in figures["judged"].note
+    assert draw_figures([]) == []
+
+
+def test_the_papers_figures_are_those_of_its_table() -> None:
+    found = {(each.metric, each.setting, each.model): each.value for each in PAPER}
+    assert found["judged", "open_book", "people"] == 0.452
+    assert found["strict", "evidence_provided", "Claude 2.1"] == 0.215
+    assert found["rougeL", "closed_book", "GPT-4-turbo"] == 0.409
+    assert len(found) == len(PAPER) == (7 + 7 + 7) * 9 + 3
