@@ -188,11 +188,7 @@ def _identify(evaluation: Evaluation, judge: str, run: RunOptions) -> JudgeIdent
 def _ask(evaluation: Evaluation, judge: str, labelled: Labelled, run: RunOptions) -> dict[str, Found]:
     """Return what a judge says of answers of somebody's own; one that it could not be asked about is left out."""
     assert evaluation.labels is not None
-    if evaluation.labels.pose is None or evaluation.judging is None:
-        raise UsageError(
-            f"{evaluation.of.name}: of an answer several things are judged, so answers of your own cannot be labelled; have "
-            f"answers of an evaluation drawn: factmill label export latest:{evaluation.name} --to FILE.csv"
-        )
+    assert evaluation.labels.pose is not None and evaluation.judging is not None
     warehouse = warehouse_of(run)
     role = choose_judge(load_world(run.world, run.graph), judge)
     recorder = Recorder(warehouse, run.mode)

@@ -125,8 +125,9 @@ class Imported:
 
 def import_labels(warehouse: Path, path: Path, labeller: str) -> Imported:
     """Take labels in; UsageError for a file of questions of somebody's own, which belong to no evaluation."""
-    # any benchmark: whose labels of somebody's own are does not matter, they are refused
-    found, digest = read_label_file(warehouse, path, labeller, next(iter(list_schemes())))
+    # any benchmark that takes them: whose labels of somebody's own are does not matter, they are refused
+    anyone = next(name for name, scheme in list_schemes().items() if scheme.pose is not None)
+    found, digest = read_label_file(warehouse, path, labeller, anyone)
     if not found.is_drawn:
         raise UsageError(
             f"{path}: it has no column item, so its labels are of no evaluation here; measure a judge on it with factmill "

@@ -169,10 +169,11 @@ def _find_item(
 
 def _make_item(row: _Row, schemes: Mapping[str, LabelScheme], benchmark: str, file: str) -> DrawnItem | Trouble:
     name = row.get("benchmark") or benchmark
-    if name not in schemes:
+    known = [each for each, scheme in schemes.items() if scheme.pose is not None]
+    if name not in known:
         told = f"the benchmark {name!r}" if name else "no benchmark"
         raise SourceError(
-            f"{file}, row {row.number}: {told}; expected one of {', '.join(schemes)}, in a column benchmark or by --benchmark"
+            f"{file}, row {row.number}: {told}; expected one of {', '.join(known)}, in a column benchmark or by --benchmark"
         )
     texts = {column: row.get(column) for column in TEXTS}
     if not texts["question"]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from tasks.assets import asset_path
 from tasks.core.evaluation.given import Given
 from tasks.core.evaluation.rows import Asked
 from tasks.core.prompts import Ask
@@ -20,51 +21,6 @@ from tasks.core.rows import rows_from_arrow
 from tasks.errors import OutputError
 from tasks.evaluation.offline import Session
 
-_UTILS = Template('''"""Loads the questions and scores answers as factmill does, which must be installed. Written by `factmill export --lm-eval`."""
-
-import json
-from functools import cache, lru_cache
-from pathlib import Path
-
-import datasets
-import factmill
-
-BENCHMARK = "$benchmark"
-METRICS = $metrics
-
-
-@cache
-def _read(setting):
-    lines = Path(__file__).with_name(f"{setting}.jsonl").read_text("utf-8").splitlines()
-    return {each["id"]: each for each in map(json.loads, lines)}
-
-
-def load(setting, **_):
-    return {"test": datasets.Dataset.from_list(list(_read(setting).values()))}
-
-
-def process_results(doc, results):
-    return dict.fromkeys(METRICS[doc["setting"]], (doc["setting"], doc["id"], results[0]))
-
-
-@lru_cache(4)
-def _measure(items):
-    setting = items[0][0]
-    answers = {each: answer for _, each, answer in items}
-    asked = [json.loads(_read(setting)[each]["asked"]) for each in answers]
-    rows = factmill.score(BENCHMARK, answers, asked=asked, setting=setting).metrics.to_pylist()
-    return {row["metric"]: row for row in rows if not row["group_by"]}
-
-
-def _value(metric, items):
-    value = _measure(tuple(items))[metric]["value"]
-    return float("nan") if value is None else value
-
-
-def unscored(items):
-    """Answers without a score, which are in no mean: empty, refused, missing."""
-    return max(row["n_unscored"] for row in _measure(tuple(items)).values())
-''')
 _METRIC = Template("""
 
 def $name(items):
@@ -105,7 +61,8 @@ def write_tasks(session: Session, folder: Path, made_of: str) -> list[Path]:
     files[f"factmill_{benchmark}.yaml"] = _dump(group)
     names = dict.fromkeys(name for each in metrics.values() for name in each if name != "unscored")
     functions = "".join(_METRIC.substitute(name=name) for name in names)
-    files["utils.py"] = _UTILS.substitute(benchmark=benchmark, metrics=repr(metrics)) + functions
+    utils = Template(asset_path("data/reports", "lm_eval_utils.txt").read_text("utf-8"))
+    files["utils.py"] = utils.substitute(benchmark=benchmark, metrics=repr(metrics)) + functions
     place = folder / benchmark
     try:
         place.mkdir(parents=True, exist_ok=True)

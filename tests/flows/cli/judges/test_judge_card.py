@@ -283,7 +283,7 @@ def test_a_judge_is_asked_about_questions_of_somebodys_own_once(marked: Marked, 
     rows.append({"question": "unclear?", "gold": "x", "answer": "y", "label": "0"})
     path, world = write(tmp_path / "own.csv", rows), write_chat_world(tmp_path, judge.chat.url, ["judge"], "stern-1")
     asked = ("judge-card", "--judge", "judge", "--world", world, "--labels", path)
-    assert "no benchmark; expected one of slaq" in marked(*asked, code=2, TEST_KEY="k").err
+    assert "no benchmark; expected one of slaq, fanoutqa, in" in marked(*asked, code=2, TEST_KEY="k").err
     ran = marked(*asked, "--benchmark", "slaq", "--json", TEST_KEY="k").json
     (card,) = ran["cards"]
     assert judge.asked == 11  # the unreadable one twice
