@@ -100,7 +100,7 @@ SLOW = (
     "tests/models/test_perplexity",
     "tests/models/test_translate",
     "tests/multihal/test_link.py",
-    "tests/slaq/test_judge_answers.py",
+    "tests/slaq/evaluation/test_judge_answers.py",
     "tests/slaq/test_questions.py",
     "tests/slaq/test_scrape.py",
     "tests/test_other_machine.py",

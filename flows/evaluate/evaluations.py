@@ -5,9 +5,9 @@ from tasks.biokalma.evaluation.record import BIOKALMA_EVALUATION
 from tasks.engine.benchmark import Benchmark
 from tasks.evaluation.record import Evaluation
 from tasks.fanoutqa.evaluation.record import FANOUTQA_EVALUATION
-from tasks.granola.evaluation import GRANOLA_EVALUATION
-from tasks.multihal.evaluation import MULTIHAL_EVALUATION
-from tasks.slaq.evaluation import SLAQ_EVALUATION
+from tasks.granola.evaluation.record import GRANOLA_EVALUATION
+from tasks.multihal.evaluation.record import MULTIHAL_EVALUATION
+from tasks.slaq.evaluation.record import SLAQ_EVALUATION
 
 EVALUATIONS: dict[str, Evaluation] = {
     each.of.name: each

@@ -5,10 +5,10 @@ from prefect import flow
 from flows.artifacts import leave_evaluation
 from tasks.engine.building import open_build
 from tasks.evaluation.publishing import name_metrics, publish_evaluation
-from tasks.granola.answer import answer_granola_questions, ask_granola_questions, score_granola_answers
-from tasks.granola.ask import GranolaEvaluationParams
-from tasks.granola.core.evaluation_rows import GranolaAnswer
-from tasks.granola.evaluation import GRANOLA_EVALUATION, lock_inputs
+from tasks.granola.core.evaluation.rows import GranolaAnswer
+from tasks.granola.evaluation.answer import answer_granola_questions, ask_granola_questions, score_granola_answers
+from tasks.granola.evaluation.ask import GranolaEvaluationParams
+from tasks.granola.evaluation.record import GRANOLA_EVALUATION, lock_inputs
 from tasks.options import BuildReport, RunOptions
 
 

@@ -5,10 +5,10 @@ from prefect import flow
 from flows.artifacts import leave_evaluation
 from tasks.engine.building import open_build
 from tasks.evaluation.publishing import name_metrics, publish_evaluation
-from tasks.multihal.answer import answer_multihal_questions, ask_multihal_questions, score_multihal_answers
-from tasks.multihal.ask import MultiHalEvaluationParams, tell_skipped
-from tasks.multihal.core.answers import ScoredMultiHal
-from tasks.multihal.evaluation import MULTIHAL_EVALUATION, lock_inputs
+from tasks.multihal.core.evaluation.answers import ScoredMultiHal
+from tasks.multihal.evaluation.answer import answer_multihal_questions, ask_multihal_questions, score_multihal_answers
+from tasks.multihal.evaluation.ask import MultiHalEvaluationParams, tell_skipped
+from tasks.multihal.evaluation.record import MULTIHAL_EVALUATION, lock_inputs
 from tasks.options import BuildReport, RunOptions
 
 

@@ -6,10 +6,10 @@ from flows.artifacts import leave_evaluation
 from tasks.engine.building import open_build
 from tasks.evaluation.publishing import name_metrics, publish_evaluation
 from tasks.options import BuildReport, RunOptions
-from tasks.slaq.answer import answer_slaq_questions, ask_slaq_questions, judge_slaq_answers
-from tasks.slaq.ask import SlaqEvaluationParams
-from tasks.slaq.core.answers import JudgedSlaq
-from tasks.slaq.evaluation import SLAQ_EVALUATION, lock_inputs
+from tasks.slaq.core.evaluation.answers import JudgedSlaq
+from tasks.slaq.evaluation.answer import answer_slaq_questions, ask_slaq_questions, judge_slaq_answers
+from tasks.slaq.evaluation.ask import SlaqEvaluationParams
+from tasks.slaq.evaluation.record import SLAQ_EVALUATION, lock_inputs
 
 
 @flow(name="slaq_evaluation", validate_parameters=True, persist_result=False)

@@ -17,7 +17,7 @@ from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
 from tasks.assets import ROOT
 from tasks.core.epochs import SNAPSHOT
 from tasks.engine.services import embedded_graph
-from tasks.fanoutqa.core.evaluation.golds import write_gold
+from tasks.fanoutqa.core.evaluation.strings.golds import write_gold
 from tasks.storage.builds import published_table
 from tasks.storage.warehouse import open_warehouse
 

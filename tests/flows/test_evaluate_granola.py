@@ -13,8 +13,8 @@ from support.work.measured import Measured, list_overall
 from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
 
 from tasks.assets import load_prompt
-from tasks.granola.core.scoring import MAIN
-from tasks.granola.core.settings import AGGREGATE, PROMPTS
+from tasks.granola.core.evaluation.scoring import MAIN
+from tasks.granola.core.evaluation.settings import AGGREGATE, PROMPTS
 
 KEY = {"TEST_KEY": "secret-key-1"}
 

@@ -10,7 +10,7 @@ from support.work.command import Factmill
 from support.work.measured import Measured, list_overall
 from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
 
-from tasks.slaq.measure import BOTH
+from tasks.slaq.evaluation.measure import BOTH
 
 RIGHT = "Verdict: 1"
 

@@ -50,7 +50,7 @@ from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from inspect_ai.scorer import Score, mean, scorer
 from inspect_ai.solver import generate
-from tasks.granola.core.metrics import match_levels, score_levels
+from tasks.granola.core.evaluation.metrics import match_levels, score_levels
 
 rows = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")][: int(sys.argv[2])]
 

@@ -21,9 +21,9 @@ import ftfy
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tasks.fanoutqa.core.evaluation.golds import write_gold
 from tasks.fanoutqa.core.evaluation.rouge import rouge
-from tasks.fanoutqa.core.evaluation.strings import loose
+from tasks.fanoutqa.core.evaluation.strings.golds import write_gold
+from tasks.fanoutqa.core.evaluation.strings.matching import loose
 from tasks.fanoutqa.evaluation.lemmas import load_lemmatizer, name_lemmatizer
 
 GOLDS: Sequence[Any] = (

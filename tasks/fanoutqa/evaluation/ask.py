@@ -24,7 +24,6 @@ from tasks.fanoutqa.core.evaluation.dialogue import (
     answer_with_searches,
 )
 from tasks.fanoutqa.core.evaluation.exact import grade_answer
-from tasks.fanoutqa.core.evaluation.golds import name_kind, write_gold
 from tasks.fanoutqa.core.evaluation.rows import (
     CLOSED_BOOK,
     EVIDENCE_PROVIDED,
@@ -36,6 +35,7 @@ from tasks.fanoutqa.core.evaluation.rows import (
     JudgedFanOut,
 )
 from tasks.fanoutqa.core.evaluation.scoring import COUNTED_WRONG
+from tasks.fanoutqa.core.evaluation.strings.golds import name_kind, write_gold
 from tasks.fanoutqa.core.evaluation.verdicts import VERDICT, read_grade
 from tasks.options import Option
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from tasks.assets import asset_path
 from tasks.errors import UsageError
-from tasks.fanoutqa.core.evaluation.lemmas import Lemmatizer, RuleLemmatizer
+from tasks.fanoutqa.core.evaluation.strings.lemmas import Lemmatizer, RuleLemmatizer
 
 MODEL = "en_core_web_sm"
 IRREGULAR = "irregular_forms.csv"

@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 from tasks.core.evaluation.scoring import Floats, gather_scores, score_rows
 from tasks.core.measures.metrics import Metric, measure
 from tasks.evaluation.record import EXACT, Item
-from tasks.fanoutqa.core.evaluation.golds import write_gold
 from tasks.fanoutqa.core.evaluation.rouge import KINDS
 from tasks.fanoutqa.core.evaluation.scoring import COUNTED_WRONG
 from tasks.fanoutqa.core.evaluation.similarity import METRIC as BLEURT_LIKE
-from tasks.fanoutqa.core.evaluation.strings import Scorer
+from tasks.fanoutqa.core.evaluation.strings.golds import write_gold
+from tasks.fanoutqa.core.evaluation.strings.matching import Scorer
 from tasks.fanoutqa.core.evaluation.verdicts import RIGHT
 
 LOOSE, STRICT, UPSTREAM_LOOSE, UPSTREAM_STRICT = "loose", "strict", "upstream_loose", "upstream_strict"

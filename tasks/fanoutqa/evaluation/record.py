@@ -8,7 +8,6 @@ from tasks.core.evaluation.rows import EvaluationMetric, Score
 from tasks.engine.benchmark import Assets, Locked
 from tasks.evaluation.record import BUILT_IN, EXACT, Evaluation, list_roles, lock_evaluation
 from tasks.fanoutqa.benchmark import FANOUTQA
-from tasks.fanoutqa.core.evaluation.golds import write_gold
 from tasks.fanoutqa.core.evaluation.labelling import BY_WORTH, list_grades, pose_answer
 from tasks.fanoutqa.core.evaluation.rows import (
     CLOSED_BOOK,
@@ -20,6 +19,7 @@ from tasks.fanoutqa.core.evaluation.rows import (
     ScoredFanOut,
 )
 from tasks.fanoutqa.core.evaluation.similarity import WANTED
+from tasks.fanoutqa.core.evaluation.strings.golds import write_gold
 from tasks.fanoutqa.core.evaluation.verdicts import GRADES, RIGHT
 from tasks.fanoutqa.evaluation.ask import (
     ALONE,

@@ -5,8 +5,8 @@ from typing import Any
 import pyarrow as pa
 
 from tasks.core.rows import arrow_table
-from tasks.granola.core.evaluation_rows import GranolaGiven
-from tasks.granola.core.scoring import score_answers
+from tasks.granola.core.evaluation.rows import GranolaGiven
+from tasks.granola.core.evaluation.scoring import score_answers
 
 LEVELS = ["Voronezh", "Voronezh Oblast", "Russia"]
 

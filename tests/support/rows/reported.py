@@ -12,7 +12,7 @@ from tasks.core.measures.figures import Figure, Series
 from tasks.core.measures.metrics import Scores, measure
 from tasks.core.rows import arrow_table
 from tasks.evaluation.record import Evaluation, Item, PaperFigure
-from tasks.multihal.evaluation import MULTIHAL_EVALUATION
+from tasks.multihal.evaluation.record import MULTIHAL_EVALUATION
 from tasks.reports.content import Evaluated
 from tasks.storage.builds import BuildRecord
 

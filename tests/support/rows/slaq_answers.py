@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from tasks.core.rows import arrow_table
-from tasks.slaq.core.answers import JudgedSlaq, SlaqAnswer
+from tasks.slaq.core.evaluation.answers import JudgedSlaq, SlaqAnswer
 
 ASKED: dict[str, Any] = {
     "id": "short/t/1", "question_id": "t/1", "item": "t", "cluster": "t", "setting": "short", "question": "Who built it?",

@@ -5,9 +5,9 @@ It is a lexical lower bound: numbers, dates and amounts count by value (text/val
 denies or leaves open, nor something untrue beside the gold answer.
 """
 
-from tasks.fanoutqa.core.evaluation.fixed import read_texts, score
-from tasks.fanoutqa.core.evaluation.golds import Gold, list_references, write_gold
-from tasks.fanoutqa.core.evaluation.lemmas import Lemmatizer, RuleLemmatizer
+from tasks.fanoutqa.core.evaluation.strings.fixed import read_texts, score
+from tasks.fanoutqa.core.evaluation.strings.golds import Gold, list_references, write_gold
+from tasks.fanoutqa.core.evaluation.strings.lemmas import Lemmatizer, RuleLemmatizer
 from tasks.text.values.answers import find_answer, read_known_text
 
 _LEMMAS = RuleLemmatizer({})

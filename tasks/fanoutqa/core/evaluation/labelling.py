@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tasks.core.evaluation.labels import Part
-from tasks.fanoutqa.core.evaluation.golds import write_gold
 from tasks.fanoutqa.core.evaluation.rows import CLOSED_BOOK, FanOutAnswer
+from tasks.fanoutqa.core.evaluation.strings.golds import write_gold
 
 BY_WORTH = ("F", "D", "A", "E", "C", "B")
 """Grades, the worst first, as they are told to people."""

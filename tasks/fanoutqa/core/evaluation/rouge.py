@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 
 from tasks.core.evaluation.scoring import Floats
-from tasks.fanoutqa.core.evaluation.golds import Gold, write_gold
+from tasks.fanoutqa.core.evaluation.strings.golds import Gold, write_gold
 
 KINDS = ("rouge1", "rouge2", "rougeL")
 

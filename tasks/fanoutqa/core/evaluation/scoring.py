@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.core.evaluation.scoring import Floats
-from tasks.fanoutqa.core.evaluation.lemmas import Lemmatizer
 from tasks.fanoutqa.core.evaluation.rouge import rouge
-from tasks.fanoutqa.core.evaluation.strings import loose
+from tasks.fanoutqa.core.evaluation.strings.lemmas import Lemmatizer
+from tasks.fanoutqa.core.evaluation.strings.matching import loose
 
 COUNTED_WRONG = frozenset({"no_answer", "refused"})
 """Why there is an answer of nothing, which counts as one."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tasks.core.evaluation.scoring import Floats
-from tasks.fanoutqa.core.evaluation.golds import Gold, write_gold
+from tasks.fanoutqa.core.evaluation.strings.golds import Gold, write_gold
 
 METRIC = "bleurt_like"
 DIGITS = 2

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 
-from tasks.fanoutqa.core.evaluation.golds import write_gold
 from tasks.fanoutqa.core.evaluation.rouge import KINDS, rouge
+from tasks.fanoutqa.core.evaluation.strings.golds import write_gold
 
 LIBRARY = RougeScorer(KINDS, use_stemmer=True)
 words = st.lists(

@@ -7,7 +7,7 @@ from support.work.replies import hearing
 
 from tasks.core.replies import Unreadable
 from tasks.fanoutqa.core.evaluation.exact import grade_answer
-from tasks.fanoutqa.core.evaluation.golds import write_gold
+from tasks.fanoutqa.core.evaluation.strings.golds import write_gold
 from tasks.fanoutqa.core.evaluation.verdicts import RIGHT, VERDICT, read_grade
 
 hear = hearing(VERDICT, read_grade)

@@ -1,0 +1,98 @@
+"""What an evaluation on GRANOLA-EQ asks: its parameters, every question in each setting, and the turns that a setting takes (paper §4, §5.1)."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Annotated, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field
+
+from tasks.assets import load_prompt
+from tasks.core.evaluation.given import Given
+from tasks.core.measures.audits import draw_sample
+from tasks.core.prompts import Ask
+from tasks.core.rows import arrow_schema
+from tasks.evaluation.record import Dialogue, EvaluationInputs, EvaluationParams, draw_clusters
+from tasks.granola.core.evaluation.answers import choose_majority, read_answer
+from tasks.granola.core.evaluation.rows import GranolaAsked
+from tasks.granola.core.evaluation.scoring import find_commonest
+from tasks.granola.core.evaluation.settings import AGGREGATE, SETTINGS, SettingName, ask_aggregate, ask_first
+from tasks.options import Option
+
+
+class GranolaEvaluationParams(EvaluationParams):
+    """What an evaluation on GRANOLA-EQ can be told."""
+
+    setting: Annotated[tuple[SettingName, ...], Option("--setting", "NAME")] = ()
+    """Only this setting (repeatable). Default: those that the paper reports, all but temperature."""
+    samples: int = Field(default=5, ge=1)
+    """Answers drawn to each question by self_consistency and drag, the paper's N, which it does not state."""
+    temperature: float = Field(default=0.7, gt=0, le=2)
+    """Temperature at which answers are drawn, the paper's T, which it does not state."""
+    tau: float = Field(default=0.5, ge=0, lt=1)
+    """An answer matches a level when its token F1 exceeds this, the paper's τ, which it does not state."""
+    decay: Annotated[float, Option("--lambda", "NUMBER")] = Field(default=0.5, ge=0)
+    """How fast informativeness falls from level to level, the paper's λ: exp(-λ (level - 1))."""
+    popularity_bins: int = Field(default=5, ge=1, le=100)
+    """Bins of equal size by the popularity of the question's entity."""
+    similarity: int = Field(default=2000, ge=0)
+    """So many questions, drawn with the seed, whose answers are also compared with the gold answer by the world's sentence encoder, as in the paper's Table 3; 0: none."""
+
+
+class GranolaEvaluationInputs(EvaluationInputs):
+    """What the steps of GRANOLA-EQ's evaluation read."""
+
+    params: GranolaEvaluationParams
+    embedder: dict[str, str] = Field(default={})
+    """Name and digest of the sentence encoder; empty where none is asked for."""
+
+
+def list_questions(rows: pa.Table, inputs: GranolaEvaluationInputs) -> pa.Table:
+    """Return every question (rows of `granola_eq`) in every setting, as it is asked (rows of `GranolaAsked`)."""
+    return pa.concat_tables([_ask_all(rows, inputs, setting) for setting in inputs.settings])
+
+
+def _ask_all(rows: pa.Table, inputs: GranolaEvaluationInputs, setting: str) -> pa.Table:
+    drawn = draw_clusters(rows["id"].to_pylist(), inputs.params)
+    chosen = rows.filter(pc.is_in(rows["id"], pa.array(sorted(drawn), pa.string())))
+    compared = draw_sample(drawn, inputs.params.similarity, inputs.params.seed)
+    named = dict.fromkeys(("question_id", "item", "cluster"), chosen["id"])
+    told = {
+        "setting": pa.repeat(setting, chosen.num_rows),
+        "id": pc.binary_join_element_wise(setting, chosen["id"], "/"),
+        "is_compared": pc.is_in(chosen["id"], pa.array(compared, pa.string())),
+    }
+    kept = {name: chosen[name] for name in ("question", "relation", "question_entity_popularity", "granola_answers")}
+    schema = arrow_schema(GranolaAsked)
+    return pa.table(named | told | kept).select(schema.names).cast(schema)
+
+
+def fill_prompt(asked: GranolaAsked, params: GranolaEvaluationParams) -> Ask:
+    """Return a question as its setting's first prompt (paper Table 7)."""
+    setting = SETTINGS[cast(SettingName, asked.setting)]
+    return ask_first(load_prompt(setting.prompt), setting, asked.question, params.samples, params.temperature)
+
+
+def converse(asked: GranolaAsked, params: GranolaEvaluationParams) -> Dialogue:
+    """Put a question as its setting has it; in drag the model then puts its own answers together (§4)."""
+    first: Given = yield fill_prompt(asked, params)
+    drawn = [read_answer(text) for text in first.read]
+    if asked.setting == "drag" and len(drawn) > 1 and any(drawn):
+        last: Given = yield ask_aggregate(load_prompt(AGGREGATE), asked.question, drawn)
+        return replace(
+            last,
+            read=tuple(map(read_answer, last.read)),
+            drawn=first.texts,
+            tokens_in=first.tokens_in + last.tokens_in,
+            tokens_out=first.tokens_out + last.tokens_out,
+        )
+    chosen = choose_majority(drawn)
+    answer = first.texts[drawn.index(chosen)] if chosen else "".join(first.texts[:1])
+    return replace(first, texts=(answer,), read=(chosen,), drawn=first.texts[1:] and first.texts)
+
+
+def guess_answers(rows: pa.Table) -> Callable[[GranolaAsked], str]:
+    """Return what the built-in guesser says to a question; `rows`: of the measured build."""
+    commonest = find_commonest(rows["relation"].to_pylist(), rows["granola_answers"].to_pylist())
+    return lambda asked: commonest[asked.relation]

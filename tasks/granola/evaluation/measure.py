@@ -1,0 +1,125 @@
+"""What an evaluation on GRANOLA-EQ says of a model: scores, metrics with their groups, single answers (paper §5)."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tasks.core.evaluation.scoring import score_rows
+from tasks.core.measures.metrics import Metric, Scores, measure
+from tasks.evaluation.record import Item, PaperFigure
+from tasks.granola.core.evaluation.metrics import bin_popularity, tell_cells
+from tasks.granola.core.evaluation.scoring import SIMILARITY, Column, list_columns, list_variations, to_numpy
+
+_Texts = npt.NDArray[np.object_]
+
+
+def measure_granola(
+    answers: pa.Table, tau: float, decay: float, popularity_bins: int, seed: int
+) -> tuple[pa.Table, list[Metric]]:
+    """Return the rows of scores and the metrics of answers (rows of `GranolaAnswer`).
+
+    How the metrics move with τ and λ stands among them, grouped by `tau` and by `lambda`: all answers under each value.
+    """
+    columns = list(list_columns(answers, decay))
+    told = [
+        score_rows(answers.filter(pa.array(column.kept)), column.metric, column.values[column.kept])
+        for column in columns
+        if column.groups
+    ]
+    names = {name: np.array(answers[name].to_pylist(), object) for name in ("item", "cluster", "setting", "relation")}
+    names |= {"popularity": _name_bins(answers, popularity_bins), "agreement": _name_cells(answers)}
+    varied = list(list_variations(answers, tau, decay))
+    metrics: list[Metric] = []
+    for setting in dict.fromkeys(names["setting"]):
+        chosen = np.asarray(names["setting"] == setting, bool)
+        metrics += measure([_gather(setting, column, chosen, names) for column in columns], seed)
+        moved = measure([_gather(setting, column, chosen, names) for *_, column in varied], seed)
+        metrics += [
+            metric.model_copy(update={"group_by": name, "group": f"{value:g}"})
+            for metric, (name, value, _) in zip(moved, varied, strict=True)
+        ]
+    return pa.concat_tables(told), metrics
+
+
+def _gather(setting: str, column: Column, chosen: npt.NDArray[np.bool_], names: Mapping[str, _Texts]) -> Scores:
+    kept = chosen & column.kept
+    return Scores(
+        setting=setting,
+        metric=column.metric,
+        items=names["item"][kept].tolist(),
+        clusters=names["cluster"][kept].tolist(),
+        values=column.values[kept],
+        groups={name: names[name][kept].tolist() for name in column.groups},
+        worst=-1.0 if column.unit == "cosine" else 0.0,
+        unit=column.unit,
+        is_share=column.unit == "share",
+    )
+
+
+def _name_bins(answers: pa.Table, bins: int) -> _Texts:
+    """Return each answer's bin of popularity; a question is in one bin in all settings."""
+    popularity = dict(zip(answers["item"].to_pylist(), answers["question_entity_popularity"].to_pylist(), strict=True))
+    found = bin_popularity(list(popularity), list(popularity.values()), bins)
+    return np.array([found[item] for item in answers["item"].to_pylist()], object)
+
+
+def _name_cells(answers: pa.Table) -> _Texts:
+    cells = tell_cells(to_numpy(answers["matched_level"].fill_null(0))).astype(object)
+    cells[to_numpy(answers["matched_level"].is_null())] = None
+    return cells
+
+
+def tell_verdict(matched_level: int | None, is_idk: bool, unscored: str) -> str:
+    """Return what became of an answer, in a few words."""
+    if matched_level is None:
+        return f"unscored: {unscored}"
+    idk = "refused (counts as IDK)" if unscored == "refused" else "IDK"
+    return idk if is_idk else f"level {matched_level}" if matched_level else "wrong"
+
+
+def list_items(answers: pa.Table) -> list[Item]:
+    """Return answers (rows of `GranolaAnswer`) as a report's browser tells them; the finer what they match, the better."""
+    items = []
+    for row in answers.to_pylist():
+        level = row["matched_level"]
+        items.append(
+            Item(
+                answer_id=row["id"],
+                setting=row["setting"],
+                question=row["question"],
+                gold=" → ".join(row["granola_answers"]),
+                answer=row["answer"],
+                verdict=tell_verdict(level, row["is_idk"], row["unscored"]),
+                score=level and round(1 / level, 2),
+                row_id=row["item"],
+                groups={"relation": row["relation"]},
+            )
+        )
+    return items
+
+
+_OTHER_ROWS = "the paper's rows are its own, and it does not state τ, T and N"
+_BLEURT = "the paper's similarity is BLEURT, ours a cosine"
+PAPER = (
+    *(
+        PaperFigure(metric, setting, model, value, where, _OTHER_ROWS)
+        for metric, setting, model, value, where in (
+            ("accuracy", "greedy", "PaLM 2-L", 0.495, "Table 3"),
+            ("granola_accuracy", "greedy", "PaLM 2-L", 0.551, "Table 3"),
+            ("agreement_both", "greedy", "PaLM 2-L", 0.495, "Table 3"),
+            ("agreement_granola_only", "greedy", "PaLM 2-L", 0.056, "Table 3"),
+            ("agreement_neither", "greedy", "PaLM 2-L", 0.449, "Table 3"),
+            ("share_wrong", "greedy", "PaLM 2-M", 0.42, "Figure 8, §5.3"),
+            ("share_wrong", "idk", "PaLM 2-M", 0.31, "Figure 8, §5.3"),
+            ("share_idk", "idk", "PaLM 2-M", 0.17, "Figure 8, §5.3"),
+            ("share_idk", "drag", "PaLM 2-M", 0.06, "Figure 8, §5.3"),
+        )
+    ),
+    *(
+        PaperFigure(SIMILARITY, "greedy", "PaLM 2-L", value, "Table 3", _BLEURT, "agreement", cell)
+        for cell, value in (("both", 0.83), ("granola_only", 0.28), ("neither", 0.26))
+    ),
+)
+"""What the paper states in numbers; its Table 3 has its two headings swapped."""

@@ -1,0 +1,127 @@
+"""GRANOLA-EQ's evaluation as commands know it: what answers are worth, and its record (paper §2.2, §5)."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from tasks.core.evaluation.rows import EvaluationMetric, Score
+from tasks.core.measures.metrics import Metric
+from tasks.engine.benchmark import Assets, Locked
+from tasks.engine.identities import embedder_identity
+from tasks.evaluation.record import Evaluation, Tools, list_roles, lock_evaluation
+from tasks.granola.benchmark import GRANOLA
+from tasks.granola.core.evaluation.answers import read_answer
+from tasks.granola.core.evaluation.figures import draw_figures
+from tasks.granola.core.evaluation.rows import GranolaAnswer, GranolaAsked, GranolaGiven
+from tasks.granola.core.evaluation.scoring import MAIN, find_cosines, score_answers
+from tasks.granola.core.evaluation.settings import PROMPTS, SETTINGS, USUAL
+from tasks.granola.evaluation.ask import (
+    GranolaEvaluationInputs,
+    GranolaEvaluationParams,
+    converse,
+    fill_prompt,
+    guess_answers,
+    list_questions,
+)
+from tasks.granola.evaluation.measure import PAPER, list_items, measure_granola, tell_verdict
+from tasks.models.embed import Embedder
+from tasks.options import RunOptions
+from tasks.settings import home, load_world
+
+
+def lock_inputs(params: GranolaEvaluationParams, run: RunOptions) -> Locked[GranolaEvaluationInputs]:
+    """Return what an evaluation depends on; UsageError says what was expected."""
+    encoder = embedder_identity(load_world(run.world, run.graph), home()) if params.similarity else {}
+    return lock_evaluation(GRANOLA_EVALUATION, params, run, GranolaEvaluationInputs, embedder=encoder)
+
+
+def score_granola(answers: pa.Table, inputs: GranolaEvaluationInputs, tools: Tools) -> pa.Table:
+    """Return answers (rows of `GranolaGiven`) with the level that each matches (Definition 1), and how near it is to the gold answer (§5.4)."""
+    answers = score_answers(answers, inputs.params.tau)
+    similarity, encoder = pa.nulls(answers.num_rows, pa.float64()), ""
+    if inputs.params.similarity:
+        embedder = tools.embedder()
+        similarity, encoder = _compare(answers, embedder), embedder.name
+    answers = answers.append_column("semantic_similarity", similarity)
+    return answers.append_column("encoder", pa.repeat(encoder, answers.num_rows))
+
+
+def _compare(answers: pa.Table, embedder: Embedder) -> pa.Array:
+    """Return the cosine of each answer that is compared and says something with its gold answer; null for the others."""
+    columns = (answers[name].to_pylist() for name in ("answer_read", "granola_answers", "is_compared", "is_idk"))
+    pairs = [
+        (text, levels[0]) if text and is_compared and not is_idk else None
+        for text, levels, is_compared, is_idk in zip(*columns, strict=True)
+    ]
+    texts = sorted({text for pair in pairs if pair for text in pair})
+    return pa.array(find_cosines(pairs, texts, embedder.encode(texts)), from_pandas=True)
+
+
+def explain_answer(row: GranolaAnswer) -> Iterator[str]:
+    """Yield what an answer's row says, as lines to read."""
+    yield f"  question    {row.question}   ({row.setting}; factmill explain granola {row.item})"
+    yield from [f"  drawn       {' | '.join(row.samples)}"] if row.samples else []
+    yield f"  answer      {row.answer or '(none)'}   (by {row.model}{f', ended by {row.finish}' if row.finish else ''})"
+    yield from [f"  read as     {row.answer_read}"] if row.answer_read != row.answer else []
+    for number, level in enumerate(row.granola_answers, 1):
+        told = f"   F1 {row.level_f1[number - 1]:.2f}" if row.level_f1 else ""
+        yield f"  level {number}     {level}{told}{'   (matched)' if number == row.matched_level else ''}"
+    yield f"  verdict     {tell_verdict(row.matched_level, row.is_idk, row.unscored)}{f': {row.detail}' if row.detail else ''}"
+    if row.semantic_similarity is not None:
+        yield f"  similarity  {row.semantic_similarity:.2f} with {row.granola_answers[0]!r} (encoder {row.encoder})"
+
+
+def measure_answers(answers: pa.Table, inputs: GranolaEvaluationInputs) -> tuple[pa.Table, list[Metric]]:
+    """Return the rows of scores and the metrics of answers (rows of `GranolaAnswer`)."""
+    params = inputs.params
+    return measure_granola(answers, params.tau, params.decay, params.popularity_bins, params.seed)
+
+
+GRANOLA_EVALUATION: Evaluation = Evaluation(
+    name="granola_evaluation",
+    title="Measure a model on GRANOLA-EQ: accuracy and informativeness at all levels, in the paper's settings",
+    examples=(
+        "factmill evaluate granola --model oracle",
+        "factmill evaluate granola --world my-world.toml --model mine --setting greedy --setting drag --limit 200",
+        "factmill evaluate granola --answers answers.jsonl --tau 0.4",
+    ),
+    params=GranolaEvaluationParams,
+    lock_inputs=lock_inputs,
+    recipe="flows.evaluate.granola:evaluate_granola",
+    tables={"granola_answers": GranolaAnswer, "granola_scores": Score, "evaluation_metrics": EvaluationMetric},
+    main_table="granola_answers",
+    part="relation",
+    shown={
+        "id": "id",
+        "question": "question",
+        "answer": "answer",
+        "granola_answers": "answers, fine to coarse",
+        "matched_level": "level",
+    },
+    trace=("id",),
+    explain=explain_answer,
+    assets=Assets(prompts=PROMPTS),
+    roles=list_roles,
+    of=GRANOLA,
+    settings={name: setting.told for name, setting in SETTINGS.items()},
+    usual=USUAL,
+    plain=("greedy",),
+    headline=MAIN,
+    main="granola_accuracy",
+    meaning="Of the questions on single facts, the share to which the model gave an answer that is true at some level of "
+    "detail: the year counts as the day does.",
+    questions=list_questions,
+    fill=fill_prompt,
+    converse=converse,
+    inputs=GranolaEvaluationInputs,
+    asked=GranolaAsked,
+    answers=GranolaGiven,
+    read=read_answer,
+    oracle=lambda _: lambda asked: asked.granola_answers[0],
+    guess=guess_answers,
+    score=score_granola,
+    measure=measure_answers,
+    figures=draw_figures,
+    items=list_items,
+    paper=PAPER,
+)

@@ -1,0 +1,77 @@
+"""How a judge's replies are read in SLAQ: one verdict about a short answer, five about a long one (paper, Table A.4).
+
+A verdict is 1, right, or 0, wrong. A judge may think aloud before it; its last verdict counts, and one that is neither, or
+a list of other than five, makes the reply Unreadable: nothing is scored by guessing.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tasks.core.evaluation.labels import Part
+from tasks.core.replies import Form, Unreadable
+from tasks.slaq.core.evaluation.answers import SHORT, SlaqAnswer
+
+Verdicts = tuple[int, ...]
+"""One of a short answer, five of a long one."""
+_ONE, _FIVE = "Verdict: 1", "Verdicts: 1, 0, 1, 1, 0"
+VERDICT_LINE = Form(kind="lines", head="Verdicts?", quotes=True)
+"""`Verdict: 1`, or `Verdicts: 1, 0, 1, 1, 0`."""
+_LINE = re.compile(r"^Verdicts?:(.*)$", re.IGNORECASE | re.MULTILINE)
+_BARE = re.compile(r"[\s,01\[\]]+")
+_VERDICTS = re.compile(r"\[?\s*[01](?:\s*,\s*[01])*\s*\]?[\s.]*")
+
+
+def read_verdicts(text: str, expected: int) -> Verdicts | Unreadable:
+    """Return the verdicts of a judge's reply, so many as expected, in the order of the facts."""
+    form = _ONE if expected == 1 else _FIVE
+    plain = unicodedata.normalize("NFKC", text)
+    found = _LINE.findall(plain) or ([plain] if _BARE.fullmatch(plain) else [])
+    if not found:
+        return Unreadable(f'there is no line of the form "{form}"')
+    said = found[-1].strip()
+    if not _VERDICTS.fullmatch(said):
+        return Unreadable(f'the last verdict is {said[:40]!r}, expected 1 or 0 in a line of the form "{form}"')
+    verdicts = tuple(map(int, re.findall("[01]", said)))
+    if len(verdicts) != expected:
+        return Unreadable(f'verdicts in the last line: {len(verdicts)}, expected {expected}: "{form}"')
+    return verdicts
+
+
+MEANINGS = {
+    "1": "right: it says what the gold answer says, in whatever words, or what is as right an answer to the question",
+    "0": "wrong: it says something else, leaves it out, or leaves open which of several is meant",
+}
+"""What a verdict says, as people who give one are told."""
+
+
+def list_parts(row: Mapping[str, Any]) -> Iterator[Part]:
+    """Yield the verdicts of a row of `slaq_answers`, a fact each; none where no judge was asked, or failed."""
+    if row["unscored"] not in ("", "judge_unreadable"):
+        return
+    verdicts = row["verdicts"] or [""] * len(row["golds"])
+    for number, (question, gold, verdict) in enumerate(zip(row["questions"], row["golds"], verdicts, strict=True), 1):
+        part = str(number) if len(verdicts) > 1 else ""
+        yield Part(part, question, gold, row["answer_read"], str(verdict))
+
+
+def pose_answer(row_id: str, question: str, gold: str, answer: str) -> SlaqAnswer:
+    """Return an answer to a short question of somebody's own, as a judge takes it."""
+    ids = dict.fromkeys(("id", "question_id", "item", "cluster"), row_id)
+    blank = dict.fromkeys(("topic", "category", "finish", "unscored", "detail", "model", "call"), "")
+    texts = {"question": question, "gold": gold, "answer": answer, "answer_read": answer}
+    lists = {"questions": [question], "golds": [gold], "fact_types": ["none"], "samples": []}
+    return SlaqAnswer.model_validate(
+        {
+            **ids,
+            **blank,
+            **texts,
+            **lists,
+            "setting": SHORT,
+            "half": "most",
+            "position": 1,
+            "tokens_in": 0,
+            "tokens_out": 0,
+        }
+    )

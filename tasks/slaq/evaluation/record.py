@@ -1,0 +1,101 @@
+"""SLAQ's evaluation as commands know it."""
+
+from collections.abc import Iterator
+
+from tasks.core.evaluation.labels import LabelScheme
+from tasks.core.evaluation.rows import EvaluationMetric, Score
+from tasks.engine.benchmark import Assets, Locked
+from tasks.evaluation.record import EXACT, Evaluation, list_roles, lock_evaluation
+from tasks.options import RunOptions
+from tasks.slaq.benchmark import SLAQ
+from tasks.slaq.core.evaluation.answers import LONG, SHORT, JudgedSlaq, SlaqAnswer, SlaqAsked
+from tasks.slaq.core.evaluation.verdicts import MEANINGS, list_parts, pose_answer
+from tasks.slaq.evaluation.ask import (
+    ANSWER_LONG,
+    ANSWER_SHORT,
+    JUDGE_LONG,
+    JUDGE_SHORT,
+    JUDGING,
+    SlaqEvaluationInputs,
+    SlaqEvaluationParams,
+    fill_prompt,
+    guess_answers,
+    list_questions,
+)
+from tasks.slaq.evaluation.figures import PAPER, draw_figures
+from tasks.slaq.evaluation.measure import (
+    ACCURACY,
+    ALIGNMENT,
+    GAP,
+    LOWER_BOUND,
+    SIGNED,
+    describe_verdicts,
+    list_items,
+    measure_slaq,
+)
+
+
+def lock_inputs(params: SlaqEvaluationParams, run: RunOptions) -> Locked[SlaqEvaluationInputs]:
+    """Return what an evaluation depends on; UsageError says what was expected."""
+    return lock_evaluation(SLAQ_EVALUATION, params, run, SlaqEvaluationInputs)
+
+
+def explain_answer(row: JudgedSlaq) -> Iterator[str]:
+    """Yield what an answer's row says, as lines to read."""
+    yield f"  question    {row.question}   ({row.setting}, {row.topic}; factmill explain slaq {row.item})"
+    yield f"  gold        {row.gold}"
+    yield f"  answer      {row.answer or '(none)'}   (by {row.model}{f', ended by {row.finish}' if row.finish else ''})"
+    yield f"  verdict     {describe_verdicts(row.verdicts, row.unscored)}   (by {row.judge}{f', {LOWER_BOUND}' if row.judge == EXACT else ''})"
+    yield from [f"  because     {row.detail}"] if row.detail else []
+
+
+SLAQ_EVALUATION: Evaluation = Evaluation(
+    name="slaq_evaluation",
+    title="Measure a model on SLAQ: the same facts asked short and long, and whether the answers agree",
+    examples=(
+        "factmill evaluate slaq --model oracle",
+        "factmill evaluate slaq --world my-world.toml --model mine --judge judge --limit 50",
+        "factmill evaluate slaq --answers answers.jsonl",
+    ),
+    params=SlaqEvaluationParams,
+    lock_inputs=lock_inputs,
+    recipe="flows.evaluate.slaq:evaluate_slaq",
+    tables={"slaq_answers": JudgedSlaq, "slaq_scores": Score, "evaluation_metrics": EvaluationMetric},
+    main_table="slaq_answers",
+    part="setting",
+    shown={"id": "id", "question": "question", "gold": "gold", "answer": "answer", "verdicts": "verdicts"},
+    trace=("id",),
+    explain=explain_answer,
+    assets=Assets(
+        prompts=(ANSWER_SHORT, ANSWER_LONG, JUDGE_SHORT, JUDGE_LONG),
+        lists=("function_words.txt",),
+    ),
+    roles=list_roles,
+    of=SLAQ,
+    settings={SHORT: "each short question alone", LONG: "the long question, which asks for the same five facts"},
+    usual=(SHORT, LONG),
+    plain=(SHORT, LONG),
+    headline=(ACCURACY, GAP, ALIGNMENT, SIGNED),
+    main=ACCURACY,
+    meaning="The share of facts that the model gets right when each is asked for alone (short) and when one question asks "
+    "for five of them (long): what it loses between the two it knew.",
+    questions=list_questions,
+    fill=fill_prompt,
+    inputs=SlaqEvaluationInputs,
+    asked=SlaqAsked,
+    answers=SlaqAnswer,
+    oracle=lambda _: lambda asked: asked.gold,
+    guess=guess_answers,
+    judging=JUDGING,
+    measure=lambda answers, inputs: measure_slaq(answers, inputs.params.seed),
+    figures=draw_figures,
+    items=list_items,
+    paper=PAPER,
+    labels=LabelScheme(
+        asks="Does the answer have it right?",
+        classes=MEANINGS,
+        of=list_parts,
+        prompts=(JUDGE_SHORT, JUDGE_LONG),
+        pose=pose_answer,
+    ),
+)

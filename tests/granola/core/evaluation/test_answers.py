@@ -1,0 +1,102 @@
+"""How answers are read, and several made one."""
+
+import pytest
+
+from tasks.granola.core.evaluation.answers import choose_majority, list_responses, read_answer, says_idk
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Voronezh", "Voronezh"),
+        ("\n  Voronezh  \n", "Voronezh"),
+        ("Voronezh\n\nIt lies in Russia.", "Voronezh"),
+        ("Answer: Voronezh", "Voronezh"),
+        ("**Answer:** Voronezh", "Voronezh"),
+        ("All of them are German cities.\nAggregated answer: Germany", "Germany"),
+        ("Answer: Hamburg\nThat does not fit.\nFinal answer: Germany", "Germany"),
+        ("Incorrect aggregated answer: Hamburg", "Incorrect aggregated answer: Hamburg"),
+        ("答えは東京です", "答えは東京です"),
+        ("Answer： 東京", "東京"),
+        ("The answer", "The answer"),
+        ("", ""),
+        (" \n ", ""),
+    ],
+)
+def test_an_answer_is_read_off_its_reply(text: str, expected: str) -> None:
+    assert read_answer(text) == expected
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "IDK",
+        "idk.",
+        "I.D.K.",
+        "**IDK**",
+        "ＩＤＫ",
+        "I don't know",
+        "I don’t know.",
+        "I do not know",
+        "I dont know the answer to this question.",
+        "I really don't know who wrote it.",
+        "Sorry, I don't know.",
+        "I'm sorry, but I don't know the answer.",
+        "I'm not sure.",
+        "I am not certain of the answer",
+        "Not sure",
+        "Unknown",
+        "No idea",
+        "N/A",
+        "n.a.",
+        "I cannot determine where he was born.",
+        "I can't answer that",
+        "I don't have enough information to answer.",
+        "I have no information about this person.",
+        "IDK (I am not certain)",
+        "I'm sorry, but I can't help with that.",
+    ],
+)
+def test_not_knowing_is_read_in_many_spellings(answer: str) -> None:
+    assert says_idk(answer)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "London",
+        "Unknown Pleasures",
+        "No Idea Records",
+        "Na",
+        "I don't know, but probably London",
+        "I am not sure; it may be London",
+        "IDK, maybe Paris",
+        "an unknown poet",
+        "Notsure",
+    ],
+)
+def test_an_answer_or_a_guess_is_not_idk(answer: str) -> None:
+    assert not says_idk(answer)
+
+
+@pytest.mark.parametrize(
+    ("samples", "expected"),
+    [
+        (["Bonn", "bonn.", "Berlin"], "Bonn"),
+        (["Berlin", "the Bonn", "Bonn"], "the Bonn"),
+        (["Hamburg", "Bonn", "Berlin"], "Hamburg"),
+        (["Hamburg", "Bonn", "Bonn", "Hamburg"], "Hamburg"),
+        (["Paris", "IDK", "I don't know"], "IDK"),
+        (["", "", "Paris"], "Paris"),
+        (["The The", "the the", "A"], "The The"),
+        (["", " "], ""),
+        ([], ""),
+    ],
+)
+def test_the_majority_wins_and_of_ties_the_first_drawn(samples: list[str], expected: str) -> None:
+    assert choose_majority(samples) == expected
+
+
+def test_responses_are_listed_one_a_line() -> None:
+    assert list_responses(["Hamburg", " ", "Bonn\non the Rhine"]) == "- Hamburg\n- Bonn on the Rhine"

@@ -1,0 +1,128 @@
+"""Definition 1 on cases worked by hand, and on the paper's own (Table 9)."""
+
+import math
+
+import numpy as np
+import pytest
+
+from tasks.granola.core.evaluation.metrics import (
+    answer_words,
+    bin_popularity,
+    match_levels,
+    score_levels,
+    tell_cells,
+    tell_outcomes,
+    token_f1,
+    weigh_levels,
+)
+
+
+def f1(prediction: str, answer: str) -> float:
+    return token_f1(answer_words(prediction), answer_words(answer))
+
+
+@pytest.mark.parametrize(
+    ("prediction", "answer", "expected"),
+    [
+        # the paper's Table 9, with its figures
+        ("screenwriter", "being a screenwriter", 2 / 3),
+        ("London", "London Borough of Sutton", 0.4),
+        ("London", "City of London", 0.5),
+        ("London", "London", 1.0),
+        ("screenwriter", "27 Dresses", 0.0),
+        # case, punctuation, articles
+        ("The Barbican!", "barbican", 1.0),
+        ("an Indian poet", "Indian Poet", 1.0),
+        # words count as often as they stand there: 2 of 3 and 2 of 2
+        ("New York, New York", "New York", 2 * 2 / 6),
+        ("New York", "New York, New York", 2 * 2 / 6),
+        ("Duran", "Duran Duran", 2 / 3),
+        # nothing but articles or punctuation
+        ("The The", "The The", 1.0),
+        ("the the", "The The", 1.0),
+        ("A", "The", 0.0),
+        ("!!!", "!!!", 1.0),
+        ("", "The The", 0.0),
+        ("   ", "Paris", 0.0),
+        ("", "", 0.0),
+        # another script, forms of one text in Unicode
+        ("Воронеж", "Voronezh", 0.0),
+        ("воронеж", "Воронеж", 1.0),
+        ("Воронежская область", "Воронеж", 0.0),
+        ("Sa\u0303o Paulo", "S\u00e3o Paulo", 1.0),
+        ("Ｌｏｎｄｏｎ", "London", 1.0),
+        ("STRASSE", "Straße", 1.0),
+        ("\u200bParis\u200e", "Paris", 1.0),
+        ("Sao Paulo", "São Paulo", 0.5),
+        ("東京都", "東京都", 1.0),
+    ],
+)
+def test_token_f1(prediction: str, answer: str, expected: float) -> None:
+    assert f1(prediction, answer) == pytest.approx(expected)
+
+
+LADDER = [["Barbican Centre", "The Barbican"], ["City of London", "London"], ["England", "UK"]]
+
+
+@pytest.mark.parametrize(
+    ("prediction", "tau", "expected"),
+    [
+        ("the barbican", 0.5, 1),
+        ("London", 0.5, 2),
+        ("UK", 0.5, 3),
+        ("Paris", 0.5, 0),
+        ("", 0.0, 0),
+        # F1 2/3 with level 1 and 2/3 with level 2: the finer counts
+        ("Barbican London", 0.5, 1),
+        # only what exceeds τ matches: F1 is 0.5 with England, and 2/3 with UK
+        ("England and Wales", 0.5, 0),
+        ("England and Wales", 0.49, 3),
+        ("UK today", 2 / 3, 0),
+        ("London", 1.0, 0),
+    ],
+)
+def test_the_finest_level_above_tau_is_matched(prediction: str, tau: float, expected: int) -> None:
+    assert match_levels(score_levels([prediction], [LADDER]), tau).tolist() == [expected]
+
+
+def test_ladders_of_different_lengths_stand_side_by_side() -> None:
+    scores = score_levels(["Rome", "Italy", "Rome"], [[["Rome"]], [["Rome"], ["Lazio"], ["Italy"]], []])
+    assert scores.tolist() == [[1, 0, 0], [0, 0, 1], [0, 0, 0]]
+    assert match_levels(scores, 0.5).tolist() == [1, 3, 0]
+
+
+def test_nothing_to_score_is_nothing() -> None:
+    assert match_levels(score_levels([], []), 0.5).tolist() == []
+    assert match_levels(score_levels(["Rome"], [[]]), 0.5).tolist() == [0]
+
+
+def test_informativeness_falls_with_the_level() -> None:
+    weights = weigh_levels(np.array([0, 1, 2, 3]), 0.5)
+    assert weights.tolist() == pytest.approx([0, 1, math.exp(-0.5), math.exp(-1)])
+    assert weigh_levels(np.array([0, 1, 4]), 0).tolist() == [0, 1, 1]
+    assert weigh_levels(np.array([0, 0]), 0.5).tolist() == [0, 0]
+
+
+def test_outcomes_and_cells() -> None:
+    levels = np.array([0, 0, 1, 2, 3, 7])
+    outcomes = tell_outcomes(levels, np.array([False, True, False, False, False, False]))
+    assert outcomes.tolist() == ["wrong", "idk", "level_1", "level_2", "level_3_or_more", "level_3_or_more"]
+    assert tell_cells(levels).tolist() == ["neither", "neither", "both", *["granola_only"] * 3]
+
+
+def test_bins_are_of_equal_size_and_ties_fall_by_id() -> None:
+    ids = ["e", "d", "c", "b", "a", "z"]
+    assert bin_popularity(ids, [5, 5, 5, 5, 1000, None], 2) == {
+        "b": "1 of 2 (5 to 5)",
+        "c": "1 of 2 (5 to 5)",
+        "d": "2 of 2 (5 to 1,000)",
+        "e": "2 of 2 (5 to 1,000)",
+        "a": "2 of 2 (5 to 1,000)",
+        "z": "unknown",
+    }
+    assert bin_popularity(ids[::-1], [None, 1000, 5, 5, 5, 5], 2) == bin_popularity(ids, [5, 5, 5, 5, 1000, None], 2)
+
+
+def test_there_may_be_fewer_items_than_bins() -> None:
+    assert set(bin_popularity(["a", "b"], [3, 9], 10).values()) == {"05 of 10 (3 to 3)", "10 of 10 (9 to 9)"}
+    assert bin_popularity([], [], 5) == {}

@@ -1,0 +1,59 @@
+"""From answers to what they are worth, over columns."""
+
+import numpy as np
+import pytest
+from support.rows.granola_answers import LEVELS, ROWS, answered, score
+
+from tasks.granola.core.evaluation.rows import GranolaAnswer
+from tasks.granola.core.evaluation.scoring import find_commonest, find_cosines, list_variations
+
+
+def test_answers_get_levels_and_idk() -> None:
+    scored = score(ROWS)
+    assert scored["matched_level"].to_pylist() == [1, 1, 3, 0, 0, 0, None, 0]
+    assert scored["is_idk"].to_pylist() == [False, False, False, False, True, False, False, True]
+    assert scored["level_f1"].to_pylist()[1] == pytest.approx([2 / 3, 1, 0])
+    assert scored["level_f1"].to_pylist()[6] == []
+    assert scored.schema.names == list(GranolaAnswer.model_fields)
+
+
+def test_a_name_that_reads_like_idk_is_an_answer_where_it_is_the_right_one() -> None:
+    scored = score([answered(1, "Unknown", ["Unknown"]), answered(2, "Unknown", ["Rome"])])
+    assert scored["is_idk"].to_pylist() == [False, True]
+    assert scored["matched_level"].to_pylist() == [1, 0]
+
+
+def test_metrics_are_told_at_other_tau_and_lambda() -> None:
+    rows = [
+        answered(1, "London", ["London"]),
+        answered(2, "London", ["Sutton", "London Borough of Sutton"]),
+        answered(3, "IDK", ["Rome", "IDK of Rome"]),
+        answered(4, "", LEVELS, unscored="model_failed"),
+    ]
+    found = {
+        (name, value, column.metric): column.values.tolist()
+        for name, value, column in list_variations(score(rows), 0.45, 0.5)
+    }
+    assert [value for name, value, metric in found if (name, metric) == ("tau", "accuracy")] == [
+        0.3, 0.4, 0.45, 0.5, 0.6, 0.8
+    ]  # fmt: skip
+    assert found["tau", 0.3, "granola_accuracy"][:3] == [1, 1, 0]
+    # F1 of London with London Borough of Sutton is 0.4, which does not exceed 0.4
+    assert found["tau", 0.4, "granola_accuracy"][:3] == [1, 0, 0]
+    assert found["tau", 0.3, "accuracy"][:3] == [1, 0, 0]
+    assert found["tau", 0.3, "informativeness"][:3] == pytest.approx([1, np.exp(-0.5), 0])
+    assert found["lambda", 1.0, "informativeness"][:3] == [1, 0, 0]
+    assert all(np.isnan(values[3]) for values in found.values())
+
+
+def test_cosines_are_of_pairs_and_missing_where_there_is_none() -> None:
+    vectors = np.array([[1, 0], [0.6, 0.8], [0, 1]], np.float32)
+    found = find_cosines([("a", "b"), None, ("c", "a"), ("a", "a")], ["a", "b", "c"], vectors)
+    assert found.tolist() == pytest.approx([0.6, np.nan, 0, 1], nan_ok=True)
+    assert np.isnan(find_cosines([None], [], np.zeros((0, 2), np.float32))).all()
+
+
+def test_a_guess_is_the_commonest_answer_of_any_level_to_the_relation() -> None:
+    relations = ["P19", "P19", "P19", "P20", "P20"]
+    answers = [["Rome", "Italy"], ["Turin", "Italy"], ["Oslo", "Norway"], ["Rome"], ["Bonn", "Germany", "Germany"]]
+    assert find_commonest(relations, answers) == {"P19": "Italy", "P20": "Bonn"}

@@ -1,0 +1,60 @@
+"""What is asked about a topic, and what the guesser says."""
+
+import pytest
+from support.rows.slaq_answers import answer_row
+
+from tasks.slaq.core.evaluation.answers import ask_topic, guess, rank_golds
+from tasks.slaq.core.rows import SlaqRow
+
+
+def topic(topic_id: str, *answers: str) -> SlaqRow:
+    """Return a topic whose five answers are of the types PERSON, PERSON, DATE, none, none."""
+    types = ["PERSON", "PERSON", "DATE", "none", "none"]
+    columns = {"id": topic_id, "Category": "Bridges", "Topic": f"Bridge {topic_id}", "URL": "https://x", "revid": 1}
+    for number, (answer, kind) in enumerate(zip(answers, types, strict=True), 1):
+        columns |= {f"ShortQ{number}": f"Question {number}?", f"ShortA{number}": answer}
+        columns[f"ShortQ{number}_Entity"] = int(kind != "none")
+    told = {"LongQ": "All five?", "LongA": "All five.", "Pageviews": 1, "half": "most", "fact_types": types}
+    by = {"fact_types_by": "j", "author": "a", "judge": "j", "reviewed_by": [], "licence": "CC0-1.0"}
+    return SlaqRow.model_validate(columns | told | by)
+
+
+TOPICS = [topic("a", "Ada", "Bo", "1985", "red", "stone"), topic("b", "Ada", "Cy", "1990", "red", "wood")]
+
+
+def test_a_topic_is_asked_about_in_five_short_questions_and_a_long_one() -> None:
+    short = list(ask_topic(TOPICS[0], "short"))
+    assert [each.id for each in short] == [f"short/a/{number}" for number in range(1, 6)]
+    assert [each.question_id for each in short] == [f"a/{number}" for number in range(1, 6)]
+    assert [(each.question, each.gold, each.golds, each.fact_types, each.position) for each in short][2] == (
+        "Question 3?", "1985", ["1985"], ["DATE"], 3
+    )  # fmt: skip
+    (long,) = ask_topic(TOPICS[0], "long")
+    assert (long.id, long.question_id, long.position) == ("long/a/long", "a/long", 0)
+    assert (long.question, long.gold) == ("All five?", "All five.")
+    assert long.golds == ["Ada", "Bo", "1985", "red", "stone"]
+    assert {each.cluster for each in (*short, long)} == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "gold", "said"),
+    [
+        ("PERSON", "Bo", "Ada"),  # Ada twice
+        ("PERSON", "Ada", "Ada"),  # once more elsewhere, and before Bo and Cy by letters
+        ("DATE", "1985", "1990"),
+        ("none", "red", "red"),
+        ("none", "stone", "red"),
+    ],
+)
+def test_a_guess_is_the_commonest_answer_of_other_facts_of_the_type(kind: str, gold: str, said: str) -> None:
+    asked = answer_row("", fact_types=[kind], golds=[gold])
+    assert guess(asked, rank_golds(TOPICS)) == said
+
+
+def test_where_there_is_no_other_fact_of_the_type_the_guesser_is_silent() -> None:
+    assert guess(answer_row("", fact_types=["DATE"], golds=["1985"]), rank_golds(TOPICS[:1])) == ""
+
+
+def test_a_long_question_is_guessed_fact_by_fact() -> None:
+    asked = answer_row("", fact_types=["PERSON", "DATE"], golds=["Bo", "1985"])
+    assert guess(asked, rank_golds(TOPICS)) == "Ada\n1990"

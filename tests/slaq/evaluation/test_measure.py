@@ -1,0 +1,184 @@
+"""From verdicts to SLAQ's metrics and figures: matrices counted by eye, what is unscored, and a model with planted errors."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from support.rows.slaq_answers import judged_rows, judged_table
+
+from tasks.core.evaluation.rows import EvaluationMetric, Score
+from tasks.core.measures.metrics import Metric
+from tasks.core.rows import arrow_schema, arrow_table
+from tasks.slaq.core.evaluation.answers import JudgedSlaq
+from tasks.slaq.evaluation.figures import PAPER, draw_figures
+from tasks.slaq.evaluation.measure import BOTH, LOWER_BOUND, list_items, measure_slaq
+
+SHORT = [[1, 1, 0, 0, 1], [1, 1, 1, 0, 0]]
+LONG = [[1, 0, 0, 1, 1], [1, 1, 0, 0, 0]]
+Place = tuple[str, str, str, str]
+
+
+def measure(answers: pa.Table) -> dict[Place, Metric]:
+    _, metrics = measure_slaq(answers, seed=0)
+    return {(each.setting, each.metric, each.group_by, each.group): each for each in metrics}
+
+
+def read(found: dict[Place, Metric], setting: str, metric: str, group_by: str = "") -> dict[str, tuple[Any, int]]:
+    """Return group → value and number."""
+    return {place[3]: (each.value, each.n) for place, each in found.items() if place[:3] == (setting, metric, group_by)}
+
+
+def name_metrics(metrics: list[Metric], model: str = "m", judge: str = "tester") -> list[EvaluationMetric]:
+    told = {"benchmark": "slaq", "model": model, "judge": judge}
+    return [EvaluationMetric(id=str(at), **told, **each.model_dump()) for at, each in enumerate(metrics)]
+
+
+def test_headline_metrics_of_two_topics_counted_by_eye() -> None:
+    found = measure(judged_table(SHORT, LONG))
+    assert read(found, "short", "accuracy") == {"": (0.6, 10)}  # 3 + 3
+    assert read(found, "long", "accuracy") == {"": (0.5, 10)}  # 3 + 2
+    assert read(found, BOTH, "accuracy_gap") == {"": (-0.1, 10)}
+    # the same: 1 . 0 . 1 and 1 1 . 0 0
+    assert read(found, BOTH, "alignment") == {"": (0.7, 10)}
+    # both right: 2 + 2; both wrong: 1 + 2
+    assert read(found, BOTH, "signed_alignment") == {"": (0.1, 10)}
+    assert {each.clusters for each in found.values() if not each.group_by} == {2}
+    assert {each.unit for each in found.values() if each.metric == "alignment"} == {"share"}
+
+
+def test_accuracy_by_position_and_after_runs_of_right_and_wrong_answers() -> None:
+    found = measure(judged_table(SHORT, LONG))
+    assert read(found, "long", "accuracy", "position") == {
+        "1": (1.0, 2), "2": (0.5, 2), "3": (0.0, 2), "4": (0.5, 2), "5": (0.5, 2)
+    }  # fmt: skip
+    # before answers 2 to 5: 1 0 0 1 and 1 2 0 0 right ones; 0 1 2 0 and 0 0 1 2 wrong ones
+    assert read(found, "long", "accuracy", "right_before") == {
+        "0": (0.25, 4), "1": (0.666667, 3), "2": (0.0, 1)
+    }  # fmt: skip
+    assert read(found, "long", "accuracy", "wrong_before") == {
+        "0": (0.5, 4), "1": (0.0, 2), "2": (0.5, 2)
+    }  # fmt: skip
+    assert not read(found, "short", "accuracy", "right_before")
+
+
+def test_metrics_by_category_half_and_fact_type() -> None:
+    found = measure(judged_table(SHORT, LONG))
+    assert read(found, "short", "accuracy", "category") == {"C0": (0.6, 5), "C1": (0.6, 5)}
+    assert read(found, BOTH, "alignment", "half") == {"most": (0.6, 5), "least": (0.8, 5)}
+    # facts are PERSON, none, DATE, none, none
+    assert read(found, "long", "accuracy", "answer_kind") == {"entity": (0.5, 4), "other": (0.5, 6)}
+    assert read(found, BOTH, "signed_alignment", "fact_type") == {
+        "PERSON": (1.0, 2), "DATE": (-0.5, 2), "none": (0.0, 6)
+    }  # fmt: skip
+
+
+def test_what_has_no_verdict_counts_as_unscored_wherever_it_is_needed() -> None:
+    found = measure(judged_table([[1, None, 0, 0, 1], *SHORT[1:]], [LONG[0], [None] * 5]))
+    short, long, both = (found[each, metric, "", ""] for each, metric in [
+        ("short", "accuracy"), ("long", "accuracy"), (BOTH, "alignment")
+    ])  # fmt: skip
+    assert (short.n, short.n_unscored, short.value) == (9, 1, 0.555556)
+    assert (long.n, long.n_unscored, long.value) == (5, 5, 0.6)
+    assert (long.bound_low, long.bound_high) == (0.3, 0.8)
+    # 1 . 0 . 1 of the first topic: its second short answer and all of the second topic are missing
+    assert (both.n, both.n_unscored, both.value) == (4, 6, 0.75)
+    signed = found[BOTH, "signed_alignment", "", ""]
+    assert (signed.bound_low, signed.bound_high) == (-0.5, 0.7)  # (1 - 6) / 10, (1 + 6) / 10
+    assert found["long", "accuracy", "half", "least"].value is None
+
+
+def test_scores_are_rows_by_fact_with_the_reason_where_there_is_none() -> None:
+    scores, _ = measure_slaq(judged_table(SHORT[:1], [[None] * 5]), seed=0)
+    assert scores.schema == arrow_schema(Score)
+    rows = {row["id"]: row for row in scores.to_pylist()}
+    assert len(rows) == 5 * 5
+    assert rows["accuracy:short/t0/3"]["value"] == 0.0
+    assert rows["accuracy:short/t0/3"]["unscored"] == ""
+    for missing in ("accuracy:long/t0/1", f"alignment:{BOTH}/t0/1"):
+        assert (rows[missing]["value"], rows[missing]["unscored"]) == (None, "judge_unreadable")
+        assert rows[missing]["detail"] == "no verdict"
+    assert rows["accuracy:long/t0/1"]["question_id"] == "t0/1"
+
+
+@pytest.mark.parametrize("setting", ["short", "long"])
+def test_one_setting_alone_has_an_accuracy_and_no_alignment(setting: str) -> None:
+    found = measure(arrow_table(JudgedSlaq, judged_rows(setting, SHORT)))
+    assert {(place[0], place[1]) for place in found} == {(setting, "accuracy")}
+
+
+def test_what_a_program_judged_is_called_a_lower_bound() -> None:
+    _, metrics = measure_slaq(judged_table(SHORT, LONG, judge="exact"), seed=0)
+    accuracies = [each for each in metrics if each.metric == "accuracy"]
+    assert all(LOWER_BOUND in each.note for each in accuracies)
+    assert not any(LOWER_BOUND in each.note for each in metrics if each.metric != "accuracy")
+    for figure in draw_figures(name_metrics(metrics, judge="exact")):
+        assert ("lower bound" in figure.note) == (figure.y_label == "accuracy")
+
+
+def plant(rng: np.random.Generator, topics: int = 600) -> pa.Table:
+    """Return answers with planted errors: short ones right in 60 %, long ones the same but for 10 % that are lost, at
+    the fourth place 40 %."""
+    short = (rng.random((topics, 5)) < 0.6).astype(int)
+    lost = rng.random((topics, 5)) < np.array([0.1, 0.1, 0.1, 0.4, 0.1])
+    return judged_table(short.tolist(), np.where(lost, 0, short).tolist())
+
+
+def test_planted_error_rates_are_found_within_their_intervals() -> None:
+    found = measure(plant(np.random.default_rng(3)))
+    planted = {
+        ("short", "accuracy", "", ""): 0.6,
+        ("long", "accuracy", "", ""): 0.6 * (4 * 0.9 + 0.6) / 5,
+        ("long", "accuracy", "position", "1"): 0.54,
+        ("long", "accuracy", "position", "4"): 0.36,
+        ("short", "accuracy", "position", "4"): 0.6,
+        (BOTH, "alignment", "", ""): 1 - 0.6 * (4 * 0.1 + 0.4) / 5,
+        (BOTH, "signed_alignment", "", ""): 0.504 - 0.4,
+        (BOTH, "accuracy_gap", "", ""): -0.096,
+        # answers do not depend on those before: after one right answer the second, third, fifth and (rarer) fourth
+        ("long", "accuracy", "right_before", "4"): 0.54,
+    }
+    for place, value in planted.items():
+        metric = found[place]
+        assert metric.ci_low is not None
+        assert metric.ci_high is not None
+        assert metric.ci_low <= value <= metric.ci_high, (place, metric)
+
+
+def test_figures_have_the_curves_of_each_model_and_gaps_where_nothing_was_counted() -> None:
+    _, metrics = measure_slaq(judged_table(SHORT, LONG), seed=0)
+    figures = {each.name: each for each in draw_figures([*name_metrics(metrics), *name_metrics(metrics, "n")])}
+    assert list(figures) == [
+        "accuracy", "alignment", "signed_alignment", "position", "momentum_right", "momentum_wrong"
+    ]  # fmt: skip
+    bars = figures["accuracy"].series
+    assert [(each.label, each.x, each.y) for each in bars] == [
+        ("short", ("m", "n"), (0.6, 0.6)),
+        ("long", ("m", "n"), (0.5, 0.5)),
+    ]
+    assert [each.label for each in figures["position"].series] == ["m, long", "m, short", "n, long", "n, short"]
+    assert figures["position"].series[0].y == (1.0, 0.5, 0.0, 0.5, 0.5)
+    right = figures["momentum_right"].series[0]
+    assert (right.label, right.x) == ("m", ("0", "1", "2", "3", "4"))
+    assert right.y == (0.25, 0.666667, 0.0, None, None)
+    assert len(right.low) == len(right.high) == 5
+    assert all(figure.note and figure.x_label and figure.y_label for figure in figures.values())
+
+
+def test_no_figure_is_drawn_of_what_was_not_asked() -> None:
+    _, metrics = measure_slaq(arrow_table(JudgedSlaq, judged_rows("short", SHORT)), seed=0)
+    assert [each.name for each in draw_figures(name_metrics(metrics))] == ["accuracy", "position"]
+
+
+def test_the_papers_figures_stand_beside_metrics_that_there_are() -> None:
+    runs = [[1] * 5, [0] * 5, [0, 1, 0, 0, 0]]
+    found = measure(judged_table(runs, runs))
+    assert all((each.setting, each.metric, each.group_by, each.group) in found for each in PAPER)
+
+
+def test_items_tell_verdicts_in_words() -> None:
+    items = {each.answer_id: each for each in list_items(judged_table([[1, 0, None, 0, 1]], [[1, 0, 1, 1, 0]]))}
+    assert items["short/t0/1"].verdict == "right"
+    assert items["short/t0/2"].verdict == "wrong"
+    assert (items["short/t0/3"].verdict, items["short/t0/3"].score) == ("unscored: judge_unreadable", None)
+    assert (items["long/t0/long"].verdict, items["long/t0/long"].score) == ("3 of 5 right: 1 0 1 1 0", 0.6)
