@@ -114,6 +114,7 @@ SHARES_BUILDS = tuple(
     f"tests/flows/{name}.py"
     for name in (
         "cli/test_main",
+        "harness/test_python",
         "test_biokalma",
         "test_evaluate_planted",
         "test_fanoutqa",

@@ -151,7 +151,8 @@ def test_judges_always_right_always_wrong_and_at_random_have_the_cards_they_dese
     assert wrong["overall"]["kappa"] < -0.9
     draw = random.Random(1)
     chance = make_card(marked, write(tmp_path / "c.csv", marked.fill(rows, lambda *_: draw.choice("01"))))
-    assert chance["overall"]["kappa_low"] < 0 < chance["overall"]["kappa_high"]
+    # four standard errors: which answers are drawn follows from the evaluation, and so from the code
+    assert abs(chance["overall"]["kappa"]) < 0.5
     assert len({right["id"], wrong["id"], chance["id"]}) == 3
     one = make_card(marked, write(tmp_path / "o.csv", marked.fill(rows, lambda *_: "1")))
     assert one["overall"]["kappa"] is None
