@@ -18,6 +18,7 @@ from flows.cli.build import build_app
 from flows.cli.drift import drift_app
 from flows.cli.entry import INTERRUPTED, catch_signals, find_stop, tell_stop
 from flows.cli.evaluate import evaluate_app
+from flows.cli.gc import compact, gc
 from flows.cli.graphs import graph_app
 from flows.cli.models import models_app
 from flows.cli.options import CONCURRENCY, AsJson, Concurrency, Warehouse, naming_options, print_json
@@ -41,6 +42,8 @@ app.command("audit")(audit)
 app.add_typer(build_app, name="build")
 app.add_typer(drift_app, name="drift")
 app.add_typer(evaluate_app, name="evaluate")
+app.command("gc")(gc)
+app.command("compact")(compact)
 app.add_typer(graph_app, name="graph")
 app.add_typer(models_app, name="models")
 app.command("paths")(paths)

@@ -39,6 +39,7 @@ from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.processes import end_soon
 from tasks.settings import home, load_world
 from tasks.storage.builds import describe_caution, list_spoilt_calls, merge_stage, publish
+from tasks.storage.housekeeping.warehouse import VERIFYING
 from tasks.storage.recorder import newest_record, sum_up_ages
 from tasks.storage.shards import has_kind, parquet_bytes, read_shard
 from tasks.storage.warehouse import Connection, open_warehouse
@@ -294,7 +295,7 @@ def open_build(benchmark: Benchmark, inputs: Locked[Inputs], options: RunOptions
     making the same build.
     """
     lock = make_lock(benchmark, inputs, options)
-    scratch = Path(tempfile.mkdtemp(prefix="factmill-verify-")) if options.pinned_build else None
+    scratch = Path(tempfile.mkdtemp(prefix=VERIFYING)) if options.pinned_build else None
     folder = scratch or run_folder(benchmark.name, lock, options)
     folder.mkdir(parents=True, exist_ok=True)
     holder = hold(folder)
