@@ -2,7 +2,7 @@
 
 A server of our own starts while sources are still being read, keeps its history in factmill's home (open it later with
 `prefect server start`), runs none of the scheduling services that a single run does not need, and ends with the run,
-even a killed one.
+even a killed one. The newest 200 runs stay in that history.
 """
 
 import os
@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tasks.errors import FactmillError, PrefectLost, ServiceUnreachable
 from tasks.processes import HOST, free_port, read_tail, start_child, stop_child
+from tasks.storage.housekeeping.prefect_history import bound_history
 
 _START_TIMEOUT_S = 90.0
 _ANSWER_TIMEOUT_S = 10.0
@@ -127,6 +128,7 @@ def _own_server(home: Path) -> Iterator["ServerHandle"]:
         del os.environ["PREFECT_API_URL"]
         stop_child(process)
         log.unlink(missing_ok=True)
+        bound_history(home)
 
 
 class ServerHandle:

@@ -118,6 +118,7 @@ SHARES_BUILDS = tuple(
         "test_biokalma",
         "test_evaluate_planted",
         "test_fanoutqa",
+        "test_housekeeping",
         "test_multihal",
         "test_same_bytes",
         "test_slaq",

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tasks import settings
+from tasks.engine.identities import find_max_ages
 from tasks.errors import SettingsError
 from tasks.settings import ROLES, Model, api_key, load_world
 
@@ -168,3 +169,42 @@ def test_what_is_no_address_or_holds_a_secret_is_refused_and_not_repeated(
     with pytest.raises(SettingsError, match=message) as caught:
         load_world(write(tmp_path, WORLD.replace(old, new)))
     assert SECRET not in str(caught.value)
+
+
+AUTHOR = '[models.author]\nkind = "openai"\nname = "m"\nurl = "http://m/v1"\n'
+JUDGE = '[models.judge]\nkind = "openai"\nname = "j"\nurl = "http://m/v1"\n'
+
+
+def test_services_and_models_have_ages_which_are_no_part_of_the_lock(tmp_path: Path) -> None:
+    plain, aged = tmp_path / "plain.toml", tmp_path / "aged.toml"
+    text = f'name = "w"\nuser_agent = "a"\n[wikidata]\nurl = "http://w/sparql"\nAGE\n[wikipedia]\nurl = "embedded"\n{AUTHOR}'
+    plain.write_text(text.replace("AGE", ""), "utf-8")
+    aged.write_text(text.replace("AGE", 'max_age = "30d"') + "max_age = 90\n", "utf-8")
+    world = load_world(str(aged))
+    assert world.digest(["author"]) == load_world(str(plain)).digest(["author"])
+    assert find_max_ages(world, None) == {"http://w/sparql": 2_592_000, "http://m/v1": 90, "http://m/v1#m": 90}
+    assert find_max_ages(world, "1h")["http://w/sparql"] == 3600
+    assert find_max_ages(load_world(str(plain)), "1h") == {"http://w/sparql": 3600}, "models do not age by the option"
+    assert find_max_ages(load_world("embedded"), "0") == {}
+    assert find_max_ages(world.with_graph("g"), "0") == {"http://m/v1": 90, "http://m/v1#m": 90}
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (
+            '[pageviews]\nurl = "http://p"\nmax_age = "monthly"\n',
+            "pageviews.max_age: .*'monthly' is no age; expected one such",
+        ),
+        (f'{AUTHOR}max_age = "1d"\n{JUDGE}', "models.judge.max_age: models.author has the same address and another"),
+        ('[models.author]\nkind = "rules"\nname = "r"\nmax_age = "1d"\n', "of kind `rules` says does not age"),
+    ],
+)
+def test_an_age_that_cannot_be_is_told(tmp_path: Path, more: str, told: str) -> None:
+    path = tmp_path / "w.toml"
+    path.write_text(
+        f'name = "w"\nuser_agent = "a"\n[wikidata]\nurl = "http://w"\n{more if "models" in more else more + AUTHOR}',
+        "utf-8",
+    )
+    with pytest.raises(SettingsError, match=told):
+        load_world(str(path))

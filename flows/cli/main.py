@@ -18,6 +18,7 @@ from flows.cli.build import build_app
 from flows.cli.drift import drift_app
 from flows.cli.entry import INTERRUPTED, catch_signals, find_stop, tell_stop
 from flows.cli.evaluate import evaluate_app
+from flows.cli.gc import compact, gc
 from flows.cli.graphs import graph_app
 from flows.cli.judges.judge_card import judge_card
 from flows.cli.judges.label import label_app
@@ -43,6 +44,8 @@ app.command("audit")(audit)
 app.add_typer(build_app, name="build")
 app.add_typer(drift_app, name="drift")
 app.add_typer(evaluate_app, name="evaluate")
+app.command("gc")(gc)
+app.command("compact")(compact)
 app.add_typer(graph_app, name="graph")
 app.command("judge-card")(judge_card)
 app.add_typer(label_app, name="label")

@@ -1,0 +1,114 @@
+"""`factmill gc` and `factmill compact`: what is old or unused goes, and the files become as small as what they hold."""
+
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import typer
+
+from flows.cli.options import AsJson, Warehouse, print_json
+from tasks.errors import UnknownBuild
+from tasks.options import RunOptions, warehouse_of
+from tasks.text.ages import check_age, read_age
+
+
+def gc(
+    keep: Annotated[
+        int, typer.Option(min=1, help="Newest builds of each benchmark and author that stay.", metavar="NUMBER")
+    ] = 10,
+    builds_older_than: Annotated[
+        str | None,
+        typer.Option(help="Builds that go though they are among these; the newest of each stays.", metavar="AGE"),
+    ] = None,
+    older_than: Annotated[
+        str,
+        typer.Option(
+            help="Unused records, run folders, Prefect's history and stray files that go: 12h, 30d, 4w.", metavar="AGE"
+        ),
+    ] = "30d",
+    with_measured: Annotated[
+        bool,
+        typer.Option("--with-measured", help="Let builds go that evaluations measured or readers audited, too."),
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes/--dry-run", help="Remove it; by default it is only said what would be removed.")
+    ] = False,
+    warehouse: Warehouse = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove old builds, records that no build and no run rests on, folders of stopped runs, Prefect's history, stray files.
+
+    Without --yes nothing is removed. What a running process works with is left alone, and every build that stays can
+    be verified as before. Room in the warehouse's file is used again; `factmill compact` gives it back.
+
+    \b
+    Examples:
+      factmill gc
+      factmill gc --yes
+      factmill gc --keep 3 --builds-older-than 90d --older-than 7d --yes
+    """
+    from tasks.settings import home
+    from tasks.storage.housekeeping.prefect_history import clean_history
+    from tasks.storage.housekeeping.strays import clean_strays
+    from tasks.storage.housekeeping.warehouse import Keeping, clean_warehouse
+
+    path = warehouse_of(RunOptions(warehouse=warehouse))
+    since = _read_moment(older_than, "--older-than")
+    builds_since = _read_moment(builds_older_than, "--builds-older-than") if builds_older_than else None
+    keeping = Keeping(keep, builds_since, since, measured=not with_measured)
+    freed = clean_warehouse(path, keeping, remove=yes)
+    freed += [clean_history(home(), since, remove=yes), *clean_strays(home(), path, since, remove=yes)]
+    if as_json:
+        print_json({"warehouse": str(path), "removed": yes, "freed": [asdict(each) for each in freed]})
+        return
+    for each in freed:
+        typer.echo(
+            f"{each.kind:16} {each.count:>9,} {_tell_size(each.size_bytes):>10}"
+            + (f"  {each.left}" if each.left else "")
+        )
+        for name in each.names[:20]:
+            typer.echo(f"    {name}")
+        if len(each.names) > 20:
+            typer.echo(f"    … {len(each.names) - 20:,} more (all of them: --json)")
+    typer.echo("removed" if yes else "nothing was removed; to remove it: the same command with --yes")
+
+
+def compact(warehouse: Warehouse = None, as_json: AsJson = False) -> None:
+    """Write the warehouse, and Prefect's database in factmill's home, anew without the room that removed rows left.
+
+    The warehouse is held meanwhile, and replaced only by a copy with the same content; it needs as much free disk as it
+    takes. Example: factmill gc --yes && factmill compact
+    """
+    from tasks.settings import home
+    from tasks.storage.housekeeping.compacting import compact_warehouse
+    from tasks.storage.housekeeping.freed import measure
+    from tasks.storage.housekeeping.prefect_history import history_of, vacuum_history
+
+    path, history = warehouse_of(RunOptions(warehouse=warehouse)), history_of(home())
+    if not path.is_file():
+        raise UnknownBuild(f"there is no warehouse {path}")
+    sizes = {"warehouse": compact_warehouse(path)}
+    before = measure(history)
+    left = vacuum_history(home())
+    if history.is_file():
+        sizes["prefect"] = (before, measure(history))
+    if as_json:
+        told = {name: {"before": was, "after": now} for name, (was, now) in sizes.items()}
+        print_json({"file": str(path), **told, "left": left})
+        return
+    for name, (was, now) in sizes.items():
+        typer.echo(f"{name:10} {_tell_size(was):>10} → {_tell_size(now)}")
+    if left:
+        typer.echo(f"Prefect's database is left as it was: {left}", err=True)
+
+
+def _read_moment(age: str, option: str) -> datetime:
+    """Return the moment that is so long ago; BadParameter for what is no age."""
+    try:
+        return max(datetime.now(UTC) - timedelta(seconds=read_age(check_age(age))), datetime.fromtimestamp(0, UTC))
+    except (ValueError, OverflowError) as error:
+        raise typer.BadParameter(str(error), param_hint=f"'{option}'") from error
+
+
+def _tell_size(size_bytes: int) -> str:
+    return f"{size_bytes / 1e6:,.1f} MB" if size_bytes >= 100_000 else f"{size_bytes:,} B"

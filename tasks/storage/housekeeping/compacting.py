@@ -1,0 +1,67 @@
+"""A warehouse written anew, without the room that removed rows have left.
+
+DuckDB uses free blocks again but never gives them back, and rows that were written bit by bit lie less dense than those
+written at once. The copy takes the place of the file only when both hold the same.
+"""
+
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import duckdb
+
+from tasks.errors import WarehouseError
+from tasks.storage.warehouse import open_warehouse
+
+_COPY = "compacted"
+_LINGER_S = 0.5
+
+
+def compact_warehouse(path: Path) -> tuple[int, int]:
+    """Write a warehouse anew; return its bytes before and after. WarehouseError when the copy is not the same, or cannot
+    be written; the file is then as it was."""
+    draft = path.with_name(f"{path.name}.compact-{os.getpid()}")
+    before = path.stat().st_size
+    try:
+        with open_warehouse(path) as db:
+            _copy(db, path, draft)
+            draft.replace(path)
+            # who opened the old file just now, and has not locked it yet, must not get its lock and write into a file
+            # that is gone: while it is held here, such a one gives up at once, tries again and opens the new file
+            time.sleep(_LINGER_S)
+    finally:
+        for left in (draft, draft.with_name(f"{draft.name}.wal")):
+            left.unlink(missing_ok=True)
+    return before, path.stat().st_size
+
+
+def _copy(db: duckdb.DuckDBPyConnection, path: Path, draft: Path) -> None:
+    """Write all that an open warehouse holds into another file, and compare."""
+    (name,) = db.execute("SELECT current_database()").fetchone() or ("",)
+    quoted = str(draft).replace("'", "''")
+    db.execute(f"ATTACH '{quoted}' AS {_COPY}")
+    try:
+        db.execute(f"COPY FROM DATABASE {name} TO {_COPY}")
+        here, there = _digest_tables(db, name), _digest_tables(db, _COPY)
+        if here != there:
+            differing = sorted(table for table in {*here, *there} if here.get(table) != there.get(table))
+            raise WarehouseError(f"{path} is left as it was, since the copy differs in {', '.join(differing)}")
+        db.execute("COMMIT")
+        db.execute(f"CHECKPOINT {_COPY}")
+    except BaseException:
+        with suppress(duckdb.Error):
+            db.execute("ROLLBACK")
+        raise
+    finally:
+        db.execute(f"DETACH DATABASE IF EXISTS {_COPY}")  # a roll-back has detached it
+        db.execute("BEGIN")
+
+
+def _digest_tables(db: duckdb.DuckDBPyConnection, database: str) -> dict[str, tuple[object, ...]]:
+    """Return table → number of rows and two digests over them, whatever their order."""
+    found = db.execute("SELECT table_name FROM duckdb_tables() WHERE database_name = ?", [database]).fetchall()
+    return {
+        name: db.execute(f'SELECT count(*), bit_xor(hash(t)), sum(hash(t)) FROM {database}."{name}" t').fetchone() or ()
+        for (name,) in found
+    }

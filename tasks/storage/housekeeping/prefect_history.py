@@ -1,0 +1,101 @@
+"""What Prefect's own database in factmill's home remembers of runs: kept within bounds.
+
+Runs that have ended go with their tasks, states, logs and artifacts, and events go by their time; what is scheduled,
+paused or running stays. SQLite lets a server work on meanwhile. Freed pages are used again; `vacuum` gives them back.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tasks.storage.housekeeping.freed import Freed
+
+KEPT_RUNS = 200
+"""Flow runs that stay in the history when a build with a server of its own has ended."""
+_WAIT_S = 5.0
+_ENDED = "state_type IN ('COMPLETED', 'FAILED', 'CRASHED', 'CANCELLED')"
+_BY_RUN = ("log", "artifact")
+"""Tables that do not lose their rows with the run they belong to."""
+
+
+def history_of(home: Path) -> Path:
+    """Return Prefect's database in a home."""
+    return home / "prefect" / "prefect.db"
+
+
+def bound_history(home: Path, most_runs: int = KEPT_RUNS) -> int:
+    """Remove what is older than the newest runs, so that repeated builds do not let the history grow; return the runs
+    removed. A database that is busy, or another Prefect's, is left to the next build."""
+    path = history_of(home)
+    if not path.is_file():
+        return 0
+    try:
+        with _opened(path) as db:
+            found = db.execute("SELECT created FROM flow_run ORDER BY created DESC LIMIT 1 OFFSET ?", [most_runs - 1])
+            oldest = found.fetchone()
+            return _remove_before(db, oldest[0]) if oldest else 0
+    except sqlite3.Error:
+        return 0
+
+
+def clean_history(home: Path, since: datetime, *, remove: bool) -> Freed:
+    """Remove what is older than a moment (only count it unless `remove`)."""
+    path, kind = history_of(home), "Prefect runs"
+    if not path.is_file():
+        return Freed(kind)
+    before = since.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+    try:
+        with _opened(path) as db:
+            (count,) = db.execute(f"SELECT count(*) FROM flow_run WHERE {_ENDED} AND created < ?", [before]).fetchone()
+            pages = _count_pages(db)
+            _remove_before(db, before)
+            size_bytes = _count_pages(db) - pages
+            if not remove:
+                db.rollback()
+    except sqlite3.Error as error:
+        return Freed(kind, left=f"{path}: {error}")
+    return Freed(kind, count, size_bytes)
+
+
+def vacuum_history(home: Path) -> str:
+    """Write the database anew without its free pages; return why not, where another process uses it."""
+    path = history_of(home)
+    if not path.is_file():
+        return ""
+    try:
+        with closing(sqlite3.connect(path, timeout=_WAIT_S, isolation_level=None)) as db:
+            db.execute("VACUUM")
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    except sqlite3.Error as error:
+        return f"{path}: {error}"
+    return ""
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open the database for one transaction, committed at the end."""
+    with closing(sqlite3.connect(path, timeout=_WAIT_S)) as db:
+        db.execute("PRAGMA foreign_keys = ON")
+        with db:
+            yield db
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _remove_before(db: sqlite3.Connection, before: str) -> int:
+    """Remove the runs that ended and were begun before a moment, and events of before, in the open transaction."""
+    ended = f"SELECT id FROM flow_run WHERE {_ENDED} AND created < ?"
+    for table in _BY_RUN:
+        db.execute(f"DELETE FROM {table} WHERE flow_run_id IN ({ended})", [before])
+    removed = db.execute(f"DELETE FROM flow_run WHERE {_ENDED} AND created < ?", [before]).rowcount
+    for table in ("event_resources", "events"):
+        db.execute(f"DELETE FROM {table} WHERE occurred < ?", [before])
+    db.execute("DELETE FROM artifact_collection WHERE latest_id NOT IN (SELECT id FROM artifact)")
+    return removed
+
+
+def _count_pages(db: sqlite3.Connection) -> int:
+    """Return the bytes of free pages."""
+    (free,), (size,) = db.execute("PRAGMA freelist_count").fetchone(), db.execute("PRAGMA page_size").fetchone()
+    return int(free * size)

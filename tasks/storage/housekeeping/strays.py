@@ -1,0 +1,34 @@
+"""Files that stopped processes left: logs of servers, folders of verifications, results that Prefect keeps of batches."""
+
+import tempfile
+from datetime import datetime
+from pathlib import Path
+
+from tasks.storage.housekeeping.freed import Freed, is_alive, is_held, last_change, remove_paths
+from tasks.storage.housekeeping.warehouse import VERIFYING
+from tasks.storage.recorder import work_folder
+
+_SPILLED = "factmill-"
+"""With a process's number: where its DuckDB puts what does not fit into memory."""
+
+
+def clean_strays(home: Path, warehouse: Path, since: datetime, *, remove: bool) -> list[Freed]:
+    """Remove stray files (only find them unless `remove`); of those that name no process, the ones older than a moment."""
+    last, temporary, runs = since.timestamp(), Path(tempfile.gettempdir()), work_folder(warehouse)
+    logs = [each for each in (home / "prefect").glob("server-*.log") if not is_alive(each.stem.removeprefix("server-"))]
+    logs += [each for each in (home / "world-cache").glob("*.log") if last_change(each) < last]
+    left = [each for each in temporary.glob(f"{_SPILLED}*") if not is_alive(each.name.removeprefix(_SPILLED))]
+    left += [
+        each for each in temporary.glob(f"{VERIFYING}*") if not is_held(each / "held") and last_change(each) < last
+    ]
+    left += [each for each in (home / "world-cache").glob("building-*") if last_change(each) < last]
+    left += [each for each in warehouse.parent.glob(f"{warehouse.name}.compact-*") if not is_alive(each.suffix[9:])]
+    left += [each for each in (runs / "journal").glob("*.journal") if each.stat().st_size == 0 and not is_held(each)]
+    names = {each.name for each in runs.glob("*")}
+    results = [
+        each
+        for each in (home / "prefect" / "storage").glob("*")
+        if last_change(each) < last and not any(each.name.startswith(name) for name in names)
+    ]
+    found = {"logs": logs, "temporary files": left, "Prefect results": results}
+    return [remove_paths(kind, paths, remove=remove) for kind, paths in found.items()]

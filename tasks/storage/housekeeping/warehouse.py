@@ -1,0 +1,164 @@
+"""Old builds and unused records of a warehouse, and the folders of runs that were stopped and never gone on with.
+
+Nothing that a build needs to be verified is removed while the build is there. Where a process works with the warehouse,
+builds and records are left alone: it may be serving what nothing rests on yet. That is looked up with the warehouse
+open, and whoever wants a record opens it too, so nobody comes between.
+"""
+
+import json
+import tempfile
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import duckdb
+
+from tasks.storage.housekeeping.freed import Freed, is_held, last_change, remove_paths
+from tasks.storage.recorder import work_folder
+from tasks.storage.warehouse import open_warehouse
+
+_UNFINISHED = "-unfinished"
+"""What the name of a run ends with under which stages stand before a build is published."""
+VERIFYING = "factmill-verify-"
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """What is kept."""
+
+    builds: int
+    """Newest builds of each benchmark and author."""
+    builds_since: datetime | None
+    """Builds before are removed, but for the newest of each benchmark and author; None: however old they are."""
+    since: datetime
+    """Folders of stopped runs that changed since then are kept, and records that came since then, though nothing rests
+    on them."""
+    measured: bool = True
+    """Keep what a kept evaluation measured, and what has verdicts of an audit, whatever its age."""
+
+
+def clean_warehouse(path: Path, keeping: Keeping, *, remove: bool) -> list[Freed]:
+    """Remove what is not kept (only find it unless `remove`) and return what was freed."""
+    runs = work_folder(path)
+    stopped = [each for each in _list_runs(runs) if not is_held(each / "held")]
+    old = [each for each in stopped if last_change(each) < keeping.since.timestamp()]
+    freed = [remove_paths("run folders", old, remove=remove)]
+    if not path.exists():
+        return freed
+    with open_warehouse(path) as db:
+        if holder := _find_holder(path, runs):
+            why = f"{holder} works with the warehouse; run this again when it is done"
+            return [*freed, *(Freed(kind, left=why) for kind in ("builds", "records"))]
+        names = {each.name for each in _list_runs(runs)} - {each.name for each in old}
+        doomed = _choose_builds(db, keeping)
+        size_bytes = _measure_builds(db, doomed)
+        gone = [*doomed, *_list_lost_runs(db, names)]
+        db.execute(
+            "CREATE TEMP TABLE kept_uses AS SELECT DISTINCT record_id FROM build_calls "
+            "WHERE NOT list_contains(?, build_id)",
+            [gone],
+        )
+        _keep_uses_of_runs(db, [runs / name for name in names])
+        records = _find_records(db, [runs / name for name in names], keeping.since)
+        if remove:
+            _remove_builds(db, gone)
+            db.execute("DELETE FROM calls WHERE record_id IN (SELECT record_id FROM unused)")
+        db.execute("DROP TABLE kept_uses")
+        db.execute("DROP TABLE unused")
+    return [*freed, Freed("builds", len(doomed), size_bytes, tuple(doomed)), records]
+
+
+def _list_runs(runs: Path) -> list[Path]:
+    return sorted(each for each in runs.glob("*") if each.is_dir() and each.name != "journal")
+
+
+def _find_holder(path: Path, runs: Path) -> str:
+    """Return what works with a warehouse just now, in words; empty: nothing does."""
+    if any(map(is_held, (runs / "journal").glob("*.journal"))):
+        return "a build"
+    if held := [each for each in _list_runs(runs) if is_held(each / "held")]:
+        return f"the build in {held[0]}"
+    for folder in Path(tempfile.gettempdir()).glob(f"{VERIFYING}*"):
+        described = folder / "run.json"
+        if is_held(folder / "held") and (not described.is_file() or str(path) in described.read_text("utf-8")):
+            return "a verification"
+    return ""
+
+
+def _choose_builds(db: duckdb.DuckDBPyConnection, keeping: Keeping) -> list[str]:
+    """Return the builds that are not kept."""
+    found = db.execute(
+        "SELECT build_id, benchmark || ' ' || coalesce(json_extract_string(report, '$.author'), ''), lock, "
+        "content_digest, published_at FROM builds ORDER BY published_at DESC, build_id"
+    ).fetchall()
+    kept: set[str] = set()
+    seen: dict[str, int] = {}
+    for build_id, kind, _, _, published_at in found:
+        seen[kind] = seen.get(kind, 0) + 1
+        is_young = keeping.builds_since is None or published_at >= keeping.builds_since
+        if seen[kind] == 1 or (seen[kind] <= keeping.builds and is_young):
+            kept.add(build_id)
+    if keeping.measured:
+        kept |= {name for (name,) in db.execute("SELECT DISTINCT build_id FROM audit_verdicts").fetchall()}
+        # an evaluation has the digest of what it measured in its lock
+        locks = [lock for build_id, _, lock, _, _ in found if build_id in kept]
+        kept |= {build_id for build_id, _, _, content, _ in found if any(content in lock for lock in locks)}
+    return [build_id for build_id, *_ in found if build_id not in kept]
+
+
+def _list_lost_runs(db: duckdb.DuckDBPyConnection, names: Collection[str]) -> list[str]:
+    """Return runs that published nothing and whose folders are gone, by the names their stages stand under."""
+    found = db.execute(
+        "SELECT DISTINCT build_id FROM build_stages WHERE suffix(build_id, ?) AND build_id NOT IN "
+        "(SELECT build_id FROM builds)",
+        [_UNFINISHED],
+    ).fetchall()
+    return [run for (run,) in found if run.removesuffix(_UNFINISHED) not in names]
+
+
+def _keep_uses_of_runs(db: duckdb.DuckDBPyConnection, folders: Sequence[Path]) -> None:
+    """Add the records that finished batches of stopped runs rest on."""
+    for folder in folders:
+        for uses in folder.glob("*/*.uses.parquet"):
+            db.execute("INSERT INTO kept_uses SELECT record_id FROM read_parquet(?)", [str(uses)])
+
+
+def _find_records(db: duckdb.DuckDBPyConnection, folders: Sequence[Path], since: datetime) -> Freed:
+    """Put into `unused` the records of before that nothing rests on; what came since a stopped run began, it may go on
+    with."""
+    begun = [
+        datetime.fromisoformat(json.loads(described.read_text("utf-8"))["options"]["begun"])
+        for described in (folder / "run.json" for folder in folders)
+        if described.is_file()
+    ]
+    db.execute(
+        "CREATE TEMP TABLE unused AS SELECT record_id FROM calls ANTI JOIN kept_uses USING (record_id) WHERE asked_at < ?",
+        [min([since, *begun])],
+    )
+    count, size_bytes = db.execute(
+        "SELECT count(*), coalesce(sum(strlen(body) + strlen(parts)), 0)::BIGINT FROM calls JOIN unused USING (record_id)"
+    ).fetchone() or (0, 0)
+    return Freed("records", count, size_bytes)
+
+
+def _measure_builds(db: duckdb.DuckDBPyConnection, builds: Sequence[str]) -> int:
+    total = 0
+    for name in _list_tables(db):
+        query = f'SELECT coalesce(sum(strlen(t::VARCHAR)), 0)::BIGINT FROM "{name}" t WHERE list_contains(?, build_id)'
+        total += (db.execute(query, [list(builds)]).fetchone() or (0,))[0]
+    return total
+
+
+def _remove_builds(db: duckdb.DuckDBPyConnection, names: Sequence[str]) -> None:
+    for table in _list_tables(db) if names else ():
+        db.execute(f'DELETE FROM "{table}" WHERE list_contains(?, build_id)', [list(names)])
+
+
+def _list_tables(db: duckdb.DuckDBPyConnection) -> list[str]:
+    """Return the tables that hold rows of builds."""
+    found = db.execute(
+        "SELECT DISTINCT table_name FROM duckdb_columns() WHERE column_name = 'build_id' AND NOT internal AND "
+        "database_name = current_database() ORDER BY 1"
+    ).fetchall()
+    return [name for (name,) in found]

@@ -1,0 +1,109 @@
+"""`factmill gc` and `factmill compact` as a user has them: builds that stay can be verified, and Prefect's history is bounded."""
+
+import shutil
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.work.command import Factmill
+
+from tasks.storage.builds import list_builds
+from tasks.storage.housekeeping.prefect_history import bound_history, clean_history, history_of, vacuum_history
+
+
+@pytest.fixture
+def house(session_home: Path, embedded_builds: dict[str, Any], tmp_path: Path) -> Path:
+    """Return a home with copies of all builds and of Prefect's history."""
+    (tmp_path / "home" / "prefect").mkdir(parents=True)
+    shutil.copy(session_home / "factmill.duckdb", tmp_path / "home")
+    for name in ("world-cache", "world-graphs"):
+        shutil.copytree(session_home / name, tmp_path / "home" / name, symlinks=True)
+    with (
+        closing(sqlite3.connect(history_of(session_home))) as there,
+        closing(sqlite3.connect(history_of(tmp_path / "home"))) as here,
+    ):
+        there.backup(here)
+    return tmp_path / "home"
+
+
+def count(home: Path) -> dict[str, int]:
+    """Return table → rows of what Prefect remembers of runs, and rows that belong to no run any more."""
+    queries = {name: f"SELECT count(*) FROM {name}" for name in ("flow_run", "events", "event_resources", "artifact")}
+    for name in ("task_run", "flow_run_state", "artifact", "log"):
+        queries[f"lost {name}"] = (
+            f"SELECT count(*) FROM {name} WHERE flow_run_id IS NOT NULL AND flow_run_id NOT IN (SELECT id FROM flow_run)"
+        )
+    with closing(sqlite3.connect(history_of(home))) as db:
+        return {what: db.execute(query).fetchone()[0] for what, query in queries.items()}
+
+
+def test_what_is_kept_is_verified_after_gc_and_compact(
+    house: Path, prefect_api: str, embedded_builds: dict[str, Any]
+) -> None:
+    factmill = Factmill(house, prefect_api)
+    newer = factmill("build", "granola", "--limit", "8", "--json").json
+    warehouse = house / "factmill.duckdb"
+    dry = factmill("gc", "--keep", "1", "--older-than", "0s", "--json").json
+    freed = {each["kind"]: each for each in dry["freed"]}
+    assert (dry["removed"], freed["builds"]["names"]) == (False, [embedded_builds["granola"]["build_id"]])
+    assert freed["records"]["count"] > 0
+    assert len(list_builds(warehouse)) == len(embedded_builds) + 1
+    assert "nothing was removed; to remove it: the same command with --yes" in factmill("gc").out
+
+    done = factmill("gc", "--keep", "1", "--older-than", "0s", "--yes", "--json").json
+    assert {each["kind"]: each["count"] for each in done["freed"]} == {
+        each["kind"]: each["count"] for each in dry["freed"]
+    }
+    sizes = factmill("compact", "--json").json
+    assert sizes["warehouse"]["after"] == warehouse.stat().st_size < sizes["warehouse"]["before"]
+    kept = [each.build_id for each in list_builds(warehouse)]
+    assert len(kept) == len(embedded_builds)
+    assert newer["build_id"] in kept
+    for name in kept:
+        assert factmill("verify", name, "--json").json["agrees"], name
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--older-than", "soon"), ("--builds-older-than", "1y"), ("--keep", "0")]
+)
+def test_a_wrong_bound_is_refused(factmill: Factmill, option: str, value: str) -> None:
+    refused = factmill("gc", option, value)
+    assert refused.code == 2
+    assert f"'{option}'" in refused.err
+
+
+def test_there_is_nothing_to_compact_without_a_warehouse(tmp_path: Path) -> None:
+    refused = Factmill(tmp_path)("compact")
+    assert (refused.code, refused.err) == (2, f"factmill: there is no warehouse {tmp_path / 'factmill.duckdb'}\n")
+    assert Factmill(tmp_path)("gc", "--yes").code == 0
+
+
+def test_the_newest_runs_stay_in_prefects_history_and_all_of_theirs(house: Path) -> None:
+    before = count(house)
+    assert before["flow_run"] >= 5
+    assert bound_history(house, 200) == 0
+    assert count(house)["flow_run"] == before["flow_run"]
+    assert bound_history(house, 2) == before["flow_run"] - 2
+    after = count(house)
+    assert after["flow_run"] == 2
+    assert after["artifact"] > 0
+    assert after["events"] < before["events"]
+    assert [what for what, rows in after.items() if what.startswith("lost") and rows] == []
+    size = history_of(house).stat().st_size
+    assert vacuum_history(house) == ""
+    assert history_of(house).stat().st_size < size
+
+
+def test_history_is_counted_before_it_is_removed_and_what_runs_stays(house: Path) -> None:
+    before = count(house)
+    now = datetime.now(UTC)
+    with closing(sqlite3.connect(history_of(house))) as db, db:
+        db.execute("UPDATE flow_run SET state_type = 'PAUSED' WHERE id = (SELECT min(id) FROM flow_run)")
+    found = clean_history(house, now, remove=False)
+    assert count(house) == before
+    assert clean_history(house, now, remove=True) == found
+    assert (found.count, count(house)["flow_run"]) == (before["flow_run"] - 1, 1)
+    assert found.size_bytes > 0

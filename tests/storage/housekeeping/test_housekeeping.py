@@ -1,0 +1,275 @@
+"""What housekeeping removes, and what it must not: anything that a build that stays, or a process that runs, rests on."""
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tasks.core.calls.call import Call, Reply
+from tasks.core.fingerprints import digest_bytes
+from tasks.core.measures.audits import Verdict
+from tasks.core.receipts import SUMMED, Receipt
+from tasks.errors import WarehouseError
+from tasks.storage.audits import save_verdicts
+from tasks.storage.builds import list_builds, merge_stage, publish, published_names, published_table
+from tasks.storage.housekeeping import compacting
+from tasks.storage.housekeeping.compacting import compact_warehouse
+from tasks.storage.housekeeping.freed import Freed
+from tasks.storage.housekeeping.strays import clean_strays
+from tasks.storage.housekeeping.warehouse import Keeping, clean_warehouse
+from tasks.storage.journal import Journal, make_record
+from tasks.storage.recorder import insert_records, work_folder
+from tasks.storage.shards import MERGED, REJECTS, USES, parquet_bytes, write_shard
+from tasks.storage.warehouse import open_warehouse
+
+NOW = datetime.now(UTC)
+ALL = Keeping(builds=1, builds_since=None, since=NOW + timedelta(days=1))
+"""Nothing is kept for being young."""
+
+
+class House:
+    """A warehouse whose builds are made as runs make them, with a recorded call each and one that all share."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "w.duckdb"
+        self.runs = work_folder(self.path)
+        self._days = 100
+
+    def build(self, name: str, author: str = "rules-1", **lock: Any) -> str:
+        """Publish a build, a day after the one before."""
+        self._days -= 1
+        self.record(f"{name}-only", f"{name}-shared")
+        with open_warehouse(self.path) as db:
+            self._merge(db, f"{name}-unfinished", f"{name}-only", f"{name}-shared")
+            table = pa.table({"id": [name], "text": [f"row of {name}"]})
+            report = {"author": author, "rejects": 0}
+            record = publish(db, f"{name}-unfinished", "toy", {"name": name, **lock}, {}, {"toys": table}, report, NOW)
+            at = NOW - timedelta(days=self._days)
+            db.execute("UPDATE builds SET published_at = ? WHERE build_id = ?", [at, record.build_id])
+        return record.build_id
+
+    def record(self, *ids: str) -> None:
+        """Record a call under each id."""
+        records = [replace(make_record(Call("s", "say", {"of": each}), Reply(each)), record_id=each) for each in ids]
+        with open_warehouse(self.path) as db:
+            insert_records(db, records)
+
+    def begin(self, name: str, uses: Sequence[str], begun: datetime) -> Path:
+        """Leave the folder of a run that was stopped after its first batch."""
+        folder = self.runs / name
+        write_shard(folder / "s" / "0", {"uses": pa.Table.from_pylist([use(each) for each in uses], USES)})
+        (folder / "run.json").write_text(json.dumps({"options": {"begun": begun.isoformat()}}), "utf-8")
+        (folder / "held").touch()
+        return folder
+
+    def clean(self, keeping: Keeping = ALL, remove: bool = True) -> dict[str, Freed]:
+        return {each.kind: each for each in clean_warehouse(self.path, keeping, remove=remove)}
+
+    def builds(self) -> list[str]:
+        return [each.build_id for each in list_builds(self.path)]
+
+    def records(self) -> set[str]:
+        with open_warehouse(self.path) as db:
+            return {each for (each,) in db.execute("SELECT record_id FROM calls").fetchall()}
+
+    def digests(self) -> dict[tuple[str, str], bool]:
+        """Return (build, table) → whether its rows still have the digest they were published with."""
+        with open_warehouse(self.path) as db:
+            return {
+                (build, name): digest_bytes(parquet_bytes(published_table(db, build, name))) == sha256
+                for (build,) in db.execute("SELECT build_id FROM builds").fetchall()
+                for name, sha256 in published_names(db, build).items()
+            }
+
+    def _merge(self, db: Any, run: str, *uses: str) -> None:
+        shard = self.path.parent / f"shard-{run}"
+        tables = {"rejects": REJECTS.empty_table(), "merged": MERGED.empty_table()}
+        write_shard(shard, {**tables, "uses": pa.Table.from_pylist([use(each) for each in uses], USES)})
+        receipt = Receipt(
+            stage="s", index=0, key="k", shard=str(shard), rows_in=1, rows=1, rejects=0, merged=0, digest=""
+        )
+        merge_stage(db, run, 1, [receipt], {"stage": "s", "rows_out": 1, "seconds": 0.1, **dict.fromkeys(SUMMED, 0)})
+
+
+def use(record_id: str) -> dict[str, str]:
+    return {"id": "r", "key": "k", "record_id": record_id}
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)
+
+
+def test_old_builds_go_with_the_records_that_nothing_else_rests_on(house: House) -> None:
+    for name in "abc":
+        house.build(name)
+    house.record("of-nothing")
+    kept = house.builds()[1:]
+    found = house.clean(replace(ALL, builds=2), remove=False)
+    assert (found["builds"].count, found["records"].count, len(house.builds())) == (1, 3, 3)
+    assert house.clean(replace(ALL, builds=2)) == found, "what was found is what goes"
+    assert house.builds() == kept
+    assert house.records() == {"b-only", "b-shared", "c-only", "c-shared"}
+    assert all(house.digests().values())
+    with open_warehouse(house.path) as db:
+        for table in ("toys", "build_calls", "build_stages", "build_tables"):
+            (names,) = db.execute(f"SELECT list(DISTINCT build_id ORDER BY build_id) FROM {table}").fetchone()
+            assert names == sorted(kept), table
+    assert house.clean(replace(ALL, builds=2))["builds"].count == 0
+
+
+def test_the_newest_of_each_author_stays_however_old_and_young_records_do(house: House) -> None:
+    for name, author in (("a", "one"), ("b", "two"), ("c", "two")):
+        house.build(name, author)
+    house.record("of-nothing")
+    old = Keeping(builds=10, builds_since=NOW, since=NOW - timedelta(days=1))
+    assert house.clean(old)["builds"].count == 1
+    assert [name.rpartition("-")[2] for name in house.builds()] != []
+    assert "of-nothing" in house.records()
+    assert len(house.builds()) == 2
+
+
+def test_what_was_measured_or_audited_stays_unless_it_may_go(house: House) -> None:
+    measured, audited, plain, _ = (house.build(name) for name in "abcd")
+    digest = next(each.content_digest for each in list_builds(house.path) if each.build_id == measured)
+    evaluation = house.build("e", "a model", params={"measured": digest})
+    with open_warehouse(house.path) as db:
+        save_verdicts(db, audited, [Verdict(row_id="r", marks={}, reviewer="me", note="")])
+    house.clean()
+    assert {measured, audited, evaluation} <= set(house.builds())
+    assert plain not in house.builds()
+    house.clean(replace(ALL, measured=False))
+    assert not {measured, audited} & set(house.builds())
+
+
+def test_a_removed_builds_number_is_never_given_to_another(house: House) -> None:
+    ids = []
+    with open_warehouse(house.path) as db:
+        for text in ("one", "two", "three", "four"):
+            table = pa.table({"id": [text]})
+            ids.append(publish(db, "run", "toy", {"same": 1}, {}, {"toys": table}, {"rejects": 0}, NOW).build_id)
+            if text == "three":
+                db.execute("DELETE FROM builds WHERE build_id = ?", [ids[0]])
+    assert ids == [ids[0], f"{ids[0]}.2", f"{ids[0]}.3", f"{ids[0]}.4"]
+
+
+def test_a_stopped_run_keeps_what_it_goes_on_with_until_it_is_too_old(house: House) -> None:
+    house.record("served", "of-nothing")
+    with open_warehouse(house.path) as db:
+        db.execute("UPDATE calls SET asked_at = asked_at - INTERVAL 5 DAY")
+    house.record("answered-since")
+    folder = house.begin("toy-1", ["served"], NOW - timedelta(days=1))
+    freed = house.clean(replace(ALL, since=NOW - timedelta(hours=1)))
+    assert (freed["run folders"].count, freed["records"].count) == (0, 1)
+    assert house.records() == {"served", "answered-since"}
+    assert house.clean()["run folders"].names == (str(folder),)
+    assert not folder.exists()
+    assert house.records() == set()
+
+
+def hold_run(house: House) -> int:
+    fd = os.open(house.begin("toy-1", [], NOW) / "held", os.O_RDWR)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    return fd
+
+
+def hold_journal(house: House) -> int:
+    return Journal(house.runs / "journal")._fd
+
+
+@pytest.mark.parametrize("hold", [hold_run, hold_journal])
+def test_nothing_goes_that_a_process_may_be_working_with(house: House, hold: Callable[[House], int]) -> None:
+    for name in "ab":
+        house.build(name)
+    house.record("of-nothing")
+    fd = hold(house)
+    freed = house.clean()
+    assert [freed[kind].count for kind in ("run folders", "builds", "records")] == [0, 0, 0]
+    assert "works with the warehouse" in freed["builds"].left
+    assert len(house.builds()) == 2
+    assert "of-nothing" in house.records()
+    os.close(fd)
+    assert house.clean()["builds"].count == 1
+
+
+def test_stages_of_a_run_that_published_nothing_go_with_its_folder(house: House) -> None:
+    with open_warehouse(house.path) as db:
+        house._merge(db, "toy-1-unfinished")
+    house.begin("toy-1", [], NOW)
+    house.clean(replace(ALL, since=NOW - timedelta(hours=1)))
+    with open_warehouse(house.path) as db:
+        assert db.execute("SELECT count(*) FROM build_stages").fetchone() == (1,)
+    house.clean()
+    with open_warehouse(house.path) as db:
+        assert db.execute("SELECT count(*) FROM build_stages").fetchone() == (0,)
+
+
+def test_strays_of_dead_processes_go_and_those_of_living_ones_stay(
+    tmp_path: Path, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "tmp"))
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    stray = [f"prefect/server-{ended.pid}.log", f"tmp/factmill-{ended.pid}/x", f"w.duckdb.compact-{ended.pid}"]
+    stray += ["tmp/factmill-verify-a/held", "prefect/storage/toy-1-s-0", "world-cache/store-1.log"]
+    alive = [f"prefect/server-{os.getpid()}.log", f"tmp/factmill-{os.getpid()}/x", f"w.duckdb.compact-{os.getpid()}"]
+    alive += [
+        "tmp/factmill-verify-b/held",
+        "prefect/storage/toy-2-s-0",
+        "tmp/factmill-tests/x",
+        "w.duckdb.runs/toy-2/x",
+    ]
+    for name in (*stray, *alive):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    held = os.open(tmp_path / "tmp/factmill-verify-b/held", os.O_RDWR)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    found = clean_strays(tmp_path, house.path, ALL.since, remove=False)
+    assert [each.count for each in found] == [2, 3, 1]
+    assert clean_strays(tmp_path, house.path, ALL.since, remove=True) == found
+    os.close(held)
+    assert [name for name in stray if (tmp_path / name).exists()] == []
+    assert [name for name in alive if not (tmp_path / name).exists()] == []
+    later = clean_strays(tmp_path, house.path, NOW - timedelta(hours=1), remove=True)
+    assert [each.count for each in later] == [0, 0, 0], "what is young may be just begun"
+
+
+def test_compacting_gives_room_back_and_keeps_every_digest(house: House) -> None:
+    for name in "ab":
+        house.build(name)
+    house.record(*(f"{at}-{'x' * 400}" for at in range(20_000)))
+    house.clean()
+    before, digests, records = house.path.stat().st_size, house.digests(), house.records()
+    was, now = compact_warehouse(house.path)
+    assert was == before
+    assert now == house.path.stat().st_size < before / 2
+    assert digests == house.digests()
+    assert all(digests.values())
+    assert house.records() == records
+    assert [each.name for each in house.path.parent.glob("w.duckdb*") if each.is_file()] == ["w.duckdb"]
+    house.build("c")  # with its keys and bounds, as before
+    with open_warehouse(house.path) as db, pytest.raises(Exception, match="Duplicate key"):
+        db.execute("INSERT INTO builds SELECT * FROM builds")
+
+
+def test_a_copy_that_is_not_the_same_does_not_take_the_files_place(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.build("a")
+    told = iter([{"builds": (1,)}, {"builds": (2,)}])
+    monkeypatch.setattr(compacting, "_digest_tables", lambda *_: next(told))
+    before = house.path.read_bytes()
+    with pytest.raises(WarehouseError, match="left as it was, since the copy differs in builds"):
+        compact_warehouse(house.path)
+    assert house.path.read_bytes() == before
+    assert len(house.builds()) == 1
+    assert list(house.path.parent.glob("*.compact-*")) == []
