@@ -1,0 +1,107 @@
+"""`factmill serve`: the benchmarks and rebuilds as deployments of a standing Prefect server, and a process that runs them."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Any
+
+from prefect import Flow
+from prefect.deployments.runner import RunnerDeployment
+from prefect.runner import Runner
+from prefect.schedules import Cron, Interval, RRule, Schedule
+
+from flows.benchmarks import BENCHMARKS
+from flows.rebuild import rebuild
+from flows.served import make_served
+from flows.serving import ChosenBenchmarks, ServeOptions, read_duration
+from tasks.engine.locks import package_version
+from tasks.errors import UsageError
+from tasks.options import Params, RunOptions
+
+LOOK_EVERY_S = 2.0
+"""Between looks for runs that are due, or are to be stopped where the server tells nothing by itself."""
+
+
+def make_deployments(options: ServeOptions, settings: dict[str, Params]) -> list[RunnerDeployment]:
+    """Return the deployment of each chosen benchmark and that of their rebuild, which has the schedule.
+
+    `settings`: benchmark → its parameters, where they are not its defaults.
+    """
+    params, run = options.rebuild_params(settings), options.run_options()
+    world = PurePath(run.world).stem
+    made = [
+        _deploy(make_served(each), f"{each.name}-{world}", f"{each.title}.", getattr(params, each.name), run, each.name)
+        for each in params.chosen()
+    ]
+    told = f"{', '.join(each.name for each in params.chosen())}, one after another; one that fails leaves the others be."
+    return [*made, _deploy(rebuild, f"rebuild-{world}", told, params, run, "rebuild", make_schedule(options))]
+
+
+def make_schedule(options: ServeOptions) -> Schedule | None:
+    """Return when rebuilds are due; None: when somebody starts one. UsageError for what is no cron line or rule."""
+    try:
+        if options.cron:
+            return Cron(options.cron, timezone=options.timezone)
+        if options.rrule:
+            return RRule(options.rrule, timezone=options.timezone)
+        return Interval(read_duration(options.interval)) if options.interval else None
+    except ValueError as error:
+        raise UsageError(f"--{'cron' if options.cron else 'rrule'}: {error}") from error
+
+
+def _deploy(
+    flow: Flow[..., Any],
+    name: str,
+    description: str,
+    params: Params,
+    run: RunOptions,
+    attribute: str,
+    schedule: Schedule | None = None,
+) -> RunnerDeployment:
+    deployment: RunnerDeployment = flow.to_deployment(
+        name,
+        description=description,
+        parameters={"params": params.model_dump(mode="json"), "run": run.model_dump(mode="json")},
+        schedule=schedule,
+        tags=["factmill"],
+        version=package_version(),
+        enforce_parameter_schema=True,
+    )
+    module = "flows.served" if attribute in BENCHMARKS else "flows.rebuild"
+    deployment.entrypoint = f"{module}.{attribute}"
+    return deployment
+
+
+def serve_deployments(deployments: Sequence[RunnerDeployment], runs: int) -> int:
+    """Register deployments and carry out their runs until a signal comes; return the exit code that says which.
+
+    Runs under way are then cancelled, and their schedules are paused until they are served again.
+    """
+    runner = _Runner(name="factmill", query_seconds=LOOK_EVERY_S, limit=runs)
+    for deployment in deployments:
+        runner.add_deployment(deployment)
+    return asyncio.run(runner.serve())
+
+
+class _Runner(Runner):
+    """Prefect's runner, which ends well on SIGTERM and on Ctrl-C alike."""
+
+    _stopped: "asyncio.Future[int]"
+
+    async def serve(self) -> int:
+        loop = asyncio.get_running_loop()
+        self._stopped = loop.create_future()
+        loop.add_signal_handler(signal.SIGINT, self.handle_sigterm, signal.SIGINT)
+        serving = asyncio.create_task(self.start())
+        await asyncio.wait([serving, self._stopped], return_when=asyncio.FIRST_COMPLETED)
+        if not serving.done():
+            await self.astop()
+        await serving
+        return 128 + await self._stopped
+
+    def handle_sigterm(self, *args: Any, **_: Any) -> None:
+        if self._stopped.done():  # a second signal
+            os._exit(128 + args[0])
+        self._stopped.get_loop().call_soon_threadsafe(self._stopped.set_result, args[0])
