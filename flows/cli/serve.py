@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import make_dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -58,10 +59,7 @@ def _serve(given: Any) -> None:
     from flows.commands.serve import make_deployments, serve_deployments
 
     deployments = make_deployments(options, settings)
-    for each in deployments:
-        typer.echo(f"{each.flow_name}/{each.name}: {each.description}", err=True)
-    typer.echo(f"served at {address.removesuffix('/api')}; end with Ctrl-C", err=True)
-    code = serve_deployments(deployments, options.runs)
+    code = serve_deployments(deployments, options.runs, partial(typer.echo, err=True))
     tell_stop()
     raise typer.Exit(code)
 

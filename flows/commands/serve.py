@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -15,7 +15,7 @@ from prefect.schedules import Cron, Interval, RRule, Schedule
 from flows.benchmarks import BENCHMARKS
 from flows.rebuild import rebuild
 from flows.served import make_served
-from flows.serving import ChosenBenchmarks, ServeOptions, read_duration
+from flows.serving import ServeOptions, read_duration
 from tasks.engine.locks import package_version
 from tasks.errors import UsageError
 from tasks.options import Params, RunOptions
@@ -35,7 +35,9 @@ def make_deployments(options: ServeOptions, settings: dict[str, Params]) -> list
         _deploy(make_served(each), f"{each.name}-{world}", f"{each.title}.", getattr(params, each.name), run, each.name)
         for each in params.chosen()
     ]
-    told = f"{', '.join(each.name for each in params.chosen())}, one after another; one that fails leaves the others be."
+    told = (
+        f"{', '.join(each.name for each in params.chosen())}, one after another; one that fails leaves the others be."
+    )
     return [*made, _deploy(rebuild, f"rebuild-{world}", told, params, run, "rebuild", make_schedule(options))]
 
 
@@ -74,14 +76,16 @@ def _deploy(
     return deployment
 
 
-def serve_deployments(deployments: Sequence[RunnerDeployment], runs: int) -> int:
-    """Register deployments and carry out their runs until a signal comes; return the exit code that says which.
+def serve_deployments(deployments: Sequence[RunnerDeployment], runs: int, tell: Callable[[str], None]) -> int:
+    """Register deployments, tell of each, and carry out their runs until a signal comes; return the exit code that says which.
 
     Runs under way are then cancelled, and their schedules are paused until they are served again.
     """
     runner = _Runner(name="factmill", query_seconds=LOOK_EVERY_S, limit=runs)
     for deployment in deployments:
         runner.add_deployment(deployment)
+        tell(f"{deployment.full_name}: {deployment.description}")
+    tell(f"served at {os.environ['PREFECT_API_URL'].removesuffix('/api')}; end with Ctrl-C")
     return asyncio.run(runner.serve())
 
 
