@@ -207,7 +207,7 @@ def test_a_scheduled_rebuild_goes_on_when_a_benchmark_fails_and_says_so(standing
     )
     state = standing.end_of(run["id"])
     assert state["type"] == "FAILED"
-    assert state["message"].startswith("BuildError: 1 of 2 failed: slaq: NothingPublished: slaq: ")
+    assert state["message"].startswith("BuildError: 1 of 2 failed: slaq: UsageError: --category 'No such category': ")
     below = standing.runs(parent_flow_run_id={"any_": [run["id"]]})
     assert {each["state_type"] for each in below} <= {"COMPLETED", "FAILED"}
     assert "granola" in {each.benchmark for each in list_builds(factmill.home / "factmill.duckdb")}
