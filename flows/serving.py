@@ -1,11 +1,10 @@
 """What rebuilds and `factmill serve` are told, and what of it cannot be carried out; nothing here imports Prefect."""
 
-import re
 import tomllib
 from collections.abc import Mapping
-from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, Field, ValidationError, create_model, model_validator
 
@@ -14,10 +13,8 @@ from tasks.engine.benchmark import Benchmark
 from tasks.engine.locks import make_lock
 from tasks.errors import FactmillError, SettingsError, UsageError
 from tasks.options import Option, Params, RunOptions
-from tasks.settings import load_world
-
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_DURATION = re.compile(rf"(\d{{1,6}})\s*([{''.join(_UNITS)}])")
+from tasks.settings import SECTIONS, Age, load_world
+from tasks.text.ages import read_age
 
 
 def _check_name(name: str) -> str:
@@ -27,9 +24,11 @@ def _check_name(name: str) -> str:
         raise ValueError(str(error)) from error
 
 
-def _check_interval(interval: str) -> str:
-    read_duration(interval)
-    return interval
+def _check_zone(name: str) -> str:
+    try:
+        return ZoneInfo(name).key
+    except (ValueError, OSError, ZoneInfoNotFoundError):
+        raise ValueError(f"{name!r}: expected the name of a time zone, such as UTC or Europe/Vienna") from None
 
 
 BenchmarkName = Annotated[str, AfterValidator(_check_name), Field(json_schema_extra={"enum": list(BENCHMARKS)})]
@@ -63,11 +62,11 @@ class ServeOptions(ChosenBenchmarks, RunOptions):
 
     cron: Annotated[str | None, Option(metavar="CRON")] = None
     """Rebuild by this cron line, such as "0 3 1 * *": the first of each month at three."""
-    interval: Annotated[str | None, AfterValidator(_check_interval), Option(metavar="TIME")] = None
-    """Rebuild so often: a number with s, m, h, d or w, such as 12h."""
+    interval: Annotated[Age | None, Option(metavar="TIME")] = None
+    """Rebuild so often, such as 12h or 30d."""
     rrule: Annotated[str | None, Option(metavar="RRULE")] = None
     """Rebuild by this rule of iCalendar, such as "FREQ=MONTHLY;BYDAY=1MO"."""
-    timezone: Annotated[str, Option(metavar="ZONE")] = "UTC"
+    timezone: Annotated[str, AfterValidator(_check_zone), Option(metavar="ZONE")] = "UTC"
     """Whose clock --cron and --rrule mean, such as Europe/Vienna."""
     runs: int = Field(default=2, ge=1, le=64)
     """Runs carried out at once; others wait for their turn."""
@@ -77,24 +76,26 @@ class ServeOptions(ChosenBenchmarks, RunOptions):
         told = [name for name in ("cron", "interval", "rrule") if getattr(self, name)]
         if len(told) > 1:
             raise ValueError(f"{' and '.join(f'--{name}' for name in told)}: expected one schedule")
+        if self.interval and read_age(self.interval) < 1:
+            raise ValueError(f"--interval {self.interval}: expected a second or more")
         return self
 
-    def run_options(self) -> RunOptions:
-        """Return the options of the runs."""
+    def run_options(self, period_s: float | None = None) -> RunOptions:
+        """Return the options of the runs; `period_s`: seconds between rebuilds.
+
+        Where neither they nor the world's file give an age, replies are too old after half the period: those of one
+        rebuild serve it to its end, and the next asks again. As old as the period none would be yet, since each came a
+        little after its rebuild had begun.
+        """
         told = {name: getattr(self, name) for name in RunOptions.model_fields}
+        world = load_world(self.world, self.graph)
+        if self.max_age is None and period_s and not any(getattr(world, name).max_age for name in SECTIONS):
+            told["max_age"] = f"{period_s / 2:.0f}"
         return RunOptions(**told | {"world": self.absolute_world()})
 
     def rebuild_params(self, settings: Mapping[str, Params]) -> ChosenBenchmarks:
         """Return the parameters of rebuilds; `settings`: benchmark → its own."""
         return RebuildParams(benchmarks=self.benchmarks, evaluate=self.evaluate, **settings)
-
-
-def read_duration(given: str) -> timedelta:
-    """Return a length of time written as 30s, 5m, 12h, 7d or 2w; ValueError says what was expected."""
-    found = _DURATION.fullmatch(given.strip())
-    if found is None or not int(found[1]):
-        raise ValueError(f"{given!r}: expected a number above 0 with s, m, h, d or w, such as 12h")
-    return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
 def read_config(path: Path) -> tuple[dict[str, Any], dict[str, Params]]:

@@ -82,6 +82,20 @@ def test_a_deployment_is_made_of_the_models_and_held_to_them() -> None:
     assert RebuildParams(**rebuild.parameters["params"]).chosen() == [BENCHMARKS["slaq"]]
 
 
+@pytest.mark.parametrize(
+    ("told", "age"),
+    [
+        ({"interval": "12h"}, "21600"),
+        ({"cron": "0 3 * * *"}, "43200"),
+        ({"interval": "12h", "max_age": "2d"}, "2d"),
+        ({}, None),
+    ],
+)
+def test_what_a_schedule_asks_again_is_older_than_half_its_period(told: Any, age: str | None) -> None:
+    options = ServeOptions(benchmarks=("slaq",), **told)
+    assert [each.parameters["run"]["max_age"] for each in make_deployments(options, {})] == [age, age]
+
+
 def test_choices_are_those_that_there_are() -> None:
     assert get_args(FoundationName) == tuple(FOUNDATIONS)
     assert get_args(get_args(MultiHalParams.model_fields["languages"].annotation)[0]) == tuple(TAGS)

@@ -27,7 +27,8 @@ SERVE_HELP = """Serve rebuilds by a schedule, and runs from Prefect's UI, until 
 
     Every benchmark becomes a deployment, BENCHMARK-WORLD, that anybody may start with parameters of their own; so does
     rebuild-WORLD, which makes all of them, one after another, and has the schedule. A build of which a run is under way
-    is left alone by others.
+    is left alone by others. Where neither --max-age nor the world's file says how old replies may be, a scheduled rebuild
+    asks live services again for what is older than half the time between two.
 
     \b
     Examples:

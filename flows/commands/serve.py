@@ -4,6 +4,8 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Sequence
+from datetime import timedelta
+from itertools import pairwise
 from pathlib import PurePath
 from typing import Any
 
@@ -11,15 +13,20 @@ from prefect import Flow
 from prefect.deployments.runner import RunnerDeployment
 from prefect.runner import Runner
 from prefect.schedules import Cron, Interval, RRule, Schedule
+from prefect.server.schemas.schedules import SCHEDULE_TYPES
+from pydantic import TypeAdapter
 
 from flows.benchmarks import BENCHMARKS
 from flows.rebuild import rebuild
 from flows.served import make_served
-from flows.serving import ServeOptions, read_duration
+from flows.serving import ServeOptions
 from tasks.engine.locks import package_version
 from tasks.errors import UsageError
 from tasks.options import Params, RunOptions
+from tasks.text.ages import read_age
 
+_TIMES = 5
+"""Times of a schedule that are looked at for how far it lies apart."""
 LOOK_EVERY_S = 2.0
 """Between looks for runs that are due, or are to be stopped where the server tells nothing by itself."""
 
@@ -29,7 +36,8 @@ def make_deployments(options: ServeOptions, settings: dict[str, Params]) -> list
 
     `settings`: benchmark → its parameters, where they are not its defaults.
     """
-    params, run = options.rebuild_params(settings), options.run_options()
+    schedule = make_schedule(options)
+    params, run = options.rebuild_params(settings), options.run_options(find_period(schedule))
     world = PurePath(run.world).stem
     made = [
         _deploy(make_served(each), f"{each.name}-{world}", f"{each.title}.", getattr(params, each.name), run, each.name)
@@ -38,7 +46,7 @@ def make_deployments(options: ServeOptions, settings: dict[str, Params]) -> list
     told = (
         f"{', '.join(each.name for each in params.chosen())}, one after another; one that fails leaves the others be."
     )
-    return [*made, _deploy(rebuild, f"rebuild-{world}", told, params, run, "rebuild", make_schedule(options))]
+    return [*made, _deploy(rebuild, f"rebuild-{world}", told, params, run, "rebuild", schedule)]
 
 
 def make_schedule(options: ServeOptions) -> Schedule | None:
@@ -48,9 +56,22 @@ def make_schedule(options: ServeOptions) -> Schedule | None:
             return Cron(options.cron, timezone=options.timezone)
         if options.rrule:
             return RRule(options.rrule, timezone=options.timezone)
-        return Interval(read_duration(options.interval)) if options.interval else None
+        return Interval(timedelta(seconds=read_age(options.interval))) if options.interval else None
     except ValueError as error:
         raise UsageError(f"--{'cron' if options.cron else 'rrule'}: {error}") from error
+
+
+def find_period(schedule: Schedule | None) -> float | None:
+    """Return the least number of seconds between the next times of a schedule; None where there are not two."""
+    if schedule is None:
+        return None
+    given = {"cron": schedule.cron, "rrule": schedule.rrule, "interval": schedule.interval}
+    dated = TypeAdapter[SCHEDULE_TYPES](SCHEDULE_TYPES).validate_python(
+        {name: value for name, value in given.items() if value}
+        | ({"timezone": schedule.timezone} if schedule.timezone else {})
+    )
+    dates = asyncio.run(dated.get_dates(_TIMES))
+    return min(((later - sooner).total_seconds() for sooner, later in pairwise(dates)), default=None)
 
 
 def _deploy(

@@ -256,7 +256,9 @@ def test_deployments_of_prefect_yaml_are_all_and_a_worker_runs_them(standing: St
         (["--world", "live", "--benchmark", "granola"], "granola: "),
         (["--cron", "often"], "--cron: "),
         (["--cron", "0 3 1 * *", "--interval", "1d"], "--cron and --interval: expected one schedule"),
-        (["--interval", "1 year"], "expected a number above 0 with s, m, h, d or w"),
+        (["--interval", "0"], "--interval 0: expected a second or more"),
+        (["--cron", "0 3 1 * *", "--timezone", "Mars/Olympus"], "'Mars/Olympus': expected the name of a time zone"),
+        (["--interval", "1 year"], "'1 year' is no age; expected one such as 90m, 12h"),
     ],
 )
 def test_what_cannot_be_served_is_told_at_once(factmill: Factmill, told: list[str], said: str) -> None:
