@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
+from typing import cast
 
 from prefect import flow
 from prefect.artifacts import create_table_artifact
-from prefect.states import State
+from prefect.client.schemas.objects import State
 
 from flows.commands.reports import report_evaluations
 from flows.evaluate.evaluations import EVALUATIONS
@@ -33,7 +34,7 @@ class Outcome:
 
 
 @flow(name="rebuild", validate_parameters=True, persist_result=False)
-def rebuild(params: RebuildParams = RebuildParams(), run: RunOptions = RunOptions()) -> State:  # type: ignore[type-arg, valid-type] # noqa: B008 - frozen
+def rebuild(params: RebuildParams = RebuildParams(), run: RunOptions = RunOptions()) -> State:  # type: ignore[valid-type] # noqa: B008 - frozen
     """Make benchmarks one after another and measure models on them; one that fails leaves the others be."""
     return end_in_state(lambda: rebuild_all(params, run))
 
@@ -56,7 +57,7 @@ def _rebuild(benchmark: Benchmark, params: ChosenBenchmarks, run: RunOptions) ->
     outcomes, evaluation = [build], EVALUATIONS.get(benchmark.name)
     if report is not None and evaluation is not None:
         for model in params.evaluate:
-            asked = evaluation.params(model=model, build=report.build_id)  # type: ignore[call-arg]
+            asked = cast(EvaluationParams, evaluation.params.model_validate({"model": model, "build": report.build_id}))
             outcomes.append(_try(f"{model} on {benchmark.name}", partial(_evaluate, evaluation, asked, run))[0])
     return outcomes
 

@@ -14,7 +14,8 @@ from functools import wraps
 from typing import Any, NoReturn
 
 from prefect import Flow
-from prefect.states import Completed, Failed, State
+from prefect.client.schemas.objects import State
+from prefect.states import Completed, Failed
 
 from flows.benchmarks import BENCHMARKS
 from flows.running import load_flow, make_build

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import PurePath
-from typing import Any
+from typing import Any, cast
 
 from prefect import Flow
 from prefect.deployments.runner import RunnerDeployment
@@ -83,7 +83,7 @@ def _deploy(
     attribute: str,
     schedule: Schedule | None = None,
 ) -> RunnerDeployment:
-    deployment: RunnerDeployment = flow.to_deployment(
+    made = flow.to_deployment(
         name,
         description=description,
         parameters={"params": params.model_dump(mode="json"), "run": run.model_dump(mode="json")},
@@ -93,6 +93,7 @@ def _deploy(
         enforce_parameter_schema=True,
     )
     module = "flows.served" if attribute in BENCHMARKS else "flows.rebuild"
+    deployment = cast(RunnerDeployment, made)
     deployment.entrypoint = f"{module}.{attribute}"
     return deployment
 
@@ -120,7 +121,8 @@ class _Runner(Runner):
         self._stopped = loop.create_future()
         loop.add_signal_handler(signal.SIGINT, self.handle_sigterm, signal.SIGINT)
         serving = asyncio.create_task(self.start())
-        await asyncio.wait([serving, self._stopped], return_when=asyncio.FIRST_COMPLETED)
+        ends: list[asyncio.Future[Any]] = [serving, self._stopped]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if not serving.done():
             await self.astop()
         await serving
