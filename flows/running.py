@@ -7,7 +7,7 @@ settings stand in the environment.
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any
@@ -30,11 +30,13 @@ from tasks.storage.warehouse import open_warehouse
 Recipe = Callable[[Params, RunOptions], BuildReport]
 
 
-def make_build(benchmark: Benchmark, params: Params, run: RunOptions, force: bool = False) -> BuildReport:
+def make_build(
+    benchmark: Benchmark, params: Params, run: RunOptions, force: bool = False, recipe: Recipe | None = None
+) -> BuildReport:
     """Make a build, or return the one that is there with exactly the same lock (unless forced or refreshed), and with no
     reply that is too old.
 
-    NothingPublished when no row was read, or none came through.
+    `recipe`: makes it where that is not a flow run of its own. NothingPublished when no row was read, or none came through.
     """
     started = time.perf_counter()
     lock = make_lock(benchmark, benchmark.lock_inputs(params, run), run)
@@ -47,8 +49,8 @@ def make_build(benchmark: Benchmark, params: Params, run: RunOptions, force: boo
         say(f"note: {caution}")
     begun = datetime.now(UTC)
     try:
-        with opened_recipe(benchmark, run) as recipe:
-            return recipe(params, run)
+        with nullcontext(recipe) if recipe else opened_recipe(benchmark, run) as make:
+            return make(params, run)
     except PrefectLost as error:
         # what is published stays so, though Prefect has not been told
         present = build_of_lock(warehouse_of(run), lock)
@@ -104,14 +106,11 @@ def opened_recipe(benchmark: Benchmark, run: RunOptions) -> Iterator[Recipe]:
     os.environ.update(prefect_settings(home()))
     with prefect_server(home()) as server:
         say("starting Prefect …")
-        from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
-
         flow = load_flow(benchmark)
         _import_services(run)
         server.wait_ready()
-        runner: TaskRunner[Any] = ThreadPoolTaskRunner(max_workers=run.concurrency)
         with telling_lost_server():
-            yield flow.with_options(task_runner=runner)
+            yield flow
 
 
 def prepare() -> None:

@@ -5,6 +5,7 @@ FactmillError
 │   ├── SettingsError         a world file or setting is wrong
 │   └── SourceError           a source file is missing, empty or malformed as a whole
 ├── BuildError                a build cannot go on                         (exit code 1)
+│   ├── BuildHeld             another process is making the very same
 │   ├── FunnelError           a stage's rows do not add up
 │   ├── NothingPublished      no row came through, or none was read
 │   ├── ReplayMiss            replay needs a call that was never recorded
@@ -48,6 +49,10 @@ class SourceError(UsageError):
 
 class BuildError(FactmillError):
     """A build cannot go on."""
+
+
+class BuildHeld(BuildError):
+    """Another process is making the very same build."""
 
 
 class FunnelError(BuildError):

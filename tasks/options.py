@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.json_schema import SkipJsonSchema
 
 from tasks.core.calls.call import Mode
 from tasks.core.rows import StrictModel
@@ -21,15 +22,35 @@ class Option:
     """What stands for the value in the help."""
 
 
+def _tell_bounds(schema: dict[str, Any]) -> None:
+    """Put the bounds of numbers into their help, as Prefect's form shows it."""
+    for field in schema["properties"].values():
+        for number in (field, *field.get("anyOf", ())):
+            if "minimum" in number:
+                most = number.get("maximum")
+                told = f"{number['minimum']} or more" if most is None else f"From {number['minimum']} to {most}"
+                field["description"] += f" {told}."
+
+
 class Params(StrictModel):
     """The parameters of a benchmark: the one place of their names, types, defaults, help and bounds.
 
     The command's options, the flow's form in Prefect, the lock and the steps are made of it.
     """
 
+    model_config = ConfigDict(json_schema_extra=_tell_bounds)
+
+
+def _finish_form(schema: dict[str, Any]) -> None:
+    """Ask for the world: a run that is given other options than its deployment's would be one of the default world."""
+    schema["required"] = ["world"]
+    _tell_bounds(schema)
+
 
 class RunOptions(StrictModel):
     """How a build is made; none of it changes what is built."""
+
+    model_config = ConfigDict(json_schema_extra=_finish_form)
 
     world: Annotated[str, Option(metavar="WORLD")] = "embedded"
     """embedded, live, or the path of a world's TOML file."""
@@ -49,7 +70,7 @@ class RunOptions(StrictModel):
     """Batches worked on at once."""
     batch_size: int = Field(default=500, ge=1)
     """Rows a batch."""
-    pinned_build: str | None = None
+    pinned_build: SkipJsonSchema[str | None] = Field(default=None, exclude=True)
     """With mode replay: serve the very replies of this build, and publish nothing."""
 
     def absolute_world(self) -> str:

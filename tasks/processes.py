@@ -8,8 +8,10 @@ so each child belongs to a thread that lives as long as it does.
 """
 
 import atexit
+import ctypes
 import fcntl
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -32,13 +34,20 @@ STOP_GRACE_S = 4.0
 """Seconds that threads which compute are waited for when a process is stopped."""
 
 _children: list["subprocess.Popen[bytes]"] = []
-_own: list[Callable[[], NoReturn]] = []
-"""How this process ends at once, where it is one that may be ended: not a test's, not a notebook's."""
+_own: list[tuple[Callable[[], NoReturn], float]] = []
+"""How this process ends at once, and after how many seconds, where it is one that may be ended: not a test's, not a
+notebook's."""
 
 
-def own_process(end: Callable[[], NoReturn]) -> None:
+def own_process(end: Callable[[], NoReturn], grace_s: float = STOP_GRACE_S) -> None:
     """Let `end_soon` end this process, which does nothing but run the command or a flow; `end` does so at once."""
-    _own[:] = [end]
+    _own[:] = [(end, grace_s)]
+
+
+def die_with_parent() -> None:
+    """Let this process be told to end (SIGTERM) when the one that started it is gone, on Linux."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
 
 def end_soon() -> None:
@@ -46,8 +55,8 @@ def end_soon() -> None:
 
     Replies and finished batches are kept as they come, so an end in the middle of anything loses nothing.
     """
-    for end in _own:
-        last = threading.Timer(STOP_GRACE_S, end)
+    for end, grace_s in _own:
+        last = threading.Timer(grace_s, end)
         last.daemon = True
         last.start()
 

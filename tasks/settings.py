@@ -259,6 +259,11 @@ class World(StrictModel):
                 "its file (data/worlds/live.toml shows how)"
             )
 
+    def require_keys(self, roles: Collection[str]) -> None:
+        """Raise SettingsError when the key of a model in one of these roles is named, but not set."""
+        for role in sorted(self.models.keys() & roles):
+            api_key(self.models[role])
+
     def with_graph(self, graph: str) -> "World":
         """Return this world with a local graph as its Wikidata."""
         return self.model_copy(update={"wikidata": Wikidata(engine="graph", graph=graph, limits=self.wikidata.limits)})

@@ -10,8 +10,10 @@ from prefect.exceptions import ParameterTypeError
 
 from flows.benchmarks import BENCHMARKS
 from flows.cli.main import app
+from flows.commands.serve import make_deployments
 from flows.running import load_flow, verify_build
-from flows.serve import make_deployment
+from flows.served import make_served
+from flows.serving import RebuildParams, ServeOptions
 from tasks.core.fingerprints import canonical_json
 from tasks.engine.benchmark import Benchmark
 from tasks.errors import OldBuild
@@ -44,7 +46,7 @@ def test_the_flow_shows_help_ranges_and_choices_in_prefects_form(benchmark: Benc
     assert list(form.properties) == ["params", "run"]
     for model in (benchmark.params, RunOptions):
         shown = form.definitions[model.__name__]["properties"]
-        assert shown.keys() == model.model_fields.keys()
+        assert shown.keys() == model.model_fields.keys() - {"pinned_build"}
         assert all(each["description"] for each in shown.values())
     known = {name: each for model in form.definitions.values() for name, each in model["properties"].items()}
     assert (known["concurrency"]["minimum"], known["concurrency"]["maximum"]) == (1, 64)
@@ -69,10 +71,29 @@ def test_a_run_with_wrong_parameters_is_refused_before_it_starts(name: str, give
 
 
 def test_a_deployment_is_made_of_the_models_and_held_to_them() -> None:
-    made = make_deployment(BENCHMARKS["slaq"], SlaqParams(per_half=3), RunOptions(world="live"), "0 3 1 * *")
+    options = ServeOptions(world="live", cron="0 3 1 * *", benchmarks=("slaq",))
+    made, rebuild = make_deployments(options, {"slaq": SlaqParams(per_half=3)})
     assert made.enforce_parameter_schema
+    assert rebuild.enforce_parameter_schema
     assert (made.parameters["params"]["per_half"], made.parameters["run"]["world"]) == (3, "live")
-    assert load_flow(BENCHMARKS["slaq"]).validate_parameters(made.parameters)["params"] == SlaqParams(per_half=3)
+    flow = make_served(BENCHMARKS["slaq"])
+    assert flow.validate_parameters(made.parameters)["params"] == SlaqParams(per_half=3)
+    assert flow.parameters == load_flow(BENCHMARKS["slaq"]).parameters
+    assert RebuildParams(**rebuild.parameters["params"]).chosen() == [BENCHMARKS["slaq"]]
+
+
+@pytest.mark.parametrize(
+    ("told", "age"),
+    [
+        ({"interval": "12h"}, "21600"),
+        ({"cron": "0 3 * * *"}, "43200"),
+        ({"interval": "12h", "max_age": "2d"}, "2d"),
+        ({}, None),
+    ],
+)
+def test_what_a_schedule_asks_again_is_older_than_half_its_period(told: Any, age: str | None) -> None:
+    options = ServeOptions(benchmarks=("slaq",), **told)
+    assert [each.parameters["run"]["max_age"] for each in make_deployments(options, {})] == [age, age]
 
 
 def test_choices_are_those_that_there_are() -> None:

@@ -27,6 +27,7 @@ from flows.cli.options import CONCURRENCY, AsJson, Concurrency, Warehouse, namin
 from flows.cli.paths import paths
 from flows.cli.report import report
 from flows.cli.review import review_app
+from flows.cli.serve import SERVE_HELP, serve
 from flows.cli.validate import validate_app
 from tasks import progress
 from tasks.errors import FactmillError
@@ -53,6 +54,7 @@ app.add_typer(models_app, name="models")
 app.command("paths")(paths)
 app.command("report")(report)
 app.add_typer(review_app, name="review")
+app.command("serve", help=SERVE_HELP)(serve)
 app.add_typer(validate_app, name="validate")
 app.add_typer(world_app, name="world")
 

@@ -62,6 +62,8 @@ def naming_options(model: type[BaseModel]) -> Iterator[None]:
         yield
     except ValidationError as error:
         first = error.errors()[0]
+        if not first["loc"]:
+            raise typer.BadParameter(first["msg"].removeprefix("Value error, ")) from error
         name = str(first["loc"][0])
         value = "" if first["type"] == "value_error" else f"{first['input']!r}: "
         said = f"{value}{first['msg'].removeprefix('Value error, ')}"

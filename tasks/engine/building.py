@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 from prefect import Task
 from prefect.settings import get_current_settings
+from prefect.task_runners import ThreadPoolTaskRunner
 
 from tasks import progress
 from tasks.clients.sending.sender import interrupt_sending
@@ -192,9 +193,10 @@ class Build:
         with progress.stage(step.name, len(batches)) as bar:
             done = [finished(batch) for batch in batches]
             receipts = []
-            with _interrupting():
+            # a runner of our own, since a flow's is made before its options are known
+            with ThreadPoolTaskRunner[Receipt](max_workers=self.options.concurrency) as runner, _interrupting():
                 futures = [
-                    step.with_options(refresh_cache=receipt is None).submit(batch)
+                    runner.submit(step.with_options(refresh_cache=receipt is None), {"batch": batch})
                     for batch, receipt in zip(batches, done, strict=True)
                 ]
                 for future, before in zip(futures, done, strict=True):
@@ -291,7 +293,7 @@ class Build:
 def open_build(benchmark: Benchmark, inputs: Locked[Inputs], options: RunOptions) -> Iterator[Build]:
     """Open a build for making: write its run folder, hold it against a second maker, clean up when it is published.
 
-    After a crash or an interrupt the folder stays and the same call goes on from it. BuildError when another process is
+    After a crash or an interrupt the folder stays and the same call goes on from it. BuildHeld when another process is
     making the same build.
     """
     lock = make_lock(benchmark, inputs, options)

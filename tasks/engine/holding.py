@@ -2,12 +2,13 @@
 
 import fcntl
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tasks.core.fingerprints import digest_json
-from tasks.errors import BuildError
+from tasks.errors import BuildHeld
 from tasks.options import RunOptions, warehouse_of
 from tasks.storage.recorder import work_folder
 
@@ -20,21 +21,35 @@ def run_folder(name: str, lock: Mapping[str, Any], options: RunOptions) -> Path:
     return work_folder(warehouse_of(options)) / run_id
 
 
-def hold(folder: Path) -> int:
-    """Hold a run folder until the descriptor that is returned is closed; BuildError when another process does."""
+def hold(folder: Path, doing: str = "making this very build") -> int:
+    """Hold a folder until the descriptor that is returned is closed; BuildHeld when another process does.
+
+    `doing`: what that one then does.
+    """
     fd = os.open(folder / _FILE, os.O_CREAT | os.O_RDWR, 0o644)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         holder = os.read(fd, 32).decode() or "unknown"
         os.close(fd)
-        raise BuildError(f"process {holder} is making this very build in {folder}; wait for it or stop it") from None
+        raise BuildHeld(f"process {holder} is {doing} in {folder}; wait for it or stop it") from None
     os.ftruncate(fd, 0)
     os.write(fd, str(os.getpid()).encode())
     return fd
 
 
+@contextmanager
+def holding(folder: Path, doing: str) -> Iterator[None]:
+    """Hold a folder, which is made if need be, for as long as something is done; BuildHeld when another process does it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    fd = hold(folder, doing)
+    try:
+        yield
+    finally:
+        os.close(fd)
+
+
 def refuse_held(folder: Path) -> None:
-    """BuildError when a process makes the build of a run folder just now."""
+    """BuildHeld when a process makes the build of a run folder just now."""
     if (folder / _FILE).is_file():
         os.close(hold(folder))

@@ -1,0 +1,74 @@
+"""`factmill serve`: scheduled rebuilds, and runs that are started from Prefect's UI."""
+
+import os
+from dataclasses import make_dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from flows.cli.entry import tell_stop
+from flows.cli.options import list_options, naming_options
+from flows.serving import ServeOptions, check_runs, read_config
+from tasks.errors import UsageError
+from tasks.options import Params
+from tasks.settings import environment, home
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="TOML file of these options, by their names, with a table of parameters for each benchmark; what is given here goes before it.",
+    ),
+]
+SERVE_HELP = """Serve rebuilds by a schedule, and runs from Prefect's UI, until Ctrl-C or SIGTERM.
+
+    Every benchmark becomes a deployment, BENCHMARK-WORLD, that anybody may start with parameters of their own; so does
+    rebuild-WORLD, which makes all of them, one after another, and has the schedule. A build of which a run is under way
+    is left alone by others. Where neither --max-age nor the world's file says how old replies may be, a scheduled rebuild
+    asks live services again for what is older than half the time between two.
+
+    \b
+    Examples:
+      factmill serve --world live --cron "0 3 1 * *"
+      factmill serve --benchmark granola --interval 12h --evaluate oracle
+      factmill serve --config serve.toml --mode replay
+    """
+
+
+def _serve(given: Any) -> None:
+    told: dict[str, Any] = {}
+    settings: dict[str, Params] = {}
+    if given.config:
+        told, settings = read_config(given.config)
+    flags = {name: getattr(given, name, None) for name in ServeOptions.model_fields}
+    with naming_options(ServeOptions):
+        options = ServeOptions(**told | {name: value for name, value in flags.items() if value})
+    address = environment("PREFECT_API_URL")
+    if not address:
+        raise UsageError(
+            "serve needs a standing Prefect server; start one (`docker compose up -d` or `prefect server start`) and "
+            "name it: PREFECT_API_URL=http://127.0.0.1:4200/api factmill serve"
+        )
+    from flows.prefect_server import prefect_settings, require_server
+
+    require_server(address)
+    check_runs(options.rebuild_params(settings), options.run_options())
+    os.environ.update(prefect_settings(home()))
+    from flows.commands.serve import make_deployments, serve_deployments
+
+    deployments = make_deployments(options, settings)
+    code = serve_deployments(deployments, options.runs, partial(typer.echo, err=True))
+    tell_stop()
+    raise typer.Exit(code)
+
+
+serve = make_dataclass(
+    "serve",
+    [*list_options(ServeOptions, ["pinned_build"]), ("config", Config, None)],
+    namespace={"__post_init__": _serve},
+    kw_only=True,
+)
+"""Its options; to make one is to serve."""

@@ -1,0 +1,134 @@
+"""`factmill serve`: the benchmarks and rebuilds as deployments of a standing Prefect server, and a process that runs them."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import PurePath
+from typing import Any, cast
+
+from prefect import Flow
+from prefect.deployments.runner import RunnerDeployment
+from prefect.runner import Runner
+from prefect.schedules import Cron, Interval, RRule, Schedule
+from prefect.server.schemas.schedules import SCHEDULE_TYPES
+from pydantic import TypeAdapter
+
+from flows.benchmarks import BENCHMARKS
+from flows.rebuild import rebuild
+from flows.served import make_served
+from flows.serving import ServeOptions
+from tasks.engine.locks import package_version
+from tasks.errors import UsageError
+from tasks.options import Params, RunOptions
+from tasks.text.ages import read_age
+
+_TIMES = 5
+"""Times of a schedule that are looked at for how far it lies apart."""
+LOOK_EVERY_S = 2.0
+"""Between looks for runs that are due, or are to be stopped where the server tells nothing by itself."""
+
+
+def make_deployments(options: ServeOptions, settings: dict[str, Params]) -> list[RunnerDeployment]:
+    """Return the deployment of each chosen benchmark and that of their rebuild, which has the schedule.
+
+    `settings`: benchmark → its parameters, where they are not its defaults.
+    """
+    schedule = make_schedule(options)
+    params, run = options.rebuild_params(settings), options.run_options(find_period(schedule))
+    world = PurePath(run.world).stem
+    made = [
+        _deploy(make_served(each), f"{each.name}-{world}", f"{each.title}.", getattr(params, each.name), run, each.name)
+        for each in params.chosen()
+    ]
+    told = (
+        f"{', '.join(each.name for each in params.chosen())}, one after another; one that fails leaves the others be."
+    )
+    return [*made, _deploy(rebuild, f"rebuild-{world}", told, params, run, "rebuild", schedule)]
+
+
+def make_schedule(options: ServeOptions) -> Schedule | None:
+    """Return when rebuilds are due; None: when somebody starts one. UsageError for what is no cron line or rule."""
+    try:
+        if options.cron:
+            return Cron(options.cron, timezone=options.timezone)
+        if options.rrule:
+            return RRule(options.rrule, timezone=options.timezone)
+        return Interval(timedelta(seconds=read_age(options.interval))) if options.interval else None
+    except ValueError as error:
+        raise UsageError(f"--{'cron' if options.cron else 'rrule'}: {error}") from error
+
+
+def find_period(schedule: Schedule | None) -> float | None:
+    """Return the least number of seconds between the next times of a schedule; None where there are not two."""
+    if schedule is None:
+        return None
+    given = {"cron": schedule.cron, "rrule": schedule.rrule, "interval": schedule.interval}
+    dated = TypeAdapter[SCHEDULE_TYPES](SCHEDULE_TYPES).validate_python(
+        {name: value for name, value in given.items() if value}
+        | ({"timezone": schedule.timezone} if schedule.timezone else {})
+    )
+    dates = asyncio.run(dated.get_dates(_TIMES))
+    return min(((later - sooner).total_seconds() for sooner, later in pairwise(dates)), default=None)
+
+
+def _deploy(
+    flow: Flow[..., Any],
+    name: str,
+    description: str,
+    params: Params,
+    run: RunOptions,
+    attribute: str,
+    schedule: Schedule | None = None,
+) -> RunnerDeployment:
+    made = flow.to_deployment(
+        name,
+        description=description,
+        parameters={"params": params.model_dump(mode="json"), "run": run.model_dump(mode="json")},
+        schedule=schedule,
+        tags=["factmill"],
+        version=package_version(),
+        enforce_parameter_schema=True,
+    )
+    module = "flows.served" if attribute in BENCHMARKS else "flows.rebuild"
+    deployment = cast(RunnerDeployment, made)
+    deployment.entrypoint = f"{module}.{attribute}"
+    return deployment
+
+
+def serve_deployments(deployments: Sequence[RunnerDeployment], runs: int, tell: Callable[[str], None]) -> int:
+    """Register deployments, tell of each, and carry out their runs until a signal comes; return the exit code that says which.
+
+    Runs under way are then cancelled, and their schedules are paused until they are served again.
+    """
+    runner = _Runner(name="factmill", query_seconds=LOOK_EVERY_S, limit=runs)
+    for deployment in deployments:
+        runner.add_deployment(deployment)
+        tell(f"{deployment.full_name}: {deployment.description}")
+    tell(f"served at {os.environ['PREFECT_API_URL'].removesuffix('/api')}; end with Ctrl-C")
+    return asyncio.run(runner.serve())
+
+
+class _Runner(Runner):
+    """Prefect's runner, which ends well on SIGTERM and on Ctrl-C alike."""
+
+    _stopped: "asyncio.Future[int]"
+
+    async def serve(self) -> int:
+        loop = asyncio.get_running_loop()
+        self._stopped = loop.create_future()
+        loop.add_signal_handler(signal.SIGINT, self.handle_sigterm, signal.SIGINT)
+        serving = asyncio.create_task(self.start())
+        ends: list[asyncio.Future[Any]] = [serving, self._stopped]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if not serving.done():
+            await self.astop()
+        await serving
+        return 128 + await self._stopped
+
+    def handle_sigterm(self, *args: Any, **_: Any) -> None:
+        if self._stopped.done():  # a second signal
+            os._exit(128 + args[0])
+        self._stopped.get_loop().call_soon_threadsafe(self._stopped.set_result, args[0])

@@ -1,0 +1,98 @@
+"""The benchmarks' flows as deployments run them: `flows.served.granola`, or whichever benchmark there is.
+
+Such a flow is the recipe's, with what the command does beside: a build that is there already, or that another run is
+making, is left alone, and an error that has a name is the run's last message, in one line. The process of such a run
+does nothing else, so it may be ended.
+"""
+
+import atexit
+import gc
+import os
+import signal
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, NoReturn
+
+from prefect import Flow
+from prefect.client.schemas.objects import State
+from prefect.states import Completed, Failed
+
+from flows.benchmarks import BENCHMARKS
+from flows.running import load_flow, make_build
+from tasks.engine.benchmark import Benchmark
+from tasks.errors import BuildHeld, FactmillError
+from tasks.options import BuildReport, Params, RunOptions
+from tasks.processes import die_with_parent, own_process
+
+STOP_GRACE_S = 2.0
+"""A runner that stops a run looks after three seconds whether its process is gone."""
+LEFT_ALONE = "LeftAlone"
+"""Name of the state of a run that found another at its work."""
+
+
+def make_served(benchmark: Benchmark) -> Flow[..., State[Any]]:
+    """Return a benchmark's flow as deployments run it; it takes what the recipe takes."""
+    recipe = load_flow(benchmark)
+
+    @wraps(recipe.fn)
+    def served(params: Params, run: RunOptions) -> State[Any]:
+        return end_in_state(lambda: tell_build(make_build(benchmark, params, run, recipe=recipe.fn)))
+
+    flow: Flow[..., State[Any]] = recipe.with_options()
+    flow.fn = served
+    return flow
+
+
+def __getattr__(name: str) -> Flow[..., State[Any]]:
+    """Give a benchmark's flow by its name, which is how Prefect asks for it; none of the others is imported."""
+    if name not in BENCHMARKS:
+        raise AttributeError(name)
+    return make_served(BENCHMARKS[name])
+
+
+def end_in_state(make: Callable[[], str]) -> State[Any]:
+    """Return the state that a run ends in: completed, with what `make` returns as message, or failed with the error's."""
+    own_run()
+    try:
+        return Completed(message=make())
+    except BuildHeld as held:
+        return Completed(name=LEFT_ALONE, message=str(held))
+    except FactmillError as error:
+        return Failed(message=name_error(error))
+
+
+def name_error(error: Exception) -> str:
+    """Return an error with its name."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def tell_build(report: BuildReport) -> str:
+    """Return what a build came to, in a line."""
+    if report.up_to_date:
+        return f"{report.build_id} is there already, made of exactly these inputs: {report.rows} rows"
+    return (
+        f"{report.build_id}: {report.rows} rows, {report.rejects} rejects; calls: {report.calls_sent} sent, "
+        f"{report.calls_replayed} replayed; US$ {report.cost_usd:.4f}"
+    )
+
+
+def own_run() -> None:
+    """Let the process of a deployment's run be ended: by the one that started it, with that one, and soon when told so."""
+    if not os.environ.get("PREFECT__FLOW_RUN_ID"):
+        return
+    # Ctrl-C reaches all processes of a terminal; the one that serves then stops its runs
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    die_with_parent()
+    own_process(_end, STOP_GRACE_S)
+    atexit.register(_leave_quickly)
+
+
+def _leave_quickly() -> None:
+    """Let the interpreter be taken down without looking through all objects, which takes it up to five seconds, and
+    without what DuckDB's bindings then say of leaks."""
+    gc.freeze()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
+def _end() -> NoReturn:
+    os._exit(128 + signal.SIGTERM)

@@ -1,0 +1,134 @@
+"""What rebuilds and `factmill serve` are told, and what of it cannot be carried out; nothing here imports Prefect."""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import AfterValidator, Field, ValidationError, create_model, model_validator
+
+from flows.benchmarks import BENCHMARKS, find_benchmark
+from tasks.engine.benchmark import Benchmark
+from tasks.engine.locks import make_lock
+from tasks.errors import FactmillError, SettingsError, UsageError
+from tasks.options import Option, Params, RunOptions
+from tasks.settings import SECTIONS, Age, load_world
+from tasks.text.ages import read_age
+
+
+def _check_name(name: str) -> str:
+    try:
+        return find_benchmark(name).name
+    except UsageError as error:
+        raise ValueError(str(error)) from error
+
+
+def _check_zone(name: str) -> str:
+    try:
+        return ZoneInfo(name).key
+    except (ValueError, OSError, ZoneInfoNotFoundError):
+        raise ValueError(f"{name!r}: expected the name of a time zone, such as UTC or Europe/Vienna") from None
+
+
+BenchmarkName = Annotated[str, AfterValidator(_check_name), Field(json_schema_extra={"enum": list(BENCHMARKS)})]
+
+
+class ChosenBenchmarks(Params):
+    """What a rebuild makes."""
+
+    benchmarks: Annotated[tuple[BenchmarkName, ...], Option("--benchmark", "NAME")] = ()
+    """Only this benchmark (repeatable). Default: all."""
+    evaluate: Annotated[tuple[str, ...], Option(metavar="MODEL")] = ()
+    """Measure this model on every benchmark that models can be measured on (repeatable): one of the world's file, [models.NAME], or oracle, guesser, silent."""
+
+    def chosen(self) -> list[Benchmark]:
+        """Return the benchmarks that are made, in the order of all."""
+        return [each for name, each in BENCHMARKS.items() if not self.benchmarks or name in self.benchmarks]
+
+
+_settings: dict[str, Any] = {
+    name: (each.params, Field(default=each.params(), title=each.title.partition(":")[0], description=f"{each.title}."))
+    for name, each in BENCHMARKS.items()
+}
+RebuildParams: type[ChosenBenchmarks] = create_model(
+    "RebuildParams", __base__=ChosenBenchmarks, __doc__=ChosenBenchmarks.__doc__, **_settings
+)
+"""The same, with each benchmark's own parameters under its name."""
+
+
+class ServeOptions(ChosenBenchmarks, RunOptions):
+    """What `factmill serve` is told."""
+
+    cron: Annotated[str | None, Option(metavar="CRON")] = None
+    """Rebuild by this cron line, such as "0 3 1 * *": the first of each month at three."""
+    interval: Annotated[Age | None, Option(metavar="TIME")] = None
+    """Rebuild so often, such as 12h or 30d."""
+    rrule: Annotated[str | None, Option(metavar="RRULE")] = None
+    """Rebuild by this rule of iCalendar, such as "FREQ=MONTHLY;BYDAY=1MO"."""
+    timezone: Annotated[str, AfterValidator(_check_zone), Option(metavar="ZONE")] = "UTC"
+    """Whose clock --cron and --rrule mean, such as Europe/Vienna."""
+    runs: int = Field(default=2, ge=1, le=64)
+    """Runs carried out at once; others wait for their turn."""
+
+    @model_validator(mode="after")
+    def _check_one_schedule(self) -> "ServeOptions":
+        told = [name for name in ("cron", "interval", "rrule") if getattr(self, name)]
+        if len(told) > 1:
+            raise ValueError(f"{' and '.join(f'--{name}' for name in told)}: expected one schedule")
+        if self.interval and read_age(self.interval) < 1:
+            raise ValueError(f"--interval {self.interval}: expected a second or more")
+        return self
+
+    def run_options(self, period_s: float | None = None) -> RunOptions:
+        """Return the options of the runs; `period_s`: seconds between rebuilds.
+
+        Where neither they nor the world's file give an age, replies are too old after half the period: those of one
+        rebuild serve it to its end, and the next asks again. As old as the period none would be yet, since each came a
+        little after its rebuild had begun.
+        """
+        told = {name: getattr(self, name) for name in RunOptions.model_fields}
+        world = load_world(self.world, self.graph)
+        if self.max_age is None and period_s and not any(getattr(world, name).max_age for name in SECTIONS):
+            told["max_age"] = f"{period_s / 2:.0f}"
+        return RunOptions(**told | {"world": self.absolute_world()})
+
+    def rebuild_params(self, settings: Mapping[str, Params]) -> ChosenBenchmarks:
+        """Return the parameters of rebuilds; `settings`: benchmark → its own."""
+        return RebuildParams(benchmarks=self.benchmarks, evaluate=self.evaluate, **settings)
+
+
+def read_config(path: Path) -> tuple[dict[str, Any], dict[str, Params]]:
+    """Return what a TOML file tells `factmill serve`, and benchmark → parameters for those that have a table.
+
+    SettingsError names file, key and what was expected.
+    """
+    try:
+        told = tomllib.loads(path.read_text("utf-8"))
+        own = {name: told.pop(name) for name in BENCHMARKS if name in told}
+        ServeOptions.model_validate(told)
+        return told, {name: BENCHMARKS[name].params.model_validate(given) for name, given in own.items()}
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: not a TOML file: {error}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise SettingsError(f"{path}: {where}: {first['msg']}" if where else f"{path}: {first['msg']}") from error
+
+
+def check_runs(params: ChosenBenchmarks, run: RunOptions) -> None:
+    """Raise what keeps a rebuild from being begun: a wrong world, a key that is not set, a source that is not there.
+
+    The error's text begins with the benchmark's name.
+    """
+    world = load_world(run.world, run.graph)
+    for benchmark in params.chosen():
+        own = getattr(params, benchmark.name)
+        try:
+            make_lock(benchmark, benchmark.lock_inputs(own, run), run)
+            if run.mode != "replay":
+                world.require_keys(benchmark.roles(own))
+        except FactmillError as error:
+            raise type(error)(f"{benchmark.name}: {error}") from error

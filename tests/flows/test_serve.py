@@ -1,0 +1,285 @@
+"""Deployments on a standing Prefect server: what `factmill serve` makes of them, and runs that come to each end."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.webs.loopback import Loopback, Seen
+from support.work.command import ROOT, Factmill
+from support.work.scripted_chat import write_chat_world
+from support.work.standing import Standing, standing_server
+
+from flows.benchmarks import BENCHMARKS
+from tasks.storage.builds import list_builds
+
+_CONFIG = """
+benchmarks = ["granola", "slaq"]
+cron = "0 3 1 * *"
+concurrency = 2
+[granola]
+limit = 4
+samples = 1
+min_levels = 1
+[slaq]
+categories = ["No such category"]
+"""
+
+
+def short(limit: int) -> dict[str, Any]:
+    """Return parameters of a short build."""
+    return {"limit": limit, "samples": 1, "min_levels": 1}
+
+
+class Model:
+    """A model that answers when it is let, or says `later`."""
+
+    def __init__(self) -> None:
+        self.web = Loopback()
+        self.web.handle = self._answer
+        self.free = threading.Event()
+        self.free.set()
+        self.answers: int | None = None
+        """How many it answers before it says later; None: all."""
+        self.answered: list[str] = []
+
+    def _answer(self, seen: Seen) -> dict[str, Any]:
+        said = seen.json()["messages"][-1]["content"]
+        if self.answers is not None and len(self.answered) >= self.answers:
+            return {"status": 429, "headers": {"Retry-After": "500"}, "text": "later"}
+        self.answered.append(said)
+        answer = re.findall("<answer>(.*?)</answer>", said)[-1]
+        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": f"1:: {answer}"}}
+        usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+        reply = {"id": "x", "object": "chat.completion", "created": 0, "model": "tester", "usage": usage}
+        return {"json": {**reply, "choices": [choice]}, "until": self.free}
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[Model]:
+    model = Model()
+    yield model
+    model.free.set()
+    model.web.close()
+
+
+@pytest.fixture(scope="module")
+def standing(session_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
+    with standing_server(tmp_path_factory.mktemp("server"), session_home / "prefect" / "prefect.db") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def factmill(session_home: Path, standing: Standing, tmp_path_factory: pytest.TempPathFactory) -> Factmill:
+    home = tmp_path_factory.mktemp("served")
+    for name in ("world-cache", "world-graphs"):
+        if (session_home / name).is_dir():
+            (home / name).symlink_to(session_home / name)
+    return Factmill(home, standing.api)
+
+
+@pytest.fixture(scope="module")
+def world(model: Model, factmill: Factmill) -> Path:
+    return write_chat_world(factmill.home, f"{model.web.url}/v1", ["author"])
+
+
+@pytest.fixture(scope="module")
+def served(factmill: Factmill, world: Path) -> Iterator["subprocess.Popen[str]"]:
+    """Serve, by a file whose concurrency a flag overrides; what it prints is read as it comes."""
+    config = factmill.home / "serve.toml"
+    config.write_text(_CONFIG, "utf-8")
+    process = factmill.start("serve", "--config", config, "--world", world, "--concurrency", "1", TEST_KEY="x")
+    lines, ready = [], threading.Event()
+
+    def read() -> None:
+        for line in process.stderr or ():
+            lines.append(line)
+            if line.startswith("served at"):
+                ready.set()
+        ready.set()
+
+    threading.Thread(target=read, daemon=True).start()
+    ready.wait()
+    assert lines[-1].startswith("served at"), lines
+    yield process
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.usefixtures("served")
+def test_deployments_have_names_bounds_and_no_internals(standing: Standing, world: Path) -> None:
+    granola = standing.deployment("granola/granola-chatty")
+    assert granola["tags"] == ["factmill"]
+    assert granola["version"]
+    assert granola["description"] == f"{BENCHMARKS['granola'].title}."
+    assert granola["parameters"]["params"]["limit"] == 4
+    told = granola["parameters"]["run"]
+    assert (told["world"], told["concurrency"], "pinned_build" in told) == (str(world), 1, False)
+    form = granola["parameter_openapi_schema"]["definitions"]
+    assert "pinned_build" not in form["RunOptions"]["properties"]
+    assert form["RunOptions"]["properties"]["concurrency"]["description"].endswith("From 1 to 64.")
+    rebuild = standing.deployment("rebuild/rebuild-chatty")
+    assert [each["schedule"]["cron"] for each in rebuild["schedules"]] == ["0 3 1 * *"]
+    assert rebuild["parameters"]["params"]["benchmarks"] == ["granola", "slaq"]
+    chosen = rebuild["parameter_openapi_schema"]["definitions"]["RebuildParams"]["properties"]["benchmarks"]
+    assert chosen["items"]["enum"] == list(BENCHMARKS)
+
+
+@pytest.mark.usefixtures("served")
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"params": {"limit": -1}}, "-1 is less than the minimum of 1"),
+        ({"run": {"world": "embedded", "pinned_build": "latest"}}, "'pinned_build' was unexpected"),
+        ({"run": {"mode": "replay"}}, "'world' is a required property"),
+    ],
+)
+def test_a_wrong_run_is_refused_by_the_server(standing: Standing, given: Any, said: str) -> None:
+    refused = standing.start("granola/granola-chatty", **given)
+    assert refused.status_code == 409
+    assert said in refused.text
+
+
+@pytest.mark.usefixtures("served")
+def test_a_wrong_run_that_is_not_refused_fails_by_name_in_one_line(standing: Standing, factmill: Factmill) -> None:
+    run = standing.start("granola/granola-chatty", run={"world": "nowhere.toml"}).json()
+    state = standing.end_of(run["id"])
+    assert state["type"] == "FAILED"
+    assert state["message"].startswith("SettingsError: no world 'nowhere.toml': give ")
+    assert list_builds(factmill.home / "factmill.duckdb") == []
+
+
+@pytest.mark.usefixtures("served")
+def test_a_cancelled_run_stops_while_it_waits_as_it_was_told_to_and_the_next_goes_on(
+    standing: Standing, model: Model
+) -> None:
+    model.answers = 2
+    run = standing.start("granola/granola-chatty", params=short(4)).json()
+    standing.wait(lambda: len(model.web.seen) > 2)
+    standing.cancel(run["id"])
+    state = standing.end_of(run["id"])
+    assert state["type"] == "CANCELLED", state
+    model.answers = None
+    again = standing.start("granola/granola-chatty", params=short(4)).json()
+    assert standing.end_of(again["id"])["message"].startswith("granola-")
+    assert len(model.answered) == len(set(model.answered)) == 4
+
+
+@pytest.mark.usefixtures("served")
+def test_a_build_that_another_run_is_making_is_left_alone_and_is_made_by_as_many_as_were_asked_for(
+    standing: Standing, model: Model
+) -> None:
+    seen, model.web.most_at_once = len(model.web.seen), 0
+    model.free.clear()
+    given = {
+        "params": short(9),
+        "run": {**standing.deployment("granola/granola-chatty")["parameters"]["run"], "batch_size": 1},
+    }
+    first = standing.start("granola/granola-chatty", **given).json()
+    standing.wait(lambda: len(model.web.seen) > seen)
+    second = standing.end_of(standing.start("granola/granola-chatty", **given).json()["id"])
+    assert (second["type"], second["name"]) == ("COMPLETED", "LeftAlone")
+    assert " is making this very build in " in second["message"]
+    model.free.set()
+    assert standing.end_of(first["id"])["type"] == "COMPLETED"
+    assert model.web.most_at_once == 1
+
+
+@pytest.mark.usefixtures("served")
+def test_a_scheduled_rebuild_goes_on_when_a_benchmark_fails_and_says_so(standing: Standing, factmill: Factmill) -> None:
+    rebuild = standing.deployment("rebuild/rebuild-chatty")["id"]
+    due = standing.wait(
+        lambda: standing.runs(deployment_id={"any_": [rebuild]}, state={"type": {"any_": ["SCHEDULED"]}})
+    )
+    assert due[0]["auto_scheduled"]
+    # the month has passed
+    run = min(due, key=lambda each: each["expected_start_time"])
+    standing.ask(
+        f"/flow_runs/{run['id']}/set_state",
+        state={"type": "SCHEDULED", "state_details": {"scheduled_time": run["created"]}},
+        force=True,
+    )
+    state = standing.end_of(run["id"])
+    assert state["type"] == "FAILED"
+    assert state["message"].startswith("BuildError: 1 of 2 failed: slaq: UsageError: --category 'No such category': ")
+    below = standing.runs(parent_flow_run_id={"any_": [run["id"]]})
+    assert {each["state_type"] for each in below} <= {"COMPLETED", "FAILED"}
+    assert "granola" in {each.benchmark for each in list_builds(factmill.home / "factmill.duckdb")}
+
+
+def test_serving_that_is_stopped_cancels_its_runs(
+    standing: Standing, model: Model, served: "subprocess.Popen[str]"
+) -> None:
+    seen = len(model.web.seen)
+    model.free.clear()
+    run = standing.start("granola/granola-chatty", params=short(12)).json()
+    standing.wait(lambda: len(model.web.seen) > seen)
+    served.send_signal(signal.SIGTERM)
+    assert served.wait() == 128 + signal.SIGTERM
+    assert standing.end_of(run["id"])["type"] == "CANCELLED"
+    assert standing.deployment("rebuild/rebuild-chatty")["paused"]
+
+
+def test_deployments_of_prefect_yaml_are_all_and_a_worker_runs_them(standing: Standing, factmill: Factmill) -> None:
+    def prefect(*words: str) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen([sys.executable, "-m", "prefect", "--no-prompt", *words], cwd=ROOT, env=told)
+
+    told = {
+        **os.environ,
+        "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}",
+        "FACTMILL_HOME": str(factmill.home),
+    }
+    told |= {"PREFECT_HOME": str(factmill.home / "prefect"), "PREFECT_API_URL": standing.api}
+    assert prefect("work-pool", "create", "factmill", "--type", "process").wait() == 0
+    assert prefect("deploy", "--all").wait() == 0
+    for name in (*BENCHMARKS, "rebuild"):
+        standing.deployment(f"{name}/{name}-pool")
+    run = standing.start("granola/granola-pool", params=short(2)).json()
+    worker = prefect("worker", "start", "--pool", "factmill")
+    try:
+        assert standing.end_of(run["id"])["message"].startswith("granola-")
+    finally:
+        worker.terminate()
+        worker.wait()
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (["--world", "nowhere.toml"], "nowhere.toml': give `embedded`, `live` or the path of a TOML file"),
+        (["--world", "live", "--benchmark", "granola"], "granola: "),
+        (["--cron", "often"], "--cron: "),
+        (["--cron", "0 3 1 * *", "--interval", "1d"], "--cron and --interval: expected one schedule"),
+        (["--interval", "0"], "--interval 0: expected a second or more"),
+        (["--cron", "0 3 1 * *", "--timezone", "Mars/Olympus"], "'Mars/Olympus': expected the name of a time zone"),
+        (["--interval", "1 year"], "'1 year' is no age; expected one such as 90m, 12h"),
+    ],
+)
+def test_what_cannot_be_served_is_told_at_once(factmill: Factmill, told: list[str], said: str) -> None:
+    ran = factmill("serve", *told)
+    assert ran.code == 2
+    assert said in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_serving_without_a_server_says_what_to_do(factmill: Factmill) -> None:
+    ran = Factmill(factmill.home)("serve")
+    assert ran.code == 2
+    assert "start one (`docker compose up -d` or `prefect server start`) and name it: PREFECT_API_URL=" in ran.err
+
+
+def test_a_file_that_says_what_there_is_not_is_refused(factmill: Factmill, tmp_path: Path) -> None:
+    for text, said in (
+        ("granola = 3", "serve.toml: "),
+        ("often = true", "serve.toml: often: Extra inputs are not permitted"),
+        ("[slaq]\nper_half = 0", "per_half: Input should be greater than or equal to 1"),
+    ):
+        (tmp_path / "serve.toml").write_text(text, "utf-8")
+        ran = factmill("serve", "--config", tmp_path / "serve.toml")
+        assert (ran.code, said in ran.err) == (2, True), ran.err

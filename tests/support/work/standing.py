@@ -1,0 +1,91 @@
+"""A standing Prefect server with its scheduler, as users start one, and what tests ask of its API."""
+
+import os
+import sqlite3
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from flows.prefect_server import ServerHandle
+from tasks.processes import HOST, free_port, start_child, stop_child
+
+_LIMIT_S = 180
+"""What nothing here comes near: a run that never starts, or never ends, would be waited for without it."""
+ENDED = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+
+
+class Standing:
+    """The server's API."""
+
+    def __init__(self, api: str) -> None:
+        self.api = api
+        self._client = httpx.Client(base_url=api, timeout=30)
+
+    def ask(self, path: str, **body: Any) -> Any:
+        """POST, or GET where there is no body; return the reply as JSON."""
+        reply = self._client.post(path, json=body) if body else self._client.get(path)
+        reply.raise_for_status()
+        return reply.json() if reply.content else None
+
+    def deployment(self, name: str) -> Any:
+        return self.ask(f"/deployments/name/{name}")
+
+    def start(self, name: str, **parameters: Any) -> httpx.Response:
+        """Start a run of a deployment, as its form does."""
+        told = {"state": {"type": "SCHEDULED"}, "parameters": parameters}
+        return self._client.post(f"/deployments/{self.deployment(name)['id']}/create_flow_run", json=told)
+
+    def cancel(self, run_id: str) -> None:
+        """Do what Cancel in the UI does."""
+        self.ask(f"/flow_runs/{run_id}/set_state", state={"type": "CANCELLING"})
+
+    def end_of(self, run_id: str) -> Any:
+        """Wait for the end of a run, and return its state."""
+        return self.wait(lambda: (state := self.ask(f"/flow_runs/{run_id}")["state"])["type"] in ENDED and state)
+
+    def runs(self, **chosen: Any) -> list[Any]:
+        """Return runs by a filter of flow runs."""
+        found: list[Any] = self.ask("/flow_runs/filter", flow_runs=chosen)
+        return found
+
+    def wait(self, look: Callable[[], Any]) -> Any:
+        """Look until there is something to see, and return it."""
+        deadline = time.monotonic() + _LIMIT_S
+        while not (seen := look()):
+            assert time.monotonic() < deadline, look
+            time.sleep(0.1)
+        return seen
+
+
+@contextmanager
+def standing_server(home: Path, history: Path | None) -> Iterator[Standing]:
+    """Start a server whose database begins as a copy of `history`, where there is one, and stop it at the end."""
+    folder = home / "standing"
+    folder.mkdir()
+    if history and history.is_file():
+        with closing(sqlite3.connect(history)) as there, closing(sqlite3.connect(folder / "prefect.db")) as here:
+            there.backup(here)
+    url = f"http://{HOST}:{free_port()}/api"
+    port = url.removesuffix("/api").rpartition(":")[2]
+    told = {
+        "PREFECT_HOME": str(folder),
+        "PREFECT_API_URL": url,
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_SERVER_UI_ENABLED": "false",
+        "DO_NOT_TRACK": "1",
+        "PREFECT_SERVER_SERVICES_SCHEDULER_RECENT_DEPLOYMENTS_LOOP_SECONDS": "1",
+    }
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    command = ["-m", "uvicorn", "--factory", "prefect.server.api.server:create_app", "--host", HOST, "--port", port]
+    log = folder / "server.log"
+    process = start_child([sys.executable, *command, "--log-level", "error"], log, {**inherited, **told})
+    try:
+        ServerHandle(process, f"{url}/health", log).wait_ready()
+        yield Standing(url)
+    finally:
+        stop_child(process)
