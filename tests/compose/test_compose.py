@@ -140,14 +140,15 @@ def test_volumes_and_networks_are_declared_and_used() -> None:
     assert {volume for volume in mounted if not volume.startswith(".")} == set(COMPOSE["volumes"])
     assert {network for service in SERVICES.values() for network in service["networks"]} == set(COMPOSE["networks"])
     ignored = (ROOT / ".gitignore").read_text("utf-8").splitlines()
-    assert {".env", ".env.keys", *(f"{volume[1:]}/" for volume in mounted if volume.startswith("."))} <= set(ignored)
+    assert {".env", ".env.keys", "/files/"} <= set(ignored)
+    assert {volume for volume in mounted if volume.startswith(".")} == {"./files", "./prefect.yaml"}
 
 
 def programs_of(command: list[str]) -> list[list[str]]:
     """Return the programs of ours and of Prefect's and Oxigraph's that a command starts."""
     if command[0] == "sh":
-        parts = re.split(r"\n|&&|\|\|", command[-1])
-        return [shlex.split(part) for part in parts if part.strip().startswith("oxigraph ")]
+        parts = re.split(r"\n|&&|\|\|", command[-1].replace("exec ", ""))
+        return [shlex.split(part) for part in parts if part.strip().startswith(("oxigraph ", "prefect "))]
     return [command]
 
 
@@ -160,7 +161,7 @@ def test_commands_and_their_options_exist() -> None:
             continue
         for command in programs_of(split_command(service["command"])):
             words = [word for word in command if not word.startswith("-")]
-            what = " ".join(words[: 3 if words[0] == "prefect" else 2])
+            what = " ".join(words[: 3 if words[0] == "prefect" and words[1] != "deploy" else 2])
             if what not in known:
                 program = {"oxigraph": [str(find_oxigraph())], "prefect": [sys.executable, "-m", "prefect"]}[words[0]]
                 told = subprocess.run(
@@ -169,7 +170,15 @@ def test_commands_and_their_options_exist() -> None:
                 known[what] = set(re.findall(r"--[a-z][a-z-]*", told.stdout))
             assert {word for word in command if word.startswith("--")} <= known[what], what
             seen.add(what)
-    assert seen == {"factmill serve", "prefect server start", "oxigraph load", "oxigraph serve-read-only"}
+    assert seen == {
+        "factmill serve",
+        "oxigraph load",
+        "oxigraph serve-read-only",
+        "prefect deploy",
+        "prefect server start",
+        "prefect work-pool create",
+        "prefect worker start",
+    }
 
 
 def test_prefects_settings_are_settings_of_prefect() -> None:
