@@ -1,0 +1,218 @@
+"""docker-compose.yml, .env.example, Dockerfile and .dockerignore: what can be told of them without an engine."""
+
+import io
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import typer
+import yaml
+from dotenv import dotenv_values
+from prefect.settings import Settings
+from prefect.settings.legacy import _get_valid_setting_names
+
+from flows.cli.main import app
+from tasks.world.store import find_oxigraph
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
+EXAMPLE = (ROOT / ".env.example").read_text("utf-8")
+DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8").replace("\\\n", " ").splitlines()
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+SECRET = {"PREFECT_DB_PASSWORD": "p@ss:w/r%d#1"}
+_VARIABLE = re.compile(r"\$(?:(\$)|\{(\w+)(?::([-?])([^{}]*))?\})")
+
+
+def fill(node: Any, told: Mapping[str, str]) -> Any:
+    """Return a parsed file with its variables filled in as Compose does: $$, ${NAME:-default} and ${NAME:?message}."""
+    if isinstance(node, dict):
+        return {name: fill(value, told) for name, value in node.items()}
+    if isinstance(node, list):
+        return [fill(value, told) for value in node]
+    return _VARIABLE.sub(lambda found: _value(found, told), node) if isinstance(node, str) else node
+
+
+def _value(found: re.Match[str], told: Mapping[str, str]) -> str:
+    if found[1]:
+        return "$"
+    if not (value := told.get(found[2])) and found[3] != "-":
+        raise LookupError(f"{found[2]}: {found[4] or 'neither a default nor a message'}")
+    return value or found[4]
+
+
+def services(**told: str) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = fill(COMPOSE, SECRET | told)["services"]
+    return found
+
+
+SERVICES = services()
+
+
+def split_command(command: str | list[str]) -> list[str]:
+    return shlex.split(command) if isinstance(command, str) else command
+
+
+def test_it_follows_the_schema_of_compose_files() -> None:
+    schema = json.loads((files("check_jsonschema") / "builtin_schemas/vendor/compose-spec.json").read_text("utf-8"))
+    validator = jsonschema.validators.validator_for(schema)(schema)
+    for project in (COMPOSE, fill(COMPOSE, SECRET)):
+        assert [f"{list(error.absolute_path)}: {error.message}" for error in validator.iter_errors(project)] == []
+    assert not validator.is_valid(COMPOSE | {"service": {}})
+
+
+def test_compose_itself_reads_it(tmp_path: Path) -> None:
+    compose = ["docker", "compose"]
+    if not shutil.which("docker") or subprocess.run([*compose, "version"], capture_output=True, check=False).returncode:
+        pytest.skip("docker has no plugin compose on this machine")
+    settings = tmp_path / "env"
+    settings.write_text(EXAMPLE.replace("PASSWORD=", "PASSWORD=x"))
+    ran = subprocess.run(
+        [*compose, "--env-file", settings, "--profile", "*", "config", "--quiet"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_the_example_names_every_variable_with_its_default_and_holds_no_secret() -> None:
+    with_defaults = re.sub(r"^#(?=[A-Z_]+=)", "", EXAMPLE, flags=re.MULTILINE)
+    example = dotenv_values(stream=io.StringIO(with_defaults))
+    used = {found[2]: found for found in _VARIABLE.finditer(json.dumps(COMPOSE, ensure_ascii=False)) if found[2]}
+    assert example == {name: "" if found[3] == "?" else json.loads(f'"{found[4]}"') for name, found in used.items()}, (
+        "variables of docker-compose.yml and .env.example"
+    )
+    assert [name for name, found in used.items() if found[3] == "?"] == list(SECRET)
+    assert dotenv_values(stream=io.StringIO(EXAMPLE)) == dict.fromkeys(SECRET, "")
+    with pytest.raises(LookupError, match=r"PREFECT_DB_PASSWORD: set it in \.env"):
+        fill(COMPOSE, {})
+
+
+def test_every_image_is_pinned_and_ours_is_of_this_version() -> None:
+    for name, service in SERVICES.items():
+        assert re.fullmatch(r"[a-z0-9./-]+:v?\d+\.\d+(\.\d+)*(-[a-z0-9.]+)?", service["image"]), name
+        assert ("build" in service) == (service["image"] == f"factmill:{PROJECT['project']['version']}"), name
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_starts_again_and_tells_its_health_and_does_not_fill_the_disk(name: str) -> None:
+    service = SERVICES[name]
+    assert service["logging"]["options"].keys() == {"max-size", "max-file"}
+    if service["restart"] == "no":
+        assert service["healthcheck"] == {"disable": True}
+        return
+    assert service["restart"] == "unless-stopped"
+    assert service["healthcheck"].keys() >= {"test", "interval", "timeout", "retries"}
+    assert service["healthcheck"]["test"][0] == "CMD"
+
+
+def test_services_wait_for_what_there_is() -> None:
+    for name, service in SERVICES.items():
+        for other, how in service.get("depends_on", {}).items():
+            waited = SERVICES[other]
+            assert set(waited.get("profiles", [])) <= set(service.get("profiles", [])), f"{name} waits for {other}"
+            ends = waited["restart"] == "no"
+            assert how["condition"] == ("service_completed_successfully" if ends else "service_healthy")
+
+
+def test_ports_are_on_loopback_and_the_database_has_none() -> None:
+    for name, service in services(PREFECT_PORT="5200", MODELS_PORT="8000").items():
+        for port in service.get("ports", []):
+            assert re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port), name
+    assert "ports" not in SERVICES["postgres"]
+    assert SERVICES["postgres"]["networks"] == ["database"]
+    assert COMPOSE["networks"]["database"] == {"internal": True}
+
+
+def test_volumes_and_networks_are_declared_and_used() -> None:
+    mounted = {volume.partition(":")[0] for service in SERVICES.values() for volume in service.get("volumes", [])}
+    assert {volume for volume in mounted if not volume.startswith(".")} == set(COMPOSE["volumes"])
+    assert {network for service in SERVICES.values() for network in service["networks"]} == set(COMPOSE["networks"])
+    ignored = (ROOT / ".gitignore").read_text("utf-8").splitlines()
+    assert {".env", ".env.keys", "/files/"} <= set(ignored)
+    assert {volume for volume in mounted if volume.startswith(".")} == {"./files", "./prefect.yaml"}
+
+
+def programs_of(command: list[str]) -> list[list[str]]:
+    """Return the programs of ours and of Prefect's and Oxigraph's that a command starts."""
+    if command[0] == "sh":
+        parts = re.split(r"\n|&&|\|\|", command[-1].replace("exec ", ""))
+        return [shlex.split(part) for part in parts if part.strip().startswith(("oxigraph ", "prefect "))]
+    return [command]
+
+
+def test_commands_and_their_options_exist() -> None:
+    serve = typer.main.get_command(app).commands["serve"]  # type: ignore[attr-defined]
+    known = {"factmill serve": {option for parameter in serve.params for option in parameter.opts}}
+    seen = set()
+    for service in SERVICES.values():
+        if "build" not in service:
+            continue
+        for command in programs_of(split_command(service["command"])):
+            words = [word for word in command if not word.startswith("-")]
+            what = " ".join(words[: 3 if words[0] == "prefect" and words[1] != "deploy" else 2])
+            if what not in known:
+                program = {"oxigraph": [str(find_oxigraph())], "prefect": [sys.executable, "-m", "prefect"]}[words[0]]
+                told = subprocess.run(
+                    [*program, *what.split()[1:], "--help"], capture_output=True, text=True, check=True
+                )
+                known[what] = set(re.findall(r"--[a-z][a-z-]*", told.stdout))
+            assert {word for word in command if word.startswith("--")} <= known[what], what
+            seen.add(what)
+    assert seen == {
+        "factmill serve",
+        "oxigraph load",
+        "oxigraph serve-read-only",
+        "prefect deploy",
+        "prefect server start",
+        "prefect work-pool create",
+        "prefect worker start",
+    }
+
+
+def test_prefects_settings_are_settings_of_prefect() -> None:
+    told = {name for service in SERVICES.values() for name in service.get("environment", {})}
+    told |= set(re.findall(r"PREFECT_\w+(?==)", "\n".join(DOCKERFILE)))
+    assert {name for name in told if name.startswith("PREFECT_")} <= _get_valid_setting_names(Settings)
+
+
+def instructions(name: str) -> list[list[str]]:
+    """Return the words of the Dockerfile's instructions of one name."""
+    return [line.split()[1:] for line in DOCKERFILE if line.startswith(f"{name} ")]
+
+
+def test_the_image_is_made_of_the_locks_and_of_what_the_package_needs() -> None:
+    copied = [word for words in instructions("COPY") if words[0] != "--from=built" for word in words[:-1]]
+    allowed = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
+    for source in copied:
+        assert (ROOT / source).exists()
+        assert any(line == f"!{source}" or line.startswith(f"!{source}/") for line in allowed), source
+    assert all((ROOT / line[1:]).exists() for line in allowed if line.startswith("!"))
+    wheel = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
+    for needed in [*wheel["packages"], *wheel["force-include"], PROJECT["project"]["readme"]]:
+        assert any(line.startswith("!") and f"{needed}/".startswith(f"{line[1:]}/") for line in allowed), needed
+    locks = re.findall(r"--require-hashes -r (\S+)", "\n".join(DOCKERFILE))
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    assert locks == re.findall(r"\$\(PIP\) --require-hashes -r (\S+)", makefile)[:3]
+    assert "--no-deps" in "\n".join(DOCKERFILE)
+    assert not re.search(r"index-url|find-links|trusted-host|https?://(?!127\.0\.0\.1)", "\n".join(DOCKERFILE))
+
+
+def test_the_image_runs_pythons_oldest_version_of_ours_and_not_as_root() -> None:
+    oldest = PROJECT["project"]["requires-python"].removeprefix(">=")
+    assert all(re.fullmatch(rf"python:{oldest}\.\d+-slim-\w+", words[0]) for words in instructions("FROM"))
+    assert instructions("USER") == [["factmill"]]
+    assert DOCKERFILE.index("USER factmill") > DOCKERFILE.index("COPY --from=built /opt/factmill /opt/factmill")
+    assert instructions("CMD") == [['["factmill",', '"serve"]']]
+    assert len(instructions("HEALTHCHECK")) == 1

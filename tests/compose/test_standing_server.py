@@ -1,0 +1,89 @@
+"""The Prefect server of docker-compose.yml on a real PostgreSQL: its command and its environment, on loopback."""
+
+import os
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+import yaml
+from support.work.command import ROOT, Factmill
+from support.work.postgres import running_postgres
+
+from tasks.processes import HOST, free_port, read_tail, start_child, stop_child
+
+pytestmark = pytest.mark.slow
+PASSWORD = "p@ss:w/r%d#1"
+"""One that no URL takes as it stands."""
+_PATIENCE_S = 120.0
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Start the service, with an empty database, and give its address when its health check is content."""
+    folder, port = tmp_path_factory.mktemp("standing"), free_port()
+    service = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))["services"]["prefect"]
+    with running_postgres(PASSWORD) as postgres:
+        ours = {
+            "PREFECT_HOME": str(folder),
+            "PREFECT_SERVER_DATABASE_HOST": HOST,
+            "PREFECT_SERVER_DATABASE_PORT": str(postgres),
+            "PREFECT_SERVER_DATABASE_PASSWORD": PASSWORD,
+            "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": "86400",
+            "PREFECT_UI_STATIC_DIRECTORY": str(folder / "ui"),
+            "PREFECT_UI_API_URL": f"http://{HOST}:{port}/api",
+        }
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+        command = shlex.split(service["command"].replace("0.0.0.0", HOST))
+        command = [sys.executable, "-m", *command, "--port", str(port)]
+        server = start_child(command, folder / "log", inherited | service["environment"] | ours)
+        try:
+            deadline = time.monotonic() + _PATIENCE_S
+            while not is_ready(f"http://{HOST}:{port}/api"):
+                assert server.poll() is None and time.monotonic() < deadline, read_tail(folder / "log")
+                time.sleep(0.2)
+            yield f"http://{HOST}:{port}/api"
+        finally:
+            stop_child(server)
+
+
+def is_ready(api: str) -> bool:
+    try:
+        return requests.get(f"{api}/ready", timeout=5).ok
+    except requests.ConnectionError:
+        return False
+
+
+def ask(api: str, path: str, **body: Any) -> Any:
+    answer = requests.post(f"{api}/{path}", json=body, timeout=60)
+    assert answer.ok, answer.text
+    return answer.json()
+
+
+def test_a_build_runs_on_it_and_its_page_is_served(api: str, tmp_path: Path) -> None:
+    ran = Factmill(tmp_path, api).run_process("build", "granola", "--limit", "2", "--json")
+    assert ran.code == 0, ran.err
+    assert ran.json["rows"] > 0
+    runs = ask(api, "flow_runs/filter")
+    assert [run["state_type"] for run in runs] == ["COMPLETED"]
+    page = requests.get(api.removesuffix("/api"), headers={"Accept": "text/html"}, timeout=60)
+    assert page.ok
+    assert "<title>Prefect" in page.text
+
+
+def test_a_schedule_makes_runs(api: str) -> None:
+    flow = ask(api, "flows/", name="scheduled")["id"]
+    schedule = {"active": True, "schedule": {"interval": 3600}}
+    made = ask(api, "deployments/", name="hourly", flow_id=flow, schedules=[schedule])["id"]
+    deadline = time.monotonic() + _PATIENCE_S
+    while not ask(api, "flow_runs/count", deployments={"id": {"any_": [made]}}):
+        assert time.monotonic() < deadline, "no run was scheduled"
+        time.sleep(0.5)
+
+
+def test_it_takes_the_nulls_that_prefects_client_sends(api: str) -> None:
+    assert isinstance(ask(api, "flow_runs/filter", sort=None), list)

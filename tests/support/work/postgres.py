@@ -1,0 +1,63 @@
+"""A PostgreSQL of Debian's package on loopback, in a folder of its own, for a Prefect server as docker-compose.yml has it."""
+
+import os
+import pwd
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tasks.processes import HOST, free_port, read_tail, start_child, stop_child
+
+_PROGRAMS = ("initdb", "postgres", "createdb", "pg_isready")
+_TIMEOUT_S = 60.0
+
+
+def find_programs() -> Path:
+    """Return the folder of PostgreSQL's programs, or skip with what to install."""
+    for folder in [*sorted(Path("/usr/lib/postgresql").glob("*/bin")), *map(Path, os.get_exec_path())]:
+        if all((folder / name).is_file() for name in _PROGRAMS):
+            return folder
+    pytest.skip("a real PostgreSQL is not at hand; on Debian: apt-get install --no-install-recommends postgresql")
+
+
+@contextmanager
+def running_postgres(password: str) -> Iterator[int]:
+    """Give the port of a server that has an empty database `prefect`, whose user `prefect` has this password."""
+    programs, port = find_programs(), free_port()
+    with tempfile.TemporaryDirectory(prefix="factmill-postgres-", ignore_cleanup_errors=True) as made:
+        folder, drop = Path(made), _drop_rights(Path(made))
+        secret = folder / "password"
+        secret.write_text(password)
+        secret.chmod(0o644)  # nobody else gets into the folder
+        options = "--username=prefect --auth=scram-sha-256 --encoding=UTF8 --locale=C --no-sync"
+        made_by = [*drop, programs / "initdb", "-D", folder / "data", f"--pwfile={secret}", *options.split()]
+        subprocess.run(made_by, check=True, capture_output=True, timeout=_TIMEOUT_S, cwd=folder)
+        told = f"-D {folder}/data -p {port} -c listen_addresses={HOST} -c unix_socket_directories= -c fsync=off"
+        log = folder / "log"
+        server = start_child([*drop, str(programs / "postgres"), *told.split()], log)
+        try:
+            at = ["-h", HOST, "-p", str(port), "-U", "prefect"]
+            deadline = time.monotonic() + _TIMEOUT_S
+            while subprocess.run([programs / "pg_isready", *at], capture_output=True, check=False).returncode:
+                assert server.poll() is None and time.monotonic() < deadline, read_tail(log)
+                time.sleep(0.1)
+            own = {**os.environ, "PGPASSWORD": password}
+            subprocess.run([programs / "createdb", *at, "prefect"], check=True, env=own, timeout=_TIMEOUT_S)
+            yield port
+        finally:
+            stop_child(server)
+
+
+def _drop_rights(folder: Path) -> list[str]:
+    """Return how to start a program as somebody else, who then owns this folder: PostgreSQL refuses to run as root."""
+    if os.geteuid():
+        return []
+    user = pwd.getpwnam("nobody")
+    os.chown(folder, user.pw_uid, user.pw_gid)
+    rights = f"--reuid={user.pw_uid} --regid={user.pw_gid} --clear-groups --pdeathsig=SIGKILL"
+    return ["/usr/bin/setpriv", *rights.split(), "--"]
