@@ -113,7 +113,7 @@ class Chat:
             choices = sorted(answer["choices"], key=lambda choice: choice.get("index") or 0)
             texts = [_read_text(choice["message"]) for choice in choices]
             finish = [str(choice.get("finish_reason")) for choice in choices]
-            usage: Mapping[str, Any] = answer.get("usage") or {}
+            usage = answer.get("usage")
         except (KeyError, TypeError, AttributeError) as error:
             raise Retry(f"malformed_reply: no choices in {shorten(str(answer))}") from error
         body = {"texts": texts, "finish": finish, "fingerprint": answer.get("system_fingerprint")}
