@@ -31,7 +31,7 @@ from tasks.engine.benchmark import Benchmark, Inputs, Locked
 from tasks.engine.endings import CAUSES, WAITING, describe_loss, find_main_loss, is_lost_to_run
 from tasks.engine.holding import hold, run_folder
 from tasks.engine.locks import describe_origin, make_lock
-from tasks.engine.runs import Run, close_run, open_run
+from tasks.engine.runs import RUN, Run, close_run, open_run, read_run
 from tasks.errors import FunnelError, NothingPublished
 from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.processes import end_soon
@@ -352,8 +352,8 @@ def count_reasons(receipts: Sequence[Receipt]) -> dict[str, int]:
 
 
 def _describe_run(folder: Path, lock: Mapping[str, Any], origin: Mapping[str, Any], options: RunOptions) -> None:
-    path = folder / "run.json"
-    if path.is_file():
+    path = folder / RUN
+    if read_run(folder):
         return
     warehouse = warehouse_of(options)
     described = {

@@ -26,7 +26,7 @@ def hold(folder: Path) -> int:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        holder = os.read(fd, 32).decode() or "unknown"
+        holder = os.read(fd, 32).decode("ascii", "replace") or "unknown"
         os.close(fd)
         raise BuildError(f"process {holder} is making this very build in {folder}; wait for it or stop it") from None
     os.ftruncate(fd, 0)
