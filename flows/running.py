@@ -19,13 +19,14 @@ from tasks.engine.benchmark import Benchmark
 from tasks.engine.holding import refuse_held, run_folder
 from tasks.engine.identities import find_max_ages, find_oldest_moments
 from tasks.engine.locks import make_lock
+from tasks.engine.services import check_models
 from tasks.errors import OldBuild, PrefectLost
 from tasks.options import BuildReport, Params, RunOptions, warehouse_of
 from tasks.progress import say
-from tasks.settings import home, load_world
+from tasks.settings import home, load_world, require_home
 from tasks.storage.builds import BuildRecord, build_of_lock, describe_caution, published_names
 from tasks.storage.recorder import rests_on_older
-from tasks.storage.warehouse import open_warehouse
+from tasks.storage.warehouse import open_warehouse, require_writable
 
 Recipe = Callable[[Params, RunOptions], BuildReport]
 
@@ -39,11 +40,18 @@ def make_build(
     `recipe`: makes it where that is not a flow run of its own. NothingPublished when no row was read, or none came through.
     """
     started = time.perf_counter()
-    lock = make_lock(benchmark, benchmark.lock_inputs(params, run), run)
+    inputs = benchmark.lock_inputs(params, run)
+    lock = make_lock(benchmark, inputs, run)
+    for note in inputs.notes:
+        say(f"note: {note}")
     if run.mode == "record" and not force:
         present = build_of_lock(warehouse_of(run), lock)
         if present is not None and not present.report["unsettled"] and not _has_aged(present, run):
             return _report_present(present, run, time.perf_counter() - started)
+    if run.mode != "replay":
+        require_home()
+        check_models(load_world(run.world, run.graph), benchmark.roles(params))
+        require_writable(warehouse_of(run))
     refuse_held(run_folder(benchmark.name, lock, run))
     if caution := describe_caution(lock):
         say(f"note: {caution}")
@@ -103,7 +111,7 @@ def load_flow(benchmark: Benchmark) -> Any:
 @contextmanager
 def opened_recipe(benchmark: Benchmark, run: RunOptions) -> Iterator[Recipe]:
     """Yield a benchmark's flow, ready to be called: a Prefect server runs."""
-    os.environ.update(prefect_settings(home()))
+    os.environ.update(prefect_settings(require_home()))
     with prefect_server(home()) as server:
         say("starting Prefect …")
         flow = load_flow(benchmark)
@@ -115,7 +123,7 @@ def opened_recipe(benchmark: Benchmark, run: RunOptions) -> Iterator[Recipe]:
 
 def prepare() -> None:
     """Make once what every build needs: Prefect's database, the embedded world's store and graph, compiled kernels."""
-    folder = home()
+    folder = require_home()
     os.environ.update(prefect_settings(folder))
     with prefect_server(folder) as server:
         say("preparing the embedded world …")

@@ -1,5 +1,6 @@
 """What a build is told, and what it says of itself afterwards."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -75,7 +76,7 @@ class RunOptions(StrictModel):
 
     def absolute_world(self) -> str:
         """Return the world's name, or its path as it holds from any working directory."""
-        return self.world if self.world in SHIPPED_WORLDS else str(Path(self.world).resolve())
+        return self.world if self.world in SHIPPED_WORLDS else os.path.realpath(self.world)
 
 
 class BuildReport(BaseModel):
@@ -124,4 +125,4 @@ class BuildReport(BaseModel):
 
 def warehouse_of(options: RunOptions) -> Path:
     """Return the warehouse that the options name."""
-    return (options.warehouse or default_warehouse()).expanduser().resolve()
+    return Path(os.path.realpath((options.warehouse or default_warehouse()).expanduser()))

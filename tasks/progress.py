@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tasks.core.receipts import Receipt
+from tasks.text.whole import clean
 
 Style = Literal["live", "lines", "none"]
 
@@ -29,7 +30,7 @@ def show(style: Style | None = None) -> None:
 def say(text: str) -> None:
     """Print one line of news, unless progress is off."""
     if _style != "none":
-        _console.print(text, highlight=False)
+        _console.print(clean(text), highlight=False, markup=False, soft_wrap=True)
 
 
 class StageBar:

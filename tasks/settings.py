@@ -5,6 +5,7 @@ data/worlds/; any other name is a path. API keys are named by environment variab
 is first asked; they are in no settings object, so they cannot be stored, logged or keyed.
 """
 
+import errno
 import os
 import re
 import tomllib
@@ -51,6 +52,8 @@ OURS = {"model", "messages", "stream", "n", "max_tokens", "max_completion_tokens
 """What a chat request holds anyhow."""
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
 EMBEDDED = "embedded"
+_LONGEST_NAMED = 200
+"""Characters of a world's name that are repeated."""
 SECTIONS = ("wikidata", "wikipedia", "pageviews", "falcon", "dbpedia")
 """Services of a world; a build needs those that its benchmark asks."""
 
@@ -292,22 +295,27 @@ def load_world(name: str, graph: str | None = None) -> World:
     SettingsError names file, key and what was expected.
     """
     path = ROOT / "data" / "worlds" / f"{name}.toml" if name in SHIPPED_WORLDS else Path(name)
-    if not path.is_file():
-        raise SettingsError(f"no world {name!r}: give `embedded`, `live` or the path of a TOML file")
     try:
         world = World.model_validate(tomllib.loads(path.read_text("utf-8")))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: not a TOML file: {error}") from error
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+        raise SettingsError(f"no world {name!r}: give `embedded`, `live` or the path of a TOML file") from error
+    except OSError as error:
+        raise SettingsError(f"the world {name[:_LONGEST_NAMED]!r} cannot be read: {error.strerror}") from error
     except ValidationError as error:
         raise SettingsError(f"{path}: {'; '.join(_describe_fault(fault) for fault in error.errors())}") from error
-    return world.with_graph(graph) if graph else world
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{path}: not a TOML file: {error}") from error
+    except (ValueError, RecursionError) as error:
+        why = "nested too deeply" if isinstance(error, RecursionError) else str(error).partition(";")[0]
+        raise SettingsError(f"{path}: not a TOML file that can be read: {why}") from error
+    return world if graph is None else world.with_graph(graph)
 
 
 def _describe_fault(fault: Any) -> str:
     """Return what is wrong with a world's file: its place, and the key that may have been meant."""
     place = [str(part) for part in fault["loc"]]
     if fault["type"] != "extra_forbidden":
-        return f"{'.'.join(place)}: {fault['msg']}"
+        return f"{'.'.join(place)}: {fault['msg'].removeprefix('Value error, ')}"
     owner: type[StrictModel] = World
     for part in place[:-1]:
         owner = _PARTS.get(part, owner)
@@ -320,10 +328,25 @@ def home() -> Path:
     FACTMILL_HOME if set; else data/ of the checkout the code runs from; else ~/.local/share/factmill.
     """
     if given := os.environ.get("FACTMILL_HOME"):
-        return Path(given).expanduser().resolve()
+        return Path(os.path.realpath(Path(given).expanduser()))
     if (ROOT / "pyproject.toml").is_file():
         return ROOT / "data"
     return Path(os.environ.get("XDG_DATA_HOME", "~/.local/share")).expanduser() / "factmill"
+
+
+def require_home() -> Path:
+    """Return the home, made where it is missing; SettingsError when it cannot be made or written."""
+    folder = home()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        why = "" if os.access(folder, os.W_OK | os.X_OK) else os.strerror(errno.EACCES)
+    except OSError as error:
+        why = error.strerror or str(error)
+    if why:
+        raise SettingsError(
+            f"factmill's home {folder} cannot be written ({why}); set FACTMILL_HOME to a folder of your own that can"
+        )
+    return folder
 
 
 def default_warehouse() -> Path:

@@ -1,5 +1,6 @@
 """Parameters stand in one place: options, Prefect's form, locks and deployments are made of it."""
 
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
@@ -14,6 +15,7 @@ from flows.commands.serve import make_deployments
 from flows.running import load_flow, verify_build
 from flows.served import make_served
 from flows.serving import RebuildParams, ServeOptions
+from tasks.assets import ROOT
 from tasks.core.fingerprints import canonical_json
 from tasks.engine.benchmark import Benchmark
 from tasks.errors import OldBuild
@@ -133,3 +135,20 @@ def test_a_record_names_its_recipe_tables_and_columns(benchmark: Benchmark) -> N
     for side in benchmark.beside:
         assert side.column in benchmark.tables[side.table].model_fields
     assert {*benchmark.forms.json_columns, *benchmark.forms.arrays} <= benchmark.tables.keys()
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "used", "note"),
+    [
+        ("granola", "entityquestions/P19.json", "since their names begin with none of P19"),
+        ("multihal", "truthfulqa/TruthfulQA.csv", "since their columns are of no foundation"),
+        ("biokalma", "biokalma/pairs.jsonl", "since they lack the columns paragraph, person, relation, other"),
+    ],
+)
+def test_files_of_a_source_that_are_not_used_are_noted(tmp_path: Path, benchmark: str, used: str, note: str) -> None:
+    shutil.copy(ROOT / "data" / "world" / "sources" / used, tmp_path)
+    (tmp_path / "other.json").write_text('[{"a": 1}]')
+    known = BENCHMARKS[benchmark]
+    locked = known.lock_inputs(known.params(source=(str(tmp_path),)), RunOptions())
+    assert list(locked.notes) == [f"not used, {note}: other.json"]
+    assert "not used" not in "".join(known.lock_inputs(known.params(), RunOptions()).notes)

@@ -161,6 +161,8 @@ SECRET = "sk-live-0123456789abcdef"
         ("http://c", "http://", "pageviews.url: .*and a host"),
         ("http://c", "http://[::1", "pageviews.url: .*no address"),
         ("http://c", "http://c:99999", "pageviews.url: .*no address"),
+        ('key_env = "MY_KEY"', f"parallel = {'9' * 5000}", "not a TOML file that can be read: .*4300 digits"),
+        ('key_env = "MY_KEY"', f"extra_body = {'[' * 9000}", "not a TOML file that can be read: nested too deeply"),
     ],
 )
 def test_what_is_no_address_or_holds_a_secret_is_refused_and_not_repeated(

@@ -5,6 +5,7 @@ standard error, results to standard output.
 """
 
 import atexit
+import errno
 import os
 import sys
 import traceback
@@ -32,6 +33,7 @@ from flows.cli.validate import validate_app
 from tasks import progress
 from tasks.errors import FactmillError
 from tasks.options import RunOptions, warehouse_of
+from tasks.text.whole import clean
 
 app = typer.Typer(
     help="Rebuild factuality benchmarks from Wikipedia and Wikidata. Try: factmill build granola",
@@ -91,9 +93,16 @@ def _run_command() -> int:
     try:
         app(standalone_mode=True)
     except FactmillError as error:
-        sys.stderr.write(f"factmill: {error}\n")
+        sys.stderr.write(f"factmill: {clean(str(error))}\n")
         code = error.exit_code
     except BrokenPipeError:
+        code = 1
+    except OSError as error:
+        if error.filename is None and error.errno != errno.ENOSPC:
+            traceback.print_exc()
+        else:
+            told = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+            sys.stderr.write(f"factmill: {clean(f'cannot read or write {told}')}\n")
         code = 1
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)

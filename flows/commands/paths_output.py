@@ -1,6 +1,5 @@
 """What `factmill paths` reads and prints: files of pairs, files of paths, and lines to read."""
 
-import csv
 import json
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
@@ -12,7 +11,10 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from tasks.errors import OutputError, SourceError, UsageError
+from tasks.storage.source_files import SourceFile, iterate_csv, iterate_json, iterate_parquet, name_source
+from tasks.storage.source_rows import find_problem
 
+COLUMNS = ("subject", "object")
 FORMATS = (".parquet", ".csv", ".jsonl")
 
 
@@ -20,26 +22,23 @@ def read_pairs(file: Path) -> Iterator[tuple[str, str]]:
     """Yield (subject, object) of a CSV, JSON Lines or Parquet file; SourceError names the row that has none."""
     if not file.is_file():
         raise SourceError(f"{file}: no such file; give a CSV, JSON Lines or Parquet file with subject and object")
-    for row_no, row in _read_rows(file):
-        pair = row.get("subject"), row.get("object")
-        if not all(isinstance(part, str) and part.strip() for part in pair):
-            raise SourceError(f"{file}, row {row_no}: expected texts in subject and object, found {dict(row)}")
-        yield str(pair[0]).strip(), str(pair[1]).strip()
+    row_no = 0
+    for row_no, row in _read_rows(name_source(file)):
+        if problem := find_problem(row, COLUMNS):
+            raise SourceError(f"{file}, row {row_no}: {problem}; expected texts in subject and object")
+        yield row["subject"].strip(), row["object"].strip()
+    if not row_no:
+        raise SourceError(f"{file}: no pairs; expected rows with subject and object")
 
 
-def _read_rows(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    try:
-        if file.suffix == ".parquet":
-            rows = (row for batch in pq.ParquetFile(file).iter_batches() for row in batch.to_pylist())
-            yield from enumerate(rows, 1)
-            return
-        with file.open(encoding="utf-8-sig", newline="") as stream:
-            if file.suffix in (".jsonl", ".ndjson"):
-                yield from enumerate((json.loads(line) for line in stream if line.strip()), 1)
-            else:
-                yield from enumerate(csv.DictReader(stream), 1)
-    except (pa.ArrowException, json.JSONDecodeError, UnicodeDecodeError, csv.Error) as error:
-        raise SourceError(f"{file}: cannot be read as {file.suffix or 'CSV'}: {error}") from error
+def _read_rows(source: SourceFile) -> Iterator[tuple[int, Any]]:
+    match source.path.suffix.lower():
+        case ".parquet":
+            return iterate_parquet(source, COLUMNS)
+        case ".json" | ".jsonl" | ".ndjson":
+            return iterate_json(source, "objects with subject and object")
+        case _:
+            return iterate_csv(source, COLUMNS)
 
 
 class PathFiles(AbstractContextManager["PathFiles"]):

@@ -9,14 +9,14 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from tasks.assets import ROOT
 from tasks.biokalma.core.evolution import Scale
 from tasks.biokalma.sources.lists import load_pair_relations
-from tasks.biokalma.sources.person_pairs import find_pair_files
+from tasks.biokalma.sources.person_pairs import COLUMNS, find_pair_files
 from tasks.core.calls.knowledge import HUMAN
 from tasks.engine.benchmark import Inputs, Locked, find_absolute, is_from_wikidata, share_limit
 from tasks.engine.identities import perplexity_identity, wikidata_identity
 from tasks.errors import UsageError
 from tasks.options import Option, Params, RunOptions
 from tasks.settings import home, load_world
-from tasks.storage.source_files import lock_source
+from tasks.storage.source_files import describe_unused, lock_source
 from tasks.text.ids import is_qid
 
 _EMBEDDED = ROOT / "data" / "world" / "sources" / "biokalma"
@@ -75,8 +75,10 @@ def lock_inputs(params: BiokalmaParams, run: RunOptions) -> Locked[BiokalmaInput
     world = load_world(run.world, run.graph)
     from_wikidata = is_from_wikidata(params.source, run, world)
     files: dict[str, Path] = {}
+    paths: list[Path] = []
     if not from_wikidata:
-        files = find_pair_files([Path(path) for path in params.source] or [_EMBEDDED])
+        paths = [Path(path) for path in params.source] or [_EMBEDDED]
+        files = find_pair_files(paths)
         if params.relations:
             raise UsageError(
                 "--relations is for pairs from a Wikidata (--source wikidata); rows of a file name their own"
@@ -93,6 +95,7 @@ def lock_inputs(params: BiokalmaParams, run: RunOptions) -> Locked[BiokalmaInput
         ),
         {name: [lock_source(path, name)] for name, path in files.items()},
         wikidata_identity(world, home()) if from_wikidata else None,
+        notes=describe_unused(paths, list(files.values()), f"since they lack the columns {', '.join(COLUMNS)}"),
     )
 
 

@@ -122,7 +122,7 @@ class Chat:
             texts = [_read_text(choice["message"]) for choice in choices]
             calls = [_read_calls(choice["message"]) for choice in choices]
             finish = [str(choice.get("finish_reason")) for choice in choices]
-            usage: Mapping[str, Any] = answer.get("usage") or {}
+            usage = answer.get("usage")
         except (KeyError, TypeError, AttributeError) as error:
             raise Retry(f"malformed_reply: no choices in {shorten(str(answer))}") from error
         body: dict[str, Any] = {"texts": texts, "finish": finish, "fingerprint": answer.get("system_fingerprint")}

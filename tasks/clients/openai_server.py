@@ -23,6 +23,7 @@ from tasks.errors import ServiceUnreachable
 from tasks.settings import Model
 
 _POOL_SIZE = 8
+_MOST_TOKENS = 2**53
 _TOO_LONG = re.compile(
     r"context.?(length|window|size)|(prompt|input|message)s? (is|are) too long|too many tokens|string_above_max_length",
     re.IGNORECASE,
@@ -82,9 +83,9 @@ class OpenAiServer:
             )
         return judge_status(self.name, answer.status, answer.text, answer.retry_after)
 
-    def price(self, usage: Mapping[str, Any]) -> Reply:
-        """Return a reply without a body that holds the tokens of a `usage` and their price."""
-        tokens_in, tokens_out = int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
+    def price(self, usage: Any) -> Reply:
+        """Return a reply without a body that holds the tokens of a `usage` and their price; what is no number counts 0."""
+        tokens_in, tokens_out = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
         model = self.model
         cached = min(tokens_in, _count(usage, "prompt_tokens_details", "cached_tokens"))
         thought = min(tokens_out, _count(usage, "completion_tokens_details", "reasoning_tokens"))
@@ -125,8 +126,10 @@ def add_spent(reply: Reply, spent: Reply) -> Reply:
     )
 
 
-def _count(usage: Mapping[str, Any], details: str, name: str) -> int:
-    return int((usage.get(details) or {}).get(name) or 0)
+def _count(usage: Any, *names: str) -> int:
+    for name in names:
+        usage = usage.get(name) if isinstance(usage, Mapping) else None
+    return int(usage) if isinstance(usage, int | float) and 0 <= usage < _MOST_TOKENS else 0
 
 
 class _SpreadTransport(httpx2.AsyncBaseTransport):

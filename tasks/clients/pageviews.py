@@ -51,6 +51,6 @@ class Pageviews:
             return failure
         try:
             views = [int(day["views"]) for day in read_json(response.text)["items"]]
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise Retry(f"malformed_reply: expected items with views: {error!r}") from error
         return Reply({"views": sum(views), "days": len(views)})

@@ -86,7 +86,7 @@ def _find_named(text: str, sent: Mapping[str, Any]) -> str | None:
         answer = json.loads(text)
         error = answer.get("error", answer)
         named = [error.get("param"), *(part for each in answer.get("detail") or [] for part in each.get("loc", ()))]
-    except (ValueError, AttributeError, TypeError):
+    except (ValueError, AttributeError, TypeError, RecursionError):
         named = []
     if exact := next((name for name in named if isinstance(name, str) and name in sent and name != "model"), None):
         return exact

@@ -3,10 +3,10 @@
 Commands, deployments, locks and exports read the record and know no benchmark by name; flows/benchmarks.py lists them.
 """
 
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel
@@ -54,6 +54,8 @@ class Locked(Generic[I_co]):
     """Identity of the Wikidata, where rows are made of its facts."""
     author: str = ""
     """Who writes, where it is not the world's author: the model that an evaluation measures."""
+    notes: Sequence[str] = ()
+    """What the user should know of the source before the build: files that are not used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,7 @@ def is_from_wikidata(source: Sequence[str], run: RunOptions, world: World) -> bo
 
 def find_absolute(source: Sequence[str]) -> tuple[str, ...]:
     """Return sources as they hold from any working directory."""
-    return tuple(each if each == WIKIDATA_SOURCE else str(Path(each).resolve()) for each in source)
+    return tuple(each if each == WIKIDATA_SOURCE else os.path.realpath(each) for each in source)
 
 
 def share_limit(limit: int | None, units: Sequence[str]) -> dict[str, int | None]:

@@ -34,7 +34,7 @@ from tasks.engine.endings import CAUSES, WAITING, describe_loss, find_main_loss,
 from tasks.engine.holding import hold, run_folder
 from tasks.engine.identities import find_max_ages, find_oldest_moments
 from tasks.engine.locks import describe_origin, make_lock
-from tasks.engine.runs import Run, close_run, open_run, read_moments
+from tasks.engine.runs import RUN, Run, close_run, open_run, read_moments, read_run
 from tasks.errors import FunnelError, NothingPublished
 from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.processes import end_soon
@@ -372,12 +372,12 @@ def _describe_run(folder: Path, lock: Mapping[str, Any], origin: Mapping[str, An
     What is too old is settled here, once: a run that goes on after a crash keeps to it, so that its halves agree. It does
     not go on when other ages are asked for now, or when it was begun so long ago that its own replies are too old.
     """
-    path = folder / "run.json"
+    path = folder / RUN
     now = datetime.now(UTC)
     ages = find_max_ages(load_world(options.world, options.graph), options.max_age) if options.mode == "record" else {}
     told = {"max_ages": ages, "stale_if_error": options.stale_if_error}
-    if path.is_file():
-        before = json.loads(path.read_text("utf-8"))["options"]
+    if described := read_run(folder):
+        before = described["options"]
         age_s = (now - datetime.fromisoformat(before["begun"])).total_seconds()
         goes_on = age_s <= max(min(ages.values(), default=math.inf), _GOES_ON_S)
         if goes_on and told == {name: before[name] for name in told}:

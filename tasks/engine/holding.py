@@ -30,7 +30,7 @@ def hold(folder: Path, doing: str = "making this very build") -> int:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        holder = os.read(fd, 32).decode() or "unknown"
+        holder = os.read(fd, 32).decode("ascii", "replace") or "unknown"
         os.close(fd)
         raise BuildHeld(f"process {holder} is {doing} in {folder}; wait for it or stop it") from None
     os.ftruncate(fd, 0)

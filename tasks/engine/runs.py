@@ -33,6 +33,7 @@ class Run:
     """The lock's inputs, as the model that steps read them by; kept once they were read."""
 
 
+RUN = "run.json"
 _runs: dict[str, Run] = {}
 _opening = threading.Lock()
 
@@ -41,10 +42,9 @@ def open_run(folder: str) -> Run:
     """Return the run of a folder, opened once a process."""
     with _opening:
         if folder not in _runs:
-            path = Path(folder) / "run.json"
-            if not path.is_file():
+            described = read_run(Path(folder))
+            if described is None:
                 raise BuildError(f"{folder} is no folder of a run; build again")
-            described = json.loads(path.read_text("utf-8"))
             options = described["options"]
             mode: Mode = options["mode"]
             recorder = Recorder(
@@ -63,6 +63,15 @@ def open_run(folder: str) -> Run:
 def read_moments(written: Mapping[str, str]) -> dict[str, datetime]:
     """Return service → the oldest moment of replies that serve, of what stands in a run's description."""
     return {service: datetime.fromisoformat(moment) for service, moment in written.items()}
+
+
+def read_run(folder: Path) -> dict[str, Any] | None:
+    """Return what a run's folder says of it: lock, origin and options; None where there is nothing, or it is damaged."""
+    try:
+        described = json.loads((folder / RUN).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return described if isinstance(described, dict) and {"lock", "origin", "options"} <= described.keys() else None
 
 
 def close_run(folder: str) -> None:

@@ -3,7 +3,7 @@
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -295,15 +295,27 @@ def _open_translator(world: World, home: Path) -> Service:
     )
 
 
+def check_models(world: World, roles: Collection[str]) -> None:
+    """Raise SettingsError when a model of these roles cannot be asked: its key is not set, or rules have no graph."""
+    for model in (model for role, model in world.models.items() if role in roles):
+        if model.kind == "rules":
+            _check_graph(world)
+        api_key(model)
+
+
 def _local_graph(world: World, home: Path) -> "Graph":
     """Return the world's local graph, or the embedded world's facts as one; SettingsError when it has neither."""
     from tasks.graph.lookup import open_graph
 
+    _check_graph(world)
     if world.wikidata.engine == "graph":
         return open_graph(world.wikidata.graph, graphs_folder(home))
-    if world.wikidata.url != "embedded":
+    return embedded_graph(home)
+
+
+def _check_graph(world: World) -> None:
+    if world.wikidata.engine != "graph" and world.wikidata.url != "embedded":
         raise SettingsError(
             f"the rules author and the labels linker read a local graph or the embedded world, but the Wikidata of the "
             f"world {world.name} is {world.wikidata.url}; name a graph with --graph, or a model server and --linker falcon"
         )
-    return embedded_graph(home)

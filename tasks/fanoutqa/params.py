@@ -15,10 +15,9 @@ from tasks.engine.identities import embedder_identity, wikidata_identity
 from tasks.errors import SourceError, UsageError
 from tasks.fanoutqa.core.questions import LEAST_ARTICLES
 from tasks.fanoutqa.sources.lists import load_fanout_sets
-from tasks.models.model_folder import digest_file
 from tasks.options import Option, Params, RunOptions
 from tasks.settings import home, load_world
-from tasks.storage.source_files import SourceFile, lock_source
+from tasks.storage.source_files import list_source, lock_source
 from tasks.text.suggestions import suggest_name
 
 FILES, TITLES = "files", "titles"
@@ -88,7 +87,7 @@ def lock_inputs(params: FanOutParams, run: RunOptions) -> Locked[FanOutInputs]:
     licence = None if params.source else _OWN_LICENCE
     files = {
         FILES: [lock_source(path, name, licence) for name, path in found.items()],
-        TITLES: [SourceFile(path, path.name, digest_file(path)) for path in check_titles(params.titles)],
+        TITLES: [lock_source(path) for path in check_titles(params.titles)],
     }
     absolute = {
         "source": find_absolute(params.source),
@@ -114,11 +113,10 @@ def find_question_files(paths: Sequence[Path]) -> dict[str, Path]:
     """Return name → file of questions; folders are looked through for .json and .jsonl. SourceError when there is none."""
     files: list[Path] = []
     for path in paths:
-        found = sorted([*path.glob("*.json"), *path.glob("*.jsonl")]) if path.is_dir() else [path]
-        if not found or not all(each.is_file() for each in found):
+        found = [file for file in list_source(path) if file == path or file.suffix.lower() in (".json", ".jsonl")]
+        if not found:
             raise SourceError(
-                f"{path}: no such file, or no .json or .jsonl file in that folder; expected questions in the authored or "
-                "the released form, or `wikidata`"
+                f"{path}: no .json or .jsonl file in that folder; expected questions in the authored or the released form"
             )
         files += [each for each in map(Path.resolve, found) if each not in files]
     return {_name_file(path, files): path for path in files}

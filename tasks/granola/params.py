@@ -12,10 +12,10 @@ from tasks.assets import ROOT, load_relations
 from tasks.engine.benchmark import Inputs, Locked, find_absolute, is_from_wikidata, share_limit
 from tasks.engine.identities import wikidata_identity
 from tasks.errors import UsageError
-from tasks.granola.sources.entity_questions import find_files
+from tasks.granola.sources.entity_questions import find_files, relation_of
 from tasks.options import Option, Params, RunOptions
 from tasks.settings import home, load_world
-from tasks.storage.source_files import SourceFile, lock_source
+from tasks.storage.source_files import SourceFile, describe_unused, list_source, lock_source
 
 LEVELS_PROMPT, CONSISTENCY_PROMPT = "granola/granular_answers", "granola/description_consistency"
 TRIVIAL_LIST = "trivial_answers"
@@ -63,8 +63,11 @@ def lock_inputs(params: GranolaParams, run: RunOptions) -> Locked[GranolaInputs]
     world = load_world(run.world, run.graph)
     from_wikidata = is_from_wikidata(params.source, run, world)
     files: dict[str, list[SourceFile]] = {}
+    notes: list[str] = []
     if not from_wikidata:
-        files = name_files(find_files([Path(path) for path in params.source] or [_EMBEDDED], relations))
+        paths = [Path(path) for path in params.source] or [_EMBEDDED]
+        found = find_files(paths, relations)
+        files, notes = name_files(found), list_unused(paths, found, params.relations)
         relations = list(files)
     views_from, views_to = last_twelve_months(world.epoch_day())
     return Locked(
@@ -77,6 +80,7 @@ def lock_inputs(params: GranolaParams, run: RunOptions) -> Locked[GranolaInputs]
         ),
         files,
         wikidata_identity(world, home()) if from_wikidata else None,
+        notes=notes,
     )
 
 
@@ -90,6 +94,15 @@ def name_files(files: Mapping[str, Sequence[Path]]) -> dict[str, list[SourceFile
         ]
         for pid, found in files.items()
     }
+
+
+def list_unused(paths: Sequence[Path], used: Mapping[str, Sequence[Path]], asked: Sequence[str]) -> list[str]:
+    """Return a note on the files of the source's folders that no relation uses; other relations than those asked for are
+    left out knowingly."""
+    known = load_relations() if asked else {}
+    left = [file for path in paths for file in list_source(path) if relation_of(file) in known]
+    told = f"since their names begin with none of {', '.join(asked or used)}"
+    return describe_unused(paths, [*left, *(file for files in used.values() for file in files)], told)
 
 
 def check_relations(relations: Sequence[str]) -> list[str]:

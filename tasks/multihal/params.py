@@ -65,8 +65,6 @@ def lock_inputs(params: MultiHalParams, run: RunOptions) -> Locked[MultiHalInput
     """Return what the build depends on; UsageError and SourceError say what was expected."""
     paths = [Path(path) for path in params.source] or [_EMBEDDED / name for name in FOUNDATIONS]
     found = find_foundation_files(paths, params.foundations or None)
-    for sentence in found.left_out:
-        say(sentence)
     world = load_world(run.world, run.graph)
     languages = choose_languages(params.languages or (TAGS if has_translator(world) else ()))
     if params.label_source == "wikidata":
@@ -85,6 +83,7 @@ def lock_inputs(params: MultiHalParams, run: RunOptions) -> Locked[MultiHalInput
             foundation: [lock_source(path, licence=licence) for path in files]
             for foundation, files in found.files.items()
         },
+        notes=found.left_out,
     )
 
 

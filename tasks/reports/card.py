@@ -13,8 +13,9 @@ from tasks.core.measures.figures import Figure, Series
 from tasks.evaluation.record import Evaluation
 from tasks.reports.comparing import Ranking
 from tasks.reports.content import LOW_COVERAGE, Evaluated, PaperRow, Report, list_differences, outline_report
-from tasks.reports.texts import clean, format_share, say
+from tasks.reports.texts import format_share, say
 from tasks.storage.builds import BuildRecord
+from tasks.text.whole import clean
 
 _MOST_LEFT_OUT = 4
 """Evaluations beside the one that was taken that are told one by one."""

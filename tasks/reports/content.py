@@ -18,8 +18,9 @@ from tasks.core.measures.figures import Figure
 from tasks.evaluation.record import BUILT_IN, EXACT, Evaluation, PaperFigure
 from tasks.reports.comparing import Ranking, rank_models
 from tasks.reports.entries import Entry, list_entries
-from tasks.reports.texts import clean, format_share, say, tell
+from tasks.reports.texts import format_share, say, tell
 from tasks.storage.builds import BuildRecord
+from tasks.text.whole import clean
 
 LOW_COVERAGE = 0.95
 """Share of scored items under which the first line says so."""

@@ -18,7 +18,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure as Canvas
 
 from tasks.core.measures.figures import Figure, Series
-from tasks.reports.texts import clean
+from tasks.text.whole import clean
 
 COLOURS = 8
 """Series that have a colour of their own; the page's style names as many."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html import escape
 
 from tasks.evaluation.record import Item, pick_worst
-from tasks.reports.texts import clean
+from tasks.text.whole import clean
 
 MOST_ENTRIES = 500
 MOST_BYTES = 1_500_000

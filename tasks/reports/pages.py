@@ -19,7 +19,8 @@ from tasks.reports.card import Card
 from tasks.reports.content import PaperRow, Report
 from tasks.reports.drawing import COLOURS, SIGNS, draw_figure
 from tasks.reports.entries import Entry
-from tasks.reports.texts import clean, format_interval, format_number, format_p, format_share, say
+from tasks.reports.texts import format_interval, format_number, format_p, format_share, say
+from tasks.text.whole import clean
 
 _FOLDER = "data/reports"
 _PAGE = "page.html"

@@ -2,15 +2,9 @@
 
 import re
 
-_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufeff]")
-"""Control characters, and those that turn the direction of what stands around them."""
+from tasks.text.whole import clean
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-
-
-def clean(text: str) -> str:
-    """Return a text with control characters written out, so that none acts on the page; lines stay."""
-    return _UNSEEN.sub(lambda found: f"[U+{ord(found[0]):04X}]", text.replace("\r\n", "\n"))
 
 
 def shorten_line(text: str, longest: int = 60) -> str:

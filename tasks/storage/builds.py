@@ -18,7 +18,7 @@ from tasks.core.fingerprints import canonical_json, combine_digests, digest_byte
 from tasks.core.receipts import SUMMED, Receipt
 from tasks.errors import UnknownBuild, WarehouseError
 from tasks.storage.shards import parquet_bytes, read_shard
-from tasks.storage.warehouse import open_warehouse
+from tasks.storage.warehouse import is_there, open_warehouse
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ def find_build(warehouse: Path, name: str) -> BuildRecord:
 
 def find_rejecting(warehouse: Path, name: str) -> tuple[str, int]:
     """Return id and number of rejects of a build, or of a run that published nothing, by the whole name of the run."""
-    if warehouse.exists():
+    if is_there(warehouse):
         with open_warehouse(warehouse) as db:
             found = db.execute(
                 "SELECT build_id, sum(rejects)::BIGINT FROM build_stages WHERE build_id = ? GROUP BY 1", [name]
@@ -208,7 +208,7 @@ def list_spoilt_calls(db: duckdb.DuckDBPyConnection, run_id: str, reasons: Colle
 
 def list_builds(warehouse: Path) -> list[BuildRecord]:
     """Return all published builds, oldest first."""
-    if not warehouse.exists():
+    if not is_there(warehouse):
         return []
     with open_warehouse(warehouse) as db:
         rows = db.execute(

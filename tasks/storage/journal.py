@@ -2,7 +2,7 @@
 
 One file a process, locked while it lives; one line a reply, `<crc32> <json>`, appended in one write. A line that is
 torn by a crash fails its checksum and is left out. Journals are merged into the warehouse at the end of a stage, and
-those of dead processes by whoever runs next.
+those of dead processes by whoever runs next, who keeps those aside that are damaged otherwise.
 """
 
 import errno
@@ -82,9 +82,12 @@ class Journal:
     """The journal file of this process; safe to append to from several threads."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"{os.getpid()}-{os.urandom(4).hex()}.journal"
-        self._fd = os.open(self.path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._fd = os.open(self.path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise ShardError(f"cannot write the journal {self.path}: {error.strerror}") from error
         fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._lock = threading.Lock()
         self._synced = time.monotonic()
@@ -128,13 +131,26 @@ def encode_line(record: Record) -> bytes:
 
 
 def read_journal(path: Path) -> Iterator[Record]:
-    """Yield the whole records of a journal; torn lines are left out."""
+    """Yield the whole records of a journal; torn and damaged lines are left out."""
     with path.open("rb") as lines:
-        for line in lines:
-            checksum, _, payload = line.rstrip(b"\n").partition(b" ")
-            if line.endswith(b"\n") and checksum == b"%08x" % zlib.crc32(payload):
-                fields = json.loads(payload.decode("utf-8", "surrogatepass"))
-                yield Record(**{**fields, "asked_at": datetime.fromisoformat(fields["asked_at"])})
+        yield from (record for line in lines if (record := _read_line(line)))
+
+
+def find_damage(path: Path) -> list[int]:
+    """Return the numbers, from 1, of a journal's damaged lines; one at its end that a crash has torn is none."""
+    with path.open("rb") as lines:
+        return [number for number, line in enumerate(lines, 1) if line.endswith(b"\n") and not _read_line(line)]
+
+
+def _read_line(line: bytes) -> Record | None:
+    checksum, _, payload = line.rstrip(b"\n").partition(b" ")
+    if not line.endswith(b"\n") or checksum != b"%08x" % zlib.crc32(payload):
+        return None
+    try:
+        fields = json.loads(payload.decode("utf-8", "surrogatepass"))
+        return Record(**{**fields, "asked_at": datetime.fromisoformat(fields["asked_at"])})
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None  # another program's line, or one of another factmill
 
 
 def orphan_journals(folder: Path) -> Iterator[tuple[Path, int]]:
@@ -144,6 +160,8 @@ def orphan_journals(folder: Path) -> Iterator[tuple[Path, int]]:
             fd = os.open(path, os.O_RDWR)
         except FileNotFoundError:
             continue
+        except OSError as error:
+            raise ShardError(f"cannot read the journal {path}: {error.strerror}; see to it, or move it away") from error
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -23,8 +23,8 @@ from tasks.core.calls.lasting import find_oldest
 from tasks.core.fingerprints import canonical_json
 from tasks.errors import ReplayMiss
 from tasks.storage.bodies import pack_body, unpack_body
-from tasks.storage.journal import Journal, Record, make_record, orphan_journals, read_journal
-from tasks.storage.warehouse import open_warehouse
+from tasks.storage.journal import Journal, Record, find_damage, make_record, orphan_journals, read_journal
+from tasks.storage.warehouse import is_there, open_warehouse
 
 _COLUMNS = ", ".join(f"c.{name}" for name in Record.__slots__)
 _MOMENT = pa.timestamp("us", tz="UTC")
@@ -157,7 +157,7 @@ class Recorder:
 
     def _recorded(self, calls: Sequence[Call]) -> dict[str, Record]:
         """Return the newest usable record of each call that the warehouse holds."""
-        if not calls or (self.mode == "replay" and not self._warehouse.exists()):
+        if not calls or (self.mode == "replay" and not is_there(self._warehouse)):
             return {}
         oldest = [
             find_oldest(call.operation, call.parts, self._oldest[call.service])
@@ -240,6 +240,12 @@ class Recorder:
                 if records:
                     with open_warehouse(self._warehouse) as db:
                         insert_records(db, records)
+                if damaged := find_damage(path):
+                    aside = path.replace(path.with_suffix(".damaged"))
+                    progress.say(
+                        f"note: {len(damaged)} lines of a journal are damaged, the first line {damaged[0]}; its {len(records)} "
+                        f"whole replies are kept, what is lost is asked again, and the journal is put aside as {aside}"
+                    )
                 path.unlink(missing_ok=True)
             finally:
                 os.close(fd)
@@ -249,7 +255,7 @@ class Recorder:
         call = missing[0]
         text = f"replay: {len(missing)} calls were never recorded, the first: {_describe(call)}"
         near: list[tuple[str, str]] = []
-        if self._warehouse.exists():
+        if is_there(self._warehouse):
             with open_warehouse(self._warehouse) as db:
                 near = db.execute(
                     "SELECT service, parts FROM calls WHERE operation = ? ORDER BY record_id DESC LIMIT 5000",
@@ -275,7 +281,7 @@ def work_folder(warehouse: Path) -> Path:
 
 def newest_record(warehouse: Path) -> str:
     """Return the id of the newest record in a warehouse; empty when there is none."""
-    if not warehouse.exists():
+    if not is_there(warehouse):
         return ""
     with open_warehouse(warehouse) as db:
         row = db.execute("SELECT max(record_id) FROM calls").fetchone()

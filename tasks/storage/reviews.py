@@ -13,7 +13,7 @@ from tasks.core.review import Policy, Reviewing, ReviewItem
 from tasks.errors import UsageError
 from tasks.options import RunOptions, warehouse_of
 from tasks.storage.builds import BuildRecord, find_build, published_names, published_table
-from tasks.storage.warehouse import open_warehouse
+from tasks.storage.warehouse import is_there, open_warehouse
 
 
 def read_queue_of(warehouse: Path, build: BuildRecord) -> list[ReviewItem]:
@@ -40,7 +40,7 @@ def save_decisions(warehouse: Path, items: Sequence[ReviewItem]) -> int:
 
 def load_decisions(warehouse: Path, benchmark: str) -> list[ReviewItem]:
     """Return all decisions about rows of a benchmark, by id."""
-    if not warehouse.exists():
+    if not is_there(warehouse):
         return []
     with open_warehouse(warehouse) as db:
         found = db.execute("SELECT item FROM review_decisions WHERE benchmark = ? ORDER BY id", [benchmark]).fetchall()

@@ -37,11 +37,13 @@ def write_receipt(receipt: Receipt) -> None:
 
 def read_receipt(shard: Path) -> Receipt | None:
     """Return a shard's receipt, or None when the shard is not whole or must be done again."""
-    path = shard.with_name(f"{shard.name}.receipt.json")
-    if not path.is_file():
-        return None
-    receipt = Receipt.model_validate_json(path.read_bytes())
-    return None if receipt.unsettled else receipt
+    try:
+        receipt = Receipt.model_validate_json(shard.with_name(f"{shard.name}.receipt.json").read_bytes())
+        rows = shard.with_name(f"{shard.name}.rows.parquet").read_bytes()
+    except (OSError, ValueError):
+        return None  # there is none, or it is torn
+    is_whole = receipt.shard == str(shard) and receipt.digest == digest_bytes(rows)
+    return receipt if is_whole and not receipt.unsettled else None
 
 
 def read_range(files: Sequence[str], start: int, stop: int) -> pa.Table:

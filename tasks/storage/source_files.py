@@ -1,8 +1,8 @@
 """Source files as streams of rows: JSON arrays, JSON Lines, CSV and Parquet, whole or not at all.
 
 A file is gone through once before its first row is handed out, for its SHA-256 and its encoding, and is then read bit
-by bit, so that a foundation of any size fits. What is wrong with a file as a whole (missing, empty, not UTF-8, broken,
-cut off, other columns) is a SourceError that names file, row and column.
+by bit, so that a foundation of any size fits. What is wrong with a file as a whole (missing, unreadable, empty, not UTF-8,
+broken, cut off, other columns) is a SourceError that names file, row and column.
 """
 
 import codecs
@@ -11,7 +11,8 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Iterator, Sequence
+import stat
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -21,12 +22,18 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.core.fingerprints import digest_bytes
 from tasks.errors import SourceError
+from tasks.text.whole import MOST_DEEP, is_too_deep
 
 _BLOCK = 1 << 20
 _LONGEST_ROW = 1 << 24
 """Characters after which a row that still does not end is taken for a broken one."""
+_MANY_DIGITS = "Exceeds the limit"
+"""How Python refuses a whole number of more digits than it reads."""
+_MOST_NAMED = 8
+"""Files that are named of those that a folder holds beside."""
+DATA_SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".gz", ".bz2", ".xz", ".zst", ".zip")
+"""Endings of files that may be meant as a source."""
 _GAP = re.compile(r"[\s,]*")
 
 
@@ -44,8 +51,62 @@ class SourceFile:
 
 
 def lock_source(path: Path, name: str | None = None, licence: str | None = None) -> SourceFile:
-    """Return a file under a name (default: its own), with the content that it has now."""
-    return SourceFile(path, name or path.name, digest_bytes(path.read_bytes()), licence)
+    """Return a file under a name (default: its own), with the content that it has now; SourceError when it has no row."""
+    source = name_source(path)
+    digest = hashlib.sha256()
+    with _opened_bytes(source) as stream:
+        while block := stream.read(_BLOCK):
+            digest.update(block)
+    if path.suffix.lower() in _READERS and next(_READERS[path.suffix.lower()](source), None) is None:
+        raise SourceError(f"{path}: no rows; take the file out of the source, or name another")
+    return SourceFile(path, name or path.name, digest.hexdigest(), licence)
+
+
+def list_source(path: Path, deep: bool = False) -> list[Path]:
+    """Return a file that was named outright, or what may be meant as a source in a folder, by name.
+
+    `deep`: in its subfolders too. SourceError for what is not there, is neither file nor folder, or cannot be read.
+    """
+    try:
+        if not stat.S_ISDIR(path.stat().st_mode):
+            return [_check_file(path)]
+        inside = sorted(path.iterdir())
+        if deep:
+            inside += [file for each in inside if each.is_dir() for file in sorted(each.iterdir())]
+    except FileNotFoundError as error:
+        raise SourceError(f"{path}: no such file or folder") from error
+    except OSError as error:
+        raise SourceError(f"{error.filename or path}: cannot be read: {error.strerror}") from error
+    return [_check_file(file) for file in inside if file.suffix.lower() in DATA_SUFFIXES]
+
+
+def _check_file(path: Path) -> Path:
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be read: {error.strerror}") from error
+    if not stat.S_ISREG(mode):
+        raise SourceError(f"{path}: {'a folder' if stat.S_ISDIR(mode) else 'no plain file'}, where a file was expected")
+    return path
+
+
+def describe_unused(paths: Sequence[Path], used: Sequence[Path], why: str) -> list[str]:
+    """Return a note on the files of a source's folders that are not used, or nothing when all are."""
+    unused = [file for path in paths if path.is_dir() for file in list_source(path) if file not in used]
+    return [f"not used, {why}: {_name_first(unused)}"] if unused else []
+
+
+def describe_held(paths: Sequence[Path]) -> str:
+    """Return the paths of a source with what folders among them hold, for an error that finds nothing of use there."""
+    return "; ".join(
+        f"{path} (holds {_name_first(list_source(path)) or 'no data'})" if path.is_dir() else str(path)
+        for path in paths
+    )
+
+
+def _name_first(files: Sequence[Path]) -> str:
+    more = f" and {len(files) - _MOST_NAMED} more" if len(files) > _MOST_NAMED else ""
+    return ", ".join(file.name for file in files[:_MOST_NAMED]) + more
 
 
 def name_source(path: Path) -> SourceFile:
@@ -61,7 +122,9 @@ def iterate_json(source: SourceFile, expected: str) -> Iterator[tuple[int, Any]]
 
 def iterate_csv(source: SourceFile, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield (number from 1, column → text) for each row of a CSV file with at least these columns."""
-    with _opened_text(source, f"a CSV file with the columns {', '.join(columns)}") as stream:
+    with _opened_text(
+        source, f"a CSV file with the columns {', '.join(columns)}" if columns else "a CSV file"
+    ) as stream:
         reader = csv.reader(stream, strict=True)
         number = 0
         try:
@@ -93,10 +156,18 @@ def iterate_parquet(source: SourceFile, columns: Sequence[str]) -> Iterator[tupl
         try:
             file = pq.ParquetFile(stream)
             _check_columns(source.path, file.schema_arrow.names, columns)
-            batches = file.iter_batches(batch_size=1024, columns=list(columns))
+            batches = file.iter_batches(batch_size=1024, columns=list(columns) or None)
             yield from enumerate((row for batch in batches for row in batch.to_pylist()), start=1)
         except (pa.ArrowException, OSError) as error:
             raise SourceError(f"{source.path}: no whole Parquet file: {error}; fetch it again") from error
+
+
+_READERS: dict[str, Callable[[SourceFile], Iterator[Any]]] = {
+    **dict.fromkeys((".json", ".jsonl"), lambda source: iterate_json(source, "rows")),
+    ".csv": lambda source: iterate_csv(source, ()),
+    ".parquet": lambda source: iterate_parquet(source, ()),
+}
+"""Ending → reader of any rows."""
 
 
 def peek_columns(path: Path) -> tuple[str, ...]:
@@ -110,7 +181,7 @@ def peek_columns(path: Path) -> tuple[str, ...]:
                 return tuple(next(csv.reader(stream), ()))
             _, first = next(_split_json(path, stream), (0, None))
     except OSError as error:
-        raise SourceError(f"{path}: cannot be read: {error.strerror}") from error
+        raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (SourceError, csv.Error, UnicodeDecodeError, pa.ArrowException):
         return ()
     return tuple(first) if isinstance(first, dict) else ()
@@ -193,6 +264,8 @@ def _split_json(path: Path, stream: io.TextIOBase | io.TextIOWrapper) -> Iterato
             return
         try:
             value, end = decoder.raw_decode(text, position)
+            if text.count("[", position, end) + text.count("{", position, end) > MOST_DEEP and is_too_deep(value):
+                raise RecursionError
         except (ValueError, RecursionError) as error:
             if at_end or len(text) - position > _LONGEST_ROW:
                 raise _broken_json(path, number + 1, line, text, position, error) from error
@@ -221,4 +294,6 @@ def _broken_json(path: Path, row: int, line: int, text: str, position: int, erro
         where = f"line {line + error.lineno - 1}, column {error.colno}"
         return SourceError(f"{path}: broken JSON in row {row} ({where}): {error.msg}")
     reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+    if reason.startswith(_MANY_DIGITS):
+        reason = "a whole number of more than 4,300 digits; write it as a text"
     return SourceError(f"{path}: broken JSON in row {row} (line {line + text.count(chr(10), 0, position)}): {reason}")

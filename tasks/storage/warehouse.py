@@ -1,6 +1,6 @@
 """The warehouse: one DuckDB file with recorded calls, builds, rejects and published tables.
 
-DuckDB admits one process at a time, even for reading. So the file is attached, used for one short transaction and
+DuckDB admits one process at a time, even for reading, and a file that cannot be written is opened for reading alone. So the file is attached, used for one short transaction and
 detached; several processes take turns, wait with a bound, and are told who holds the file when the bound is reached.
 The engine that it is attached to stays: starting one takes six times as long as attaching a file.
 """
@@ -31,39 +31,88 @@ _engines: dict[int, duckdb.DuckDBPyConnection] = {}
 """Process → its engine, without a file; none is taken over by a forked process."""
 atexit.register(_engines.clear)
 _NAME = "warehouse"
+_MAGIC = slice(8, 12), b"DUCK"
+"""What stands where in a DuckDB file."""
+_DAMAGE = re.compile(
+    r"Corrupt database|checksum|Could not read enough bytes|INTERNAL Error|Serialization Error|been invalidated"
+)
+_KEPT_ASIDE = (
+    "put an earlier copy in its place, or name another file with --warehouse, into which all is asked and built anew"
+)
 
 
 @contextmanager
 def open_warehouse(path: Path, wait_s: float | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open the warehouse for one transaction: committed at the end, rolled back on an error, then closed.
 
-    Raises WarehouseBusy after `wait_s` seconds (None: as settings say), WarehouseTooNew, or WarehouseError for a file that is no warehouse.
+    Raises WarehouseBusy after `wait_s` seconds (None: as settings say), WarehouseTooNew, or WarehouseError for a file that is
+    no warehouse, is damaged, or cannot be written though it must.
     """
     with _in_process:
-        connection = _attach(path, warehouse_wait_s() if wait_s is None else wait_s)
+        is_read_only = is_there(path) and _find_obstacle(path) is not None
+        connection = _attach(path, warehouse_wait_s() if wait_s is None else wait_s, is_read_only)
         try:
-            _migrate(connection, path)
+            _migrate(connection, path, is_read_only)
             connection.execute("BEGIN")
-            try:
-                yield connection
-            except duckdb.OutOfMemoryException as error:
-                _roll_back(connection)
-                raise WarehouseError(f"the warehouse {path} needs more memory for this: {error}") from error
-            except (duckdb.BinderException, duckdb.CatalogException) as error:
-                _roll_back(connection)
-                raise WarehouseError(
-                    f"{path} has tables of another factmill than this one: {str(error).partition(chr(10))[0]}; make the build "
-                    "or the evaluation again, or name another file with --warehouse"
-                ) from error
-            except (duckdb.IOException, duckdb.FatalException) as error:
-                _roll_back(connection)
-                raise WarehouseError(_cannot_write(path, error)) from error
-            except BaseException:  # whatever it was, nothing half-done stays; it is raised on as it is
-                _roll_back(connection)
-                raise
-            _commit(connection, path)
+            yield connection
+            _commit(connection, is_read_only)
+        except duckdb.Error as error:
+            _roll_back(connection)
+            if told := _explain(path, error):
+                raise WarehouseError(told) from error
+            raise
+        except BaseException:  # whatever it was, nothing half-done stays; it is raised on as it is
+            _roll_back(connection)
+            raise
         finally:
             _detach(connection)
+
+
+def is_there(path: Path) -> bool:
+    """True where a warehouse is; WarehouseError where that cannot be told."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise WarehouseError(f"cannot open the warehouse {path}: {error.strerror}") from error
+    return True
+
+
+def require_writable(path: Path) -> None:
+    """WarehouseError where the file, or the folder that it lies in or would, cannot be written."""
+    if why := _find_obstacle(path):
+        raise WarehouseError(f"the warehouse {path} cannot be written: {why}; name another file with --warehouse")
+
+
+def _find_obstacle(path: Path) -> str | None:
+    """Return why a warehouse cannot be written, or None; its folder is made where it is missing."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        return f"its folder cannot be made ({error.strerror})"
+    if is_there(path) and not os.access(path, os.W_OK):
+        return "the file is read-only"
+    return None if os.access(path.parent, os.W_OK | os.X_OK) else "its folder is read-only"
+
+
+def _explain(path: Path, error: duckdb.Error) -> str | None:
+    """Return what an error says of a warehouse, in one line, and what to do; None for a fault of ours."""
+    said = str(error).partition("\n")[0]
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return f"the warehouse {path} needs more memory for this: {said}"
+    if "read-only mode" in said:
+        return f"the warehouse {path} cannot be written: {_find_obstacle(path)}; name another file with --warehouse"
+    if _DAMAGE.search(said):
+        return f"the warehouse {path} is damaged: {said}; {_KEPT_ASIDE}"
+    if isinstance(error, (duckdb.BinderException, duckdb.CatalogException)):
+        return (
+            f"{path} has tables of another factmill than this one: {said}; make the build or the evaluation again, or name "
+            "another file with --warehouse"
+        )
+    if isinstance(error, (duckdb.OperationalError, duckdb.TransactionException, duckdb.FatalException)):
+        return f"cannot write the warehouse {path}: {said}; make room and run the same command again"
+    return None
 
 
 def migrations() -> list[tuple[int, str, str]]:
@@ -73,34 +122,48 @@ def migrations() -> list[tuple[int, str, str]]:
     return [(int(name[:4]), name[5:-4], (folder / name).read_text("utf-8")) for name in names]
 
 
-def _attach(path: Path, wait_s: float) -> duckdb.DuckDBPyConnection:
+def _attach(path: Path, wait_s: float, is_read_only: bool) -> duckdb.DuckDBPyConnection:
     """Return a connection that uses the file, as soon as no other process does."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise WarehouseError(f"cannot make the folder of the warehouse {path}: {error}") from error
+    if is_there(path):
+        _check_kind(path)
+    else:
+        require_writable(path)
+    how = "TYPE duckdb, READ_ONLY" if is_read_only else "TYPE duckdb"
     connection = _find_engine().cursor()
     quoted = str(path).replace("'", "''")
     deadline = time.monotonic() + wait_s
     pause_s = 0.02
     while True:
         try:
-            connection.execute(f"ATTACH '{quoted}' AS {_NAME}")
+            connection.execute(f"ATTACH '{quoted}' AS {_NAME} ({how})")
             connection.execute(f"USE {_NAME}")
             return connection
         except duckdb.IOException as error:
             holder = _HOLDER.search(str(error))
             if holder is None:
-                raise WarehouseError(f"cannot open the warehouse {path}: {error}") from error
+                said = _explain(path, error) if _DAMAGE.search(str(error)) else None
+                raise WarehouseError(said or f"cannot open the warehouse {path}: {error}") from error
             if time.monotonic() >= deadline:
                 raise WarehouseBusy(
                     f"the warehouse {path} is held by process {holder['pid']} ({holder['program']}) for more than "
                     f"{wait_s:.0f} s; wait until it ends or stop it, or name another file with --warehouse"
                 ) from error
         except duckdb.Error as error:
-            raise WarehouseError(f"{path} is not a DuckDB warehouse of factmill: {error}") from error
+            raise WarehouseError(_explain(path, error) or f"cannot open the warehouse {path}: {error}") from error
         time.sleep(pause_s)
         pause_s = min(pause_s * 1.5, 0.5)
+
+
+def _check_kind(path: Path) -> None:
+    """WarehouseError for what is no DuckDB file: DuckDB would take some others for databases of another kind."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(16)
+    except OSError as error:
+        raise WarehouseError(f"cannot open the warehouse {path}: {error.strerror}") from error
+    if start[_MAGIC[0]] != _MAGIC[1]:
+        what = "is no DuckDB file" if start else "is empty"
+        raise WarehouseError(f"the warehouse {path} {what}; name another file with --warehouse, or move this one away")
 
 
 def _find_engine() -> duckdb.DuckDBPyConnection:
@@ -110,6 +173,7 @@ def _find_engine() -> duckdb.DuckDBPyConnection:
         # DuckDB keeps what does not fit beside the file, or in the working folder where it has none
         spill = str(Path(tempfile.gettempdir()) / f"factmill-{process}")
         config: dict[str, Any] = {"memory_limit": "1GB", "threads": 2, "temp_directory": spill}
+        config |= {"autoinstall_known_extensions": False}
         _engines[process] = duckdb.connect(":memory:", config=config)
     return _engines[process]
 
@@ -132,24 +196,19 @@ def _roll_back(connection: duckdb.DuckDBPyConnection) -> None:
         return  # a connection that failed fatally has no transaction left
 
 
-def _commit(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+def _commit(connection: duckdb.DuckDBPyConnection, is_read_only: bool) -> None:
     """Commit, and checkpoint before detaching: that does it too, but hides it when the disk is full."""
-    try:
-        connection.execute("COMMIT")
+    connection.execute("COMMIT")
+    if not is_read_only:
         connection.execute(f"CHECKPOINT {_NAME}")
-    except duckdb.Error as error:
-        raise WarehouseError(_cannot_write(path, error)) from error
 
 
-def _cannot_write(path: Path, error: Exception) -> str:
-    return f"cannot write the warehouse {path}: {error}; make room and run the same command again"
-
-
-def _migrate(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+def _migrate(connection: duckdb.DuckDBPyConnection, path: Path, is_read_only: bool) -> None:
     known = migrations()
-    connection.execute(
-        "CREATE TABLE IF NOT EXISTS schema_migrations (version INTEGER PRIMARY KEY, name VARCHAR, applied_at TIMESTAMPTZ)"
-    )
+    if not is_read_only:
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS schema_migrations (version INTEGER PRIMARY KEY, name VARCHAR, applied_at TIMESTAMPTZ)"
+        )
     (done,) = connection.execute("SELECT coalesce(max(version), 0) FROM schema_migrations").fetchone() or (0,)
     if done > known[-1][0]:
         raise WarehouseTooNew(
@@ -157,7 +216,7 @@ def _migrate(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
             "update factmill, or name another file with --warehouse"
         )
     for version, name, sql in known:
-        if version > done:
+        if version > done and not is_read_only:
             connection.execute("BEGIN")
             try:
                 connection.execute(sql)

@@ -2,8 +2,9 @@
 
 import re
 
-_QID = re.compile(r"Q[1-9][0-9]*")
-_PID = re.compile(r"P[1-9][0-9]*")
+# longer numbers are no item's, and no computer's either
+_QID = re.compile(r"Q[1-9][0-9]{0,17}")
+_PID = re.compile(r"P[1-9][0-9]{0,17}")
 
 
 def is_qid(text: str) -> bool:

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from tasks.text.whole import MOST_DEEP, is_too_deep
+
 _THOUGHTS = "think|thinking|thoughts?|reasoning|reflection|analysis|scratchpad"
 _THOUGHT = re.compile(
     rf"(?P<close></(?:{_THOUGHTS})>|◁/think▷|\[/THINK\])|<(?:{_THOUGHTS})>|◁think▷|\[THINK\]", re.IGNORECASE
@@ -183,6 +185,8 @@ def _decode(text: str) -> tuple[dict[str, Any], int, int]:
     try:
         # whole numbers of any length, which int() refuses
         value, end = json.JSONDecoder(object_pairs_hook=_take_pairs, parse_int=float).raw_decode(text, start)
+        if text.count("[", start, end) + text.count("{", start, end) > MOST_DEEP and is_too_deep(value):
+            raise RecursionError
     except json.JSONDecodeError as error:
         around = text[max(start, error.pos - 20) : error.pos + 20]
         raise BrokenObject(f"the JSON is broken near {around!r}: {error.msg}") from error

@@ -1,6 +1,30 @@
-"""Texts that can be stored: JSON can spell half a surrogate pair, which is no character, and which neither UTF-8 nor Arrow can hold."""
+"""Texts and values that can be stored and shown.
 
+JSON can spell half a surrogate pair, which is no character, and which neither UTF-8 nor Arrow can hold; it can nest without
+end; and texts hold characters that act on the terminal or page that shows them.
+"""
+
+import re
 from typing import Any
+
+MOST_DEEP = 100
+"""Levels of lists and objects in each other that are read; nothing that is asked for has ten."""
+_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufeff]")
+"""Control characters, and those that turn the direction of what stands around them."""
+
+
+def clean(text: str) -> str:
+    """Return a text with control characters written out, so that none acts on who shows it; lines stay."""
+    return _UNSEEN.sub(lambda found: f"[U+{ord(found[0]):04X}]", text.replace("\r\n", "\n"))
+
+
+def is_too_deep(value: Any) -> bool:
+    """True for a value of JSON of more than MOST_DEEP levels."""
+    level = [value]
+    for _ in range(MOST_DEEP):
+        inside = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list))
+        level = [inner for values in inside for inner in values]
+    return any(isinstance(each, dict | list) for each in level)
 
 
 def whole_text(text: str) -> str:

@@ -195,8 +195,13 @@ def test_a_refusal_is_the_text(server, inbox):
     assert inbox[ask()].body["texts"] == ["I will not."]
 
 
-def test_a_reply_without_usage_costs_nothing(server, inbox):
-    server.script({"json": {"choices": [{"message": {"content": "hi"}}], "usage": None}})
+@pytest.mark.parametrize(
+    "usage",
+    [None, [], "many", {"prompt_tokens": "x", "completion_tokens": -1}, {"prompt_tokens": 10**400}, {"prompt_tokens_details": 5}],
+    ids=str,
+)  # fmt: skip
+def test_a_reply_without_usage_costs_nothing(server, inbox, usage):
+    server.script({"json": {"choices": [{"message": {"content": "hi"}}], "usage": usage}})
     open_chat(server).send([ask()], inbox)
     assert (inbox[ask()].status, inbox[ask()].tokens_in, inbox[ask()].cost_usd) == ("ok", 0, 0)
     assert inbox[ask()].body["fingerprint"] is None

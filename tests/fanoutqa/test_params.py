@@ -24,8 +24,8 @@ def test_files_of_one_name_are_told_apart_by_as_many_folders_as_it_takes(tmp_pat
 
 def test_no_file_is_told(tmp_path: Path) -> None:
     write(tmp_path, "notes.txt")
-    for path in (tmp_path, tmp_path / "none.json"):
-        with pytest.raises(SourceError, match=r"no such file, or no \.json"):
+    for path, told in ((tmp_path, r"no \.json or \.jsonl file"), (tmp_path / "none.json", "no such file or folder")):
+        with pytest.raises(SourceError, match=told):
             find_question_files([path])
 
 

@@ -107,8 +107,8 @@ def test_a_build_that_reads_nothing_says_so(factmill: Factmill, tmp_path: Path) 
     path = tmp_path / "P19.none.json"
     path.write_text("[]")
     ran = factmill("build", "granola", "--source", path, "--warehouse", tmp_path / "w.duckdb")
-    assert ran.code == 1
-    assert "granola: no row was read, so nothing is published: P19 hold none" in ran.err
+    assert ran.code == 2
+    assert f"{path}: no rows; take the file out of the source" in ran.err
 
 
 def test_a_misspelt_category_is_told_before_anything_is_drawn(factmill: Factmill, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from tasks.core.calls.call import Call, Reply
 from tasks.errors import ShardError
-from tasks.storage.journal import Journal, encode_line, make_record, orphan_journals, read_journal
+from tasks.storage.journal import Journal, encode_line, find_damage, make_record, orphan_journals, read_journal
 
 
 def record(text: str = "x", **reply: object):
@@ -61,6 +62,22 @@ def test_a_damaged_line_is_left_out_and_the_next_one_read(tmp_path: Path) -> Non
     path = tmp_path / "x.journal"
     path.write_bytes(encode_line(records[0]).replace(b"find_items", b"find_itemz", 1) + encode_line(records[1]))
     assert list(read_journal(path)) == records[1:]
+
+
+def test_damaged_lines_are_counted_and_a_torn_end_is_none(tmp_path: Path) -> None:
+    lines = [encode_line(record(name)) for name in "abc"]
+    payload = b'{"of": "another factmill"}'
+    foreign = b"%08x %s\n" % (zlib.crc32(payload), payload)
+    path = tmp_path / "x.journal"
+    path.write_bytes(lines[0] + foreign + b"\xff" + lines[1] + lines[2][:-9])
+    assert [one.parts for one in read_journal(path)] == ['{"name":"a"}']
+    assert find_damage(path) == [2, 3]
+
+
+def test_what_is_no_journal_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.journal").mkdir()
+    with pytest.raises(ShardError, match=r"cannot read the journal .*x\.journal: Is a directory"):
+        list(orphan_journals(tmp_path))
 
 
 def test_a_full_disk_is_an_error_that_leaves_the_journal_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,9 +15,9 @@ def numbers(first: int, count: int) -> pa.Table:
     return pa.table({"id": [f"r{n}" for n in range(first, first + count)], "n": list(range(first, first + count))})
 
 
-def receipt(shard: Path, **more: int) -> Receipt:
+def receipt(shard: Path, digest: str, **more: int) -> Receipt:
     return Receipt(
-        stage="s", index=0, key="k", shard=str(shard), rows_in=1, rows=1, rejects=0, merged=0, digest="d", **more
+        stage="s", index=0, key="k", shard=str(shard), rows_in=1, rows=1, rejects=0, merged=0, digest=digest, **more
     )
 
 
@@ -32,16 +32,35 @@ def test_a_range_spans_shards(tmp_path: Path) -> None:
 
 def test_a_shard_without_receipt_is_not_done(tmp_path: Path) -> None:
     shard = tmp_path / "0"
-    write_shard(shard, {"rows": numbers(0, 1)})
+    digest = write_shard(shard, {"rows": numbers(0, 1)})
     assert read_receipt(shard) is None
-    write_receipt(receipt(shard))
-    assert read_receipt(shard) == receipt(shard)
+    write_receipt(receipt(shard, digest))
+    assert read_receipt(shard) == receipt(shard, digest)
+
+
+@pytest.mark.parametrize("file", ["0.receipt.json", "0.rows.parquet"])
+@pytest.mark.parametrize("left", [0, 20, None])
+def test_a_shard_with_a_torn_file_or_without_it_is_not_done(tmp_path: Path, file: str, left: int | None) -> None:
+    shard = tmp_path / "0"
+    write_receipt(receipt(shard, write_shard(shard, {"rows": numbers(0, 1)})))
+    if left is None:
+        (tmp_path / file).unlink()
+    else:
+        (tmp_path / file).write_bytes((tmp_path / file).read_bytes()[:left])
+    assert read_receipt(shard) is None
+
+
+def test_a_receipt_of_another_place_is_none(tmp_path: Path) -> None:
+    digest = write_shard(tmp_path / "0", {"rows": numbers(0, 1)})
+    write_receipt(receipt(tmp_path / "0", digest))
+    moved = tmp_path.rename(tmp_path.with_name(f"{tmp_path.name}-moved"))
+    assert read_receipt(moved / "0") is None
 
 
 def test_a_shard_that_lost_rows_to_a_passing_failure_is_done_again(tmp_path: Path) -> None:
     shard = tmp_path / "0"
-    write_shard(shard, {"rows": numbers(0, 1)})
-    write_receipt(receipt(shard, unsettled=1))
+    digest = write_shard(shard, {"rows": numbers(0, 1)})
+    write_receipt(receipt(shard, digest, unsettled=1))
     assert read_receipt(shard) is None
 
 

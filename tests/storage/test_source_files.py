@@ -14,9 +14,12 @@ from tasks.errors import SourceError
 from tasks.storage import source_files
 from tasks.storage.source_files import (
     SourceFile,
+    describe_unused,
     iterate_csv,
     iterate_json,
     iterate_parquet,
+    list_source,
+    lock_source,
     name_source,
     peek_columns,
 )
@@ -63,7 +66,8 @@ def test_json_gives_the_same_rows_in_blocks_of_any_size(
         ('[{"a": 1}] and more', "unexpected text behind the array: 'and more'"),
         ("a,b\n1,2\n", r"broken JSON in row 1 \(line 1, column 1\)"),
         ("[" * 100_000, r"broken JSON in row 1 \(line 1\): nested too deeply"),
-        ('{"a": ' + "9" * 5000 + "}", r"broken JSON in row 1 \(line 1\): Exceeds the limit"),
+        ('{"a": ' + "9" * 5000 + "}", r"broken JSON in row 1 \(line 1\): a whole number of more than 4,300 digits"),
+        (f'[{{"a": 1}}, {{"a": {"[" * 101}{"]" * 101}}}]', r"broken JSON in row 2 \(line 1\): nested too deeply"),
     ],
 )
 def test_json_that_cannot_be_read_says_where(
@@ -183,3 +187,35 @@ def test_columns_are_told_without_an_error(
     tmp_path: Path, name: str, content: str | bytes, columns: tuple[str, ...]
 ) -> None:
     assert peek_columns(file(tmp_path, content, name).path) == columns
+
+
+def test_a_source_is_locked_with_its_digest_once_it_has_a_row(tmp_path: Path) -> None:
+    whole = file(tmp_path, '{"a": 1}')
+    assert lock_source(whole.path).sha256 == hashlib.sha256(b'{"a": 1}').hexdigest()
+    for name, content in (("a.json", "[]"), ("a.jsonl", " [ ]\n"), ("a.csv", "a,b\n")):
+        with pytest.raises(SourceError, match=rf"{name}: no rows; take the file out"):
+            lock_source(file(tmp_path, content, name).path)
+    pq.write_table(pa.table({"a": pa.array([], pa.string())}), tmp_path / "a.parquet")
+    with pytest.raises(SourceError, match=r"a\.parquet: no rows"):
+        lock_source(tmp_path / "a.parquet")
+    with pytest.raises(SourceError, match=r"gone\.json: cannot be read: No such file"):
+        lock_source(tmp_path / "gone.json")
+
+
+def test_what_is_neither_file_nor_folder_is_no_source(tmp_path: Path) -> None:
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / "loop.json").symlink_to(tmp_path / "s" / "loop.json")
+    with pytest.raises(SourceError, match=r"loop\.json: cannot be read: Too many levels of symbolic links"):
+        list_source(tmp_path / "s")
+    with pytest.raises(SourceError, match=r"null: no plain file, where a file was expected"):
+        list_source(Path("/dev/null"))
+
+
+def test_files_beside_are_told_but_for_those_that_are_no_data(tmp_path: Path) -> None:
+    for number in range(12):
+        file(tmp_path, "[]", f"{number:02}.json")
+    file(tmp_path, "", "README.md")
+    used = [tmp_path / "00.json"]
+    told = ", ".join(f"{number:02}.json" for number in range(1, 9))
+    assert describe_unused([tmp_path], used, "for a reason") == [f"not used, for a reason: {told} and 3 more"]
+    assert describe_unused(used, used, "for a reason") == []

@@ -24,7 +24,7 @@ from tasks.fanoutqa.core.rows import (
 from tasks.granola.core.rows import CandidateRow, GranolaRow
 from tasks.multihal.core.rows import DroppedPath, MultiHalRow
 from tasks.slaq.core.rows import CategoryCount, SlaqRow
-from tasks.storage.warehouse import _commit, migrations, open_warehouse
+from tasks.storage.warehouse import migrations, open_warehouse
 
 HOLD = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
 
@@ -136,13 +136,39 @@ def test_published_columns_are_those_of_the_row_model(tmp_path: Path, table: str
     }
 
 
-def test_a_commit_that_cannot_be_written_is_told_by_name(tmp_path: Path) -> None:
-    class Full:
-        """A connection whose disk is full when it commits."""
+def test_a_commit_that_cannot_be_written_is_told_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fill(*_: object) -> None:
+        raise duckdb.TransactionException("Failed to commit: No space left on device")
 
-        def execute(self, statement: str) -> None:
-            if statement == "COMMIT":
-                raise duckdb.TransactionException("Failed to commit: No space left on device")
+    monkeypatch.setattr("tasks.storage.warehouse._commit", fill)
+    with (
+        pytest.raises(WarehouseError, match=r"cannot write the warehouse .*No space left.*run the same command again"),
+        open_warehouse(tmp_path / "a.duckdb"),
+    ):
+        pass
 
-    with pytest.raises(WarehouseError, match=r"cannot write the warehouse .*No space left.*run the same command again"):
-        _commit(Full(), tmp_path / "a.duckdb")  # type: ignore[arg-type]
+
+@pytest.mark.parametrize("start", [b"", b"SQLite format 3\0", b"these are notes\n"])
+def test_a_file_of_another_kind_is_told_from_its_beginning(tmp_path: Path, start: bytes) -> None:
+    path = tmp_path / "a.duckdb"
+    path.write_bytes(start * 100)
+    with (
+        pytest.raises(WarehouseError, match=r"a\.duckdb is (empty|no DuckDB file); name another"),
+        open_warehouse(path),
+    ):
+        pass
+
+
+def test_a_damaged_page_is_told_as_damage_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.duckdb"
+    with open_warehouse(path) as db:
+        db.execute("INSERT INTO merged_rows SELECT 'b', 's', md5(i::VARCHAR), 'j' FROM range(50000) t(i)")
+    content = bytearray(path.read_bytes())
+    for at in range(12288 + 5000, len(content), 262144):
+        content[at] ^= 255
+    path.write_bytes(content)
+    with (
+        pytest.raises(WarehouseError, match=r"^the warehouse .*a\.duckdb is damaged: .*--warehouse.*$"),
+        open_warehouse(path) as db,
+    ):
+        db.execute("SELECT max(id) FROM merged_rows").fetchone()

@@ -1,10 +1,33 @@
-"""Halves of surrogate pairs, which JSON can spell, become characters that can be stored."""
+"""Values and texts that can be stored and shown."""
 
-import json
+import pytest
 
-from tasks.text.whole import whole_json
+from tasks.text.undressing import BrokenObject, parse_object
+from tasks.text.whole import MOST_DEEP, clean, is_too_deep
 
 
-def test_halves_are_replaced_everywhere_and_whole_pairs_kept() -> None:
-    read = json.loads('{"a\\ud800": ["\\udc00x", {"b": "\\ud83d\\ude00"}], "c": 1, "d": null}')
-    assert whole_json(read) == {"a?": ["?x", {"b": "😀"}], "c": 1, "d": None}
+def nest(levels: int) -> object:
+    value: object = []
+    for _ in range(levels - 1):
+        value = {"a": value} if isinstance(value, list) else [value]
+    return value
+
+
+def test_how_deep_a_value_may_be() -> None:
+    assert not is_too_deep(nest(MOST_DEEP))
+    assert is_too_deep(nest(MOST_DEEP + 1))
+    assert not is_too_deep([[]] * 1000)
+
+
+@pytest.mark.parametrize("levels", [MOST_DEEP, 900, 10_000])
+def test_an_object_in_a_reply_that_is_too_deep_is_broken(levels: int) -> None:
+    with pytest.raises(BrokenObject, match="nested too deeply"):
+        parse_object('{"short": ' + "[" * levels + "]" * levels + "}")
+
+
+def test_a_number_of_any_length_in_a_reply_is_read() -> None:
+    assert parse_object('{"a": ' + "9" * 5000 + "}") == {"a": float("inf")}
+
+
+def test_nothing_acts_on_a_terminal() -> None:
+    assert clean("a\x1b[31mb\u202ec\r\nd\n\x00") == "a[U+001B][31mb[U+202E]c\nd\n[U+0000]"

@@ -18,7 +18,7 @@ from tasks.biokalma.core.rows import PersonPair
 from tasks.biokalma.sources.lists import load_pair_relations
 from tasks.core.rows import Reject
 from tasks.errors import SourceError
-from tasks.storage.source_files import SourceFile, iterate_csv, iterate_json, peek_columns
+from tasks.storage.source_files import SourceFile, describe_held, iterate_csv, iterate_json, list_source, peek_columns
 from tasks.storage.source_rows import MALFORMED, ReadRow, find_problem, judge_rows
 
 COLUMNS = ("paragraph", "person", "relation", "other")
@@ -38,15 +38,10 @@ def find_pair_files(paths: Sequence[Path]) -> dict[str, Path]:
     """
     found: dict[str, Path] = {}
     for path in paths:
-        if path.is_dir():
-            inside = [file for file in path.iterdir() if file.is_file() and file.suffix.lower() in _SUFFIXES]
-            found |= _add([file for file in inside if set(COLUMNS) <= set(peek_columns(file))], found)
-        elif path.is_file():
-            found |= _add([path], found)
-        else:
-            raise SourceError(f"{path}: no such file or folder")
+        inside = [file for file in list_source(path) if file == path or file.suffix.lower() in _SUFFIXES]
+        found |= _add([file for file in inside if file == path or set(COLUMNS) <= set(peek_columns(file))], found)
     if not found:
-        raise SourceError(f"no file of pairs in {', '.join(map(str, paths))}; expected {_FORM}")
+        raise SourceError(f"no file of pairs in {describe_held(paths)}; expected {_FORM}")
     return {path.name: path for _, path in sorted(found.items())}
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from tasks.clients.sending.sender import Retry
 from tasks.core.calls.call import Reply
 from tasks.errors import ServiceUnreachable
-from tasks.text.whole import whole_json
+from tasks.text.whole import MOST_DEEP, is_too_deep, whole_json
 
 _TOO_BIG = {413, 414}
 _SURROGATE = "\\ud"
@@ -48,6 +48,10 @@ def read_json(text: str) -> Any:
     """Return the JSON of a body; Retry when it is HTML or ends too early."""
     try:
         read = json.loads(text)
+        if text.count("[") + text.count("{") > MOST_DEEP and is_too_deep(read):
+            raise RecursionError
+    except RecursionError as error:
+        raise Retry("broken_json: nested too deeply") from error
     except ValueError as error:
         if text.lstrip()[:1] == "<":
             raise Retry(f"html_instead_of_json: {shorten(text)}") from error

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from tasks.errors import SourceError
-from tasks.storage.source_files import SourceFile, iterate_json
+from tasks.storage.source_files import SourceFile, describe_held, iterate_json, list_source
 from tasks.storage.source_rows import find_problem
 
+_SUFFIXES = (".json", ".jsonl")
 _RELATION = re.compile(r"P[1-9][0-9]*(?![0-9])")
 
 
@@ -38,23 +39,20 @@ def find_files(paths: Sequence[Path], relations: Sequence[str]) -> dict[str, lis
     """
     found: dict[str, list[Path]] = {}
     for path in paths:
-        if path.is_dir():
-            inside = [file for file in sorted(path.glob("*.json*")) if _relation_of(file) in relations]
-            for file in inside:
-                found.setdefault(_relation_of(file), []).append(file)
-        elif path.is_file():
-            relation = _relation_of(path) or (relations[0] if len(relations) == 1 else "")
-            if relation not in relations:
-                raise SourceError(
-                    f"{path}: expected a file name that begins with one of the relations {', '.join(relations)}, "
-                    "like P19.test.json; or name its relation with --relation"
-                )
-            found.setdefault(relation, []).append(path)
-        else:
-            raise SourceError(f"{path}: no such file or folder")
+        for file in list_source(path):
+            relation = relation_of(file)
+            if file == path:
+                relation = relation or (relations[0] if len(relations) == 1 else "")
+                if relation not in relations:
+                    raise SourceError(
+                        f"{path}: expected a file name that begins with one of the relations {', '.join(relations)}, "
+                        "like P19.test.json; or name its relation with --relation"
+                    )
+            if relation in relations and (file == path or file.suffix.lower() in _SUFFIXES):
+                found.setdefault(relation, []).append(file)
     if not found:
         raise SourceError(
-            f"no file of the relations {', '.join(relations)} in {', '.join(map(str, paths))}; expected names like P19.test.json"
+            f"no file of the relations {', '.join(relations)} in {describe_held(paths)}; expected names like P19.test.json"
         )
     return {relation: found[relation] for relation in relations if relation in found}
 
@@ -80,12 +78,13 @@ def _problem(value: Any) -> str:
     if problem := find_problem(value, ("question",)):
         return problem
     if "answers" not in value:
-        return f"the column answers is missing (found: {', '.join(map(str, value))})"
+        return f"the column answers is missing (found: {', '.join(map(str, value))[:300]})"
     answers = value["answers"]
     is_list = isinstance(answers, list) and all(isinstance(answer, str) for answer in answers)
     return "" if is_list else "the column answers is no list of texts"
 
 
-def _relation_of(path: Path) -> str:
+def relation_of(path: Path) -> str:
+    """Return the relation that a file's name begins with; nothing where it begins with none."""
     match = _RELATION.match(path.name)
     return match[0] if match else ""

@@ -12,7 +12,7 @@ from typing import Literal
 
 from tasks.errors import SourceError, UsageError
 from tasks.multihal.sources import defan, felm, halubench, halueval, shroom, simpleqa, truthfulqa
-from tasks.storage.source_files import SourceFile, peek_columns
+from tasks.storage.source_files import SourceFile, describe_held, describe_unused, list_source, peek_columns
 from tasks.storage.source_rows import ReadRow
 
 FoundationName = Literal["halueval", "truthfulqa", "felm", "halubench", "shroom2024", "defan", "simpleqa"]
@@ -44,7 +44,7 @@ class FoundFiles:
     files: dict[str, list[Path]]
     """Foundation → its files, in the order of FOUNDATIONS and of their names."""
     left_out: list[str] = field(default_factory=list)
-    """One sentence for each file of a foundation that MultiHal does not use."""
+    """A sentence for each file of a foundation that MultiHal does not use, and one for files of no foundation."""
 
 
 def _whole(_path: Path) -> str:
@@ -105,21 +105,19 @@ def find_foundation_files(paths: Sequence[Path], foundations: Sequence[str] | No
     wanted = check_foundations(foundations)
     placed: dict[Path, str] = {}
     for path in paths:
-        if path.is_dir():
-            inside = sorted(
-                file for deep in ("*", "*/*") for file in path.glob(deep) if file.suffix.lower() in _SUFFIXES
-            )
-            placed.update((file, name) for file in inside if file.is_file() and (name := _place(file)) in wanted)
-        elif path.is_file():
-            placed[path] = _place_outright(path, wanted)
-        else:
-            raise SourceError(f"{path}: no such file or folder")
+        for file in list_source(path, deep=True):
+            if file == path:
+                placed[path] = _place_outright(path, wanted)
+            elif file.suffix.lower() in _SUFFIXES and (name := _place(file)) in wanted:
+                placed[file] = name
     found = _share_out(placed)
     if missing := [name for name in wanted if name not in found.files and (foundations or not found.files)]:
         raise SourceError(
-            f"no file of {', '.join(missing)} in {', '.join(map(str, paths))}; expected "
+            f"no file of {', '.join(missing)} in {describe_held(paths)}; expected "
             + "; ".join(f"{name}: {_format_form(FOUNDATIONS[name])}" for name in missing)
         )
+    if not foundations:
+        found.left_out.extend(describe_unused(paths, list(placed), "since their columns are of no foundation"))
     return found
 
 
@@ -168,7 +166,7 @@ def _place(path: Path) -> str | None:
     for name, foundation in FOUNDATIONS.items():
         if foundation.promise.search(path.name):
             raise SourceError(
-                f"{path}: row 1: named like a file of {name}, but its columns are {', '.join(sorted(columns)) or 'not to be read'}; "
+                f"{path}: row 1: named like a file of {name}, but its columns are {', '.join(sorted(columns))[:300] or 'not to be read'}; "
                 f"expected {_format_form(foundation)}"
             )
     return None

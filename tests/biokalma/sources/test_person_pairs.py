@@ -239,7 +239,9 @@ def test_files_that_cannot_be_told_apart_or_are_not_there_are_refused(tmp_path: 
     with pytest.raises(SourceError, match=r"gone\.csv: no such file or folder"):
         find_pair_files([tmp_path / "gone.csv"])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(SourceError, match=r"no file of pairs in .*empty; expected a file that ends in"):
+    with pytest.raises(
+        SourceError, match=r"no file of pairs in .*empty \(holds no data\); expected a file that ends in"
+    ):
         find_pair_files([tmp_path / "empty"])
 
 

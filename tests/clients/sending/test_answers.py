@@ -55,7 +55,14 @@ def test_retry_after_as_a_date():
 
 @pytest.mark.parametrize(
     ("text", "code"),
-    [("<!DOCTYPE html><p>hello", "html_instead_of_json"), ('{"a": [1, 2', "broken_json"), ("", "broken_json")],
+    [
+        ("<!DOCTYPE html><p>hello", "html_instead_of_json"),
+        ('{"a": [1, 2', "broken_json"),
+        ("", "broken_json"),
+        ("[" * 10_000 + "]" * 10_000, "broken_json"),
+        ("[" * 102 + "]" * 102, "broken_json"),
+        ('{"a": ' + "9" * 5000 + "}", "broken_json"),
+    ],
 )
 def test_what_is_no_json_is_tried_again(text, code):
     with pytest.raises(Retry) as caught:

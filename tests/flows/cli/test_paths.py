@@ -90,4 +90,6 @@ def test_a_file_without_the_columns_is_named_with_its_row(factmill: Factmill, tm
     file = tmp_path / "odd.csv"
     file.write_text("from,to\nQ1,Q2\n")
     ran = factmill("paths", "--pairs", file)
-    assert (ran.code, f"{file}, row 1: expected texts in subject and object" in ran.err) == (2, True), ran.err
+    assert (ran.code, f"{file}: row 1: the column subject is missing (found: from, to)" in ran.err) == (2, True), (
+        ran.err
+    )

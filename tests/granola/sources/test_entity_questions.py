@@ -108,6 +108,13 @@ def test_a_missing_path_and_an_empty_folder_are_told(tmp_path: Path) -> None:
         find_files([tmp_path], ["P19"])
 
 
+def test_what_a_folder_without_a_file_of_use_holds_is_told(tmp_path: Path) -> None:
+    for name in ("P20.json", "people.json", "P19.json.gz", "notes.txt"):
+        file(tmp_path, "[]", name)
+    with pytest.raises(SourceError, match=r"\(holds P19\.json\.gz, P20\.json, people\.json\); expected names"):
+        find_files([tmp_path], ["P19"])
+
+
 def test_the_real_files_are_read_whole(shared_data: Path) -> None:
     folder = shared_data / "entityquestions" / "dev"
     relations = [pid for pid, relation in load_relations().items() if relation.is_kept]

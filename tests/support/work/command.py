@@ -20,7 +20,6 @@ from flows.cli import main as cli
 from tasks import progress
 
 ROOT = Path(__file__).resolve().parents[3]
-_PROGRAM = [sys.executable, "-c", "from flows.cli.main import main; main()"]
 _WIDTH = "200"
 """Columns of what is printed, so that messages are not wrapped."""
 
@@ -45,6 +44,8 @@ class Factmill:
     home: Path
     prefect_api: str = ""
     """Address of a standing Prefect server; empty: a build starts one of its own, which only a process can."""
+    program: str = "from flows.cli.main import main; main()"
+    """What a process of its own runs."""
 
     def __call__(self, *arguments: str | Path, stdin: bytes = b"", **environment: str) -> Ran:
         """Run a command in this process, as `main` does but for the end of the process.
@@ -81,7 +82,7 @@ class Factmill:
     def start(self, *arguments: str | Path, **environment: str) -> "subprocess.Popen[str]":
         """Start a command as a process of its own and let it run."""
         return subprocess.Popen(
-            [*_PROGRAM, *map(str, arguments)],
+            [sys.executable, "-c", self.program, *map(str, arguments)],
             env={**_inherited(), **self._environment(), **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -1,0 +1,222 @@
+"""What a user does wrong, or finds damaged, is told in a line or two, and before Prefect starts where it can be known then."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from support.work.command import Factmill, Ran
+from support.work.without_privileges import PROGRAM, find_hindrance
+
+from tasks.core.calls.call import Call, Reply
+from tasks.storage.journal import encode_line, make_record
+
+GOOD = {"question": "Where was Albert Einstein born?", "answers": ["Ulm"]}
+DEEP, LONG = "[" * 10_000 + "]" * 10_000, "9" * 5000
+HEADER = "paragraph,person,relation,other\n"
+REMOTE = 'name = "x"\nuser_agent = "x"\n' + "".join(
+    f'[{name}]\nurl = "http://127.0.0.1:9/"\n' for name in ("wikidata", "wikipedia", "pageviews")
+)
+RULES = "".join(f'[models.{role}]\nkind = "rules"\nname = "rules-1"\n' for role in ("author", "judge"))
+KEYED = (
+    'name = "x"\nuser_agent = "x"\n'
+    + "".join(f'[{name}]\nurl = "embedded"\n' for name in ("wikidata", "wikipedia", "pageviews"))
+    + RULES.replace('kind = "rules"', 'kind = "openai"\nurl = "http://127.0.0.1:9/v1"\nkey_env = "NO_SUCH_KEY"')
+)
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Factmill:
+    """Return the command in a home without anything, and without a Prefect server that it could use."""
+    return Factmill(tmp_path / "home")
+
+
+def write(folder: Path, name: str, content: str) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    return path
+
+
+def check(ran: Ran, code: int, message: str) -> None:
+    """See that a command ended as it should: soon, in few words, without a traceback."""
+    assert (ran.code, message in ran.err) == (code, True), ran.err
+    assert "starting Prefect" not in ran.err
+    assert "Traceback" not in ran.err
+    assert len(ran.err.splitlines()) <= 2, ran.err
+
+
+def make_loop(folder: Path, name: str) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(path)
+    return path
+
+
+SOURCES: dict[str, tuple[str, Callable[[Path], Path], str]] = {
+    "deep": ("granola", lambda at: write(at, "P19.json", f'[{{"question": {DEEP}}}]'), "row 1 (line 1): nested too deeply"),
+    "long number": ("granola", lambda at: write(at, "P19.json", f'[{{"question": {LONG}}}]'), "more than 4,300 digits"),
+    "loop": ("granola", lambda at: make_loop(at, "P19.json"), "P19.json: cannot be read: Too many levels of symbolic links"),
+    "loop inside": ("granola", lambda at: make_loop(at, "s/P19.json").parent, "s/P19.json: cannot be read: Too many levels"),
+    "folder inside": ("granola", lambda at: write(at, "s/P19.json/x", "").parent.parent, "P19.json: a folder, where a file was"),
+    "none used": ("granola", lambda at: write(at, "s/people.json", "[]").parent, "s (holds people.json); expected names like"),
+    "no rows": ("granola", lambda at: write(at, "P19.json", "[]"), "P19.json: no rows"),
+    "empty": ("granola", lambda at: write(at, "P19.json", " \n"), "P19.json: the file is empty"),
+    "fanout deep": ("fanoutqa", lambda at: write(at, "q.json", f'[{{"strategy": {DEEP}}}]'), "q.json: broken JSON in row 1"),
+    "fanout no rows": ("fanoutqa", lambda at: write(at, "q.json", "[]"), "q.json: no rows"),
+    "fanout loop": ("fanoutqa", lambda at: make_loop(at, "q.json"), "q.json: cannot be read: Too many levels"),
+    "pairs no rows": ("biokalma", lambda at: write(at, "pairs.csv", HEADER), "pairs.csv: no rows"),
+    "pairs long number": ("biokalma", lambda at: write(at, "p.jsonl", f'{{"person": {LONG}}}'), "more than 4,300 digits"),
+    "pairs none used": ("biokalma", lambda at: write(at, "s/a.csv", "a,b\n1,2\n").parent, "s (holds a.csv); expected a file"),
+    "foundation no rows": ("multihal", lambda at: write(at, "qa_data.json", "[]"), "qa_data.json: row 1: named like a file of"),
+    "foundation none used": ("multihal", lambda at: write(at, "s/a.csv", "a,b\n1,2\n").parent, "s (holds a.csv); expected"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SOURCES)
+def test_a_source_that_cannot_be_used_is_named_before_prefect_starts(
+    alone: Factmill, tmp_path: Path, case: str
+) -> None:
+    benchmark, make, message = SOURCES[case]
+    check(alone("build", benchmark, "--source", make(tmp_path)), 2, message)
+
+
+@pytest.mark.parametrize(
+    ("world", "options", "code", "message"),
+    [
+        (REMOTE + RULES, ["--relation", "P19"], 2, "the rules author and the labels linker read a local graph"),
+        (KEYED, [], 2, "the environment variable that its key_env names is not set"),
+        ("name = " + LONG, [], 2, "not a TOML file that can be read"),
+        ("name = " + DEEP, [], 2, "not a TOML file that can be read"),
+        (None, ["--graph", ""], 2, "no graph can be called ''"),
+        (None, ["--world", "x" * 5000], 2, "cannot be read: File name too long"),
+        (None, ["--world", "a\x1b[31mb"], 2, "no world 'a\\x1b[31mb'"),
+        (REMOTE.replace("http://127.0.0.1:9/", "file:///etc/passwd"), [], 2, "wikidata.url: expected an address that begins"),
+    ],
+    ids=["remote rules", "no key", "long number", "deep", "no graph", "long name", "control", "file address"],
+)  # fmt: skip
+def test_a_world_that_cannot_be_used_is_named_before_prefect_starts(
+    alone: Factmill, tmp_path: Path, world: str | None, options: list[str], code: int, message: str
+) -> None:
+    given = [] if world is None else ["--world", write(tmp_path, "world.toml", world)]
+    check(alone("build", "granola", *given, *options), code, message)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("p.csv", "subject,object\n", "p.csv: no pairs"),
+        ("p.csv", "", "p.csv: the file is empty"),
+        ("p.csv", "subject,object\n\x1b[31mred,\n", "row 1: the column object is no text"),
+        ("p.jsonl", "5\n", "row 1: the row is no object"),
+        ("p.jsonl", f'{{"subject": {DEEP}}}', "nested too deeply"),
+        ("p.jsonl", f'{{"subject": {LONG}}}', "more than 4,300 digits"),
+    ],
+)
+def test_pairs_that_cannot_be_read_are_named(
+    alone: Factmill, tmp_path: Path, name: str, content: str, message: str
+) -> None:
+    check(alone("paths", "--pairs", write(tmp_path, name, content)), 2, message)
+
+
+def test_ids_that_no_item_has_are_unknown(factmill: Factmill) -> None:
+    for subject, target in (("Q99999999999999999999", "Q1"), ("Q937", "Q" + LONG), ("Q937", LONG)):
+        ran = factmill("paths", subject, target, "--json")
+        assert (ran.code, ran.json["status"] in ("unknown_subject", "unknown_object", "none")) == (0, True), ran.err
+
+
+def test_files_that_no_relation_uses_are_told(factmill: Factmill, tmp_path: Path) -> None:
+    source = write(tmp_path, "s/P19.json", json.dumps([GOOD])).parent
+    write(source, "P999.json", "[]"), write(source, "people.json", "[]"), write(source, "notes.txt", "")
+    ran = factmill("build", "granola", "--source", source, "--warehouse", tmp_path / "w.duckdb")
+    assert (ran.code, "begin with none of P19: P999.json, people.json\n" in ran.err) == (0, True), ran.err
+
+
+@pytest.fixture
+def built(factmill: Factmill, tmp_path: Path) -> Path:
+    """Return a warehouse with a build of one row."""
+    warehouse = tmp_path / "built" / "w.duckdb"
+    source = write(tmp_path, "P19.json", json.dumps([GOOD]))
+    assert factmill("build", "granola", "--source", source, "--warehouse", warehouse).code == 0
+    return warehouse
+
+
+def list_reading(factmill: Factmill, warehouse: Path, to: Path) -> Iterator[tuple[Any, ...]]:
+    """Yield the commands that read a build."""
+    row = factmill("show", "granola", "--warehouse", warehouse, "--json").json["rows"][0]["id"]
+    yield ("builds",)
+    yield ("show", "granola")
+    yield ("show", "granola", "--rejects")
+    yield ("explain", "granola", row)
+    yield ("export", "latest:granola", "--to", to)
+
+
+def test_a_damaged_warehouse_is_told_by_every_command(factmill: Factmill, built: Path, tmp_path: Path) -> None:
+    reading = [*list_reading(factmill, built, tmp_path / "out"), ("verify", "latest:granola"), ("build", "granola")]
+    content = bytearray(built.read_bytes())
+    for at in range(12288 + 3000, len(content), 262144):
+        content[at] ^= 255
+    built.write_bytes(content)
+    for command in reading:
+        ran = factmill(*command, "--warehouse", built)
+        assert (ran.code, "Traceback" in ran.err) == (1, False), (command, ran.err)
+        assert f"factmill: the warehouse {built} is damaged: " in ran.err, (command, ran.err)
+
+
+def test_a_read_only_warehouse_is_read_and_not_written(factmill: Factmill, built: Path, tmp_path: Path) -> None:
+    if why := find_hindrance():
+        pytest.skip(why)
+    held = Factmill(factmill.home, factmill.prefect_api, PROGRAM)
+    reading = list(list_reading(factmill, built, tmp_path / "out"))
+    before = built.read_bytes()
+    try:
+        built.chmod(0o444)
+        for command in [*reading, ("verify", "latest:granola")]:
+            ran = held.run_process(*command, "--warehouse", built)
+            assert (ran.code, "Traceback" in ran.err) == (0, False), (command, ran.err)
+        build = ("build", "granola", "--relation", "P40", "--warehouse", built)
+        check(held.run_process(*build), 1, "cannot be written: the file is read-only")
+        built.chmod(0o644), built.parent.chmod(0o555)
+        assert held.run_process("show", "granola", "--warehouse", built).code == 0
+        check(held.run_process(*build), 1, "cannot be written: its folder is read-only")
+    finally:
+        built.parent.chmod(0o755)
+    assert built.read_bytes() == before
+
+
+def test_what_may_not_be_read_or_written_is_named(tmp_path: Path) -> None:
+    if why := find_hindrance():
+        pytest.skip(why)
+    home, source = tmp_path / "closed", write(tmp_path, "P19.json", json.dumps([GOOD]))
+    home.mkdir()
+    home.chmod(0o555), source.chmod(0)
+    for here in (home, home / "deeper"):
+        ran = Factmill(here, program=PROGRAM).run_process("build", "granola", "--relation", "P19")
+        check(ran, 2, f"factmill's home {here} cannot be written (Permission denied); set FACTMILL_HOME")
+    for benchmark in ("granola", "fanoutqa", "multihal", "biokalma"):
+        ran = Factmill(tmp_path / "home", program=PROGRAM).run_process("build", benchmark, "--source", source)
+        check(ran, 2, f"{source}: cannot be read: Permission denied")
+
+
+def test_a_damaged_journal_is_kept_aside_and_told_and_what_is_whole_in_it_used(factmill: Factmill, built: Path) -> None:
+    record = make_record(Call("s", "o", {"n": "whole"}), Reply(body=1))
+    journal = built.with_name(f"{built.name}.runs") / "journal" / "1-x.journal"
+    journal.write_bytes(b"no line of a journal\n" + encode_line(record))
+    ran = factmill("build", "granola", "--relation", "P40", "--limit", "1", "--warehouse", built)
+    assert ran.code == 0, ran.err
+    aside = journal.with_suffix(".damaged")
+    told = f"1 lines of a journal are damaged, the first line 1; its 1 whole replies are kept, what is lost is asked again, and the journal is put aside as {aside}"
+    assert told in ran.err
+    assert not journal.exists() and aside.read_bytes().startswith(b"no line")
+    with duckdb.connect(str(built), read_only=True) as db:
+        assert db.execute("SELECT count(*) FROM calls WHERE record_id = ?", [record.record_id]).fetchone() == (1,)
+
+
+def test_a_loop_of_links_as_warehouse_is_told(alone: Factmill, tmp_path: Path) -> None:
+    check(
+        alone("builds", "--warehouse", make_loop(tmp_path, "w.duckdb")),
+        1,
+        "w.duckdb: Too many levels of symbolic links",
+    )

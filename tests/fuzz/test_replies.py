@@ -1,0 +1,56 @@
+"""Whatever a model's server sends: it is a reply, or trouble of a kind that is told and tried again."""
+
+import json
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.rows.damage import mutilate, odd_json, replace_parts
+
+from tasks.clients.chat import Chat
+from tasks.clients.refusals import read_refusal
+from tasks.clients.sending.answers import read_json
+from tasks.clients.sending.sender import Retry
+from tasks.core.calls.chat import read_chat
+from tasks.core.fingerprints import canonical_json
+from tasks.core.replies import Form, hear
+from tasks.settings import Model
+from tasks.slaq.core.replies import PAIRS_OBJECT, read_generated
+
+CHAT = Chat("here", Model(kind="openai", name="m", url="http://127.0.0.1:9/v1"), lambda: "", "tests")
+CHOICE = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "yes"}}
+BODY = {"choices": [CHOICE], "usage": {"prompt_tokens": 1, "completion_tokens_details": {"reasoning_tokens": 1}}}
+GENERATED = {"short": [{"question": "q?", "answer": "a"}] * 5, "long_question": "q?", "long_answer": "a"}
+patient = settings(max_examples=200)
+
+
+@patient
+@given(data=st.data())
+def test_any_body_is_a_reply_or_is_tried_again(data: st.DataObject) -> None:
+    choices = st.lists(replace_parts(CHOICE) | odd_json(*CHOICE), max_size=3) | odd_json()
+    bodies = replace_parts(BODY) | st.builds(lambda each: {**BODY, "choices": each}, choices) | odd_json(*BODY)
+    text = data.draw(
+        mutilate(json.dumps(BODY).encode()).map(lambda body: body.decode("utf-8", "replace")) | bodies.map(json.dumps)
+    )
+    try:
+        reply = CHAT._read_reply(read_json(text))
+    except Retry:
+        return
+    canonical_json(reply.body).encode()
+    chat = read_chat(reply.body)
+    if not chat.texts:
+        return  # it is asked again
+    for form in (Form(), Form("object"), Form("lines", head="[0-9]+", is_numbered=True)):
+        hear(chat.texts, chat.finish, form, lambda texts: texts)
+    read_refusal(CHAT.model, 400, text, {"temperature": 1})
+
+
+@patient
+@given(data=st.data())
+def test_any_json_in_a_reply_is_read_or_unreadable(data: st.DataObject) -> None:
+    rows: st.SearchStrategy[Any] = replace_parts(GENERATED) | odd_json(*GENERATED)
+    text = data.draw(
+        rows.map(json.dumps)
+        | mutilate(json.dumps(GENERATED).encode()).map(lambda body: body.decode("utf-8", "replace"))
+    )
+    hear([text], ["stop"], PAIRS_OBJECT, lambda texts: read_generated(texts[0]))

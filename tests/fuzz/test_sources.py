@@ -1,0 +1,147 @@
+"""Whatever lies in a source: its reader gives rows and rejects that can be stored, or says by name what is wrong."""
+
+import csv
+import io
+import itertools
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.rows.damage import mutilate, odd_json, replace_parts, write_lines
+
+from flows.commands.paths_output import read_pairs as read_path_pairs
+from tasks.assets import ROOT
+from tasks.biokalma.sources.person_pairs import find_pair_files, read_pairs
+from tasks.core.evaluation.answers_file import read_answers
+from tasks.errors import FactmillError
+from tasks.fanoutqa.params import find_question_files
+from tasks.fanoutqa.sources.files import read_question_file
+from tasks.granola.sources.entity_questions import find_files, read_questions
+from tasks.multihal.sources.foundations import FOUNDATIONS, find_foundation_files
+from tasks.storage.source_files import iterate_json, lock_source
+from tasks.text.whole import clean
+
+SOURCES = ROOT / "data" / "world" / "sources"
+QUESTION = {"question": "Where was Ada born?", "answers": ["London"]}
+
+
+def read_granola(path: Path) -> Iterable[Any]:
+    for files in find_files([path.parent], ["P19"]).values():
+        for file in files:
+            yield from read_questions(lock_source(file))
+
+
+def read_fanout(path: Path) -> Iterable[Any]:
+    for name, file in find_question_files([path]).items():
+        yield from read_question_file(lock_source(file, name))
+
+
+def read_people(path: Path) -> Iterable[Any]:
+    for file in find_pair_files([path]).values():
+        yield from read_pairs(lock_source(file), complete_names=True)
+
+
+def read_foundation(path: Path) -> Iterable[Any]:
+    for name, files in find_foundation_files([path]).files.items():
+        for file in files:
+            yield from FOUNDATIONS[name].read(lock_source(file))
+
+
+def read_given_answers(path: Path) -> Iterable[Any]:
+    yield read_answers(iterate_json(lock_source(path), "answers"), path.name)
+
+
+READERS: dict[str, Callable[[Path], Iterable[Any]]] = {
+    "entityquestions/P19.json": read_granola,
+    "fanoutqa/places.json": read_fanout,
+    "biokalma/pairs.jsonl": read_people,
+    **{
+        f"{name}/{file.name}": read_foundation
+        for name in FOUNDATIONS
+        for file in sorted((SOURCES / name).iterdir())[:1]
+    },
+}
+ROWS: dict[str, tuple[Callable[[Path], Iterable[Any]], dict[str, Any]]] = {
+    "P19.x.json": (read_granola, QUESTION),
+    "authored.json": (
+        read_fanout,
+        {"question": "q?", "strategy": [{"question": "p?"}], "answer": {"a": 1}, "categories": []},
+    ),
+    "released.json": (
+        read_fanout,
+        {
+            "id": "a",
+            "question": "q?",
+            "decomposition": [],
+            "necessary_evidence": [],
+            "answer": {"a": 1},
+            "categories": [],
+        },
+    ),
+    "people.jsonl": (read_people, {"paragraph": "p", "person": "A B", "relation": "P26", "other": "C D"}),
+    "qa_data.json": (
+        read_foundation,
+        {"knowledge": "k", "question": "q", "right_answer": "r", "hallucinated_answer": "h"},
+    ),
+    "felm.jsonl": (
+        read_foundation,
+        {"prompt": "p", "response": "r", "labels": [True], "ref": ["x"], "domain": "wk", "segmented_response": ["r"]},
+    ),
+    "answers.jsonl": (read_given_answers, {"id": "a", "answer": "b", "setting": "c"}),
+    "pairs.jsonl": (read_path_pairs, {"subject": "Q1", "object": "Q2"}),
+}
+quick = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+
+
+def read(reader: Callable[[Path], Iterable[Any]], path: Path, content: bytes) -> None:
+    """Read a file: rows that can be stored, or an error with a short text that names the file or what was asked."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+    try:
+        for row in reader(path):
+            str(row).encode()
+    except FactmillError as error:
+        assert str(error).encode() and len(str(error)) < 3000
+        assert "Traceback" not in clean(str(error))
+
+
+def first_rows(file: Path) -> bytes:
+    """Return the beginning of one of our own sources, as a file of its kind."""
+    text = file.read_text("utf-8")
+    if file.suffix == ".csv":
+        out = io.StringIO()
+        csv.writer(out).writerows(itertools.islice(csv.reader(io.StringIO(text)), 4))
+        return out.getvalue().encode()
+    rows = [row for _, row in itertools.islice(iterate_json(lock_source(file), "rows"), 3)]
+    return (
+        json.dumps(rows, ensure_ascii=False)
+        if text.startswith("[")
+        else "".join(f"{json.dumps(row)}\n" for row in rows)
+    ).encode()
+
+
+@pytest.mark.parametrize("name", READERS)
+@quick
+@given(data=st.data())
+def test_a_damaged_source_is_read_or_named(tmp_path: Path, name: str, data: st.DataObject) -> None:
+    read(READERS[name], tmp_path / "s" / Path(name).name, data.draw(mutilate(first_rows(SOURCES / name))))
+
+
+@pytest.mark.parametrize("name", ROWS)
+@quick
+@given(data=st.data())
+def test_odd_rows_are_read_or_named(tmp_path: Path, name: str, data: st.DataObject) -> None:
+    reader, row = ROWS[name]
+    rows = data.draw(st.lists(replace_parts(row) | odd_json(*row), max_size=3))
+    read(reader, tmp_path / "s" / name, write_lines(rows))
+
+
+@quick
+@given(content=st.binary(max_size=60) | mutilate(b"subject,object\nQ1,Q2\n"))
+def test_pairs_of_any_table_are_read_or_named(tmp_path: Path, content: bytes) -> None:
+    read(read_path_pairs, tmp_path / "pairs.csv", content)
+    read(read_path_pairs, tmp_path / "pairs.parquet", content)

@@ -1,0 +1,137 @@
+"""Whatever has become of receipts, journals, runs and warehouses: they are used as far as they are whole, or named."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.rows.damage import mutilate, odd_json
+
+from flows.commands.explain import trace_row
+from tasks.core.calls.call import Call, Reply
+from tasks.core.receipts import Receipt
+from tasks.engine.runs import RUN, read_run
+from tasks.errors import FactmillError
+from tasks.granola.benchmark import GRANOLA
+from tasks.storage.builds import list_builds
+from tasks.storage.export import export_build
+from tasks.storage.journal import encode_line, find_damage, make_record, read_journal
+from tasks.storage.recorder import Recorder, newest_record, work_folder
+from tasks.storage.reviews import load_decisions
+from tasks.storage.shards import read_receipt, write_shard
+from tasks.storage.warehouse import open_warehouse
+
+patient = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+few = settings(patient, max_examples=25)
+RECORDS = [make_record(Call("here", "find_items", {"name": name}), Reply(body={"text": name})) for name in "abc"]
+LINES = b"".join(map(encode_line, RECORDS))
+RUN_FILE = json.dumps({"lock": {}, "origin": {}, "options": {"mode": "record"}}).encode()
+
+
+def make_receipt(shard: Path, digest: str) -> Receipt:
+    return Receipt(stage="s", index=0, key="k", shard=str(shard), rows_in=1, rows=1, rejects=0, merged=0, digest=digest)
+
+
+@patient
+@given(data=st.data())
+def test_a_damaged_receipt_is_whole_or_none(tmp_path: Path, data: st.DataObject) -> None:
+    shard = tmp_path / "0"
+    digest = write_shard(shard, {"rows": pa.table({"id": ["a"]})})
+    whole = make_receipt(shard, digest).model_dump_json().encode()
+    found = data.draw(mutilate(whole) | odd_json(*Receipt.model_fields).map(lambda value: json.dumps(value).encode()))
+    (tmp_path / "0.receipt.json").write_bytes(found)
+    receipt = read_receipt(shard)
+    assert receipt is None or receipt.shard == str(shard)
+
+
+@patient
+@given(data=st.data())
+def test_a_damaged_run_is_whole_or_none(tmp_path: Path, data: st.DataObject) -> None:
+    (tmp_path / RUN).write_bytes(data.draw(mutilate(RUN_FILE) | st.binary(max_size=20)))
+    run = read_run(tmp_path)
+    assert run is None or {"lock", "origin", "options"} <= run.keys()
+
+
+@patient
+@given(content=mutilate(LINES))
+def test_what_is_whole_in_a_damaged_journal_is_used(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "1-x.journal"
+    path.write_bytes(content)
+    kept = list(read_journal(path))
+    assert all(record in RECORDS for record in kept)
+    whole = [line for line in content.split(b"\n")[:-1] if line in LINES.split(b"\n")[:-1]]
+    assert len(kept) == len(whole)
+    lines = content.count(b"\n")
+    assert len(find_damage(path)) == lines - len(kept)
+
+
+@few
+@given(content=mutilate(LINES) | st.just(LINES))
+def test_a_recorder_takes_in_any_journal_and_puts_a_damaged_one_aside(tmp_path: Path, content: bytes) -> None:
+    warehouse = tmp_path / f"{os.urandom(6).hex()}.duckdb"
+    journal = work_folder(warehouse) / "journal" / "1-x.journal"
+    journal.parent.mkdir(parents=True)
+    journal.write_bytes(content)
+    kept, damage = list(read_journal(journal)), find_damage(journal)
+    Recorder(warehouse, "record").close()
+    assert newest_record(warehouse) == max((record.record_id for record in kept), default="")
+    assert not journal.exists()
+    aside = journal.with_suffix(".damaged")
+    assert (aside.read_bytes() if aside.exists() else None) == (content if damage else None)
+
+
+def look_at_all(warehouse: Path, folder: Path) -> Iterable[Callable[[], Any]]:
+    """Yield what commands read of a warehouse."""
+    yield lambda: newest_record(warehouse)
+    yield lambda: load_decisions(warehouse, "granola")
+    yield lambda: [
+        export_build(warehouse, build, folder / build.build_id, GRANOLA.forms, (), [])
+        for build in list_builds(warehouse)
+    ]
+    yield lambda: Recorder(warehouse, "record").answer([Call("here", "find_items", {"name": "a"})], None)  # type: ignore[arg-type]
+
+    def explain() -> None:
+        with open_warehouse(warehouse) as db:
+            trace_row(db, GRANOLA, "granola-x", "P19")
+
+    yield explain
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse with records."""
+    path = tmp_path_factory.mktemp("filled") / "w.duckdb"
+    with open_warehouse(path) as db:
+        rows = ", ".join(f"('{number}', 'stage', 'i{number}', 'into')" for number in range(5000))
+        db.execute(f"INSERT INTO merged_rows VALUES {rows}")
+        db.execute("INSERT INTO builds VALUES ('granola-x', 'granola', 'd', '{}', '{}', 'c', '{}', now(), now())")
+        db.execute("INSERT INTO build_tables VALUES ('granola-x', 'granola_eq', 0, 's')")
+    return path
+
+
+@settings(patient, max_examples=60)
+@given(data=st.data())
+def test_a_damaged_warehouse_is_read_or_named(tmp_path: Path, filled: Path, data: st.DataObject) -> None:
+    warehouse = tmp_path / f"{os.urandom(6).hex()}.duckdb"
+    whole = bytearray(filled.read_bytes())
+    for at, to in data.draw(
+        st.lists(st.tuples(st.integers(0, len(whole) - 1) | st.integers(0, 20_000), st.integers(0, 255)), max_size=6)
+    ):
+        whole[at % len(whole)] = to
+    warehouse.write_bytes(whole[: data.draw(st.none() | st.integers(0, len(whole)))])
+    if data.draw(st.booleans()):
+        warehouse.with_name(f"{warehouse.name}.wal").write_bytes(data.draw(st.binary(max_size=200)))
+    for look in look_at_all(warehouse, tmp_path / "out"):
+        try:
+            look()
+        except FactmillError as error:
+            assert "\n" not in str(error)
+        except AttributeError as error:
+            assert "NoneType" in str(error)  # of the service, which is asked where the record is lost
+    shutil.rmtree(tmp_path / "out", ignore_errors=True)

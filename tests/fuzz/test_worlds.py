@@ -1,0 +1,67 @@
+"""Whatever stands in a world's file: it is a world, or a SettingsError says what is wrong, on one line, without a key."""
+
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.rows.damage import mutilate
+
+from tasks.assets import ROOT
+from tasks.engine.identities import service_identities
+from tasks.engine.services import check_models
+from tasks.errors import FactmillError, SettingsError
+from tasks.settings import ROLES, load_world
+
+WORLDS = [(ROOT / "data" / "worlds" / f"{name}.toml").read_bytes() for name in ("embedded", "live")]
+SECRET = "sk-0123456789abcdef"
+ADDRESSES = (
+    "embedded", "", "https://example.org/sparql", "http://[::1]:80/x", "file:///etc/passwd", "example.org", "http://", "http://:80", "ftp://example.org",
+    "http://example.org:99999", "http://[", "https://user:sk-0123456789abcdef@example.org", "https://example.org/?key=sk-0123456789abcdef",
+    "javascript:alert(1)", "http://exa\\u001b[31mmple.org", "//example.org", "HTTP://EXAMPLE.ORG", "http://ex ample.org", "\\\\\\\\server",
+)  # fmt: skip
+patient = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+
+
+def load(path: Path, content: bytes, graph: str | None = None) -> None:
+    """Read a world and look at all that is known before a call is made."""
+    path.write_bytes(content)
+    try:
+        world = load_world(str(path), graph)
+        service_identities(world, path.parent)
+        check_models(world, ROLES)
+    except FactmillError as error:
+        assert str(error).encode()
+        assert SECRET not in str(error)
+
+
+@patient
+@given(content=st.sampled_from(WORLDS).flatmap(mutilate), graph=st.none() | st.text(max_size=5))
+def test_a_damaged_world_is_read_or_named(tmp_path: Path, content: bytes, graph: str | None) -> None:
+    load(tmp_path / "world.toml", content, graph)
+
+
+@patient
+@given(
+    address=st.sampled_from(ADDRESSES),
+    key=st.sampled_from(["", SECRET, "NO_SUCH_KEY", "path", "A" * 90]),
+    kind=st.sampled_from(["openai", "rules", "local", "x"]),
+    number=st.sampled_from(["1", "-1", "1e999", "nan", "'a'", "9" * 5000, "2026-01-01", "[]"]),
+)
+def test_a_world_of_odd_values_is_read_or_named(tmp_path: Path, address: str, key: str, kind: str, number: str) -> None:
+    content = (
+        f'name = "odd"\nuser_agent = "x"\n[wikidata]\nurl = "{address}"\nlimits = {{ timeout_s = {number} }}\n'
+        f'[models.author]\nkind = "{kind}"\nname = "m"\nurl = "{address}"\nkey_env = "{key}"\n'
+    )
+    load(tmp_path / "world.toml", content.encode())
+
+
+@patient
+@given(
+    name=st.text(max_size=20)
+    | st.sampled_from(["x" * 5000, "\0", ".", "/", "/dev/null", "/dev/zero/x", "~", "http://example.org/world.toml"])
+)
+def test_a_world_of_any_name_is_found_or_named(name: str) -> None:
+    try:
+        load_world(name)
+    except SettingsError as error:
+        assert len(str(error)) < 500
