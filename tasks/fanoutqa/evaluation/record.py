@@ -83,7 +83,7 @@ def lock_inputs(params: FanOutEvaluationParams, run: RunOptions) -> Locked[FanOu
 
 def tell_notes(inputs: FanOutEvaluationInputs) -> list[str]:
     """Return a sentence on each kind of figure that needs one."""
-    told = ["ROUGE-2 counts pairs of words: a gold answer of one word has none, so even the oracle is under 1 there"]
+    told = ["ROUGE-2 counts pairs of words: a gold answer of one word has none, and gives 0 even to the oracle"]
     if inputs.lemmatizer == RuleLemmatizer.name:
         told.append(
             f"lemmas are by rules: the public scorer's are of spaCy's {MODEL}, which is not installed or not wanted, so "

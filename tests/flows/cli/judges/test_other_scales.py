@@ -18,6 +18,10 @@ LABELS = {"fanoutqa": "BA", "biokalma": "54"}
 JUDGED = {"fanoutqa": "Verdict: C", "biokalma": "Rating: 4"}
 
 
+def replace_prompts(judge: JudgeIdentity) -> JudgeIdentity:
+    return judge.model_copy(update={"prompt_digest": "0" * 64})
+
+
 @pytest.mark.parametrize("name", list(SMALL))
 def test_grades_and_ratings_are_labelled_and_checked(factmill: Factmill, tmp_path: Path, name: str) -> None:
     place = ("--warehouse", tmp_path / "w.duckdb")
@@ -50,9 +54,15 @@ def test_grades_and_ratings_are_labelled_and_checked(factmill: Factmill, tmp_pat
             writer.writerows(rows)
         (card,) = run("judge-card", "--judge", "mild-1", "--labels", tmp_path / "l.csv")["cards"]
         assert (card["identity"]["judge"], card["overall"]["n"]) == ("mild-1", len(rows))
-        # the judge always says C, or 4: B and C are right alike, and 5 is not 4
-        share = {"fanoutqa": half, "biokalma": len(rows) - half}[name] / len(rows)
-        assert card["overall"]["accuracy"] == pytest.approx({"fanoutqa": 0.0}.get(name, share), abs=1e-6), card
+        if name == "fanoutqa":  # people say B, then A; the judge always C, and B and C are right alike
+            assert (card["overall"]["accuracy"], card["is_ordinal"]) == (0, False)
+            assert card["as_right"]["accuracy"] == pytest.approx(half / len(rows), abs=1e-6)
+        else:
+            assert (card["as_right"], card["is_ordinal"]) == (None, True)
+            assert card["overall"]["accuracy"] == pytest.approx((len(rows) - half) / len(rows), abs=1e-6)
+            assert card["overall"]["weighted_kappa"] == 0  # it says the same of all
+        kept = JudgeCard.model_validate(card)
+        assert "other prompts" in describe_card(kept, replace_prompts(kept.identity))
         again = run("evaluate", name, "--answers", answers, "--world", world)
         assert "mild-1 agrees with people" in again["judge_card"]
 
