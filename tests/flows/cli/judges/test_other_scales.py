@@ -10,6 +10,8 @@ import pytest
 from support.work.command import Factmill
 from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
 
+from tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, describe_card
+
 KEY = {"TEST_KEY": "k"}
 SMALL = {"fanoutqa": ("--sets-a-kind", "1"), "biokalma": ("--limit", "8")}
 SETTING = {"fanoutqa": "closed_book", "biokalma": "given_graph"}
