@@ -63,7 +63,7 @@ def test_grades_and_ratings_are_labelled_and_checked(factmill: Factmill, tmp_pat
             assert (card["as_right"], card["is_ordinal"]) == (None, True)
             assert card["overall"]["accuracy"] == pytest.approx((len(rows) - half) / len(rows), abs=1e-6)
             assert card["overall"]["weighted_kappa"] == 0  # it says the same of all
-        kept = JudgeCard.model_validate(card)
+        kept = JudgeCard.model_validate({field: told for field, told in card.items() if field != "id"})
         assert "other prompts" in describe_card(kept, replace_prompts(kept.identity))
         again = run("evaluate", name, "--answers", answers, "--world", world)
         assert "mild-1 agrees with people" in again["judge_card"]
