@@ -2,11 +2,12 @@
 
 import csv
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sklearn.metrics import cohen_kappa_score
 from support.work.command import Factmill
 from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
 
@@ -15,9 +16,13 @@ from tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, describe
 KEY = {"TEST_KEY": "k"}
 SMALL = {"fanoutqa": ("--sets-a-kind", "1"), "biokalma": ("--limit", "8")}
 SETTING = {"fanoutqa": "closed_book", "biokalma": "given_graph"}
-LABELS = {"fanoutqa": "BA", "biokalma": "54"}
+LABELS = {"fanoutqa": "BA", "biokalma": "53"}
 """What people say of the first half of the answers, and of the second."""
-JUDGED = {"fanoutqa": "Verdict: C", "biokalma": "Rating: 4"}
+
+
+def judge(name: str, said: str) -> str:
+    """Return the grade or rating of what is said; of BioKaLMA's texts some are rated better."""
+    return "C" if name == "fanoutqa" else "5" if "No. 1" in said else "4"
 
 
 def replace_prompts(judge: JudgeIdentity) -> JudgeIdentity:
@@ -34,7 +39,10 @@ def test_grades_and_ratings_are_labelled_and_checked(factmill: Factmill, tmp_pat
         return ran.json
 
     run("build", name, *SMALL[name])
-    answer: Callable[[Sequence[Message]], tuple[int, str]] = lambda _: (200, JUDGED[name])  # noqa: E731
+
+    def answer(messages: Sequence[Message]) -> tuple[int, str]:
+        return 200, f"{'Verdict' if name == 'fanoutqa' else 'Rating'}: {judge(name, messages[-1]['content'])}"
+
     chat = ScriptedChat(answer)
     try:
         world = write_chat_world(tmp_path, chat.url, ["judge"], "mild-1")
@@ -61,8 +69,10 @@ def test_grades_and_ratings_are_labelled_and_checked(factmill: Factmill, tmp_pat
             assert card["as_right"]["accuracy"] == pytest.approx(half / len(rows), abs=1e-6)
         else:
             assert (card["as_right"], card["is_ordinal"]) == (None, True)
-            assert card["overall"]["accuracy"] == pytest.approx((len(rows) - half) / len(rows), abs=1e-6)
-            assert card["overall"]["weighted_kappa"] == 0  # it says the same of all
+            pair = [row["label"] for row in rows], [judge(name, row["answer"]) for row in rows]
+            for kappa, weights in (("kappa", None), ("weighted_kappa", "quadratic")):
+                expected = cohen_kappa_score(*pair, labels=list("12345"), weights=weights)
+                assert card["overall"][kappa] == pytest.approx(expected, abs=1e-6)
         kept = JudgeCard.model_validate({field: told for field, told in card.items() if field != "id"})
         assert "other prompts" in describe_card(kept, replace_prompts(kept.identity))
         again = run("evaluate", name, "--answers", answers, "--world", world)
