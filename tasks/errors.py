@@ -9,7 +9,7 @@ FactmillError
 │   ├── FunnelError           a stage's rows do not add up
 │   ├── NothingPublished      no row came through, or none was read
 │   ├── ReplayMiss            replay needs a call that was never recorded
-│   ├── OldBuild              a build's parameters are those of an earlier factmill
+│   ├── OldBuild              a build's parameters or rows are those of an earlier factmill
 │   ├── ShardError            a batch's files cannot be written or read
 │   └── PromptError           a prompt file and its variables do not fit
 ├── WarehouseError            the DuckDB file cannot be used
@@ -73,7 +73,7 @@ class ReplayMiss(BuildError):
 
 
 class OldBuild(BuildError):
-    """A build's parameters are those of an earlier factmill, which this one does not read."""
+    """A build's parameters or rows are those of an earlier factmill, which this one does not read."""
 
 
 class ShardError(BuildError):

@@ -4,8 +4,10 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+from pydantic import BaseModel, ValidationError
+
 from tasks.engine.benchmark import Benchmark
-from tasks.errors import UnknownBuild
+from tasks.errors import OldBuild, UnknownBuild
 from tasks.storage.bodies import unpack_body
 from tasks.storage.warehouse import Connection, read_records
 from tasks.text.ages import tell_age
@@ -65,7 +67,7 @@ def format_trace(benchmark: Benchmark, trace: dict[str, Any]) -> list[str]:
     """Return a trace as lines to read."""
     lines = [f"{trace['id']} in {trace['build']}"]
     if trace["row"]:
-        lines += benchmark.explain(benchmark.row.model_validate(trace["row"]))
+        lines += benchmark.explain(_read_row(benchmark.row, trace["row"], trace["build"]))
     if reject := trace["reject"]:
         lines += [
             f"  rejected at {reject['stage']}: {reject['reason']}",
@@ -73,12 +75,25 @@ def format_trace(benchmark: Benchmark, trace: dict[str, Any]) -> list[str]:
             f"  row then    {reject['row']}",
         ]
     for side in benchmark.beside:
-        if found := [benchmark.tables[side.table].model_validate(each) for each in trace["beside"][side.table]]:
+        if found := [
+            _read_row(benchmark.tables[side.table], each, trace["build"]) for each in trace["beside"][side.table]
+        ]:
             lines += side.explain(found, trace["services"])
     lines.append("  calls:" if trace["calls"] else "  calls: none")
     for call in trace["calls"]:
         lines += _format_call(call)
     return lines
+
+
+def _read_row(model: type[BaseModel], row: dict[str, Any], build_id: str) -> Any:
+    try:
+        return model.model_validate(row)
+    except ValidationError as error:
+        columns = ", ".join(dict.fromkeys(str(each["loc"][0]) for each in error.errors()))
+        raise OldBuild(
+            f"{build_id} was made by an earlier factmill: its rows are without, or have otherwise, {columns}; make it again "
+            "with the same command (recorded replies are not asked for again), or see the row as it is with --json"
+        ) from error
 
 
 def _format_call(call: dict[str, Any]) -> list[str]:

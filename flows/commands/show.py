@@ -14,6 +14,7 @@ from flows.cli.options import print_json
 from flows.commands.audit import format_figures, measure_build
 from tasks.core.rows import column_docs
 from tasks.engine.benchmark import Benchmark
+from tasks.errors import OldBuild
 from tasks.options import BuildReport
 from tasks.reports.texts import shorten_line
 from tasks.storage.builds import find_build, find_rejecting
@@ -84,6 +85,12 @@ def show_rows(
     record = find_build(warehouse, build or f"latest:{known.name}")
     order = "id" if part else f"row_number() OVER (PARTITION BY {known.part} ORDER BY id), id"
     with open_warehouse(warehouse) as db:
+        there = db.table(known.main_table).columns
+        if lacking := [column for column in (known.part, *known.shown) if column not in there]:
+            raise OldBuild(
+                f"{record.build_id} was made by an earlier factmill, which wrote no {', '.join(dict.fromkeys(lacking))} into "
+                f"{known.main_table}; make it again with the same command: recorded replies are not asked for again"
+            )
         rows = read_records(
             db,
             f"SELECT * EXCLUDE (build_id) FROM {known.main_table} WHERE build_id = $1 AND ($2 IS NULL OR {known.part} = $2) "

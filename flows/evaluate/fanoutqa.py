@@ -13,7 +13,7 @@ from tasks.fanoutqa.evaluation.answer import (
     score_fanoutqa_answers,
 )
 from tasks.fanoutqa.evaluation.ask import FanOutEvaluationParams
-from tasks.fanoutqa.evaluation.record import FANOUTQA_EVALUATION, lock_inputs
+from tasks.fanoutqa.evaluation.record import FANOUTQA_EVALUATION, lock_inputs, tell_notes
 from tasks.options import BuildReport, RunOptions
 
 SIDE_BY_SIDE = 100
@@ -34,6 +34,7 @@ def evaluate_fanoutqa(
         scored = build.stage(score_fanoutqa_answers, judged)  # §4.1
         answers = scored.table(ScoredFanOut)
         scores, metrics = FANOUTQA_EVALUATION.measure(answers, locked.inputs)
-        report = publish_evaluation(build, FANOUTQA_EVALUATION, answers, scores, metrics)
+        notes = tell_notes(locked.inputs)
+        report = publish_evaluation(build, FANOUTQA_EVALUATION, answers, scores, metrics, notes)
         leave_evaluation(report, FANOUTQA_EVALUATION, answers, name_metrics(build, FANOUTQA_EVALUATION, metrics))
     return report

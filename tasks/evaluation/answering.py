@@ -1,6 +1,6 @@
 """How a model under test is asked: once. What it says is kept as it is; what cannot be read is unscored, with its reason."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -14,9 +14,8 @@ from tasks.core.evaluation.answers_file import EXPECTED, AnswersFile, read_answe
 from tasks.core.evaluation.given import Given
 from tasks.core.evaluation.rows import Asked, Unscored
 from tasks.core.prompts import Ask
-from tasks.core.receipts import Receipt
 from tasks.core.replies import CUT, TEXT, Form, Unreadable, read_said
-from tasks.core.rows import arrow_schema, arrow_table, rows_from_arrow
+from tasks.core.rows import arrow_schema, rows_from_arrow
 from tasks.engine.batches import Work
 from tasks.evaluation.record import ANSWERS, BUILT_IN, Evaluation, gather_measured, read_params
 from tasks.storage.source_files import SourceFile, iterate_json
@@ -25,30 +24,6 @@ A = TypeVar("A", bound=Asked)
 
 _REASONS: dict[str, Unscored] = {"refused": "refused", "cut_off": "cut_off", "empty_reply": "no_answer"}
 """How a reply that says nothing ends → why it is unscored."""
-
-
-def answer_questions(
-    work: Work,
-    asked: Iterable[A],
-    fill: Callable[[A], Ask],
-    oracle: Callable[[A], str],
-    guess: Callable[[A], str],
-    form: Form = TEXT,
-) -> Iterator[tuple[A, Given]]:
-    """Put every question to the evaluation's model, once; yield (question, what it said) in the order given.
-
-    `fill`: a question as its setting's prompt; `oracle`, `guess`: what the built-in models say, for which, as for a file
-    of answers, nothing is sent.
-    """
-    rows = list(asked)
-    if not sends_nothing(work):
-        yield from ask_model(work, rows, fill, form)
-    elif files := work.files(ANSWERS):
-        found = load_answers(files[0])
-        yield from ((row, _take(found.find(row.setting, row.question_id), form)) for row in rows)
-    else:
-        say = {"oracle": oracle, "guesser": guess}.get(read_params(work)["model"])
-        yield from ((row, _take(say(row) if say else "", None)) for row in rows)
 
 
 def answer_at_once(work: Work, evaluation: Evaluation, asked: pa.Table) -> pa.Table:
@@ -168,10 +143,3 @@ def read_given(texts: Sequence[str], finishes: Sequence[str], form: Form) -> Giv
             first.reason if isinstance(first, Unreadable) else "the token limit ended the answer before it was whole"
         )
     return Given(tuple(texts), read, ", ".join(dict.fromkeys(finishes)), unscored, detail)
-
-
-def finish_asked(work: Work, asked: Iterable[A] | pa.Table, model: type[A]) -> Receipt:
-    """Finish the first step of an evaluation: every question that is asked is a row that came in."""
-    table = asked if isinstance(asked, pa.Table) else arrow_table(model, asked)
-    work.rows_in = table.num_rows
-    return work.finish_table(table, model)

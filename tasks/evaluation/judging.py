@@ -1,6 +1,6 @@
 """How a judge is asked about answers: as builds ask theirs, and once more where it cannot be read. What then has no verdict is unscored."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -13,6 +13,7 @@ from tasks.evaluation.record import EXACT, read_params
 
 B = TypeVar("B", bound=Answer)
 V = TypeVar("V")
+R = TypeVar("R", bound=Answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ def wants_verdict(row: Answer) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judging(Generic[B, V]):
+class Judging(Generic[B, V, R]):
     """How a benchmark's answers are judged."""
 
     fill: Callable[[B], Ask]
@@ -43,45 +44,36 @@ class Judging(Generic[B, V]):
     """A reply's last verdict."""
     compare: Callable[[B], V]
     """The verdict of the program that stands in where the judge is `exact`."""
-    row: type[Answer]
+    row: type[R]
     """Row model of judged answers."""
-    mark: Callable[[B, Judged[V] | None, str], Answer]
+    mark: Callable[[B, Judged[V] | None, str], R]
     """An answer, what was said of it and by whom → the judged row; None: nothing was asked about it."""
     wants: Callable[[B], bool] = wants_verdict
     """Whether a judge is asked about an answer."""
 
 
-def judge_rows(work: Work, rows: Sequence[B], judging: Judging[B, V]) -> Iterator[Answer]:
+def judge_rows(work: Work, rows: Sequence[B], judging: Judging[B, V, R]) -> Iterator[R]:
     """Have every answer judged that can be; yield the judged rows in the order given."""
-    wanted = [row for row in rows if judging.wants(row)]
-    judged = judge_answers(work, wanted, judging.fill, judging.form, judging.read, judging.compare)
-    said = {row.id: each for row, each in judged}
+    said = dict(_judge(work, [row for row in rows if judging.wants(row)], judging))
     name = name_judge(work)
     return (judging.mark(row, said.get(row.id), name) for row in rows)
 
 
-def judge_answers(
-    work: Work,
-    answers: Iterable[B],
-    fill: Callable[[B], Ask],
-    form: Form,
-    read: Callable[[B, list[str]], V | Unreadable],
-    compare: Callable[[B], V],
-) -> Iterator[tuple[B, Judged[V]]]:
-    """Have every answer judged; yield (answer, verdict) in the order given. The parameters are as in `Judging`."""
-    rows = list(answers)
+def _judge(work: Work, rows: Sequence[B], judging: Judging[B, V, R]) -> Iterator[tuple[str, Judged[V]]]:
+    """Yield (answer's id, what the judge said of it)."""
     judge: str = read_params(work)["judge"]
     if judge == EXACT:
-        yield from ((row, Judged(compare(row))) for row in rows)
+        yield from ((row.id, Judged(judging.compare(row))) for row in rows)
         return
-    for row, answer in work.ask(judge, [(row.id, row, fill(row)) for row in rows], form, read):
+    asked = [(row.id, row, judging.fill(row)) for row in rows]
+    for row, answer in work.ask(judge, asked, judging.form, judging.read):
         if isinstance(answer.read, Reject):
             # a judge's own refusal or cut reply is no verdict about the answer
             reason: Unscored = "judge_unreadable" if answer.read.reason in UNREADABLE_KINDS else "judge_failed"
             work.unsettled += answer.read.retryable
-            yield row, Judged(None, reason, answer.read.detail, answer.key)
+            yield row.id, Judged(None, reason, answer.read.detail, answer.key)
         else:
-            yield row, Judged(answer.read, call=answer.key)
+            yield row.id, Judged(answer.read, call=answer.key)
 
 
 def name_judge(work: Work) -> str:

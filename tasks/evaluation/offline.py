@@ -158,7 +158,15 @@ def take_asked(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]]) -> pa.
 
 def read_rows(benchmark: Benchmark, store: Store, table: str) -> tuple[pa.Table, str]:
     """Return the rows of a benchmark's table and a digest of what they were read from."""
-    rows, where, digest = store.read(table)
+    try:
+        rows, where, digest = store.read(table)
+    except SourceError as error:
+        if table not in benchmark.held_out:
+            raise
+        raise SourceError(
+            f"{error}. It is held out of an export without answers, and {benchmark.name} is not measured without it; export "
+            "again: factmill export BUILD --to DIR --with-answers"
+        ) from error
     schema = arrow_schema(benchmark.tables[table])
     try:
         return rows.select(schema.names).cast(schema).sort_by("id"), digest

@@ -197,7 +197,7 @@ class Evaluation(Benchmark):
     """Rows of the measured build → a question → its gold answer."""
     guess: Callable[[pa.Table], Callable[[Any], str]]
     """Rows of the measured build → a question → the commonest answer of its kind."""
-    judging: "Judging[Any, Any] | None" = None
+    judging: "Judging[Any, Any, Any] | None" = None
     """How answers are judged, where a judge is asked."""
     score: Callable[[pa.Table, Any, Tools], pa.Table] = keep_answers
     """Answers, judged where there is a judge → rows of the main table; inputs of the evaluation."""

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 
+import pyarrow as pa
 from prefect import Task, task
 
 from tasks.core.receipts import Batch, Receipt
-from tasks.core.rows import rows_from_arrow
+from tasks.core.rows import arrow_table, rows_from_arrow
 from tasks.engine.batches import Work, batch_key, work_on
-from tasks.evaluation.answering import answer_at_once, finish_asked, name_answerer, sends_nothing
+from tasks.evaluation.answering import answer_at_once, name_answerer, sends_nothing
 from tasks.evaluation.dialogues import hold_dialogues
 from tasks.evaluation.judging import judge_rows
 from tasks.evaluation.record import Evaluation, gather_measured
@@ -28,7 +29,8 @@ def make_asking(evaluation: Evaluation) -> Step:
     def ask(work: Work) -> Receipt:
         inputs = work.inputs(evaluation.inputs).model_copy(update={"settings": (work.batch.unit,)})
         asked = evaluation.list_questions(gather_measured(work, evaluation), inputs)
-        return finish_asked(work, asked, evaluation.asked)
+        work.rows_in = asked.num_rows
+        return work.finish_table(asked, evaluation.asked)
 
     return _make_step(f"ask_{evaluation.of.name}_questions", ask)
 
@@ -37,14 +39,18 @@ def make_answering(evaluation: Evaluation) -> Step:
     """Return the step that puts each question to the model, once."""
 
     def answer(work: Work) -> Receipt:
-        asked = work.table(evaluation.asked)
-        if sends_nothing(work):
-            return work.finish_table(answer_at_once(work, evaluation, asked), evaluation.answers)
-        answered = hold_dialogues(work, evaluation, rows_from_arrow(evaluation.asked, asked))
-        name = name_answerer(work)
-        return work.finish((given.extend(row, evaluation.answers, name) for row, given in answered), evaluation.answers)
+        return work.finish_table(answer_asked(work, evaluation, work.table(evaluation.asked)), evaluation.answers)
 
     return _make_step(f"answer_{evaluation.of.name}_questions", answer)
+
+
+def answer_asked(work: Work, evaluation: Evaluation, asked: pa.Table) -> pa.Table:
+    """Return questions (rows of `asked`) with what was said to each (rows of `answers`)."""
+    if sends_nothing(work):
+        return answer_at_once(work, evaluation, asked)
+    answered = hold_dialogues(work, evaluation, rows_from_arrow(evaluation.asked, asked))
+    name = name_answerer(work)
+    return arrow_table(evaluation.answers, (given.extend(row, evaluation.answers, name) for row, given in answered))
 
 
 def make_judging(evaluation: Evaluation) -> Step:

@@ -27,6 +27,8 @@ HEAD = "head.npz"
 ENTAILMENT, CONTRADICTION = frozenset({"entailment"}), frozenset({"contradiction"})
 CONSISTENT = frozenset({"consistent", "entailment", "correct", "supported"})
 """What checkpoints call the label of a text that follows from the other, in small letters."""
+SCORE = "score"
+"""Among the names of a label wanted: a single score will do that is of any size."""
 
 
 class CrossEncoderSettings(StrictModel):
@@ -44,14 +46,15 @@ class CrossEncoderSettings(StrictModel):
     def find_columns(self, wanted: Sequence[Collection[str]], name: str) -> list[int]:
         """Return the column of each label wanted, known by one of its names in small letters; a single score is any of them.
 
-        UsageError when one is not there, or not as a probability; `name`: of the model.
+        UsageError when one is not there, or not as a probability where that is wanted; `name`: of the model.
         """
         is_single = len(self.labels) == len(wanted) == 1
+        any_size = is_single and SCORE in wanted[0]
         found = [
             [number for number, label in enumerate(self.labels) if is_single or label.strip().lower() in names]
             for names in wanted
         ]
-        if self.activation == "none" or any(len(columns) != 1 for columns in found):
+        if (self.activation == "none" and not any_size) or any(len(columns) != 1 for columns in found):
             told = ", ".join(" or ".join(sorted(names)) for names in wanted)
             raise UsageError(
                 f"the cross-encoder {name} has the labels {', '.join(self.labels)} (through {self.activation}); expected "

@@ -202,7 +202,7 @@ def _describe(evaluation: Evaluation, label: str, each: Evaluated) -> Subject:
         "World": f"{lock['world']['name']}, as of {lock['world']['epoch']}",
         "Settings": "; ".join(f"{name} – {evaluation.settings.get(name, name)}" for name in settings),
         "Parameters": "; ".join(f"{say(name)} {value}" for name, value in params.items()),
-        **{say(name).capitalize(): tell(value) for name, value in inputs.items()},
+        **{say(name).capitalize(): tell(value) for name, value in inputs.items() if value is not None},
         "Answers asked for": f"{each.answers.num_rows:,}, of which {facts['unscored']:,} lack a score",
         "Tokens": _describe_tokens(each.answers),
         "Evaluation": f"{record.build_id}, factmill {lock['version']}, code {lock['code']}",

@@ -66,7 +66,10 @@ class Store:
         if len(found) != 1:
             what = f"{len(found)} files {name}.parquet" if found else f"no file {name}.parquet"
             raise SourceError(f"{self.path}: {what}; expected one. Tables: {self._name_tables()}")
-        return pq.read_table(found[0]), str(found[0]), digest_bytes(found[0].read_bytes())
+        try:
+            return pq.read_table(found[0]), str(found[0]), digest_bytes(found[0].read_bytes())
+        except (pa.ArrowInvalid, OSError) as error:
+            raise SourceError(f"{found[0]}: cannot be read as Parquet: {error}") from error
 
     def _name_tables(self) -> str:
         return ", ".join(sorted(path.stem for path in self.path.rglob("*.parquet"))) or "none"

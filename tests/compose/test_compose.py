@@ -200,11 +200,11 @@ def test_the_image_is_made_of_the_locks_and_of_what_the_package_needs() -> None:
         assert any(line == f"!{source}" or line.startswith(f"!{source}/") for line in allowed), source
     assert all((ROOT / line[1:]).exists() for line in allowed if line.startswith("!"))
     wheel = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
-    for needed in [*wheel["packages"], *wheel["force-include"], PROJECT["project"]["readme"]]:
+    for needed in [*wheel["only-include"], *wheel["force-include"], PROJECT["project"]["readme"]]:
         assert any(line.startswith("!") and f"{needed}/".startswith(f"{line[1:]}/") for line in allowed), needed
     locks = re.findall(r"--require-hashes -r (\S+)", "\n".join(DOCKERFILE))
     makefile = (ROOT / "Makefile").read_text("utf-8")
-    assert locks == re.findall(r"\$\(PIP\) --require-hashes -r (\S+)", makefile)[:3]
+    assert locks == re.findall(r"(?:PIP\) --require-hashes -r |install,)(requirements\S*\.lock)", makefile)[:3]
     assert "--no-deps" in "\n".join(DOCKERFILE)
     assert not re.search(r"index-url|find-links|trusted-host|https?://(?!127\.0\.0\.1)", "\n".join(DOCKERFILE))
 

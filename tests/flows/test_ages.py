@@ -67,7 +67,7 @@ def build(wikidata: ChangingWikidata, tmp_path: Path) -> list[str]:
     (tmp_path / "names.txt").write_text("\n".join(COUNTRIES), "utf-8")
     (tmp_path / "world.toml").write_text(
         f"""name = "changing"\nuser_agent = "tests"\nepoch = 2026-01-01\n[wikidata]\nurl = "{wikidata.web.url}"
-limits = {{ parallel = 1, attempts = 1, backoff_s = 0.01, batch = 1 }}\n[models.author]\nkind = "rules"\nname = "rules-1"\n""",
+limits = {{ parallel = 1, attempts = 1, backoff_s = 0.01, batch = 1 }}\n[models.author]\nkind = "openai"\nname = "not-asked"\nurl = "http://127.0.0.1:9/v1"\n""",
         "utf-8",
     )
     options = ["--world", str(tmp_path / "world.toml"), "--batch-size", "1", "--concurrency", "1", "--json"]

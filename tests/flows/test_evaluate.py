@@ -16,6 +16,8 @@ from support.work.command import Factmill
 from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
 from support.work.toy_command import ToyCommand
 
+from tasks.storage.warehouse import open_warehouse
+
 NAMES = ("Germany", "France", "Italy", "Spain", "Portugal", "Austria", "Poland", "Japan")
 GOLD = {"Germany": "Q183", "France": "Q142", "Italy": "Q38", "Spain": "Q29"}
 ODD = {
@@ -243,3 +245,21 @@ def test_questions_can_be_taken_to_another_program(toy: ToyCommand, tmp_path: Pa
     assert first["id"] == "c-Austria"
     assert first["setting"] == "ask_again"
     assert first["messages"] == [{"role": "user", "content": "Which number has Austria? (ask_again)"}]
+
+
+@pytest.mark.parametrize(
+    ("change", "column"),
+    [
+        ("DROP COLUMN answer", "answer"),
+        ("ALTER COLUMN is_right TYPE VARCHAR USING 'perhaps'", "is_right"),
+    ],
+)
+def test_rows_of_an_earlier_factmill_are_told_of_by_name(toy: ToyCommand, change: str, column: str) -> None:
+    made = toy("evaluate", "countries", "--model", "oracle", "--json").json["evaluation_id"]
+    with open_warehouse(toy.warehouse) as db:
+        (row_id,) = db.execute("SELECT min(id) FROM countries_answers").fetchone() or ()
+        db.execute(f"ALTER TABLE countries_answers {change}")
+    ran = toy("explain", "countries_evaluation", row_id, code=1)
+    assert f"{made} was made by an earlier factmill" in ran.err and column in ran.err
+    shown = toy("show", "countries_evaluation", code=0 if column == "is_right" else 1)
+    assert column == "is_right" or f"wrote no {column}" in shown.err

@@ -1,14 +1,19 @@
 """Models measured on BioKaLMA, whole: the built-in ones, and planted ones that cite rightly, wrongly, not at all, and that talk to the judge."""
 
 import json
+import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.models.tiny_encoder import make_head, make_weights, write_checkpoint
 from support.work.command import Factmill, Ran
 from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
 
+from tasks.models.converting.cross_encoder import add_cross_encoder
+from tasks.models.model_folder import models_folder, remove_model
 from tasks.storage.builds import published_table
 from tasks.storage.warehouse import open_warehouse
 
@@ -70,9 +75,16 @@ class Models:
         self.plants = {row["specific_question"]: (row, plant) for row, plant in zip(rows, PLANTED, strict=True)}
         self.asked: list[str] = []
         self.judged: list[str] = []
+        self.requests: Counter[str] = Counter()
+        """Messages of a request, as JSON → how often it came."""
+        self.silent_after: int | None = None
+        """Requests after which nothing is answered any more."""
         self.chat = ScriptedChat(self._answer)
 
     def _answer(self, messages: Sequence[Message]) -> tuple[int, str]:
+        self.requests[json.dumps(messages)] += 1
+        if self.silent_after is not None and self.requests.total() > self.silent_after:
+            self.chat.free.clear()
         said = next(each["content"] for each in reversed(messages) if "<question>" in each["content"])
         question = said.partition("<question>")[2].partition("</question>")[0]
         row, plant = self.plants[question]
@@ -177,6 +189,59 @@ def test_nothing_is_asked_twice_and_the_same_bytes_come_of_it(measure: Measured,
     assert (len(models.asked), len(models.judged)) == (asked, judged)
     verified = measure.factmill("verify", told["evaluation_id"], "--warehouse", measure.warehouse, "--json", **KEY)
     assert verified.json["agrees"], verified.err
+
+
+@pytest.mark.parametrize("answered", [5, 20], ids=["while it answers", "while it is rated"])
+def test_an_evaluation_that_is_killed_goes_on_and_asks_nothing_twice(
+    measure: Measured, tmp_path: Path, answered: int
+) -> None:
+    models = Models(measure.rows)
+    world = write_chat_world(tmp_path, models.chat.url, ["answerer", "judge"], f"killed-{answered}")
+    options = ("--world", world, "--setting", "given_graph", "--form", "specific")
+    place = ("--build", measure.build_id, "--warehouse", measure.warehouse)
+    models.silent_after = answered
+    process = measure.factmill.start("evaluate", "biokalma", *options, *place, **KEY)
+    try:
+        while models.chat.free.is_set():
+            assert process.poll() is None, process.communicate()[1]
+            time.sleep(0.05)
+    finally:
+        process.kill()
+        process.communicate()
+    models.silent_after = None
+    models.chat.free.set()
+    try:
+        ended = measure(*options, **KEY)
+    finally:
+        models.chat.close()
+    # only what was on its way when the process ended, at most four at once, is asked again
+    assert models.requests.total() - len(models.requests) <= 4
+    assert len(models.requests) == 5 * len(PLANTED) + 1
+    verified = measure.factmill("verify", ended["evaluation_id"], "--warehouse", measure.warehouse, "--json", **KEY)
+    assert verified.json["agrees"], verified.err
+
+
+def test_sentences_are_held_against_citations_by_the_model_that_is_named(measure: Measured, tmp_path: Path) -> None:
+    folder = models_folder(measure.factmill.home)
+    labels = {"tiny-nli": ["contradiction", "neutral", "entailment"], "tiny-topics": ["sport", "politics"]}
+    for name, told in labels.items():
+        weights = make_weights(prefix="bert.") | make_head(len(told))
+        add_cross_encoder(write_checkpoint(tmp_path / name, weights, id2label=dict(enumerate(told))), folder)
+    try:
+        told = measure("--model", "oracle", "--nli", "tiny-nli")
+        assert {row["aligner"] for row in measure.read_answers(told).values()} == {"tiny-nli"}
+        assert not any("--nli" in note for note in told["notes"])
+        counts = [row["counts"] for row in measure.read_answers(told).values()]
+        # weights drawn by chance: what it says means nothing, but it is its word that counts
+        assert {each["aligned"] <= each["triples"] for each in counts} == {True}
+        assert sum(each["aligned"] for each in counts) != sum(each["triples"] for each in counts)
+        verified = measure.factmill("verify", told["evaluation_id"], "--warehouse", measure.warehouse, "--json")
+        assert verified.json["agrees"], verified.err
+        refused = measure.run("--model", "oracle", "--nli", "tiny-topics")
+        assert refused.code == 2 and "expected probabilities of: entailment" in refused.err
+    finally:
+        for name in labels:
+            remove_model(name, folder)
 
 
 def test_the_built_in_models_are_the_ends_of_each_metric(measure: Measured) -> None:

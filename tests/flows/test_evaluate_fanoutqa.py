@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from support.habits.server import HabitsServer, write_habit_world
+from support.models.tiny_encoder import make_head, make_weights, write_checkpoint
 from support.work.command import Factmill
 from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
 
@@ -18,6 +20,9 @@ from tasks.assets import ROOT
 from tasks.core.epochs import SNAPSHOT
 from tasks.engine.services import embedded_graph
 from tasks.fanoutqa.core.evaluation.strings.golds import write_gold
+from tasks.models.converting.cross_encoder import add_cross_encoder
+from tasks.models.cross_encoder import CrossEncoder
+from tasks.models.model_folder import model_path, models_folder, remove_model
 from tasks.storage.builds import published_table
 from tasks.storage.warehouse import open_warehouse
 
@@ -311,6 +316,41 @@ def test_what_is_wrong_with_options_is_said(measure: Measured) -> None:
     assert "no spaCy model of that name is installed" in fail("--lemmas", "xx_nothing")
     assert "--rounds" in fail("--rounds", "0")
     assert "closed_book" in fail("--setting", "open")
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "more"),
+    [
+        ("tiny-size", ["LABEL_0"], {"problem_type": "regression"}),
+        ("tiny-share", ["LABEL_0"], {}),
+        ("tiny-labels", ["contradiction", "neutral", "entailment"], {}),
+    ],
+)
+def test_a_cross_encoder_of_one_score_or_of_labels_stands_in_for_bleurt(
+    measure: Measured, tmp_path: Path, name: str, labels: list[str], more: dict[str, Any]
+) -> None:
+    folder = models_folder(measure.factmill.home)
+    weights = make_weights(prefix="bert.") | make_head(len(labels))
+    add_cross_encoder(write_checkpoint(tmp_path / name, weights, id2label=dict(enumerate(labels)), **more), folder)
+    try:
+        told = measure("--model", "oracle", "--bleurt", name)
+        rows = measure.read("fanoutqa_answers", told["evaluation_id"])
+        pairs = [(row["question"], row["answer_read"], row["answer_read"], row["bleurt_like"]) for row in rows]
+        encoder = CrossEncoder(model_path(name, folder))
+        scores = encoder.score([(gold, answer) for _, gold, answer, _ in pairs])[:, labels.index(labels[-1])]
+        assert [score for *_, score in pairs] == np.round(scores, 2).tolist()
+    finally:
+        remove_model(name, folder)
+
+
+def test_reports_say_what_no_model_reaches_and_what_is_not_set_once(measure: Measured, tmp_path: Path) -> None:
+    told = measure("--model", "oracle", "--lemmas", "rules", "--reports", tmp_path)
+    notes = "\n".join(told["notes"])
+    assert "ROUGE-2 counts pairs of words" in notes and "spaCy's en_core_web_sm" in notes
+    (report,) = tmp_path.glob("*.md")
+    text = report.read_text("utf-8").casefold()
+    assert "rouge-2 counts pairs of words" in text
+    assert len(re.findall(r"bleurt:? not set", text)) == 1
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def mark(row: CountryAnswer, judged: Judged[bool] | None, judge: str) -> JudgedC
     return row.extend(JudgedCountry, is_right=right, judge=judge, why_not=why)
 
 
-JUDGING: Judging[CountryAnswer, bool] = Judging(
+JUDGING: Judging[CountryAnswer, bool, JudgedCountry] = Judging(
     fill=lambda row: fill_in(
         JUDGE,
         gold=row.gold,

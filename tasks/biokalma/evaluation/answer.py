@@ -1,42 +1,34 @@
 """Steps of an evaluation on BioKaLMA: the questions with what is shown beside them, a model's answers, and the ratings of their texts (paper §3, §4.1)."""
 
-from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
+import pyarrow as pa
 from prefect import task
 
 from tasks.biokalma.core.evaluation.geval import RATING, read_rating
-from tasks.biokalma.core.evaluation.rows import BioAnswer, BioAsked, RatedBio, ScoredBio
+from tasks.biokalma.core.evaluation.rows import BioAnswer, BioAsked, RatedBio
 from tasks.biokalma.core.evaluation.settings import RETRIEVED
-from tasks.biokalma.core.rows import BiographyRow
 from tasks.biokalma.evaluation.ask import (
     JUDGES,
     RATED_SETTINGS,
     BiokalmaEvaluationInputs,
-    answer_rightly,
     fill_judge_prompt,
-    fill_prompt,
-    guess_answers,
     list_questions,
 )
+from tasks.biokalma.evaluation.record import BIOKALMA_EVALUATION
 from tasks.biokalma.evaluation.retrieve import retrieve_graphs
-from tasks.biokalma.evaluation.score import score_answers
+from tasks.biokalma.evaluation.score import leave_unrated
 from tasks.core.evaluation.given import Given
 from tasks.core.receipts import Batch, Receipt
-from tasks.engine.batches import Work, batch_key, work_on
-from tasks.evaluation.answering import answer_questions, finish_asked, name_answerer
-from tasks.evaluation.judging import Judged, judge_answers, name_judge
-from tasks.evaluation.record import read_measured, read_params
+from tasks.core.rows import arrow_table
+from tasks.engine.batches import batch_key, work_on
+from tasks.evaluation.answering import name_answerer
+from tasks.evaluation.judging import Judged, Judging, judge_rows
+from tasks.evaluation.record import read_params
+from tasks.evaluation.steps import answer_asked, make_asking, make_scoring
 
-TABLE = "biokalma"
-
-
-@task(cache_key_fn=batch_key, persist_result=True)
-def ask_biokalma_questions(batch: Batch) -> Receipt:
-    """List what is asked in one setting."""
-    work = work_on(batch)
-    inputs = work.inputs(BiokalmaEvaluationInputs).model_copy(update={"settings": (batch.unit,)})
-    return finish_asked(work, list(list_questions(read_measured(work, TABLE, BiographyRow), inputs)), BioAsked)
+ask_biokalma_questions = make_asking(replace(BIOKALMA_EVALUATION, questions=list_questions))
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
@@ -54,65 +46,49 @@ def retrieve_knowledge(batch: Batch) -> Receipt:
 def answer_biokalma_questions(batch: Batch) -> Receipt:
     """Ask the model each question once, with the knowledge of its setting (§3.3)."""
     work = work_on(batch)
-    rows = work.rows(BioAsked)
-    measured = read_measured(work, TABLE, BiographyRow)
-    asked = [row for row in rows if not row.lookup_failure]
-    answers = answer_questions(work, asked, fill_prompt, answer_rightly(measured), guess_answers(measured))
-    given = {row.id: said for row, said in answers}
-    name = name_answerer(work)
-    return work.finish(
-        ((given.get(row.id) or _lack(row)).extend(row, BioAnswer, name) for row in rows),
-        BioAnswer,
+    rows, name = work.rows(BioAsked), name_answerer(work)
+    lacking = (
+        Given(unscored="lookup_failed", detail=row.lookup_failure).extend(row, BioAnswer, name)
+        for row in rows
+        if row.lookup_failure
     )
-
-
-def _lack(row: BioAsked) -> Given:
-    return Given(unscored="lookup_failed", detail=row.lookup_failure)
+    asked = arrow_table(BioAsked, (row for row in rows if not row.lookup_failure))
+    answered = answer_asked(work, BIOKALMA_EVALUATION, asked)
+    return work.finish_table(pa.concat_tables([answered, arrow_table(BioAnswer, lacking)]), BioAnswer)
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def rate_biokalma_answers(batch: Batch) -> Receipt:
     """Have texts rated by the four criteria, one call each (§4.1, Tables 14 to 17); a program rates none."""
     work = work_on(batch)
-    rows = work.rows(BioAnswer)
-    rated = [row for row in rows if row.setting in RATED_SETTINGS and not row.unscored and read_params(work)["judge"]]
-    ratings = {criterion: _rate(work, rated, criterion) if rated else {} for criterion in JUDGES}
-    judge = name_judge(work)
-    return work.finish(
-        (_mark(row, {criterion: said.get(row.id) for criterion, said in ratings.items()}, judge) for row in rows),
-        RatedBio,
+    rated = [leave_unrated(row) for row in work.rows(BioAnswer)]
+    for criterion in JUDGES if read_params(work)["judge"] else ():
+        rated = list(judge_rows(work, rated, _make_judging(criterion)))
+    return work.finish(rated, RatedBio)
+
+
+def _make_judging(criterion: str) -> Judging[RatedBio, int, RatedBio]:
+    return Judging(
+        fill=partial(fill_judge_prompt, criterion=criterion),
+        form=RATING,
+        read=lambda _, texts: read_rating(texts[0]),
+        compare=_refuse,
+        row=RatedBio,
+        mark=partial(_mark, criterion),
+        wants=lambda row: row.setting in RATED_SETTINGS and not row.unscored,
     )
-
-
-def _rate(work: Work, rows: Sequence[BioAnswer], criterion: str) -> dict[str, Judged[int]]:
-    """Return answer → what the judge said of it by one criterion."""
-    fill = partial(fill_judge_prompt, criterion=criterion)
-    judged = judge_answers(work, rows, fill, RATING, lambda _, texts: read_rating(texts[0]), _refuse)
-    return {row.id: said for row, said in judged}
 
 
 def _refuse(row: BioAnswer) -> int:
     raise TypeError(f"{row.id}: a program rates no text")
 
 
-def _mark(row: BioAnswer, said: Mapping[str, Judged[int] | None], judge: str) -> RatedBio:
-    judged = {criterion: rating for criterion, rating in said.items() if rating is not None}
-    return row.extend(
-        RatedBio,
-        **{criterion: judged[criterion].verdict if criterion in judged else None for criterion in said},
-        unrated=[
-            f"{criterion}: {rating.unscored}: {rating.detail}"
-            for criterion, rating in judged.items()
-            if rating.unscored
-        ],
-        judge=judge if judged else "",
-        judge_calls=[rating.call for rating in judged.values()],
-    )
+def _mark(criterion: str, row: RatedBio, judged: Judged[int] | None, judge: str) -> RatedBio:
+    if judged is None:
+        return row
+    why = [f"{criterion}: {judged.unscored}: {judged.detail}"] if judged.unscored else []
+    told = {criterion: judged.verdict, "unrated": row.unrated + why, "judge_calls": [*row.judge_calls, judged.call]}
+    return row.replace(judge=judge, **told)
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
-def score_biokalma_answers(batch: Batch) -> Receipt:
-    """Take the citations of answers apart, and count (§4.2 to §4.4)."""
-    work = work_on(batch)
-    rated = work.table(RatedBio)
-    return work.finish_table(score_answers(rated, work.inputs(BiokalmaEvaluationInputs), work.run.services), ScoredBio)
+score_biokalma_answers = make_scoring(replace(BIOKALMA_EVALUATION, answers=RatedBio))

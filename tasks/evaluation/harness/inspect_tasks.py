@@ -185,7 +185,7 @@ def _read_finish(output: ModelOutput) -> str:
     return _FINISH.get(output.stop_reason, output.stop_reason)
 
 
-async def _ask_judge(grader: Model, answer: Answer, judging: Judging[Any, Any]) -> Judged[Any]:
+async def _ask_judge(grader: Model, answer: Answer, judging: Judging[Any, Any, Any]) -> Judged[Any]:
     """Ask a model for its verdict, once more where it cannot be read, as in our own evaluations."""
     ask = judging.fill(answer)
     for _ in range(2):

@@ -184,7 +184,7 @@ def mark_answer(row: FanOutAnswer, judged: Judged[str] | None, judge: str) -> Ju
     return row.extend(JudgedFanOut, grade=judged.verdict or "", judge=judge, judge_call=judged.call, **told)
 
 
-JUDGING: Judging[FanOutAnswer, str] = Judging(
+JUDGING: Judging[FanOutAnswer, str, JudgedFanOut] = Judging(
     fill=fill_judge_prompt,
     form=VERDICT,
     read=lambda _, texts: read_grade(texts[0]),

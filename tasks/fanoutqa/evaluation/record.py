@@ -20,6 +20,7 @@ from tasks.fanoutqa.core.evaluation.rows import (
 )
 from tasks.fanoutqa.core.evaluation.similarity import WANTED
 from tasks.fanoutqa.core.evaluation.strings.golds import write_gold
+from tasks.fanoutqa.core.evaluation.strings.lemmas import RuleLemmatizer
 from tasks.fanoutqa.core.evaluation.verdicts import GRADES, RIGHT
 from tasks.fanoutqa.evaluation.ask import (
     ALONE,
@@ -39,7 +40,7 @@ from tasks.fanoutqa.evaluation.ask import (
     say_gold,
 )
 from tasks.fanoutqa.evaluation.figures import PAPER, draw_figures
-from tasks.fanoutqa.evaluation.lemmas import name_lemmatizer
+from tasks.fanoutqa.evaluation.lemmas import MODEL, name_lemmatizer
 from tasks.fanoutqa.evaluation.measure import (
     JUDGED,
     LOOSE,
@@ -78,6 +79,17 @@ def lock_inputs(params: FanOutEvaluationParams, run: RunOptions) -> Locked[FanOu
         lemmatizer=name_lemmatizer(params.lemmas),
         bleurt=params.bleurt and identify_cross_encoder(params.bleurt, home(), WANTED),
     )
+
+
+def tell_notes(inputs: FanOutEvaluationInputs) -> list[str]:
+    """Return a sentence on each kind of figure that needs one."""
+    told = ["ROUGE-2 counts pairs of words: a gold answer of one word has none, and gives 0 even to the oracle"]
+    if inputs.lemmatizer == RuleLemmatizer.name:
+        told.append(
+            f"lemmas are by rules: the public scorer's are of spaCy's {MODEL}, which is not installed or not wanted, so "
+            "its numbers (--scorer upstream) are met but for words whose lemmas differ"
+        )
+    return told
 
 
 def list_needs(params: FanOutEvaluationParams) -> tuple[str, ...]:

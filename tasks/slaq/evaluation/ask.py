@@ -99,7 +99,7 @@ def mark(row: SlaqAnswer, judged: Judged[Verdicts] | None, judge: str) -> Judged
     )
 
 
-JUDGING: Judging[SlaqAnswer, Verdicts] = Judging(
+JUDGING: Judging[SlaqAnswer, Verdicts, JudgedSlaq] = Judging(
     fill=fill_judge_prompt,
     form=VERDICT_LINE,
     read=lambda row, texts: read_verdicts(texts[0], len(row.golds)),

@@ -47,6 +47,24 @@ def test_an_exported_folder_is_read_as_its_build_is(played: Played, tmp_path: Pa
         api.questions(name, source=tmp_path)
 
 
+def test_an_export_without_answers_is_measured_on_or_says_what_it_lacks(played: Played, tmp_path: Path) -> None:
+    benchmark = played.session.evaluation.of
+    ran = played.factmill("export", played.build_id, "--to", tmp_path, "--warehouse", played.store.path)
+    assert ran.code == 0, ran.err
+    if benchmark.held_out:
+        with pytest.raises(SourceError, match=r"no file fanoutqa_test_answers.*held out.*--with-answers"):
+            api.score(benchmark.name, "oracle", source=tmp_path)
+    else:
+        assert (
+            api.score(benchmark.name, "oracle", source=tmp_path).metrics
+            == api.score(benchmark.name, "oracle", source=played.store).metrics
+        )
+    for path in tmp_path.glob("*.parquet"):
+        path.write_bytes(b"something else")
+    with pytest.raises(SourceError, match="cannot be read as Parquet"):
+        api.score(benchmark.name, "oracle", source=tmp_path)
+
+
 @pytest.mark.parametrize(
     ("given", "error", "said"),
     [

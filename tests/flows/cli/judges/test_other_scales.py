@@ -1,0 +1,88 @@
+"""Labels and cards of judges that give grades (FanOutQA) and ratings (BioKaLMA)."""
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sklearn.metrics import cohen_kappa_score
+from support.work.command import Factmill
+from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
+
+from tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, describe_card
+
+KEY = {"TEST_KEY": "k"}
+SMALL = {"fanoutqa": ("--sets-a-kind", "1"), "biokalma": ("--limit", "8")}
+SETTING = {"fanoutqa": "closed_book", "biokalma": "given_graph"}
+LABELS = {"fanoutqa": "BA", "biokalma": "53"}
+"""What people say of the first half of the answers, and of the second."""
+
+
+def judge(name: str, said: str) -> str:
+    """Return the grade or rating of what is said; of BioKaLMA's texts some are rated better."""
+    return "C" if name == "fanoutqa" else "5" if "No. 1" in said else "4"
+
+
+def replace_prompts(judge: JudgeIdentity) -> JudgeIdentity:
+    return judge.model_copy(update={"prompt_digest": "0" * 64})
+
+
+@pytest.mark.parametrize("name", list(SMALL))
+def test_grades_and_ratings_are_labelled_and_checked(factmill: Factmill, tmp_path: Path, name: str) -> None:
+    place = ("--warehouse", tmp_path / "w.duckdb")
+
+    def run(*arguments: str | Path) -> Any:
+        ran = factmill(*arguments, *place, "--json", **KEY)
+        assert ran.code == 0, ran.err
+        return ran.json
+
+    run("build", name, *SMALL[name])
+
+    def answer(messages: Sequence[Message]) -> tuple[int, str]:
+        return 200, f"{'Verdict' if name == 'fanoutqa' else 'Rating'}: {judge(name, messages[-1]['content'])}"
+
+    chat = ScriptedChat(answer)
+    try:
+        world = write_chat_world(tmp_path, chat.url, ["judge"], "mild-1")
+        asked = tmp_path / "asked.jsonl"
+        factmill("evaluate", name, "--setting", SETTING[name], "--questions", asked, *place)
+        lines = [json.loads(line) for line in asked.read_text("utf-8").splitlines()]
+        answers = tmp_path / "somebody.jsonl"
+        answers.write_text("".join(json.dumps({"id": each["id"], "answer": f"No. {at}"}) + "\n" for at, each in enumerate(lines)), "utf-8")  # fmt: skip
+        told = run("evaluate", name, "--answers", answers, "--world", world)
+        run("label", "export", told["evaluation_id"], "--to", tmp_path / "l.csv", "--n", "20")
+        with (tmp_path / "l.csv").open(encoding="utf-8-sig", newline="") as file:
+            rows = list(csv.DictReader(file))
+        half = len(rows) // 2
+        for at, row in enumerate(rows):
+            row["label"] = LABELS[name][at >= half]
+        with (tmp_path / "l.csv").open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+        (card,) = run("judge-card", "--judge", "mild-1", "--labels", tmp_path / "l.csv")["cards"]
+        assert (card["identity"]["judge"], card["overall"]["n"]) == ("mild-1", len(rows))
+        if name == "fanoutqa":  # people say B, then A; the judge always C, and B and C are right alike
+            assert (card["overall"]["accuracy"], card["is_ordinal"]) == (0, False)
+            assert card["as_right"]["accuracy"] == pytest.approx(half / len(rows), abs=1e-6)
+        else:
+            assert (card["as_right"], card["is_ordinal"]) == (None, True)
+            pair = [row["label"] for row in rows], [judge(name, row["answer"]) for row in rows]
+            for kappa, weights in (("kappa", None), ("weighted_kappa", "quadratic")):
+                expected = cohen_kappa_score(*pair, labels=list("12345"), weights=weights)
+                assert card["overall"][kappa] == pytest.approx(expected, abs=1e-6)
+        kept = JudgeCard.model_validate({field: told for field, told in card.items() if field != "id"})
+        assert "other prompts" in describe_card(kept, replace_prompts(kept.identity))
+        again = run("evaluate", name, "--answers", answers, "--world", world)
+        assert "mild-1 agrees with people" in again["judge_card"]
+
+        # another judge's verdicts on the same answers are held against the same labels
+        other = write_chat_world(tmp_path, chat.url, ["judge"], "mild-2")
+        unchecked = run("evaluate", name, "--answers", answers, "--world", other)
+        assert unchecked["judge_card"].startswith("unchecked judge")
+        (theirs,) = run("judge-card", "--judge", "mild-2", "--labels", tmp_path / "l.csv")["cards"]
+        assert theirs["confusion"] == card["confusion"]
+    finally:
+        chat.close()
