@@ -54,6 +54,9 @@ class Watcher(Protocol):
     def watch(self, bar: "StageBar") -> AbstractContextManager[None]:
         """Show a stage while it goes on."""
 
+    def close(self) -> None:
+        """See to it that all lines have come."""
+
 
 def add_watcher(watcher: Watcher) -> None:
     """Tell this one from now on, alone: it watches the run that has just begun, maybe within another."""
@@ -63,7 +66,9 @@ def add_watcher(watcher: Watcher) -> None:
 
 def remove_watcher(run_id: UUID) -> None:
     """Tell whoever was told before this run began."""
-    _watchers[:] = [each for each in _watchers if each.run_id != run_id]
+    for watcher in [each for each in _watchers if each.run_id == run_id]:
+        watcher.close()
+        _watchers.remove(watcher)
 
 
 class StageBar:

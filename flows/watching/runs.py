@@ -65,14 +65,15 @@ def _name_run() -> str:
     return name_run(context.flow.name, context.parameters["params"], context.parameters["run"])  # type: ignore[union-attr]
 
 
-def _begin_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
+def _begin_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:  # noqa: ARG001 - a hook of Prefect's
     progress.add_watcher(RunWatcher(flow, flow_run))
     hold_run(flow_run.id)
     crash_gone_runs()
 
 
-def _end_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
+def _end_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:  # noqa: ARG001 - likewise
     if state.type != "COMPLETED":
-        progress.log(f"{state.name}: {state.message}", "error")
+        told = (state.message or "no reason is given").removeprefix("Flow run encountered an exception: ")
+        progress.log(f"{state.name}: {told}", "error")
     progress.remove_watcher(flow_run.id)
     let_go(flow_run.id)

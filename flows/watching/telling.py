@@ -38,10 +38,17 @@ class RunWatcher:
         own.setLevel(logging.INFO)
         own.propagate = False
         own.handlers = logging.getLogger("prefect.flow_runs").handlers
+        # a server that is gone is told once, by the flow, not on top by each bundle of lines
+        logging.raiseExceptions = False
 
     def tell(self, text: str, level: Level) -> None:
         """Put a line into the run's log."""
         self._logger.log(logging.getLevelNamesMapping()[level.upper()], "%s", text)
+
+    def close(self) -> None:
+        """Send what is not yet sent: a server of our own stops next."""
+        for handler in self._logger.logger.handlers:
+            handler.flush()
 
     @contextmanager
     def watch(self, bar: StageBar) -> Iterator[None]:

@@ -72,7 +72,7 @@ class Dataset:
         found: dict[str, None] = {}
         before = 0
         for receipt, units in zip(self.receipts, self.units, strict=False):
-            if before < stop and start < before + receipt.rows:
+            if receipt.rows and before < stop and start < before + receipt.rows:
                 found.update(dict.fromkeys(units))
             before += receipt.rows
         return tuple(found)
