@@ -12,6 +12,7 @@ from uuid import UUID
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
 from prefect.client.schemas.objects import StateType
+from prefect.client.schemas.sorting import TaskRunSort
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Crashed
 
@@ -23,6 +24,7 @@ _SAID = (
     "The process of this run was gone when the next one began: killed, out of memory, or the machine went down. What was "
     "done is kept: the same run again goes on from it."
 )
+_MOST_TASKS = 200
 _held: dict[UUID, int] = {}
 
 
@@ -66,13 +68,14 @@ def _crash(client: SyncPrefectClient, run_id: UUID) -> bool:
         return False
     if run.state_type not in UNENDED:
         return False
-    chosen = {"state": {"type": {"any_": UNENDED}}}
+    client.set_flow_run_state(run_id, Crashed(message=_SAID), force=True)
     for task in client.read_task_runs(
         flow_run_filter=FlowRunFilter.model_validate({"id": {"any_": [run_id]}}),
-        task_run_filter=TaskRunFilter.model_validate(chosen),
+        task_run_filter=TaskRunFilter.model_validate({"state": {"type": {"any_": UNENDED}}}),
+        sort=TaskRunSort.ID_DESC,
+        limit=_MOST_TASKS,
     ):
         client.set_task_run_state(task.id, Crashed(message=_SAID), force=True)
-    client.set_flow_run_state(run_id, Crashed(message=_SAID), force=True)
     return True
 
 
