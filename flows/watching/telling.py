@@ -17,7 +17,7 @@ from prefect.artifacts import ProgressArtifact
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
 from prefect.client.schemas.objects import FlowRun
-from prefect.logging.loggers import flow_run_logger
+from prefect.logging.loggers import PrefectLogAdapter, flow_run_logger
 
 from flows.prefect_server import find_standing
 from tasks.progress import Level, StageBar
@@ -32,9 +32,9 @@ class RunWatcher:
 
     def __init__(self, flow: Flow[..., Any], flow_run: FlowRun) -> None:
         self.run_id: UUID = flow_run.id
-        self._logger = flow_run_logger(flow_run, flow).getChild("factmill")
         # Prefect's loggers are set to be silent, and print what they get: these lines go to the server alone
-        own = self._logger.logger
+        own = logging.getLogger("factmill")
+        self._logger = PrefectLogAdapter(own, flow_run_logger(flow_run, flow).extra)
         own.setLevel(logging.INFO)
         own.propagate = False
         own.handlers = logging.getLogger("prefect.flow_runs").handlers

@@ -28,7 +28,7 @@ class Model:
 
     def _answer(self, messages: Sequence[Message]) -> tuple[int, str]:
         self.asked.set()
-        given = re.search(r"^(?:Given answer|Answer): (.+)$", str(messages[-1]["content"]), re.MULTILINE)
+        given = re.search(r"<answer>(.+)</answer>", str(messages[-1]["content"]))
         return self.status, f"1:: {given[1] if given else ''}\n2:: somewhere in Europe"
 
 
@@ -78,7 +78,7 @@ def test_a_killed_run_is_ended_by_the_next_which_tells_what_it_does(
     assert progress["description"].endswith(", 0 of 4 replies")
 
     model.web.free.set()
-    ran = factmill(*options, TEST_KEY="x")
+    ran = factmill.run_process(*options, TEST_KEY="x")
     assert ran.code == 0, ran.err
     first, second = runs()
     assert (first["state"]["type"], second["state"]["type"]) == ("CRASHED", "COMPLETED")
