@@ -2,7 +2,7 @@
 
 from prefect import flow
 
-from flows.artifacts import leave_artifacts
+from flows.watching.artifacts import leave_artifacts
 from tasks.biokalma.benchmark import BIOKALMA
 from tasks.biokalma.core.rows import BiographyRow
 from tasks.biokalma.evolve import annotate_paragraph, ask_questions, evolve_paragraph
@@ -33,5 +33,5 @@ def biokalma(params: BiokalmaParams = BiokalmaParams(), run: RunOptions = RunOpt
         evolved = build.stage(evolve_paragraph, annotated)  # A.3, rounds 2 to 5
         asked = build.stage(ask_questions, evolved)  # A.3, Tables 11 and 12
         report = publish_biokalma(build, resolved, counted, evolved, asked)
-        leave_artifacts(report, asked.table(BiographyRow))
+        leave_artifacts(BIOKALMA, report, asked.table(BiographyRow))
     return report

@@ -2,8 +2,8 @@
 
 from prefect import flow
 
-from flows.artifacts import leave_artifacts
 from flows.reviewing import ask_for_decisions
+from flows.watching.artifacts import leave_artifacts
 from tasks.engine.building import open_build
 from tasks.fanoutqa.benchmark import FANOUTQA
 from tasks.fanoutqa.core.rows import FlaggedQuestion
@@ -39,7 +39,7 @@ def fanoutqa(params: FanOutParams = FanOutParams(), run: RunOptions = RunOptions
         compared = build.stage(flag_duplicates, judged, whole=True)  # Appendix B, duplicates
         reviewed = build.stage(review_questions, compared)
         report = publish_fanoutqa(build, locked.inputs, pinned, flagged, retrieved, compared, reviewed)
-        leave_artifacts(report, reviewed.table(FlaggedQuestion))
+        leave_artifacts(FANOUTQA, report, reviewed.table(FlaggedQuestion))
     if params.review == "ask" and ask_for_decisions(report, run):
         # once more with the decisions; what is still open is left out
         return fanoutqa.fn(params.model_copy(update={"review": "manual"}), run)

@@ -2,7 +2,7 @@
 
 from prefect import flow
 
-from flows.artifacts import leave_artifacts
+from flows.watching.artifacts import leave_artifacts
 from tasks.engine.building import open_build
 from tasks.granola.benchmark import GRANOLA
 from tasks.granola.check import remove_trivial_answers
@@ -31,5 +31,5 @@ def granola(params: GranolaParams = GranolaParams(), run: RunOptions = RunOption
         scored = build.stage(score_description_consistency, answered)  # Appendix B, "Data cleaning"
         cleaned = build.stage(remove_trivial_answers, scored)
         report = publish_granola(build, linked, cleaned)
-        leave_artifacts(report, cleaned.table(GranolaRow))
+        leave_artifacts(GRANOLA, report, cleaned.table(GranolaRow))
     return report

@@ -2,7 +2,7 @@
 
 from prefect import flow
 
-from flows.artifacts import leave_artifacts
+from flows.watching.artifacts import leave_artifacts
 from tasks.engine.building import open_build
 from tasks.multihal.benchmark import MULTIHAL
 from tasks.multihal.core.rows import MultiHalRow
@@ -31,5 +31,5 @@ def multihal(params: MultiHalParams = MultiHalParams(), run: RunOptions = RunOpt
         scored = build.stage(score_paths, selected, opens=True)  # §2.3, "Scoring Step"
         translated = build.stage(translate_paths, scored, opens=True)  # §2.4
         report = publish_multihal(build, read, unique, typed, linked, mined, labelled, selected, scored, translated)
-        leave_artifacts(report, translated.table(MultiHalRow))
+        leave_artifacts(MULTIHAL, report, translated.table(MultiHalRow))
     return report

@@ -35,6 +35,8 @@ _UNNEEDED = (
 
 _shared: list[ExitStack] = []
 """What stops the server of `shared_server`, while one is open."""
+_own: list[str] = []
+"""Addresses of the servers of our own that run just now."""
 
 
 def prefect_settings(home: Path) -> dict[str, str]:
@@ -73,6 +75,11 @@ def prefect_server(home: Path) -> Iterator["ServerHandle"]:
     else:
         with _own_server(home) as server:
             yield server
+
+
+def find_standing() -> str:
+    """Return the address of the standing server that runs are watched on; empty where we have one of our own, without UI."""
+    return "" if _own else os.environ.get("PREFECT_API_URL", "")
 
 
 def require_server(url: str) -> None:
@@ -122,9 +129,11 @@ def _own_server(home: Path) -> Iterator["ServerHandle"]:
     command = [sys.executable, "-m", "uvicorn", *options.split()]
     process = start_child(command, log, _server_environment(home))
     os.environ["PREFECT_API_URL"] = f"http://{HOST}:{port}/api"
+    _own.append(os.environ["PREFECT_API_URL"])
     try:
         yield ServerHandle(process, f"http://{HOST}:{port}/api/health", log)
     finally:
+        _own.pop()
         del os.environ["PREFECT_API_URL"]
         stop_child(process)
         log.unlink(missing_ok=True)

@@ -103,9 +103,11 @@ def verify_build(benchmark: Benchmark, record: BuildRecord, run: RunOptions) -> 
 
 
 def load_flow(benchmark: Benchmark) -> Any:
-    """Return a benchmark's Prefect flow; Prefect is imported only here."""
+    """Return a benchmark's Prefect flow, whose runs can be watched; Prefect is imported only here."""
+    from flows.watching.runs import watched
+
     module, _, name = benchmark.recipe.partition(":")
-    return getattr(import_module(module), name)
+    return watched(getattr(import_module(module), name))
 
 
 @contextmanager

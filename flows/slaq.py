@@ -2,8 +2,8 @@
 
 from prefect import flow
 
-from flows.artifacts import leave_artifacts
 from flows.reviewing import ask_for_decisions
+from flows.watching.artifacts import leave_artifacts
 from tasks.engine.building import open_build
 from tasks.options import BuildReport, RunOptions
 from tasks.slaq.benchmark import SLAQ
@@ -37,7 +37,7 @@ def slaq(params: SlaqParams = SlaqParams(), run: RunOptions = RunOptions()) -> B
         balanced = build.stage(balance_halves, checked, whole=True)  # §3.2
         typed = build.stage(type_facts, balanced)  # Figure 6
         report = publish_slaq(build, drawn, checked, typed)
-        leave_artifacts(report, typed.table(SlaqRow))
+        leave_artifacts(SLAQ, report, typed.table(SlaqRow))
     if params.review == "ask" and ask_for_decisions(report, run):
         # once more with the decisions; what is still open is left out
         return slaq.fn(params.model_copy(update={"review": "manual"}), run)

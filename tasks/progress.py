@@ -1,13 +1,15 @@
 """Progress of a build as it goes: one live bar a stage on a terminal, one line a stage elsewhere, nothing when told so.
 
-The command chooses with `show`; a flow that is run by a scheduler shows nothing and leaves watching to Prefect's UI.
+The command chooses with `show`; a flow that is run by a scheduler shows nothing and leaves watching to Prefect's UI. What
+is told here reaches the run's log there too (flows/watching).
 """
 
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Literal
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Literal, Protocol
+from uuid import UUID
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -16,6 +18,7 @@ from tasks.core.receipts import Receipt
 from tasks.text.whole import clean
 
 Style = Literal["live", "lines", "none"]
+Level = Literal["info", "warning", "error"]
 
 _style: Style = "none"
 _console = Console(stderr=True)
@@ -28,22 +31,62 @@ def show(style: Style | None = None) -> None:
 
 
 def say(text: str) -> None:
-    """Print one line of news, unless progress is off."""
+    """Print one line of news, unless progress is off, and log it."""
     if _style != "none":
         _console.print(clean(text), highlight=False, markup=False, soft_wrap=True)
+    log(text, "warning" if text.startswith("note: ") else "info")
+
+
+def log(text: str, level: Level = "info") -> None:
+    """Put one line into the log of the run that is under way; it is not printed."""
+    for watcher in _watchers[-1:]:
+        watcher.tell(text, level)
+
+
+class Watcher(Protocol):
+    """Where a run is watched, beside the terminal."""
+
+    @property
+    def run_id(self) -> UUID: ...
+
+    def tell(self, text: str, level: Level) -> None:
+        """Take a line of the log."""
+
+    def watch(self, bar: "StageBar") -> AbstractContextManager[None]:
+        """Show a stage while it goes on."""
+
+    def close(self) -> None:
+        """See to it that all lines have come."""
+
+
+def add_watcher(watcher: Watcher) -> None:
+    """Tell this one from now on, alone: it watches the run that has just begun, maybe within another."""
+    remove_watcher(watcher.run_id)
+    _watchers.append(watcher)
+
+
+def remove_watcher(run_id: UUID) -> None:
+    """Tell whoever was told before this run began."""
+    for watcher in [each for each in _watchers if each.run_id == run_id]:
+        watcher.close()
+        _watchers.remove(watcher)
 
 
 class StageBar:
     """Counts of one stage while its batches finish and replies come in."""
 
     def __init__(self, name: str, batches: int, progress: Progress | None) -> None:
-        self.rows = self.rejects = self.merged = self.sent = self.replayed = self.replies = 0
+        self.name, self.batches = name, batches
+        self.done = self.rows = self.rejects = self.merged = self.sent = self.replayed = self.replies = (
+            self.expected
+        ) = 0
         self._progress = progress
         self._task = progress.add_task(name, total=batches, note="") if progress else None
         self._shown = 0.0
 
     def advance(self, receipt: Receipt) -> None:
         """Count one finished batch."""
+        self.done += 1
         self.rows += receipt.rows
         self.rejects += receipt.rejects
         self.merged += receipt.merged
@@ -56,6 +99,16 @@ class StageBar:
         self.replies += 1
         if time.monotonic() - self._shown > _REPLY_NEWS_EVERY_S:
             self._show(0)
+
+    def percent(self) -> float:
+        """Return how far the stage has come, by its batches."""
+        return round(100 * self.done / max(self.batches, 1), 1)
+
+    def describe(self) -> str:
+        """Return the stage, its batches and its counts in words."""
+        batches = f"{self.done:,} of {self.batches:,} batches, " if self.batches > 1 else ""
+        under_way = f", {self.replies:,} of {self.expected:,} replies" if self.replies < self.expected else ""
+        return f"{self.name}: {batches}{self.note()}{under_way}"
 
     def note(self) -> str:
         """Return the counts in words."""
@@ -77,8 +130,10 @@ def stage(name: str, batches: int) -> Iterator[StageBar]:
     global _bar  # noqa: PLW0603 - stages of one process run one after the other
     if _style != "live":
         _bar = StageBar(name, batches, None)
-        yield _bar
-        say(f"{name}: {_bar.note()}")
+        with _watching(_bar):
+            yield _bar
+        if _style == "lines":
+            _console.print(f"{name}: {_bar.note()}", highlight=False)
         return
     columns = (
         TextColumn("{task.description:<30}"),
@@ -89,7 +144,18 @@ def stage(name: str, batches: int) -> Iterator[StageBar]:
     )
     with Progress(*columns, console=_console) as progress:
         _bar = StageBar(name, batches, progress)
-        yield _bar
+        with _watching(_bar):
+            yield _bar
+
+
+def _watching(bar: StageBar) -> AbstractContextManager[None]:
+    return _watchers[-1].watch(bar) if _watchers else nullcontext()
+
+
+def expect_replies(calls: int) -> None:
+    """Count calls that are being sent to a service."""
+    if _bar is not None:
+        _bar.expected += calls
 
 
 def count_reply() -> None:
@@ -100,3 +166,5 @@ def count_reply() -> None:
 
 _REPLY_NEWS_EVERY_S = 0.2
 _bar: StageBar | None = None
+_watchers: list[Watcher] = []
+"""Those of the runs that are under way in this process, each within the one before; the last is told."""

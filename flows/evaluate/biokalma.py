@@ -2,7 +2,7 @@
 
 from prefect import flow
 
-from flows.artifacts import leave_evaluation
+from flows.watching.artifacts import leave_evaluation
 from tasks.biokalma.core.evaluation.rows import ScoredBio
 from tasks.biokalma.evaluation.answer import (
     answer_biokalma_questions,

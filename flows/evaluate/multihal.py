@@ -2,7 +2,7 @@
 
 from prefect import flow
 
-from flows.artifacts import leave_evaluation
+from flows.watching.artifacts import leave_evaluation
 from tasks.engine.building import open_build
 from tasks.evaluation.publishing import name_metrics, publish_evaluation
 from tasks.multihal.core.evaluation.answers import ScoredMultiHal

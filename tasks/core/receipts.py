@@ -1,4 +1,7 @@
-"""Batches and receipts: the only things that travel between a flow and its tasks. Rows never do."""
+"""Batches and receipts: the only things that travel between a flow and its tasks, and how they are told. Rows never do."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -60,3 +63,32 @@ class Receipt(BaseModel):
     seconds: float = 0.0
     unsettled: int = 0
     """Rows lost to a passing failure of a service; a batch with any is done again by the next run."""
+
+
+_MOST_UNITS = 3
+
+
+def name_batch(batch: Batch, units: Sequence[str], size: int, rows: int) -> str:
+    """Return a batch in words: its stage, the units of the source that its rows come from, their range.
+
+    `size`: rows of a full batch, 0 for one that reads a source; `rows`: of all batches.
+    """
+    named = ",".join(units[:_MOST_UNITS]) + (f" +{len(units) - _MOST_UNITS}" if len(units) > _MOST_UNITS else "")
+    start = batch.index * size
+    return " ".join(filter(None, [batch.stage, named, f"[{start}–{min(start + size, rows)})" if size else ""]))
+
+
+def describe_stage(summary: Mapping[str, Any], reasons: Mapping[str, int]) -> str:
+    """Return what a stage did, in a line; `reasons`: reason → its rejected rows."""
+    told = [f"{summary['rows_in']:,} rows in, {summary['rows_out']:,} out"]
+    told += [f"{summary['rejects']:,} rejected ({describe_reasons(reasons)})"] if summary["rejects"] else []
+    told += [f"{summary['merged']:,} merged"] if summary["merged"] else []
+    if summary["calls_sent"] or summary["calls_replayed"]:
+        told.append(f"calls {summary['calls_sent']:,} sent {summary['calls_replayed']:,} replayed")
+    told += [f"US$ {summary['cost_usd']:.4f}"] if summary["cost_usd"] else []
+    return f"{summary['stage']}: {', '.join(told)}, {summary['seconds']:.1f} s"
+
+
+def describe_reasons(reasons: Mapping[str, int]) -> str:
+    """Return reasons of rejects with their counts, as given."""
+    return ", ".join(f"{reason} {count:,}" for reason, count in reasons.items())

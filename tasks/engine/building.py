@@ -5,12 +5,11 @@ each stage maps a Prefect task over batches, merges what the batches left behind
 transaction, and checks that rows in = rows out + rejects + merged.
 """
 
-import json
-import math
 import os
 import shutil
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,27 +25,22 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from tasks import progress
 from tasks.clients.sending.sender import interrupt_sending
 from tasks.core.fingerprints import digest_bytes, digest_json
-from tasks.core.receipts import SUMMED, Batch, Receipt
+from tasks.core.receipts import SUMMED, Batch, Receipt, describe_stage, name_batch
 from tasks.core.rows import Row, arrow_schema
 from tasks.engine.batches import finished
 from tasks.engine.benchmark import Benchmark, Inputs, Locked
 from tasks.engine.endings import CAUSES, WAITING, describe_loss, find_main_loss, is_lost_to_run
 from tasks.engine.holding import hold, run_folder
-from tasks.engine.identities import find_max_ages, find_oldest_moments
-from tasks.engine.locks import describe_origin, make_lock
-from tasks.engine.runs import RUN, Run, close_run, open_run, read_moments, read_run
-from tasks.errors import FunnelError, NothingPublished
+from tasks.engine.locks import describe_lock, describe_origin, make_lock
+from tasks.engine.runs import Run, close_run, describe_run, open_run, read_moments
+from tasks.errors import FactmillError, FunnelError, NothingPublished
 from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.processes import end_soon
-from tasks.settings import home, load_world
 from tasks.storage.builds import describe_caution, list_spoilt_calls, merge_stage, publish
 from tasks.storage.housekeeping.warehouse import VERIFYING
-from tasks.storage.recorder import newest_record, sum_up_ages
+from tasks.storage.recorder import sum_up_ages
 from tasks.storage.shards import has_kind, parquet_bytes, read_shard
 from tasks.storage.warehouse import Connection, open_warehouse
-
-_GOES_ON_S = 86_400.0
-"""Seconds within which a run that was stopped goes on, however young the replies have to be that it rests on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +48,8 @@ class Dataset:
     """The rows that a stage left: shards in order."""
 
     receipts: tuple[Receipt, ...]
+    units: tuple[tuple[str, ...], ...] = ()
+    """For each receipt the units of the source that its rows may come from."""
 
     @property
     def rows(self) -> int:
@@ -70,6 +66,16 @@ class Dataset:
                 kept.append(receipt.shard)
             before += receipt.rows
         return tuple(kept or [self.receipts[0].shard]), skipped
+
+    def units_of(self, start: int, stop: int) -> tuple[str, ...]:
+        """Return the units of the source that rows `start` to `stop` come from."""
+        found: dict[str, None] = {}
+        before = 0
+        for receipt, units in zip(self.receipts, self.units, strict=False):
+            if receipt.rows and before < stop and start < before + receipt.rows:
+                found.update(dict.fromkeys(units))
+            before += receipt.rows
+        return tuple(found)
 
     def table(self, model: type[Row]) -> pa.Table:
         """Return all rows (shape: rows × columns of the model)."""
@@ -113,7 +119,7 @@ class Build:
             Batch(run=str(self.run.folder), stage=step.name, index=index, unit=unit, key=self._key(step.name, unit))
             for index, unit in enumerate(self.units)
         ]
-        return self._map(step, batches, 0, opens=True)
+        return self._map(step, batches, [(unit,) for unit in self.units], 0, opens=True)
 
     def stage(
         self,
@@ -133,10 +139,11 @@ class Build:
         total = rows.rows
         size = max(total, 1) if whole else min(self.options.batch_size, most_rows or self.options.batch_size)
         content = [(receipt.digest, receipt.rows) for receipt in rows.receipts]
-        batches = []
+        batches, units = [], []
         for index, start in enumerate(range(0, max(total, 1), size)):
             stop = min(start + size, total)
             files, skipped = rows.shards_of(start, stop)
+            units.append(rows.units_of(start, stop))
             batches.append(
                 Batch(
                     run=str(self.run.folder),
@@ -148,7 +155,7 @@ class Build:
                     key=self._key(step.name, content, start, stop),
                 )
             )
-        return self._map(step, batches, total, opens=opens)
+        return self._map(step, batches, units, total, opens=opens, size=size)
 
     def publish(self, tables: Mapping[str, pa.Table], facts: Mapping[str, Any] | None = None) -> BuildReport:
         """Publish tables atomically and return the report.
@@ -188,22 +195,35 @@ class Build:
         begun, oldest = self.run.options["begun"], read_moments(self.run.options["oldest"])
         return sum_up_ages(db, self.run_id, datetime.fromisoformat(begun), oldest)
 
-    def _map(self, step: Task[..., Receipt], batches: Sequence[Batch], rows_in: int, *, opens: bool) -> Dataset:
+    def _map(
+        self,
+        step: Task[..., Receipt],
+        batches: Sequence[Batch],
+        units: Sequence[tuple[str, ...]],
+        rows_in: int,
+        *,
+        opens: bool,
+        size: int = 0,
+    ) -> Dataset:
+        """Run a step over batches; `units`: for each what of the source its rows come from, `size`: rows of a full one."""
         started = time.perf_counter()
         with progress.stage(step.name, len(batches)) as bar:
             done = [finished(batch) for batch in batches]
+            names = [name_batch(batch, units[batch.index], size, rows_in) for batch in batches]
             receipts = []
             # a runner of our own, since a flow's is made before its options are known
             with ThreadPoolTaskRunner[Receipt](max_workers=self.options.concurrency) as runner, _interrupting():
                 futures = [
-                    runner.submit(step.with_options(refresh_cache=receipt is None), {"batch": batch})
-                    for batch, receipt in zip(batches, done, strict=True)
+                    runner.submit(
+                        step.with_options(refresh_cache=receipt is None, task_run_name=_always(name)), {"batch": batch}
+                    )
+                    for batch, receipt, name in zip(batches, done, names, strict=True)
                 ]
                 for future, before in zip(futures, done, strict=True):
                     receipts.append(future.result() if before is None else found_again(future.result()))
                     bar.advance(receipts[-1])
         self._close_stage(step.name, receipts, rows_in, time.perf_counter() - started, opens=opens)
-        return Dataset(tuple(receipts))
+        return Dataset(tuple(receipts), tuple(units))
 
     def _close_stage(
         self, stage: str, receipts: Sequence[Receipt], rows_in: int, seconds: float, *, opens: bool
@@ -216,6 +236,7 @@ class Build:
         summary["opened"] = came_in - rows_in
         self.summaries.append(summary)
         self.reasons[stage] = count_reasons(receipts)
+        progress.log(describe_stage(summary, self.reasons[stage]))
         self.receipts.extend(receipts)
         if self.options.pinned_build is None:
             self.run.recorder.merge()
@@ -303,15 +324,26 @@ def open_build(benchmark: Benchmark, inputs: Locked[Inputs], options: RunOptions
     holder = hold(folder)
     finished_well = False
     try:
-        _describe_run(folder, lock, describe_origin(inputs, options), options)
+        describe_run(folder, lock, describe_origin(inputs, options), options)
         build = Build(benchmark, open_run(str(folder)), options)
+        progress.log(describe_lock(build.run.lock))
         yield build
         finished_well = True
+    except FactmillError:
+        raise
+    except Exception:
+        progress.log(traceback.format_exc(), "error")
+        raise
     finally:
         close_run(str(folder))
         os.close(holder)
         if finished_well or scratch or not any(path.is_dir() for path in folder.iterdir()):
             _forget_run(folder)
+
+
+def _always(name: str) -> Callable[[], str]:
+    """Return what gives a task's run this name: a text would be read as a template."""
+    return lambda: name
 
 
 @contextmanager
@@ -364,41 +396,3 @@ def count_reasons(receipts: Sequence[Receipt]) -> dict[str, int]:
             for reason in read_shard(receipt.shard, "rejects")["reason"].to_pylist():
                 counts[reason] = counts.get(reason, 0) + 1
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
-
-
-def _describe_run(folder: Path, lock: Mapping[str, Any], origin: Mapping[str, Any], options: RunOptions) -> None:
-    """Write down what a run is, unless it goes on with one that was begun before.
-
-    What is too old is settled here, once: a run that goes on after a crash keeps to it, so that its halves agree. It does
-    not go on when other ages are asked for now, or when it was begun so long ago that its own replies are too old.
-    """
-    path = folder / RUN
-    now = datetime.now(UTC)
-    ages = find_max_ages(load_world(options.world, options.graph), options.max_age) if options.mode == "record" else {}
-    told = {"max_ages": ages, "stale_if_error": options.stale_if_error}
-    if described := read_run(folder):
-        before = described["options"]
-        age_s = (now - datetime.fromisoformat(before["begun"])).total_seconds()
-        goes_on = age_s <= max(min(ages.values(), default=math.inf), _GOES_ON_S)
-        if goes_on and told == {name: before[name] for name in told}:
-            return
-    warehouse = warehouse_of(options)
-    described = {
-        "lock": lock,
-        "origin": origin,
-        "options": {
-            "world": options.absolute_world(),
-            "graph": options.graph,
-            "warehouse": str(warehouse),
-            "home": str(home()),
-            "mode": options.mode,
-            "pinned_build": options.pinned_build,
-            "floor": newest_record(warehouse) if options.mode == "refresh" else "",
-            "begun": now.isoformat(),
-            "oldest": {service: at.isoformat() for service, at in find_oldest_moments(ages, now).items()},
-            **told,
-        },
-    }
-    draft = path.with_suffix(".draft")
-    draft.write_text(json.dumps(described, ensure_ascii=False, indent=1), "utf-8")
-    draft.replace(path)

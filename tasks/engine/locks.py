@@ -1,9 +1,12 @@
 """Locks: every input of a build, by content. Two builds with one lock have the same bytes, given the same replies."""
 
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
+from textwrap import shorten
 from typing import Any
 
 from tasks.assets import asset_digest, load_prompt
+from tasks.core.fingerprints import digest_json
 from tasks.engine.benchmark import Assets, Benchmark, Inputs, Locked
 from tasks.engine.identities import rules_identity, service_identities
 from tasks.engine.import_closure import digest_closure
@@ -33,6 +36,23 @@ def make_lock(benchmark: Benchmark, inputs: Locked[Inputs], run: RunOptions) -> 
         **digest_assets(benchmark.assets),
         "params": inputs.inputs.as_locked(),
     }
+
+
+def describe_lock(lock: Mapping[str, Any]) -> str:
+    """Return what is to be built of what, in a few lines."""
+    world, sources = lock["world"], lock["sources"]
+    files = [name for found in sources["files"].values() for name, _ in found]
+    read = [shorten(", ".join(files), 300, placeholder=" …")] if files else []
+    read += [f"facts of {sources['wikidata']}"] if sources["wikidata"] else []
+    params = {name: value for name, value in lock["params"]["params"].items() if value not in (None, [], ())}
+    return "\n".join(
+        [
+            f"building {lock['benchmark']} in world {world['name']} ({world['digest'][:12]}), epoch {world['epoch']}, "
+            f"author {lock['author']}; factmill {lock['version']}, code {lock['code']}, lock {digest_json(lock)[:12]}",
+            f"source: {'; '.join(read) or 'asked of the services'}",
+            f"parameters: {', '.join(f'{name} {value}' for name, value in params.items())}",
+        ]
+    )
 
 
 def digest_assets(assets: Assets) -> dict[str, dict[str, str]]:

@@ -5,17 +5,24 @@ worker's alike.
 """
 
 import json
+import math
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from tasks.core.calls.call import Mode
+from tasks.engine.identities import find_max_ages, find_oldest_moments
 from tasks.engine.services import Services
 from tasks.errors import BuildError
-from tasks.storage.recorder import Recorder
+from tasks.options import RunOptions, warehouse_of
+from tasks.settings import home, load_world
+from tasks.storage.recorder import Recorder, newest_record
+
+_GOES_ON_S = 86_400.0
+"""Seconds within which a run that was stopped goes on, however young the replies have to be that it rests on."""
 
 
 @dataclass(slots=True)
@@ -83,3 +90,41 @@ def close_run(folder: str) -> None:
             run.recorder.close()
         finally:
             run.services.close()
+
+
+def describe_run(folder: Path, lock: Mapping[str, Any], origin: Mapping[str, Any], options: RunOptions) -> None:
+    """Write down what a run is, unless it goes on with one that was begun before.
+
+    What is too old is settled here, once: a run that goes on after a crash keeps to it, so that its halves agree. It does
+    not go on when other ages are asked for now, or when it was begun so long ago that its own replies are too old.
+    """
+    path = folder / RUN
+    now = datetime.now(UTC)
+    ages = find_max_ages(load_world(options.world, options.graph), options.max_age) if options.mode == "record" else {}
+    told = {"max_ages": ages, "stale_if_error": options.stale_if_error}
+    if described := read_run(folder):
+        before = described["options"]
+        age_s = (now - datetime.fromisoformat(before["begun"])).total_seconds()
+        goes_on = age_s <= max(min(ages.values(), default=math.inf), _GOES_ON_S)
+        if goes_on and told == {name: before[name] for name in told}:
+            return
+    warehouse = warehouse_of(options)
+    described = {
+        "lock": lock,
+        "origin": origin,
+        "options": {
+            "world": options.absolute_world(),
+            "graph": options.graph,
+            "warehouse": str(warehouse),
+            "home": str(home()),
+            "mode": options.mode,
+            "pinned_build": options.pinned_build,
+            "floor": newest_record(warehouse) if options.mode == "refresh" else "",
+            "begun": now.isoformat(),
+            "oldest": {service: at.isoformat() for service, at in find_oldest_moments(ages, now).items()},
+            **told,
+        },
+    }
+    draft = path.with_suffix(".draft")
+    draft.write_text(json.dumps(described, ensure_ascii=False, indent=1), "utf-8")
+    draft.replace(path)

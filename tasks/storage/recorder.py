@@ -125,6 +125,7 @@ class Recorder:
             self._claimed.update({call.key: threading.Event() for call in mine})
         try:
             if mine:
+                progress.expect_replies(len(mine))
                 service.send(mine, self._keep)
         finally:
             with self._lock:

@@ -32,3 +32,14 @@ def test_a_range_names_only_the_shards_it_touches(start: int, stop: int, shards:
 
 def test_an_empty_dataset_still_has_a_shard_to_read_the_columns_from() -> None:
     assert dataset(0, 0).shards_of(0, 0) == (("s0",), 0)
+
+
+def test_a_range_names_the_units_its_rows_come_from() -> None:
+    units = (("P19",), ("P26",), ("P50",), ("P50", "P57"))
+    rows = Dataset(dataset(3, 0, 4, 2).receipts, units)
+    assert [rows.units_of(*each) for each in ((0, 3), (2, 4), (7, 9), (0, 9))] == [
+        ("P19",),
+        ("P19", "P50"),
+        ("P50", "P57"),
+        ("P19", "P50", "P57"),
+    ]

@@ -1,0 +1,28 @@
+"""How batches and stages are told: in the names of Prefect's task runs, and in the log of a run."""
+
+import pytest
+
+from tasks.core.receipts import Batch, describe_stage, name_batch
+
+
+@pytest.mark.parametrize(
+    ("index", "units", "size", "rows", "name"),
+    [
+        (0, ("P19",), 0, 0, "find_qids P19"),
+        (0, ("P19",), 200, 450, "find_qids P19 [0–200)"),
+        (2, ("P19", "P26", "P50", "P57"), 200, 450, "find_qids P19,P26,P50 +1 [400–450)"),
+        (0, (), 200, 0, "find_qids [0–0)"),
+    ],
+)
+def test_a_batch_is_named_by_stage_units_and_range(
+    index: int, units: tuple[str, ...], size: int, rows: int, name: str
+) -> None:
+    assert name_batch(Batch(run="r", stage="find_qids", index=index, key="k"), units, size, rows) == name
+
+
+def test_a_stage_is_told_with_its_reasons() -> None:
+    summary = {"stage": "find_qids", "rows_in": 1200, "rows_out": 1195, "rejects": 5, "merged": 0, "seconds": 2.04}
+    calls = {"calls_sent": 3, "calls_replayed": 0, "cost_usd": 0.5}
+    assert describe_stage({**summary, **calls}, {"no_item": 4, "ambiguous": 1}) == (
+        "find_qids: 1,200 rows in, 1,195 out, 5 rejected (no_item 4, ambiguous 1), calls 3 sent 0 replayed, US$ 0.5000, 2.0 s"
+    )

@@ -1,0 +1,122 @@
+"""What people see of runs on a standing Prefect server: names, log, progress, artifacts, and the end of killed ones."""
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from support.work.command import Factmill
+from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
+
+_LIMIT_S = 120
+"""What nothing here comes near: a line that never comes would be waited for without it."""
+
+
+class Model:
+    """A model that answers when it is let: `asked` is set by the first request."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self.status = 200
+        self.web = ScriptedChat(self._answer)
+        self.web.free.clear()
+
+    def _answer(self, messages: Sequence[Message]) -> tuple[int, str]:
+        self.asked.set()
+        given = re.search(r"<answer>(.+)</answer>", str(messages[-1]["content"]))
+        return self.status, f"1:: {given[1] if given else ''}\n2:: somewhere in Europe"
+
+
+@pytest.fixture
+def model() -> Iterator[Model]:
+    model = Model()
+    yield model
+    model.web.close()
+
+
+def ask(api: str, path: str, **body: Any) -> Any:
+    reply = requests.post(f"{api}/{path}", json=body, timeout=60)
+    reply.raise_for_status()
+    return reply.json()
+
+
+def wait_for(look: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + _LIMIT_S
+    while not (seen := look()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    return seen
+
+
+def test_a_killed_run_is_ended_by_the_next_which_tells_what_it_does(
+    factmill: Factmill, prefect_api: str, model: Model, tmp_path: Path
+) -> None:
+    world = write_chat_world(tmp_path, model.web.url, ["author"])
+    name = f"granola · {world.stem} · P19 · samples 1 · 4"
+    options = ["build", "granola", "--world", world, "--relation", "P19", "--limit", "4", "--samples", "1", "--json"]
+    runs = lambda: ask(prefect_api, "flow_runs/filter", flow_runs={"name": {"any_": [name]}}, sort="START_TIME_ASC")  # noqa: E731
+    of = lambda run: {"flow_run_id": {"any_": [run["id"]]}}  # noqa: E731
+
+    killed = factmill.start(*options, TEST_KEY="x")
+    model.asked.wait(_LIMIT_S)
+    (run,) = runs()
+
+    def read_progress() -> Any:
+        found = ask(prefect_api, "artifacts/filter", artifacts={**of(run), "type": {"any_": ["progress"]}})
+        return [each for each in found if each["description"].startswith("generate_granular_answers: ")]
+
+    (progress,) = wait_for(read_progress)
+    killed.kill()
+    killed.wait()
+    assert runs()[0]["state"]["type"] == "RUNNING"
+    assert progress["data"] == 0
+    assert progress["description"].endswith(", 0 of 4 replies")
+
+    model.web.free.set()
+    ran = factmill.run_process(*options, TEST_KEY="x")
+    assert ran.code == 0, ran.err
+    first, second = runs()
+    assert (first["state"]["type"], second["state"]["type"]) == ("CRASHED", "COMPLETED")
+    assert "process of this run was gone" in first["state"]["message"]
+    assert not list((factmill.home / "prefect" / "runs").iterdir())
+
+    def read_log() -> Any:
+        lines = [each["message"] for each in ask(prefect_api, "logs/filter", logs=of(second), sort="TIMESTAMP_ASC")]
+        return lines if lines and lines[-1].startswith("done: ") else None
+
+    lines = wait_for(read_log)
+    assert lines[0].startswith(f"building granola in world {world.stem}")
+    stages = [line.partition(":")[0] for line in lines if " rows in, " in line]
+    assert stages == [stage["stage"] for stage in ran.json["stages"]]
+    artifacts = {each["key"]: each["data"] for each in ask(prefect_api, "artifacts/filter", artifacts=of(second))}
+    funnel = json.loads(artifacts["granola-funnel"])
+    columns = "stage, rows in, rows out, rejected, reasons, merged, calls sent, replayed, US dollars, seconds"
+    assert list(funnel[0]) == columns.split(", ")
+    sample = json.loads(artifacts["granola-sample"])
+    assert next(iter(sample[0])) == "question"
+    assert sample[0]["granola_answers"].endswith(" | somewhere in Europe")
+
+
+def test_a_failed_run_says_why_in_its_log(factmill: Factmill, prefect_api: str, model: Model, tmp_path: Path) -> None:
+    world = write_chat_world(tmp_path, model.web.url, ["author"])
+    model.status = 401
+    model.web.free.set()
+    ran = factmill("build", "granola", "--world", world, "--limit", "3", "--samples", "1", TEST_KEY="x")
+    assert ran.code == 1
+    (run,) = ask(
+        prefect_api, "flow_runs/filter", flow_runs={"name": {"any_": [f"granola · {world.stem} · samples 1 · 3"]}}
+    )
+    assert run["state"]["type"] == "FAILED"
+    chosen = {"flow_run_id": {"any_": [run["id"]]}, "level": {"ge_": 40}}
+
+    def read_failure() -> Any:
+        lines = [each["message"] for each in ask(prefect_api, "logs/filter", logs=chosen)]
+        return [line for line in lines if line.startswith("Failed: ")]
+
+    (line,) = wait_for(read_failure)
+    assert line.startswith("Failed: ServiceUnreachable: model tester at ")
