@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tasks.granola.ask import GranolaEvaluationParams
+from tasks.granola.evaluation.ask import GranolaEvaluationParams
 
 from flows.watching.runs import name_run
 from tasks.granola.params import GranolaParams
