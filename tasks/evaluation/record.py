@@ -3,6 +3,7 @@
 It has a record like a benchmark's, so what lists, shows, explains, verifies and exports builds knows it too.
 """
 
+import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -265,7 +266,7 @@ def lock_evaluation(
     changed: dict[str, Any] = {"build": record.build_id}
     files: dict[str, list[SourceFile]] = {}
     if params.answers is not None:
-        path = Path(params.answers).resolve()
+        path = Path(os.path.realpath(params.answers))  # a loop of links is no traceback
         if not path.is_file():
             raise UsageError(
                 f"{params.answers}: no such file of answers; factmill evaluate {evaluation.of.name} --help"

@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from tasks.granola.evaluation.ask import GranolaEvaluationParams
 
 from flows.watching.runs import name_run
+from tasks.granola.evaluation.ask import GranolaEvaluationParams
 from tasks.granola.params import GranolaParams
 from tasks.options import Params, RunOptions
 
