@@ -12,7 +12,6 @@ from support.webs.loopback import Loopback
 from support.work.command import Factmill
 from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
 
-from tasks.assets import ROOT
 from tasks.storage.warehouse import open_warehouse
 
 QUESTIONS = {
@@ -130,16 +129,20 @@ def test_every_way_a_model_can_fail_has_its_reason_and_a_later_run_mends_what_pa
     assert any("London, of course!" in reject["detail"] for reject in kept)
 
 
-def test_an_endpoint_that_answers_html_ends_the_build_with_a_named_error(factmill: Factmill, tmp_path: Path) -> None:
+def test_an_endpoint_that_answers_html_ends_the_build_with_a_named_error(
+    factmill: Factmill, chat: ChatServer, tmp_path: Path
+) -> None:
     html = Loopback()
     html.script({"text": "<html><body>Down for maintenance</body></html>"})
-    world = tmp_path / "html.toml"
-    text = (ROOT / "data" / "worlds" / "embedded.toml").read_text()
+    world = write_world(tmp_path, chat)
+    text = world.read_text("utf-8")
     address = f"{html.url}/sparql"
     world.write_text(text.replace('engine = "sparql"\nurl = "embedded"', f'engine = "sparql"\nurl = "{address}"'))
     source = tmp_path / "P19.people.json"
     source.write_text(json.dumps([{"question": "Where was Albert Einstein born?", "answers": ["Ulm"]}]))
-    ran = factmill("build", "granola", "--world", world, "--source", source, "--warehouse", tmp_path / "w.duckdb")
+    ran = factmill(
+        "build", "granola", "--world", world, "--source", source, "--warehouse", tmp_path / "w.duckdb", TEST_KEY="x"
+    )
     html.close()
     assert ran.code == 1
     assert "html_instead_of_json" in ran.err

@@ -87,7 +87,7 @@ def ask(graph: Graph, *calls: Call) -> list[Reply]:
 
 def test_facts_are_best_claims_with_the_first_statement_that_says_them_and_dates_and_numbers(make_graph: Make) -> None:
     graph = make_graph(PERSON)
-    here, huge = graph.identity, "Q" + "9" * 30
+    here, huge = graph.identity, "Q" + "9" * 18
     replies = ask(graph, *(call_item_facts(here, qid) for qid in ("Q7259", "Q5679", huge)))
     assert [read_facts(reply.body) for reply in replies] == [ADA, [], []]
     assert set(graph.item_facts(["Q7259", huge])["Q7259"]) == set(ADA)

@@ -84,7 +84,7 @@ def test_questions_that_say_the_same_are_found_over_all_files(factmill: Factmill
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (None, "no such file, or no .json"),
+        (None, "no such file or folder"),
         ("[]", "no questions; expected a JSON list"),
         ("[{", "broken JSON in row 1"),
     ],
