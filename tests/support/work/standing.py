@@ -14,7 +14,7 @@ import httpx
 from flows.prefect_server import ServerHandle
 from tasks.processes import HOST, free_port, start_child, stop_child
 
-_LIMIT_S = 180
+_LIMIT_S = 400
 """What nothing here comes near: a run that never starts, or never ends, would be waited for without it."""
 ENDED = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 
