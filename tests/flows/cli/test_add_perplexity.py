@@ -7,7 +7,7 @@ import pytest
 from support.models.random_decoder import write_random_decoder
 from typer.testing import CliRunner
 
-from flows.cli.models import models_app
+from flows.cli.local.models import models_app
 from tasks.errors import UsageError
 
 

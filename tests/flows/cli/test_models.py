@@ -7,7 +7,7 @@ import pytest
 from support.models.tiny_encoder import make_head, make_weights, write_checkpoint
 from typer.testing import CliRunner
 
-from flows.cli.models import models_app
+from flows.cli.local.models import models_app
 from tasks.errors import UsageError
 
 
