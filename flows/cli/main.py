@@ -20,12 +20,12 @@ from flows.cli.drift import drift_app
 from flows.cli.entry import INTERRUPTED, catch_signals, find_stop, tell_stop
 from flows.cli.evaluate import evaluate_app
 from flows.cli.gc import compact, gc
-from flows.cli.local.graphs import graph_app
 from flows.cli.judges.judge_card import judge_card
 from flows.cli.judges.label import label_app
+from flows.cli.local.graphs import graph_app
 from flows.cli.local.models import models_app
-from flows.cli.options import CONCURRENCY, AsJson, Concurrency, Warehouse, naming_options, print_json
 from flows.cli.local.paths import paths
+from flows.cli.options import CONCURRENCY, AsJson, Concurrency, Warehouse, naming_options, print_json
 from flows.cli.report import report
 from flows.cli.review import review_app
 from flows.cli.serve import SERVE_HELP, serve
