@@ -17,19 +17,22 @@ from pydantic import ValidationError
 from flows.prefect_server import prefect_server, prefect_settings, telling_lost_server
 from tasks.engine.benchmark import Benchmark
 from tasks.engine.holding import refuse_held, run_folder
+from tasks.engine.identities import find_max_ages, find_oldest_moments
 from tasks.engine.locks import make_lock
 from tasks.errors import OldBuild, PrefectLost
 from tasks.options import BuildReport, Params, RunOptions, warehouse_of
 from tasks.progress import say
 from tasks.settings import home, load_world
 from tasks.storage.builds import BuildRecord, build_of_lock, describe_caution, published_names
+from tasks.storage.recorder import rests_on_older
 from tasks.storage.warehouse import open_warehouse
 
 Recipe = Callable[[Params, RunOptions], BuildReport]
 
 
 def make_build(benchmark: Benchmark, params: Params, run: RunOptions, force: bool = False) -> BuildReport:
-    """Make a build, or return the one that is there with exactly the same lock (unless forced or refreshed).
+    """Make a build, or return the one that is there with exactly the same lock (unless forced or refreshed), and with no
+    reply that is too old.
 
     NothingPublished when no row was read, or none came through.
     """
@@ -37,7 +40,7 @@ def make_build(benchmark: Benchmark, params: Params, run: RunOptions, force: boo
     lock = make_lock(benchmark, benchmark.lock_inputs(params, run), run)
     if run.mode == "record" and not force:
         present = build_of_lock(warehouse_of(run), lock)
-        if present is not None and not present.report["unsettled"]:
+        if present is not None and not present.report["unsettled"] and not _has_aged(present, run):
             return _report_present(present, run, time.perf_counter() - started)
     refuse_held(run_folder(benchmark.name, lock, run))
     if caution := describe_caution(lock):
@@ -135,6 +138,14 @@ def _import_services(run: RunOptions) -> None:
 
     if load_world(run.world).is_embedded:
         import tasks.world.app  # noqa: F401
+
+
+def _has_aged(record: BuildRecord, run: RunOptions) -> bool:
+    """True when a build rests on replies that are older than the world, or the options, allow."""
+    ages = find_max_ages(load_world(run.world, run.graph), run.max_age)
+    return bool(ages) and rests_on_older(
+        warehouse_of(run), record.build_id, find_oldest_moments(ages, datetime.now(UTC))
+    )
 
 
 def _report_present(record: BuildRecord, run: RunOptions, seconds: float) -> BuildReport:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from tasks.core.calls.call import Mode
 from tasks.core.rows import StrictModel
-from tasks.settings import SHIPPED_WORLDS, default_warehouse
+from tasks.settings import SHIPPED_WORLDS, Age, default_warehouse
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,12 @@ class RunOptions(StrictModel):
     """The DuckDB file. Default: factmill.duckdb in factmill's home."""
     mode: Mode = "record"
     """record: ask what is not recorded; replay: ask nothing; refresh: ask all anew."""
+    max_age: Annotated[Age | None, Option(metavar="AGE")] = None
+    """With mode record: ask live services again where the recorded reply is older (90m, 12h, 30d, or seconds). Texts of
+    revisions, models, local graphs and the embedded world do not age. Default: as the world's file says."""
+    stale_if_error: bool = False
+    """Where a live service fails to answer again, keep the reply that was too old. Otherwise the row fails as with any
+    failure."""
     concurrency: int = Field(default=4, ge=1, le=64)
     """Batches worked on at once."""
     batch_size: int = Field(default=500, ge=1)
@@ -84,6 +90,11 @@ class BuildReport(BaseModel):
     """Stage → reason → rejected rows."""
     tables: dict[str, dict[str, Any]] = {}
     """Published table → rows and SHA-256 of its Parquet bytes."""
+    confirmed: bool = False
+    """True when it was made again and is, byte for byte, the build that was there."""
+    replies: dict[str, dict[str, Any]] = {}
+    """Live service → `calls` that it rests on, when their replies came (`oldest`, `newest`), how many of them it `asked`
+    itself, and how many are `too_old` and stand in for a failure."""
     facts: dict[str, Any] = {}
     """What this benchmark reports beside (ambiguous names, levels)."""
     notes: list[str] = []

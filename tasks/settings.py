@@ -14,12 +14,21 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from tasks.assets import ROOT
 from tasks.core.fingerprints import digest_json
 from tasks.core.rows import StrictModel
 from tasks.errors import SettingsError
+from tasks.text.ages import PATTERN, check_age
 from tasks.text.suggestions import suggest_name
 
 SHIPPED_WORLDS = ("embedded", "live")
@@ -68,6 +77,8 @@ def _check_address(url: str) -> str:
 
 
 Address = Annotated[str, AfterValidator(_check_address)]
+Age = Annotated[str, BeforeValidator(check_age), WithJsonSchema({"type": "string", "pattern": f"^{PATTERN}$"})]
+"""Such as 90m, 12h, 30d, or seconds (text/ages.py)."""
 
 
 class Limits(StrictModel):
@@ -92,6 +103,8 @@ class Endpoint(StrictModel):
 
     url: Address = ""
     """Base URL, or `embedded` for the service that the embedded world starts on loopback; empty: the world has none."""
+    max_age: Age | None = None
+    """A recorded reply that is older is asked for again; None: replies serve for ever. Nothing of the embedded world ages."""
     limits: Limits = Limits()
 
 
@@ -103,6 +116,8 @@ class Wikidata(StrictModel):
     """SPARQL endpoint, or `embedded`; unused with engine `graph`."""
     graph: str = ""
     """Name of a graph loaded with `factmill graph load`, with engine `graph`."""
+    max_age: Age | None = None
+    """As of any service; what a local graph says does not age."""
     limits: Limits = Limits()
 
 
@@ -150,6 +165,8 @@ class Model(StrictModel):
     """Of input tokens that the server had cached; None: as other input."""
     usd_per_million_reasoning: float | None = None
     """Of output tokens spent on reasoning; None: as other output."""
+    max_age: Age | None = None
+    """Of kind `openai`: a recorded reply that is older is asked for again; None: replies serve for ever."""
     limits: Limits = Limits()
 
     @field_validator("key_env")
@@ -215,9 +232,20 @@ class World(StrictModel):
                 raise ValueError(
                     f"models.{role}.{next(iter(model.profile()))}: only a chat model behind a server has one"
                 )
+        self._check_ages()
         if empty := [name for name in SECTIONS if name in self.model_fields_set and not self.has(name)]:
             raise ValueError(f"{empty[0]}.url: expected an address")
         return self
+
+    def _check_ages(self) -> None:
+        """ValueError for an age that nothing has, or that replies of one address would have several of."""
+        by_address: dict[str, tuple[str, str | None]] = {}
+        for role, model in self.models.items():
+            if model.max_age and model.kind != "openai":
+                raise ValueError(f"models.{role}.max_age: what a model of kind `{model.kind}` says does not age")
+            other, age = by_address.setdefault(model.url, (role, model.max_age))
+            if model.kind == "openai" and age != model.max_age:
+                raise ValueError(f"models.{role}.max_age: models.{other} has the same address and another max_age")
 
     def has(self, section: str) -> bool:
         """True when this world names a service, a local graph for its Wikidata among them."""
@@ -247,7 +275,7 @@ class World(StrictModel):
         return self.epoch or datetime.now(UTC).date().replace(day=1)
 
     def digest(self, roles: Collection[str]) -> str:
-        """Return the digest of what can change an answer of these models: limits, prices and the user agent are left out."""
+        """Return the digest of what can change an answer of these models: limits, ages, prices and the user agent are left out."""
         told = self.model_dump(mode="json", exclude={"user_agent", "epoch"})
         told["models"] = {role: model for role, model in told["models"].items() if role in roles}
         return digest_json(_without_limits(told))
@@ -331,5 +359,9 @@ def environment(name: str) -> str | None:
 
 def _without_limits(value: Any) -> Any:
     if isinstance(value, dict):
-        return {k: _without_limits(v) for k, v in value.items() if k != "limits" and not k.startswith("usd_")}
+        return {
+            k: _without_limits(v)
+            for k, v in value.items()
+            if k not in ("limits", "max_age") and not k.startswith("usd_")
+        }
     return value

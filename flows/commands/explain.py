@@ -1,12 +1,14 @@
 """`factmill explain`: where a published row comes from, step by step."""
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 from tasks.engine.benchmark import Benchmark
 from tasks.errors import UnknownBuild
 from tasks.storage.bodies import unpack_body
 from tasks.storage.warehouse import Connection, read_records
+from tasks.text.ages import tell_age
 
 
 def trace_row(db: Connection, benchmark: Benchmark, build_id: str, row_id: str) -> dict[str, Any]:
@@ -54,6 +56,7 @@ def _find_calls(db: Connection, build_id: str, row_id: str) -> list[dict[str, An
     )
     for call in calls:
         call["parts"], call["body"] = json.loads(call["parts"]), json.loads(unpack_body(call["body"]))
+        call["age_s"] = int((datetime.now(UTC) - call["asked_at"]).total_seconds())
         call["asked_at"] = call["asked_at"].isoformat()
     return calls
 
@@ -84,7 +87,7 @@ def _format_call(call: dict[str, Any]) -> list[str]:
     asked = parts.get("variables", {})
     answer = call["error"] if call["status"] != "ok" else json.dumps(call["body"], ensure_ascii=False)
     return [
-        f"    {call['stage']}: {call['operation']} of {call['service']} at {call['asked_at']} (call {call['key'][:12]})",
+        f"    {call['stage']}: {call['operation']} of {call['service']} at {call['asked_at']}, {tell_age(call['age_s'])} ago (call {call['key'][:12]})",
         f"      asked   {json.dumps(what, ensure_ascii=False)}",
         *(f"              {name}: {value}" for name, value in asked.items()),
         f"      replied {answer[:400]}",

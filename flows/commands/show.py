@@ -15,6 +15,7 @@ from flows.commands.audit import format_figures, measure_build
 from tasks.core.rows import column_docs
 from tasks.engine.benchmark import Benchmark
 from tasks.options import BuildReport
+from tasks.reports.texts import shorten_line
 from tasks.storage.builds import find_build, find_rejecting
 from tasks.storage.warehouse import open_warehouse, read_records
 
@@ -24,7 +25,8 @@ _MOST_DETAIL = 300
 
 def format_report(report: BuildReport) -> list[str]:
     """Return a build's report as lines to read."""
-    how = "already built from the same inputs" if report.up_to_date else "published"
+    how = "made again, the same as before: confirmed" if report.confirmed else "published"
+    how = "already built from the same inputs" if report.up_to_date else how
     lines = [f"{report.build_id}: {'no row is published' if report.nothing_published else how} in {report.warehouse}"]
     opened = f" + {report.opened} opened from them" if report.opened else ""
     lines.append(
@@ -42,6 +44,7 @@ def format_report(report: BuildReport) -> list[str]:
         f"  calls: {report.calls_sent} sent, {report.calls_replayed} replayed; tokens {report.tokens_in} in, {report.tokens_out} out; "
         f"US$ {report.cost_usd:.4f}; {report.seconds:.1f} s"
     )
+    lines += map(_format_replies, report.replies, report.replies.values())
     lines += [f"  note: {note}" for note in report.notes]
     if report.caution:
         lines.append(f"  note: {report.caution}")
@@ -57,6 +60,13 @@ def format_report(report: BuildReport) -> list[str]:
         shown = f"factmill show {report.benchmark}, factmill verify {report.build_id}"
         lines.append(f"  next: {shown}, factmill export {report.build_id} --to DIR")
     return lines
+
+
+def _format_replies(service: str, told: Mapping[str, Any]) -> str:
+    """Return how old the replies of a live service are, in a line."""
+    came = f"{told['oldest'][:16]} to {told['newest'][:16]} UTC, {told['asked']} asked by this build"
+    kept = f"; {told['too_old']} are too old, kept since the service fails" if told["too_old"] else ""
+    return f"  replies of {shorten_line(service)}: {told['calls']}, from {came}{kept}"
 
 
 def _format_shape(shape: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -6,6 +6,7 @@ transaction, and checks that rows in = rows out + rejects + merged.
 """
 
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -30,16 +31,20 @@ from tasks.engine.batches import finished
 from tasks.engine.benchmark import Benchmark, Inputs, Locked
 from tasks.engine.endings import CAUSES, WAITING, describe_loss, find_main_loss, is_lost_to_run
 from tasks.engine.holding import hold, run_folder
+from tasks.engine.identities import find_max_ages, find_oldest_moments
 from tasks.engine.locks import describe_origin, make_lock
-from tasks.engine.runs import Run, close_run, open_run
+from tasks.engine.runs import Run, close_run, open_run, read_moments
 from tasks.errors import FunnelError, NothingPublished
 from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.processes import end_soon
-from tasks.settings import home
+from tasks.settings import home, load_world
 from tasks.storage.builds import describe_caution, list_spoilt_calls, merge_stage, publish
-from tasks.storage.recorder import newest_record
+from tasks.storage.recorder import newest_record, sum_up_ages
 from tasks.storage.shards import has_kind, parquet_bytes, read_shard
-from tasks.storage.warehouse import open_warehouse
+from tasks.storage.warehouse import Connection, open_warehouse
+
+_GOES_ON_S = 86_400.0
+"""Seconds within which a run that was stopped goes on, however young the replies have to be that it rests on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +166,8 @@ class Build:
         warehouse = warehouse_of(self.options)
         self.run.recorder.merge()
         with open_warehouse(warehouse) as db:
+            report = report.model_copy(update={"replies": self._sum_up_ages(db)})
+            before = {build_id for (build_id,) in db.execute("SELECT build_id FROM builds").fetchall()}
             record = publish(
                 db,
                 self.run_id,
@@ -171,8 +178,13 @@ class Build:
                 report.model_dump(mode="json", exclude={"build_id", "tables"}),
                 self.started_at,
             )
-        published = report.model_copy(update={"build_id": record.build_id, "tables": digest_tables(tables)})
+        named = {"build_id": record.build_id, "confirmed": record.build_id in before}
+        published = report.model_copy(update={**named, "tables": digest_tables(tables)})
         return published.model_copy(update={"seconds": round(time.perf_counter() - self._started, 2)})
+
+    def _sum_up_ages(self, db: Connection) -> dict[str, dict[str, Any]]:
+        begun, oldest = self.run.options["begun"], read_moments(self.run.options["oldest"])
+        return sum_up_ages(db, self.run_id, datetime.fromisoformat(begun), oldest)
 
     def _map(self, step: Task[..., Receipt], batches: Sequence[Batch], rows_in: int, *, opens: bool) -> Dataset:
         started = time.perf_counter()
@@ -271,7 +283,7 @@ class Build:
         )
 
     def _key(self, *parts: Any) -> str:
-        return digest_json([digest_json(self.run.lock), self.run.options["floor"], *parts])
+        return digest_json([digest_json(self.run.lock), self.run.options["floor"], self.run.options["oldest"], *parts])
 
 
 @contextmanager
@@ -352,9 +364,21 @@ def count_reasons(receipts: Sequence[Receipt]) -> dict[str, int]:
 
 
 def _describe_run(folder: Path, lock: Mapping[str, Any], origin: Mapping[str, Any], options: RunOptions) -> None:
+    """Write down what a run is, unless it goes on with one that was begun before.
+
+    What is too old is settled here, once: a run that goes on after a crash keeps to it, so that its halves agree. It does
+    not go on when other ages are asked for now, or when it was begun so long ago that its own replies are too old.
+    """
     path = folder / "run.json"
+    now = datetime.now(UTC)
+    ages = find_max_ages(load_world(options.world, options.graph), options.max_age) if options.mode == "record" else {}
+    told = {"max_ages": ages, "stale_if_error": options.stale_if_error}
     if path.is_file():
-        return
+        before = json.loads(path.read_text("utf-8"))["options"]
+        age_s = (now - datetime.fromisoformat(before["begun"])).total_seconds()
+        goes_on = age_s <= max(min(ages.values(), default=math.inf), _GOES_ON_S)
+        if goes_on and told == {name: before[name] for name in told}:
+            return
     warehouse = warehouse_of(options)
     described = {
         "lock": lock,
@@ -367,6 +391,9 @@ def _describe_run(folder: Path, lock: Mapping[str, Any], origin: Mapping[str, An
             "mode": options.mode,
             "pinned_build": options.pinned_build,
             "floor": newest_record(warehouse) if options.mode == "refresh" else "",
+            "begun": now.isoformat(),
+            "oldest": {service: at.isoformat() for service, at in find_oldest_moments(ages, now).items()},
+            **told,
         },
     }
     draft = path.with_suffix(".draft")

@@ -4,17 +4,21 @@ Identities are known without opening anything, so that a build whose calls are a
 client. The embedded world's services are named by the content of the world, never by the port they happen to have.
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
 from tasks.assets import ROOT
+from tasks.core.calls.perplexity import name_scorer
 from tasks.core.fingerprints import combine_digests, digest_bytes
 from tasks.engine.import_closure import close_over_imports, digest_closure
 from tasks.engine.own_code import read_code
 from tasks.errors import SettingsError, UsageError
-from tasks.settings import Model, World, graphs_folder
+from tasks.settings import EMBEDDED, Model, World, graphs_folder
+from tasks.text.ages import read_age
 
 RULES = "tasks.rules.author"
 """Module of the rules author."""
@@ -106,7 +110,6 @@ def perplexity_model(world: World) -> Model:
 
 def perplexity_identity(world: World, home: Path) -> str:
     """Return the identity of a world's language model that weighs texts."""
-    from tasks.core.calls.perplexity import name_scorer
     from tasks.models.perplexity import identify_perplexity
 
     settings = perplexity_model(world)
@@ -137,6 +140,29 @@ def service_urls(world: World) -> dict[str, str]:
 def identify_service(name: str, url: str) -> str:
     """Return the identity of a service: its URL, or the embedded world's own."""
     return f"{world_identity()}/{name}" if url == "embedded" else url
+
+
+def find_max_ages(world: World, given: str | None) -> dict[str, float]:
+    """Return identity → seconds that a recorded reply serves, of each service and model whose replies age.
+
+    `given`: the age for all services that are no models, before what the world's file says. What is named by its content
+    does not age: the embedded world, local graphs and models on this machine.
+    """
+    ages: dict[str, float] = {}
+    for name, url in service_urls(world).items():
+        age = given or getattr(world, name).max_age
+        is_graph = name == "wikidata" and world.wikidata.engine == "graph"
+        if url and url != EMBEDDED and age and not is_graph:
+            ages[url] = min(read_age(age), ages.get(url, math.inf))
+    for model in world.models.values():
+        if model.max_age:
+            ages |= dict.fromkeys((model.url, name_scorer(model.url, model.name)), read_age(model.max_age))
+    return ages
+
+
+def find_oldest_moments(max_ages: Mapping[str, float], now: datetime) -> dict[str, datetime]:
+    """Return service → when its replies must have come to serve, by how old they may be (seconds)."""
+    return {service: datetime.fromtimestamp(max(now.timestamp() - age, 0), UTC) for service, age in max_ages.items()}
 
 
 def rules_identity(world: World, home: Path) -> str:

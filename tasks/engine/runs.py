@@ -6,7 +6,9 @@ worker's alike.
 
 import json
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +47,22 @@ def open_run(folder: str) -> Run:
             described = json.loads(path.read_text("utf-8"))
             options = described["options"]
             mode: Mode = options["mode"]
-            recorder = Recorder(Path(options["warehouse"]), mode, options["floor"], options["pinned_build"])
+            recorder = Recorder(
+                Path(options["warehouse"]),
+                mode,
+                options["floor"],
+                options["pinned_build"],
+                read_moments(options["oldest"]),
+                options["stale_if_error"],
+            )
             services = Services.open(options["world"], options["graph"], Path(options["home"]))
             _runs[folder] = Run(Path(folder), described["lock"], described["origin"], options, services, recorder)
         return _runs[folder]
+
+
+def read_moments(written: Mapping[str, str]) -> dict[str, datetime]:
+    """Return service → the oldest moment of replies that serve, of what stands in a run's description."""
+    return {service: datetime.fromisoformat(moment) for service, moment in written.items()}
 
 
 def close_run(folder: str) -> None:

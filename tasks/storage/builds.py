@@ -253,4 +253,6 @@ def _build_id(db: duckdb.DuckDBPyConnection, benchmark: str, lock_digest: str, c
         if digest == content:
             return str(build_id)
     plain = f"{benchmark}-{lock_digest[:12]}"
-    return f"{plain}.{len(before) + 1}" if before else plain
+    # builds may have been removed since, so the number is not how many there are
+    numbers = [int(build_id.removeprefix(plain).removeprefix(".") or 1) for build_id, _ in before]
+    return f"{plain}.{max(numbers) + 1}" if before else plain

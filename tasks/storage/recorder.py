@@ -1,7 +1,7 @@
 """Recording and replay: every call to the outside is asked once, kept, and served again from then on.
 
-Modes: `record` (serve what is recorded, ask what is missing; failures that may pass are asked again by the next run),
-`replay` (ask nothing; a miss is an error that names what differs from the nearest recorded call), `refresh` (ask
+Modes: `record` (serve what is recorded, ask what is missing or too old; failures that may pass are asked again by the
+next run), `replay` (ask nothing; a miss is an error that names what differs from the nearest recorded call), `refresh` (ask
 everything anew, once a run). The same call wanted by two batches at once is asked by one of them.
 """
 
@@ -10,13 +10,16 @@ import os
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 from tasks import progress
 from tasks.core.calls.call import Call, Mode, Reply, Service
+from tasks.core.calls.lasting import find_oldest
 from tasks.core.fingerprints import canonical_json
 from tasks.errors import ReplayMiss
 from tasks.storage.bodies import pack_body, unpack_body
@@ -24,6 +27,7 @@ from tasks.storage.journal import Journal, Record, make_record, orphan_journals,
 from tasks.storage.warehouse import open_warehouse
 
 _COLUMNS = ", ".join(f"c.{name}" for name in Record.__slots__)
+_MOMENT = pa.timestamp("us", tz="UTC")
 _SCHEMA = pa.schema(
     [
         *((name, pa.string()) for name in ("record_id", "key", "service", "operation", "parts", "status", "error")),
@@ -33,7 +37,7 @@ _SCHEMA = pa.schema(
         ("tokens_out", pa.int64()),
         ("cost_usd", pa.float64()),
         ("latency_s", pa.float64()),
-        ("asked_at", pa.timestamp("us", tz="UTC")),
+        ("asked_at", _MOMENT),
     ]
 )
 
@@ -57,15 +61,27 @@ class Answers:
 class Recorder:
     """The recorded calls of one warehouse, as one run sees them."""
 
-    def __init__(self, warehouse: Path, mode: Mode, floor: str = "", pinned_build: str | None = None) -> None:
+    def __init__(
+        self,
+        warehouse: Path,
+        mode: Mode,
+        floor: str = "",
+        pinned_build: str | None = None,
+        oldest: Mapping[str, datetime] | None = None,
+        stale_if_error: bool = False,
+    ) -> None:
         """Open for a run.
 
         `floor`: record id that records must be newer than to count in mode `refresh`. `pinned_build`: serve only the
-        very replies that this build rests on (for `verify`). Journals of dead processes are merged first.
+        very replies that this build rests on (for `verify`). `oldest`: service → when its replies must have come to
+        count in mode `record`, but for those that last (core/calls/lasting.py). `stale_if_error`: serve older ones where
+        the service now fails. Journals of dead processes are merged first.
         """
         self.mode: Mode = mode
         self._warehouse = warehouse
         self._pinned_build = pinned_build
+        self._oldest = dict(oldest or {}) if mode == "record" else {}
+        self._stale_if_error = stale_if_error
         self._journal_folder = work_folder(warehouse) / "journal"
         self._journal = Journal(self._journal_folder) if mode != "replay" else None
         self._fresh: dict[str, Record] = {}
@@ -86,13 +102,15 @@ class Recorder:
         answers = Answers()
         with self._lock:
             answers.records.update({key: self._fresh[key] for key in wanted if key in self._fresh})
-        answers.records.update(self._recorded([key for key in wanted if key not in answers.records]))
+        answers.records.update(self._recorded([call for key, call in wanted.items() if key not in answers.records]))
         answers.replayed = len(answers.records)
         missing = [call for key, call in wanted.items() if key not in answers.records]
         if missing and self.mode == "replay":
             raise ReplayMiss(self._explain_miss(missing))
         if missing:
             self._ask(missing, service, answers)
+        if self._stale_if_error:
+            answers.records.update(self._find_older(wanted, answers.records))
         if self._fresh_length > _MOST_FRESH:
             self.merge()
         return answers
@@ -121,7 +139,7 @@ class Recorder:
             answers.records.update({call.key: self._fresh[call.key] for call in missing if call.key in self._fresh})
         answers.replayed += len(theirs)
         # what others asked may have been moved into the warehouse by now
-        answers.records.update(self._recorded([call.key for call in missing if call.key not in answers.records]))
+        answers.records.update(self._recorded([call for call in missing if call.key not in answers.records]))
         left = [call for call in missing if call.key not in answers.records]
         if left:
             raise ReplayMiss(
@@ -137,15 +155,33 @@ class Recorder:
             self._fresh_length += len(record.body)
         progress.count_reply()
 
-    def _recorded(self, keys: Sequence[str]) -> dict[str, Record]:
-        """Return the newest usable record of each key that the warehouse holds."""
-        if not keys or (self.mode == "replay" and not self._warehouse.exists()):
+    def _recorded(self, calls: Sequence[Call]) -> dict[str, Record]:
+        """Return the newest usable record of each call that the warehouse holds."""
+        if not calls or (self.mode == "replay" and not self._warehouse.exists()):
+            return {}
+        oldest = [
+            find_oldest(call.operation, call.parts, self._oldest[call.service])
+            if call.service in self._oldest
+            else None
+            for call in calls
+        ]
+        wanted = {"key": pa.array([call.key for call in calls], pa.string()), "oldest": pa.array(oldest, _MOMENT)}
+        with open_warehouse(self._warehouse) as db:
+            db.register("wanted", pa.table(wanted))
+            ids = self._choose_records(db)
+            return {record.key: record for record in _read_all(db, ids)}
+
+    def _find_older(self, wanted: Mapping[str, Call], records: Mapping[str, Record]) -> dict[str, Record]:
+        """Return the newest replies, though too old, of calls that a service of which replies age has failed to answer."""
+        failed = [key for key, call in wanted.items() if call.service in self._oldest and records[key].transient]
+        if not failed:
             return {}
         with open_warehouse(self._warehouse) as db:
-            db.register("wanted", pa.table({"key": pa.array(keys, pa.string())}))
-            ids = self._choose_records(db)
-            records = [record for start in range(0, len(ids), _AT_ONCE) for record in _read_records(db, ids, start)]
-        return {record.key: record for record in records}
+            found = db.execute(
+                "SELECT max(record_id) FROM calls WHERE status = 'ok' AND key IN (SELECT unnest(?)) GROUP BY key",
+                [failed],
+            ).fetchall()
+            return {record.key: record for record in _read_all(db, sorted(each for (each,) in found))}
 
     def _choose_records(self, db: duckdb.DuckDBPyConnection) -> list[str]:
         """Return the ids of the records to serve for the keys in `wanted`; bodies are not looked at yet."""
@@ -158,7 +194,8 @@ class Recorder:
         else:
             query = (
                 "SELECT max(c.record_id) FROM calls c JOIN wanted USING (key) "
-                "WHERE c.record_id > ? AND (NOT c.transient OR c.record_id > ?) GROUP BY c.key"
+                "WHERE c.record_id > ? AND (NOT c.transient OR c.record_id > ?) "
+                "AND (oldest IS NULL OR c.asked_at >= oldest) GROUP BY c.key"
             )
             failure_floor = "" if self.mode == "replay" else self._failure_floor
             given = [self._floor if self.mode == "refresh" else "", failure_floor]
@@ -243,6 +280,45 @@ def newest_record(warehouse: Path) -> str:
     with open_warehouse(warehouse) as db:
         row = db.execute("SELECT max(record_id) FROM calls").fetchone()
     return (row[0] if row else None) or ""
+
+
+def rests_on_older(warehouse: Path, build_id: str, oldest: Mapping[str, datetime]) -> bool:
+    """True when a build rests on a reply that is too old to serve now (`oldest`: as of Recorder)."""
+    with open_warehouse(warehouse) as db:
+        return any(
+            asked_at < find_oldest(operation, json.loads(parts), moment)
+            for service, moment in oldest.items()
+            for operation, parts, asked_at in db.execute(
+                "SELECT DISTINCT c.operation, c.parts, c.asked_at FROM build_calls JOIN calls c USING (record_id) "
+                "WHERE build_id = ? AND c.service = ? AND c.asked_at < ?",
+                [build_id, service, moment],
+            ).fetchall()
+        )
+
+
+def sum_up_ages(
+    db: duckdb.DuckDBPyConnection, run_id: str, begun: datetime, oldest: Mapping[str, datetime]
+) -> dict[str, dict[str, Any]]:
+    """Return live service → calls that a run rests on, when the replies came, how many came since the run began, and how
+    many are older than `oldest` allows (as of Recorder)."""
+    found = db.execute(
+        "SELECT service, operation, parts, asked_at FROM calls WHERE starts_with(service, 'http') AND record_id IN "
+        "(SELECT record_id FROM build_calls WHERE build_id = ?) ORDER BY service, asked_at",
+        [run_id],
+    ).fetchall()
+    summed: dict[str, dict[str, Any]] = {}
+    for service, operation, parts, asked_at in found:
+        each = summed.setdefault(service, {"calls": 0, "asked": 0, "too_old": 0, "oldest": asked_at.isoformat()})
+        each["newest"] = asked_at.isoformat()
+        each["calls"] += 1
+        each["asked"] += asked_at >= begun
+        if service in oldest and asked_at < oldest[service]:
+            each["too_old"] += asked_at < find_oldest(operation, json.loads(parts), oldest[service])
+    return summed
+
+
+def _read_all(db: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> list[Record]:
+    return [record for start in range(0, len(ids), _AT_ONCE) for record in _read_records(db, ids, start)]
 
 
 def _read_records(db: duckdb.DuckDBPyConnection, ids: Sequence[str], start: int) -> list[Record]:

@@ -3,7 +3,9 @@
 import threading
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -44,7 +46,7 @@ def calls(*names: str) -> list[Call]:
     return [Call("echo", "say", {"name": name}) for name in names]
 
 
-def recorder(path: Path, mode: Mode = "record", **more: str) -> Recorder:
+def recorder(path: Path, mode: Mode = "record", **more: Any) -> Recorder:
     return Recorder(path / "w.duckdb", mode, **more)
 
 
@@ -297,3 +299,38 @@ def test_a_service_that_breaks_leaves_what_it_delivered(tmp_path: Path) -> None:
     assert shared.answer(calls("a", "b"), service).sent == 1
     shared.close()
     assert service.asked == ["b"]
+
+
+def test_what_is_too_old_is_asked_again_unless_it_lasts_or_another_mode_serves_it(tmp_path: Path) -> None:
+    service = Echo()
+    text = Call("echo", "page_text", {"name": "t", "revid": 7})
+    asked = [*calls("young", "old"), text]
+    first = recorder(tmp_path)
+    first.answer(asked, service)
+    first.close()
+    with open_warehouse(tmp_path / "w.duckdb") as db:
+        for name, days in (("young", 3), ("old", 5), ("t", 50)):
+            db.execute("UPDATE calls SET asked_at = now() - to_days(?) WHERE parts LIKE ?", [days, f'%"{name}"%'])
+    limit = {"echo": datetime.now(UTC) - timedelta(days=4)}
+    assert recorder(tmp_path, "replay", oldest=limit).answer(asked, service).sent == 0
+    assert recorder(tmp_path, oldest={"another": limit["echo"]}).answer(asked, service).sent == 0
+    second = recorder(tmp_path, oldest=limit)
+    assert (second.answer(asked, service).sent, second.answer(asked, service).sent) == (1, 0)
+    second.close()
+    assert service.asked == ["young", "old", "t", "old"]
+    assert recorder(tmp_path, oldest=limit).answer(asked, service).sent == 0
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_reply_that_is_too_old_stands_in_for_a_failure_where_that_is_wanted(tmp_path: Path, kept: bool) -> None:
+    service = Echo()
+    service.recovered = True
+    first = recorder(tmp_path)
+    first.answer(calls("bad"), service)
+    first.close()
+    service.recovered = False
+    again = recorder(tmp_path, oldest={"echo": datetime.now(UTC)}, stale_if_error=kept)
+    told = [again.answer(calls("bad"), service) for _ in range(2)]
+    again.close()
+    assert [bodies(each) for each in told] == [[{"echo": "bad"} if kept else None]] * 2
+    assert service.asked == ["bad", "bad"], "asked again once, the failure too"

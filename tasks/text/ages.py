@@ -1,0 +1,29 @@
+"""Ages as people write them: 90m, 12h, 30d, 4w, or plain seconds."""
+
+import re
+
+PATTERN = r"[0-9]{1,9}(\.[0-9]{1,3})?[smhdw]?"
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_WORDS = (("day", 86_400), ("hour", 3600), ("minute", 60), ("second", 1))
+
+
+def check_age(value: object) -> str:
+    """Return an age as it was written, a number of seconds too; ValueError says what was expected."""
+    text = str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
+    if not re.fullmatch(PATTERN, text):
+        raise ValueError(f"{value!r} is no age; expected one such as 90m, 12h, 30d, 4w, or a number of seconds")
+    return text
+
+
+def read_age(text: str) -> float:
+    """Return an age (see check_age) in seconds."""
+    unit = text[-1] if text[-1].isalpha() else ""
+    return float(text.removesuffix(unit)) * _SECONDS[unit]
+
+
+def tell_age(seconds: float) -> str:
+    """Return an age in words, in the largest unit that it has two of, or one."""
+    whole = max(int(seconds), 0)
+    word, size = next((each for each in _WORDS if whole >= 2 * each[1]), _WORDS[-1])
+    count = whole // size
+    return f"{count} {word}{'' if count == 1 else 's'}"
