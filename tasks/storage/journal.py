@@ -1,7 +1,8 @@
 """The journal: every reply is on disk the moment it arrives, so that a killed run asks nothing twice.
 
 One file a process, locked while it lives; one line a reply, `<crc32> <json>`, appended in one write. A line that is
-torn by a crash fails its checksum and is left out. Journals are merged into the warehouse at the end of a stage, and
+torn by a crash fails its checksum and is left out. A file only grows: a journal that is cleared goes on in another one,
+so that other processes can read along. Journals are merged into the warehouse at the end of a stage, and
 those of dead processes by whoever runs next.
 """
 
@@ -9,10 +10,11 @@ import errno
 import fcntl
 import json
 import os
+import re
 import threading
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +24,8 @@ from tasks.core.fingerprints import canonical_json
 from tasks.errors import ShardError
 
 _SYNC_EVERY_S = 1.0
+_KEY = re.compile(rb'"key":"([0-9a-f]+)"')
+"""A line's key; in what a reply says, quotes are escaped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +87,15 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / f"{os.getpid()}-{os.urandom(4).hex()}.journal"
-        self._fd = os.open(self.path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
-        fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._folder = folder
+        self._open()
         self._lock = threading.Lock()
         self._synced = time.monotonic()
+
+    def _open(self) -> None:
+        self.path = self._folder / f"{os.getpid()}-{os.urandom(4).hex()}.journal"
+        self._fd = os.open(self.path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
+        fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def append(self, record: Record) -> None:
         """Write one record; ShardError when the disk is full."""
@@ -110,7 +118,10 @@ class Journal:
     def clear(self) -> None:
         """Empty the journal, once its records are in the warehouse."""
         with self._lock:
-            os.ftruncate(self._fd, 0)
+            path, fd = self.path, self._fd
+            self._open()
+            path.unlink(missing_ok=True)
+            os.close(fd)
 
     def close(self) -> None:
         """Close and remove the file when it is empty."""
@@ -130,11 +141,63 @@ def encode_line(record: Record) -> bytes:
 def read_journal(path: Path) -> Iterator[Record]:
     """Yield the whole records of a journal; torn lines are left out."""
     with path.open("rb") as lines:
-        for line in lines:
-            checksum, _, payload = line.rstrip(b"\n").partition(b" ")
-            if line.endswith(b"\n") and checksum == b"%08x" % zlib.crc32(payload):
-                fields = json.loads(payload.decode("utf-8", "surrogatepass"))
-                yield Record(**{**fields, "asked_at": datetime.fromisoformat(fields["asked_at"])})
+        yield from (record for line in lines if (record := _read_line(line)))
+
+
+def _read_line(line: bytes) -> Record | None:
+    checksum, _, payload = line.rstrip(b"\n").partition(b" ")
+    if not line.endswith(b"\n") or checksum != b"%08x" % zlib.crc32(payload):
+        return None
+    fields = json.loads(payload.decode("utf-8", "surrogatepass"))
+    return Record(**{**fields, "asked_at": datetime.fromisoformat(fields["asked_at"])})
+
+
+class OtherJournals:
+    """What stands in the journals of a folder, read on as they grow: the records of processes that are still at work."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[Path, int] = {}
+        """Journal → bytes of it that were read."""
+        self._places: dict[bytes, tuple[Path, int]] = {}
+        """Call key → journal and place of its newest record."""
+        self._lock = threading.Lock()
+
+    def find(self, keys: Collection[str], own: Path) -> dict[str, Record]:
+        """Return the newest record of each key that stands in another journal than `own`."""
+        with self._lock:
+            there = [path for path in self._folder.glob("*.journal") if path != own]
+            if self._read.keys() - there:
+                self._read = {path: self._read.get(path, 0) for path in there}
+                self._places = {key: place for key, place in self._places.items() if place[0] in self._read}
+            for path in there:
+                self._read_on(path)
+            places = {key: self._places[key.encode()] for key in keys if key.encode() in self._places}
+        return {key: record for key, place in places.items() if (record := _read_at(*place))}
+
+    def _read_on(self, path: Path) -> None:
+        at = self._read.get(path, 0)
+        try:
+            with path.open("rb") as lines:
+                lines.seek(at)
+                for line in lines:
+                    if not line.endswith(b"\n"):
+                        break  # is being written
+                    if found := _KEY.search(line):
+                        self._places[found[1]] = (path, at)
+                    at += len(line)
+        except FileNotFoundError:
+            return  # merged meanwhile
+        self._read[path] = at
+
+
+def _read_at(path: Path, place: int) -> Record | None:
+    try:
+        with path.open("rb") as lines:
+            lines.seek(place)
+            return _read_line(lines.readline())
+    except FileNotFoundError:
+        return None  # merged meanwhile
 
 
 def orphan_journals(folder: Path) -> Iterator[tuple[Path, int]]:

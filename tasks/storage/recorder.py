@@ -2,12 +2,14 @@
 
 Modes: `record` (serve what is recorded, ask what is missing or too old; failures that may pass are asked again by the
 next run), `replay` (ask nothing; a miss is an error that names what differs from the nearest recorded call), `refresh` (ask
-everything anew, once a run). The same call wanted by two batches at once is asked by one of them.
+everything anew, once a run). The same call wanted at once by two batches, of this process or of several, is asked by one
+of them.
 """
 
 import json
 import os
 import threading
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -23,7 +25,8 @@ from tasks.core.calls.lasting import find_oldest
 from tasks.core.fingerprints import canonical_json
 from tasks.errors import ReplayMiss
 from tasks.storage.bodies import pack_body, unpack_body
-from tasks.storage.journal import Journal, Record, make_record, orphan_journals, read_journal
+from tasks.storage.claims import Claims
+from tasks.storage.journal import Journal, OtherJournals, Record, make_record, orphan_journals, read_journal
 from tasks.storage.warehouse import open_warehouse
 
 _COLUMNS = ", ".join(f"c.{name}" for name in Record.__slots__)
@@ -46,6 +49,8 @@ _AT_ONCE = 1000
 """Records that are read at once, for the sake of memory."""
 _MOST_FRESH = 64 * 2**20
 """Characters of bodies that a run keeps before it moves them into the warehouse, within a stage too."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
+"""How often it is looked whether another process has the replies that it asks for."""
 
 
 @dataclass(slots=True)
@@ -84,6 +89,8 @@ class Recorder:
         self._stale_if_error = stale_if_error
         self._journal_folder = work_folder(warehouse) / "journal"
         self._journal = Journal(self._journal_folder) if mode != "replay" else None
+        self._claims = Claims(self._journal_folder.with_name("claims")) if mode != "replay" else None
+        self._others = OtherJournals(self._journal_folder)
         self._fresh: dict[str, Record] = {}
         self._fresh_length = 0
         """Characters of their bodies."""
@@ -94,7 +101,8 @@ class Recorder:
         if mode != "replay":
             self._adopt_orphans()
         self._floor = floor
-        self._failure_floor = newest_record(warehouse)
+        # other processes may have failures in their journals that are older than this run
+        self._failure_floor = max(newest_record(warehouse), f"{time.time_ns():016x}")
 
     def answer(self, calls: Sequence[Call], service: Service) -> Answers:
         """Return a reply for every call: from this run, from the warehouse, or from the service."""
@@ -102,42 +110,43 @@ class Recorder:
         answers = Answers()
         with self._lock:
             answers.records.update({key: self._fresh[key] for key in wanted if key in self._fresh})
+        state = _look_at(self._warehouse)
         answers.records.update(self._recorded([call for key, call in wanted.items() if key not in answers.records]))
         answers.replayed = len(answers.records)
         missing = [call for key, call in wanted.items() if key not in answers.records]
         if missing and self.mode == "replay":
             raise ReplayMiss(self._explain_miss(missing))
         if missing:
-            self._ask(missing, service, answers)
+            self._ask(missing, service, answers, state)
         if self._stale_if_error:
             answers.records.update(self._find_older(wanted, answers.records))
         if self._fresh_length > _MOST_FRESH:
             self.merge()
         return answers
 
-    def _ask(self, missing: Sequence[Call], service: Service, answers: Answers) -> None:
-        """Ask what nobody else is asking just now, then wait for what others ask."""
+    def _ask(self, missing: Sequence[Call], service: Service, answers: Answers, state: object) -> None:
+        """Ask what nobody else is asking just now, then wait for what others ask; `state`: the warehouse's when it was read."""
         with self._lock:
             known = self._claimed.keys() | self._fresh.keys() | self._merged
             mine = [call for call in missing if call.key not in known]
             own_keys = {call.key for call in mine}
             theirs = {call.key: self._claimed.get(call.key) for call in missing if call.key not in own_keys}
             self._claimed.update({call.key: threading.Event() for call in mine})
+        sent = 0
         try:
-            if mine:
-                service.send(mine, self._keep)
+            sent = self._ask_unclaimed(mine, service, state)
         finally:
             with self._lock:
                 events = [self._claimed.pop(call.key) for call in mine]
             for event in events:
                 event.set()
-        answers.sent += len(mine)
+        answers.sent += sent
         for theirs_done in theirs.values():
             if theirs_done is not None:
                 theirs_done.wait()
         with self._lock:
             answers.records.update({call.key: self._fresh[call.key] for call in missing if call.key in self._fresh})
-        answers.replayed += len(theirs)
+        answers.replayed += len(missing) - sent
         # what others asked may have been moved into the warehouse by now
         answers.records.update(self._recorded([call for call in missing if call.key not in answers.records]))
         left = [call for call in missing if call.key not in answers.records]
@@ -146,25 +155,68 @@ class Recorder:
                 f"{service.identity} left {len(left)} calls without a reply, the first: {_describe(left[0])}"
             )
 
+    def _ask_unclaimed(self, calls: Sequence[Call], service: Service, state: object) -> int:
+        """Ask what no other process is asking or has asked, and wait for what one is; return how many calls were asked.
+
+        What another process has only in its journal is taken into this one's: builds that rest on it are then whole,
+        whichever of the two is killed.
+        """
+        left, sent, pause_s = {call.key: call for call in calls}, 0, _FIRST_PAUSE_S
+        while left:
+            assert self._claims is not None
+            with self._claims.hold(left) as free:
+                found = self._find_journalled(list(left.values()))
+                if state != (state := _look_at(self._warehouse)):
+                    found |= self._recorded([call for key, call in left.items() if key not in found]).keys()
+                mine = [call for key, call in left.items() if key in free and key not in found]
+                if mine:
+                    service.send(mine, self._keep)
+            sent += len(mine)
+            left = {key: call for key, call in left.items() if key not in free and key not in found}
+            if left:
+                time.sleep(pause_s)
+                pause_s = min(pause_s * 1.5, _LONGEST_PAUSE_S)
+        return sent
+
+    def _find_journalled(self, calls: Sequence[Call]) -> set[str]:
+        """Keep what other processes have in their journals of these calls, and serves; return the keys."""
+        assert self._journal is not None
+        records = self._others.find([call.key for call in calls], self._journal.path)
+        served = {call.key for call in calls if call.key in records and self._serves(records[call.key], call)}
+        for key in served:
+            self._keep_record(records[key])
+        return served
+
+    def _serves(self, record: Record, call: Call) -> bool:
+        """True when a record that another process has counts for this run (`_choose_records` is the same in SQL)."""
+        oldest = self._find_oldest(call)
+        return (
+            record.record_id > (self._floor if self.mode == "refresh" else "")
+            and (not record.transient or record.record_id > self._failure_floor)
+            and (oldest is None or record.asked_at >= oldest)
+        )
+
+    def _find_oldest(self, call: Call) -> datetime | None:
+        """Return when a reply to a call must have come to serve; None: it may be of any age."""
+        oldest = self._oldest.get(call.service)
+        return None if oldest is None else find_oldest(call.operation, call.parts, oldest)
+
     def _keep(self, call: Call, reply: Reply) -> None:
-        record = make_record(call, reply)
+        self._keep_record(make_record(call, reply))
+        progress.count_reply()
+
+    def _keep_record(self, record: Record) -> None:
         assert self._journal is not None
         self._journal.append(record)
         with self._lock:
-            self._fresh[call.key] = record
+            self._fresh[record.key] = record
             self._fresh_length += len(record.body)
-        progress.count_reply()
 
     def _recorded(self, calls: Sequence[Call]) -> dict[str, Record]:
         """Return the newest usable record of each call that the warehouse holds."""
         if not calls or (self.mode == "replay" and not self._warehouse.exists()):
             return {}
-        oldest = [
-            find_oldest(call.operation, call.parts, self._oldest[call.service])
-            if call.service in self._oldest
-            else None
-            for call in calls
-        ]
+        oldest = [self._find_oldest(call) for call in calls]
         wanted = {"key": pa.array([call.key for call in calls], pa.string()), "oldest": pa.array(oldest, _MOMENT)}
         with open_warehouse(self._warehouse) as db:
             db.register("wanted", pa.table(wanted))
@@ -271,6 +323,15 @@ def work_folder(warehouse: Path) -> Path:
         if warehouse.name == "factmill.duckdb"
         else warehouse.with_name(warehouse.name + ".runs")
     )
+
+
+def _look_at(warehouse: Path) -> object:
+    """Return what changes when another process writes into a warehouse."""
+    try:
+        found = warehouse.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_mtime_ns, found.st_size
 
 
 def newest_record(warehouse: Path) -> str:
