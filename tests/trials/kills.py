@@ -21,7 +21,7 @@ from trials.trial import Trial, count_calls, count_journalled, read_tables
 STOPPED = "factmill: stopped; what was done is kept, the same command goes on from here"
 _MOST_JOURNALLED = 120
 """Replies after a stage's line that a moment waits for at most."""
-_PATIENCE_S = 3.0
+_PATIENCE_S = 10.0
 """How long a moment waits for replies that may never come."""
 _ENDS_S = 5.0
 """Within which SIGTERM ends a build."""

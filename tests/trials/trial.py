@@ -26,7 +26,8 @@ class Trial:
     folder: Path
     prefect_api: str = ""
     """Address of a standing Prefect server; empty: each build starts its own."""
-    home: Path = field(init=False)
+    home: Path = Path()
+    """Default: the one of the environment, or a new one."""
     seed: int = 0
     rate: float = 0.0
     """Of faults."""
@@ -34,7 +35,8 @@ class Trial:
     """Stands in the environment of everything that was started."""
 
     def __post_init__(self) -> None:
-        self.home = Path(os.environ.get("FACTMILL_HOME") or self.folder / "home")
+        if self.home == Path():
+            self.home = Path(os.environ.get("FACTMILL_HOME") or self.folder / "home")
         for each in (self.temp, self.folder / "logs"):
             each.mkdir(parents=True, exist_ok=True)
 
