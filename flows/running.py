@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from flows.prefect_server import prefect_server, prefect_settings, telling_lost_server
 from tasks.engine.benchmark import Benchmark
-from tasks.engine.holding import refuse_held, run_folder
+from tasks.engine.holding import forget_finished, refuse_held, run_folder
 from tasks.engine.identities import find_max_ages, find_oldest_moments
 from tasks.engine.locks import make_lock
 from tasks.errors import OldBuild, PrefectLost
@@ -41,6 +41,7 @@ def make_build(benchmark: Benchmark, params: Params, run: RunOptions, force: boo
     if run.mode == "record" and not force:
         present = build_of_lock(warehouse_of(run), lock)
         if present is not None and not present.report["unsettled"] and not _has_aged(present, run):
+            forget_finished(run_folder(benchmark.name, lock, run))
             return _report_present(present, run, time.perf_counter() - started)
     refuse_held(run_folder(benchmark.name, lock, run))
     if caution := describe_caution(lock):

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -38,3 +39,14 @@ def refuse_held(folder: Path) -> None:
     """BuildError when a process makes the build of a run folder just now."""
     if (folder / _FILE).is_file():
         os.close(hold(folder))
+
+
+def forget_finished(folder: Path) -> None:
+    """Remove the run folder of a build that is published, as a process that was stopped just then leaves it."""
+    if folder.is_dir():
+        try:
+            holder = hold(folder)
+        except (BuildError, OSError):
+            return  # it is being made anew, or cannot be written
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(holder)

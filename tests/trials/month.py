@@ -3,7 +3,7 @@
     PYTHONPATH=tests python -m trials.month [--days 30] [--seed 1] [--limit 60] [--max-age 7d]
 
 The world is a copy of the embedded one, served on loopback; each day a seeded plan renames, describes anew or restores
-some of its people. Between two rebuilds what is recorded grows a day older. Each rebuild has to ask what is too old or
+some of the people that are asked about. Between two rebuilds what is recorded grows a day older. Each rebuild has to ask what is too old or
 was never asked, and nothing else; a rebuild at the end that asks all anew has to leave what a build in a new warehouse
 leaves. Prints a line a day; exits 1 when anything is wrong.
 """
@@ -66,11 +66,11 @@ class ChangingWorld:
         self.folder = folder
         shutil.copytree(WORLD_FOLDER, folder)
         self._draw = random.Random(seed)
-        self._plain = {path: path.read_text("utf-8") for path in sorted(folder.glob("entities/people_*.yaml"))}
+        self._plain = {path: path.read_text("utf-8") for path in sorted(folder.glob("entities/*.yaml"))}
+        asked = "|".join(re.escape(_named(each["question"])) for each in json.loads(SOURCE.read_text("utf-8")))
+        of_asked = re.compile(rf"^(  label: (?:{asked})(?: /.*)?)\n(  is: .*)$", re.M)
         self._lines = [
-            (path, line)
-            for path, text in self._plain.items()
-            for line in re.findall(r"^  (?:label|is): .*$", text, re.M)
+            (path, line) for path, text in self._plain.items() for both in of_asked.findall(text) for line in both
         ]
         self._changed: dict[tuple[Path, str], str] = {}
 
@@ -112,10 +112,9 @@ class Month:
             models = "".join(_MODEL.format(role=role, url=self.chat.url) for role in ("author", "judge"))
             path.write_text(_WORLD.format(epoch=epoch, **running.endpoints) + models, "utf-8")
             command = ["build", "granola", *self.options, "--world", str(path), "--max-age", max_age]
-            process = self.trial.start(f"day-{day}", [*command, "--warehouse", str(warehouse)])
-            out, err = process.communicate()
-        if process.returncode:
-            sys.exit(f"day {day} ends with {process.returncode}: {err[-2000:]}")
+            code, out, err = self.trial.tell(f"day-{day}", [*command, "--warehouse", str(warehouse)])
+        if code:
+            sys.exit(f"day {day} ends with {code}: {err[-2000:]}")
         report: dict[str, Any] = json.loads(out.splitlines()[-1])
         return report
 
@@ -182,6 +181,10 @@ class Month:
         said = "".join(message["content"] for message in messages[-3:])
         place, country = next(levels for question, levels in self.answers.items() if question in said)
         return 200, "Yes." if "<description>" in said else f"1:: {place}\n2:: {country}"
+
+
+def _named(question: str) -> str:
+    return question.removeprefix("Where was ").removesuffix(" born?")
 
 
 def _read_answers() -> dict[str, tuple[str, str]]:
