@@ -21,6 +21,8 @@ from tasks.storage.warehouse import open_warehouse
 _UNFINISHED = "-unfinished"
 """What the name of a run ends with under which stages stand before a build is published."""
 VERIFYING = "factmill-verify-"
+_SHARED = ("journal", "claims")
+"""Folders beside those of runs, which all processes of a warehouse use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ def clean_warehouse(path: Path, keeping: Keeping, *, remove: bool) -> list[Freed
 
 
 def _list_runs(runs: Path) -> list[Path]:
-    return sorted(each for each in runs.glob("*") if each.is_dir() and each.name != "journal")
+    return sorted(each for each in runs.glob("*") if each.is_dir() and each.name not in _SHARED)
 
 
 def _find_holder(path: Path, runs: Path) -> str:

@@ -27,7 +27,8 @@ from tasks.storage.housekeeping.freed import Freed
 from tasks.storage.housekeeping.strays import clean_strays
 from tasks.storage.housekeeping.warehouse import Keeping, clean_warehouse
 from tasks.storage.journal import Journal, make_record
-from tasks.storage.recorder import insert_records, work_folder
+from tasks.storage.recorder import Recorder, work_folder
+from tasks.storage.records import insert_records
 from tasks.storage.shards import MERGED, REJECTS, USES, parquet_bytes, write_shard
 from tasks.storage.warehouse import open_warehouse
 
@@ -199,6 +200,12 @@ def test_nothing_goes_that_a_process_may_be_working_with(house: House, hold: Cal
     assert "of-nothing" in house.records()
     os.close(fd)
     assert house.clean()["builds"].count == 1
+
+
+def test_what_all_processes_share_is_no_folder_of_a_run(house: House) -> None:
+    Recorder(house.path, "record").close()
+    assert house.clean()["run folders"].count == 0
+    assert (house.runs / "claims" / "lock").exists()
 
 
 def test_stages_of_a_run_that_published_nothing_go_with_its_folder(house: House) -> None:
