@@ -2,8 +2,9 @@
 
     PYTHONPATH=tests python -m trials.faulty [--rate 0.25] [--seed 1] [--whole]
 
-429, 500, HTML with 200, a cut connection, half an answer and silence are put on every service of the embedded world and
-on a chat model. Without --whole: small builds. Prints a line a build; exits 1 when anything is wrong.
+429, 500, HTML with 200, a cut connection, half an answer, a wrong length, silence and redirects are put on every service of
+the embedded world and on a chat model; those to another host, which end a build, in runs of their own. Without --whole:
+small builds. Prints a line a build; exits 1 when anything is wrong.
 """
 
 import argparse
@@ -30,7 +31,9 @@ SPOILT: list[dict[str, Any]] = [
     {"cut": True},
     {"truncate": True, "json": {"choices": []}},
     {"delay_s": 3.0, "json": {"choices": []}},
+    {"status": 307, "headers": {"Location": "/v1/chat/completions"}, "text": "moved"},
 ]
+AWAY_RATE = 0.05
 Handle = Callable[[Seen], dict[str, Any]]
 
 
