@@ -1,15 +1,16 @@
 """`factmill gc` and `factmill compact`: what is old or unused goes, and the files become as small as what they hold."""
 
+import time
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
-from flows.cli.options import AsJson, Warehouse, print_json
+from flows.cli.options import AsJson, Warehouse, check_given_age, print_json
 from tasks.errors import UnknownBuild
 from tasks.options import RunOptions, warehouse_of
-from tasks.text.ages import check_age, read_age
+from tasks.text.ages import read_age
 
 
 def gc(
@@ -18,12 +19,18 @@ def gc(
     ] = 10,
     builds_older_than: Annotated[
         str | None,
-        typer.Option(help="Builds that go though they are among these; the newest of each stays.", metavar="AGE"),
+        typer.Option(
+            help="Builds that go though they are among these; the newest of each stays.",
+            metavar="AGE",
+            callback=check_given_age,
+        ),
     ] = None,
     older_than: Annotated[
         str,
         typer.Option(
-            help="Unused records, run folders, Prefect's history and stray files that go: 12h, 30d, 4w.", metavar="AGE"
+            help="Unused records, run folders, Prefect's history and stray files that go: 12h, 30d, 4w.",
+            metavar="AGE",
+            callback=check_given_age,
         ),
     ] = "30d",
     with_measured: Annotated[
@@ -53,8 +60,8 @@ def gc(
     from tasks.storage.housekeeping.warehouse import Keeping, clean_warehouse
 
     path = warehouse_of(RunOptions(warehouse=warehouse))
-    since = _read_moment(older_than, "--older-than")
-    builds_since = _read_moment(builds_older_than, "--builds-older-than") if builds_older_than else None
+    since = _find_moment(older_than)
+    builds_since = _find_moment(builds_older_than) if builds_older_than else None
     keeping = Keeping(keep, builds_since, since, measured=not with_measured)
     freed = clean_warehouse(path, keeping, remove=yes)
     freed += [clean_history(home(), since, remove=yes), *clean_strays(home(), path, since, remove=yes)]
@@ -102,12 +109,9 @@ def compact(warehouse: Warehouse = None, as_json: AsJson = False) -> None:
         typer.echo(f"Prefect's database is left as it was: {left}", err=True)
 
 
-def _read_moment(age: str, option: str) -> datetime:
-    """Return the moment that is so long ago; BadParameter for what is no age."""
-    try:
-        return max(datetime.now(UTC) - timedelta(seconds=read_age(check_age(age))), datetime.fromtimestamp(0, UTC))
-    except (ValueError, OverflowError) as error:
-        raise typer.BadParameter(str(error), param_hint=f"'{option}'") from error
+def _find_moment(age: str) -> datetime:
+    """Return the moment that is so long ago, or 1970 where that is longer ago."""
+    return datetime.fromtimestamp(max(time.time() - read_age(age), 0), UTC)
 
 
 def _tell_size(size_bytes: int) -> str:
