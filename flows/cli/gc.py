@@ -1,7 +1,7 @@
 """`factmill gc` and `factmill compact`: what is old or unused goes, and the files become as small as what they hold."""
 
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -45,8 +45,8 @@ def gc(
 ) -> None:
     """Remove old builds, records that no build and no run rests on, folders of stopped runs, Prefect's history, stray files.
 
-    Without --yes nothing is removed. What a running process works with is left alone, and every build that stays can
-    be verified as before. Room in the warehouse's file is used again; `factmill compact` gives it back.
+    Runs that were killed, which Prefect has as running, are ended. Without --yes nothing is removed. What a running
+    process works with is left alone, and every build that stays can be verified as before. Room in the warehouse's file is used again; `factmill compact` gives it back.
 
     \b
     Examples:
@@ -54,17 +54,23 @@ def gc(
       factmill gc --yes
       factmill gc --keep 3 --builds-older-than 90d --older-than 7d --yes
     """
+    from flows.commands.gc import end_gone_runs, tell_standing_history
+    from tasks import progress
     from tasks.settings import home
     from tasks.storage.housekeeping.prefect_history import clean_history
     from tasks.storage.housekeeping.strays import clean_strays
     from tasks.storage.housekeeping.warehouse import Keeping, clean_warehouse
 
+    progress.show()
     path = warehouse_of(RunOptions(warehouse=warehouse))
     since = _find_moment(older_than)
     builds_since = _find_moment(builds_older_than) if builds_older_than else None
     keeping = Keeping(keep, builds_since, since, measured=not with_measured)
     freed = clean_warehouse(path, keeping, remove=yes)
-    freed += [clean_history(home(), since, remove=yes), *clean_strays(home(), path, since, remove=yes)]
+    freed.append(end_gone_runs(remove=yes))
+    history = clean_history(home(), since, remove=yes)
+    freed.append(replace(history, left=history.left or tell_standing_history()))
+    freed += clean_strays(home(), path, since, remove=yes)
     if as_json:
         print_json({"warehouse": str(path), "removed": yes, "freed": [asdict(each) for each in freed]})
         return

@@ -1,12 +1,10 @@
-"""Runs whose process was killed: Prefect would have them as running for ever, so the next run ends them.
+"""Runs whose process was killed: Prefect would have them as running for ever, so the next run, or `factmill gc`, ends them.
 
-A run holds a file of its own, named by its id, for as long as its process lives; the kernel lets go of it however that
-ends. A file that nobody holds is of a run that is over, or whose process is gone.
+tasks/storage/housekeeping/gone_runs.py says how they are told.
 """
 
 import fcntl
 import os
-from pathlib import Path
 from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
@@ -18,10 +16,11 @@ from prefect.states import Crashed
 
 from flows.prefect_server import find_standing
 from tasks.settings import home
+from tasks.storage.housekeeping.gone_runs import OUR_OWN, files_of_runs, find_gone_runs
 
 UNENDED = (StateType.RUNNING, StateType.CANCELLING, StateType.PENDING, StateType.PAUSED)
 _SAID = (
-    "The process of this run was gone when the next one began: killed, out of memory, or the machine went down. What was "
+    "The process of this run was gone when somebody next looked: killed, out of memory, or the machine went down. What was "
     "done is kept: the same run again goes on from it."
 )
 _MOST_TASKS = 200
@@ -32,11 +31,11 @@ def hold_run(run_id: UUID) -> None:
     """Say that this process carries out a run, until it ends or lets go."""
     if run_id in _held:
         return
-    path = _folder() / str(run_id)
+    path = files_of_runs(home()) / str(run_id)
     path.parent.mkdir(parents=True, exist_ok=True)
     fd = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
     fcntl.flock(fd, fcntl.LOCK_EX)
-    os.write(fd, _name_server())
+    os.write(fd, _name_server().encode())
     _held[run_id] = fd
 
 
@@ -44,13 +43,13 @@ def let_go(run_id: UUID) -> None:
     """Say that a run is over; one that this process does not carry out is left as it is."""
     fd = _held.pop(run_id, None)
     if fd is not None:
-        (_folder() / str(run_id)).unlink(missing_ok=True)
+        (files_of_runs(home()) / str(run_id)).unlink(missing_ok=True)
         os.close(fd)
 
 
 def crash_gone_runs() -> list[UUID]:
     """Let runs crash that this home began on this server, and whose process is gone; return them."""
-    gone = [path for path in _folder().glob("*-*") if _is_gone(path)]
+    gone = [path for path, server in find_gone_runs(home()).items() if server == _name_server()]
     if not gone:
         return []
     with get_client(sync_client=True) as client:
@@ -79,26 +78,6 @@ def _crash(client: SyncPrefectClient, run_id: UUID) -> bool:
     return True
 
 
-def _is_gone(path: Path) -> bool:
-    """True when no process holds the file of a run on this server."""
-    try:
-        fd = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    else:
-        return os.read(fd, 2048) == _name_server()
-    finally:
-        os.close(fd)
-
-
-def _name_server() -> bytes:
+def _name_server() -> str:
     """Return what stands for the server in files of runs: each knows its own runs alone."""
-    return (find_standing() or "our own").encode()
-
-
-def _folder() -> Path:
-    return home() / "prefect" / "runs"
+    return find_standing() or OUR_OWN
