@@ -1,6 +1,7 @@
 """`factmill gc` and `factmill compact`: what is old or unused goes, and the files become as small as what they hold."""
 
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Annotated
@@ -8,8 +9,9 @@ from typing import Annotated
 import typer
 
 from flows.cli.options import AsJson, Warehouse, check_given_age, print_json
-from tasks.errors import UnknownBuild
+from tasks.errors import UnknownBuild, WarehouseError
 from tasks.options import RunOptions, warehouse_of
+from tasks.storage.housekeeping.freed import Freed
 from tasks.text.ages import read_age
 
 
@@ -73,24 +75,29 @@ def gc(
     freed += clean_strays(home(), path, since, remove=yes)
     if as_json:
         print_json({"warehouse": str(path), "removed": yes, "freed": [asdict(each) for each in freed]})
-        return
-    for each in freed:
-        typer.echo(
-            f"{each.kind:16} {each.count:>9,} {_tell_size(each.size_bytes):>10}"
-            + (f"  {each.left}" if each.left else "")
-        )
-        for name in each.names[:20]:
-            typer.echo(f"    {name}")
-        if len(each.names) > 20:
-            typer.echo(f"    … {len(each.names) - 20:,} more (all of them: --json)")
-    typer.echo("removed" if yes else "nothing was removed; to remove it: the same command with --yes")
+    else:
+        typer.echo("\n".join(line for each in freed for line in _format_freed(each)))
+        typer.echo("removed" if yes else "nothing was removed; to remove it: the same command with --yes")
+    if trouble := next((each.trouble for each in freed if each.trouble), ""):
+        raise WarehouseError(trouble)
+
+
+def _format_freed(freed: Freed) -> Iterator[str]:
+    """Yield the lines that tell of one kind of things."""
+    told = f"{freed.kind:16} {freed.count:>9,} {_tell_size(freed.size_bytes):>10}"
+    left = freed.left or ("could not be done: see the error" if freed.trouble else "")
+    yield f"{told}  {left}".rstrip()
+    yield from (f"    {name}" for name in freed.names[:20])
+    if len(freed.names) > 20:
+        yield f"    … {len(freed.names) - 20:,} more (all of them: --json)"
 
 
 def compact(warehouse: Warehouse = None, as_json: AsJson = False) -> None:
     """Write the warehouse, and Prefect's database in factmill's home, anew without the room that removed rows left.
 
-    The warehouse is held meanwhile, and replaced only by a copy with the same content; it needs as much free disk as it
-    takes. Example: factmill gc --yes && factmill compact
+    The warehouse is held meanwhile, and replaced only by a copy with the same content; beside it there has to be free
+    room for twice what it takes. Where a build works with it, it is left as it is, with exit code 1.
+    Example: factmill gc --yes && factmill compact
     """
     from tasks.settings import home
     from tasks.storage.housekeeping.compacting import compact_warehouse

@@ -19,6 +19,8 @@ class Freed:
     names: tuple[str, ...] = ()
     left: str = ""
     """Why more is left alone; empty where nothing is."""
+    trouble: str = ""
+    """Why it could not be done; empty where it was."""
 
 
 def is_held(path: Path) -> bool:
