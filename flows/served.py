@@ -30,6 +30,8 @@ from tasks.processes import die_with_parent, own_process
 
 STOP_GRACE_S = 2.0
 """A runner that stops a run looks after three seconds whether its process is gone."""
+SERVING_PID = "FACTMILL_SERVING_PID"
+"""Environment variable by which `factmill serve` tells its runs who it is."""
 LEFT_ALONE = "LeftAlone"
 """Name of the state of a run that found another at its work."""
 
@@ -109,7 +111,8 @@ def own_run() -> None:
     # what Prefect has running beside a flow prints tracebacks there when its server goes away; runs print nothing there
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-    die_with_parent()
+    parent = os.environ.get(SERVING_PID)
+    die_with_parent(int(parent) if parent else None)
     own_process(_end, STOP_GRACE_S)
     atexit.register(_leave_quickly)
 

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from flows.benchmarks import BENCHMARKS
 from flows.commands.serving.runner import ServingRunner
 from flows.rebuild import rebuild
-from flows.served import make_served
+from flows.served import SERVING_PID, make_served
 from flows.serving import ServeOptions
 from flows.watching.gone import crash_gone_runs
 from tasks.engine.locks import package_version
@@ -102,11 +102,12 @@ def serve_deployments(deployments: Sequence[RunnerDeployment], runs: int, tell: 
     Runs under way are then cancelled, and their schedules are paused until they are served again. A server that goes
     away is waited for; PrefectLost when it comes back without the deployments.
     """
+    os.environ[SERVING_PID] = str(os.getpid())
     runner = ServingRunner(os.environ["PREFECT_API_URL"], runs, tell)
     for deployment in deployments:
         runner.add_deployment(deployment)
         tell(f"{deployment.full_name}: {deployment.description}")
     if crashed := crash_gone_runs():
-        tell(f"{len(crashed)} runs whose process is gone are ended as crashed; what they had done is kept")
+        tell(f"ended as crashed, since their process is gone: {len(crashed)}; what they had done is kept")
     tell(f"served at {runner.address}; end with Ctrl-C")
     return asyncio.run(runner.serve())
