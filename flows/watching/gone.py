@@ -5,11 +5,12 @@ tasks/storage/housekeeping/gone_runs.py says how they are told.
 
 import fcntl
 import os
+from typing import Any
 from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
-from prefect.client.schemas.objects import StateType
+from prefect.client.schemas.objects import State, StateType
 from prefect.client.schemas.sorting import TaskRunSort
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Crashed
@@ -59,6 +60,16 @@ def crash_gone_runs() -> list[UUID]:
     return crashed
 
 
+def end_below(run_id: UUID, state: State[Any]) -> None:
+    """Let all that a run had under way end as the run itself did, whose process is gone: its tasks, and the runs below."""
+    with get_client(sync_client=True) as client:
+        _end_tasks(client, run_id, state)
+        below = {"parent_flow_run_id": {"any_": [run_id]}, "state": {"type": {"any_": UNENDED}}}
+        for run in client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(below)):
+            client.set_flow_run_state(run.id, state, force=True)
+            _end_tasks(client, run.id, state)
+
+
 def _crash(client: SyncPrefectClient, run_id: UUID) -> bool:
     """Let a run crash, with the runs of its tasks; false where it is over, or no longer known."""
     try:
@@ -68,14 +79,18 @@ def _crash(client: SyncPrefectClient, run_id: UUID) -> bool:
     if run.state_type not in UNENDED:
         return False
     client.set_flow_run_state(run_id, Crashed(message=_SAID), force=True)
+    _end_tasks(client, run_id, Crashed(message=_SAID))
+    return True
+
+
+def _end_tasks(client: SyncPrefectClient, run_id: UUID, state: State[Any]) -> None:
     for task in client.read_task_runs(
         flow_run_filter=FlowRunFilter.model_validate({"id": {"any_": [run_id]}}),
         task_run_filter=TaskRunFilter.model_validate({"state": {"type": {"any_": UNENDED}}}),
         sort=TaskRunSort.ID_DESC,
         limit=_MOST_TASKS,
     ):
-        client.set_task_run_state(task.id, Crashed(message=_SAID), force=True)
-    return True
+        client.set_task_run_state(task.id, state, force=True)
 
 
 def _name_server() -> str:
