@@ -105,9 +105,7 @@ def _explain(path: Path, error: duckdb.Error) -> str | None:
         return f"the warehouse {path} needs more memory for this: {said}"
     if "read-only mode" in said:
         return f"the warehouse {path} cannot be written: {_find_obstacle(path)}; name another file with --warehouse"
-    if _NO_ROOM.search(said):
-        return f"cannot write the warehouse {path}: {said}; make room and run the same command again"
-    if _DAMAGE.search(said):
+    if _DAMAGE.search(said) and not _NO_ROOM.search(said):
         return f"the warehouse {path} is damaged: {said}; {_KEPT_ASIDE}"
     if isinstance(error, (duckdb.BinderException, duckdb.CatalogException)):
         return (
