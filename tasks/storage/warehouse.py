@@ -37,6 +37,8 @@ _MAGIC = slice(8, 12), b"DUCK"
 _DAMAGE = re.compile(
     r"Corrupt database|checksum|Could not read enough bytes|INTERNAL Error|Serialization Error|been invalidated"
 )
+_NO_ROOM = re.compile(r"Could not write file|No space left on device|File too large|Disk quota exceeded")
+"""Also of a checkpoint that could not be finished, of which DuckDB says that it invalidates the database: it is whole."""
 _KEPT_ASIDE = (
     "put an earlier copy in its place, or name another file with --warehouse, into which all is asked and built anew"
 )
@@ -104,7 +106,7 @@ def _explain(path: Path, error: duckdb.Error) -> str | None:
         return f"the warehouse {path} needs more memory for this: {said}"
     if "read-only mode" in said:
         return f"the warehouse {path} cannot be written: {_find_obstacle(path)}; name another file with --warehouse"
-    if _DAMAGE.search(said):
+    if _DAMAGE.search(said) and not _NO_ROOM.search(said):
         return f"the warehouse {path} is damaged: {said}; {_KEPT_ASIDE}"
     if isinstance(error, (duckdb.BinderException, duckdb.CatalogException)):
         return (

@@ -14,7 +14,6 @@ from typing import Any
 
 import duckdb
 from support.work.command import Ran
-from trials.observed import WEIGHTS
 
 ROOT = Path(__file__).resolve().parents[2]
 _GONE_S = 10.0
@@ -35,8 +34,6 @@ class Trial:
     seed: int = 0
     rate: float = 0.0
     """Of faults."""
-    kinds: Sequence[str] = tuple(WEIGHTS)
-    """Of faults."""
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
     """Stands in the environment of everything that was started."""
 
@@ -55,16 +52,7 @@ class Trial:
         """Start `factmill` with arguments; what its services are asked stands in the log of that name."""
         self.seed += 1
         log = self.folder / "logs" / name
-        command = [
-            sys.executable,
-            "-m",
-            "trials.observed",
-            str(log),
-            str(self.seed),
-            str(self.rate),
-            ",".join(self.kinds),
-            *arguments,
-        ]
+        command = [sys.executable, "-m", "trials.observed", str(log), str(self.seed), str(self.rate), *arguments]
         kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
         environment = {
             **kept,
