@@ -30,6 +30,15 @@ def drift_fanoutqa(
     world: Annotated[
         str | None, typer.Option(help="World whose Wikipedia is asked. Default: the build's.", metavar="WORLD")
     ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            metavar="SHARE",
+            help="Tell the Prefect server of PREFECT_API_URL (event factmill.drift.found) when more than this share of the references changed: 0.05 is five in a hundred.",
+        ),
+    ] = None,
     warehouse: Warehouse = None,
     as_json: AsJson = False,
 ) -> None:
@@ -42,9 +51,11 @@ def drift_fanoutqa(
     Examples:
       factmill drift fanoutqa --epoch 2026-01-01
       factmill drift fanoutqa --epoch 2026-01-01 --to drift.csv --all
+      PREFECT_API_URL=http://127.0.0.1:4200/api factmill drift fanoutqa --epoch "$(date -u +%F)" --threshold 0.05
     """
+    from flows.watching.events import tell_drift
     from tasks.engine.services import Services
-    from tasks.fanoutqa.core.drift import count_drift, flatten_drift, write_drift
+    from tasks.fanoutqa.core.drift import count_drift, flatten_drift, share_drift, write_drift
     from tasks.fanoutqa.drift import format_counts, format_drift, measure_drift, read_references
     from tasks.fanoutqa.params import check_epoch
     from tasks.settings import home
@@ -65,6 +76,9 @@ def drift_fanoutqa(
         services.world.require("wikipedia")
         drifts = measure_drift(references, services, recorder, moment)
     counts = count_drift(drifts)
+    share = share_drift(counts)
+    if threshold is not None and share is not None and share > threshold:
+        tell_drift(build.build_id, share, {"epoch": moment, **counts})
     listed = [each for each in drifts if show_all or each.kind != "unchanged"]
     moments = (str(build.lock.get("params", {}).get("epoch", "")), moment)
     if to:

@@ -51,13 +51,17 @@ def let_go(run_id: UUID) -> None:
 
 def crash_gone_runs() -> list[UUID]:
     """Let runs crash that this home began on this server, and whose process is gone; return them."""
-    gone = [path for path in _folder().glob("*-*") if _is_gone(path)]
-    if not gone:
-        return []
-    with get_client(sync_client=True) as client:
-        crashed = [run_id for path in gone if _crash(client, run_id := UUID(path.name))]
-    for path in gone:
-        path.unlink(missing_ok=True)
+    gone = {path: fd for path in _folder().glob("*-*") if (fd := _claim(path)) is not None}
+    try:
+        if not gone:
+            return []
+        with get_client(sync_client=True) as client:
+            crashed = [run_id for path in gone if _crash(client, run_id := UUID(path.name))]
+        for path in gone:
+            path.unlink(missing_ok=True)
+    finally:
+        for fd in gone.values():
+            os.close(fd)
     return crashed
 
 
@@ -94,20 +98,20 @@ def _end_tasks(client: SyncPrefectClient, run_id: UUID, state: State[Any]) -> No
         client.set_task_run_state(task.id, state, force=True)
 
 
-def _is_gone(path: Path) -> bool:
-    """True when no process holds the file of a run on this server."""
+def _claim(path: Path) -> int | None:
+    """Hold the file of a run on this server that no process holds, so that one alone ends the run; None: there is one."""
     try:
         fd = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
-        return False
+        return None
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.read(fd, 2048) == _name_server():
+            return fd
     except BlockingIOError:
-        return False
-    else:
-        return os.read(fd, 2048) == _name_server()
-    finally:
-        os.close(fd)
+        pass
+    os.close(fd)
+    return None
 
 
 def _name_server() -> bytes:

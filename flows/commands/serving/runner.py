@@ -102,12 +102,15 @@ class ServingRunner(Runner):
         return await asyncio.to_thread(find_trouble, self._api)
 
     async def _look(self, was_lost: bool) -> str:
-        """Start runs that are due and stop those that are to be cancelled; return why that was not possible."""
+        """Start runs that are due, stop those that are to be cancelled, and end those that were killed; return why that was
+        not possible."""
         observer = self._cancelling_observer
         assert observer is not None
         try:
             if was_lost:
-                await self._greet()
+                await self._check_deployments()
+            if not self._process_manager.flow_run_ids():  # of those under way this one knows best what became
+                await asyncio.to_thread(crash_gone_runs)
             if observer._consumer_task is None or observer._consumer_task.done():
                 await observer._check_for_cancelled_flow_runs()
             await self._scheduled_run_poller._get_and_submit_flow_runs()
@@ -115,8 +118,8 @@ class ServingRunner(Runner):
             return _tell_error(error)
         return ""
 
-    async def _greet(self) -> None:
-        """End what died while the server was away; stop serving when it has come back without the deployments."""
+    async def _check_deployments(self) -> None:
+        """Stop serving where the server has come back without the deployments."""
         for deployment_id in self._deployment_registry.get_deployment_ids():
             try:
                 await self._client.read_deployment(deployment_id)
@@ -129,7 +132,6 @@ class ServingRunner(Runner):
                         )
                     )
                 return
-        await asyncio.to_thread(crash_gone_runs)
 
     async def _cancel_run(self, flow_run: FlowRun | UUID, state_msg: str | None = None) -> None:
         """Cancel a run; where the server goes away meanwhile, the next look tries again."""

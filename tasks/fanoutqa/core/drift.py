@@ -7,7 +7,7 @@ one of another. What could not be looked up on either side, since a service was 
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -58,6 +58,12 @@ def count_drift(drifts: Sequence[Drift]) -> dict[str, int]:
         "in_another_revision": sum(_is_elsewhere(drift) for drift in drifts),
         **{kind: kinds[kind] for kind in get_args(Kind)},
     }
+
+
+def share_drift(counts: Mapping[str, int]) -> float | None:
+    """Return the share of the references that were looked up of which anything changed; None where there were none."""
+    looked_up = counts["references"] - counts["not_looked_up"]
+    return (looked_up - counts["unchanged"]) / looked_up if looked_up else None
 
 
 def flatten_drift(drift: Drift) -> dict[str, Any]:
