@@ -12,9 +12,9 @@ from tasks.progress import say
 from tasks.settings import home
 
 
-def tell_drift(build_id: str, share: float, about: Mapping[str, Any]) -> None:
-    """Tell that a build has drifted; `share`: of its references, from 0 to 1; `about`: what else is known, as JSON has it."""
-    _tell("factmill.drift.found", f"factmill.build.{build_id}", build_id, {"share": round(share, 4), **about})
+def tell_drift(build_id: str, about: Mapping[str, Any]) -> None:
+    """Tell that a build has drifted more than it may; `about`: its epoch, share and counts, as JSON has them."""
+    _tell("factmill.drift.found", f"factmill.build.{build_id}", build_id, about)
 
 
 def tell_release(name: str, about: Mapping[str, Any]) -> None:
