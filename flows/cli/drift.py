@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -108,7 +108,12 @@ def drift_fanoutqa(
             raise OutputError(f"{to}: cannot be written: {error.strerror}") from error
     verdict = None if fail_over is None else judge_drift(counts, fail_over)
     if as_json:
-        summary = {"build_id": build.build_id, "epoch_before": moments[0], "epoch": moment, "counts": counts}
+        summary: dict[str, Any] = {
+            "build_id": build.build_id,
+            "epoch_before": moments[0],
+            "epoch": moment,
+            "counts": counts,
+        }
         summary |= {"share_lost": share_lost(counts), "fail_over": fail_over, "verdict": verdict}
         told = {"file": str(to)} if to else {"drift": [flatten_drift(each) for each in listed]}
         print_json({**summary, **told})
