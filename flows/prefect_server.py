@@ -120,9 +120,9 @@ def telling_lost_server() -> Iterator[None]:
 
 def _tell_cut(error: Exception) -> str:
     """Return what cut off a question to the Prefect server; nothing for any other error."""
-    from httpx import TransportError
-
-    return (str(error) or type(error).__name__) if isinstance(error, TransportError) else ""
+    # of the library that Prefect asks with, which nothing here imports
+    is_cut = any((each.__module__, each.__name__) == ("httpx", "TransportError") for each in type(error).__mro__)
+    return (str(error) or type(error).__name__) if is_cut else ""
 
 
 def find_trouble(url: str) -> str:

@@ -1,10 +1,12 @@
-"""Runs whose process was killed: Prefect would have them as running for ever, so the next run, or `factmill gc`, ends them.
+"""Runs whose process was killed: Prefect would have them as running for ever, so the next run, `factmill serve` or
+`factmill gc` ends them.
 
 tasks/storage/housekeeping/gone_runs.py says how they are told.
 """
 
 import fcntl
 import os
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -16,6 +18,7 @@ from prefect.exceptions import ObjectNotFound
 from prefect.states import Crashed
 
 from flows.prefect_server import find_standing
+from tasks.processes import one_at_a_time
 from tasks.settings import home
 from tasks.storage.housekeeping.gone_runs import OUR_OWN, files_of_runs, find_gone_runs
 
@@ -50,13 +53,15 @@ def let_go(run_id: UUID) -> None:
 
 def crash_gone_runs() -> list[UUID]:
     """Let runs crash that this home began on this server, and whose process is gone; return them."""
-    gone = [path for path, server in find_gone_runs(home()).items() if server == _name_server()]
-    if not gone:
+    if not _find_gone():
         return []
-    with get_client(sync_client=True) as client:
-        crashed = [run_id for path in gone if _crash(client, run_id := UUID(path.name))]
-    for path in gone:
-        path.unlink(missing_ok=True)
+    # two runs that begin at once would both end the same ones, and an automation would act twice
+    with one_at_a_time(files_of_runs(home()).with_name("ending-runs.lock")):
+        gone = _find_gone()
+        with get_client(sync_client=True) as client:
+            crashed = [run_id for path in gone if _crash(client, run_id := UUID(path.name))]
+        for path in gone:
+            path.unlink(missing_ok=True)
     return crashed
 
 
@@ -91,6 +96,10 @@ def _end_tasks(client: SyncPrefectClient, run_id: UUID, state: State[Any]) -> No
         limit=_MOST_TASKS,
     ):
         client.set_task_run_state(task.id, state, force=True)
+
+
+def _find_gone() -> list[Path]:
+    return [path for path, server in find_gone_runs(home()).items() if server == _name_server()]
 
 
 def _name_server() -> str:

@@ -12,9 +12,8 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-import httpx
 from prefect.client.schemas.objects import FlowRun
-from prefect.exceptions import ObjectNotFound
+from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 from prefect.runner import Runner
 
 from flows.prefect_server import LOOK_AGAIN_S, find_trouble
@@ -66,7 +65,7 @@ class ServingRunner(Runner):
             return
         try:
             await asyncio.wait_for(self.astop(), _STOP_S)
-        except (TimeoutError, httpx.HTTPError):
+        except Exception:  # noqa: BLE001 - whatever keeps the server from it, this process ends, and its runs with it
             self.pause_on_shutdown = False
             serving.cancel()
 
@@ -102,12 +101,15 @@ class ServingRunner(Runner):
         return await asyncio.to_thread(find_trouble, self._api)
 
     async def _look(self, was_lost: bool) -> str:
-        """Start runs that are due and stop those that are to be cancelled; return why that was not possible."""
+        """Start runs that are due, stop those that are to be cancelled, and end those that were killed; return why that was
+        not possible."""
         observer = self._cancelling_observer
         assert observer is not None
         try:
             if was_lost:
-                await self._greet()
+                await self._check_deployments()
+            if not self._process_manager.flow_run_ids():  # of those under way this one knows best what became
+                await asyncio.to_thread(crash_gone_runs)
             if observer._consumer_task is None or observer._consumer_task.done():
                 await observer._check_for_cancelled_flow_runs()
             await self._scheduled_run_poller._get_and_submit_flow_runs()
@@ -115,8 +117,8 @@ class ServingRunner(Runner):
             return _tell_error(error)
         return ""
 
-    async def _greet(self) -> None:
-        """End what died while the server was away; stop serving when it has come back without the deployments."""
+    async def _check_deployments(self) -> None:
+        """Stop serving where the server has come back without the deployments."""
         for deployment_id in self._deployment_registry.get_deployment_ids():
             try:
                 await self._client.read_deployment(deployment_id)
@@ -129,13 +131,12 @@ class ServingRunner(Runner):
                         )
                     )
                 return
-        await asyncio.to_thread(crash_gone_runs)
 
     async def _cancel_run(self, flow_run: FlowRun | UUID, state_msg: str | None = None) -> None:
         """Cancel a run; where the server goes away meanwhile, the next look tries again."""
         try:
             await super()._cancel_run(flow_run, state_msg)
-        except (httpx.HTTPError, ObjectNotFound):
+        except Exception:  # noqa: BLE001 - one run that cannot be cancelled just now does not end the others
             observer = self._cancelling_observer
             assert observer is not None
             observer._cancelling_flow_run_ids.discard(flow_run if isinstance(flow_run, UUID) else flow_run.id)
@@ -143,6 +144,6 @@ class ServingRunner(Runner):
 
 def _tell_error(error: Exception) -> str:
     """Return an error of a question to the server in a line."""
-    if isinstance(error, httpx.HTTPStatusError):
+    if isinstance(error, PrefectHTTPStatusError):
         return f"it answers {error.response.status_code}"
     return f"{type(error).__name__}: {error}".splitlines()[0]
