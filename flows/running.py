@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from flows.prefect_server import prefect_server, prefect_settings, telling_lost_server
+from flows.prefect_server import find_standing, prefect_server, prefect_settings, telling_lost_server
 from tasks.engine.benchmark import Benchmark
 from tasks.engine.holding import forget_finished, refuse_held, run_folder
 from tasks.engine.identities import find_max_ages, find_oldest_moments
@@ -116,7 +116,8 @@ def opened_recipe(benchmark: Benchmark, run: RunOptions) -> Iterator[Recipe]:
     """Yield a benchmark's flow, ready to be called: a Prefect server runs."""
     os.environ.update(prefect_settings(require_home()))
     with prefect_server(home()) as server:
-        say("starting Prefect …")
+        if not find_standing():
+            say("starting Prefect …")
         flow = load_flow(benchmark)
         _import_services(run)
         server.wait_ready()

@@ -67,7 +67,7 @@ def stop(
         process.stderr.readline()
     deadline = time.monotonic() + _PATIENCE_S
     while count_journalled(warehouse) < journalled and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
+        time.sleep(0.05)
     was_done = process.poll() is not None
     process.send_signal(how)
     started = time.monotonic()
