@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from support.webs.loopback import Loopback, Seen
-from support.work.command import ROOT, Factmill
+from support.work.command import ROOT, Factmill, Process
 from support.work.scripted_chat import write_chat_world
 from support.work.standing import Standing, standing_server
 
@@ -90,7 +90,7 @@ def world(model: Model, factmill: Factmill) -> Path:
 
 
 @pytest.fixture(scope="module")
-def served(factmill: Factmill, world: Path) -> Iterator["subprocess.Popen[str]"]:
+def served(factmill: Factmill, world: Path) -> Iterator[Process]:
     """Serve, by a file whose concurrency a flag overrides; what it prints is read as it comes."""
     config = factmill.home / "serve.toml"
     config.write_text(_CONFIG, "utf-8")
@@ -213,9 +213,7 @@ def test_a_scheduled_rebuild_goes_on_when_a_benchmark_fails_and_says_so(standing
     assert "granola" in {each.benchmark for each in list_builds(factmill.home / "factmill.duckdb")}
 
 
-def test_serving_that_is_stopped_cancels_its_runs(
-    standing: Standing, model: Model, served: "subprocess.Popen[str]"
-) -> None:
+def test_serving_that_is_stopped_cancels_its_runs(standing: Standing, model: Model, served: Process) -> None:
     seen = len(model.web.seen)
     model.free.clear()
     run = standing.start("granola/granola-chatty", params=short(12)).json()
