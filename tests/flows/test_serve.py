@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from support.webs.loopback import Loopback, Seen
-from support.work.command import ROOT, Factmill
+from support.work.command import ROOT, Factmill, Process
 from support.work.scripted_chat import write_chat_world
 from support.work.standing import Standing, standing_server
 
@@ -92,7 +92,7 @@ def world(model: Model, factmill: Factmill) -> Path:
 class Served:
     """`factmill serve`; what it and its runs print is read as it comes."""
 
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
+    def __init__(self, process: Process) -> None:
         self.process = process
         self.lines: list[str] = []
         self._over = threading.Event()
