@@ -125,6 +125,8 @@ SHARES_BUILDS = tuple(
     )
 )
 """Tests that need all builds of a session, and so go to one process where several run the tests."""
+TOGETHER = (SHARES_BUILDS, ("tests/mediawikis",))
+"""Files that go to one process, since they share what takes long to start."""
 FIRST = (
     *SHARES_BUILDS,
     "tests/test_other_machine.py",
@@ -150,11 +152,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give a file to one process, and all that share the builds to one."""
+    """Give a file to one process, and files that share much to one."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return SHARES_BUILDS[0] if nodeid.startswith(SHARES_BUILDS) else nodeid.partition("::")[0]
+            shared = (places[0] for places in TOGETHER if nodeid.startswith(places))
+            return next(shared, nodeid.partition("::")[0])
 
     return Scheduling(config, log)
