@@ -91,7 +91,9 @@ def test_other_titles_are_answered_alike_for_a_moment(both: Both, moment: str) -
 @pytest.mark.parametrize("moment", [THEN, LATER])
 def test_redirects_that_are_not_followed_have_histories_of_their_own(both: Both, moment: str) -> None:
     # the world's redirects do not change between the two moments
-    assert not any(THEN < each.at <= LATER for name in both.data.redirects for each in both.wiki.by_title[name].revisions)
+    assert not any(
+        THEN < each.at <= LATER for name in both.data.redirects for each in both.wiki.by_title[name].revisions
+    )
     titles = [*TITLES, *HISTORIES, *(both.data.redirects if moment == THEN else ())]
     answers = compare(both, [call_page_revision_at("p", title, moment, follow=False) for title in titles])
     found = dict(zip(titles, answers, strict=True))
