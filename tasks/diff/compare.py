@@ -114,19 +114,20 @@ def _find_rows(
             else ColumnChange(name, before, after, "" if table == benchmark.main_table else table)
             for table, name, before, after in pair.columns
         )
+        content = tuple(each for each in columns if each.table or each.name not in matching.marks)
         ids = (list_ids(matching, benchmark.trace, old), list_ids(matching, benchmark.trace, row))
-        found.append(_Changed("changed", row, pair.id_before, *ids, columns))
+        found.append(_Changed("changed", row, pair.id_before, *ids, content))
     lost: tuple[tuple[Kind, Any, str], ...] = (("removed", gone, sides.after), ("added", come, sides.before))
     for kind, table, build_id in lost:
         listed = table.to_pylist()
-        ids_of = [list_ids(matching, benchmark.trace, row) for row in listed]
-        wanted = [(number, each) for number, ids in enumerate(ids_of) for each in ids]
+        filed = [list_ids(matching, benchmark.trace, row) for row in listed]
+        wanted = [(number, each) for number, ids in enumerate(filed) for each in ids]
         fates = find_fates(db, build_id, "after" if kind == "removed" else "before", wanted)
         for number, row in enumerate(listed):
-            ids = [*ids_of[number], *([] if number in fates else [matching.unit(row)])]
-            id_before = row["id"] if kind == "removed" else ""
             fate, received = fates.get(number, (None, None))
-            found.append(_Changed(kind, row, id_before, ids, ids, (), fate, received))
+            known = [*filed[number], *([] if fate else [matching.unit(row)])]
+            id_before = row["id"] if kind == "removed" else ""
+            found.append(_Changed(kind, row, id_before, known, known, (), fate, received))
     return found, remade
 
 
@@ -176,7 +177,7 @@ def _gather_facts(
     last = stages.get(row.fate.stage, len(stages)) if row.fate else len(stages)
     before, after = ([call for call in side if call.position <= last] for side in calls)
     given = [each for each in row.columns if each.name in matching.given and not each.table]
-    content = [each for each in row.columns if each.name not in matching.marks and each.name != "id"]
+    content = [each for each in row.columns if each.name != "id"]
     return RowFacts(
         divergences=find_divergences(before, after),
         columns=content or row.columns,
@@ -205,5 +206,7 @@ def _find_source(
     if row.fate is not None:
         is_same = row.received is None or holds(row.received, [row.row[name] for name in names if name in row.row])
         return None if is_same else Cause("source", file, f"{place}: otherwise")
-    limits = [each for each in locks.of("parameter") if each.what in ("limit", "limits")]
-    return None if limits else Cause("source", file, f"{place}: {'new' if row.kind == 'added' else 'gone'}")
+    was_read = locks.has_file(file)
+    if all(was_read):
+        return Cause("source", file, f"{place}: {'new' if row.kind == 'added' else 'gone'}")
+    return Cause("source", file, "the file was not read before" if was_read[1] else "the file is not read any more")

@@ -19,6 +19,8 @@ from tasks.diff.core.reasons import find_own_causes, is_settled_by_input, join
 
 _OF_NO_CALL = ("embedder", "answers")
 """Models whose work is not recorded: sentence encoders, and models under test that are built in or told by a file."""
+_LIMITS = ("limit", "limits", "categories", "candidates", "sets_a_kind", "units", "languages", "foundations")
+"""Parameters that say how much is read, and of what."""
 UNEXPLAINED = Cause("unexplained", "", "its calls and replies are the same, and so is every input that could touch it")
 _DECIDED = ("dropped_in_review", "not_reviewed")
 """Reasons of rejects that a reviewer, or the policy, decides on."""
@@ -49,6 +51,8 @@ def explain_row(facts: RowFacts, locks: Locks) -> tuple[Cause, ...]:
     found: dict[Cause, None] = {}
     if facts.fate is not None:
         found.update(dict.fromkeys(tracer.trace_fate(facts.fate)))
+    elif not facts.columns:
+        found.update(dict.fromkeys(tracer.trace_unread()))
     for column in facts.columns:
         found.update(dict.fromkeys(tracer.trace_column(column)))
     return tuple(sorted(found, key=tracer.order)) or (UNEXPLAINED,)
@@ -75,6 +79,15 @@ class _Tracer:
         if fate.reason in _DECIDED and (decided := [*self._list_decisions(), *policy]):
             return decided
         return self._trace((None, fate.detail), len(self.own)) or self._fall_back(len(self.own))
+
+    def trace_unread(self) -> list[Cause]:
+        """Return why only one build read a row: its source, what it was drawn from, or how much was to be read."""
+        limits = [each for each in self.locks.of("parameter") if each.what in _LIMITS]
+        if self.facts.source:
+            return [join([self.facts.source, *limits])]
+        if drawn := [own[0] for own in self.own if own]:
+            return drawn[:1]
+        return [join(limits)] if limits else self._fall_back(0)
 
     def trace_column(self, column: ColumnChange) -> list[Cause]:
         """Return why a column is otherwise."""

@@ -10,6 +10,7 @@ _OF_EPOCH = ("epoch", "views_from", "views_to")
 _MODELS_OF_PARAMS = ("embedder", "translator", "perplexity")
 _TOLD_ELSEWHERE = ("params", "reviewing", "units", *_OF_EPOCH, *_MODELS_OF_PARAMS)
 _ASSETS: Mapping[str, CauseKind] = {"prompts": "prompt", "lists": "list", "queries": "query"}
+_EMBEDDED = "embedded-"
 Lock = Mapping[str, Any]
 
 
@@ -42,6 +43,11 @@ class Locks:
         found = [_files(lock).get(name) for lock in (self.before, self.after)]
         return None if found == [None, None] else found[0] == found[1]
 
+    def has_file(self, name: str) -> tuple[bool, bool]:
+        """Return whether either build read a file of this name: before, after."""
+        before, after = (name in _files(lock) for lock in (self.before, self.after))
+        return before, after
+
 
 def compare_locks(before: Lock, after: Lock) -> Locks:
     """Return what two locks of one benchmark differ in."""
@@ -53,7 +59,7 @@ def _list_changes(before: Lock, after: Lock) -> Iterator[InputChange]:
     old, new = (lock["sources"]["wikidata"] for lock in (before, after))
     if old != new:
         yield _change("source" if None in (old, new) else "world", "wikidata", old, new, "facts are drawn from it")
-    yield from _compare("world", before["services"], after["services"], "another service, or other content")
+    yield from _list_services(before["services"], after["services"])
     if before["world"]["epoch"] != after["world"]["epoch"]:
         yield _change("epoch", "", before["world"]["epoch"], after["world"]["epoch"])
     for part, kind in _ASSETS.items():
@@ -65,6 +71,18 @@ def _list_changes(before: Lock, after: Lock) -> Iterator[InputChange]:
         yield _change("code", "rules author", old, new)
     if before["code"] != after["code"]:
         yield _change("code", "steps", before["code"], after["code"])
+
+
+def _list_services(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[InputChange]:
+    """Yield the services that differ; those of the embedded world are told once, since its content names them all."""
+    found = _differing(before, after)
+    embedded = [each for each in found if all(str(identity).startswith(_EMBEDDED) for identity in each[1:])]
+    if embedded:
+        _, old, new = embedded[0]
+        yield _change("world", "embedded", old.partition("/")[0], new.partition("/")[0])
+    for name, old, new in found:
+        if (name, old, new) not in embedded:
+            yield _change("world", name, old, new)
 
 
 def _list_models(before: Lock, after: Lock) -> Iterator[InputChange]:
@@ -136,11 +154,17 @@ def _differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tupl
 
 
 def _change(kind: CauseKind, what: str, before: Any, after: Any, told: str = "") -> InputChange:
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        told = told or _tell_entries(before, after)
     return InputChange(Cause(kind, what, told or f"{_tell(before)} → {_tell(after)}"), before, after)
 
 
 def _tell(value: Any) -> str:
     return "not set" if value is None else str(value)
+
+
+def _tell_entries(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {_tell(old)} → {_tell(new)}" for name, old, new in _differing(before, after))
 
 
 def _name_model(value: Any) -> Any:
