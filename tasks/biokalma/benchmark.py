@@ -69,7 +69,7 @@ BIOKALMA = Benchmark(
         # ids count rows of files
         keys=(("id", "names"), ("relation", "names"), ("relation", "people"), ("id",)),
         given=("relation", "names"),
-        marks=("source_name", "source_row"),
+        marks=("source_name", "source_row", "call"),
         unit=lambda row: str(row["relation"]),
         together=("unite_pairs", "count_relations_of_all", "evolve_paragraph"),
     ),

@@ -76,7 +76,7 @@ def compare_builds(
         tables = {
             name: counts
             for name in sorted(counted - {benchmark.main_table, *benchmark.matching.whole})
-            if name in benchmark.tables and (counts := count_table(db, name, sides))
+            if name in benchmark.tables and (counts := count_table(db, benchmark, name, sides))
         }
     return Diff(
         benchmark=benchmark.name,

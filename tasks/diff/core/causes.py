@@ -19,6 +19,7 @@ from tasks.diff.core.reasons import find_own_causes, is_settled_by_input, join
 
 _OF_NO_CALL = ("embedder", "answers")
 """Models whose work is not recorded: sentence encoders, and models under test that are built in or told by a file."""
+_OTHER_ROWS = Cause("other rows", "", "rows are weighed together, and others of them changed")
 _LIMITS = ("limit", "limits", "categories", "candidates", "sets_a_kind", "units", "languages", "foundations")
 """Parameters that say how much is read, and of what."""
 UNEXPLAINED = Cause("unexplained", "", "its calls and replies are the same, and so is every input that could touch it")
@@ -55,7 +56,8 @@ def explain_row(facts: RowFacts, locks: Locks) -> tuple[Cause, ...]:
         found.update(dict.fromkeys(tracer.trace_unread()))
     for column in facts.columns:
         found.update(dict.fromkeys(tracer.trace_column(column)))
-    return tuple(sorted(found, key=tracer.order)) or (UNEXPLAINED,)
+    by_label = {cause.label: cause for cause in sorted(found, key=tracer.order, reverse=True)}
+    return tuple(sorted(by_label.values(), key=tracer.order)) or (UNEXPLAINED,)
 
 
 @dataclass
@@ -134,6 +136,8 @@ class _Tracer:
         weak = [own[0] for own in self.own[:upto] if own]
         if weak and not unseen:
             return [weak[0]]
+        if not unseen and self.facts.others_changed:
+            return [_OTHER_ROWS]
         return [join([*weak[:1], *unseen])] if weak or unseen else []
 
     def _list_unseen(self) -> list[Cause]:
@@ -142,8 +146,6 @@ class _Tracer:
         unseen += [each for each in self.locks.of("model") if each.what in _OF_NO_CALL]
         unseen += [each for each in self.locks.of("decision") if each.what == "policy"]
         unseen += [each.cause for each in self.locks.changes if each.cause.kind == "world" and _is_graph(each.after)]
-        if not unseen and self.facts.others_changed:
-            return [Cause("other rows", "", "rows are weighed together, and others of them changed")]
         return unseen
 
     def _list_decisions(self) -> Iterator[Cause]:

@@ -1,9 +1,11 @@
 """Whether one change shows another: what a column says now and did not say before stands in a reply that is new, too."""
 
+import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
+_WORD = re.compile(r"\w+")
 _SHORTEST = 3
 """Characters that a text must have for standing in another to say anything."""
 _LEAST = 10
@@ -14,7 +16,26 @@ def shows(given: tuple[Any, Any], taken: tuple[Any, Any]) -> bool:
     """True where what is new (or gone) in `taken` stands in what is new (or gone) in `given`; both are (before, after)."""
     gone, come = _split(given)
     lost, won = _split(taken)
-    return _stands_in(won, come) or _stands_in(lost, gone)
+    if _stands_in(won, come) or _stands_in(lost, gone):
+        return True
+    new_words, old_words = _list_words(won), _list_words(lost)
+    return _share_words(new_words - old_words, _list_words(come) - _list_words(gone)) or _share_words(
+        old_words - new_words, _list_words(gone) - _list_words(come)
+    )
+
+
+def _share_words(wanted: frozenset[str], found: frozenset[str]) -> bool:
+    """True where at least half of the words stand among others: a text may have been cleaned, or put in another form."""
+    return bool(wanted) and 2 * len(wanted & found) >= len(wanted)
+
+
+def _list_words(leaves: frozenset[str]) -> frozenset[str]:
+    return frozenset(word for leaf in leaves for word in _words_of(leaf))
+
+
+@lru_cache(maxsize=256)
+def _words_of(text: str) -> frozenset[str]:
+    return frozenset(word for word in _WORD.findall(text) if len(word) >= _SHORTEST)
 
 
 def holds(value: Any, parts: Iterable[Any]) -> bool:

@@ -145,8 +145,7 @@ def _digest(call: SeenCall) -> str:
 
 
 def _name_role(before: str, after: str, locks: Locks) -> str:
-    """Return the role of a model by its name in either build, or what the lock calls it."""
-    for change in locks.changes:
-        if change.cause.kind == "model" and {before, after} & {str(change.before), str(change.after)}:
-            return change.cause.what
-    return after.partition("@")[0]
+    """Return the roles in which one model took the place of another, by what the locks call them."""
+    models = [each for each in locks.changes if each.cause.kind == "model"]
+    roles = [each.cause.what for each in models if (str(each.before), str(each.after)) == (before, after)]
+    return ", ".join(roles) or after.partition("@")[0]
