@@ -142,5 +142,5 @@ class ChangingWorld:
         said = messages[-1]["content"]
         if "<description>" in said:
             return 200, "Yes."
-        told = {name: text for name, text in re.findall(r"<(\w+)>(.*?)</\1>", said, re.DOTALL)}
+        told = dict(re.findall(r"<(\w+)>(.*?)</\1>", said, re.DOTALL))
         return 200, self.say(told["answer"], told["about_the_answer"])
