@@ -16,6 +16,7 @@ import typer
 
 from flows.cli.audit import audit
 from flows.cli.build import build_app
+from flows.cli.diff import diff
 from flows.cli.drift import drift_app
 from flows.cli.entry import INTERRUPTED, catch_signals, find_stop, tell_stop
 from flows.cli.evaluate import evaluate_app
@@ -45,6 +46,7 @@ app = typer.Typer(
 world_app = typer.Typer(help="The embedded world.", no_args_is_help=True)
 app.command("audit")(audit)
 app.add_typer(build_app, name="build")
+app.command("diff")(diff)
 app.add_typer(drift_app, name="drift")
 app.add_typer(evaluate_app, name="evaluate")
 app.command("gc")(gc)

@@ -20,11 +20,11 @@ from tasks.reports.content import PaperRow, Report
 from tasks.reports.drawing import COLOURS, SIGNS, draw_figure
 from tasks.reports.entries import Entry
 from tasks.reports.texts import format_interval, format_number, format_p, format_share, say
+from tasks.text import markdown
 from tasks.text.whole import clean
 
 _FOLDER = "data/reports"
 _PAGE = "page.html"
-_SPECIAL = re.compile(r"([\\`*\[\]|#~$]|(?<!\w)_|_(?!\w)|^(?:[-+=]|\d+[.)])(?=\s))")
 _LONG_LIST = 12
 """Verdicts up to which the browser of items can be filtered by them: scores differ from item to item."""
 _FILTERS = {
@@ -39,26 +39,29 @@ _FILTERS = {
 
 def render_html(report: Report) -> str:
     """Return a report as one page: no script, style, font or picture from elsewhere, and a policy that forbids any."""
-    script = _read("browse.js")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     drawn = [_draw(figure) for figure in report.figures]
-    told = {"report": report, "drawn": drawn, "filters": _list_filters(report), "script": Markup(script)}
-    return _fill_page("page.html", digest=digest, **told)
+    return fill_page("page.html", **read_browser(), report=report, drawn=drawn, filters=_list_filters(report))
+
+
+def read_browser() -> dict[str, Any]:
+    """Return the script by which a page's items are filtered, and the digest by which the page's policy lets it run."""
+    script = _read("browse.js")
+    return {"script": Markup(script), "digest": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}
 
 
 def render_card_html(card: Card) -> str:
     """Return a card as one page, as self-contained as a report's, without any script."""
-    return _fill_page("card.html", digest="", card=card, drawn=[_draw(card.figure)] if card.figure else [])
+    return fill_page("card.html", digest="", card=card, drawn=[_draw(card.figure)] if card.figure else [])
 
 
 def render_markdown(report: Report) -> str:
     """Return a report as Markdown; figures stand in it as tables of their numbers."""
-    return _fill_markdown("page.md", report=report)
+    return fill_markdown("page.md", report=report)
 
 
 def render_card_markdown(card: Card) -> str:
     """Return a card as Markdown."""
-    return _fill_markdown("card.md", card=card)
+    return fill_markdown("card.md", card=card)
 
 
 def render_json(told: Report | Card) -> str:
@@ -76,11 +79,13 @@ CARD_RENDERERS: Mapping[str, Callable[[Card], str]] = {
 """Ending of a file → how its card is made."""
 
 
-def _fill_page(template: str, **told: Any) -> str:
+def fill_page(template: str, **told: Any) -> str:
+    """Return a page made by a template of data/reports, with the style of all pages."""
     return _environment().get_template(template).render(style=Markup(_read("style.css")), **told)
 
 
-def _fill_markdown(template: str, **told: Any) -> str:
+def fill_markdown(template: str, **told: Any) -> str:
+    """Return Markdown made by a template of data/reports; what is filled in is escaped."""
     text = _markdown_environment().get_template(template).render(**told)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
@@ -99,8 +104,7 @@ def escape_markdown(value: Any) -> str:
     """Return a value as it stands in Markdown, in a line or a cell of a table, without being taken for any."""
     if isinstance(value, Markup):
         return str(value)
-    text = clean(str(value)).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return "<br>".join(_SPECIAL.sub(r"\\\1", line) for line in text.split("\n"))
+    return markdown.escape_markdown(str(value))
 
 
 def quote_code(text: str) -> Markup:
