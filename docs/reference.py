@@ -71,7 +71,11 @@ def _describe_fields(model: type[BaseModel]) -> Iterator[str]:
     yield "| name | kind | is |\n|---|---|---|"
     for name, field in model.model_fields.items():
         kind = str(field.annotation if not isinstance(field.annotation, type) else field.annotation.__name__)
-        default = "" if field.is_required() or field.default_factory or field.default in (None, "", {}) else f" Default: {field.default}."
+        default = (
+            ""
+            if field.is_required() or field.default_factory or field.default in (None, "", {})
+            else f" Default: {field.default}."
+        )
         said = _one_line(field.description or "") + (_cell(default) if not isinstance(field.default, BaseModel) else "")
         yield f"| `{name}` | {_cell(kind.replace('typing.', ''))} | {said} |"
     yield ""

@@ -32,10 +32,13 @@ def main() -> None:
     options.add_argument("--usd-out", type=float, default=4.4, help="US$ a million tokens of replies")
     told = options.parse_args()
     db = duckdb.connect(str(told.warehouse), read_only=True)
-    print("| benchmark | stage | asks | calls a row | tokens in | tokens out | US$ a 1,000 rows |\n|---|---|---|--:|--:|--:|--:|")
+    print(
+        "| benchmark | stage | asks | calls a row | tokens in | tokens out | US$ a 1,000 rows |\n|---|---|---|--:|--:|--:|--:|"
+    )
     for name in BENCHMARKS:
         newest = db.execute(
-            "SELECT build_id, report->>'rows' FROM builds WHERE benchmark = ? ORDER BY published_at DESC LIMIT 1", [name]
+            "SELECT build_id, report->>'rows' FROM builds WHERE benchmark = ? ORDER BY published_at DESC LIMIT 1",
+            [name],
         ).fetchone()
         if newest is None:
             continue

@@ -63,7 +63,9 @@ def test_the_site_is_built_and_every_link_of_it_leads_somewhere(tmp_path: Path) 
     assert "granola_answers" in (tmp_path / "reference" / "tables.html").read_text("utf-8")
     assert "max_age" in (tmp_path / "reference" / "worlds.html").read_text("utf-8")
     pages = [page.read_text("utf-8") for page in tmp_path.rglob("*.html")]
-    assert not [found for page in pages for found in re.findall(r'<(?:script|link|img)[^>]*(?:src|href)="(https?:[^"]*)', page)]
+    assert not [
+        found for page in pages for found in re.findall(r'<(?:script|link|img)[^>]*(?:src|href)="(https?:[^"]*)', page)
+    ]
 
 
 def test_every_world_of_the_documents_loads(tmp_path: Path) -> None:

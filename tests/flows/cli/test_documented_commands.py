@@ -12,6 +12,7 @@ import pytest
 from support.docs.documents import DOCUMENTS, list_blocks, list_examples
 from support.habits.server import HabitsServer, write_habit_world
 from support.work.command import Factmill
+from support.work.scripted_chat import ScriptedChat
 
 from tasks.assets import ROOT
 from tasks.engine.services import embedded_graph
@@ -37,20 +38,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory, session_home: Path) -> Iter
     with gzip.open(made / "truthy.nt.gz", "wt", encoding="utf-8") as file:
         write_rdf(load_world_data(WORLD_FOLDER), file)
     with embedded_graph(session_home) as graph:
-        server = HabitsServer(graph)
-        world = write_habit_world(made, server, "well-formed", ("author", "judge", "mine"))
-        world.rename(made / "my-world.toml")
+        author, model = HabitsServer(graph), ScriptedChat(lambda messages: (200, "Paris"))
+        world = write_habit_world(made, author, "well-formed", ("author",)).rename(made / "my-world.toml")
+        with world.open("a", encoding="utf-8") as file:
+            file.write(f'\n[models.mine]\nkind = "openai"\nname = "mine"\nurl = "{model.url}"\n')
         yield made
-        server.close()
+        author.close()
+        model.close()
 
 
-@pytest.fixture(scope="module")
-def reader(
-    session_home: Path, embedded_builds: object, prefect_api: str, tmp_path_factory: pytest.TempPathFactory
-) -> Factmill:
+@pytest.fixture
+def reader(session_home: Path, embedded_builds: object, prefect_api: str, tmp_path: Path) -> Factmill:
     """Return the command in a home like that of a reader who has run `make build`."""
-    home = tmp_path_factory.mktemp("reader") / "home"
-    shutil.copytree(session_home, home, symlinks=True)
+    home = tmp_path / "home"
+    home.mkdir()
+    shutil.copy(session_home / "factmill.duckdb", home)
+    for name in ("world-cache", "world-graphs"):
+        shutil.copytree(session_home / name, home / name, symlinks=True)
     return Factmill(home, prefect_api)
 
 
@@ -64,7 +68,7 @@ def test_commands_do_what_the_documents_say(
             continue
         answer_questions(folder)
         ran = reader(*example.words[1:], **example.environment(PREFECT_API_URL=reader.prefect_api))
-        assert ran.code == 0, f"{document}: {example.line}\n{ran.err}"
+        assert ran.code == 0, f"{document}: {example.line}\n{ran.out}{ran.err}"
 
 
 def answer_questions(folder: Path) -> None:
@@ -83,10 +87,10 @@ def answer_questions(folder: Path) -> None:
             writer.writerows(row | {"label": str(number % 2)} for number, row in enumerate(rows))
 
 
-def test_queries_of_the_warehouse_find_rows(embedded_builds: object, session_home: Path) -> None:
+def test_queries_of_the_warehouse_find_rows(reader: Factmill) -> None:
+    assert reader("evaluate", "granola", "--model", "silent", "--limit", "5", "--setting", "greedy").code == 0
     queries = list_blocks("docs/rebuild/warehouse.md", "sql")
     assert len(queries) > 5
-    with duckdb.connect(str(session_home / "factmill.duckdb"), read_only=True) as db:
+    with duckdb.connect(str(reader.home / "factmill.duckdb"), read_only=True) as db:
         for query in queries:
-            found = db.execute(query).fetchall()
-            assert found or "evaluation_metrics" in query, query
+            assert db.execute(query).fetchall(), query
