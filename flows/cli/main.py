@@ -101,8 +101,10 @@ def _run_command() -> int:
         if error.filename is None and error.errno != errno.ENOSPC:
             traceback.print_exc()
         else:
-            told = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-            sys.stderr.write(f"factmill: {clean(f'cannot read or write {told}')}\n")
+            told = f"cannot read or write {error.filename}: {error.strerror}" if error.filename else f"{error.strerror}"
+            if error.errno == errno.ENOSPC:
+                told += "; make room (`factmill gc` says what can go) and run the same command again"
+            sys.stderr.write(f"factmill: {clean(told)}\n")
         code = 1
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)

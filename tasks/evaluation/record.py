@@ -273,8 +273,8 @@ def lock_evaluation(
             )
         changed["answers"] = str(path)
         files[ANSWERS] = [lock_source(path)]
-    elif params.model not in BUILT_IN:
-        _require_model(world, params.model, "--model", [*BUILT_IN])
+    else:
+        check_model(world, params.model, "--model")
     if isinstance(params, JudgedParams):
         changed["judge"] = choose_judge(world, params.judge)
     settings: tuple[str, ...] = tuple(dict.fromkeys(getattr(params, "setting", ())))
@@ -359,6 +359,12 @@ def choose_judge(world: World, name: str) -> str:
         return EXACT
     _require_model(world, name, "--judge", [EXACT])
     return name
+
+
+def check_model(world: World, name: str, option: str) -> None:
+    """SettingsError unless a model can be measured: one that is built in, or a chat model of the world; `option` named it."""
+    if name not in BUILT_IN:
+        _require_model(world, name, option, [*BUILT_IN])
 
 
 def _require_model(world: World, name: str, option: str, others: Sequence[str]) -> None:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -115,11 +116,12 @@ def _explain(path: Path, error: duckdb.Error) -> str | None:
     return None
 
 
-def migrations() -> list[tuple[int, str, str]]:
+@cache
+def migrations() -> tuple[tuple[int, str, str], ...]:
     """Return the numbered migrations: (version, name, SQL), in order."""
     folder = resources.files("tasks.storage") / "migrations"
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
-    return [(int(name[:4]), name[5:-4], (folder / name).read_text("utf-8")) for name in names]
+    return tuple((int(name[:4]), name[5:-4], (folder / name).read_text("utf-8")) for name in names)
 
 
 def _attach(path: Path, wait_s: float, is_read_only: bool) -> duckdb.DuckDBPyConnection:
