@@ -124,6 +124,7 @@ leaves them out, and those that are marked where they stand."""
 SHARES_BUILDS = tuple(
     f"tests/flows/{name}.py"
     for name in (
+        "cli/test_documented_commands",
         "cli/test_main",
         "test_api_examples",
         "test_biokalma",
