@@ -17,7 +17,7 @@ from tasks.core.fingerprints import digest_bytes
 from tasks.errors import OutputError, WarehouseError
 from tasks.storage.builds import BuildRecord, published_names, published_table
 from tasks.storage.shards import parquet_bytes
-from tasks.storage.warehouse import open_warehouse
+from tasks.storage.warehouse import Connection, open_warehouse
 
 SEPARATOR = "<SEP>"
 """Between the entries of other list columns in a CSV."""
@@ -41,21 +41,10 @@ def export_build(
         raise OutputError(f"{folder}: no folder to write to: {error.strerror}; name another with --to") from error
     written: list[Path] = []
     with open_warehouse(warehouse) as db:
-        tables = {
-            name: (published_table(db, build.build_id, name), sha)
-            for name, sha in published_names(db, build.build_id).items()
-            if name not in held_out
-        }
-        rejects = db.sql(
-            "SELECT stage, id, reason, detail FROM rejects WHERE build_id = ? ORDER BY stage, id",
-            params=[build.build_id],
-        ).to_arrow_table()
-    for name, (table, expected) in tables.items():
+        tables = read_tables(db, warehouse, build, held_out)
+        rejects = read_rejects(db, build.build_id)
+    for name, table in tables.items():
         data = parquet_bytes(table)
-        if digest_bytes(data) != expected:
-            raise WarehouseError(
-                f"{warehouse}: table {name} of {build.build_id} is not what was published; build again with --force"
-            )
         columns = forms.json_columns.get(name, ())
         written.append(_write(folder / f"{name}.parquet", data))
         written.append(_write(folder / f"{name}.csv", csv_bytes(table, forms)))
@@ -65,6 +54,29 @@ def export_build(
     written.append(_write(folder / "rejects.parquet", parquet_bytes(rejects)))
     written.append(_write(folder / "build.md", describe_build(build, audit).encode("utf-8")))
     return written
+
+
+def read_tables(
+    db: Connection, warehouse: Path, build: BuildRecord, held_out: Sequence[str] = ()
+) -> dict[str, pa.Table]:
+    """Return the published tables of a build but those held out; WarehouseError when one is not what was published."""
+    tables = {}
+    for name, expected in published_names(db, build.build_id).items():
+        if name in held_out:
+            continue
+        tables[name] = published_table(db, build.build_id, name)
+        if digest_bytes(parquet_bytes(tables[name])) != expected:
+            raise WarehouseError(
+                f"{warehouse}: table {name} of {build.build_id} is not what was published; build again with --force"
+            )
+    return tables
+
+
+def read_rejects(db: Connection, build_id: str) -> pa.Table:
+    """Return the rejects of a build: stage, id, reason, detail."""
+    return db.sql(
+        "SELECT stage, id, reason, detail FROM rejects WHERE build_id = ? ORDER BY ALL", params=[build_id]
+    ).to_arrow_table()
 
 
 def describe_build(build: BuildRecord, audit: Sequence[str] = ()) -> str:
