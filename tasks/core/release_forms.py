@@ -4,6 +4,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+CANARY = "canary"
+"""Last column of every table that is released."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paper:
@@ -82,6 +85,10 @@ class ReleaseForms:
     """Row of `pages_table` → the pages of Wikipedia that it carries text or facts of."""
     pages_table: str = ""
     """Empty: the main table."""
+    has_facts: bool = True
+    """Rows carry facts, labels or descriptions of Wikidata."""
+    answered: str = ""
+    """Split of the default config whose answers are never held out; empty: all of them."""
     languages: tuple[str, ...] = ("en",)
     """BCP 47."""
 

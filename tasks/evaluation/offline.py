@@ -4,7 +4,7 @@ The same functions as in a recipe (record.py), so the same answers give the same
 """
 
 import atexit
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -55,6 +55,11 @@ class Session:
     """Of the measured build."""
     services: Services
     """For the models of this machine that scores are computed with."""
+
+    def narrow(self, ids: Collection[str]) -> "Session":
+        """Return the session with these rows of the measured build alone."""
+        kept = pa.array([each in ids for each in self.rows["id"].to_pylist()], pa.bool_())
+        return replace(self, rows=self.rows.filter(kept))
 
     @cached_property
     def work(self) -> Work:

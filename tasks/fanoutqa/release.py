@@ -27,6 +27,7 @@ FANOUTQA_RELEASE = ReleaseForms(
     canary="216c0a94-240b-472a-91cc-056da28c00b3",
     source="source",
     licence="licence",
+    answered="dev",
     pages=list_pages,
     pages_table="fanoutqa_articles",
     configs=(

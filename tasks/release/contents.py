@@ -15,8 +15,10 @@ from tasks.engine.benchmark import Benchmark
 from tasks.release.core.licences import Licence
 from tasks.storage.builds import BuildRecord
 
-CANARY = "canary"
-"""Last column of every table."""
+_BY_RULES = (
+    "These rows are by {author}: plain rules and replies written by hand for factmill's embedded world, no language model. "
+    "They show the pipeline and are no benchmark to report figures on."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,8 @@ class Release:
     """Page → rows that carry its text or facts, by title."""
     pages_licence: Licence
     """Of the texts of these pages."""
+    is_own_world: bool
+    """True where these pages are factmill's own, of the embedded world, and are no pages of Wikipedia."""
     left_out: tuple[LeftOut, ...]
     prompts: tuple[PromptText, ...]
     examples: tuple[Mapping[str, Any], ...]
@@ -150,9 +154,12 @@ class Release:
         return self.build.caution
 
     @property
-    def is_by_rules(self) -> bool:
-        """True where the rules author wrote, in which case the first line of every text says so."""
-        return str(self.build.lock["models"].get("author", "")).startswith("rules")
+    def notice(self) -> str:
+        """What every text says first: rows by the rules author are no benchmark; empty where nothing is to be said."""
+        if self.caution:
+            return f"{self.caution[0].upper()}{self.caution[1:]}."
+        author = str(self.build.lock["author"])
+        return _BY_RULES.format(author=author) if author.startswith("rules") else ""
 
     @property
     def stages(self) -> Sequence[Mapping[str, Any]]:

@@ -13,12 +13,12 @@ from tasks.core.evaluation.judge_cards import JudgeCard
 from tasks.core.evaluation.rows import EvaluationMetric
 from tasks.core.fingerprints import digest_bytes
 from tasks.core.measures.audits import draw_sample, measure
-from tasks.core.release_forms import Belonging, ConfigForms, Page, ReleaseForms
+from tasks.core.release_forms import CANARY, Belonging, ConfigForms, Page, ReleaseForms
 from tasks.core.review import ReviewItem
 from tasks.core.rows import column_docs, rows_from_arrow
 from tasks.engine.benchmark import Benchmark
 from tasks.errors import OldBuild, UsageError
-from tasks.release.contents import CANARY, Choices, Config, LeftOut, Measured, PromptText, Release, SourceLine, Split
+from tasks.release.contents import Choices, Config, LeftOut, Measured, PromptText, Release, SourceLine, Split
 from tasks.release.core.choosing import Told, divide_by, divide_side, divide_table, name_folder, pick_rows, unite_splits
 from tasks.release.core.licences import describe_licence, find_refused, split_licences, unite_licences
 from tasks.storage.audits import load_verdicts
@@ -37,7 +37,7 @@ _OF_REVIEW = Belonging(column="row_id")
 
 
 def read_release(
-    warehouse: Path, benchmark: Benchmark, forms: ReleaseForms, build: BuildRecord, choices: Choices = Choices()
+    warehouse: Path, benchmark: Benchmark, forms: ReleaseForms, build: BuildRecord, choices: Choices
 ) -> Release:
     """Return what a release of a build holds.
 
@@ -71,6 +71,7 @@ def read_release(
         configs=configs,
         sources=tuple(SourceLine(source, licence, rows) for (source, licence), rows in sorted(counted.items())),
         licences=unite_licences(licence for _, licence in counted),
+        is_own_world=_is_own(build, "wikipedia"),
         pages=_count_pages(shown[forms.pages_table or benchmark.main_table], forms),
         pages_licence=describe_licence("Apache-2.0" if _is_own(build, "wikipedia") else "CC-BY-SA-4.0"),
         left_out=(*_tell_left_out(told, choices), *_tell_held_out(tables, held_out)),

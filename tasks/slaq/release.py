@@ -24,6 +24,7 @@ SLAQ_RELEASE = ReleaseForms(
     source_name="English Wikipedia",
     licence="licence",
     pages=list_pages,
+    has_facts=False,
     configs=(
         ConfigForms(
             name="slaq",

@@ -89,7 +89,8 @@ def describe_build(build: BuildRecord, audit: Sequence[str] = ()) -> str:
 
 
 def csv_bytes(table: pa.Table, forms: ExportForms) -> bytes:
-    """Return a table as CSV: UTF-8, header, null as nothing, list columns spread or joined, ids as the paper has them."""
+    """Return a table as CSV: UTF-8, header, null as nothing, list columns spread or joined, lists of
+    records as JSON, ids as the paper has them."""
     spread = forms.spread
     if forms.csv_id in table.column_names:
         table = table.set_column(table.column_names.index("id"), "id", table[forms.csv_id]).drop_columns([forms.csv_id])
@@ -102,6 +103,8 @@ def csv_bytes(table: pa.Table, forms: ExportForms) -> bytes:
                 columns[f"{spread[name]}{position + 1}"] = [
                     value[position] if position < len(value) else None for value in values
                 ]
+        elif _holds_records(table.schema.field(name).type):
+            columns[name] = [None if value is None else json.dumps(value, ensure_ascii=False) for value in values]
         elif pa.types.is_list(table.schema.field(name).type):
             columns[name] = [
                 None if value is None else forms.separators.get(name, SEPARATOR).join(map(str, value))
@@ -111,6 +114,10 @@ def csv_bytes(table: pa.Table, forms: ExportForms) -> bytes:
             columns[name] = values
     frame = pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in columns.items()})
     return frame.to_csv(index=False, lineterminator="\n").encode("utf-8")
+
+
+def _holds_records(kind: pa.DataType) -> bool:
+    return pa.types.is_struct(kind.value_type if pa.types.is_list(kind) else kind)
 
 
 def jsonl_bytes(table: pa.Table, json_columns: Sequence[str] = ()) -> bytes:

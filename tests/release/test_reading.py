@@ -6,13 +6,14 @@ import pytest
 from support.rows.published import publish_rows
 from support.rows.released import fanout_tables, multihal_tables
 
+from tasks.core.release_forms import CANARY
 from tasks.engine.benchmark import Benchmark
 from tasks.errors import OldBuild, UsageError, WarehouseError
 from tasks.fanoutqa.benchmark import FANOUTQA
 from tasks.fanoutqa.release import FANOUTQA_RELEASE
 from tasks.multihal.benchmark import MULTIHAL
 from tasks.multihal.release import MULTIHAL_RELEASE
-from tasks.release.contents import CANARY, Choices, Release
+from tasks.release.contents import Choices, Release
 from tasks.release.reading import read_release
 from tasks.storage.warehouse import open_warehouse
 
