@@ -95,7 +95,8 @@ def read_table(
                 if sorted(name for name in head if name not in beside) != sorted(columns):
                     raise SourceError(f"{file}, line {line}: expected the columns {', '.join(columns)}; found {head}")
             elif len(record) == len(head):
-                yield line, dict(zip(head, map(_unguard, record), strict=True))
+                cells = zip(head, map(_unguard, record), strict=True)
+                yield line, {name: cell for name, cell in cells if name not in beside}
             elif record:
                 raise SourceError(f"{file}, line {line}: expected {len(head)} cells, found {len(record)}")
     except csv.Error as error:

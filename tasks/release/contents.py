@@ -177,6 +177,23 @@ class Release:
         return self.build.report["facts"].get("shape", {})
 
     @property
+    def hub_configs(self) -> list[dict[str, Any]]:
+        """The configs as the head of a dataset card has them, so that `datasets` finds splits and files."""
+        return [
+            {
+                "config_name": config.name,
+                **({"default": True} if config is self.configs[0] else {}),
+                "data_files": [
+                    {"split": split.name, "path": file.path}
+                    for split in config.splits
+                    for file in split.files
+                    if file.format == "parquet"
+                ],
+            }
+            for config in self.configs
+        ]
+
+    @property
     def rows(self) -> int:
         """Rows of the default config, in all splits; where rows fall into configs by a column, of all of these."""
         tables = {*self.forms.configs[0].splits.values()}

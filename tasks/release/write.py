@@ -63,7 +63,9 @@ def describe_build(release: Release) -> dict[str, Any]:
     """Return the build with its lock; the decisions of its review are without texts where these tell hidden answers."""
     build, lock = release.build, dict(release.build.lock)
     reviewing = lock["params"].get("reviewing")
-    withheld = bool(reviewing and reviewing["decisions"]) and any(each.what.endswith("_review") for each in release.left_out)
+    withheld = bool(reviewing and reviewing["decisions"]) and any(
+        each.what.endswith("_review") for each in release.left_out
+    )
     if withheld:
         decisions = [
             {name: told for name, told in each.items() if name not in _WITHHELD} for each in reviewing["decisions"]

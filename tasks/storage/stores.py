@@ -54,6 +54,13 @@ class Store:
         """Return a published table, where it was found (the build's id, or the file), and a digest of the content."""
         return self._read_file(name) if self.path.is_dir() else self._read_published(name, build or self.build)
 
+    def is_without(self, name: str) -> bool:
+        """Return whether this is a release that was made without a table."""
+        return self._is_release() and name not in {split["table"] for split in self._list_splits()}
+
+    def _is_release(self) -> bool:
+        return (self.path / INDEX).is_file()
+
     def _read_published(self, name: str, build: str) -> tuple[pa.Table, str, str]:
         builds = [find_build(self.path, build)] if build else list_builds(self.path)[::-1]
         known: set[str] = set()
@@ -67,7 +74,7 @@ class Store:
         raise UnknownBuild(f"{builds[0].build_id if build else self.path} has no table {name}{told}")
 
     def _read_file(self, name: str) -> tuple[pa.Table, str, str]:
-        if (self.path / INDEX).is_file():
+        if self._is_release():
             return self._read_released(name)
         found = sorted(self.path.rglob(f"{name}.parquet"))
         if len(found) != 1:
@@ -102,7 +109,7 @@ class Store:
             ) from error
 
     def _name_tables(self) -> str:
-        if (self.path / INDEX).is_file():
+        if self._is_release():
             return ", ".join(sorted({split["table"] for split in self._list_splits()}))
         return ", ".join(sorted(path.stem for path in self.path.rglob("*.parquet"))) or "none"
 
