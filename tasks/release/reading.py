@@ -8,31 +8,22 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.assets import ROOT
-from tasks.core.evaluation.judge_cards import JudgeCard
-from tasks.core.evaluation.rows import EvaluationMetric
-from tasks.core.fingerprints import digest_bytes
-from tasks.core.measures.audits import draw_sample, measure
+from tasks.core.measures.audits import draw_sample
 from tasks.core.release_forms import CANARY, Belonging, ConfigForms, Page, ReleaseForms
-from tasks.core.review import ReviewItem
-from tasks.core.rows import column_docs, rows_from_arrow
+from tasks.core.rows import column_docs
 from tasks.engine.benchmark import Benchmark
 from tasks.errors import OldBuild, UsageError
-from tasks.release.contents import Choices, Config, LeftOut, Measured, PromptText, Release, SourceLine, Split
+from tasks.release.beside import read_beside, read_decisions, read_prompts
+from tasks.release.contents import Choices, Config, LeftOut, Release, SourceLine, Split
 from tasks.release.core.choosing import Told, divide_by, divide_side, divide_table, name_folder, pick_rows, unite_splits
 from tasks.release.core.licences import describe_licence, find_refused, split_licences, unite_licences
-from tasks.storage.audits import load_verdicts
-from tasks.storage.builds import BuildRecord, list_builds, published_names, published_table
-from tasks.storage.export import read_rejects, read_tables
-from tasks.storage.labels import find_cards
-from tasks.storage.warehouse import Connection, open_warehouse
+from tasks.storage.builds import BuildRecord
+from tasks.storage.export import read_tables
+from tasks.storage.warehouse import open_warehouse
 from tasks.text.suggestions import suggest_name
 
 _CANARY_DOC = "The same in every row: whoever makes a training set finds these rows by it and leaves them out."
 _EXAMPLES = 3
-_METRICS = "evaluation_metrics"
-_NO_TEXTS = {"detail": "", "context": "", "proposed": [], "edited": [], "note": ""}
-"""Of a review item whose texts would tell what is held out."""
 _OF_REVIEW = Belonging(column="row_id")
 
 
@@ -45,25 +36,20 @@ def read_release(
     is not what was published; OldBuild when the build lacks one.
     """
     held_out = () if choices.with_answers else benchmark.held_out
-    builds = list_builds(warehouse)
     with open_warehouse(warehouse) as db:
         tables = read_tables(db, warehouse, build)
-        rejects = read_rejects(db, build.build_id)
-        evaluations = tuple(_find_evaluations(db, builds, build))
-        cards = tuple(_find_cards(db, benchmark.name, evaluations))
-        audit = measure(benchmark.audit, list(load_verdicts(db, build.build_id).values()))
+    beside = read_beside(warehouse, benchmark, build)
+    rejects, withheld = beside.withhold(choices, held_out)
     told = tell_sources(tables[benchmark.main_table], forms, build)
     keep = pick_rows(told, choices.without)
     refuse_rows(told, keep, choices, build)
-    kept, gone = divide_table(tables[benchmark.main_table], keep)
-    shown = dict(_filter_tables(tables, benchmark, forms, kept, gone))
+    shown = dict(_filter_tables(tables, benchmark, forms, keep))
+    open_configs = [each for each in forms.configs if not {*each.splits.values()} & {*held_out}]
     configs = tuple(
-        config
-        for each in forms.configs
-        if not {*each.splits.values()} & {*held_out}
-        for config in _make_configs(each, shown, benchmark, forms.canary_line)
+        config for each in open_configs for config in _make_configs(each, shown, benchmark, forms.canary_line)
     )
     counted = Counter(each for each, is_kept in zip(told, keep, strict=True) if is_kept)
+    is_own_world = build.lock["services"]["wikipedia"].startswith("embedded-")
     return Release(
         benchmark=benchmark,
         forms=forms,
@@ -71,17 +57,17 @@ def read_release(
         configs=configs,
         sources=tuple(SourceLine(source, licence, rows) for (source, licence), rows in sorted(counted.items())),
         licences=unite_licences(licence for _, licence in counted),
-        is_own_world=_is_own(build, "wikipedia"),
         pages=_count_pages(shown[forms.pages_table or benchmark.main_table], forms),
-        pages_licence=describe_licence("Apache-2.0" if _is_own(build, "wikipedia") else "CC-BY-SA-4.0"),
-        left_out=(*_tell_left_out(told, choices), *_tell_held_out(tables, held_out)),
-        prompts=tuple(_read_prompts(build)),
+        pages_licence=describe_licence("Apache-2.0" if is_own_world else "CC-BY-SA-4.0"),
+        is_own_world=is_own_world,
+        left_out=(*_tell_left_out(told, choices), *_tell_held_out(tables, held_out), *withheld),
+        prompts=tuple(read_prompts(build)),
         examples=_draw_examples(configs),
-        decisions=tuple(_read_decisions(shown, benchmark, held_out)),
+        decisions=tuple(read_decisions(shown, benchmark, held_out)),
         rejects=rejects,
-        judge_cards=cards,
-        audit=tuple(audit),
-        evaluations=evaluations,
+        judge_cards=beside.judge_cards,
+        audit=beside.audit,
+        evaluations=beside.evaluations,
         choices=choices,
     )
 
@@ -121,9 +107,10 @@ def refuse_rows(told: Sequence[Told], keep: Sequence[bool], choices: Choices, bu
 
 
 def _filter_tables(
-    tables: Mapping[str, pa.Table], benchmark: Benchmark, forms: ReleaseForms, kept: pa.Table, gone: pa.Table
+    tables: Mapping[str, pa.Table], benchmark: Benchmark, forms: ReleaseForms, keep: Sequence[bool]
 ) -> Iterator[tuple[str, pa.Table]]:
     """Yield the tables without what belongs to rows that go."""
+    kept, gone = divide_table(tables[benchmark.main_table], keep)
     ties = {table: each.belongs for each in forms.configs for table in each.splits.values()}
     for name, table in tables.items():
         tie = ties.get(name) or (_OF_REVIEW if name == f"{benchmark.name}_review" else None)
@@ -177,10 +164,6 @@ def _count_pages(table: pa.Table, forms: ReleaseForms) -> dict[Page, int]:
     return dict(sorted(counted.items(), key=lambda each: (each[0].title, each[0].revision, each[0].url)))
 
 
-def _is_own(build: BuildRecord, service: str) -> bool:
-    return str(build.lock["services"].get(service, "")).startswith("embedded-")
-
-
 def _tell_left_out(told: Sequence[Told], choices: Choices) -> Iterator[LeftOut]:
     for name in choices.without:
         rows = sum(name == source or name in split_licences(licence) for source, licence in told)
@@ -193,40 +176,7 @@ def _tell_held_out(tables: Mapping[str, pa.Table], held_out: Collection[str]) ->
             yield LeftOut(name, "it tells answers of the test part", tables[name].num_rows)
 
 
-def _read_prompts(build: BuildRecord) -> Iterator[PromptText]:
-    """Yield the prompts of the lock with their texts, as far as they are still what was asked."""
-    for name, digest in sorted(build.lock["prompts"].items()):
-        path = ROOT / "prompts" / f"{name}.md"
-        data = path.read_bytes() if path.is_file() else b""
-        yield PromptText(name, digest, data.decode("utf-8") if digest_bytes(data) == digest else None)
-
-
 def _draw_examples(configs: Sequence[Config]) -> tuple[Mapping[str, Any], ...]:
     rows = configs[0].splits[0].rows.drop_columns([CANARY]).to_pylist()
     drawn = {*draw_sample((row["id"] for row in rows), _EXAMPLES, 0)}
     return tuple(row for row in rows if row["id"] in drawn)
-
-
-def _read_decisions(
-    tables: Mapping[str, pa.Table], benchmark: Benchmark, held_out: Collection[str]
-) -> Iterator[ReviewItem]:
-    """Yield the review queue; without its texts where these would tell answers that are held out."""
-    name = f"{benchmark.name}_review"
-    for row in tables[name].to_pylist() if name in tables else ():
-        yield ReviewItem.model_validate(row | (_NO_TEXTS if name in held_out else {}))
-
-
-def _find_evaluations(db: Connection, builds: Sequence[BuildRecord], build: BuildRecord) -> Iterator[Measured]:
-    """Yield the evaluations on rows like this build's, oldest first."""
-    for each in builds:
-        if each.lock["params"].get("source_digest") == build.content_digest and _METRICS in published_names(
-            db, each.build_id
-        ):
-            yield Measured(each, rows_from_arrow(EvaluationMetric, published_table(db, each.build_id, _METRICS)))
-
-
-def _find_cards(db: Connection, benchmark: str, evaluations: Sequence[Measured]) -> Iterator[JudgeCard]:
-    """Yield the cards of the judges of evaluations."""
-    for judge in dict.fromkeys(each.record.report["facts"].get("judge") for each in evaluations):
-        if judge:
-            yield from find_cards(db, benchmark, judge)

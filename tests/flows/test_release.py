@@ -51,6 +51,39 @@ def test_figures_from_a_release_are_those_from_the_warehouse(released: Path, ses
         assert found[0].equals(found[1])
 
 
-def test_what_is_no_benchmark_and_what_is_not_there_are_refused(factmill: Factmill, tmp_path: Path) -> None:
-    ran = factmill("release", "nothing-1", "--to", tmp_path / "out")
-    assert (ran.code, (tmp_path / "out").exists()) == (2, False) or "no build 'nothing-1'" in ran.err
+def test_without_hidden_answers_the_other_questions_are_measured(released: Path, session_home: Path) -> None:
+    found = python.score("fanoutqa", "oracle", source=released / "fanoutqa", setting="closed_book")
+    whole = python.score(
+        "fanoutqa", "oracle", source=session_home / "factmill.duckdb", split="dev", setting="closed_book"
+    )
+    assert found.metrics.equals(whole.metrics)
+    assert "fanoutqa_test_answers" in found.notes["held out"]
+
+
+def test_the_harness_loads_its_tasks_from_the_release(released: Path) -> None:
+    from lm_eval.tasks import TaskManager
+
+    for name in RELEASES:
+        manager = TaskManager(include_path=str(released / name / "lm_eval"), include_defaults=False)
+        tasks = sorted({*manager.all_tasks} - {f"factmill_{name}"})
+        (task,) = manager.load(tasks[:1])["tasks"].values()
+        assert len(task.test_docs()) == {"fanoutqa": 10}.get(name, len(task.test_docs())) > 0
+
+
+def test_the_same_release_again_has_the_same_bytes(
+    released: Path, factmill: Factmill, embedded_build: Any, tmp_path: Path
+) -> None:
+    ran = factmill("release", embedded_build["build_id"], "--to", tmp_path / "again")
+    assert ran.code == 0, ran.err
+    assert (tmp_path / "again/SHA256SUMS").read_bytes() == (released / "granola/SHA256SUMS").read_bytes()
+    assert "note: These rows are by rules-1" in ran.err
+
+
+def test_an_evaluation_is_not_released(factmill: Factmill, embedded_build: Any, tmp_path: Path) -> None:
+    build = embedded_build["build_id"]
+    made = factmill(
+        "evaluate", "granola", "--model", "silent", "--build", build, "--limit", "3", "--reports", tmp_path, "--json"
+    )
+    ran = factmill("release", made.json["evaluation_id"], "--to", tmp_path / "out")
+    assert (ran.code, (tmp_path / "out").exists()) == (2, False)
+    assert "is a build of granola_evaluation, which is not released; expected one of granola, multihal" in ran.err

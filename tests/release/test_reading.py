@@ -1,10 +1,11 @@
 """What a release holds, read from builds whose rows are written here."""
 
+import json
 from pathlib import Path
 
 import pytest
 from support.rows.published import publish_rows
-from support.rows.released import fanout_tables, multihal_tables
+from support.rows.released import fanout_tables, multihal_row, multihal_tables
 
 from tasks.core.release_forms import CANARY
 from tasks.engine.benchmark import Benchmark
@@ -70,6 +71,7 @@ def test_what_tells_hidden_answers_is_left_out_and_named(warehouse: Path) -> Non
         "fanoutqa_test_answers": 2,
         "fanoutqa_references": 3,
         "fanoutqa_review": 3,
+        "details of rejects": 1,
     }
     shown = [release.configs[0].splits[1], *(split for config in release.configs[1:] for split in config.splits)]
     assert "secret" not in str([split.rows.to_pylist() for split in shown])
@@ -81,6 +83,7 @@ def test_hidden_answers_are_configs_where_they_are_asked_for(warehouse: Path) ->
     release = read(warehouse, FANOUTQA, Choices(with_answers=True))
     assert list(shape(release))[-2:] == ["test_answers", "references"]
     assert not release.left_out
+    assert release.rejects["detail"].to_pylist() == ["nothing in it"]
     assert "secret 1" in str(release.decisions)
 
 
@@ -137,3 +140,23 @@ def test_a_build_that_lacks_a_table_is_to_be_made_again(warehouse: Path) -> None
         db.execute("DELETE FROM build_tables WHERE table_name = 'multihal_dropped_paths'")
     with pytest.raises(OldBuild, match="no table multihal_dropped_paths"):
         read_release(warehouse, MULTIHAL, MULTIHAL_RELEASE, build, OPEN)
+
+
+@pytest.mark.parametrize(
+    ("licence", "choices", "detail"),
+    [
+        ("MIT", Choices(), "nothing in it"),
+        ("CC-BY-NC-2.0", Choices(), ""),
+        ("CC-BY-NC-2.0", Choices(allowed=("CC-BY-NC-2.0",)), "nothing in it"),
+        ("MIT", Choices(without=("halueval",)), ""),
+    ],
+)
+def test_sentences_of_rejects_are_left_out_where_they_may_quote_what_is(
+    warehouse: Path, licence: str, choices: Choices, detail: str
+) -> None:
+    rows = [multihal_row("simpleqa_1"), multihal_row("halueval_1")]
+    build = publish_rows(warehouse, MULTIHAL, {"multihal": rows})
+    with open_warehouse(warehouse) as db:
+        db.execute("UPDATE rejects SET row = ?", [json.dumps({"id": "r-1", "licence": licence})])
+    release = read_release(warehouse, MULTIHAL, MULTIHAL_RELEASE, build, choices)
+    assert release.rejects["detail"].to_pylist() == [detail]
