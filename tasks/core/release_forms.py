@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+OWN_WORLD = "factmill's embedded world"
+"""Source of rows and pages that were written for it."""
 CANARY = "canary"
 """Last column of every table that is released."""
 
@@ -75,8 +77,9 @@ class ReleaseForms:
     canary: str
     """Guid that stands in every file, so that training sets can leave it out; never changed."""
     source: str | None = None
-    """Column of the main table that names the source of a row; None: the one source is called `source_name`."""
-    source_name: str = ""
+    """Column of the main table that names the source of a row; None: `source_of` says it."""
+    source_of: Callable[[Mapping[str, Any], Mapping[str, Any]], str] = lambda _lock, _origin: ""
+    """A build's lock, and where its inputs were found → the one source of its rows."""
     licence: str | None = None
     """Column of the main table with the licence of the source (SPDX ids, joined by AND); None: `licence_of` says it."""
     licence_of: Callable[[Mapping[str, Any], Mapping[str, Any]], str] = lambda _lock, _origin: "none stated"

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.core.release_forms import Belonging, ConfigForms, Paper, ReleaseForms
+from tasks.core.release_forms import OWN_WORLD, Belonging, ConfigForms, Paper, ReleaseForms
 
 
-def find_licence(lock: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
-    """Return the licence of the questions: the Wikidata's, our own (the embedded world's), or EntityQuestions'."""
+def find_source(lock: Mapping[str, Any], origin: Mapping[str, Any]) -> tuple[str, str]:
+    """Return where the questions are from, and its licence."""
     if lock["params"]["from_wikidata"]:
-        return "CC0-1.0"
-    return "MIT" if origin["flow"]["source"] else "Apache-2.0"
+        return "Wikidata", "CC0-1.0"
+    return ("EntityQuestions", "MIT") if origin["flow"]["source"] else (OWN_WORLD, "Apache-2.0")
 
 
 GRANOLA_RELEASE = ReleaseForms(
@@ -22,8 +22,8 @@ GRANOLA_RELEASE = ReleaseForms(
         venue="Proceedings of the 62nd Annual Meeting of the Association for Computational Linguistics",
     ),
     canary="6892155f-ffa6-480a-906b-1b3737427a07",
-    source_name="questions about entities",
-    licence_of=find_licence,
+    source_of=lambda lock, origin: find_source(lock, origin)[0],
+    licence_of=lambda lock, origin: find_source(lock, origin)[1],
     configs=(
         ConfigForms(
             name="granola_eq",

@@ -154,6 +154,11 @@ class Release:
         return self.build.caution
 
     @property
+    def is_own_source(self) -> bool:
+        """True where rows are of the embedded world's own files, written after the pattern of their sources."""
+        return self.is_own_world and not self.build.origin["flow"].get("source")
+
+    @property
     def notice(self) -> str:
         """What every text says first: rows by the rules author are no benchmark; empty where nothing is to be said."""
         if self.caution:

@@ -4,13 +4,15 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping
 
-from tasks.core.release_forms import CANARY
+from tasks.core.release_forms import CANARY, OWN_WORLD
 from tasks.release.contents import Release
 from tasks.release.core.licences import describe_licence, split_licences
 
 _LICENCE_COLUMNS = ("source", "what", "licence", "licence_name", "licence_url", "rows", "note", CANARY)
 _PAGE_COLUMNS = ("title", "revision", "url", "licence", "licence_url", "rows", "note", CANARY)
 _OWN_PAGE = "written for factmill's embedded world; the address leads to no page of Wikipedia"
+
+_OWN_ROWS = "written for factmill's embedded world, after the pattern of this source's files"
 
 
 def render_licences(release: Release) -> str:
@@ -42,12 +44,13 @@ def render_attribution(release: Release) -> str:
 def _list_licences(release: Release) -> Iterator[Mapping[str, object]]:
     for line in release.sources:
         for part in split_licences(line.licence):
-            yield _tell(line.source, "questions and answers", part, line.rows, "")
+            note = _OWN_ROWS if release.is_own_source and part == "Apache-2.0" else describe_licence(part).why_not
+            yield _tell(line.source, "questions and answers", part, line.rows, note)
     if release.forms.has_facts:
         note = "no attribution is asked for"
         yield _tell("Wikidata", "facts, labels and descriptions", "CC0-1.0", release.rows, note)
     if release.pages:
-        source = "factmill's embedded world" if release.is_own_world else "English Wikipedia"
+        source = OWN_WORLD if release.is_own_world else "English Wikipedia"
         note = "pages and revisions: ATTRIBUTION.csv"
         yield _tell(source, "texts of pages, and facts from them", release.pages_licence.id, release.rows, note)
 

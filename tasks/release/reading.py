@@ -75,7 +75,7 @@ def read_release(
 def tell_sources(main: pa.Table, forms: ReleaseForms, build: BuildRecord) -> list[Told]:
     """Return source and licence of each row of the main table."""
     rows = main.num_rows
-    sources = main[forms.source].to_pylist() if forms.source else [forms.source_name] * rows
+    sources = main[forms.source].to_pylist() if forms.source else [forms.source_of(build.lock, build.origin)] * rows
     licences = main[forms.licence].to_pylist() if forms.licence else [forms.licence_of(build.lock, build.origin)] * rows
     return list(zip(sources, licences, strict=True))
 

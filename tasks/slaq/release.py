@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from tasks.core.release_forms import ConfigForms, Page, Paper, ReleaseForms
+from tasks.core.release_forms import OWN_WORLD, ConfigForms, Page, Paper, ReleaseForms
 
 
 def list_pages(row: Mapping[str, Any]) -> Iterator[Page]:
@@ -21,7 +21,9 @@ SLAQ_RELEASE = ReleaseForms(
         arxiv="2510.11218",
     ),
     canary="49c50814-2874-4749-b612-dce068456ac1",
-    source_name="English Wikipedia",
+    source_of=lambda lock, _: (
+        OWN_WORLD if lock["services"]["wikipedia"].startswith("embedded-") else "English Wikipedia"
+    ),
     licence="licence",
     pages=list_pages,
     has_facts=False,
