@@ -132,6 +132,7 @@ SHARES_BUILDS = tuple(
         "test_fanoutqa",
         "test_housekeeping",
         "test_multihal",
+        "test_release",
         "test_same_bytes",
         "test_slaq",
     )

@@ -27,6 +27,7 @@ from flows.cli.local.graphs import graph_app
 from flows.cli.local.models import models_app
 from flows.cli.local.paths import paths
 from flows.cli.options import CONCURRENCY, AsJson, Concurrency, Warehouse, naming_options, print_json
+from flows.cli.releases.release import release
 from flows.cli.report import report
 from flows.cli.review import review_app
 from flows.cli.serve import SERVE_HELP, serve
@@ -56,6 +57,7 @@ app.command("judge-card")(judge_card)
 app.add_typer(label_app, name="label")
 app.add_typer(models_app, name="models")
 app.command("paths")(paths)
+app.command("release")(release)
 app.command("report")(report)
 app.add_typer(review_app, name="review")
 app.command("serve", help=SERVE_HELP)(serve)
