@@ -3,28 +3,23 @@
 import base64
 import hashlib
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 from pydantic_core import to_jsonable_python
 
-from tasks.assets import asset_path
 from tasks.core.measures.figures import Figure, Series
 from tasks.reports.card import Card
 from tasks.reports.content import PaperRow, Report
 from tasks.reports.drawing import COLOURS, SIGNS, draw_figure
 from tasks.reports.entries import Entry
+from tasks.reports.templates import fill_markdown, html_environment, markdown_environment, read_template
 from tasks.reports.texts import format_interval, format_number, format_p, format_share, say
-from tasks.text.whole import clean
 
-_FOLDER = "data/reports"
-_PAGE = "page.html"
-_SPECIAL = re.compile(r"([\\`*\[\]|#~$]|(?<!\w)_|_(?!\w)|^(?:[-+=]|\d+[.)])(?=\s))")
 _LONG_LIST = 12
 """Verdicts up to which the browser of items can be filtered by them: scores differ from item to item."""
 _FILTERS = {
@@ -39,7 +34,7 @@ _FILTERS = {
 
 def render_html(report: Report) -> str:
     """Return a report as one page: no script, style, font or picture from elsewhere, and a policy that forbids any."""
-    script = _read("browse.js")
+    script = read_template("browse.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     drawn = [_draw(figure) for figure in report.figures]
     told = {"report": report, "drawn": drawn, "filters": _list_filters(report), "script": Markup(script)}
@@ -77,12 +72,12 @@ CARD_RENDERERS: Mapping[str, Callable[[Card], str]] = {
 
 
 def _fill_page(template: str, **told: Any) -> str:
-    return _environment().get_template(template).render(style=Markup(_read("style.css")), **told)
+    return _environment().get_template(template).render(style=Markup(read_template("style.css")), **told)
 
 
 def _fill_markdown(template: str, **told: Any) -> str:
-    text = _markdown_environment().get_template(template).render(**told)
-    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+    _markdown_environment()
+    return fill_markdown(template, **told)
 
 
 def _draw(figure: Figure) -> dict[str, Any]:
@@ -93,21 +88,6 @@ def _draw(figure: Figure) -> dict[str, Any]:
         "svg": Markup(draw_figure(figure)),
         "legend": [(at % COLOURS, signs[at % len(signs)], each.label) for at, each in enumerate(figure.series)],
     }
-
-
-def escape_markdown(value: Any) -> str:
-    """Return a value as it stands in Markdown, in a line or a cell of a table, without being taken for any."""
-    if isinstance(value, Markup):
-        return str(value)
-    text = clean(str(value)).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return "<br>".join(_SPECIAL.sub(r"\\\1", line) for line in text.split("\n"))
-
-
-def quote_code(text: str) -> Markup:
-    """Return a text as code of Markdown."""
-    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
-    space = " " if "`" in text else ""
-    return Markup(f"{fence}{space}{clean(text)}{space}{fence}")
 
 
 def list_values(figure: Figure) -> list[float | str]:
@@ -151,27 +131,15 @@ def _list_filters(report: Report) -> list[dict[str, Any]]:
 
 @cache
 def _environment() -> Environment:
-    return _make_environment(autoescape=True)
+    return _equip(html_environment())
 
 
 @cache
 def _markdown_environment() -> Environment:
-    made = _make_environment(autoescape=False, finalize=escape_markdown)
-    made.filters["code"] = quote_code
-    made.filters["markup"] = Markup
-    return made
+    return _equip(markdown_environment())
 
 
-def _make_environment(**more: Any) -> Environment:
-    loader = FileSystemLoader(asset_path(_FOLDER, _PAGE).parent)
-    made = Environment(
-        loader=loader,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        **more,
-    )
+def _equip(made: Environment) -> Environment:
     made.filters.update(_FILTERS)
     made.globals.update(
         list_values=list_values,
@@ -181,7 +149,3 @@ def _make_environment(**more: Any) -> Environment:
         say_x=lambda x: x if isinstance(x, str) else f"{x:g}",
     )
     return made
-
-
-def _read(name: str) -> str:
-    return asset_path(_FOLDER, name).read_text("utf-8")
