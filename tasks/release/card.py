@@ -12,7 +12,7 @@ from markupsafe import Markup
 from tasks.core.card_forms import Beside
 from tasks.core.evaluation.judge_cards import describe_card
 from tasks.core.evaluation.rows import EvaluationMetric
-from tasks.core.release_forms import Paper
+from tasks.core.release_forms import OWN_WORLD, Paper
 from tasks.release.contents import Config, Release
 from tasks.reports.templates import escape_markdown, fill_markdown, markdown_environment
 
@@ -138,10 +138,9 @@ def _name(release: Release) -> str:
 
 
 def _tell_origin(release: Release) -> str:
-    lock, origin = release.build.lock, release.build.origin
-    world = "factmill's embedded world" if release.is_own_world else f"the world {origin.get('world', '')}".strip()
-    epoch = f", as of {lock['epoch']}" if lock.get("epoch") else ""
-    return f"{world}{epoch}"
+    world = release.build.lock["world"]
+    where = OWN_WORLD if release.is_own_world else f"the world {world['name']}"
+    return f"{where}, as of {world['epoch']}"
 
 
 def _tell_decisions(release: Release) -> str:
