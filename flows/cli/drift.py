@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -62,7 +62,8 @@ def drift_fanoutqa(
 
     Lost are sub-answers that are no longer found, of which other parts are missing, or whose article can no longer be
     pinned; their share is of those looked up. With --fail-over the exit code is 1 when it is above, and when too much
-    could not be looked up to tell: for cron and the like, whose mail or alarm then says so.
+    could not be looked up to tell: for cron and the like, whose mail or alarm then says so. Where PREFECT_API_URL names
+    a Prefect server, that is told too (event factmill.drift.found): data/automations/drift.yaml acts on it.
 
     \b
     Examples:
@@ -70,6 +71,7 @@ def drift_fanoutqa(
       factmill drift fanoutqa --epoch 2026-01-01 --to drift.csv --all
       factmill drift fanoutqa --max-age 12h --fail-over 0.05 --json
     """
+    from flows.watching.events import tell_drift
     from tasks.engine.identities import find_max_ages, find_oldest_moments
     from tasks.engine.services import Services
     from tasks.fanoutqa.core.drift import count_drift, flatten_drift, judge_drift, share_lost, write_drift
@@ -106,7 +108,12 @@ def drift_fanoutqa(
             raise OutputError(f"{to}: cannot be written: {error.strerror}") from error
     verdict = None if fail_over is None else judge_drift(counts, fail_over)
     if as_json:
-        summary = {"build_id": build.build_id, "epoch_before": moments[0], "epoch": moment, "counts": counts}
+        summary: dict[str, Any] = {
+            "build_id": build.build_id,
+            "epoch_before": moments[0],
+            "epoch": moment,
+            "counts": counts,
+        }
         summary |= {"share_lost": share_lost(counts), "fail_over": fail_over, "verdict": verdict}
         told = {"file": str(to)} if to else {"drift": [flatten_drift(each) for each in listed]}
         print_json({**summary, **told})
@@ -115,6 +122,8 @@ def drift_fanoutqa(
         typer.echo("\n".join([*lines, format_counts(build.build_id, moments, counts)]))
         if counts["not_looked_up"]:
             typer.echo(f"{counts['not_looked_up']:,} could not be looked up; run this again later", err=True)
+    if verdict == "over":
+        tell_drift(build.build_id, {"epoch": moment, "share_lost": share_lost(counts), **counts})
     _tell_verdict(verdict, counts, fail_over)
 
 

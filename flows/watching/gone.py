@@ -1,20 +1,24 @@
-"""Runs whose process was killed: Prefect would have them as running for ever, so the next run, or `factmill gc`, ends them.
+"""Runs whose process was killed: Prefect would have them as running for ever, so the next run, `factmill serve` or
+`factmill gc` ends them.
 
 tasks/storage/housekeeping/gone_runs.py says how they are told.
 """
 
 import fcntl
 import os
+from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
-from prefect.client.schemas.objects import StateType
+from prefect.client.schemas.objects import State, StateType
 from prefect.client.schemas.sorting import TaskRunSort
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Crashed
 
 from flows.prefect_server import find_standing
+from tasks.processes import one_at_a_time
 from tasks.settings import home
 from tasks.storage.housekeeping.gone_runs import OUR_OWN, files_of_runs, find_gone_runs
 
@@ -49,14 +53,26 @@ def let_go(run_id: UUID) -> None:
 
 def crash_gone_runs() -> list[UUID]:
     """Let runs crash that this home began on this server, and whose process is gone; return them."""
-    gone = [path for path, server in find_gone_runs(home()).items() if server == _name_server()]
-    if not gone:
+    if not _find_gone():
         return []
-    with get_client(sync_client=True) as client:
-        crashed = [run_id for path in gone if _crash(client, run_id := UUID(path.name))]
-    for path in gone:
-        path.unlink(missing_ok=True)
+    # two runs that begin at once would both end the same ones, and an automation would act twice
+    with one_at_a_time(files_of_runs(home()).with_name("ending-runs.lock")):
+        gone = _find_gone()
+        with get_client(sync_client=True) as client:
+            crashed = [run_id for path in gone if _crash(client, run_id := UUID(path.name))]
+        for path in gone:
+            path.unlink(missing_ok=True)
     return crashed
+
+
+def end_below(run_id: UUID, state: State[Any]) -> None:
+    """Let all that a run had under way end as the run itself did, whose process is gone: its tasks, and the runs below."""
+    with get_client(sync_client=True) as client:
+        _end_tasks(client, run_id, state)
+        below = {"parent_flow_run_id": {"any_": [run_id]}, "state": {"type": {"any_": UNENDED}}}
+        for run in client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(below)):
+            client.set_flow_run_state(run.id, state, force=True)
+            _end_tasks(client, run.id, state)
 
 
 def _crash(client: SyncPrefectClient, run_id: UUID) -> bool:
@@ -68,14 +84,22 @@ def _crash(client: SyncPrefectClient, run_id: UUID) -> bool:
     if run.state_type not in UNENDED:
         return False
     client.set_flow_run_state(run_id, Crashed(message=_SAID), force=True)
+    _end_tasks(client, run_id, Crashed(message=_SAID))
+    return True
+
+
+def _end_tasks(client: SyncPrefectClient, run_id: UUID, state: State[Any]) -> None:
     for task in client.read_task_runs(
         flow_run_filter=FlowRunFilter.model_validate({"id": {"any_": [run_id]}}),
         task_run_filter=TaskRunFilter.model_validate({"state": {"type": {"any_": UNENDED}}}),
         sort=TaskRunSort.ID_DESC,
         limit=_MOST_TASKS,
     ):
-        client.set_task_run_state(task.id, Crashed(message=_SAID), force=True)
-    return True
+        client.set_task_run_state(task.id, state, force=True)
+
+
+def _find_gone() -> list[Path]:
+    return [path for path, server in find_gone_runs(home()).items() if server == _name_server()]
 
 
 def _name_server() -> str:

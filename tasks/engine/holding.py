@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.core.fingerprints import digest_json
-from tasks.errors import BuildHeld
+from tasks.errors import BuildError, BuildHeld
 from tasks.options import RunOptions, warehouse_of
 from tasks.storage.recorder import work_folder
 
@@ -67,3 +68,14 @@ def refuse_held(folder: Path) -> None:
     """BuildHeld when a process makes the build of a run folder just now."""
     if (folder / _FILE).is_file():
         os.close(hold(folder))
+
+
+def forget_finished(folder: Path) -> None:
+    """Remove the run folder of a build that is published, as a process that was stopped just then leaves it."""
+    if folder.is_dir():
+        try:
+            holder = hold(folder)
+        except (BuildError, OSError):
+            return  # it is being made anew, or cannot be written
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(holder)

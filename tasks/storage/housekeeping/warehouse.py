@@ -22,6 +22,8 @@ from tasks.storage.warehouse import open_warehouse
 _UNFINISHED = "-unfinished"
 """What the name of a run ends with under which stages stand before a build is published."""
 VERIFYING = "factmill-verify-"
+_SHARED = ("journal", "claims")
+"""Folders beside those of runs, which all processes of a warehouse use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ def _clean_tables(path: Path, keeping: Keeping, gone: Sequence[Path], *, remove:
 
 
 def _list_runs(runs: Path) -> list[Path]:
-    return sorted(each for each in runs.glob("*") if each.is_dir() and each.name != "journal")
+    return sorted(each for each in runs.glob("*") if each.is_dir() and each.name not in _SHARED)
 
 
 def find_holder(path: Path) -> str:

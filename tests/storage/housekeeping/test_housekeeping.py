@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from support.work.warehouses import empty_warehouse
 
 from tasks.core.calls.call import Call, Reply
 from tasks.core.fingerprints import digest_bytes
@@ -29,7 +30,8 @@ from tasks.storage.housekeeping.freed import Freed, is_held
 from tasks.storage.housekeeping.strays import clean_strays
 from tasks.storage.housekeeping.warehouse import Keeping, clean_warehouse
 from tasks.storage.journal import Journal, make_record
-from tasks.storage.recorder import insert_records, work_folder
+from tasks.storage.recorder import Recorder, work_folder
+from tasks.storage.records import insert_records
 from tasks.storage.shards import MERGED, REJECTS, USES, parquet_bytes, write_shard
 from tasks.storage.warehouse import open_warehouse
 
@@ -42,7 +44,7 @@ class House:
     """A warehouse whose builds are made as runs make them, with a recorded call each and one that all share."""
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / "w.duckdb"
+        self.path = empty_warehouse(folder / "w.duckdb")
         self.runs = work_folder(self.path)
         self._days = 100
 
@@ -212,6 +214,12 @@ def test_a_look_at_a_run_does_not_keep_it_from_being_begun(tmp_path: Path, monke
     assert is_held(tmp_path / "held")
     os.close(holder)
     assert not is_held(tmp_path / "held")
+
+
+def test_what_all_processes_share_is_no_folder_of_a_run(house: House) -> None:
+    Recorder(house.path, "record").close()
+    assert house.clean()["run folders"].count == 0
+    assert (house.runs / "claims" / "lock").exists()
 
 
 def test_stages_of_a_run_that_published_nothing_go_with_its_folder(house: House) -> None:
