@@ -100,7 +100,10 @@ def find_changed(
 
 def count_table(db: Connection, benchmark: Benchmark, table: str, sides: Sides) -> dict[str, int]:
     """Return how many rows of a table beside the main one were added, removed and changed, by id; nothing where none was."""
-    columns = " OR ".join(f'a."{name}" IS DISTINCT FROM b."{name}"' for name in _list_columns(db, table, ("id", *benchmark.matching.marks)))
+    columns = " OR ".join(
+        f'a."{name}" IS DISTINCT FROM b."{name}"'
+        for name in _list_columns(db, table, ("id", *benchmark.matching.marks))
+    )
     added, removed, changed = db.execute(
         f"SELECT count(*) FILTER (a.id IS NULL), count(*) FILTER (b.id IS NULL), "
         f"count(*) FILTER (a.id IS NOT NULL AND b.id IS NOT NULL AND ({columns})) "
