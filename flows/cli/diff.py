@@ -73,6 +73,6 @@ def diff(
     if as_json:
         print_json(list_changes(told) | ({"files": [str(file) for file in written]} if written else {}))
     else:
-        typer.echo("\n".join([*format_diff(told, limit), *map(str, written)]))
+        typer.echo("\n".join([*format_diff(told, limit, len(found.rows)), *map(str, written)]))
     if exit_code and found.differs:
         raise typer.Exit(1)

@@ -42,8 +42,8 @@ def keep_causes(diff: Diff, kinds: Sequence[str]) -> Diff:
     return replace(diff, rows=[row for row in diff.rows if any(cause.kind in kinds for cause in row.causes)])
 
 
-def format_diff(diff: Diff, limit: int) -> list[str]:
-    """Return a diff as lines to read, the first rows of it one by one."""
+def format_diff(diff: Diff, limit: int, among: int) -> list[str]:
+    """Return a diff as lines to read, the first rows of it one by one; `among`: rows that differ, whatever their cause."""
     counts = diff.counts()
     remade = f" ({diff.remade:,} of them made anew)" if diff.remade else ""
     lines = [
@@ -56,7 +56,12 @@ def format_diff(diff: Diff, limit: int) -> list[str]:
     lines += [f"  {clean(each.cause.label)}: {tell_line(each.cause.told, _LONGEST_CAUSE)}" for each in diff.inputs]
     lines += _format_beside(diff)
     if not diff.differs:
-        return [*lines, "", "no row is added, removed or changed"]
+        told = (
+            f"none of the {among:,} rows that differ has such a cause"
+            if among
+            else "no row is added, removed or changed"
+        )
+        return [*lines, "", told]
     lines += ["", f"{'added':>9} {'removed':>9} {'changed':>9}  cause"]
     kinds = {row.cause.label: row.cause.kind for row in diff.rows}
     for label, of in diff.count_causes().items():
@@ -72,6 +77,8 @@ def format_diff(diff: Diff, limit: int) -> list[str]:
 
 
 def _format_beside(diff: Diff) -> Iterator[str]:
+    if diff.tables or diff.new_columns:
+        yield from ("", "beside")
     for table, counts in diff.tables.items():
         yield f"  table {table}: {', '.join(f'{count:,} {kind}' for kind, count in counts.items() if count)}"
     if diff.new_columns:

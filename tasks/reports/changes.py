@@ -11,6 +11,7 @@ from tasks.diff.core.changelog import render_changelog
 from tasks.diff.core.changes import KINDS, MEANINGS, Cause, Diff, RowChange, count_unexplained
 from tasks.diff.core.texts import cut_pair, tell_line
 from tasks.reports.pages import fill_page, read_browser
+from tasks.reports.texts import tell
 from tasks.text.whole import clean, whole_json
 
 _MOST_ROWS = 2000
@@ -46,7 +47,11 @@ def render_changes_html(diff: Diff) -> str:
         "warnings": list(dict.fromkeys(filter(None, (diff.before.caution, diff.after.caution)))),
         "facts": facts,
         "inputs": [
-            {"label": each.cause.label, "before": tell_line(each.before, 100), "after": tell_line(each.after, 100)}
+            {
+                "label": each.cause.label,
+                "before": tell_line(tell(each.before), 100),
+                "after": tell_line(tell(each.after), 100),
+            }
             for each in diff.inputs
         ],
         "causes": [
