@@ -14,6 +14,8 @@ from flows.evaluate.evaluations import EVALUATIONS
 from flows.running import make_build
 from flows.served import end_in_state, name_error, tell_build
 from flows.serving import ChosenBenchmarks, RebuildParams
+from flows.watching.runs import watched
+from tasks import progress
 from tasks.engine.benchmark import Benchmark
 from tasks.engine.holding import holding
 from tasks.errors import BuildError, BuildHeld
@@ -33,6 +35,7 @@ class Outcome:
     said: str
 
 
+@watched
 @flow(name="rebuild", validate_parameters=True, persist_result=False)
 def rebuild(params: RebuildParams = RebuildParams(), run: RunOptions = RunOptions()) -> State:  # type: ignore[valid-type] # noqa: B008 - frozen
     """Make benchmarks one after another and measure models on them; one that fails leaves the others be."""
@@ -44,7 +47,11 @@ def rebuild_all(params: ChosenBenchmarks, run: RunOptions) -> str:
     load_world(run.world, run.graph)
     with holding(work_folder(warehouse_of(run)) / "rebuild", "rebuilding"):
         outcomes = [each for benchmark in params.chosen() for each in _rebuild(benchmark, params, run)]
-    create_table_artifact(table=[asdict(each) for each in outcomes], key="rebuild", description="What was rebuilt")
+    create_table_artifact(
+        table=[asdict(each) for each in outcomes],
+        key="rebuild",
+        description="What became of each build and evaluation; each is a run of its own, below this one",
+    )
     if failed := [f"{each.what}: {each.said}" for each in outcomes if each.ending == "failed"]:
         raise BuildError(f"{len(failed)} of {len(outcomes)} failed: {'; '.join(failed)}")
     return "; ".join(each.said for each in outcomes)
@@ -72,7 +79,13 @@ def _try(what: str, make: Callable[[], BuildReport]) -> tuple[Outcome, BuildRepo
     try:
         report = make()
     except BuildHeld as held:
-        return Outcome(what, "left alone", str(held)), None
+        return _tell(Outcome(what, "left alone", str(held))), None
     except Exception as error:  # noqa: BLE001 - whatever fails, the others go on; its own run tells it whole
-        return Outcome(what, "failed", name_error(error)), None
-    return Outcome(what, "made", tell_build(report)), report
+        return _tell(Outcome(what, "failed", name_error(error))), None
+    return _tell(Outcome(what, "made", tell_build(report))), report
+
+
+def _tell(outcome: Outcome) -> Outcome:
+    """Put an outcome into the log of the rebuild."""
+    progress.log(f"{outcome.what} {outcome.ending}: {outcome.said}", "error" if outcome.ending == "failed" else "info")
+    return outcome

@@ -17,6 +17,7 @@ from prefect.exceptions import ObjectNotFound
 from prefect.states import Crashed
 
 from flows.prefect_server import find_standing
+from flows.watching.breaking_off import tell_broken_off
 from tasks.settings import home
 
 UNENDED = (StateType.RUNNING, StateType.CANCELLING, StateType.PENDING, StateType.PAUSED)
@@ -69,6 +70,7 @@ def _crash(client: SyncPrefectClient, run_id: UUID) -> bool:
     if run.state_type not in UNENDED:
         return False
     client.set_flow_run_state(run_id, Crashed(message=_SAID), force=True)
+    tell_broken_off(client, run_id, f"Crashed: {_SAID}", "its process was gone")
     for task in client.read_task_runs(
         flow_run_filter=FlowRunFilter.model_validate({"id": {"any_": [run_id]}}),
         task_run_filter=TaskRunFilter.model_validate({"state": {"type": {"any_": UNENDED}}}),

@@ -1,17 +1,24 @@
 """Flow runs as people watch them in Prefect: their names, what is told of them as they go, and how killed ones end."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
+from functools import wraps
 from pathlib import PurePath
 from typing import Any
 
 from prefect import Flow
-from prefect.client.schemas.objects import FlowRun, State
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.context import FlowRunContext
 from prefect.flows import FlowStateHook
 
+from flows.prefect_server import find_standing
+from flows.watching.artifacts import leave_lost
+from flows.watching.breaking_off import tell_broken_off
 from flows.watching.gone import crash_gone_runs, hold_run, let_go
 from flows.watching.telling import RunWatcher
 from tasks import progress
+from tasks.errors import NothingPublished
 from tasks.options import Params, RunOptions
 
 _MOST_NAMED = 4
@@ -19,10 +26,14 @@ _MOST_NAMED = 4
 _MOST_CHARACTERS = 120
 
 
+_CANCELLED = (StateType.CANCELLING, StateType.CANCELLED)
+_KEPT = "what was done is kept; the same run again goes on from it"
+
+
 def watched(flow: Flow[..., Any]) -> Flow[..., Any]:
     """Return a flow whose runs have names, tell their log what a terminal is told, and are ended where they were killed."""
     ends: list[FlowStateHook[..., Any]] = [_end_run]
-    return flow.with_options(
+    told = flow.with_options(
         flow_run_name=_name_run,
         on_running=[_begin_run],
         on_completion=ends,
@@ -30,6 +41,23 @@ def watched(flow: Flow[..., Any]) -> Flow[..., Any]:
         on_crashed=ends,
         on_cancellation=ends,
     )
+    told.fn = _leaving_lost(flow.fn)
+    return told
+
+
+def _leaving_lost(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a build that publishes nothing leave what its stages did, as one that publishes does."""
+
+    @wraps(make)
+    def made(*given: Any, **named: Any) -> Any:
+        try:
+            return make(*given, **named)
+        except NothingPublished as error:
+            if error.report is not None:
+                leave_lost(error.report)
+            raise
+
+    return made
 
 
 def name_run(flow: str, params: Params, run: RunOptions) -> str:
@@ -56,7 +84,8 @@ def _tell(name: str, value: Any) -> str:
         return ",".join(shown) + (f" +{len(value) - _MOST_NAMED}" if len(value) > _MOST_NAMED else "")
     if isinstance(value, Mapping):
         return ""
-    return str(value) if name in ("model", "build") else f"{name} {value}"
+    said = name.replace("_", " ")
+    return str(value) if name in ("model", "build") else said if value is True else f"{said} {value}"
 
 
 def _name_run() -> str:
@@ -72,8 +101,21 @@ def _begin_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> No
 
 
 def _end_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:  # noqa: ARG001 - likewise
-    if state.type != "COMPLETED":
-        told = (state.message or "no reason is given").removeprefix("Flow run encountered an exception: ")
-        progress.log(f"{state.name}: {told}", "error")
+    if state.type != StateType.COMPLETED:
+        _tell_end(flow_run, state)
     progress.remove_watcher(flow_run.id)
     let_go(flow_run.id)
+
+
+def _tell_end(flow_run: FlowRun, state: State[Any]) -> None:
+    """Tell why a run ends; where it is cancelled, in the process that serves it, which watches none."""
+    if state.type in _CANCELLED:
+        ending, line, level = "cancelled", f"Cancelled: {_KEPT}", logging.WARNING
+    else:
+        why = (state.message or "no reason is given").removeprefix("Flow run encountered an exception: ")
+        ending, line, level = state.type.lower(), f"{state.name}: {why}", logging.ERROR
+    if find_standing():
+        with get_client(sync_client=True) as client:
+            tell_broken_off(client, flow_run.id, line, ending, level)
+    else:
+        progress.log(line, "error")
