@@ -30,4 +30,14 @@ def test_the_worst_answers_begin_with_question_and_answer_and_end_with_ids() -> 
     ]
     worst = list_worst(items)
     assert [each["answer"] for each in worst] == ["Eve", "Ada"]
-    assert list(worst[0]) == "question answer verdict gold score setting answer_id row_id groups".split()
+    assert list(worst[0]) == [
+        "question",
+        "answer",
+        "verdict",
+        "gold",
+        "score",
+        "setting",
+        "answer_id",
+        "row_id",
+        "groups",
+    ]
