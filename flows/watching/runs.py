@@ -1,6 +1,5 @@
 """Flow runs as people watch them in Prefect: their names, what is told of them as they go, and how killed ones end."""
 
-import logging
 from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import PurePath
@@ -8,14 +7,15 @@ from typing import Any
 
 from prefect import Flow
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.client.schemas.objects import FlowRun, State
 from prefect.context import FlowRunContext
 from prefect.flows import FlowStateHook
+from prefect.states import Cancelled, Crashed
 
 from flows.prefect_server import find_standing
 from flows.watching.artifacts import leave_lost
-from flows.watching.breaking_off import tell_broken_off
-from flows.watching.gone import crash_gone_runs, hold_run, let_go
+from flows.watching.breaking_off import describe_end, tell_broken_off
+from flows.watching.gone import crash_gone_runs, end_below, hold_run, let_go
 from flows.watching.telling import RunWatcher
 from tasks import progress
 from tasks.errors import NothingPublished
@@ -24,10 +24,6 @@ from tasks.options import Params, RunOptions
 _MOST_NAMED = 4
 """Relations, files or categories that a name lists."""
 _MOST_CHARACTERS = 120
-
-
-_CANCELLED = (StateType.CANCELLING, StateType.CANCELLED)
-_KEPT = "what was done is kept; the same run again goes on from it"
 
 
 def watched(flow: Flow[..., Any]) -> Flow[..., Any]:
@@ -101,21 +97,15 @@ def _begin_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> No
 
 
 def _end_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:  # noqa: ARG001 - likewise
-    if state.type != StateType.COMPLETED:
-        _tell_end(flow_run, state)
+    """Take note of a run's end: in its process, or, where that was stopped or is gone, in the one that had started it."""
+    if state.is_cancelling() or state.is_cancelled():
+        end_below(flow_run.id, Cancelled(message=state.message))
+    elif state.is_crashed():
+        end_below(flow_run.id, Crashed(message=state.message))
+    if find_standing() and not state.is_completed():
+        with get_client(sync_client=True) as client:
+            tell_broken_off(client, flow_run.id, state)
+    elif not state.is_completed():
+        progress.log(describe_end(state), "error")
     progress.remove_watcher(flow_run.id)
     let_go(flow_run.id)
-
-
-def _tell_end(flow_run: FlowRun, state: State[Any]) -> None:
-    """Tell why a run ends; where it is cancelled, in the process that serves it, which watches none."""
-    if state.type in _CANCELLED:
-        ending, line, level = "cancelled", f"Cancelled: {_KEPT}", logging.WARNING
-    else:
-        why = (state.message or "no reason is given").removeprefix("Flow run encountered an exception: ")
-        ending, line, level = state.type.lower(), f"{state.name}: {why}", logging.ERROR
-    if find_standing():
-        with get_client(sync_client=True) as client:
-            tell_broken_off(client, flow_run.id, line, ending, level)
-    else:
-        progress.log(line, "error")

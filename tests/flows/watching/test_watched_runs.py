@@ -86,7 +86,7 @@ def test_a_killed_run_is_ended_by_the_next_which_tells_what_it_does(
     assert "process of this run was gone" in first["state"]["message"]
     (crashed,) = ask(prefect_api, "logs/filter", logs={**of(first), "level": {"ge_": 40}})
     assert crashed["message"] == f"Crashed: {first['state']['message']}"
-    assert [each["description"].endswith(" replies; its process was gone here") for each in read_progress()] == [True]
+    assert [each["description"].endswith(" replies; crashed here") for each in read_progress()] == [True]
     assert not list((factmill.home / "prefect" / "runs").iterdir())
 
     def read_log() -> Any:
