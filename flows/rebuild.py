@@ -55,14 +55,18 @@ def rebuild_all(params: ChosenBenchmarks, run: RunOptions) -> str:
     check_keys(params, run)
     chosen = params.chosen()
     with holding(work_folder(warehouse_of(run)) / "rebuild", "rebuilding"), ending_with_a_part():
-        done = create_progress_artifact(0.0, description=f"0 of {len(chosen)} benchmarks")
+        done = create_progress_artifact(0.0, key="rebuild-progress", description=f"0 of {len(chosen)} benchmarks")
         outcomes: list[Outcome] = []
         for number, benchmark in enumerate(chosen, start=1):
             outcomes += _rebuild(benchmark, params, run)
             update_progress_artifact(
                 cast(UUID, done), 100.0 * number / len(chosen), f"{number} of {len(chosen)} benchmarks"
             )
-    create_table_artifact(table=[asdict(each) for each in outcomes], key="rebuild", description="What was rebuilt")
+    create_table_artifact(
+        table=[asdict(each) for each in outcomes],
+        key="rebuild",
+        description="What became of each build and evaluation; each is a run of its own, below this one",
+    )
     if failed := [f"{each.what}: {each.said}" for each in outcomes if each.ending == "failed"]:
         raise BuildError(f"{len(failed)} of {len(outcomes)} failed: {'; '.join(failed)}")
     return "; ".join(each.said for each in outcomes)

@@ -17,7 +17,7 @@ from tasks.errors import FactmillError, SettingsError, UsageError
 from tasks.evaluation.record import Evaluation, check_model
 from tasks.options import Option, Params, RunOptions
 from tasks.settings import SECTIONS, Age, load_world
-from tasks.text.ages import read_age
+from tasks.text.ages import read_age, write_age
 
 
 def _check_name(name: str) -> str:
@@ -98,7 +98,7 @@ class ServeOptions(ChosenBenchmarks, RunOptions):
         told = {name: getattr(self, name) for name in RunOptions.model_fields}
         world = load_world(self.world, self.graph)
         if self.max_age is None and period_s and not any(getattr(world, name).max_age for name in SECTIONS):
-            told["max_age"] = f"{period_s / 2:.0f}"
+            told["max_age"] = write_age(period_s / 2)
         return RunOptions(**told | {"world": self.absolute_world()})
 
     def rebuild_params(self, settings: Mapping[str, Params]) -> ChosenBenchmarks:
