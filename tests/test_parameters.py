@@ -11,7 +11,7 @@ from prefect.exceptions import ParameterTypeError
 
 from flows.benchmarks import BENCHMARKS
 from flows.cli.main import app
-from flows.commands.serve import make_deployments
+from flows.commands.serving.deployments import make_deployments
 from flows.running import load_flow, verify_build
 from flows.served import make_served
 from flows.serving import RebuildParams, ServeOptions

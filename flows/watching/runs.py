@@ -8,8 +8,9 @@ from prefect import Flow
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.context import FlowRunContext
 from prefect.flows import FlowStateHook
+from prefect.states import Cancelled, Crashed
 
-from flows.watching.gone import crash_gone_runs, hold_run, let_go
+from flows.watching.gone import crash_gone_runs, end_below, hold_run, let_go
 from flows.watching.telling import RunWatcher
 from tasks import progress
 from tasks.options import Params, RunOptions
@@ -72,6 +73,11 @@ def _begin_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> No
 
 
 def _end_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:  # noqa: ARG001 - likewise
+    """Take note of a run's end: in its process, or, where that was stopped or is gone, in the one that had started it."""
+    if state.is_cancelling() or state.is_cancelled():
+        end_below(flow_run.id, Cancelled(message=state.message))
+    elif state.is_crashed():
+        end_below(flow_run.id, Crashed(message=state.message))
     if state.type != "COMPLETED":
         told = (state.message or "no reason is given").removeprefix("Flow run encountered an exception: ")
         progress.log(f"{state.name}: {told}", "error")

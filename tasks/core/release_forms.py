@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tasks.core.card_forms import CardForms
+
 OWN_WORLD = "factmill's embedded world"
 """Source of rows and pages that were written for it."""
 CANARY = "canary"
@@ -73,6 +75,7 @@ class ReleaseForms:
     """How a benchmark is released; of these the first config is the default one."""
 
     paper: Paper
+    card: CardForms
     configs: tuple[ConfigForms, ...]
     canary: str
     """Guid that stands in every file, so that training sets can leave it out; never changed."""

@@ -6,6 +6,7 @@ Answers of the test part, and what tells them, are configs that a release has on
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tasks.core.card_forms import CardForms
 from tasks.core.release_forms import Belonging, ConfigForms, Page, Paper, ReleaseForms
 
 _BELONGS = Belonging(column="id")
@@ -16,6 +17,30 @@ def list_pages(row: Mapping[str, Any]) -> Iterator[Page]:
     yield Page(row["title"], str(row["revid"]), row["url"])
 
 
+CARD = CardForms(
+    about=(
+        "A row is a question that is answered by way of at least five articles, with its decomposition into sub-questions, "
+        "their answers, and the revision of the article behind each. It is asked closed book, with search over the Wikipedia "
+        "of the epoch, or with the evidence provided. The dev part has answers; those of the test part are withheld."
+    ),
+    steps={
+        "gather_questions": "Questions are read from files, authored or released, or made of a Wikidata's facts about sets of items.",
+        "word_questions": "The author model words the questions made of facts, within what the facts say.",
+        "pin_evidence": "Every article is pinned to its newest revision at or before the epoch.",
+        "flag_answers": "Answers that are not composed of sub-answers, articles used twice and sub-answers that the article does not say are flagged.",
+        "find_near_articles": "Articles near a question by their titles are found.",
+        "check_near_articles": "Questions that one of them answers wholly are flagged.",
+        "judge_questions": "A judge flags subjective questions and faulty wording.",
+        "flag_duplicates": "Equal questions are flagged.",
+        "review_questions": "What is flagged is kept, edited or dropped: by a person's decision, or by each flag's rule.",
+    },
+    limits=(
+        "Answers are as of the epoch: a model that knows newer facts is marked wrong. `factmill drift fanoutqa` says which answers have changed since.",
+        "Strings are matched after normalisation: an answer in other words counts as wrong with loose and strict accuracy, which is why a judge stands beside them.",
+        "Dev and test are split by question; questions that share half of their articles lie on one side.",
+    ),
+)
+
 FANOUTQA_RELEASE = ReleaseForms(
     paper=Paper(
         title="FanOutQA: A Multi-Hop, Multi-Document Question Answering Benchmark for Large Language Models",
@@ -24,6 +49,7 @@ FANOUTQA_RELEASE = ReleaseForms(
         arxiv="2402.14116",
         venue="Proceedings of the 62nd Annual Meeting of the Association for Computational Linguistics",
     ),
+    card=CARD,
     canary="216c0a94-240b-472a-91cc-056da28c00b3",
     source="source",
     licence="licence",

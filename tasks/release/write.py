@@ -8,8 +8,10 @@ from typing import Any
 
 from tasks.core.release_forms import CANARY
 from tasks.core.review_tables import write_queue
+from tasks.release.card import render_card
 from tasks.release.citation import render_citation
 from tasks.release.contents import Release
+from tasks.release.croissant import render_croissant
 from tasks.release.files import SUMS, list_files, make_sums, write_file
 from tasks.release.licences import render_attribution, render_licences
 from tasks.release.placing import open_draft
@@ -17,6 +19,8 @@ from tasks.release.tables import make_rejects, write_data
 from tasks.storage.stores import INDEX
 
 RENDERERS: Mapping[str, Callable[[Release], str]] = {
+    "README.md": render_card,
+    "croissant.json": render_croissant,
     "CITATION.cff": render_citation,
     "LICENSES.csv": render_licences,
     "ATTRIBUTION.csv": render_attribution,

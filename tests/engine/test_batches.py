@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.work.warehouses import empty_warehouse
 
 from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.core.prompts import fill_in, read_prompt
@@ -58,7 +59,7 @@ def open_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
     recorders: list[Recorder] = []
 
     def open_with(model: Scripted) -> Work:
-        recorder = Recorder(tmp_path / "w.duckdb", "record")
+        recorder = Recorder(empty_warehouse(tmp_path / "w.duckdb"), "record")
         recorders.append(recorder)
         services: Any = SimpleNamespace(model=lambda role: (model, SimpleNamespace(name="scripted-1", profile=dict)))
         run = Run(tmp_path / "run", {"params": {}}, {}, {}, services, recorder)

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 import requests
 from prefect.flow_runs import resume_flow_run
 from prefect.settings import PREFECT_API_URL, temporary_settings
-from support.work.command import Factmill
+from support.work.command import Factmill, Process
 from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
 
 
@@ -30,7 +29,7 @@ def doubter() -> Iterator[ScriptedChat]:
     chat.close()
 
 
-def find_paused(api: str, process: "subprocess.Popen[str]") -> UUID:
+def find_paused(api: str, process: Process) -> UUID:
     """Wait until the run of a process is paused and return its id."""
     wanted = {"flow_runs": {"state": {"type": {"any_": ["PAUSED"]}}}}
     while not (found := requests.post(f"{api}/flow_runs/filter", json=wanted, timeout=60).json()):

@@ -44,6 +44,7 @@ def publish_rows(
         "world": "mine",
         "rows": rows,
         "rejects": 1,
+        "inputs": rows + 1,
         "stages": [{**_STAGE, "stage": "read"}],
         "reasons": {"read": {"too_short": 1}},
         "facts": {"shape": {"rows": {"here": rows, "n": rows, "paper": 100}}},
