@@ -183,20 +183,21 @@ class Release:
 
     @property
     def hub_configs(self) -> list[dict[str, Any]]:
-        """The configs as the head of a dataset card has them, so that `datasets` finds splits and files."""
-        return [
-            {
-                "config_name": config.name,
-                **({"default": True} if config is self.configs[0] else {}),
-                "data_files": [
-                    {"split": split.name, "path": file.path}
-                    for split in config.splits
-                    for file in split.files
-                    if file.format == "parquet"
-                ],
-            }
-            for config in self.configs
-        ]
+        """The configs as the head of a dataset card has them, so that `datasets` finds splits and files.
+
+        Splits without rows are left out: `datasets` opens none, nor the config that they stand in.
+        """
+        found = []
+        for config in self.configs:
+            files = [
+                {"split": split.name, "path": file.path}
+                for split in config.splits
+                for file in split.files
+                if file.format == "parquet" and split.rows.num_rows
+            ]
+            lead = {"default": True} if config is self.configs[0] else {}
+            found += [{"config_name": config.name, **lead, "data_files": files}] if files else []
+        return found
 
     @property
     def rows(self) -> int:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from support.rows.published import publish_rows
-from support.rows.released import fanout_tables, multihal_row, multihal_tables
+from support.rows.released import NASTY, fanout_tables, multihal_row, multihal_tables
 
 from tasks.core.release_forms import ReleaseForms
 from tasks.core.review_tables import read_queue
@@ -35,16 +35,6 @@ OPEN = Choices(without=("CC-BY-NC-2.0", "CC-BY-NC-SA-4.0"))
 FORMS: dict[str, ReleaseForms] = {"multihal": MULTIHAL_RELEASE, "fanoutqa": FANOUTQA_RELEASE}
 NOTHING = Choices()
 REVIEWING = {"policy": "manual", "decisions": [{"id": "i1", "decision": "keep", "context": "secret 1", "note": "s"}]}
-NASTY = (
-    "a\nb\r\nc",
-    "<script>alert(1)</script></textarea>",
-    "\u202egnitirw\u202c \u200f",
-    "../../etc/passwd",
-    '"; DROP TABLE multihal; --',
-    "line\u2028and\u2029paragraph\x85next",
-    "=cmd|' /C calc'!A0",
-    "x" * 1_000_000,
-)
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,19 @@ import json
 from typing import Any
 
 Rows = list[dict[str, Any]]
+NASTY = (
+    "a\nb\r\nc",
+    "<script>alert(1)</script></textarea>",
+    "\u202egnitirw\u202c \u200f",
+    "../../etc/passwd",
+    '"; DROP TABLE multihal; --',
+    "line\u2028and\u2029paragraph\x85next",
+    "=cmd|' /C calc'!A0",
+    '\ttab, "quotes" and \\ backslash',
+    " ",
+    "x" * 1_000_000,
+)
+"""Texts that break what is careless."""
 
 
 def multihal_row(question: str, language: str = "eng", **changed: Any) -> dict[str, Any]:
