@@ -234,16 +234,22 @@ def _migrate(connection: duckdb.DuckDBPyConnection, path: Path, is_read_only: bo
             f"the warehouse {path} has schema version {done}, this factmill knows {known[-1][0]}; "
             "update factmill, or name another file with --warehouse"
         )
-    for version, name, sql in known:
-        if version > done and not is_read_only:
-            connection.execute("BEGIN")
-            try:
-                connection.execute(sql)
-                connection.execute("INSERT INTO schema_migrations VALUES (?, ?, now())", [version, name])
-            except duckdb.Error as error:
-                connection.execute("ROLLBACK")
-                raise WarehouseError(f"{path}: migration {version:04d}_{name} failed: {error}") from error
-            connection.execute("COMMIT")
+    missing = [each for each in known if each[0] > done]
+    if missing and not is_read_only:
+        _apply(connection, path, missing)
+
+
+def _apply(connection: duckdb.DuckDBPyConnection, path: Path, missing: list[tuple[int, str, str]]) -> None:
+    """Bring the schema up to date, all at once: each commit of its own would wait for the disk."""
+    connection.execute("BEGIN")
+    for version, name, sql in missing:
+        try:
+            connection.execute(sql)
+            connection.execute("INSERT INTO schema_migrations VALUES (?, ?, now())", [version, name])
+        except duckdb.Error as error:
+            connection.execute("ROLLBACK")
+            raise WarehouseError(f"{path}: migration {version:04d}_{name} failed: {error}") from error
+    connection.execute("COMMIT")
 
 
 def read_records(db: Connection, query: str, *values: Any) -> list[dict[str, Any]]:

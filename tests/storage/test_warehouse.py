@@ -90,8 +90,7 @@ def test_a_migration_that_fails_leaves_no_trace(tmp_path: Path, monkeypatch: pyt
     connection = duckdb.connect(str(path))
     tables = {row[0] for row in connection.execute("SHOW TABLES").fetchall()}
     connection.close()
-    assert "calls" in tables
-    assert "half" not in tables
+    assert tables == {"schema_migrations"}, "nor do those before it: an older factmill can still use the file"
 
 
 NOT_PUBLISHED = {name: {"file", "line"} for name in ("slaq_review", "fanoutqa_review")}

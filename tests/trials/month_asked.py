@@ -8,6 +8,8 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
+from trials.month_world import FIRST_REVID, LOOKED_THROUGH
+
 from tasks.core.calls.lasting import find_oldest
 from tasks.storage.warehouse import open_warehouse
 
@@ -103,8 +105,8 @@ def _is_due(operation: str, parts: Mapping[str, Any], day: date, changed: Collec
     if operation == "pageviews":
         return str(parts["end"]) == (day - timedelta(days=1)).strftime("%Y%m%d")
     if operation == "page_text":
-        return int(parts["revid"]) >= 8_920_000
-    return operation == "chat" or any(word in text for word in changed)
+        return int(parts["revid"]) >= FIRST_REVID
+    return (operation == "chat" and LOOKED_THROUGH in text) or any(word in text for word in changed)
 
 
 def _read_moment(text: str) -> datetime:

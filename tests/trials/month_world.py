@@ -37,7 +37,11 @@ key_env = "TEST_KEY"
 """Both models of a world's file, of the server at an address."""
 _LIMITS = "{ parallel = 4, timeout_s = 60, attempts = 4, backoff_s = 0.2, batch = 50 }"
 _CHANGES_A_DAY = 4
-_PAGEID, _REVID = 7_920_000, 8_920_000
+FIRST_REVID = 8_920_000
+"""Of revisions that the trial adds."""
+LOOKED_THROUGH = "This was looked through on day"
+"""Stands in each that it adds to an article."""
+_PAGEID = 7_920_000
 _ASKED = re.compile(r"^Where was (.*) born\?$")
 
 
@@ -101,7 +105,7 @@ def rewrite_articles(folder: Path, titles: Collection[str], days: int) -> dict[s
     """Give articles of a world a revision every few days of the month, at noon; return title → day and id of all of
     their revisions, the oldest first."""
     known: dict[str, list[tuple[date, int]]] = {}
-    next_revid = _REVID
+    next_revid = FIRST_REVID
     for number, path in enumerate(sorted(folder.glob("articles/*.wiki"))):
         _, front, text = path.read_text("utf-8").split("---\n", 2)
         told: dict[str, Any] = yaml.safe_load(front)
@@ -111,7 +115,7 @@ def rewrite_articles(folder: Path, titles: Collection[str], days: int) -> dict[s
             continue
         before = heading[0]
         for day in range(number % 5, days, 5):
-            after = f"{heading[0]}\nThis was looked through on day {day} of the month."
+            after = f"{heading[0]}\n{LOOKED_THROUGH} {day} of the month."
             at = datetime.combine(day_of(day), datetime.min.time(), UTC) + timedelta(hours=12)
             revision = {"revid": next_revid, "at": at, "comment": "looked through", "replace": [[before, after]]}
             revisions.append(revision)
@@ -129,7 +133,7 @@ def add_gauges(folder: Path, days: int) -> tuple[Path, list[int]]:
     for number, turn in enumerate(turns):
         at = datetime.combine(day_of(turn), datetime.min.time(), UTC) - timedelta(hours=6)
         change = [[_reading(number), _reading(number, 500)]]
-        revid = _REVID + 5_000 + 2 * number
+        revid = FIRST_REVID + 5_000 + 2 * number
         later = {"revid": revid + 1, "at": at, "comment": "read anew", "replace": change}
         told = {"title": f"Gauge {number} of the month", "pageid": _PAGEID + number, "views": 1}
         page = {**told, "revisions": [{"revid": revid, **first}, later]}

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from support.work.warehouses import empty_warehouse
 
 from tasks.core.calls.call import Call, Reply
 from tasks.core.fingerprints import digest_bytes
@@ -43,7 +44,7 @@ class House:
     """A warehouse whose builds are made as runs make them, with a recorded call each and one that all share."""
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / "w.duckdb"
+        self.path = empty_warehouse(folder / "w.duckdb")
         self.runs = work_folder(self.path)
         self._days = 100
 
