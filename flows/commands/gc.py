@@ -8,7 +8,7 @@ from tasks.errors import ServiceUnreachable
 from tasks.progress import say
 from tasks.settings import environment, home
 from tasks.storage.housekeeping.freed import Freed
-from tasks.storage.housekeeping.gone_runs import OUR_OWN, find_gone_runs
+from tasks.storage.housekeeping.gone_runs import OUR_OWN, find_gone_runs, name_server
 
 KIND = "killed runs"
 
@@ -18,9 +18,8 @@ def end_gone_runs(*, remove: bool) -> Freed:
 
     Those of another server than the one that runs go to now are left: only it knows them.
     """
-    here = environment("PREFECT_API_URL") or OUR_OWN
     servers = Counter(find_gone_runs(home()).values())
-    count = servers.pop(here, 0)
+    count = servers.pop(name_server(), 0)
     left = [
         f"{others:,} of runs without a standing server: unset PREFECT_API_URL and run this again"
         if server == OUR_OWN

@@ -5,7 +5,8 @@ It has a record like a benchmark's, so what lists, shows, explains, verifies and
 
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, TypeVar
 
@@ -21,6 +22,7 @@ from tasks.core.measures.figures import Figure
 from tasks.core.measures.metrics import Metric
 from tasks.core.prompts import Ask
 from tasks.core.replies import TEXT, Form
+from tasks.core.row_matching import Matching
 from tasks.core.rows import arrow_schema, arrow_table
 from tasks.engine.batches import Work
 from tasks.engine.benchmark import Benchmark, Inputs, Locked
@@ -160,6 +162,7 @@ def keep_answers(answers: pa.Table, _inputs: EvaluationInputs, _tools: Tools) ->
 class Evaluation(Benchmark):
     """How models are measured on one benchmark: all that a recipe, a program and another harness go by alike."""
 
+    matching: Matching = field(default_factory=partial(Matching, marks=("call", "tokens_in", "tokens_out")))
     of: Benchmark
     """What it measures on; the rows are those of its main table."""
     settings: Mapping[str, str]

@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from support.work.warehouses import empty_warehouse
 
 from tasks.core.calls.call import Call, Deliver, Mode, Reply
 from tasks.errors import ReplayMiss
@@ -48,7 +49,7 @@ def calls(*names: str) -> list[Call]:
 
 
 def recorder(path: Path, mode: Mode = "record", **more: Any) -> Recorder:
-    return Recorder(path / "w.duckdb", mode, **more)
+    return Recorder(empty_warehouse(path / "w.duckdb"), mode, **more)
 
 
 def bodies(answers) -> list:

@@ -19,6 +19,7 @@ from typing import Any
 
 from support.webs.loopback import Seen
 from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
+from trials.observed import WEIGHTS
 from trials.trial import Trial, count_calls, write_world
 
 SMALL = [["granola", "--limit", "20"], ["multihal", "--limit", "6", "--linker", "falcon", "--language", "deu"]]
@@ -33,20 +34,25 @@ SPOILT: list[dict[str, Any]] = [
     {"delay_s": 3.0, "json": {"choices": []}},
     {"status": 307, "headers": {"Location": "/v1/chat/completions"}, "text": "moved"},
 ]
-AWAY_RATE = 0.05
+AWAY, AWAY_RATE = ("redirect",), 0.05
+SENT_AWAY = "another host, to which nothing is sent"
 Handle = Callable[[Seen], dict[str, Any]]
 
 
-def build_with_faults(trial: Trial, builds: Sequence[Sequence[str]], rate: float) -> list[str]:
+def build_with_faults(
+    trial: Trial, builds: Sequence[Sequence[str]], rate: float, kinds: Sequence[str] = tuple(WEIGHTS)
+) -> list[str]:
     """Make each build alone, with faults, and again without; return what is wrong."""
     wrong = []
+    trial.kinds = kinds
     for at, build in enumerate(builds):
         command = ["build", *build, "--json", "--world", str(write_world(trial.folder)), "--warehouse"]
         trial.rate = 0.0
         _, expected, _ = trial.run("alone", [*command, str(trial.folder / "alone.duckdb")])
         trial.rate = rate
-        problems = _mend(trial, f"faulty-{at}", [*command, str(trial.folder / f"{at}.duckdb")], expected)
-        met = Counter(f"{service} {fault}" for fault, service, _ in trial.requests() if fault != "-")
+        name = f"{kinds[0]}-{at}"
+        problems = _mend(trial, name, [*command, str(trial.folder / f"{name}.duckdb")], expected)
+        met = Counter(f"{service} {fault}" for fault, service, _ in trial.requests(name) if fault != "-")
         print(f"{' '.join(build)}: {dict(sorted(met.items()))}: {'; '.join(problems) or 'mended'}", flush=True)
         wrong += problems
     return wrong
@@ -60,6 +66,9 @@ def _mend(trial: Trial, name: str, command: list[str], expected: dict[str, Any])
     print(f"  with faults: code {code}, {'same bytes' if tables == expected else said[:160]}", flush=True)
     problems = ["a traceback"] * ("Traceback" in err)
     problems += [f"no named end: {said}"] * (code != 0 and not any(": " in line for line in err.splitlines()[-3:]))
+    problems += [f"another end than a redirect's: {said}"] * (
+        code != 0 and trial.kinds == AWAY and SENT_AWAY not in err
+    )
     trial.rate = 0.0
     code, tables, err = trial.run(f"{name}-again", command)
     problems += [f"without faults it ends with {code}: {err[-500:]}"] * bool(code)
@@ -76,7 +85,7 @@ def spoil(handle: Handle, rate: float, seed: int) -> Handle:
 
 
 def build_with_a_faulty_model(trial: Trial, rate: float, seed: int) -> list[str]:
-    """Make GRANOLA-EQ with a chat model that misbehaves; return what is wrong."""
+    """Make GRANOLA-EQ with a chat model that misbehaves, and services that do too; return what is wrong."""
     chat = ScriptedChat(_say)
     try:
         world = write_chat_world(trial.folder, chat.url, ["author", "judge"])
@@ -86,7 +95,9 @@ def build_with_a_faulty_model(trial: Trial, rate: float, seed: int) -> list[str]
         asked = [{"question": f"Where was {name} born?", "answers": [place]} for name, place in PEOPLE.items()]
         source.write_text(json.dumps(asked), "utf-8")
         command = ["build", "granola", "--world", str(world), "--source", str(source), "--json", "--warehouse"]
+        trial.rate, trial.kinds = 0.0, tuple(WEIGHTS)
         _, expected, _ = trial.run("chat-alone", [*command, str(trial.folder / "chat-alone.duckdb")])
+        trial.rate = rate
         plain = chat.web.handle
         chat.web.handle = spoil(plain, rate, seed)
         warehouse = str(trial.folder / "chat.duckdb")
@@ -117,7 +128,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         trial = Trial(Path(folder))
         trial.seed = given.seed
-        wrong = build_with_faults(trial, ALL if given.whole else SMALL, given.rate)
+        builds = ALL if given.whole else SMALL
+        wrong = build_with_faults(trial, builds, given.rate)
+        wrong += build_with_faults(trial, builds, AWAY_RATE, AWAY)
         wrong += build_with_a_faulty_model(trial, given.rate, given.seed)
     return 1 if wrong else 0
 

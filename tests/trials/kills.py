@@ -40,7 +40,7 @@ def stop_at_random(trial: Trial, arguments: Sequence[str], signals: Sequence[sig
         warehouse = trial.folder / f"{number}.duckdb"
         line, journalled = draw.randrange(len(lines)), draw.randrange(_MOST_JOURNALLED)
         process = trial.start(f"{number}-stopped", [*command, str(warehouse)])
-        problems = _stop(process, how, line, journalled, warehouse)
+        problems = stop(process, how, line, journalled, warehouse)
         problems += [f"lives on: {each}" for each in trial.find_orphans()]
         kept = count_journalled(warehouse) + count_calls(warehouse)[0]
         code, tables, err = trial.run(f"{number}-again", [*command, str(warehouse)])
@@ -58,7 +58,7 @@ def stop_at_random(trial: Trial, arguments: Sequence[str], signals: Sequence[sig
     return wrong
 
 
-def _stop(
+def stop(
     process: "subprocess.Popen[str]", how: signal.Signals, line: int, journalled: int, warehouse: Path
 ) -> list[str]:
     """Stop a build after a line of what it says and some replies; return what is wrong about its end."""
@@ -67,7 +67,7 @@ def _stop(
         process.stderr.readline()
     deadline = time.monotonic() + _PATIENCE_S
     while count_journalled(warehouse) < journalled and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
+        time.sleep(0.05)
     was_done = process.poll() is not None
     process.send_signal(how)
     started = time.monotonic()

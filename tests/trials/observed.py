@@ -8,7 +8,7 @@ commas), drawn by SEED.
 import hashlib
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -94,8 +94,10 @@ async def _promise_too_much(scope: Scope, receive: Receive) -> None:
     await faults._receive_until_gone(receive)
 
 
-def watch(log: Path, seed: int, rate: float, kinds: Sequence[str]) -> None:
-    """Have worlds that start in this process be watched."""
+def watch(
+    log: Path, seed: int, rate: float, kinds: Sequence[str], put: Callable[[Any, str, Any], None] = setattr
+) -> None:
+    """Have worlds that start in this process be watched; `put`: sets an attribute of a module."""
     describe = serving._describe_world
 
     def through_the_app(digest: str, sparql_url: str, app_url: str) -> serving.RunningWorld:
@@ -108,7 +110,7 @@ def watch(log: Path, seed: int, rate: float, kinds: Sequence[str]) -> None:
         (app, "FaultMiddleware"): Watching,
     }
     for (module, name), ours in patched.items():
-        setattr(module, name, ours)
+        put(module, name, ours)
 
 
 if __name__ == "__main__":

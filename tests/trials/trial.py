@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pytest
 from support.work.command import Ran
-from trials.observed import WEIGHTS
+from trials.observed import WEIGHTS, watch
 
 ROOT = Path(__file__).resolve().parents[2]
 _GONE_S = 10.0
@@ -31,7 +32,7 @@ class Trial:
     home: Path = Path()
     """Default: the one of the environment, or a new one."""
     inside: Callable[..., Ran] | None = None
-    """Runs a command in this process, which spares seconds; what is stopped or meets faults is a process all the same."""
+    """Runs a command in this process, which spares seconds; what is stopped is a process all the same."""
     seed: int = 0
     rate: float = 0.0
     """Of faults."""
@@ -81,8 +82,11 @@ class Trial:
 
     def tell(self, name: str, arguments: Sequence[str]) -> tuple[int, str, str]:
         """Run `factmill`; return its code, what it printed and what it said."""
-        if self.inside and not self.rate:
-            ran = self.inside(*arguments, TEST_KEY="x")
+        if self.inside:
+            self.seed += 1
+            with pytest.MonkeyPatch.context() as patch:
+                watch(self.folder / "logs" / name, self.seed, self.rate, self.kinds, patch.setattr)
+                ran = self.inside(*arguments, TEST_KEY="x")
             return ran.code, ran.out, ran.err
         process = self.start(name, arguments)
         out, err = process.communicate()
@@ -93,9 +97,9 @@ class Trial:
         code, out, err = self.tell(name, arguments)
         return code, read_tables(out), err
 
-    def requests(self) -> list[list[str]]:
-        """Return what was asked: fault or -, service, digest of the request."""
-        return [line.split() for path in (self.folder / "logs").iterdir() for line in path.read_text().splitlines()]
+    def requests(self, name: str = "*") -> list[list[str]]:
+        """Return what was asked by the run of a name (default: all): fault or -, service, digest of the request."""
+        return [line.split() for path in (self.folder / "logs").glob(name) for line in path.read_text().splitlines()]
 
     def find_orphans(self) -> list[str]:
         """Return the processes of this trial that still run after a while."""

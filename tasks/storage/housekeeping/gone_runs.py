@@ -7,6 +7,7 @@ that is over, or whose process was killed.
 
 from pathlib import Path
 
+from tasks.settings import environment
 from tasks.storage.housekeeping.freed import is_held
 
 OUR_OWN = "our own"
@@ -16,6 +17,11 @@ OUR_OWN = "our own"
 def files_of_runs(home: Path) -> Path:
     """Return the folder of these files in a home."""
     return home / "prefect" / "runs"
+
+
+def name_server() -> str:
+    """Return the server that runs of this environment go to: an address, or OUR_OWN."""
+    return environment("PREFECT_API_URL") or OUR_OWN
 
 
 def find_gone_runs(home: Path) -> dict[Path, str]:

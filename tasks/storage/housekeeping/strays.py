@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 from tasks.storage.housekeeping.freed import Freed, is_alive, is_held, last_change, remove_paths
+from tasks.storage.housekeeping.gone_runs import find_gone_runs, name_server
 from tasks.storage.housekeeping.warehouse import VERIFYING
 from tasks.storage.recorder import work_folder
 
@@ -26,6 +27,9 @@ def clean_strays(home: Path, warehouse: Path, since: datetime, *, remove: bool) 
     left += [each for each in (home / "world-cache").glob("building-*") if last_change(each) < last]
     left += [each for each in warehouse.parent.glob(f"{warehouse.name}.compact-*") if not is_alive(each.suffix[9:])]
     left += [each for each in (runs / "journal").glob("*.journal") if _is_left_behind(each)]
+    # of runs on servers that may be gone for good; those of the one that is named now are ended (flows/commands/gc.py)
+    gone = {each: server for each, server in find_gone_runs(home).items() if server != name_server()}
+    left += [each for each in gone if last_change(each) < last]
     names = {each.name for each in runs.glob("*")}
     results = [
         each

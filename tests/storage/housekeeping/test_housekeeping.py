@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from support.work.warehouses import empty_warehouse
 
 from tasks.core.calls.call import Call, Reply
 from tasks.core.fingerprints import digest_bytes
@@ -43,7 +44,7 @@ class House:
     """A warehouse whose builds are made as runs make them, with a recorded call each and one that all share."""
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / "w.duckdb"
+        self.path = empty_warehouse(folder / "w.duckdb")
         self.runs = work_folder(self.path)
         self._days = 100
 
@@ -240,7 +241,7 @@ def test_strays_of_dead_processes_go_and_those_of_living_ones_stay(
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     stray = [f"prefect/server-{ended.pid}.log", f"tmp/factmill-{ended.pid}/x", f"w.duckdb.compact-{ended.pid}"]
-    stray += ["tmp/factmill-verify-a/held", "prefect/storage/toy-1-s-0", "world-cache/store-1.log"]
+    stray += ["prefect/runs/0-1", "tmp/factmill-verify-a/held", "prefect/storage/toy-1-s-0", "world-cache/store-1.log"]
     alive = [f"prefect/server-{os.getpid()}.log", f"tmp/factmill-{os.getpid()}/x", f"w.duckdb.compact-{os.getpid()}"]
     alive += [
         "tmp/factmill-verify-b/held",
@@ -254,7 +255,7 @@ def test_strays_of_dead_processes_go_and_those_of_living_ones_stay(
     held = os.open(tmp_path / "tmp/factmill-verify-b/held", os.O_RDWR)
     fcntl.flock(held, fcntl.LOCK_EX)
     found = clean_strays(tmp_path, house.path, ALL.since, remove=False)
-    assert [each.count for each in found] == [2, 3, 1]
+    assert [each.count for each in found] == [2, 4, 1]
     assert clean_strays(tmp_path, house.path, ALL.since, remove=True) == found
     os.close(held)
     assert [name for name in stray if (tmp_path / name).exists()] == []
@@ -314,7 +315,7 @@ def test_what_lies_beside_a_warehouse_that_cannot_be_used_goes_all_the_same(hous
 def test_an_empty_journal_goes_when_it_is_not_just_being_made(house: House) -> None:
     journals = house.runs / "journal"
     journals.mkdir(parents=True)
-    for name, moment in (("left", NOW - timedelta(minutes=2)), ("made", NOW)):
+    for name, moment in (("left", NOW - timedelta(hours=1)), ("made", NOW + timedelta(hours=1))):
         (journals / f"{name}.journal").touch()
         os.utime(journals / f"{name}.journal", (moment.timestamp(),) * 2)
     clean_strays(house.path.parent, house.path, ALL.since, remove=True)

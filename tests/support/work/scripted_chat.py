@@ -42,6 +42,8 @@ class ScriptedChat:
 
     def _handle(self, seen: Seen) -> dict[str, Any]:
         asked = seen.json()
+        if "messages" not in asked:
+            return {"status": 400, "json": {"error": {"message": "Missing required parameter: 'messages'."}}}
         if "tools" in asked:
             self.with_tools += 1
             if not self.takes_tools:
