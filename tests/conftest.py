@@ -124,20 +124,22 @@ leaves them out, and those that are marked where they stand."""
 SHARES_BUILDS = tuple(
     f"tests/flows/{name}.py"
     for name in (
+        "cli/test_documented_commands",
         "cli/test_main",
-        "harness/test_python",
+        "test_api_examples",
         "test_biokalma",
         "test_evaluate_planted",
         "test_fanoutqa",
         "test_housekeeping",
         "test_multihal",
+        "test_release",
         "test_same_bytes",
         "test_slaq",
     )
 )
 """Tests that need all builds of a session, and so go to one process where several run the tests."""
-TOGETHER = (SHARES_BUILDS, ("tests/mediawikis",))
-"""Files that go to one process, since they share what takes long to start."""
+TOGETHER = (SHARES_BUILDS, ("tests/flows/harness/",), ("tests/mediawikis",))
+"""Tests that go to one process each, for the sake of what they share."""
 FIRST = (
     *SHARES_BUILDS,
     "tests/test_other_machine.py",
@@ -163,12 +165,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give a file to one process, and files that share much to one."""
+    """Give a file to one process, and all that share something to one."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            shared = (places[0] for places in TOGETHER if nodeid.startswith(places))
-            return next(shared, nodeid.partition("::")[0])
+            shared = next((places[0] for places in TOGETHER if nodeid.startswith(places)), "")
+            return shared or nodeid.partition("::")[0]
 
     return Scheduling(config, log)

@@ -12,8 +12,10 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -38,7 +40,7 @@ from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.processes import end_soon
 from tasks.storage.builds import describe_caution, list_spoilt_calls, merge_stage, publish
 from tasks.storage.housekeeping.warehouse import VERIFYING
-from tasks.storage.recorder import sum_up_ages
+from tasks.storage.records import sum_up_ages
 from tasks.storage.shards import has_kind, parquet_bytes, read_shard
 from tasks.storage.warehouse import Connection, open_warehouse
 
@@ -209,15 +211,13 @@ class Build:
         started = time.perf_counter()
         with progress.stage(step.name, len(batches)) as bar:
             done = [finished(batch) for batch in batches]
-            names = [name_batch(batch, units[batch.index], size, rows_in) for batch in batches]
+            _names.set({batch.index: name_batch(batch, units[batch.index], size, rows_in) for batch in batches})
             receipts = []
             # a runner of our own, since a flow's is made before its options are known
             with ThreadPoolTaskRunner[Receipt](max_workers=self.options.concurrency) as runner, _interrupting():
                 futures = [
-                    runner.submit(
-                        step.with_options(refresh_cache=receipt is None, task_run_name=_always(name)), {"batch": batch}
-                    )
-                    for batch, receipt, name in zip(batches, done, names, strict=True)
+                    runner.submit(_prepare(step, receipt is None), {"batch": batch})
+                    for batch, receipt in zip(batches, done, strict=True)
                 ]
                 for future, before in zip(futures, done, strict=True):
                     receipts.append(future.result() if before is None else found_again(future.result()))
@@ -310,6 +310,10 @@ class Build:
         return digest_json([digest_json(self.run.lock), self.run.options["floor"], self.run.options["oldest"], *parts])
 
 
+_names: ContextVar[Mapping[int, str]] = ContextVar("_names")
+"""Names of the runs of the stage at work, by batch."""
+
+
 @contextmanager
 def open_build(benchmark: Benchmark, inputs: Locked[Inputs], options: RunOptions) -> Iterator[Build]:
     """Open a build for making: write its run folder, hold it against a second maker, clean up when it is published.
@@ -341,9 +345,14 @@ def open_build(benchmark: Benchmark, inputs: Locked[Inputs], options: RunOptions
             _forget_run(folder)
 
 
-def _always(name: str) -> Callable[[], str]:
-    """Return what gives a task's run this name: a text would be read as a template."""
-    return lambda: name
+@cache
+def _prepare(step: Task[..., Receipt], refresh: bool) -> Task[..., Receipt]:
+    """Return a step whose runs have names; made once, since Prefect reads the step's source for each that it makes."""
+    return step.with_options(refresh_cache=refresh, task_run_name=_name_run)  # type: ignore[arg-type] # Prefect gives it the parameters
+
+
+def _name_run(parameters: Mapping[str, Any]) -> str:
+    return _names.get()[parameters["batch"].index]
 
 
 @contextmanager

@@ -114,10 +114,10 @@ class Services:
         return self._once("graph", lambda: self._stack.enter_context(_local_graph(self.world, self.home)))
 
     def embedder(self) -> "Embedder":
-        """Return the sentence encoder of this world, opened once."""
-        from tasks.models.embed import open_embedder
+        """Return the sentence encoder of this world, opened once a process."""
+        from tasks.models.embed import share_embedder
 
-        return self._once("embedder", lambda: open_embedder(embedder_name(self.world, self.home), self.home))
+        return self._once("embedder", lambda: share_embedder(embedder_name(self.world, self.home), self.home))
 
     def cross_encoder(self, name: str) -> "CrossEncoder":
         """Return a cross-encoder of this home, opened once."""

@@ -130,11 +130,11 @@ def validate_file(file: Path, least_articles: int) -> FileReport:
 
 def compare_wordings(reports: Sequence[FileReport], world: str) -> SimilarQuestions:
     """Return the pairs of valid questions whose wordings say the same, by the world's sentence encoder."""
-    from tasks.models.embed import open_embedder
+    from tasks.models.embed import share_embedder
 
     progress.show()
     placed = [(report.file, each) for report in reports for each in report.valid]
-    embedder = open_embedder(embedder_name(load_world(world), home()), home())
+    embedder = share_embedder(embedder_name(load_world(world), home()), home())
     if len(placed) < 2:
         return SimilarQuestions(embedder.name, [])
     progress.say(f"comparing {len(placed):,} questions by {embedder.name}")

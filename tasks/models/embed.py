@@ -48,6 +48,11 @@ _TEXTS_KNOWN = 2048
 """Texts whose vectors are kept: several steps of a build compare the same questions."""
 
 
+_sharing = threading.Lock()
+_shared: dict[tuple[tuple[Path, int, int], ...], "SentenceEncoder"] = {}
+"""Files of a model folder (path, bytes, when they were written) → the encoder that was opened last."""
+
+
 class Embedder(Protocol):
     """What turns texts into vectors."""
 
@@ -133,6 +138,23 @@ def open_embedder(
     if str(name_or_path) == CHAR_NGRAMS:
         return CharNgrams()
     return SentenceEncoder(_find_folder(str(name_or_path), home_folder), device, threads)
+
+
+def share_embedder(name_or_path: str | Path, home_folder: Path) -> Embedder:
+    """Return an embedder as `open_embedder` does: the one that this process opened last, where its folder is as it was.
+
+    Opening a model takes longer than encoding some hundred texts, and it knows texts that the run before encoded too.
+    """
+    if str(name_or_path) == CHAR_NGRAMS:
+        return CharNgrams()
+    folder = _find_folder(str(name_or_path), home_folder)
+    read_model(folder, "embedder")
+    state = tuple((path, path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(folder.rglob("*")))
+    with _sharing:
+        if state not in _shared:
+            _shared.clear()
+            _shared[state] = SentenceEncoder(folder)
+        return _shared[state]
 
 
 def identify_embedder(name_or_path: str | Path, home_folder: Path) -> str:

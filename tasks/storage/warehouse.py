@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,8 @@ _MAGIC = slice(8, 12), b"DUCK"
 _DAMAGE = re.compile(
     r"Corrupt database|checksum|Could not read enough bytes|INTERNAL Error|Serialization Error|been invalidated"
 )
+_NO_ROOM = re.compile(r"Could not write file|No space left on device|File too large|Disk quota exceeded")
+"""Also of a checkpoint that could not be finished, of which DuckDB says that it invalidates the database: it is whole."""
 _KEPT_ASIDE = (
     "put an earlier copy in its place, or name another file with --warehouse, into which all is asked and built anew"
 )
@@ -103,7 +106,7 @@ def _explain(path: Path, error: duckdb.Error) -> str | None:
         return f"the warehouse {path} needs more memory for this: {said}"
     if "read-only mode" in said:
         return f"the warehouse {path} cannot be written: {_find_obstacle(path)}; name another file with --warehouse"
-    if _DAMAGE.search(said):
+    if _DAMAGE.search(said) and not _NO_ROOM.search(said):
         return f"the warehouse {path} is damaged: {said}; {_KEPT_ASIDE}"
     if isinstance(error, (duckdb.BinderException, duckdb.CatalogException)):
         return (
@@ -115,11 +118,12 @@ def _explain(path: Path, error: duckdb.Error) -> str | None:
     return None
 
 
-def migrations() -> list[tuple[int, str, str]]:
+@cache
+def migrations() -> tuple[tuple[int, str, str], ...]:
     """Return the numbered migrations: (version, name, SQL), in order."""
     folder = resources.files("tasks.storage") / "migrations"
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
-    return [(int(name[:4]), name[5:-4], (folder / name).read_text("utf-8")) for name in names]
+    return tuple((int(name[:4]), name[5:-4], (folder / name).read_text("utf-8")) for name in names)
 
 
 def _attach(path: Path, wait_s: float, is_read_only: bool) -> duckdb.DuckDBPyConnection:

@@ -82,7 +82,8 @@ def read_views(data: WorldData, parts: list[str]) -> Iterator[dict[str, Any]]:
         raise PageviewsError(404, "Not Found", "no views are known for this article in these days")
     head = {"project": "en.wikipedia", "article": title.replace(" ", "_"), "granularity": granularity}
     for day, views in series:
-        yield {**head, "timestamp": f"{day:%Y%m%d}00", "access": access, "agent": agent, "views": views}
+        timestamp = f"{day.year:04d}{day.month:02d}{day.day:02d}00"
+        yield {**head, "timestamp": timestamp, "access": access, "agent": agent, "views": views}
 
 
 def mean_daily_views(data: WorldData, title: str) -> float | None:
@@ -148,9 +149,11 @@ def _share(views: int, access: str, agent: str) -> int:
     if agent == "all-agents":
         return sum(_share(views, access, each) for each in ("user", *_AGENTS))
     whole = views if agent == "user" else views * _AGENTS[agent] // 100
+    if access == "all-access":
+        return whole
     parts = {way: whole * hundredths // 100 for way, hundredths in _ACCESS.items()}
     parts["mobile-web"] = whole - parts["desktop"] - parts["mobile-app"]
-    return whole if access == "all-access" else parts[access]
+    return parts[access]
 
 
 def _monthly(series: list[tuple[date, int]], start: date, end: date) -> list[tuple[date, int]]:

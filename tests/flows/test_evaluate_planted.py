@@ -15,7 +15,7 @@ import pytest
 from support.work.command import Factmill
 
 from tasks.engine.identities import embedder_name
-from tasks.models.embed import open_embedder
+from tasks.models.embed import share_embedder
 from tasks.settings import load_world
 from tasks.storage.builds import published_table
 from tasks.storage.warehouse import open_warehouse
@@ -92,7 +92,7 @@ def test_multihal_finds_languages_that_are_worse_by_a_step(
     languages = ("eng", "deu", "fra", "ita", "spa", "por")
     wrong = "a purple teapot"
     texts = sorted({wrong, *(each for row in rows for each in (row["output"], *row["optional_output"]))})
-    encoder = open_embedder(embedder_name(load_world("embedded"), factmill.home), factmill.home)
+    encoder = share_embedder(embedder_name(load_world("embedded"), factmill.home), factmill.home)
     vectors = dict(zip(texts, encoder.encode(texts), strict=True))
 
     def worth(row: dict[str, Any]) -> float:

@@ -156,6 +156,8 @@ def _render_quotes(text: str) -> str:
 
 
 def _render_quotes_of_line(line: str) -> str:
+    if "''" not in line:
+        return line
     opened: list[str] = []
 
     def toggle(tag: str) -> str:

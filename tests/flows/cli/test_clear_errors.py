@@ -186,17 +186,19 @@ def test_a_read_only_warehouse_is_read_and_not_written(factmill: Factmill, built
     assert built.read_bytes() == before
 
 
-def test_what_may_not_be_read_or_written_is_named(tmp_path: Path) -> None:
+def test_what_may_not_be_read_or_written_is_named(factmill: Factmill, tmp_path: Path) -> None:
     if why := find_hindrance():
         pytest.skip(why)
     home, source = tmp_path / "closed", write(tmp_path, "P19.json", json.dumps([GOOD]))
     home.mkdir()
     home.chmod(0o555), source.chmod(0)
     for here in (home, home / "deeper"):
-        ran = Factmill(here, program=PROGRAM).run_process("build", "granola", "--relation", "P19")
+        ran = Factmill(here, factmill.prefect_api, PROGRAM).run_process("build", "granola", "--relation", "P19")
         check(ran, 2, f"factmill's home {here} cannot be written (Permission denied); set FACTMILL_HOME")
     for benchmark in ("granola", "fanoutqa", "multihal", "biokalma"):
-        ran = Factmill(tmp_path / "home", program=PROGRAM).run_process("build", benchmark, "--source", source)
+        ran = Factmill(tmp_path / "home", factmill.prefect_api, PROGRAM).run_process(
+            "build", benchmark, "--source", source
+        )
         check(ran, 2, f"{source}: cannot be read: Permission denied")
 
 

@@ -1,12 +1,13 @@
 """A small build of every benchmark that models are measured on, and answers to its questions: right, wrong, empty, refused."""
 
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cache, cached_property
 from typing import Any
 
 import pytest
-from support.work.command import Factmill
+from support.work.command import FEW_QUESTIONS, Factmill
 
 from flows.evaluate.evaluations import EVALUATIONS
 from flows.evaluate.sessions import open_session
@@ -18,7 +19,7 @@ SMALL = {
     "granola": ("--relation", "P19", "--limit", "12"),
     "multihal": ("--foundation", "simpleqa", "--language", "eng"),
     "slaq": ("--category", "Astronomy"),
-    "fanoutqa": ("--sets-a-kind", "1"),
+    "fanoutqa": FEW_QUESTIONS,
     "biokalma": ("--limit", "8"),
 }
 """Benchmark → options that make its build small."""
@@ -43,8 +44,10 @@ class Played:
     def settings(self) -> tuple[str, ...]:
         return self.session.inputs.settings
 
-    def evaluate(self, folder: Path) -> list[dict[str, Any]]:
-        """Return the metrics of `factmill evaluate --answers`."""
+    @cached_property
+    def metrics(self) -> list[dict[str, Any]]:
+        """The metrics of `factmill evaluate --answers`."""
+        folder = self.store.path.parent
         path = folder / "played.jsonl"
         lines = ({"setting": place[0], "id": place[1], "answer": text} for place, text in self.answers.items())
         path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
@@ -58,24 +61,35 @@ class Played:
         return metrics
 
 
-@pytest.fixture(scope="session", params=list(EVALUATIONS))
-def played(request: pytest.FixtureRequest, factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> Played:
-    name: str = request.param
-    warehouse = tmp_path_factory.mktemp(f"harness-{name}") / "w.duckdb"
-    built = factmill("build", name, *SMALL.get(name, ()), "--warehouse", warehouse, "--json")
-    assert built.code == 0, built.err
-    store = Store(warehouse, built.json["build_id"])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FACTMILL_HOME", str(factmill.home))
-        session = open_session(name, store, EVALUATIONS[name].plain)
-    evaluation, say_gold = session.evaluation, session.evaluation.oracle(session.rows)
-    answers, by_prompt = {}, {}
-    for at, asked in enumerate(rows_from_arrow(evaluation.asked, session.list_questions())):
-        prompt = evaluation.fill(asked, session.inputs.params).messages()[-1]["content"]
-        text = SAID[at % len(SAID)]
-        said = by_prompt.setdefault(prompt, say_gold(asked) if text is None else text)
-        answers[asked.setting, asked.question_id] = said
-    return Played(factmill, session, store, built.json["build_id"], answers, by_prompt)
+@pytest.fixture(scope="session")
+def play(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Played]]:
+    """Yield what plays a benchmark, built once a session: the files of this folder go to one process."""
+
+    @cache
+    def play(name: str) -> Played:
+        warehouse = tmp_path_factory.mktemp(f"harness-{name}") / "w.duckdb"
+        built = factmill("build", name, *SMALL.get(name, ()), "--warehouse", warehouse, "--json")
+        assert built.code == 0, built.err
+        store = Store(warehouse, built.json["build_id"])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("FACTMILL_HOME", str(factmill.home))
+            session = open_session(name, store, EVALUATIONS[name].plain)
+        evaluation, say_gold = session.evaluation, session.evaluation.oracle(session.rows)
+        answers, by_prompt = {}, {}
+        for at, asked in enumerate(rows_from_arrow(evaluation.asked, session.list_questions())):
+            prompt = evaluation.fill(asked, session.inputs.params).messages()[-1]["content"]
+            text = SAID[at % len(SAID)]
+            said = by_prompt.setdefault(prompt, say_gold(asked) if text is None else text)
+            answers[asked.setting, asked.question_id] = said
+        return Played(factmill, session, store, built.json["build_id"], answers, by_prompt)
+
+    yield play
+    play.cache_clear()  # what sessions have opened is closed with them
+
+
+@pytest.fixture(params=list(EVALUATIONS))
+def played(request: pytest.FixtureRequest, play: Callable[[str], Played]) -> Played:
+    return play(request.param)
 
 
 @pytest.fixture(autouse=True)

@@ -48,7 +48,7 @@ def test_the_same_answers_give_the_same_figures_to_the_last_digit(played: Played
     # a prompt without a chat template: system text, demonstrations and question, one behind the other
     asked = played.session.evaluation
     assert any(prompt.endswith(text) for prompt in model.asked for text in list(played.by_prompt)[:1]), asked.name
-    ours = {(each["setting"], each["metric"]): each for each in played.evaluate(tmp_path) if not each["group_by"]}
+    ours = {(each["setting"], each["metric"]): each for each in played.metrics if not each["group_by"]}
     for setting in played.settings:
         told = found["results"][f"factmill_{name}_{setting}"]
         values = {key.removesuffix(",none"): value for key, value in told.items() if key.endswith(",none")}

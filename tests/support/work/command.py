@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from prefect.context import SettingsContext, get_settings_context
 from prefect.settings import PREFECT_API_URL, Settings
+from support.processes.ready import ReadyProcess, start_ready
 
 from flows.cli import main as cli
 from tasks import progress
@@ -22,6 +23,14 @@ from tasks import progress
 ROOT = Path(__file__).resolve().parents[3]
 _WIDTH = "200"
 """Columns of what is printed, so that messages are not wrapped."""
+FEW_QUESTIONS = (
+    *("--source", str(ROOT / "data/world/sources/fanoutqa/places.json")),
+    *("--source", "wikidata", "--sets", "P40", "--sets", "P57", "--sets-a-kind", "1"),
+)
+"""Options of a FanOutQA of some questions of people, and some of a graph."""
+_BEFORE_PYTHON = {"PREFECT_API_URL"}
+"""Variables that have to stand before a process begins."""
+Process = subprocess.Popen[str] | ReadyProcess
 
 
 @dataclass(frozen=True)
@@ -79,11 +88,17 @@ class Factmill:
         out, err = process.communicate()
         return Ran(process.returncode, out, err)
 
-    def start(self, *arguments: str | Path, **environment: str) -> "subprocess.Popen[str]":
-        """Start a command as a process of its own and let it run."""
+    def start(self, *arguments: str | Path, **environment: str) -> Process:
+        """Start a command as a process of its own and let it run.
+
+        With a server of its own it is a new Python: Prefect, once imported, is told of no other server.
+        """
+        told = {**_inherited(), **self._environment(), **environment}
+        if self.prefect_api and not _BEFORE_PYTHON & environment.keys():
+            return start_ready(self.program, [*map(str, arguments)], told, ROOT)
         return subprocess.Popen(
             [sys.executable, "-c", self.program, *map(str, arguments)],
-            env={**_inherited(), **self._environment(), **environment},
+            env=told,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

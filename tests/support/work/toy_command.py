@@ -4,10 +4,9 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
+from support.processes.ready import start_ready
 from support.work.command import ROOT, Factmill, Ran
 
 _WITH_THE_RECORDS = """
@@ -19,6 +18,8 @@ from toy_benchmark import COUNTRIES
 from toy_evaluation import COUNTRIES_EVALUATION
 BENCHMARKS[COUNTRIES.name] = COUNTRIES
 EVALUATIONS[COUNTRIES.name] = COUNTRIES_EVALUATION
+for name in [name for name in sys.modules if name.startswith("flows.cli")]:
+    del sys.modules[name]  # commands are made of the lists when they are imported
 from support.work.command import Factmill
 factmill = Factmill(Path(sys.argv[1]), sys.argv[2])
 for line in sys.stdin:
@@ -35,14 +36,13 @@ class ToyCommand:
         for name in ("toy_benchmark.py", "toy_evaluation.py"):
             shutil.copy(ROOT / "tests" / "support" / name, folder)
         path = os.pathsep.join(map(str, (ROOT, ROOT / "tests", folder)))
-        # a package of the tests' environment is read before its modules, and Prefect's settings stand before it is imported
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _WITH_THE_RECORDS, str(factmill.home), factmill.prefect_api],
-            env=os.environ | {"PYTHONPATH": path, "PREFECT_API_URL": factmill.prefect_api, "TEST_KEY": "k"},
-            cwd=folder,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+        self._process = start_ready(
+            _WITH_THE_RECORDS,
+            [str(factmill.home), factmill.prefect_api],
+            os.environ | {"PYTHONPATH": path, "PREFECT_API_URL": factmill.prefect_api, "TEST_KEY": "k"},
+            folder,
+            takes_input=True,
+            shows_errors=True,
         )
 
     def __call__(self, *arguments: str | Path, code: int = 0) -> Ran:

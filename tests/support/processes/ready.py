@@ -1,0 +1,252 @@
+"""Processes of Python that begin with everything imported: each is forked off one that stands ready.
+
+Starting Python and importing Prefect and the command takes some seconds of computing, more than most commands do. What is
+forked is a process like any other: with its own id, environment, files and end. It shares the hash seed of the one that
+stands ready, which is not that of the tests.
+"""
+
+import atexit
+import gc
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any
+
+ROOT = Path(__file__).resolve().parents[3]
+_IMPORTED = (
+    "flows.cli.main",
+    "flows.served",
+    "flows.watching.runs",
+    "flows.commands.card",
+    *(f"flows.{name}" for name in ("biokalma", "fanoutqa", "granola", "multihal", "slaq")),
+    *(f"flows.evaluate.{name}" for name in ("biokalma", "fanoutqa", "granola", "multihal", "slaq")),
+    *(f"prefect.{name}" for name in ("artifacts", "flow_engine", "task_engine", "task_runners")),
+    *(f"tasks.clients.{name}" for name in ("chat", "pageviews", "wikidata.client", "wikipedia")),
+    *(f"tasks.{name}" for name in ("graph.lookup", "models.embed", "rules.author", "world.app", "world.serving")),
+    "ctranslate2",
+    "openai",
+    "pandas",
+    "uvicorn.protocols.http.h11_impl",
+)
+_MOST_BYTES = 1 << 18
+"""Of what is told of a process: its program, arguments and environment."""
+
+
+class ReadyProcess:
+    """A process that was forked, with what tests use of subprocess.Popen[str]."""
+
+    def __init__(self, pid: int, status: int, pipes: Mapping[str, IO[str] | None]) -> None:
+        self.pid = pid
+        self.stdin, self.stdout, self.stderr = pipes["stdin"], pipes["stdout"], pipes["stderr"]
+        self.returncode: int | None = None
+        self._status = status
+
+    def poll(self) -> int | None:
+        """Return the code that it ended with, None while it runs."""
+        return self._look(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end; TimeoutExpired after so many seconds."""
+        code = self._look(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
+        return code
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """Wait for its end and return what it printed, on stdout and on stderr; TimeoutExpired after so many seconds."""
+        said = {}
+        streams = {name: stream for name, stream in (("out", self.stdout), ("err", self.stderr)) if stream}
+        readers = [
+            threading.Thread(target=lambda name=name, stream=stream: said.update({name: stream.read()}), daemon=True)
+            for name, stream in streams.items()
+        ]
+        for reader in readers:
+            reader.start()
+        self.wait(timeout)
+        for reader in readers:
+            reader.join(timeout)
+        return said.get("out", ""), said.get("err", "")
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def _look(self, timeout: float | None) -> int | None:
+        if self.returncode is None:
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._status, selectors.EVENT_READ)
+                if not selector.select(timeout):
+                    return None
+            told = os.read(self._status, 64)
+            os.close(self._status)
+            # nothing is told where what stood ready has gone, and all that it forked with it
+            self.returncode = int(told) if told else -signal.SIGKILL
+        return self.returncode
+
+
+def start_ready(
+    program: str,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    *,
+    takes_input: bool = False,
+    shows_errors: bool = False,
+) -> ReadyProcess:
+    """Start a program, Python as text, in a folder with an environment of its own, as `python -c` does.
+
+    `takes_input`: its stdin is a pipe, else empty; `shows_errors`: its stderr is that of the tests, else a pipe.
+    """
+    ours: dict[str, IO[str] | None] = {"stdin": None, "stdout": None, "stderr": None}
+    theirs = []
+    for name in ours:
+        if name == "stdin" and not takes_input:
+            theirs.append(os.open(os.devnull, os.O_RDONLY))
+        elif name == "stderr" and shows_errors:
+            theirs.append(os.dup(2))
+        else:
+            reading, writing = os.pipe()
+            theirs.append(reading if name == "stdin" else writing)
+            ours[name] = os.fdopen(writing, "w") if name == "stdin" else os.fdopen(reading)
+    status, told = os.pipe()
+    umask = os.umask(0o077)
+    os.umask(umask)
+    wanted = [program, list(arguments), dict(environment), str(folder), umask]
+    try:
+        line = _stand_ready()
+        socket.send_fds(line, [json.dumps(wanted).encode()], [*theirs, told])
+        pid = int(line.recv(64))
+    finally:
+        for each in (*theirs, told):
+            os.close(each)
+    return ReadyProcess(pid, status, ours)
+
+
+@cache
+def _stand_ready() -> socket.socket:
+    """Start what stands ready, once a process, and return the line to it."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    for line in (ours, theirs):
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST_BYTES)
+    path = os.pathsep.join(map(str, (ROOT, ROOT / "tests")))
+    program = f"from support.processes.ready import fork_for; fork_for({theirs.fileno()})"
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        env=os.environ | {"PYTHONPATH": path, "COLUMNS": "200"},
+        stdin=subprocess.DEVNULL,
+        pass_fds=[theirs.fileno()],
+        cwd=ROOT,
+    )
+    theirs.close()
+
+    def end() -> None:
+        ours.close()
+        process.wait()
+
+    atexit.register(end)
+    return ours
+
+
+# ── What stands ready ──
+
+
+def fork_for(descriptor: int) -> None:
+    """Import everything, then fork a process for each that is asked for, until the line is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who runs the tests
+    for module in _IMPORTED:
+        import_module(module)
+    gc.collect()
+    gc.freeze()
+    ended, woken = os.pipe()
+    os.set_blocking(woken, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    line = socket.socket(fileno=descriptor)
+    statuses: dict[int, int] = {}
+    with selectors.DefaultSelector() as selector:
+        selector.register(line, selectors.EVENT_READ)
+        selector.register(ended, selectors.EVENT_READ)
+        while True:
+            found = {key.fileobj for key, _ in selector.select()}
+            if ended in found:
+                os.read(ended, 4096)
+                _tell_ended(statuses)
+            if line in found:
+                told, descriptors, *_ = socket.recv_fds(line, _MOST_BYTES, 4)
+                if not told:
+                    return
+                if not (pid := os.fork()):
+                    break
+                statuses[pid] = descriptors.pop()
+                for each in descriptors:
+                    os.close(each)
+                line.send(str(pid).encode())
+    for each in (ended, woken, *statuses.values()):
+        os.close(each)
+    line.close()
+    _become(json.loads(told), descriptors)
+
+
+def _tell_ended(statuses: dict[int, int]) -> None:
+    """Tell how each process has ended that has."""
+    while statuses:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if not pid:
+            return
+        descriptor = statuses.pop(pid)
+        with suppress(BrokenPipeError):  # nobody asks
+            os.write(descriptor, str(os.waitstatus_to_exitcode(status)).encode())
+        os.close(descriptor)
+
+
+def _become(told: list[Any], descriptors: Sequence[int]) -> None:
+    """Become the process that was asked for, and run its program; what it raises ends it as it would end any."""
+    program, arguments, environment, folder, umask = told
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for stream, descriptor in enumerate(descriptors[:3]):
+        os.dup2(descriptor, stream)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    os.environ.clear()
+    os.environ.update(environment)
+    time.tzset()
+    os.umask(umask)
+    os.chdir(folder)
+    sys.argv = ["-c", *arguments]
+    sys.path[:0] = [each for each in environment.get("PYTHONPATH", "").split(os.pathsep) if each]
+    _settle_prefect()
+    exec(compile(program, "<string>", "exec"), {"__name__": "__main__"})
+
+
+def _settle_prefect() -> None:
+    """Let Prefect go by the environment: it has read its settings already."""
+    from prefect.context import SettingsContext, get_settings_context
+    from prefect.settings import PREFECT_API_URL, PREFECT_HOME, PREFECT_LOCAL_STORAGE_PATH
+
+    from flows.prefect_server import prefect_settings
+    from tasks.settings import home
+
+    wanted = {**os.environ, **prefect_settings(home())}
+    told = {each: wanted[each.name] for each in (PREFECT_API_URL, PREFECT_HOME, PREFECT_LOCAL_STORAGE_PATH)}
+    now = get_settings_context()
+    SettingsContext(profile=now.profile, settings=now.settings.copy_with_update(told)).__enter__()
