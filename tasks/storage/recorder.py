@@ -37,8 +37,10 @@ from tasks.storage.journal import (
 from tasks.storage.records import MOMENT, insert_records, newest_record, read_all
 from tasks.storage.warehouse import is_there, open_warehouse
 
-_MOST_FRESH = 64 * 2**20
-"""Characters of bodies that a run keeps before it moves them into the warehouse, within a stage too."""
+_MOST_FRESH = 32 * 2**20
+"""Characters of records that a run keeps before it moves them into the warehouse, within a stage too."""
+_REST_OF_RECORD = 500
+"""Characters that stand for its key, ids and counts."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
 """How often it is looked whether another process has the replies that it asks for."""
 _SAY_AFTER_S = 15.0
@@ -85,7 +87,7 @@ class Recorder:
         self._others = OtherJournals(self._journal_folder)
         self._fresh: dict[str, Record] = {}
         self._fresh_length = 0
-        """Characters of their bodies."""
+        """Characters that they hold, about."""
         self._merged: set[str] = set()
         """Keys of what was fresh and has been moved into the warehouse."""
         self._claimed: dict[str, threading.Event] = {}
@@ -123,19 +125,19 @@ class Recorder:
             mine = [call for call in missing if call.key not in known]
             own_keys = {call.key for call in mine}
             theirs = {call.key: self._claimed.get(call.key) for call in missing if call.key not in own_keys}
-            self._claimed.update({call.key: threading.Event() for call in mine})
+            done = threading.Event()
+            self._claimed.update(dict.fromkeys(own_keys, done))
         sent = 0
         try:
             sent = self._ask_unclaimed(mine, service, state)
         finally:
             with self._lock:
-                events = [self._claimed.pop(call.key) for call in mine]
-            for event in events:
-                event.set()
+                for key in own_keys:
+                    del self._claimed[key]
+            done.set()
         answers.sent += sent
-        for theirs_done in theirs.values():
-            if theirs_done is not None:
-                theirs_done.wait()
+        for theirs_done in filter(None, {*theirs.values()}):
+            theirs_done.wait()
         with self._lock:
             answers.records.update({call.key: self._fresh[call.key] for call in missing if call.key in self._fresh})
         answers.replayed += len(missing) - sent
@@ -215,7 +217,7 @@ class Recorder:
         self._journal.append(record)
         with self._lock:
             self._fresh[record.key] = record
-            self._fresh_length += len(record.body)
+            self._fresh_length += _measure(record)
 
     def _recorded(self, calls: Sequence[Call]) -> dict[str, Record]:
         """Return the newest usable record of each call that the warehouse holds."""
@@ -270,7 +272,7 @@ class Recorder:
             for record in records:
                 # another batch may have moved it at the same time
                 if self._fresh.pop(record.key, None) is not None:
-                    self._fresh_length -= len(record.body)
+                    self._fresh_length -= _measure(record)
                 self._merged.add(record.key)
             if not self._fresh:
                 self._journal.clear()
@@ -325,6 +327,10 @@ class Recorder:
         if not nearest:
             return f"{text}; the nearest recorded call differs only in the rendered messages or in its age"
         return f"{text}; the nearest recorded call differs in {'; '.join(nearest)}"
+
+
+def _measure(record: Record) -> int:
+    return len(record.body) + len(record.parts) + _REST_OF_RECORD
 
 
 def work_folder(warehouse: Path) -> Path:

@@ -4,6 +4,7 @@ shard with a receipt is whole."""
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -71,6 +72,14 @@ def read_shard(shard: str, kind: str) -> pa.Table:
 def has_kind(shard: str, kind: str) -> bool:
     """True when the shard has a table of that kind."""
     return Path(f"{shard}.{kind}.parquet").is_file()
+
+
+def make_table(schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
+    """Return rows, a value a column each, as a table."""
+    columns = zip(*rows, strict=True) if rows else ((),) * len(schema)
+    return pa.table(
+        [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
+    )
 
 
 def parquet_bytes(table: pa.Table, metadata: Mapping[str, str] | None = None) -> bytes:
