@@ -68,6 +68,7 @@ def _describe_config(config: Config) -> dict[str, Any]:
         "splits": [
             {"name": split.name, "num_bytes": split.rows.nbytes, "num_examples": split.rows.num_rows}
             for split in config.splits
+            if split.rows.num_rows  # `datasets` expects those that it then finds rows of
         ],
         "download_size": sum(sizes.values()),
         "dataset_size": sum(split.rows.nbytes for split in config.splits),

@@ -99,6 +99,7 @@ def describe_files(release: Release) -> dict[str, Any]:
         "benchmark": release.build.benchmark,
         "published_at": release.build.published_at.isoformat(),
         "content_digest": release.build.content_digest,
+        "rows": release.rows,
         CANARY: release.forms.canary_line,
         "configs": [
             {

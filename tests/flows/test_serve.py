@@ -271,11 +271,14 @@ def test_after_an_outage_a_part_that_is_cancelled_cancels_its_rebuild(standing: 
 
 
 @pytest.mark.usefixtures("served")
-def test_a_run_whose_process_is_gone_is_ended_while_serving(standing: Standing, factmill: Factmill) -> None:
+@pytest.mark.parametrize(("was", "ended"), [("RUNNING", "CRASHED"), ("CANCELLING", "CANCELLED")])
+def test_a_run_whose_process_is_gone_is_ended_while_serving(
+    standing: Standing, factmill: Factmill, was: str, ended: str
+) -> None:
     flow = standing.ask("/flows/", name="granola")["id"]
-    run = standing.ask("/flow_runs/", flow_id=flow, state={"type": "RUNNING"})
+    run = standing.ask("/flow_runs/", flow_id=flow, state={"type": was})
     (factmill.home / "prefect" / "runs" / run["id"]).write_text(standing.api, "utf-8")
-    assert standing.end_of(run["id"])["type"] == "CRASHED"
+    assert standing.end_of(run["id"])["type"] == ended
 
 
 def test_serving_that_is_stopped_cancels_its_runs(standing: Standing, model: Model, served: Served) -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.work.command import Factmill
+from support.work.command import FEW_QUESTIONS, Factmill
 from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
 
 from tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, describe_card
 
 KEY = {"TEST_KEY": "k"}
-SMALL = {"fanoutqa": ("--sets-a-kind", "1"), "biokalma": ("--limit", "8")}
+SMALL = {"fanoutqa": FEW_QUESTIONS, "biokalma": ("--limit", "8")}
 SETTING = {"fanoutqa": "closed_book", "biokalma": "given_graph"}
 LABELS = {"fanoutqa": "BA", "biokalma": "53"}
 """What people say of the first half of the answers, and of the second."""
