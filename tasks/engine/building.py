@@ -348,7 +348,7 @@ def open_build(benchmark: Benchmark, inputs: Locked[Inputs], options: RunOptions
 @cache
 def _prepare(step: Task[..., Receipt], refresh: bool) -> Task[..., Receipt]:
     """Return a step whose runs have names; made once, since Prefect reads the step's source for each that it makes."""
-    return step.with_options(refresh_cache=refresh, task_run_name=_name_run)
+    return step.with_options(refresh_cache=refresh, task_run_name=_name_run)  # type: ignore[arg-type] # no function has the type
 
 
 def _name_run(parameters: Mapping[str, Any]) -> str:
