@@ -15,7 +15,7 @@ install = $(BIN)/uv pip install --no-config --quiet --python $(BIN)/python --no-
 SHARED  = --numprocesses $$($(BIN)/python -c 'import os; print(min(os.cpu_count() or 1, 4) + 1)') --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help build collect test test-quick test-llm check digests lock clean
+.PHONY: help build collect test test-quick test-llm trials check digests docs lock clean
 
 help:
 	@echo "make build     set up .venv, then build every benchmark in the embedded world and evaluate the built-in models"
@@ -23,6 +23,8 @@ help:
 	@echo "make test-quick  the tests that need no server, no whole build and no long search"
 	@echo "make check     ruff, mypy, import-linter, locks match pyproject.toml"
 	@echo "make test-llm  the chat client and every benchmark against a real chat server (compiles for minutes)"
+	@echo "make docs      the documentation as a site, in site/"
+	@echo "make trials    builds that are killed, that share a warehouse, that meet faults, and a month of rebuilds (hours)"
 	@echo "make digests   build all anew and write what every machine is held to, data/world/digests.json"
 	@echo "make lock      resolve requirements*.lock anew from pyproject.toml"
 	@echo "make clean     remove .venv and everything built under data/"
@@ -67,6 +69,13 @@ collect: $(VENV)/.dev
 test-llm: $(VENV)/.llm
 	$(BIN)/python -m pytest -m llm tests/llm
 
+trials: $(VENV)/.dev $(VENV)/.prepared
+	PYTHONPATH=tests $(BIN)/python -m trials.kills
+	PYTHONPATH=tests $(BIN)/python -m trials.four --whole
+	PYTHONPATH=tests $(BIN)/python -m trials.faulty --whole
+	PYTHONPATH=tests $(BIN)/python -m trials.month
+	PYTHONPATH=tests $(BIN)/python -m trials.month_served
+
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -77,6 +86,9 @@ check: $(VENV)/.dev
 digests: $(VENV)/.base
 	home=$$(mktemp -d) && FACTMILL_HOME=$$home $(BIN)/factmill build all --json >$$home/reports && \
 	  $(BIN)/python -m flows.digests <$$home/reports && rm -rf $$home
+
+docs: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
 lock: $(VENV)/.dev
 	$(BIN)/python .ci/locks.py write

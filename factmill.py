@@ -1,7 +1,7 @@
 """factmill from Python: read what was built and score answers, with no server and no network.
 
-Build first (`factmill build all` makes every benchmark in the embedded world), or name a folder that `factmill export`
-wrote. Tables are Arrow's; `.to_pandas()` makes a data frame of one.
+Build first (`factmill build all` makes every benchmark in the embedded world), or name a folder that `factmill release`
+or `factmill export` wrote. Tables are Arrow's; `.to_pandas()` makes a data frame of one.
 
 >>> import factmill
 >>> store = factmill.open()  # the warehouse of factmill's home; or open("release/")
@@ -35,7 +35,7 @@ __all__ = ["FactmillError", "open", "questions", "score"]
 
 
 def open(path: str | Path | None = None) -> Store:
-    """Return what is read from: a warehouse file, a folder of exported tables, or a build of the home's warehouse by its id.
+    """Return what is read from: a warehouse file, a release or other folder of tables, or a build of the home's warehouse by its id.
 
     By default the home's warehouse. `store.builds()` lists builds, `store.table(name, build)` reads a table of one, by
     default of the newest that has it; the metrics of an evaluation are its table `evaluation_metrics`.

@@ -21,6 +21,8 @@ from tasks.storage.housekeeping.prefect_history import bound_history
 
 _START_TIMEOUT_S = 90.0
 _ANSWER_TIMEOUT_S = 10.0
+LOOK_AGAIN_S = 2.0
+"""Between looks for a server that has gone away."""
 _UNNEEDED = (
     "CANCELLATION_CLEANUP",
     "CLEANUP_RECONCILER",
@@ -84,11 +86,17 @@ def find_standing() -> str:
 
 def require_server(url: str) -> None:
     """ServiceUnreachable unless something answers where PREFECT_API_URL says that a Prefect server is."""
-    if trouble := _find_trouble(url):
+    if trouble := find_trouble(url):
         raise ServiceUnreachable(
             f"no Prefect server answers where PREFECT_API_URL says ({url}): {trouble}; start it "
             "(`prefect server start`), or unset PREFECT_API_URL, and factmill starts one of its own"
         )
+
+
+def await_server() -> None:
+    """Wait for as long as nothing answers where PREFECT_API_URL says that a standing Prefect server is."""
+    while (url := find_standing()) and find_trouble(url):
+        time.sleep(LOOK_AGAIN_S)
 
 
 @contextmanager
@@ -100,7 +108,9 @@ def telling_lost_server() -> Iterator[None]:
         raise
     except Exception as error:
         url = os.environ.get("PREFECT_API_URL", "")
-        if not url or not (trouble := _find_trouble(url)):
+        # it may be back by now, after longer than Prefect's client is patient
+        trouble = find_trouble(url) or _tell_cut(error)
+        if not url or not trouble:
             raise
         raise PrefectLost(
             f"the Prefect server at {url} has gone away while the flow ran ({trouble}); what was done is kept: start it "
@@ -108,7 +118,14 @@ def telling_lost_server() -> Iterator[None]:
         ) from error
 
 
-def _find_trouble(url: str) -> str:
+def _tell_cut(error: Exception) -> str:
+    """Return what cut off a question to the Prefect server; nothing for any other error."""
+    # of the library that Prefect asks with, which nothing here imports
+    is_cut = any((each.__module__, each.__name__) == ("httpx", "TransportError") for each in type(error).__mro__)
+    return (str(error) or type(error).__name__) if is_cut else ""
+
+
+def find_trouble(url: str) -> str:
     """Return why no Prefect server answers at an address; nothing where one does."""
     try:
         with urllib.request.urlopen(f"{url.rstrip('/')}/health", timeout=_ANSWER_TIMEOUT_S):

@@ -1,25 +1,35 @@
 """Rebuilds: a flow that makes chosen benchmarks one after another, and measures models on them."""
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import cast
+from uuid import UUID
 
 from prefect import flow
-from prefect.artifacts import create_table_artifact
-from prefect.client.schemas.objects import State
+from prefect.artifacts import create_progress_artifact, create_table_artifact, update_progress_artifact
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter
+from prefect.client.schemas.objects import State, StateType
+from prefect.context import FlowRunContext
+from prefect.states import Cancelling
 
 from flows.commands.reports import report_evaluations
-from flows.evaluate.evaluations import EVALUATIONS
+from flows.prefect_server import LOOK_AGAIN_S
 from flows.running import make_build
 from flows.served import end_in_state, name_error, tell_build
-from flows.serving import ChosenBenchmarks, RebuildParams
+from flows.serving import ChosenBenchmarks, RebuildParams, check_keys
+from flows.watching.runs import watched
+from tasks import progress
 from tasks.engine.benchmark import Benchmark
 from tasks.engine.holding import holding
-from tasks.errors import BuildError, BuildHeld
+from tasks.errors import BuildError, BuildHeld, PrefectLost
 from tasks.evaluation.record import Evaluation, EvaluationParams, settle_batches
 from tasks.options import BuildReport, Params, RunOptions, warehouse_of
-from tasks.settings import home, load_world
+from tasks.settings import home
 from tasks.storage.recorder import work_folder
 
 
@@ -33,6 +43,7 @@ class Outcome:
     said: str
 
 
+@watched
 @flow(name="rebuild", validate_parameters=True, persist_result=False)
 def rebuild(params: RebuildParams = RebuildParams(), run: RunOptions = RunOptions()) -> State:  # type: ignore[valid-type] # noqa: B008 - frozen
     """Make benchmarks one after another and measure models on them; one that fails leaves the others be."""
@@ -41,24 +52,37 @@ def rebuild(params: RebuildParams = RebuildParams(), run: RunOptions = RunOption
 
 def rebuild_all(params: ChosenBenchmarks, run: RunOptions) -> str:
     """Rebuild, and return what was made. BuildError, when all is done, says what failed and why."""
-    load_world(run.world, run.graph)
-    with holding(work_folder(warehouse_of(run)) / "rebuild", "rebuilding"):
-        outcomes = [each for benchmark in params.chosen() for each in _rebuild(benchmark, params, run)]
-    create_table_artifact(table=[asdict(each) for each in outcomes], key="rebuild", description="What was rebuilt")
+    check_keys(params, run)
+    chosen = params.chosen()
+    with holding(work_folder(warehouse_of(run)) / "rebuild", "rebuilding"), ending_with_a_part():
+        done = create_progress_artifact(0.0, key="rebuild-progress", description=f"0 of {len(chosen)} benchmarks")
+        outcomes: list[Outcome] = []
+        for number, benchmark in enumerate(chosen, start=1):
+            outcomes += _rebuild(benchmark, params, run)
+            update_progress_artifact(
+                cast(UUID, done), 100.0 * number / len(chosen), f"{number} of {len(chosen)} benchmarks"
+            )
+    create_table_artifact(
+        table=[asdict(each) for each in outcomes],
+        key="rebuild",
+        description="What became of each build and evaluation; each is a run of its own, below this one",
+    )
     if failed := [f"{each.what}: {each.said}" for each in outcomes if each.ending == "failed"]:
         raise BuildError(f"{len(failed)} of {len(outcomes)} failed: {'; '.join(failed)}")
     return "; ".join(each.said for each in outcomes)
 
 
 def _rebuild(benchmark: Benchmark, params: ChosenBenchmarks, run: RunOptions) -> list[Outcome]:
-    """Build a benchmark and measure models on it, each a run of its own below this one."""
+    """Build a benchmark and measure models on it, each a run of its own below this one: build → evaluate (→ release)."""
     own: Params = getattr(params, benchmark.name)
     build, report = _try(benchmark.name, lambda: make_build(benchmark, own, run))
-    outcomes, evaluation = [build], EVALUATIONS.get(benchmark.name)
-    if report is not None and evaluation is not None:
-        for model in params.evaluate:
-            asked = cast(EvaluationParams, evaluation.params.model_validate({"model": model, "build": report.build_id}))
-            outcomes.append(_try(f"{model} on {benchmark.name}", partial(_evaluate, evaluation, asked, run))[0])
+    outcomes = [build]
+    if report is None:
+        return outcomes
+    for model, evaluation in params.evaluations(benchmark):
+        asked = cast(EvaluationParams, evaluation.params.model_validate({"model": model, "build": report.build_id}))
+        outcomes.append(_try(f"{model} on {benchmark.name}", partial(_evaluate, evaluation, asked, run))[0])
+    # a release of `report` is made here, where nothing above failed
     return outcomes
 
 
@@ -69,10 +93,41 @@ def _evaluate(evaluation: Evaluation, params: EvaluationParams, run: RunOptions)
 
 
 def _try(what: str, make: Callable[[], BuildReport]) -> tuple[Outcome, BuildReport | None]:
+    report = None
     try:
         report = make()
+        outcome = Outcome(what, "made", tell_build(report))
+    except PrefectLost:
+        raise  # the whole rebuild waits for the server, and then finds what is made
     except BuildHeld as held:
-        return Outcome(what, "left alone", str(held)), None
+        outcome = Outcome(what, "left alone", str(held))
     except Exception as error:  # noqa: BLE001 - whatever fails, the others go on; its own run tells it whole
-        return Outcome(what, "failed", name_error(error)), None
-    return Outcome(what, "made", tell_build(report)), report
+        outcome = Outcome(what, "failed", name_error(error))
+    progress.log(f"{what}: {outcome.ending}: {outcome.said}", "error" if outcome.ending == "failed" else "info")
+    return outcome, report
+
+
+@contextmanager
+def ending_with_a_part() -> Iterator[None]:
+    """Let this run be cancelled when somebody cancels a run below it: one process makes them all."""
+    run_id, over = FlowRunContext.get().flow_run.id, threading.Event()  # type: ignore[union-attr]
+    thread = threading.Thread(target=copy_context().run, args=(_cancel_with_a_part, run_id, over), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def _cancel_with_a_part(run_id: UUID, over: threading.Event) -> None:
+    below = {"parent_flow_run_id": {"any_": [run_id]}, "state": {"type": {"any_": [StateType.CANCELLING]}}}
+    with get_client(sync_client=True) as client:
+        while not over.wait(LOOK_AGAIN_S):
+            try:
+                if found := client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(below)):
+                    client.set_flow_run_state(
+                        run_id, Cancelling(message=f"{found[0].name} was cancelled, and this with it")
+                    )
+                    return
+            except Exception:  # noqa: BLE001, S112 - a server that is away cancels nothing, and is told by the build itself
+                continue

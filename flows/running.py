@@ -14,18 +14,18 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from flows.prefect_server import prefect_server, prefect_settings, telling_lost_server
+from flows.prefect_server import find_standing, prefect_server, prefect_settings, telling_lost_server
 from tasks.engine.benchmark import Benchmark
-from tasks.engine.holding import refuse_held, run_folder
+from tasks.engine.holding import forget_finished, refuse_held, run_folder
 from tasks.engine.identities import find_max_ages, find_oldest_moments
 from tasks.engine.locks import make_lock
 from tasks.engine.services import check_models
 from tasks.errors import OldBuild, PrefectLost
 from tasks.options import BuildReport, Params, RunOptions, warehouse_of
-from tasks.progress import say
+from tasks.progress import mention, say
 from tasks.settings import home, load_world, require_home
 from tasks.storage.builds import BuildRecord, build_of_lock, describe_caution, published_names
-from tasks.storage.recorder import rests_on_older
+from tasks.storage.records import rests_on_older
 from tasks.storage.warehouse import open_warehouse, require_writable
 
 Recipe = Callable[[Params, RunOptions], BuildReport]
@@ -47,6 +47,7 @@ def make_build(
     if run.mode == "record" and not force:
         present = build_of_lock(warehouse_of(run), lock)
         if present is not None and not present.report["unsettled"] and not _has_aged(present, run):
+            forget_finished(run_folder(benchmark.name, lock, run))
             return _report_present(present, run, time.perf_counter() - started)
     if run.mode != "replay":
         require_home()
@@ -115,7 +116,8 @@ def opened_recipe(benchmark: Benchmark, run: RunOptions) -> Iterator[Recipe]:
     """Yield a benchmark's flow, ready to be called: a Prefect server runs."""
     os.environ.update(prefect_settings(require_home()))
     with prefect_server(home()) as server:
-        say("starting Prefect …")
+        if not find_standing():
+            mention("starting Prefect …")
         flow = load_flow(benchmark)
         _import_services(run)
         server.wait_ready()

@@ -7,8 +7,10 @@ does nothing else, so it may be ended.
 
 import atexit
 import gc
+import logging
 import os
 import signal
+import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, NoReturn
@@ -18,14 +20,18 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
 from flows.benchmarks import BENCHMARKS
+from flows.prefect_server import await_server, telling_lost_server
 from flows.running import load_flow, make_build
+from tasks import progress
 from tasks.engine.benchmark import Benchmark
-from tasks.errors import BuildHeld, FactmillError
+from tasks.errors import BuildHeld, FactmillError, PrefectLost
 from tasks.options import BuildReport, Params, RunOptions
 from tasks.processes import die_with_parent, own_process
 
 STOP_GRACE_S = 2.0
 """A runner that stops a run looks after three seconds whether its process is gone."""
+SERVING_PID = "FACTMILL_SERVING_PID"
+"""Environment variable by which `factmill serve` tells its runs who it is."""
 LEFT_ALONE = "LeftAlone"
 """Name of the state of a run that found another at its work."""
 
@@ -36,7 +42,7 @@ def make_served(benchmark: Benchmark) -> Flow[..., State[Any]]:
 
     @wraps(recipe.fn)
     def served(params: Params, run: RunOptions) -> State[Any]:
-        return end_in_state(lambda: tell_build(make_build(benchmark, params, run, recipe=recipe.fn)))
+        return end_in_state(lambda: _log_present(make_build(benchmark, params, run, recipe=recipe.fn)))
 
     flow: Flow[..., State[Any]] = recipe.with_options()
     flow.fn = served
@@ -51,12 +57,31 @@ def __getattr__(name: str) -> Flow[..., State[Any]]:
 
 
 def end_in_state(make: Callable[[], str]) -> State[Any]:
-    """Return the state that a run ends in: completed, with what `make` returns as message, or failed with the error's."""
+    """Return the state that a run ends in: completed, with what `make` returns as message, or failed with the error's.
+
+    Where the Prefect server has gone away, the run waits for it and makes what is left; what is made is told when there
+    is a server to tell.
+    """
     own_run()
+    state = _end_in_state(make)
+    while state is None:
+        await_server()
+        state = _end_in_state(make)
+    await_server()
+    return state
+
+
+def _end_in_state(make: Callable[[], str]) -> State[Any] | None:
+    """Return the state; None where the Prefect server has gone away."""
     try:
-        return Completed(message=make())
+        with telling_lost_server():
+            return Completed(message=make())
     except BuildHeld as held:
+        progress.log(str(held))
         return Completed(name=LEFT_ALONE, message=str(held))
+    except PrefectLost:
+        sys.stderr.write("factmill: the Prefect server does not answer; the run waits for it, and then goes on\n")
+        return None
     except FactmillError as error:
         return Failed(message=name_error(error))
 
@@ -64,6 +89,14 @@ def end_in_state(make: Callable[[], str]) -> State[Any]:
 def name_error(error: Exception) -> str:
     """Return an error with its name."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _log_present(report: BuildReport) -> str:
+    """Return what a build came to; a run that had nothing to make has told nothing of it yet."""
+    told = tell_build(report)
+    if report.up_to_date:
+        progress.log(told)
+    return told
 
 
 def tell_build(report: BuildReport) -> str:
@@ -82,7 +115,11 @@ def own_run() -> None:
         return
     # Ctrl-C reaches all processes of a terminal; the one that serves then stops its runs
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    die_with_parent()
+    # what Prefect has running beside a flow prints tracebacks there when its server goes away; runs print nothing there
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    parent = os.environ.get(SERVING_PID)
+    die_with_parent(int(parent) if parent else None)
     own_process(_end, STOP_GRACE_S)
     atexit.register(_leave_quickly)
 

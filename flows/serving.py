@@ -1,7 +1,8 @@
 """What rebuilds and `factmill serve` are told, and what of it cannot be carried out; nothing here imports Prefect."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -9,12 +10,14 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import AfterValidator, Field, ValidationError, create_model, model_validator
 
 from flows.benchmarks import BENCHMARKS, find_benchmark
+from flows.evaluate.evaluations import EVALUATIONS
 from tasks.engine.benchmark import Benchmark
 from tasks.engine.locks import make_lock
 from tasks.errors import FactmillError, SettingsError, UsageError
+from tasks.evaluation.record import Evaluation, check_model
 from tasks.options import Option, Params, RunOptions
 from tasks.settings import SECTIONS, Age, load_world
-from tasks.text.ages import read_age
+from tasks.text.ages import read_age, write_age
 
 
 def _check_name(name: str) -> str:
@@ -45,6 +48,11 @@ class ChosenBenchmarks(Params):
     def chosen(self) -> list[Benchmark]:
         """Return the benchmarks that are made, in the order of all."""
         return [each for name, each in BENCHMARKS.items() if not self.benchmarks or name in self.benchmarks]
+
+    def evaluations(self, benchmark: Benchmark) -> list[tuple[str, Evaluation]]:
+        """Return which models are measured on a benchmark, each with how."""
+        how = EVALUATIONS.get(benchmark.name)
+        return [(model, how) for model in self.evaluate] if how else []
 
 
 _settings: dict[str, Any] = {
@@ -90,7 +98,7 @@ class ServeOptions(ChosenBenchmarks, RunOptions):
         told = {name: getattr(self, name) for name in RunOptions.model_fields}
         world = load_world(self.world, self.graph)
         if self.max_age is None and period_s and not any(getattr(world, name).max_age for name in SECTIONS):
-            told["max_age"] = f"{period_s / 2:.0f}"
+            told["max_age"] = write_age(period_s / 2)
         return RunOptions(**told | {"world": self.absolute_world()})
 
     def rebuild_params(self, settings: Mapping[str, Params]) -> ChosenBenchmarks:
@@ -123,12 +131,29 @@ def check_runs(params: ChosenBenchmarks, run: RunOptions) -> None:
 
     The error's text begins with the benchmark's name.
     """
-    world = load_world(run.world, run.graph)
+    check_keys(params, run)
     for benchmark in params.chosen():
         own = getattr(params, benchmark.name)
-        try:
+        with _naming(benchmark.name):
             make_lock(benchmark, benchmark.lock_inputs(own, run), run)
+
+
+def check_keys(params: ChosenBenchmarks, run: RunOptions) -> None:
+    """Raise SettingsError for a wrong world, a model to measure that it does not have, and a key that is not set."""
+    world = load_world(run.world, run.graph)
+    for benchmark in params.chosen():
+        roles = {*benchmark.roles(getattr(params, benchmark.name))}
+        with _naming(benchmark.name):
+            for model, evaluation in params.evaluations(benchmark):
+                check_model(world, model, "--evaluate")
+                roles |= {*evaluation.roles(evaluation.params.model_validate({"model": model}))}
             if run.mode != "replay":
-                world.require_keys(benchmark.roles(own))
-        except FactmillError as error:
-            raise type(error)(f"{benchmark.name}: {error}") from error
+                world.require_keys(roles)
+
+
+@contextmanager
+def _naming(benchmark: str) -> Iterator[None]:
+    try:
+        yield
+    except FactmillError as error:
+        raise type(error)(f"{benchmark}: {error}") from error

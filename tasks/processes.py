@@ -44,10 +44,15 @@ def own_process(end: Callable[[], NoReturn], grace_s: float = STOP_GRACE_S) -> N
     _own[:] = [(end, grace_s)]
 
 
-def die_with_parent() -> None:
-    """Let this process be told to end (SIGTERM) when the one that started it is gone, on Linux."""
+def die_with_parent(parent: int | None = None) -> None:
+    """Let this process be told to end (SIGTERM) when the one that started it is gone, on Linux.
+
+    `parent`: its id, where that is known: it may be gone already.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+    if parent is not None and os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def end_soon() -> None:

@@ -11,7 +11,7 @@ from prefect.exceptions import ParameterTypeError
 
 from flows.benchmarks import BENCHMARKS
 from flows.cli.main import app
-from flows.commands.serve import make_deployments
+from flows.commands.serving.deployments import make_deployments
 from flows.running import load_flow, verify_build
 from flows.served import make_served
 from flows.serving import RebuildParams, ServeOptions
@@ -87,8 +87,8 @@ def test_a_deployment_is_made_of_the_models_and_held_to_them() -> None:
 @pytest.mark.parametrize(
     ("told", "age"),
     [
-        ({"interval": "12h"}, "21600"),
-        ({"cron": "0 3 * * *"}, "43200"),
+        ({"interval": "12h"}, "6h"),
+        ({"cron": "0 3 * * *"}, "12h"),
         ({"interval": "12h", "max_age": "2d"}, "2d"),
         ({}, None),
     ],

@@ -1,15 +1,18 @@
 """`factmill gc` and `factmill compact`: what is old or unused goes, and the files become as small as what they hold."""
 
-from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
-from flows.cli.options import AsJson, Warehouse, print_json
-from tasks.errors import UnknownBuild
+from flows.cli.options import AsJson, Warehouse, check_given_age, print_json
+from tasks.errors import UnknownBuild, WarehouseError
 from tasks.options import RunOptions, warehouse_of
-from tasks.text.ages import check_age, read_age
+from tasks.storage.housekeeping.freed import Freed
+from tasks.text.ages import read_age
 
 
 def gc(
@@ -18,12 +21,18 @@ def gc(
     ] = 10,
     builds_older_than: Annotated[
         str | None,
-        typer.Option(help="Builds that go though they are among these; the newest of each stays.", metavar="AGE"),
+        typer.Option(
+            help="Builds that go though they are among these; the newest of each stays.",
+            metavar="AGE",
+            callback=check_given_age,
+        ),
     ] = None,
     older_than: Annotated[
         str,
         typer.Option(
-            help="Unused records, run folders, Prefect's history and stray files that go: 12h, 30d, 4w.", metavar="AGE"
+            help="Unused records, run folders, Prefect's history and stray files that go: 12h, 30d, 4w.",
+            metavar="AGE",
+            callback=check_given_age,
         ),
     ] = "30d",
     with_measured: Annotated[
@@ -38,8 +47,8 @@ def gc(
 ) -> None:
     """Remove old builds, records that no build and no run rests on, folders of stopped runs, Prefect's history, stray files.
 
-    Without --yes nothing is removed. What a running process works with is left alone, and every build that stays can
-    be verified as before. Room in the warehouse's file is used again; `factmill compact` gives it back.
+    Runs that were killed, which Prefect has as running, are ended. Without --yes nothing is removed. What a running
+    process works with is left alone, and every build that stays can be verified as before. Room in the warehouse's file is used again; `factmill compact` gives it back.
 
     \b
     Examples:
@@ -47,37 +56,48 @@ def gc(
       factmill gc --yes
       factmill gc --keep 3 --builds-older-than 90d --older-than 7d --yes
     """
+    from flows.commands.gc import end_gone_runs, tell_standing_history
+    from tasks import progress
     from tasks.settings import home
     from tasks.storage.housekeeping.prefect_history import clean_history
     from tasks.storage.housekeeping.strays import clean_strays
     from tasks.storage.housekeeping.warehouse import Keeping, clean_warehouse
 
+    progress.show()
     path = warehouse_of(RunOptions(warehouse=warehouse))
-    since = _read_moment(older_than, "--older-than")
-    builds_since = _read_moment(builds_older_than, "--builds-older-than") if builds_older_than else None
+    since = _find_moment(older_than)
+    builds_since = _find_moment(builds_older_than) if builds_older_than else None
     keeping = Keeping(keep, builds_since, since, measured=not with_measured)
     freed = clean_warehouse(path, keeping, remove=yes)
-    freed += [clean_history(home(), since, remove=yes), *clean_strays(home(), path, since, remove=yes)]
+    freed.append(end_gone_runs(remove=yes))
+    history = clean_history(home(), since, remove=yes)
+    freed.append(replace(history, left=history.left or tell_standing_history()))
+    freed += clean_strays(home(), path, since, remove=yes)
     if as_json:
         print_json({"warehouse": str(path), "removed": yes, "freed": [asdict(each) for each in freed]})
-        return
-    for each in freed:
-        typer.echo(
-            f"{each.kind:16} {each.count:>9,} {_tell_size(each.size_bytes):>10}"
-            + (f"  {each.left}" if each.left else "")
-        )
-        for name in each.names[:20]:
-            typer.echo(f"    {name}")
-        if len(each.names) > 20:
-            typer.echo(f"    … {len(each.names) - 20:,} more (all of them: --json)")
-    typer.echo("removed" if yes else "nothing was removed; to remove it: the same command with --yes")
+    else:
+        typer.echo("\n".join(line for each in freed for line in _format_freed(each)))
+        typer.echo("removed" if yes else "nothing was removed; to remove it: the same command with --yes")
+    if trouble := next((each.trouble for each in freed if each.trouble), ""):
+        raise WarehouseError(trouble)
+
+
+def _format_freed(freed: Freed) -> Iterator[str]:
+    """Yield the lines that tell of one kind of things."""
+    told = f"{freed.kind:16} {freed.count:>9,} {_tell_size(freed.size_bytes):>10}"
+    left = freed.left or ("could not be done: see the error" if freed.trouble else "")
+    yield f"{told}  {left}".rstrip()
+    yield from (f"    {name}" for name in freed.names[:20])
+    if len(freed.names) > 20:
+        yield f"    … {len(freed.names) - 20:,} more (all of them: --json)"
 
 
 def compact(warehouse: Warehouse = None, as_json: AsJson = False) -> None:
     """Write the warehouse, and Prefect's database in factmill's home, anew without the room that removed rows left.
 
-    The warehouse is held meanwhile, and replaced only by a copy with the same content; it needs as much free disk as it
-    takes. Example: factmill gc --yes && factmill compact
+    The warehouse is held meanwhile, and replaced only by a copy with the same content; beside it there has to be free
+    room for twice what it takes. Where a build works with it, it is left as it is, with exit code 1.
+    Example: factmill gc --yes && factmill compact
     """
     from tasks.settings import home
     from tasks.storage.housekeeping.compacting import compact_warehouse
@@ -102,12 +122,9 @@ def compact(warehouse: Warehouse = None, as_json: AsJson = False) -> None:
         typer.echo(f"Prefect's database is left as it was: {left}", err=True)
 
 
-def _read_moment(age: str, option: str) -> datetime:
-    """Return the moment that is so long ago; BadParameter for what is no age."""
-    try:
-        return max(datetime.now(UTC) - timedelta(seconds=read_age(check_age(age))), datetime.fromtimestamp(0, UTC))
-    except (ValueError, OverflowError) as error:
-        raise typer.BadParameter(str(error), param_hint=f"'{option}'") from error
+def _find_moment(age: str) -> datetime:
+    """Return the moment that is so long ago, or 1970 where that is longer ago."""
+    return datetime.fromtimestamp(max(time.time() - read_age(age), 0), UTC)
 
 
 def _tell_size(size_bytes: int) -> str:

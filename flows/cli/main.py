@@ -16,6 +16,7 @@ import typer
 
 from flows.cli.audit import audit
 from flows.cli.build import build_app
+from flows.cli.diff import diff
 from flows.cli.drift import drift_app
 from flows.cli.entry import INTERRUPTED, catch_signals, find_stop, tell_stop
 from flows.cli.evaluate import evaluate_app
@@ -26,6 +27,7 @@ from flows.cli.local.graphs import graph_app
 from flows.cli.local.models import models_app
 from flows.cli.local.paths import paths
 from flows.cli.options import CONCURRENCY, AsJson, Concurrency, Warehouse, naming_options, print_json
+from flows.cli.releases.release import release
 from flows.cli.report import report
 from flows.cli.review import review_app
 from flows.cli.serve import SERVE_HELP, serve
@@ -45,6 +47,7 @@ app = typer.Typer(
 world_app = typer.Typer(help="The embedded world.", no_args_is_help=True)
 app.command("audit")(audit)
 app.add_typer(build_app, name="build")
+app.command("diff")(diff)
 app.add_typer(drift_app, name="drift")
 app.add_typer(evaluate_app, name="evaluate")
 app.command("gc")(gc)
@@ -54,6 +57,7 @@ app.command("judge-card")(judge_card)
 app.add_typer(label_app, name="label")
 app.add_typer(models_app, name="models")
 app.command("paths")(paths)
+app.command("release")(release)
 app.command("report")(report)
 app.add_typer(review_app, name="review")
 app.command("serve", help=SERVE_HELP)(serve)
@@ -101,8 +105,10 @@ def _run_command() -> int:
         if error.filename is None and error.errno != errno.ENOSPC:
             traceback.print_exc()
         else:
-            told = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-            sys.stderr.write(f"factmill: {clean(f'cannot read or write {told}')}\n")
+            told = f"cannot read or write {error.filename}: {error.strerror}" if error.filename else f"{error.strerror}"
+            if error.errno == errno.ENOSPC:
+                told += "; make room (`factmill gc` says what can go) and run the same command again"
+            sys.stderr.write(f"factmill: {clean(told)}\n")
         code = 1
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from tasks.options import Option, RunOptions
+from tasks.text.ages import check_age
 from tasks.text.suggestions import suggest_name
 
 M = TypeVar("M", bound=BaseModel)
@@ -23,6 +24,14 @@ Warehouse = Annotated[Path | None, typer.Option(help=_RUN["warehouse"].descripti
 Concurrency = Annotated[int, typer.Option(help=_RUN["concurrency"].description)]
 CONCURRENCY: int = _RUN["concurrency"].default
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+
+
+def check_given_age(given: str | None) -> str | None:
+    """Return an age that an option was given (its callback); BadParameter for what is none."""
+    try:
+        return None if given is None else check_age(given)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def print_json(value: Any) -> None:

@@ -57,7 +57,7 @@ def _serve(given: Any) -> None:
     require_server(address)
     check_runs(options.rebuild_params(settings), options.run_options())
     os.environ.update(prefect_settings(home()))
-    from flows.commands.serve import make_deployments, serve_deployments
+    from flows.commands.serving.deployments import make_deployments, serve_deployments
 
     deployments = make_deployments(options, settings)
     code = serve_deployments(deployments, options.runs, partial(typer.echo, err=True))

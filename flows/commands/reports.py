@@ -1,6 +1,6 @@
 """`factmill report`: what was measured, as files to read."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from flows.commands.evaluate import read_card, read_metrics, read_table
@@ -40,11 +40,11 @@ def read_report(warehouse: Path, names: Sequence[str]) -> Report:
     return make_report(evaluation, [read_evaluated(warehouse, evaluation, record) for record in records])
 
 
-def check_endings(paths: Sequence[Path]) -> None:
-    """UsageError unless each file's ending names a form."""
+def check_endings(paths: Sequence[Path], forms: Collection[str] = RENDERERS) -> None:
+    """UsageError unless each file's ending names a form, by default one of a report."""
     for path in paths:
-        if path.suffix not in RENDERERS:
-            raise UsageError(f"{path}: expected a file that ends in {', '.join(RENDERERS)}")
+        if path.suffix not in forms:
+            raise UsageError(f"{path}: expected a file that ends in {', '.join(forms)}")
 
 
 def write_file(text: str, path: Path, option: str) -> Path:

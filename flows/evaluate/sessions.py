@@ -1,6 +1,6 @@
 """Where programs and other harnesses begin: a benchmark by its name, and the rows that it is measured on."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +48,15 @@ def open_session(
     return offline.open_session(find_evaluation(benchmark), store, settings, **options)
 
 
-def write_lm_eval(warehouse: Path, build: BuildRecord, folder: Path) -> list[Path]:
-    """Write the task folder of a build for lm-evaluation-harness and return its files; UsageError when there is none."""
+def write_lm_eval(
+    warehouse: Path, build: BuildRecord, folder: Path, asked: Collection[str] | None = None, canary: str = ""
+) -> list[Path]:
+    """Write the task folder of a build for lm-evaluation-harness and return its files; UsageError when there is none.
+
+    `asked`: ids of the rows that are asked about; None: all. `canary` stands in every file.
+    """
     evaluation = find_evaluation(build.benchmark)
     session = offline.open_session(evaluation, Store(warehouse, build.build_id), list(evaluation.settings))
-    return write_tasks(session, folder, build.build_id)
+    if asked is not None:
+        session = session.narrow(asked)
+    return write_tasks(session, folder, build.build_id, canary)

@@ -1,27 +1,31 @@
-"""Runs whose process was killed: Prefect would have them as running for ever, so the next run ends them.
+"""Runs whose process was killed: Prefect would have them as running for ever, so the next run, `factmill serve` or
+`factmill gc` ends them.
 
-A run holds a file of its own, named by its id, for as long as its process lives; the kernel lets go of it however that
-ends. A file that nobody holds is of a run that is over, or whose process is gone.
+tasks/storage/housekeeping/gone_runs.py says how they are told.
 """
 
 import fcntl
 import os
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
-from prefect.client.schemas.objects import StateType
+from prefect.client.schemas.objects import State, StateType
 from prefect.client.schemas.sorting import TaskRunSort
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Crashed
 
 from flows.prefect_server import find_standing
+from flows.watching.breaking_off import tell_broken_off
+from tasks.processes import one_at_a_time
 from tasks.settings import home
+from tasks.storage.housekeeping.gone_runs import OUR_OWN, files_of_runs, find_gone_runs
 
 UNENDED = (StateType.RUNNING, StateType.CANCELLING, StateType.PENDING, StateType.PAUSED)
 _SAID = (
-    "The process of this run was gone when the next one began: killed, out of memory, or the machine went down. What was "
+    "The process of this run was gone when somebody next looked: killed, out of memory, or the machine went down. What was "
     "done is kept: the same run again goes on from it."
 )
 _MOST_TASKS = 200
@@ -32,11 +36,11 @@ def hold_run(run_id: UUID) -> None:
     """Say that this process carries out a run, until it ends or lets go."""
     if run_id in _held:
         return
-    path = _folder() / str(run_id)
+    path = files_of_runs(home()) / str(run_id)
     path.parent.mkdir(parents=True, exist_ok=True)
     fd = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
     fcntl.flock(fd, fcntl.LOCK_EX)
-    os.write(fd, _name_server())
+    os.write(fd, _name_server().encode())
     _held[run_id] = fd
 
 
@@ -44,20 +48,33 @@ def let_go(run_id: UUID) -> None:
     """Say that a run is over; one that this process does not carry out is left as it is."""
     fd = _held.pop(run_id, None)
     if fd is not None:
-        (_folder() / str(run_id)).unlink(missing_ok=True)
+        (files_of_runs(home()) / str(run_id)).unlink(missing_ok=True)
         os.close(fd)
 
 
 def crash_gone_runs() -> list[UUID]:
     """Let runs crash that this home began on this server, and whose process is gone; return them."""
-    gone = [path for path in _folder().glob("*-*") if _is_gone(path)]
-    if not gone:
+    if not _find_gone():
         return []
-    with get_client(sync_client=True) as client:
-        crashed = [run_id for path in gone if _crash(client, run_id := UUID(path.name))]
-    for path in gone:
-        path.unlink(missing_ok=True)
+    # two runs that begin at once would both end the same ones, and an automation would act twice
+    with one_at_a_time(files_of_runs(home()).with_name("ending-runs.lock")):
+        gone = _find_gone()
+        with get_client(sync_client=True) as client:
+            crashed = [run_id for path in gone if _crash(client, run_id := UUID(path.name))]
+        for path in gone:
+            path.unlink(missing_ok=True)
     return crashed
+
+
+def end_below(run_id: UUID, state: State[Any]) -> None:
+    """Let all that a run had under way end as the run itself did, whose process is gone: its tasks, and the runs below."""
+    with get_client(sync_client=True) as client:
+        _end_tasks(client, run_id, state)
+        below = {"parent_flow_run_id": {"any_": [run_id]}, "state": {"type": {"any_": UNENDED}}}
+        for run in client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(below)):
+            client.set_flow_run_state(run.id, state, force=True)
+            tell_broken_off(client, run.id, state)
+            _end_tasks(client, run.id, state)
 
 
 def _crash(client: SyncPrefectClient, run_id: UUID) -> bool:
@@ -69,36 +86,25 @@ def _crash(client: SyncPrefectClient, run_id: UUID) -> bool:
     if run.state_type not in UNENDED:
         return False
     client.set_flow_run_state(run_id, Crashed(message=_SAID), force=True)
+    tell_broken_off(client, run_id, Crashed(message=_SAID))
+    _end_tasks(client, run_id, Crashed(message=_SAID))
+    return True
+
+
+def _end_tasks(client: SyncPrefectClient, run_id: UUID, state: State[Any]) -> None:
     for task in client.read_task_runs(
         flow_run_filter=FlowRunFilter.model_validate({"id": {"any_": [run_id]}}),
         task_run_filter=TaskRunFilter.model_validate({"state": {"type": {"any_": UNENDED}}}),
         sort=TaskRunSort.ID_DESC,
         limit=_MOST_TASKS,
     ):
-        client.set_task_run_state(task.id, Crashed(message=_SAID), force=True)
-    return True
+        client.set_task_run_state(task.id, state, force=True)
 
 
-def _is_gone(path: Path) -> bool:
-    """True when no process holds the file of a run on this server."""
-    try:
-        fd = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    else:
-        return os.read(fd, 2048) == _name_server()
-    finally:
-        os.close(fd)
+def _find_gone() -> list[Path]:
+    return [path for path, server in find_gone_runs(home()).items() if server == _name_server()]
 
 
-def _name_server() -> bytes:
+def _name_server() -> str:
     """Return what stands for the server in files of runs: each knows its own runs alone."""
-    return (find_standing() or "our own").encode()
-
-
-def _folder() -> Path:
-    return home() / "prefect" / "runs"
+    return find_standing() or OUR_OWN

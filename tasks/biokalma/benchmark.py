@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from tasks.biokalma.core.rows import BiographyRow, CandidateRow, RelationCount, RoundRow
 from tasks.biokalma.params import BiokalmaParams, lock_inputs
 from tasks.core.measures.audits import Audit, AuditKind
+from tasks.core.row_matching import Matching
 from tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Benchmark
 
 
@@ -64,6 +65,14 @@ BIOKALMA = Benchmark(
     part="relation",
     shown={"id": "id", "general_question": "question", "paragraph": "answer", "minimum_knowledge": "knowledge"},
     trace=("id",),
+    matching=Matching(
+        # ids count rows of files
+        keys=(("id", "names"), ("relation", "names"), ("relation", "people"), ("id",)),
+        given=("relation", "names"),
+        marks=("source_name", "source_row", "call"),
+        unit=lambda row: str(row["relation"]),
+        together=("unite_pairs", "count_relations_of_all", "evolve_paragraph"),
+    ),
     explain=explain_row,
     audit=AUDIT,
     needs=lambda _: ("wikidata", "wikipedia"),

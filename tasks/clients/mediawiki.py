@@ -72,8 +72,8 @@ class MediaWiki:
         lag = response.headers.get("X-Database-Lag")
         if lag is not None:
             raise Retry(f"maxlag: {lag} s behind", read_retry_after(response.headers.get("Retry-After")))
-        if response.ok or response.is_redirect:
-            return
+        if response.is_redirect:
+            return  # is followed
         failure = judge_status(self._name, response.status_code, response.text, response.headers.get("Retry-After"))
         if failure:
             raise RefusedError(failure)

@@ -7,8 +7,10 @@ hundred requests a second on.
 
 import itertools
 import re
+import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 from urllib.parse import urljoin
 
@@ -132,6 +134,12 @@ def _count(usage: Any, *names: str) -> int:
     return int(usage) if isinstance(usage, int | float) and 0 <= usage < _MOST_TOKENS else 0
 
 
+@cache
+def _read_authorities() -> ssl.SSLContext:
+    # reading them takes longer than many a request, and each build opens a client for each model
+    return httpx2.create_ssl_context()
+
+
 class _SpreadTransport(httpx2.AsyncBaseTransport):
     """Spreads requests over pools of a few connections each.
 
@@ -140,7 +148,7 @@ class _SpreadTransport(httpx2.AsyncBaseTransport):
     """
 
     def __init__(self, parallel: int) -> None:
-        context = httpx2.create_ssl_context()
+        context = _read_authorities()
         self._pools = [httpx2.AsyncHTTPTransport(verify=context) for _ in range(-(-parallel // _POOL_SIZE))]
         self._next = itertools.cycle(self._pools)
 

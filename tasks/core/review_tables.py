@@ -19,6 +19,7 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
+from tasks.core.release_forms import CANARY
 from tasks.core.review import Decision, Edit, ReviewItem
 from tasks.errors import SourceError
 
@@ -43,12 +44,12 @@ _FIELD = re.compile(r"([A-Za-z_][A-Za-z0-9_]*): ?(.*)", re.DOTALL)
 _LONGEST_CELL = 2**31 - 1
 
 
-def write_queue(items: Sequence[ReviewItem]) -> str:
-    """Return the queue as CSV text with a head line, items in the order given."""
+def write_queue(items: Sequence[ReviewItem], canary: str = "") -> str:
+    """Return the queue as CSV text with a head line, items in the order given; with a canary in a column of its own."""
     texts = ({"proposed": _write_edits(item.proposed), "edited": _write_edits(item.edited)} for item in items)
-    return write_table(
-        COLUMNS, (item.model_dump(include=set(COLUMNS)) | edits for item, edits in zip(items, texts, strict=True))
-    )
+    more = {CANARY: canary} if canary else {}
+    lines = (item.model_dump(include=set(COLUMNS)) | edits | more for item, edits in zip(items, texts, strict=True))
+    return write_table([*COLUMNS, *more], lines)
 
 
 def read_queue(text: str, file: str) -> list[ReviewItem]:
@@ -58,7 +59,7 @@ def read_queue(text: str, file: str) -> list[ReviewItem]:
     lack or are too many, the same item twice, an unknown decision, an `edit` without new texts or texts without `edit`.
     """
     items: dict[str, ReviewItem] = {}
-    for line, cells in read_table(text, COLUMNS, file):
+    for line, cells in read_table(text, COLUMNS, file, beside=(CANARY,)):
         item = _read_item(cells, file, line)
         if item.id in items:
             raise SourceError(f"{file}, line {line}: the item {item.id!r} stands on line {items[item.id].line} already")
@@ -75,10 +76,12 @@ def write_table(columns: Sequence[str], lines: Iterable[Mapping[str, str]]) -> s
     return file.getvalue()
 
 
-def read_table(text: str, columns: Sequence[str], file: str) -> Iterator[tuple[int, dict[str, str]]]:
+def read_table(
+    text: str, columns: Sequence[str], file: str, beside: Sequence[str] = ()
+) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield the number of the line on which each record of a CSV begins, and its cells by column, in whatever order.
 
-    SourceError for other columns and for what is no CSV.
+    `beside`: columns that may be there too. SourceError for other columns and for what is no CSV.
     """
     csv.field_size_limit(_LONGEST_CELL)
     reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
@@ -89,10 +92,11 @@ def read_table(text: str, columns: Sequence[str], file: str) -> Iterator[tuple[i
             line, begins = begins, reader.line_num + 1
             if not head:
                 head = record
-                if sorted(head) != sorted(columns):
+                if sorted(name for name in head if name not in beside) != sorted(columns):
                     raise SourceError(f"{file}, line {line}: expected the columns {', '.join(columns)}; found {head}")
             elif len(record) == len(head):
-                yield line, dict(zip(head, map(_unguard, record), strict=True))
+                cells = zip(head, map(_unguard, record), strict=True)
+                yield line, {name: cell for name, cell in cells if name not in beside}
             elif record:
                 raise SourceError(f"{file}, line {line}: expected {len(head)} cells, found {len(record)}")
     except csv.Error as error:

@@ -233,7 +233,9 @@ class Work:
             unsettled=self.unsettled + sum(reject.retryable for reject in rejects),
         )
         write_receipt(receipt)
-        return receipt
+        # Prefect takes a task for an input of those that are given parts of its result, by their identity: what a receipt
+        # has of its batch would link all batches of a stage with each other
+        return Receipt.model_validate_json(receipt.model_dump_json())
 
     def _check_balance(self, ids: Sequence[str]) -> None:
         if len(ids) != self.rows_in or len(set(ids)) != len(ids):

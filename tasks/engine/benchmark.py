@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from tasks.core.export_forms import ExportForms
 from tasks.core.measures.audits import Audit
+from tasks.core.row_matching import Matching
 from tasks.core.rows import StrictModel
 from tasks.options import Params, RunOptions
 from tasks.settings import ROLES, World
@@ -103,6 +104,8 @@ class Benchmark:
     """Columns that `show` prints, with their headings."""
     trace: tuple[str, ...]
     """Columns whose values are ids of the row at earlier stages, under which its calls are filed."""
+    matching: Matching = field(default_factory=Matching)
+    """How its rows are found again in another build."""
     explain: Callable[[Any], Iterable[str]]
     """A row of the main table (its row model), as lines to read."""
     beside: tuple[SideTable, ...] = ()

@@ -2,17 +2,21 @@
 
 import fcntl
 import os
+import shutil
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tasks.core.fingerprints import digest_json
-from tasks.errors import BuildHeld
+from tasks.errors import BuildError, BuildHeld
 from tasks.options import RunOptions, warehouse_of
 from tasks.storage.recorder import work_folder
 
 _FILE = "held"
+_PAUSES_S = (0.005, 0.02, 0.0)
+"""Between tries to lock a file."""
 
 
 def run_folder(name: str, lock: Mapping[str, Any], options: RunOptions) -> Path:
@@ -27,15 +31,26 @@ def hold(folder: Path, doing: str = "making this very build") -> int:
     `doing`: what that one then does.
     """
     fd = os.open(folder / _FILE, os.O_CREAT | os.O_RDWR, 0o644)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not _lock(fd):
         holder = os.read(fd, 32).decode("ascii", "replace") or "unknown"
         os.close(fd)
-        raise BuildHeld(f"process {holder} is {doing} in {folder}; wait for it or stop it") from None
+        raise BuildHeld(f"process {holder} is {doing} in {folder}; wait for it or stop it")
     os.ftruncate(fd, 0)
     os.write(fd, str(os.getpid()).encode())
     return fd
+
+
+def _lock(fd: int) -> bool:
+    """Lock a file and return True, or False where another process has; one that only looks whether somebody has
+    (storage/housekeeping) lets go within microseconds."""
+    for pause_s in _PAUSES_S:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(pause_s)
+        else:
+            return True
+    return False
 
 
 @contextmanager
@@ -53,3 +68,14 @@ def refuse_held(folder: Path) -> None:
     """BuildHeld when a process makes the build of a run folder just now."""
     if (folder / _FILE).is_file():
         os.close(hold(folder))
+
+
+def forget_finished(folder: Path) -> None:
+    """Remove the run folder of a build that is published, as a process that was stopped just then leaves it."""
+    if folder.is_dir():
+        try:
+            holder = hold(folder)
+        except (BuildError, OSError):
+            return  # it is being made anew, or cannot be written
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(holder)

@@ -4,7 +4,7 @@ The same functions as in a recipe (record.py), so the same answers give the same
 """
 
 import atexit
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -55,6 +55,13 @@ class Session:
     """Of the measured build."""
     services: Services
     """For the models of this machine that scores are computed with."""
+    lacks: Sequence[str] = ()
+    """Tables of hidden answers that the release which is measured on was made without: its other questions are asked."""
+
+    def narrow(self, ids: Collection[str]) -> "Session":
+        """Return the session with these rows of the measured build alone."""
+        kept = pa.array([each in ids for each in self.rows["id"].to_pylist()], pa.bool_())
+        return replace(self, rows=self.rows.filter(kept))
 
     @cached_property
     def work(self) -> Work:
@@ -84,10 +91,14 @@ class Session:
             return self._finish(answer_built_in(self.evaluation, asked, self.rows, answers, name), name)
         keys = list(zip(asked["setting"].to_pylist(), asked["question_id"].to_pylist(), strict=True))
         scored = self._finish(take_answers(self.evaluation, asked, answers, name), name)
-        return replace(scored, notes=answers.describe(keys))
+        return replace(scored, notes={**answers.describe(keys), **self._tell_lacks()})
 
     def _finish(self, answers: pa.Table, name: str) -> Scored:
-        return self.measure(self.score(self.judge(answers)), name)
+        return replace(self.measure(self.score(self.judge(answers)), name), notes=self._tell_lacks())
+
+    def _tell_lacks(self) -> dict[str, str]:
+        told = f"the release has no {', '.join(self.lacks)}: questions with hidden answers are not measured"
+        return {"held out": told} if self.lacks else {}
 
     def judge(self, answers: pa.Table) -> pa.Table:
         """Return answers as judged rows by the program `exact`, where the benchmark has its answers judged."""
@@ -133,17 +144,21 @@ def open_session(
         first = error.errors()[0]
         raise UsageError(f"{evaluation.of.name}: {first['loc'][0]} is {first['input']!r}: {first['msg']}") from error
     digests: list[str] = []
+    lacks: list[str] = []
     if store and not store.build and store.path.is_file():
         store = Store(store.path, f"latest:{evaluation.of.name}")
 
     def read(table: str) -> pa.Table:
+        if store and table in evaluation.of.held_out and store.is_without(table):
+            lacks.append(table)
+            return arrow_schema(evaluation.of.tables[table]).empty_table()
         rows, digest = read_rows(evaluation.of, store, table) if store else (pa.table({}), "")
         digests.append(digest)
         return rows
 
     rows = evaluation.gather_rows(read) if store else pa.table({})
     inputs = evaluation.inputs(params=params, source_digest="".join(digests[:1]), settings=params.setting)
-    return Session(evaluation, inputs, rows, Services.open(world, None, home()))
+    return Session(evaluation, inputs, rows, Services.open(world, None, home()), lacks)
 
 
 def take_asked(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]]) -> pa.Table:

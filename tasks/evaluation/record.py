@@ -5,7 +5,8 @@ It has a record like a benchmark's, so what lists, shows, explains, verifies and
 
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, TypeVar
 
@@ -21,6 +22,7 @@ from tasks.core.measures.figures import Figure
 from tasks.core.measures.metrics import Metric
 from tasks.core.prompts import Ask
 from tasks.core.replies import TEXT, Form
+from tasks.core.row_matching import Matching
 from tasks.core.rows import arrow_schema, arrow_table
 from tasks.engine.batches import Work
 from tasks.engine.benchmark import Benchmark, Inputs, Locked
@@ -160,6 +162,7 @@ def keep_answers(answers: pa.Table, _inputs: EvaluationInputs, _tools: Tools) ->
 class Evaluation(Benchmark):
     """How models are measured on one benchmark: all that a recipe, a program and another harness go by alike."""
 
+    matching: Matching = field(default_factory=partial(Matching, marks=("call", "tokens_in", "tokens_out")))
     of: Benchmark
     """What it measures on; the rows are those of its main table."""
     settings: Mapping[str, str]
@@ -273,8 +276,8 @@ def lock_evaluation(
             )
         changed["answers"] = str(path)
         files[ANSWERS] = [lock_source(path)]
-    elif params.model not in BUILT_IN:
-        _require_model(world, params.model, "--model", [*BUILT_IN])
+    else:
+        check_model(world, params.model, "--model")
     if isinstance(params, JudgedParams):
         changed["judge"] = choose_judge(world, params.judge)
     settings: tuple[str, ...] = tuple(dict.fromkeys(getattr(params, "setting", ())))
@@ -359,6 +362,12 @@ def choose_judge(world: World, name: str) -> str:
         return EXACT
     _require_model(world, name, "--judge", [EXACT])
     return name
+
+
+def check_model(world: World, name: str, option: str) -> None:
+    """SettingsError unless a model can be measured: one that is built in, or a chat model of the world; `option` named it."""
+    if name not in BUILT_IN:
+        _require_model(world, name, option, [*BUILT_IN])
 
 
 def _require_model(world: World, name: str, option: str, others: Sequence[str]) -> None:

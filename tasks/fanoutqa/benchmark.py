@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tasks.core.export_forms import ExportForms
 from tasks.core.measures.audits import Audit, AuditKind
 from tasks.core.review import ReviewItem
+from tasks.core.row_matching import Matching
 from tasks.engine.benchmark import WIKIDATA_QUERIES, WIKIDATA_SOURCE, Assets, Benchmark, SideTable
 from tasks.fanoutqa.core.rows import (
     JSON_COLUMNS,
@@ -75,6 +76,16 @@ FANOUTQA = Benchmark(
     part="source",
     shown={"id": "id", "split": "split", "source": "source", "question": "question", "articles": "articles"},
     trace=("id",),
+    matching=Matching(
+        # ids digest the question, or the set that it was made of
+        keys=(("id",), ("question",), ("source_name", "source_row")),
+        given=("question",),
+        marks=("source_name", "source_row"),
+        whole=("fanoutqa_dev", "fanoutqa_test", "fanoutqa_test_answers"),
+        together=("gather_questions", "find_near_articles", "flag_duplicates"),
+        unit=lambda row: " ".join(row["source_name"].split(" ")[1:3]),
+        read_ids=lambda row: (f"{row['source_name'].rpartition('.')[0]}_{row['source_row'] - 1}",),
+    ),
     explain=explain_row,
     audit=AUDIT,
     beside=(SideTable("fanoutqa_references", "question_id", explain_references),),

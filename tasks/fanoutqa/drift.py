@@ -13,7 +13,7 @@ from tasks.engine.batches import Work
 from tasks.engine.runs import Run
 from tasks.engine.services import Services
 from tasks.errors import UsageError
-from tasks.fanoutqa.core.drift import Drift, compare_findings
+from tasks.fanoutqa.core.drift import Drift, compare_findings, share_lost
 from tasks.fanoutqa.core.rows import Reference
 from tasks.lookups.evidence import PinnedArticle, Unpinned, know_article, load_article_texts, pin_articles
 from tasks.progress import say
@@ -135,9 +135,11 @@ def format_counts(build_id: str, moments: tuple[str, str], counts: dict[str, int
     """Return the summary in one line."""
     kinds = [name for name in counts if name not in ("references", "questions", "in_another_revision")]
     told = ", ".join(f"{counts[kind]:,} {kind.replace('_', ' ')}" for kind in kinds)
+    share = share_lost(counts)
     return (
         f"{build_id}, {moments[0] or 'its epoch'} → {moments[1]}: n = {counts['references']:,} references of "
         f"{counts['questions']:,} questions, {counts['in_another_revision']:,} in another revision; {told}"
+        + ("" if share is None else f"; lost: {share:.2%} of those looked up")
     )
 
 

@@ -1,15 +1,24 @@
 """GRANOLA-EQ as commands know it."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from tasks.core.export_forms import ExportForms
 from tasks.core.measures.audits import Audit, AuditKind
+from tasks.core.row_matching import Matching
 from tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Benchmark, SideTable
 from tasks.granola.core.rows import CandidateRow, GranolaRow
 from tasks.granola.params import CONSISTENCY_PROMPT, LEVELS_PROMPT, TRIVIAL_LIST, GranolaParams, lock_inputs
 from tasks.text.ids import id_number
 
 _TOLD = {True: "holds the fact", False: "knows other values alone", None: "does not know the fact"}
+
+
+def list_read_ids(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the ids under which a row was read: its place in a file, or its fact."""
+    _, *fact = row["source_name"].rsplit(" ", 3)
+    subject, pid, value = fact if len(fact) == 3 else ("", "", "")
+    return (f"{row['source_name']}:{row['source_row']}", f"{pid}-{subject}-{value}")
 
 
 def explain_row(row: GranolaRow) -> Iterator[str]:
@@ -75,6 +84,15 @@ GRANOLA = Benchmark(
         "score_for_potential_error": "error score",
     },
     trace=("id",),
+    matching=Matching(
+        # ids digest question and answer
+        keys=(("id",), ("relation", "question"), ("relation", "question_entity_qid"), ("source_name", "source_row")),
+        given=("relation", "question", "answer"),
+        marks=("source_name", "source_row", "author_call"),
+        together=("read_entity_questions", "draw_questions"),
+        read_ids=list_read_ids,
+        unit=lambda row: str(row["relation"]),
+    ),
     explain=explain_row,
     audit=AUDIT,
     beside=(SideTable("granola_candidates", "row_id", explain_candidates),),

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from tasks.core.export_forms import ExportForms
 from tasks.core.measures.audits import Audit, AuditKind
+from tasks.core.row_matching import Matching
 from tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Benchmark
 from tasks.multihal.core.rows import DroppedPath, MultiHalRow
 from tasks.multihal.params import MultiHalParams, lock_inputs
@@ -52,6 +53,18 @@ MULTIHAL = Benchmark(
     part="source_dataset",
     shown={"id": "id", "input": "question", "output": "answer", "trip_labels": "path", "judged_score": "score"},
     trace=("id", "path_id", "question_id"),
+    matching=Matching(
+        # ids count rows of files, and the paths of a question
+        keys=(
+            ("id", "input", "responses"),
+            ("source_dataset", "language", "input", "responses"),
+            ("question_id", "language", "responses"),
+            ("id",),
+        ),
+        given=("domain", "licence", "input", "output", "optional_output", "incorrect_answers", "context"),
+        marks=("source_name", "source_row"),
+        together=("unite_duplicates",),
+    ),
     explain=explain_row,
     audit=AUDIT,
     needs=lambda params: ("wikidata", "wikipedia", *(("falcon", "dbpedia") if params.linker == "falcon" else ())),

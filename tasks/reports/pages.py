@@ -3,28 +3,22 @@
 import base64
 import hashlib
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from functools import cache
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 from pydantic_core import to_jsonable_python
 
-from tasks.assets import asset_path
 from tasks.core.measures.figures import Figure, Series
 from tasks.reports.card import Card
 from tasks.reports.content import PaperRow, Report
 from tasks.reports.drawing import COLOURS, SIGNS, draw_figure
 from tasks.reports.entries import Entry
+from tasks.reports.templates import fill_markdown, html_environment, markdown_environment, read_template
 from tasks.reports.texts import format_interval, format_number, format_p, format_share, say
-from tasks.text.whole import clean
 
-_FOLDER = "data/reports"
-_PAGE = "page.html"
-_SPECIAL = re.compile(r"([\\`*\[\]|#~$]|(?<!\w)_|_(?!\w)|^(?:[-+=]|\d+[.)])(?=\s))")
 _LONG_LIST = 12
 """Verdicts up to which the browser of items can be filtered by them: scores differ from item to item."""
 _FILTERS = {
@@ -39,26 +33,29 @@ _FILTERS = {
 
 def render_html(report: Report) -> str:
     """Return a report as one page: no script, style, font or picture from elsewhere, and a policy that forbids any."""
-    script = _read("browse.js")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     drawn = [_draw(figure) for figure in report.figures]
-    told = {"report": report, "drawn": drawn, "filters": _list_filters(report), "script": Markup(script)}
-    return _fill_page("page.html", digest=digest, **told)
+    return fill_page("page.html", **read_browser(), report=report, drawn=drawn, filters=_list_filters(report))
+
+
+def read_browser() -> dict[str, Any]:
+    """Return the script by which a page's items are filtered, and the digest by which the page's policy lets it run."""
+    script = read_template("browse.js")
+    return {"script": Markup(script), "digest": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}
 
 
 def render_card_html(card: Card) -> str:
     """Return a card as one page, as self-contained as a report's, without any script."""
-    return _fill_page("card.html", digest="", card=card, drawn=[_draw(card.figure)] if card.figure else [])
+    return fill_page("card.html", digest="", card=card, drawn=[_draw(card.figure)] if card.figure else [])
 
 
 def render_markdown(report: Report) -> str:
     """Return a report as Markdown; figures stand in it as tables of their numbers."""
-    return _fill_markdown("page.md", report=report)
+    return fill_markdown("page.md", report=report)
 
 
 def render_card_markdown(card: Card) -> str:
     """Return a card as Markdown."""
-    return _fill_markdown("card.md", card=card)
+    return fill_markdown("card.md", card=card)
 
 
 def render_json(told: Report | Card) -> str:
@@ -76,13 +73,9 @@ CARD_RENDERERS: Mapping[str, Callable[[Card], str]] = {
 """Ending of a file → how its card is made."""
 
 
-def _fill_page(template: str, **told: Any) -> str:
-    return _environment().get_template(template).render(style=Markup(_read("style.css")), **told)
-
-
-def _fill_markdown(template: str, **told: Any) -> str:
-    text = _markdown_environment().get_template(template).render(**told)
-    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+def fill_page(template: str, **told: Any) -> str:
+    """Return a page made by a template of data/reports, with the style of all pages."""
+    return html_environment().get_template(template).render(style=Markup(read_template("style.css")), **told)
 
 
 def _draw(figure: Figure) -> dict[str, Any]:
@@ -93,21 +86,6 @@ def _draw(figure: Figure) -> dict[str, Any]:
         "svg": Markup(draw_figure(figure)),
         "legend": [(at % COLOURS, signs[at % len(signs)], each.label) for at, each in enumerate(figure.series)],
     }
-
-
-def escape_markdown(value: Any) -> str:
-    """Return a value as it stands in Markdown, in a line or a cell of a table, without being taken for any."""
-    if isinstance(value, Markup):
-        return str(value)
-    text = clean(str(value)).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return "<br>".join(_SPECIAL.sub(r"\\\1", line) for line in text.split("\n"))
-
-
-def quote_code(text: str) -> Markup:
-    """Return a text as code of Markdown."""
-    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
-    space = " " if "`" in text else ""
-    return Markup(f"{fence}{space}{clean(text)}{space}{fence}")
 
 
 def list_values(figure: Figure) -> list[float | str]:
@@ -149,29 +127,7 @@ def _list_filters(report: Report) -> list[dict[str, Any]]:
     return [{"by": by, "values": sorted(values)} for by, values in found.items() if len(values) > 1]
 
 
-@cache
-def _environment() -> Environment:
-    return _make_environment(autoescape=True)
-
-
-@cache
-def _markdown_environment() -> Environment:
-    made = _make_environment(autoescape=False, finalize=escape_markdown)
-    made.filters["code"] = quote_code
-    made.filters["markup"] = Markup
-    return made
-
-
-def _make_environment(**more: Any) -> Environment:
-    loader = FileSystemLoader(asset_path(_FOLDER, _PAGE).parent)
-    made = Environment(
-        loader=loader,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        **more,
-    )
+def _equip(made: Environment) -> None:
     made.filters.update(_FILTERS)
     made.globals.update(
         list_values=list_values,
@@ -180,8 +136,7 @@ def _make_environment(**more: Any) -> Environment:
         entry_groups=describe_groups,
         say_x=lambda x: x if isinstance(x, str) else f"{x:g}",
     )
-    return made
 
 
-def _read(name: str) -> str:
-    return asset_path(_FOLDER, name).read_text("utf-8")
+_equip(html_environment())
+_equip(markdown_environment())

@@ -6,6 +6,7 @@ from typing import Any
 from tasks.assets import load_removed
 from tasks.core.measures.audits import Audit, AuditKind
 from tasks.core.review import ReviewItem
+from tasks.core.row_matching import Matching
 from tasks.engine.benchmark import Assets, Benchmark
 from tasks.slaq.core.replies import PAIRS
 from tasks.slaq.core.rows import CategoryCount, SlaqRow
@@ -76,6 +77,12 @@ SLAQ = Benchmark(
     part="Category",
     shown={"id": "id", "Topic": "topic", "half": "viewed", "ShortQ1": "first question", "ShortA1": "answer"},
     trace=("id", "Category"),
+    matching=Matching(
+        # ids are category and number of the page, which more than one category may hold
+        keys=(("id",), ("URL",)),
+        unit=lambda row: str(row["Category"]),
+        together=("unite_pages", "halve_topics", "balance_halves"),
+    ),
     explain=explain_row,
     audit=AUDIT,
     needs=lambda _: ("wikipedia", "pageviews"),

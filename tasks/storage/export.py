@@ -17,7 +17,7 @@ from tasks.core.fingerprints import digest_bytes
 from tasks.errors import OutputError, WarehouseError
 from tasks.storage.builds import BuildRecord, published_names, published_table
 from tasks.storage.shards import parquet_bytes
-from tasks.storage.warehouse import open_warehouse
+from tasks.storage.warehouse import Connection, open_warehouse
 
 SEPARATOR = "<SEP>"
 """Between the entries of other list columns in a CSV."""
@@ -41,21 +41,10 @@ def export_build(
         raise OutputError(f"{folder}: no folder to write to: {error.strerror}; name another with --to") from error
     written: list[Path] = []
     with open_warehouse(warehouse) as db:
-        tables = {
-            name: (published_table(db, build.build_id, name), sha)
-            for name, sha in published_names(db, build.build_id).items()
-            if name not in held_out
-        }
-        rejects = db.sql(
-            "SELECT stage, id, reason, detail FROM rejects WHERE build_id = ? ORDER BY stage, id",
-            params=[build.build_id],
-        ).to_arrow_table()
-    for name, (table, expected) in tables.items():
+        tables = read_tables(db, warehouse, build, held_out)
+        rejects = read_rejects(db, build.build_id)
+    for name, table in tables.items():
         data = parquet_bytes(table)
-        if digest_bytes(data) != expected:
-            raise WarehouseError(
-                f"{warehouse}: table {name} of {build.build_id} is not what was published; build again with --force"
-            )
         columns = forms.json_columns.get(name, ())
         written.append(_write(folder / f"{name}.parquet", data))
         written.append(_write(folder / f"{name}.csv", csv_bytes(table, forms)))
@@ -65,6 +54,29 @@ def export_build(
     written.append(_write(folder / "rejects.parquet", parquet_bytes(rejects)))
     written.append(_write(folder / "build.md", describe_build(build, audit).encode("utf-8")))
     return written
+
+
+def read_tables(
+    db: Connection, warehouse: Path, build: BuildRecord, held_out: Sequence[str] = ()
+) -> dict[str, pa.Table]:
+    """Return the published tables of a build but those held out; WarehouseError when one is not what was published."""
+    tables = {}
+    for name, expected in published_names(db, build.build_id).items():
+        if name in held_out:
+            continue
+        tables[name] = published_table(db, build.build_id, name)
+        if digest_bytes(parquet_bytes(tables[name])) != expected:
+            raise WarehouseError(
+                f"{warehouse}: table {name} of {build.build_id} is not what was published; build again with --force"
+            )
+    return tables
+
+
+def read_rejects(db: Connection, build_id: str) -> pa.Table:
+    """Return the rejects of a build: stage, id, reason, detail."""
+    return db.sql(
+        "SELECT stage, id, reason, detail FROM rejects WHERE build_id = ? ORDER BY ALL", params=[build_id]
+    ).to_arrow_table()
 
 
 def describe_build(build: BuildRecord, audit: Sequence[str] = ()) -> str:
@@ -77,7 +89,8 @@ def describe_build(build: BuildRecord, audit: Sequence[str] = ()) -> str:
 
 
 def csv_bytes(table: pa.Table, forms: ExportForms) -> bytes:
-    """Return a table as CSV: UTF-8, header, null as nothing, list columns spread or joined, ids as the paper has them."""
+    """Return a table as CSV: UTF-8, header, null as nothing, list columns spread or joined, lists of
+    records as JSON, ids as the paper has them."""
     spread = forms.spread
     if forms.csv_id in table.column_names:
         table = table.set_column(table.column_names.index("id"), "id", table[forms.csv_id]).drop_columns([forms.csv_id])
@@ -90,6 +103,8 @@ def csv_bytes(table: pa.Table, forms: ExportForms) -> bytes:
                 columns[f"{spread[name]}{position + 1}"] = [
                     value[position] if position < len(value) else None for value in values
                 ]
+        elif _holds_records(table.schema.field(name).type):
+            columns[name] = [None if value is None else json.dumps(value, ensure_ascii=False) for value in values]
         elif pa.types.is_list(table.schema.field(name).type):
             columns[name] = [
                 None if value is None else forms.separators.get(name, SEPARATOR).join(map(str, value))
@@ -99,6 +114,10 @@ def csv_bytes(table: pa.Table, forms: ExportForms) -> bytes:
             columns[name] = values
     frame = pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in columns.items()})
     return frame.to_csv(index=False, lineterminator="\n").encode("utf-8")
+
+
+def _holds_records(kind: pa.DataType) -> bool:
+    return pa.types.is_struct(kind.value_type if pa.types.is_list(kind) else kind)
 
 
 def jsonl_bytes(table: pa.Table, json_columns: Sequence[str] = ()) -> bytes:

@@ -1,18 +1,20 @@
 """The journal: every reply is on disk the moment it arrives, so that a killed run asks nothing twice.
 
 One file a process, locked while it lives; one line a reply, `<crc32> <json>`, appended in one write. A line that is
-torn by a crash fails its checksum and is left out. Journals are merged into the warehouse at the end of a stage, and
-those of dead processes by whoever runs next, who keeps those aside that are damaged otherwise.
+torn by a crash fails its checksum and is left out. A file only grows: a journal that is cleared goes on in another one,
+so that other processes can read along. Journals are merged into the warehouse at the end of a stage, and those of dead
+processes by whoever runs next, who keeps those aside that are damaged otherwise.
 """
 
 import errno
 import fcntl
 import json
 import os
+import re
 import threading
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +24,10 @@ from tasks.core.fingerprints import canonical_json
 from tasks.errors import ShardError
 
 _SYNC_EVERY_S = 1.0
+_DRAFT = ".opening"
+_numbering, _last = threading.Lock(), [0]
+_KEY = re.compile(rb'"key":"([0-9a-f]+)"')
+"""A line's key; in what a reply says, quotes are escaped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +63,14 @@ class Record:
         )
 
 
-def make_record(call: Call, reply: Reply) -> Record:
-    """Return the record of a reply that came just now; its id sorts by time."""
+def make_record(call: Call, reply: Reply, after: str = "") -> Record:
+    """Return the record of a reply that came just now.
+
+    Its id sorts by time, and behind all that this process made before and the id `after`, also when the clock is set back.
+    """
     now = time.time_ns()
     return Record(
-        record_id=f"{now:016x}-{os.urandom(4).hex()}",
+        record_id=f"{_number_record(max(now, _moment_of(after) + 1)):016x}-{os.urandom(4).hex()}",
         key=call.key,
         service=call.service,
         operation=call.operation,
@@ -78,19 +87,41 @@ def make_record(call: Call, reply: Reply) -> Record:
     )
 
 
+def _number_record(number: int) -> int:
+    """Return a number, or one more than that of the last record where it is not more."""
+    with _numbering:
+        _last[0] = max(number, _last[0] + 1)
+        return _last[0]
+
+
+def _moment_of(record_id: str) -> int:
+    return int(record_id.partition("-")[0] or "0", 16)
+
+
 class Journal:
     """The journal file of this process; safe to append to from several threads."""
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / f"{os.getpid()}-{os.urandom(4).hex()}.journal"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._fd = os.open(self.path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
-        except OSError as error:
-            raise ShardError(f"cannot write the journal {self.path}: {error.strerror}") from error
-        fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._folder = folder
+        self._open()
         self._lock = threading.Lock()
         self._synced = time.monotonic()
+
+    def _open(self) -> None:
+        """Begin a file, called a journal once it is locked: who finds one that is not takes it for a dead process's."""
+        path = self._folder / f"{os.getpid()}-{os.urandom(4).hex()}.journal"
+        draft = path.with_suffix(_DRAFT)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            fd = os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            draft.rename(path)
+        except FileNotFoundError:
+            self._open()  # it was taken for what a dead process left
+        except OSError as error:
+            raise ShardError(f"cannot write the journal {path}: {error.strerror}") from error
+        else:
+            self.path, self._fd = path, fd
 
     def append(self, record: Record) -> None:
         """Write one record; ShardError when the disk is full."""
@@ -113,7 +144,10 @@ class Journal:
     def clear(self) -> None:
         """Empty the journal, once its records are in the warehouse."""
         with self._lock:
-            os.ftruncate(self._fd, 0)
+            path, fd = self.path, self._fd
+            self._open()
+            path.unlink(missing_ok=True)
+            os.close(fd)
 
     def close(self) -> None:
         """Close and remove the file when it is empty."""
@@ -153,18 +187,79 @@ def _read_line(line: bytes) -> Record | None:
         return None  # another program's line, or one of another factmill
 
 
+class OtherJournals:
+    """What stands in the journals of a folder, read on as they grow: the records of processes that are still at work."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[Path, int] = {}
+        """Journal → bytes of it that were read."""
+        self._places: dict[bytes, tuple[Path, int]] = {}
+        """Call key → journal and place of its newest record."""
+        self._lock = threading.Lock()
+
+    def find(self, keys: Collection[str], own: Path) -> dict[str, Record]:
+        """Return the newest record of each key that stands in another journal than `own`."""
+        with self._lock:
+            there = [path for path in self._folder.glob("*.journal") if path != own]
+            if self._read.keys() - there:
+                self._read = {path: self._read.get(path, 0) for path in there}
+                self._places = {key: place for key, place in self._places.items() if place[0] in self._read}
+            for path in there:
+                self._read_on(path)
+            places = {key: self._places[key.encode()] for key in keys if key.encode() in self._places}
+        return {key: record for key, place in places.items() if (record := _read_at(*place))}
+
+    def _read_on(self, path: Path) -> None:
+        at = self._read.get(path, 0)
+        try:
+            with path.open("rb") as lines:
+                lines.seek(at)
+                for line in lines:
+                    if not line.endswith(b"\n"):
+                        break  # is being written
+                    if found := _KEY.search(line):
+                        self._places[found[1]] = (path, at)
+                    at += len(line)
+        except FileNotFoundError:
+            return  # merged meanwhile
+        self._read[path] = at
+
+
+def _read_at(path: Path, place: int) -> Record | None:
+    try:
+        with path.open("rb") as lines:
+            lines.seek(place)
+            return _read_line(lines.readline())
+    except FileNotFoundError:
+        return None  # merged meanwhile
+
+
 def orphan_journals(folder: Path) -> Iterator[tuple[Path, int]]:
     """Yield the journals of dead processes, each locked (path, descriptor) until the caller closes the descriptor."""
-    for path in sorted(folder.glob("*.journal")):
-        try:
-            fd = os.open(path, os.O_RDWR)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            raise ShardError(f"cannot read the journal {path}: {error.strerror}; see to it, or move it away") from error
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    for path in sorted(folder.glob(f"*{_DRAFT}")):
+        if (fd := _take_over(path)) is not None:
+            path.unlink(missing_ok=True)
             os.close(fd)
-            continue
-        yield path, fd
+    for path in sorted(folder.glob("*.journal")):
+        if (fd := _take_over(path)) is not None:
+            yield path, fd
+
+
+def _take_over(path: Path) -> int | None:
+    """Lock a file of a dead process; None where its process lives, or it is gone."""
+    try:
+        fd = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ShardError(f"cannot read the journal {path}: {error.strerror}; see to it, or move it away") from error
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    if os.fstat(fd).st_nlink == 0:
+        os.close(fd)
+        return None  # another process was first
+    return fd

@@ -2,17 +2,19 @@
 
 Modes: `record` (serve what is recorded, ask what is missing or too old; failures that may pass are asked again by the
 next run), `replay` (ask nothing; a miss is an error that names what differs from the nearest recorded call), `refresh` (ask
-everything anew, once a run). The same call wanted by two batches at once is asked by one of them.
+everything anew, once a run). The same call wanted at once by two batches, of this process or of several, is asked by one
+of them.
 """
 
 import json
+import math
 import os
 import threading
+import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -22,30 +24,25 @@ from tasks.core.calls.call import Call, Mode, Reply, Service
 from tasks.core.calls.lasting import find_oldest
 from tasks.core.fingerprints import canonical_json
 from tasks.errors import ReplayMiss
-from tasks.storage.bodies import pack_body, unpack_body
-from tasks.storage.journal import Journal, Record, find_damage, make_record, orphan_journals, read_journal
+from tasks.storage.claims import Claims
+from tasks.storage.journal import (
+    Journal,
+    OtherJournals,
+    Record,
+    find_damage,
+    make_record,
+    orphan_journals,
+    read_journal,
+)
+from tasks.storage.records import MOMENT, insert_records, newest_record, read_all
 from tasks.storage.warehouse import is_there, open_warehouse
 
-_COLUMNS = ", ".join(f"c.{name}" for name in Record.__slots__)
-_MOMENT = pa.timestamp("us", tz="UTC")
-_SCHEMA = pa.schema(
-    [
-        *((name, pa.string()) for name in ("record_id", "key", "service", "operation", "parts", "status", "error")),
-        ("transient", pa.bool_()),
-        ("body", pa.string()),
-        ("tokens_in", pa.int64()),
-        ("tokens_out", pa.int64()),
-        ("cost_usd", pa.float64()),
-        ("latency_s", pa.float64()),
-        ("asked_at", _MOMENT),
-    ]
-)
-
-
-_AT_ONCE = 1000
-"""Records that are read at once, for the sake of memory."""
 _MOST_FRESH = 64 * 2**20
 """Characters of bodies that a run keeps before it moves them into the warehouse, within a stage too."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
+"""How often it is looked whether another process has the replies that it asks for."""
+_SAY_AFTER_S = 15.0
+"""After how long a batch's waiting for another process is told."""
 
 
 @dataclass(slots=True)
@@ -84,6 +81,8 @@ class Recorder:
         self._stale_if_error = stale_if_error
         self._journal_folder = work_folder(warehouse) / "journal"
         self._journal = Journal(self._journal_folder) if mode != "replay" else None
+        self._claims = Claims(self._journal_folder.with_name("claims")) if mode != "replay" else None
+        self._others = OtherJournals(self._journal_folder)
         self._fresh: dict[str, Record] = {}
         self._fresh_length = 0
         """Characters of their bodies."""
@@ -94,7 +93,8 @@ class Recorder:
         if mode != "replay":
             self._adopt_orphans()
         self._floor = floor
-        self._failure_floor = newest_record(warehouse)
+        # what is newer came since this run was opened; other processes may have failures in their journals that are older
+        self._opened = max(newest_record(warehouse), f"{time.time_ns():016x}")
 
     def answer(self, calls: Sequence[Call], service: Service) -> Answers:
         """Return a reply for every call: from this run, from the warehouse, or from the service."""
@@ -102,43 +102,43 @@ class Recorder:
         answers = Answers()
         with self._lock:
             answers.records.update({key: self._fresh[key] for key in wanted if key in self._fresh})
+        state = _look_at(self._warehouse)
         answers.records.update(self._recorded([call for key, call in wanted.items() if key not in answers.records]))
         answers.replayed = len(answers.records)
         missing = [call for key, call in wanted.items() if key not in answers.records]
         if missing and self.mode == "replay":
             raise ReplayMiss(self._explain_miss(missing))
         if missing:
-            self._ask(missing, service, answers)
+            self._ask(missing, service, answers, state)
         if self._stale_if_error:
             answers.records.update(self._find_older(wanted, answers.records))
         if self._fresh_length > _MOST_FRESH:
             self.merge()
         return answers
 
-    def _ask(self, missing: Sequence[Call], service: Service, answers: Answers) -> None:
-        """Ask what nobody else is asking just now, then wait for what others ask."""
+    def _ask(self, missing: Sequence[Call], service: Service, answers: Answers, state: object) -> None:
+        """Ask what nobody else is asking just now, then wait for what others ask; `state`: the warehouse's when it was read."""
         with self._lock:
             known = self._claimed.keys() | self._fresh.keys() | self._merged
             mine = [call for call in missing if call.key not in known]
             own_keys = {call.key for call in mine}
             theirs = {call.key: self._claimed.get(call.key) for call in missing if call.key not in own_keys}
             self._claimed.update({call.key: threading.Event() for call in mine})
+        sent = 0
         try:
-            if mine:
-                progress.expect_replies(len(mine))
-                service.send(mine, self._keep)
+            sent = self._ask_unclaimed(mine, service, state)
         finally:
             with self._lock:
                 events = [self._claimed.pop(call.key) for call in mine]
             for event in events:
                 event.set()
-        answers.sent += len(mine)
+        answers.sent += sent
         for theirs_done in theirs.values():
             if theirs_done is not None:
                 theirs_done.wait()
         with self._lock:
             answers.records.update({call.key: self._fresh[call.key] for call in missing if call.key in self._fresh})
-        answers.replayed += len(theirs)
+        answers.replayed += len(missing) - sent
         # what others asked may have been moved into the warehouse by now
         answers.records.update(self._recorded([call for call in missing if call.key not in answers.records]))
         left = [call for call in missing if call.key not in answers.records]
@@ -147,30 +147,86 @@ class Recorder:
                 f"{service.identity} left {len(left)} calls without a reply, the first: {_describe(left[0])}"
             )
 
+    def _ask_unclaimed(self, calls: Sequence[Call], service: Service, state: object) -> int:
+        """Ask what no other process is asking or has asked, and wait for what one is; return how many calls were asked.
+
+        What another process has only in its journal is taken into this one's: builds that rest on it are then whole,
+        whichever of the two is killed.
+        """
+        left, sent, pause_s = {call.key: call for call in calls}, 0, _FIRST_PAUSE_S
+        say_at = time.monotonic() + _SAY_AFTER_S
+        while left:
+            assert self._claims is not None
+            with self._claims.hold(left) as free:
+                found = self._find_journalled(list(left.values()))
+                if state != (state := _look_at(self._warehouse)):
+                    found |= self._recorded([call for key, call in left.items() if key not in found]).keys()
+                mine = [call for key, call in left.items() if key in free and key not in found]
+                if mine:
+                    progress.expect_replies(len(mine))
+                    service.send(mine, self._keep)
+            sent += len(mine)
+            left = {key: call for key, call in left.items() if key not in free and key not in found}
+            if left:
+                if time.monotonic() >= say_at:
+                    say_at = math.inf
+                    self._say_awaited(left)
+                time.sleep(pause_s)
+                pause_s = min(pause_s * 1.5, _LONGEST_PAUSE_S)
+        return sent
+
+    def _say_awaited(self, keys: Collection[str]) -> None:
+        assert self._claims is not None
+        if holders := self._claims.find_holders(keys):
+            progress.say(
+                f"note: process {', '.join(map(str, holders))} is asking for {len(keys)} of the replies that this run needs and is "
+                "waited for; if it hangs, stop it, and this run asks for them itself"
+            )
+
+    def _find_journalled(self, calls: Sequence[Call]) -> set[str]:
+        """Keep what other processes have in their journals of these calls, and serves; return the keys."""
+        assert self._journal is not None
+        records = self._others.find([call.key for call in calls], self._journal.path)
+        served = {call.key for call in calls if call.key in records and self._serves(records[call.key], call)}
+        for key in served:
+            self._keep_record(records[key])
+        return served
+
+    def _serves(self, record: Record, call: Call) -> bool:
+        """True when a record that another process has counts for this run (`_choose_records` is the same in SQL)."""
+        oldest = self._find_oldest(call)
+        return (
+            record.record_id > (self._floor if self.mode == "refresh" else "")
+            and (not record.transient or record.record_id > self._opened)
+            and (oldest is None or record.asked_at >= oldest or record.record_id > self._opened)
+        )
+
+    def _find_oldest(self, call: Call) -> datetime | None:
+        """Return when a reply to a call must have come to serve; None: it may be of any age."""
+        oldest = self._oldest.get(call.service)
+        return None if oldest is None else find_oldest(call.operation, call.parts, oldest)
+
     def _keep(self, call: Call, reply: Reply) -> None:
-        record = make_record(call, reply)
+        self._keep_record(make_record(call, reply, max(self._floor, self._opened)))
+        progress.count_reply()
+
+    def _keep_record(self, record: Record) -> None:
         assert self._journal is not None
         self._journal.append(record)
         with self._lock:
-            self._fresh[call.key] = record
+            self._fresh[record.key] = record
             self._fresh_length += len(record.body)
-        progress.count_reply()
 
     def _recorded(self, calls: Sequence[Call]) -> dict[str, Record]:
         """Return the newest usable record of each call that the warehouse holds."""
         if not calls or (self.mode == "replay" and not is_there(self._warehouse)):
             return {}
-        oldest = [
-            find_oldest(call.operation, call.parts, self._oldest[call.service])
-            if call.service in self._oldest
-            else None
-            for call in calls
-        ]
-        wanted = {"key": pa.array([call.key for call in calls], pa.string()), "oldest": pa.array(oldest, _MOMENT)}
+        oldest = [self._find_oldest(call) for call in calls]
+        wanted = {"key": pa.array([call.key for call in calls], pa.string()), "oldest": pa.array(oldest, MOMENT)}
         with open_warehouse(self._warehouse) as db:
             db.register("wanted", pa.table(wanted))
             ids = self._choose_records(db)
-            return {record.key: record for record in _read_all(db, ids)}
+            return {record.key: record for record in read_all(db, ids)}
 
     def _find_older(self, wanted: Mapping[str, Call], records: Mapping[str, Record]) -> dict[str, Record]:
         """Return the newest replies, though too old, of calls that a service of which replies age has failed to answer."""
@@ -182,7 +238,7 @@ class Recorder:
                 "SELECT max(record_id) FROM calls WHERE status = 'ok' AND key IN (SELECT unnest(?)) GROUP BY key",
                 [failed],
             ).fetchall()
-            return {record.key: record for record in _read_all(db, sorted(each for (each,) in found))}
+            return {record.key: record for record in read_all(db, sorted(each for (each,) in found))}
 
     def _choose_records(self, db: duckdb.DuckDBPyConnection) -> list[str]:
         """Return the ids of the records to serve for the keys in `wanted`; bodies are not looked at yet."""
@@ -196,10 +252,10 @@ class Recorder:
             query = (
                 "SELECT max(c.record_id) FROM calls c JOIN wanted USING (key) "
                 "WHERE c.record_id > ? AND (NOT c.transient OR c.record_id > ?) "
-                "AND (oldest IS NULL OR c.asked_at >= oldest) GROUP BY c.key"
+                "AND (oldest IS NULL OR c.asked_at >= oldest OR c.record_id > ?) GROUP BY c.key"
             )
-            failure_floor = "" if self.mode == "replay" else self._failure_floor
-            given = [self._floor if self.mode == "refresh" else "", failure_floor]
+            failure_floor = "" if self.mode == "replay" else self._opened
+            given = [self._floor if self.mode == "refresh" else "", failure_floor, failure_floor]
         return sorted(record_id for (record_id,) in db.execute(query, given).fetchall())
 
     def merge(self) -> None:
@@ -280,71 +336,13 @@ def work_folder(warehouse: Path) -> Path:
     )
 
 
-def newest_record(warehouse: Path) -> str:
-    """Return the id of the newest record in a warehouse; empty when there is none."""
-    if not is_there(warehouse):
-        return ""
-    with open_warehouse(warehouse) as db:
-        row = db.execute("SELECT max(record_id) FROM calls").fetchone()
-    return (row[0] if row else None) or ""
-
-
-def rests_on_older(warehouse: Path, build_id: str, oldest: Mapping[str, datetime]) -> bool:
-    """True when a build rests on a reply that is too old to serve now (`oldest`: as of Recorder)."""
-    with open_warehouse(warehouse) as db:
-        return any(
-            asked_at < find_oldest(operation, json.loads(parts), moment)
-            for service, moment in oldest.items()
-            for operation, parts, asked_at in db.execute(
-                "SELECT DISTINCT c.operation, c.parts, c.asked_at FROM build_calls JOIN calls c USING (record_id) "
-                "WHERE build_id = ? AND c.service = ? AND c.asked_at < ?",
-                [build_id, service, moment],
-            ).fetchall()
-        )
-
-
-def sum_up_ages(
-    db: duckdb.DuckDBPyConnection, run_id: str, begun: datetime, oldest: Mapping[str, datetime]
-) -> dict[str, dict[str, Any]]:
-    """Return live service → calls that a run rests on, when the replies came, how many came since the run began, and how
-    many are older than `oldest` allows (as of Recorder)."""
-    found = db.execute(
-        "SELECT service, operation, parts, asked_at FROM calls WHERE starts_with(service, 'http') AND record_id IN "
-        "(SELECT record_id FROM build_calls WHERE build_id = ?) ORDER BY service, asked_at",
-        [run_id],
-    ).fetchall()
-    summed: dict[str, dict[str, Any]] = {}
-    for service, operation, parts, asked_at in found:
-        each = summed.setdefault(service, {"calls": 0, "asked": 0, "too_old": 0, "oldest": asked_at.isoformat()})
-        each["newest"] = asked_at.isoformat()
-        each["calls"] += 1
-        each["asked"] += asked_at >= begun
-        if service in oldest and asked_at < oldest[service]:
-            each["too_old"] += asked_at < find_oldest(operation, json.loads(parts), oldest[service])
-    return summed
-
-
-def _read_all(db: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> list[Record]:
-    return [record for start in range(0, len(ids), _AT_ONCE) for record in _read_records(db, ids, start)]
-
-
-def _read_records(db: duckdb.DuckDBPyConnection, ids: Sequence[str], start: int) -> list[Record]:
-    """Return some of the records, from a place in their ids on."""
-    query = f"SELECT {_COLUMNS} FROM calls c WHERE c.record_id IN (SELECT unnest(?))"
-    found = db.execute(query, [list(ids[start : start + _AT_ONCE])]).fetchall()
-    return [replace(record, body=unpack_body(record.body)) for record in (Record(*row) for row in found)]
-
-
-def insert_records(db: duckdb.DuckDBPyConnection, records: Sequence[Record]) -> None:
-    """Insert records that are not in the warehouse yet."""
-    rows = [
-        {name: getattr(record, name) for name in Record.__slots__} | {"body": pack_body(record.body)}
-        for record in records
-    ]
-    db.register("new_records", pa.Table.from_pylist(rows, schema=_SCHEMA))
-    names = ", ".join(Record.__slots__)
-    db.execute(f"INSERT INTO calls ({names}) SELECT {names} FROM new_records ANTI JOIN calls USING (record_id)")
-    db.unregister("new_records")
+def _look_at(warehouse: Path) -> object:
+    """Return what changes when another process writes into a warehouse."""
+    try:
+        found = warehouse.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_mtime_ns, found.st_size
 
 
 def _differences(call: Call, service: str, parts: Mapping[str, object]) -> list[str]:

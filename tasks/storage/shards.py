@@ -2,7 +2,7 @@
 shard with a receipt is whole."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -73,10 +73,13 @@ def has_kind(shard: str, kind: str) -> bool:
     return Path(f"{shard}.{kind}.parquet").is_file()
 
 
-def parquet_bytes(table: pa.Table) -> bytes:
-    """Return a table as ZSTD Parquet; equal tables give equal bytes (one row group a 64k rows, no thread in play)."""
+def parquet_bytes(table: pa.Table, metadata: Mapping[str, str] | None = None) -> bytes:
+    """Return a table as ZSTD Parquet; equal tables give equal bytes (one row group a 64k rows, no thread in play).
+
+    `metadata`: what the file says of itself beside its rows.
+    """
     sink = pa.BufferOutputStream()
-    plain = pa.schema([pa.field(field.name, _nullable(field.type)) for field in table.schema])
+    plain = pa.schema([pa.field(field.name, _nullable(field.type)) for field in table.schema], metadata)
     pq.write_table(table.cast(plain), sink, compression="zstd", row_group_size=65536, store_schema=False)
     return sink.getvalue().to_pybytes()
 

@@ -37,6 +37,8 @@ _MAGIC = slice(8, 12), b"DUCK"
 _DAMAGE = re.compile(
     r"Corrupt database|checksum|Could not read enough bytes|INTERNAL Error|Serialization Error|been invalidated"
 )
+_NO_ROOM = re.compile(r"Could not write file|No space left on device|File too large|Disk quota exceeded")
+"""Also of a checkpoint that could not be finished, of which DuckDB says that it invalidates the database: it is whole."""
 _KEPT_ASIDE = (
     "put an earlier copy in its place, or name another file with --warehouse, into which all is asked and built anew"
 )
@@ -104,7 +106,7 @@ def _explain(path: Path, error: duckdb.Error) -> str | None:
         return f"the warehouse {path} needs more memory for this: {said}"
     if "read-only mode" in said:
         return f"the warehouse {path} cannot be written: {_find_obstacle(path)}; name another file with --warehouse"
-    if _DAMAGE.search(said):
+    if _DAMAGE.search(said) and not _NO_ROOM.search(said):
         return f"the warehouse {path} is damaged: {said}; {_KEPT_ASIDE}"
     if isinstance(error, (duckdb.BinderException, duckdb.CatalogException)):
         return (
@@ -217,16 +219,22 @@ def _migrate(connection: duckdb.DuckDBPyConnection, path: Path, is_read_only: bo
             f"the warehouse {path} has schema version {done}, this factmill knows {known[-1][0]}; "
             "update factmill, or name another file with --warehouse"
         )
-    for version, name, sql in known:
-        if version > done and not is_read_only:
-            connection.execute("BEGIN")
-            try:
-                connection.execute(sql)
-                connection.execute("INSERT INTO schema_migrations VALUES (?, ?, now())", [version, name])
-            except duckdb.Error as error:
-                connection.execute("ROLLBACK")
-                raise WarehouseError(f"{path}: migration {version:04d}_{name} failed: {error}") from error
-            connection.execute("COMMIT")
+    missing = [each for each in known if each[0] > done]
+    if missing and not is_read_only:
+        _apply(connection, path, missing)
+
+
+def _apply(connection: duckdb.DuckDBPyConnection, path: Path, missing: list[tuple[int, str, str]]) -> None:
+    """Bring the schema up to date, all at once: each commit of its own would wait for the disk."""
+    connection.execute("BEGIN")
+    for version, name, sql in missing:
+        try:
+            connection.execute(sql)
+            connection.execute("INSERT INTO schema_migrations VALUES (?, ?, now())", [version, name])
+        except duckdb.Error as error:
+            connection.execute("ROLLBACK")
+            raise WarehouseError(f"{path}: migration {version:04d}_{name} failed: {error}") from error
+    connection.execute("COMMIT")
 
 
 def read_records(db: Connection, query: str, *values: Any) -> list[dict[str, Any]]:

@@ -86,20 +86,19 @@ def _build_store(cache: Path, store: Path, data: WorldData) -> None:
 
 def _remove_litter(cache: Path, digest: str) -> None:
     """Remove logs, half-built stores (we hold the builder's lock) and stores of other states that nobody uses."""
-    for folder in cache.iterdir():
-        if folder.suffix == ".log":
-            folder.unlink()
-        if not folder.is_dir() or folder.name == digest:
-            continue
-        if folder.name.startswith("building-"):
-            shutil.rmtree(folder)
-            continue
-        with (cache / f"{folder.name}.lock").open("a") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
-            shutil.rmtree(folder)
+    for left in cache.iterdir():
+        if left.name.startswith("building-"):
+            shutil.rmtree(left)
+        elif left.suffix == ".log" and left.name.startswith(digest):
+            left.unlink()
+        elif left.suffix == ".log" or (left.is_dir() and left.name != digest):
+            # a log is called by its store and the port; who serves that store still reads it
+            with (cache / f"{left.stem.partition('-')[0]}.lock").open("a") as lock:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    continue
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 @contextmanager

@@ -131,3 +131,13 @@ def test_what_is_refused_is_said(asked, leads_to, message):
     with pytest.raises(ServiceUnreachable, match=message) as caught:
         check_redirect("it", asked, leads_to, ("b.org",))
     assert "pw@" not in str(caught.value)
+
+
+@pytest.mark.parametrize("moved", [{"status": 307, "headers": {"Location": "."}}, {"status": 302}])
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_redirect_that_leads_nowhere_is_a_failure_that_may_pass(name, moved, server, limits, inbox):
+    open_client, call = CLIENTS[name]
+    server.script({**moved, "text": ""})
+    open_client(server.url, limits).send([call], inbox)
+    reply = inbox.replies[call.key]
+    assert (reply.status, reply.transient) == ("failed", True), reply

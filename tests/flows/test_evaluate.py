@@ -168,7 +168,7 @@ def test_a_killed_evaluation_goes_on_and_asks_nothing_twice(
     shutil.copy(shared_toy.warehouse, toy.warehouse)
     world = write_chat_world(tmp_path, server.chat.url, ["answerer", "judge"])
     evaluate = ("evaluate", "countries", "--world", world, "--batch-size", "2", "--json")
-    web, release = server.chat._web, threading.Event()
+    web, release = server.chat.web, threading.Event()
     handle = web.handle
     held = ("Poland", "Portugal", "Spain")
     web.handle = lambda seen: (

@@ -1,5 +1,6 @@
 """`factmill gc` and `factmill compact` as a user has them: builds that stay can be verified, and Prefect's history is bounded."""
 
+import fcntl
 import shutil
 import sqlite3
 from contextlib import closing
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from support.work.command import Factmill
 
 from tasks.storage.builds import list_builds
@@ -68,6 +70,45 @@ def test_what_is_kept_is_verified_after_gc_and_compact(
     assert newer["build_id"] in kept
     for name in sorted(kept & {newer["build_id"], *(each["build_id"] for each in embedded_builds.values())}):
         assert factmill("verify", name, "--json").json["agrees"], name
+
+
+def test_runs_that_were_killed_are_ended_where_they_are_known(
+    tmp_path: Path, prefect_api: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # the tests' standing server was started by this process, which is no matter here
+    monkeypatch.setattr("flows.prefect_server._own", [])
+
+    def ask(path: str, **body: Any) -> Any:
+        reply = requests.post(f"{prefect_api}/{path}", json=body, timeout=60)
+        reply.raise_for_status()
+        return reply.json()
+
+    flow = ask("flows/", name="killed")["id"]
+    killed, going = (ask("flow_runs/", flow_id=flow, state={"type": "RUNNING"})["id"] for _ in range(2))
+    states = lambda: {  # noqa: E731
+        each["id"]: each["state"] for each in ask("flow_runs/filter", flow_runs={"id": {"any_": [killed, going]}})
+    }
+    marks = tmp_path / "prefect" / "runs"
+    marks.mkdir(parents=True)
+    elsewhere = "00000000-0000-0000-0000-000000000000"
+    servers = {killed: prefect_api, going: prefect_api, elsewhere: "http://127.0.0.1:9/api"}
+    for run, server in servers.items():
+        (marks / run).write_text(server)
+    factmill = Factmill(tmp_path, prefect_api)
+    with (marks / going).open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        found, done = (factmill("gc", each, "--json").json["freed"] for each in ("--dry-run", "--yes"))
+        told, again = ({each["kind"]: each for each in freed}["killed runs"] for freed in (found, done))
+        assert told == again
+        assert (told["count"], told["left"]) == (
+            1,
+            "1 of http://127.0.0.1:9/api: name it by PREFECT_API_URL and run this again",
+        )
+    after = states()
+    assert (after[killed]["type"], after[going]["type"]) == ("CRASHED", "RUNNING")
+    assert "process of this run was gone" in after[killed]["message"]
+    assert sorted(each.name for each in marks.iterdir()) == sorted([going, elsewhere])
+    requests.delete(f"{prefect_api}/flow_runs/{going}", timeout=60).raise_for_status()
 
 
 @pytest.mark.parametrize(

@@ -89,27 +89,37 @@ def world(model: Model, factmill: Factmill) -> Path:
     return write_chat_world(factmill.home, f"{model.web.url}/v1", ["author"])
 
 
+class Served:
+    """`factmill serve`; what it and its runs print is read as it comes."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.lines: list[str] = []
+        self._over = threading.Event()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        for line in self.process.stderr or ():
+            self.lines.append(line)
+        self._over.set()
+
+    def has_said(self, text: str) -> bool:
+        found = any(text in line for line in self.lines)
+        assert found or not self._over.is_set(), self.lines
+        return found
+
+
 @pytest.fixture(scope="module")
-def served(factmill: Factmill, world: Path) -> Iterator[Process]:
-    """Serve, by a file whose concurrency a flag overrides; what it prints is read as it comes."""
+def served(factmill: Factmill, world: Path, standing: Standing) -> Iterator[Served]:
+    """Serve, by a file whose concurrency a flag overrides; a server that is away is soon missed."""
     config = factmill.home / "serve.toml"
     config.write_text(_CONFIG, "utf-8")
-    process = factmill.start("serve", "--config", config, "--world", world, "--concurrency", "1", TEST_KEY="x")
-    lines, ready = [], threading.Event()
-
-    def read() -> None:
-        for line in process.stderr or ():
-            lines.append(line)
-            if line.startswith("served at"):
-                ready.set()
-        ready.set()
-
-    threading.Thread(target=read, daemon=True).start()
-    ready.wait()
-    assert lines[-1].startswith("served at"), lines
-    yield process
-    process.kill()
-    process.wait()
+    told = {"TEST_KEY": "x", "PREFECT_CLIENT_MAX_RETRIES": "2"}
+    served = Served(factmill.start("serve", "--config", config, "--world", world, "--concurrency", "1", **told))
+    standing.wait(lambda: served.has_said("served at"))
+    yield served
+    served.process.kill()
+    served.process.wait()
 
 
 @pytest.mark.usefixtures("served")
@@ -121,7 +131,10 @@ def test_deployments_have_names_bounds_and_no_internals(standing: Standing, worl
     assert granola["parameters"]["params"]["limit"] == 4
     told = granola["parameters"]["run"]
     assert (told["world"], told["concurrency"], "pinned_build" in told) == (str(world), 1, False)
+    titles = granola["parameter_openapi_schema"]["properties"]
+    assert (titles["params"]["title"], titles["run"]["title"]) == ("What to make", "How to make it")
     form = granola["parameter_openapi_schema"]["definitions"]
+    assert form["RunOptions"]["properties"]["stale_if_error"]["title"] == "Stale if error"
     assert "pinned_build" not in form["RunOptions"]["properties"]
     assert form["RunOptions"]["properties"]["concurrency"]["description"].endswith("From 1 to 64.")
     rebuild = standing.deployment("rebuild/rebuild-chatty")
@@ -165,6 +178,8 @@ def test_a_cancelled_run_stops_while_it_waits_as_it_was_told_to_and_the_next_goe
     standing.cancel(run["id"])
     state = standing.end_of(run["id"])
     assert state["type"] == "CANCELLED", state
+    said = [each["message"] for each in standing.ask("/logs/filter", logs={"flow_run_id": {"any_": [run["id"]]}})]
+    assert "Cancelled: what was done is kept; the same run again goes on from it" in said
     model.answers = None
     again = standing.start("granola/granola-chatty", params=short(4)).json()
     assert standing.end_of(again["id"])["message"].startswith("granola-")
@@ -210,16 +225,66 @@ def test_a_scheduled_rebuild_goes_on_when_a_benchmark_fails_and_says_so(standing
     assert state["message"].startswith("BuildError: 1 of 2 failed: slaq: UsageError: --category 'No such category': ")
     below = standing.runs(parent_flow_run_id={"any_": [run["id"]]})
     assert {each["state_type"] for each in below} <= {"COMPLETED", "FAILED"}
+    assert standing.ask(f"/flow_runs/{run['id']}")["name"] == "rebuild · chatty · granola,slaq"
     assert "granola" in {each.benchmark for each in list_builds(factmill.home / "factmill.duckdb")}
+    assert standing.ask(f"/flow_runs/{run['id']}")["name"] == "rebuild · chatty · granola,slaq"
+    made = standing.ask("/artifacts/filter", artifacts={"flow_run_id": {"any_": [run["id"]]}})
+    assert ("progress", "2 of 2 benchmarks") in {(each["type"], each["description"]) for each in made}
+    logged = standing.wait(lambda: "Failed: BuildError" in (lines := standing.log_of(run["id"])) and lines)
+    assert "granola: made: granola-" in logged
+    assert "slaq: failed: UsageError: " in logged
 
 
-def test_serving_that_is_stopped_cancels_its_runs(standing: Standing, model: Model, served: Process) -> None:
+def test_a_run_outlives_an_outage_of_the_server(
+    standing: Standing, model: Model, served: Served, factmill: Factmill
+) -> None:
+    seen = len(model.web.seen)
+    model.free.clear()
+    run = standing.start("granola/granola-chatty", params=short(14)).json()
+    standing.wait(lambda: len(model.web.seen) > seen)
+    standing.stop_server()
+    standing.wait(lambda: served.has_said("does not answer"))
+    model.free.set()
+    standing.wait(lambda: served.has_said("the run waits for it"))
+    standing.start_server()
+    state = standing.end_of(run["id"])
+    assert state["type"] == "COMPLETED", state
+    build = list_builds(factmill.home / "factmill.duckdb")[-1].build_id
+    assert state["message"] == f"{build} is there already, made of exactly these inputs: 14 rows"
+    standing.wait(lambda: state["message"] in standing.log_of(run["id"]))
+    standing.wait(lambda: served.has_said("answers again"))
+    assert not served.has_said("Traceback")
+
+
+@pytest.mark.usefixtures("served")
+def test_after_an_outage_a_part_that_is_cancelled_cancels_its_rebuild(standing: Standing, model: Model) -> None:
+    seen = len(model.web.seen)
+    model.free.clear()
+    given = standing.deployment("rebuild/rebuild-chatty")["parameters"]["params"]
+    run = standing.start("rebuild/rebuild-chatty", params={**given, "granola": short(15)}).json()
+    standing.wait(lambda: len(model.web.seen) > seen)
+    (part,) = standing.runs(parent_flow_run_id={"any_": [run["id"]]})
+    standing.cancel(part["id"])
+    assert standing.end_of(run["id"])["type"] == "CANCELLED"
+    assert standing.end_of(part["id"])["type"] == "CANCELLED"
+    model.free.set()
+
+
+@pytest.mark.usefixtures("served")
+def test_a_run_whose_process_is_gone_is_ended_while_serving(standing: Standing, factmill: Factmill) -> None:
+    flow = standing.ask("/flows/", name="granola")["id"]
+    run = standing.ask("/flow_runs/", flow_id=flow, state={"type": "RUNNING"})
+    (factmill.home / "prefect" / "runs" / run["id"]).write_text(standing.api, "utf-8")
+    assert standing.end_of(run["id"])["type"] == "CRASHED"
+
+
+def test_serving_that_is_stopped_cancels_its_runs(standing: Standing, model: Model, served: Served) -> None:
     seen = len(model.web.seen)
     model.free.clear()
     run = standing.start("granola/granola-chatty", params=short(12)).json()
     standing.wait(lambda: len(model.web.seen) > seen)
-    served.send_signal(signal.SIGTERM)
-    assert served.wait() == 128 + signal.SIGTERM
+    served.process.send_signal(signal.SIGTERM)
+    assert served.process.wait() == 128 + signal.SIGTERM
     assert standing.end_of(run["id"])["type"] == "CANCELLED"
     assert standing.deployment("rebuild/rebuild-chatty")["paused"]
 
@@ -252,6 +317,7 @@ def test_deployments_of_prefect_yaml_are_all_and_a_worker_runs_them(standing: St
     [
         (["--world", "nowhere.toml"], "nowhere.toml': give `embedded`, `live` or the path of a TOML file"),
         (["--world", "live", "--benchmark", "granola"], "granola: "),
+        (["--benchmark", "granola", "--evaluate", "nobody"], "granola: --evaluate nobody: the world embedded names no"),
         (["--cron", "often"], "--cron: "),
         (["--cron", "0 3 1 * *", "--interval", "1d"], "--cron and --interval: expected one schedule"),
         (["--interval", "0"], "--interval 0: expected a second or more"),

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.rows.damage import mutilate, odd_json
+from support.work.warehouses import empty_warehouse
 
 from flows.commands.explain import trace_row
 from tasks.core.calls.call import Call, Reply
@@ -22,7 +23,8 @@ from tasks.granola.benchmark import GRANOLA
 from tasks.storage.builds import list_builds
 from tasks.storage.export import export_build
 from tasks.storage.journal import encode_line, find_damage, make_record, read_journal
-from tasks.storage.recorder import Recorder, newest_record, work_folder
+from tasks.storage.recorder import Recorder, work_folder
+from tasks.storage.records import newest_record
 from tasks.storage.reviews import load_decisions
 from tasks.storage.shards import read_receipt, write_shard
 from tasks.storage.warehouse import open_warehouse
@@ -74,7 +76,7 @@ def test_what_is_whole_in_a_damaged_journal_is_used(tmp_path: Path, content: byt
 @few
 @given(content=mutilate(LINES) | st.just(LINES))
 def test_a_recorder_takes_in_any_journal_and_puts_a_damaged_one_aside(tmp_path: Path, content: bytes) -> None:
-    warehouse = tmp_path / f"{os.urandom(6).hex()}.duckdb"
+    warehouse = empty_warehouse(tmp_path / f"{os.urandom(6).hex()}.duckdb")
     journal = work_folder(warehouse) / "journal" / "1-x.journal"
     journal.parent.mkdir(parents=True)
     journal.write_bytes(content)

@@ -30,7 +30,7 @@ import os, resource, signal, sys
 from pathlib import Path
 from tasks.graph import load
 from tasks.graph.loading import reading, streams, turtle
-streams.BLOCK_BYTES, turtle.TRIPLES_AT_ONCE, reading.COMMIT_TEXT_BYTES = 4000, 30, 9000
+streams.BLOCK_BYTES, turtle.TRIPLES_AT_ONCE, reading.COMMIT_TEXT_BYTES = 4000, 30, 24_000
 files, folder = sys.argv[2:], Path(sys.argv[1])
 """
 """How a process of its own loads in small blocks and commits every few, as a long load would."""
@@ -86,7 +86,7 @@ def sorted_blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Make blocks small and commit every few; return the first lines of all that are sorted."""
     monkeypatch.setattr(streams, "BLOCK_BYTES", 4000)
     monkeypatch.setattr(turtle, "TRIPLES_AT_ONCE", 30)
-    monkeypatch.setattr(reading, "COMMIT_TEXT_BYTES", 9000)
+    monkeypatch.setattr(reading, "COMMIT_TEXT_BYTES", 24_000)
     first_lines: list[int] = []
     real = reading.sort_block
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from support.work.warehouses import empty_warehouse
 
 from tasks.core.export_forms import ExportForms
 from tasks.core.receipts import Receipt
@@ -61,7 +62,7 @@ def make(warehouse: Path, lock: str = "a", *names: str, **more: Any) -> BuildRec
         },
     )
     receipt = Receipt(stage="s", index=0, key="k", shard=str(shard), rows_in=2, rows=1, rejects=1, merged=0, digest="d")
-    with open_warehouse(warehouse) as db:
+    with open_warehouse(empty_warehouse(warehouse)) as db:
         merge_stage(db, "run", 1, [receipt], SUMMARY)
         tables = {"granola_candidates": candidates(*names)}
         report = {"rows": len(names), "author": "rules-1", "world": "w", "rejects": 1}

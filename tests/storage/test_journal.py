@@ -1,5 +1,6 @@
 """The journal: whole lines or nothing, whoever dies when."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -90,6 +91,33 @@ def test_a_full_disk_is_an_error_that_leaves_the_journal_whole(tmp_path: Path, m
     monkeypatch.undo()
     journal.append(record("after"))
     assert [one.parts for one in read_journal(journal.path)] == ['{"name":"kept"}', '{"name":"after"}']
+
+
+def test_a_journal_begins_under_its_name_when_it_is_locked_and_drafts_of_dead_processes_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[list[str]] = []
+    rename = Path.rename
+
+    def look(draft: Path, name: Path) -> Path:
+        if not found:  # as a process that clears up does before the lock
+            draft.unlink()
+        found.append([path.name for path, _ in orphan_journals(tmp_path)])
+        return rename(draft, name)
+
+    monkeypatch.setattr(Path, "rename", look)
+    (tmp_path / "1-x.opening").touch()
+    journal = Journal(tmp_path)
+    assert (found, list(tmp_path.iterdir())) == ([[], []], [journal.path])
+
+
+def test_a_journal_that_another_process_has_just_taken_over_is_left_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, lock = tmp_path / "a.journal", fcntl.flock
+    path.touch()
+    monkeypatch.setattr(fcntl, "flock", lambda fd, how: (path.unlink(), lock(fd, how)))
+    assert list(orphan_journals(tmp_path)) == []
 
 
 def test_only_journals_of_dead_processes_are_orphans(tmp_path: Path) -> None:

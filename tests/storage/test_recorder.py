@@ -9,11 +9,13 @@ from typing import Any
 
 import duckdb
 import pytest
+from support.work.warehouses import empty_warehouse
 
 from tasks.core.calls.call import Call, Deliver, Mode, Reply
 from tasks.errors import ReplayMiss
 from tasks.storage.journal import Record, read_journal
-from tasks.storage.recorder import Recorder, insert_records, newest_record
+from tasks.storage.recorder import Recorder
+from tasks.storage.records import insert_records, newest_record
 from tasks.storage.warehouse import open_warehouse
 
 
@@ -47,7 +49,7 @@ def calls(*names: str) -> list[Call]:
 
 
 def recorder(path: Path, mode: Mode = "record", **more: Any) -> Recorder:
-    return Recorder(path / "w.duckdb", mode, **more)
+    return Recorder(empty_warehouse(path / "w.duckdb"), mode, **more)
 
 
 def bodies(answers) -> list:
@@ -275,7 +277,7 @@ def test_long_replies_go_into_the_warehouse_within_a_stage(tmp_path: Path, monke
 
 
 def test_more_records_than_are_read_at_once_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.storage.recorder._AT_ONCE", 3)
+    monkeypatch.setattr("tasks.storage.records._AT_ONCE", 3)
     names = [f"n{at}" for at in range(10)]
     service = Echo()
     first = recorder(tmp_path)
@@ -334,3 +336,19 @@ def test_a_reply_that_is_too_old_stands_in_for_a_failure_where_that_is_wanted(tm
     again.close()
     assert [bodies(each) for each in told] == [[{"echo": "bad"} if kept else None]] * 2
     assert service.asked == ["bad", "bad"], "asked again once, the failure too"
+
+
+@pytest.mark.parametrize("mode", ["record", "refresh"])
+def test_a_clock_that_is_set_back_costs_no_reply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode) -> None:
+    service = Echo()
+    first = recorder(tmp_path)
+    first.answer(calls("a"), service)
+    first.close()
+    floor, begun = newest_record(tmp_path / "w.duckdb"), datetime.now(UTC)
+    hour_ago = time.time_ns() - 3600 * 10**9
+    run = recorder(tmp_path, mode, floor=floor, oldest={"echo": begun})
+    monkeypatch.setattr(time, "time_ns", lambda: hour_ago)
+    for sent in (3, 0):
+        assert run.answer(calls("a", "b", "bad"), service).sent == sent
+        run.merge()
+    run.close()

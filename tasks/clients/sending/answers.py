@@ -4,6 +4,7 @@
 |---|---|
 | 2xx | an answer, if its body is JSON; HTML, or JSON that ends too early, is worth another try |
 | 408, 425, 429, 5xx | worth another try, not before Retry-After |
+| 3xx | a redirect that leads nowhere (those that lead somewhere were followed): worth another try |
 | 413, 414, 504 | worth another try with half of the group |
 | 401, 403 | the service refuses us, not this call: the run stops |
 | any other | final |
@@ -39,6 +40,8 @@ def judge_status(service: str, status: int, text: str, retry_after: str | None =
         raise ServiceUnreachable(
             f"{service}: refuses us with HTTP {status}: {detail}. Check the key, and the contact address in user_agent"
         )
+    if 300 <= status < 400:
+        raise Retry(f"{code}: a redirect that leads nowhere: {detail}", read_retry_after(retry_after))
     if status in _PASSING or status >= 500:
         raise Retry(f"{code}: {detail}", read_retry_after(retry_after), split=status in _TOO_BIG or status == 504)
     return fail(code, detail)

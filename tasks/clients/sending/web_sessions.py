@@ -49,6 +49,8 @@ def raise_retry() -> Iterator[None]:
         raise Retry(f"timeout: {error}", split=True) from error
     except (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError) as error:
         raise Retry(f"truncated: {error}") from error
+    except requests.TooManyRedirects as error:
+        raise Retry(f"redirect_loop: {error}") from error
     except requests.ConnectionError as error:
         cause = error.args[0] if error.args else None
         if isinstance(cause, ReadTimeoutError):

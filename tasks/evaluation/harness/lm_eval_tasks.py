@@ -26,6 +26,8 @@ _METRIC = Template("""
 def $name(items):
     return _value("$name", items)
 """)
+_ENOUGH = 20
+"""Rows that show which metrics a setting has."""
 
 
 class _Function(str):
@@ -39,20 +41,21 @@ class _Dumper(yaml.SafeDumper):
 _Dumper.add_representer(_Function, lambda dumper, name: dumper.represent_scalar("!function", str(name)))
 
 
-def write_tasks(session: Session, folder: Path, made_of: str) -> list[Path]:
+def write_tasks(session: Session, folder: Path, made_of: str, canary: str = "") -> list[Path]:
     """Write the task folder of a benchmark, with all settings of the session that one prompt makes up; return its files.
 
-    `made_of`: the build's id. Nothing is written where no setting is so.
+    `made_of`: the build's id; `canary`: a text that is to stand in every file. Nothing is written where no setting is so.
     """
     benchmark, say_gold = session.evaluation.of.name, session.evaluation.oracle(session.rows)
     files: dict[str, str] = {}
     metrics: dict[str, list[str]] = {}
-    measured = session.score_answers("oracle", "oracle").metrics
+    few = session.narrow(session.rows["id"].to_pylist()[:_ENOUGH])
+    measured = few.score_answers("oracle", "oracle").metrics
     known = set(zip(measured["setting"].to_pylist(), measured["metric"].to_pylist(), strict=True))
     for setting, pairs in _list_prompts(session).items():
         named = (name for name in session.evaluation.headline if (setting, name) in known)
         metrics[setting] = [*named, "unscored"]
-        files[f"{setting}.jsonl"] = "".join(_write_line(*pair, say_gold(pair[0])) for pair in pairs)
+        files[f"{setting}.jsonl"] = "".join(_write_line(*pair, say_gold(pair[0]), canary) for pair in pairs)
         told = _describe_task(session, setting, pairs[0][1], metrics[setting], made_of)
         files[f"factmill_{benchmark}_{setting}.yaml"] = _dump(told)
     if not files:
@@ -63,6 +66,8 @@ def write_tasks(session: Session, folder: Path, made_of: str) -> list[Path]:
     functions = "".join(_METRIC.substitute(name=name) for name in names)
     utils = Template(asset_path("data/reports", "lm_eval_utils.txt").read_text("utf-8"))
     files["utils.py"] = utils.substitute(benchmark=benchmark, metrics=repr(metrics)) + functions
+    remark = f"# {canary}\n" if canary else ""
+    files = {name: text if name.endswith(".jsonl") else remark + text for name, text in files.items()}
     place = folder / benchmark
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -94,13 +99,14 @@ def _find_only_prompt(session: Session, asked: Asked) -> Ask | None:
     return None
 
 
-def _write_line(asked: Asked, ask: Ask, gold: str) -> str:
+def _write_line(asked: Asked, ask: Ask, gold: str, canary: str) -> str:
     line = {
         "id": asked.question_id,
         "setting": asked.setting,
         "prompt": ask.messages()[-1]["content"],
         "target": gold,
         "asked": asked.model_dump_json(),
+        **({"canary": canary} if canary else {}),
     }
     return json.dumps(line, ensure_ascii=False) + "\n"
 

@@ -7,7 +7,7 @@ one of another. What could not be looked up on either side, since a service was 
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -22,6 +22,8 @@ Kind = Literal[
     "not_looked_up",
     "unchanged",
 ]
+LOST: tuple[Kind, ...] = ("no_longer_found", "other_parts_missing", "no_longer_pinned")
+"""What a benchmark goes out of date by; the other changes are gains."""
 OUTAGE = "wikipedia_failed"
 """Reason of a problem that says nothing about the article."""
 COLUMNS = (
@@ -58,6 +60,22 @@ def count_drift(drifts: Sequence[Drift]) -> dict[str, int]:
         "in_another_revision": sum(_is_elsewhere(drift) for drift in drifts),
         **{kind: kinds[kind] for kind in get_args(Kind)},
     }
+
+
+def share_lost(counts: Mapping[str, int]) -> float | None:
+    """Return the share of references, of those looked up, whose answer their article says no longer, or not whole; None
+    where none was looked up. `counts`: as of count_drift."""
+    looked_up = counts["references"] - counts["not_looked_up"]
+    return sum(counts[kind] for kind in LOST) / looked_up if looked_up else None
+
+
+def judge_drift(counts: Mapping[str, int], most: float) -> Literal["within", "over", "untold"]:
+    """Tell whether more than a share of the references (0 to 1) is lost; untold: what could not be looked up decides."""
+    share = share_lost(counts)
+    if share is not None and share > most:
+        return "over"
+    at_worst = sum(counts[kind] for kind in LOST) + counts["not_looked_up"]
+    return "untold" if at_worst > most * counts["references"] else "within"
 
 
 def flatten_drift(drift: Drift) -> dict[str, Any]:

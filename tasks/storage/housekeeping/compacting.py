@@ -5,14 +5,16 @@ written at once. The copy takes the place of the file only when both hold the sa
 """
 
 import os
+import stat
 import time
 from contextlib import suppress
 from pathlib import Path
 
 import duckdb
 
-from tasks.errors import WarehouseError
-from tasks.storage.warehouse import open_warehouse
+from tasks.errors import WarehouseBusy, WarehouseError
+from tasks.storage.housekeeping.warehouse import find_holder
+from tasks.storage.warehouse import open_warehouse, require_writable
 
 _COPY = "compacted"
 _LINGER_S = 0.5
@@ -20,12 +22,17 @@ _LINGER_S = 0.5
 
 def compact_warehouse(path: Path) -> tuple[int, int]:
     """Write a warehouse anew; return its bytes before and after. WarehouseError when the copy is not the same, or cannot
-    be written; the file is then as it was."""
+    be written; the file is then as it was. WarehouseBusy where a process works with it: it might wait too long."""
+    require_writable(path)
+    path = path.resolve()  # where a link names it, the file behind is replaced, and no other disk filled
     draft = path.with_name(f"{path.name}.compact-{os.getpid()}")
     before = path.stat().st_size
     try:
         with open_warehouse(path) as db:
+            if holder := find_holder(path):
+                raise WarehouseBusy(f"{holder} works with the warehouse {path}; compact it when that is done")
             _copy(db, path, draft)
+            _take_over_rights(path, draft)
             draft.replace(path)
             # who opened the old file just now, and has not locked it yet, must not get its lock and write into a file
             # that is gone: while it is held here, such a one gives up at once, tries again and opens the new file
@@ -34,6 +41,14 @@ def compact_warehouse(path: Path) -> tuple[int, int]:
         for left in (draft, draft.with_name(f"{draft.name}.wal")):
             left.unlink(missing_ok=True)
     return before, path.stat().st_size
+
+
+def _take_over_rights(path: Path, draft: Path) -> None:
+    """Give the copy the owner, group and mode of the file, so that whoever shared it still does."""
+    known = path.stat()
+    with suppress(PermissionError):  # of somebody else, who lets us write it: the mode is all that can be kept
+        os.chown(draft, known.st_uid, known.st_gid)
+    draft.chmod(stat.S_IMODE(known.st_mode))
 
 
 def _copy(db: duckdb.DuckDBPyConnection, path: Path, draft: Path) -> None:

@@ -19,16 +19,18 @@ class Freed:
     names: tuple[str, ...] = ()
     left: str = ""
     """Why more is left alone; empty where nothing is."""
+    trouble: str = ""
+    """Why it could not be done; empty where it was."""
 
 
 def is_held(path: Path) -> bool:
     """True when a process holds a lock on a file."""
     try:
-        fd = os.open(path, os.O_RDWR)
+        fd = os.open(path, os.O_RDONLY)
     except OSError:
         return False
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     finally:

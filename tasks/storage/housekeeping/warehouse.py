@@ -14,6 +14,7 @@ from pathlib import Path
 
 import duckdb
 
+from tasks.errors import WarehouseError
 from tasks.storage.housekeeping.freed import Freed, is_held, last_change, remove_paths
 from tasks.storage.recorder import work_folder
 from tasks.storage.warehouse import open_warehouse
@@ -21,6 +22,8 @@ from tasks.storage.warehouse import open_warehouse
 _UNFINISHED = "-unfinished"
 """What the name of a run ends with under which stages stand before a build is published."""
 VERIFYING = "factmill-verify-"
+_SHARED = ("journal", "claims")
+"""Folders beside those of runs, which all processes of a warehouse use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,42 +42,55 @@ class Keeping:
 
 
 def clean_warehouse(path: Path, keeping: Keeping, *, remove: bool) -> list[Freed]:
-    """Remove what is not kept (only find it unless `remove`) and return what was freed."""
+    """Remove what is not kept (only find it unless `remove`) and return what was freed.
+
+    A warehouse that cannot be opened or written is told as trouble of its kinds: on a full disk what lies beside it goes.
+    """
     runs = work_folder(path)
     stopped = [each for each in _list_runs(runs) if not is_held(each / "held")]
     old = [each for each in stopped if last_change(each) < keeping.since.timestamp()]
     freed = [remove_paths("run folders", old, remove=remove)]
     if not path.exists():
         return freed
+    try:
+        return [*freed, *_clean_tables(path, keeping, old, remove=remove)]
+    except WarehouseError as error:
+        return [*freed, *(Freed(kind, trouble=str(error)) for kind in ("builds", "records"))]
+
+
+def _clean_tables(path: Path, keeping: Keeping, gone: Sequence[Path], *, remove: bool) -> list[Freed]:
+    """Remove builds and records; `gone`: folders of runs that go, or are gone."""
+    runs = work_folder(path)
     with open_warehouse(path) as db:
-        if holder := _find_holder(path, runs):
+        if holder := find_holder(path):
             why = f"{holder} works with the warehouse; run this again when it is done"
-            return [*freed, *(Freed(kind, left=why) for kind in ("builds", "records"))]
-        names = {each.name for each in _list_runs(runs)} - {each.name for each in old}
+            return [Freed(kind, left=why) for kind in ("builds", "records")]
+        names = {each.name for each in _list_runs(runs)} - {each.name for each in gone}
         doomed = _choose_builds(db, keeping)
         size_bytes = _measure_builds(db, doomed)
-        gone = [*doomed, *_list_lost_runs(db, names)]
+        unwanted = [*doomed, *_list_lost_runs(db, names)]
         db.execute(
             "CREATE TEMP TABLE kept_uses AS SELECT DISTINCT record_id FROM build_calls "
             "WHERE NOT list_contains(?, build_id)",
-            [gone],
+            [unwanted],
         )
         _keep_uses_of_runs(db, [runs / name for name in names])
         records = _find_records(db, [runs / name for name in names], keeping.since)
         if remove:
-            _remove_builds(db, gone)
+            _remove_builds(db, unwanted)
             db.execute("DELETE FROM calls WHERE record_id IN (SELECT record_id FROM unused)")
         db.execute("DROP TABLE kept_uses")
         db.execute("DROP TABLE unused")
-    return [*freed, Freed("builds", len(doomed), size_bytes, tuple(doomed)), records]
+    return [Freed("builds", len(doomed), size_bytes, tuple(doomed)), records]
 
 
 def _list_runs(runs: Path) -> list[Path]:
-    return sorted(each for each in runs.glob("*") if each.is_dir() and each.name != "journal")
+    return sorted(each for each in runs.glob("*") if each.is_dir() and each.name not in _SHARED)
 
 
-def _find_holder(path: Path, runs: Path) -> str:
+def find_holder(path: Path) -> str:
     """Return what works with a warehouse just now, in words; empty: nothing does."""
+    runs = work_folder(path)
     if any(map(is_held, (runs / "journal").glob("*.journal"))):
         return "a build"
     if held := [each for each in _list_runs(runs) if is_held(each / "held")]:

@@ -18,6 +18,12 @@ def test_statuses_that_may_pass_are_tried_again(status):
     assert not caught.value.split
 
 
+@pytest.mark.parametrize("status", [300, 301, 304, 308])
+def test_a_redirect_that_was_not_followed_is_tried_again(status):
+    with pytest.raises(Retry, match=f"http_{status}: a redirect that leads nowhere: try later"):
+        judge_status("it", status, "try\nlater")
+
+
 @pytest.mark.parametrize("status", [413, 414, 504])
 def test_too_big_or_too_slow_is_tried_again_in_halves(status):
     with pytest.raises(Retry) as caught:
@@ -25,7 +31,7 @@ def test_too_big_or_too_slow_is_tried_again_in_halves(status):
     assert caught.value.split
 
 
-@pytest.mark.parametrize("status", [300, 301, 400, 404, 410, 422])
+@pytest.mark.parametrize("status", [400, 404, 410, 422])
 def test_other_statuses_are_final(status):
     reply = judge_status("it", status, "no such thing")
     assert (reply.status, reply.error, reply.transient) == ("failed", f"http_{status}: no such thing", False)

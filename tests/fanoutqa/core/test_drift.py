@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tasks.fanoutqa.core.drift import COLUMNS, compare_findings, count_drift, write_drift
+from tasks.fanoutqa.core.drift import COLUMNS, compare_findings, count_drift, judge_drift, share_lost, write_drift
 from tasks.fanoutqa.core.rows import Reference
 
 GONE = "evidence_missing: there is no such page"
@@ -70,3 +70,26 @@ def test_no_cell_of_the_table_is_taken_for_a_formula() -> None:
     assert tuple(row) == COLUMNS
     assert (row["kind"], row["sub_question"]) == ("no_longer_found", '\'=1+1, "quoted"')
     assert (row["missing_before"], row["title_after"], row["problem_after"]) == ("b\nc\nd", "Été", "")
+
+
+@pytest.mark.parametrize(
+    ("lost", "gained", "unknown", "most", "share", "verdict"),
+    [
+        (0, 0, 0, 0.0, 0.0, "within"),
+        (1, 0, 0, 0.0, 0.1, "over"),
+        (2, 3, 0, 0.2, 0.2, "within"),
+        (3, 0, 0, 0.2, 0.3, "over"),
+        # what could not be looked up may be lost, or not
+        (1, 0, 1, 0.2, 1 / 9, "within"),
+        (1, 0, 2, 0.2, 1 / 8, "untold"),
+        (2, 0, 2, 0.2, 0.25, "over"),
+        (0, 0, 10, 0.2, None, "untold"),
+        (0, 0, 10, 1.0, None, "within"),
+    ],
+)
+def test_more_than_a_share_is_lost_or_not_or_cannot_be_told(
+    lost: int, gained: int, unknown: int, most: float, share: float | None, verdict: str
+) -> None:
+    counts = {"references": 10, "not_looked_up": unknown, "now_found": gained, "no_longer_found": lost}
+    counts |= {"other_parts_missing": 0, "no_longer_pinned": 0}
+    assert (share_lost(counts), judge_drift(counts, most)) == (share, verdict)

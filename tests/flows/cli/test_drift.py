@@ -190,6 +190,42 @@ def test_an_outage_is_no_change(factmill: Factmill, setup: Setup) -> None:
     assert {f"{row['question_id']} {row['path']}": row["kind"] for row in again.json["drift"]} == EXPECTED
 
 
+def test_what_was_looked_up_too_long_ago_is_asked_again_and_texts_of_revisions_are_not(
+    factmill: Factmill, setup: Setup
+) -> None:
+    command = ("drift", "fanoutqa", "--epoch", LATER, "--warehouse", setup.warehouse, "--json")
+    first = factmill(*command).json
+    with open_warehouse(setup.warehouse) as db:
+        (asked,) = db.execute("SELECT count(*) FROM calls WHERE operation <> 'page_text'").fetchone() or (0,)
+        db.execute("UPDATE calls SET asked_at = asked_at - INTERVAL 2 DAY")
+    assert "0 calls sent" in factmill(*command).err
+    assert "0 calls sent" in factmill(*command, "--max-age", "3d").err
+    again = factmill(*command, "--max-age", "1d")
+    assert f" {asked} calls sent" in again.err
+    assert again.json == first
+    # a world's file says it too
+    world = setup.warehouse.parent / "world.toml"
+    world.write_text(world.read_text("utf-8").replace("[wikipedia]", '[wikipedia]\nmax_age = "0s"'), "utf-8")
+    assert f" {asked} calls sent" in factmill(*command).err
+
+
+def test_the_exit_code_says_whether_more_is_lost_than_may_be(factmill: Factmill, setup: Setup) -> None:
+    # the world's epoch is the one that is looked at
+    command = ("drift", "fanoutqa", "--warehouse", setup.warehouse, "--json")
+    within = factmill(*command, "--fail-over", "0.5")
+    assert (within.code, within.json["epoch"], within.json["verdict"]) == (0, LATER, "within")
+    assert within.json["share_lost"] == 6 / 12
+    over = factmill(*command, "--fail-over", "0.4")
+    assert (over.code, over.json["verdict"]) == (1, "over")
+    assert over.err.endswith("drift: 50.00% of the sub-answers are lost, more than 40.00%\n")
+    fault = {"path": "/w/api.php", "kind": "status", "status": 503, "times": 1000}
+    requests.post(f"{setup.wikipedia}/faults", json=fault, timeout=60).raise_for_status()
+    untold = factmill(*command[:-1], "--max-age", "0s", "--fail-over", "0.4")
+    assert untold.code == 1
+    assert "12 of 12 sub-answers could not be looked up, so whether more than 40.00% are lost cannot be" in untold.err
+    assert "lost:" not in untold.out
+
+
 def test_a_wikipedia_that_is_not_there_is_told(factmill: Factmill, setup: Setup) -> None:
     setup.stop()
     ran = factmill("drift", "fanoutqa", "--epoch", LATER, "--warehouse", setup.warehouse)
@@ -205,7 +241,8 @@ def test_a_wikipedia_that_is_not_there_is_told(factmill: Factmill, setup: Setup)
         (["--epoch", LATER, "--build", "nothing"], 2, "no build 'nothing'"),
         (["--epoch", LATER, "--build", "latest:slaq"], 2, "has no table fanoutqa_references"),
         (["--epoch", LATER, "--to", "/no/such/folder/drift.csv"], 1, "cannot be written"),
-        ([], 2, ""),
+        (["--max-age", "1y"], 2, "'1y' is no age"),
+        (["--fail-over", "5"], 2, "'--fail-over'"),
     ],
 )
 def test_what_is_wrong_is_told(factmill: Factmill, published: Path, arguments: list[str], code: int, told: str) -> None:

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -13,21 +14,24 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from support.work.warehouses import empty_warehouse
 
 from tasks.core.calls.call import Call, Reply
 from tasks.core.fingerprints import digest_bytes
 from tasks.core.measures.audits import Verdict
 from tasks.core.receipts import SUMMED, Receipt
-from tasks.errors import WarehouseError
+from tasks.engine.holding import hold
+from tasks.errors import WarehouseBusy, WarehouseError
 from tasks.storage.audits import save_verdicts
 from tasks.storage.builds import list_builds, merge_stage, publish, published_names, published_table
 from tasks.storage.housekeeping import compacting
 from tasks.storage.housekeeping.compacting import compact_warehouse
-from tasks.storage.housekeeping.freed import Freed
+from tasks.storage.housekeeping.freed import Freed, is_held
 from tasks.storage.housekeeping.strays import clean_strays
 from tasks.storage.housekeeping.warehouse import Keeping, clean_warehouse
 from tasks.storage.journal import Journal, make_record
-from tasks.storage.recorder import insert_records, work_folder
+from tasks.storage.recorder import Recorder, work_folder
+from tasks.storage.records import insert_records
 from tasks.storage.shards import MERGED, REJECTS, USES, parquet_bytes, write_shard
 from tasks.storage.warehouse import open_warehouse
 
@@ -40,7 +44,7 @@ class House:
     """A warehouse whose builds are made as runs make them, with a recorded call each and one that all share."""
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / "w.duckdb"
+        self.path = empty_warehouse(folder / "w.duckdb")
         self.runs = work_folder(self.path)
         self._days = 100
 
@@ -201,6 +205,23 @@ def test_nothing_goes_that_a_process_may_be_working_with(house: House, hold: Cal
     assert house.clean()["builds"].count == 1
 
 
+def test_a_look_at_a_run_does_not_keep_it_from_being_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "held").touch()
+    look = os.open(tmp_path / "held", os.O_RDONLY)
+    fcntl.flock(look, fcntl.LOCK_SH)
+    monkeypatch.setattr("time.sleep", lambda _: os.close(look))
+    holder = hold(tmp_path)
+    assert is_held(tmp_path / "held")
+    os.close(holder)
+    assert not is_held(tmp_path / "held")
+
+
+def test_what_all_processes_share_is_no_folder_of_a_run(house: House) -> None:
+    Recorder(house.path, "record").close()
+    assert house.clean()["run folders"].count == 0
+    assert (house.runs / "claims" / "lock").exists()
+
+
 def test_stages_of_a_run_that_published_nothing_go_with_its_folder(house: House) -> None:
     with open_warehouse(house.path) as db:
         house._merge(db, "toy-1-unfinished")
@@ -220,7 +241,7 @@ def test_strays_of_dead_processes_go_and_those_of_living_ones_stay(
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     stray = [f"prefect/server-{ended.pid}.log", f"tmp/factmill-{ended.pid}/x", f"w.duckdb.compact-{ended.pid}"]
-    stray += ["tmp/factmill-verify-a/held", "prefect/storage/toy-1-s-0", "world-cache/store-1.log"]
+    stray += ["prefect/runs/0-1", "tmp/factmill-verify-a/held", "prefect/storage/toy-1-s-0", "world-cache/store-1.log"]
     alive = [f"prefect/server-{os.getpid()}.log", f"tmp/factmill-{os.getpid()}/x", f"w.duckdb.compact-{os.getpid()}"]
     alive += [
         "tmp/factmill-verify-b/held",
@@ -234,7 +255,7 @@ def test_strays_of_dead_processes_go_and_those_of_living_ones_stay(
     held = os.open(tmp_path / "tmp/factmill-verify-b/held", os.O_RDWR)
     fcntl.flock(held, fcntl.LOCK_EX)
     found = clean_strays(tmp_path, house.path, ALL.since, remove=False)
-    assert [each.count for each in found] == [2, 3, 1]
+    assert [each.count for each in found] == [2, 4, 1]
     assert clean_strays(tmp_path, house.path, ALL.since, remove=True) == found
     os.close(held)
     assert [name for name in stray if (tmp_path / name).exists()] == []
@@ -259,6 +280,46 @@ def test_compacting_gives_room_back_and_keeps_every_digest(house: House) -> None
     house.build("c")  # with its keys and bounds, as before
     with open_warehouse(house.path) as db, pytest.raises(Exception, match="Duplicate key"):
         db.execute("INSERT INTO builds SELECT * FROM builds")
+
+
+def test_a_compacted_file_stays_where_it_was_and_belongs_to_whom_it_did(house: House) -> None:
+    house.build("a")
+    house.path.chmod(0o660)
+    link = house.path.parent / "link.duckdb"
+    link.symlink_to(house.path.name)
+    compact_warehouse(link)
+    assert link.is_symlink()
+    assert stat.S_IMODE(house.path.stat().st_mode) == 0o660
+    assert len(house.builds()) == 1
+
+
+def test_what_a_process_works_with_is_not_compacted(house: House) -> None:
+    house.build("a")
+    before = house.path.read_bytes()
+    fd = hold_journal(house)
+    with pytest.raises(WarehouseBusy, match=r"a build works with the warehouse .*; compact it when that is done"):
+        compact_warehouse(house.path)
+    os.close(fd)
+    assert house.path.read_bytes() == before
+
+
+def test_what_lies_beside_a_warehouse_that_cannot_be_used_goes_all_the_same(house: House) -> None:
+    house.path.write_bytes(b"no warehouse at all")
+    folder = house.begin("toy-1", [], NOW)
+    freed = house.clean()
+    assert freed["run folders"].count == 1
+    assert not folder.exists()
+    assert [kind for kind, each in freed.items() if "is no DuckDB file" in each.trouble] == ["builds", "records"]
+
+
+def test_an_empty_journal_goes_when_it_is_not_just_being_made(house: House) -> None:
+    journals = house.runs / "journal"
+    journals.mkdir(parents=True)
+    for name, moment in (("left", NOW - timedelta(hours=1)), ("made", NOW + timedelta(hours=1))):
+        (journals / f"{name}.journal").touch()
+        os.utime(journals / f"{name}.journal", (moment.timestamp(),) * 2)
+    clean_strays(house.path.parent, house.path, ALL.since, remove=True)
+    assert [each.stem for each in journals.iterdir()] == ["made"]
 
 
 def test_a_copy_that_is_not_the_same_does_not_take_the_files_place(

@@ -6,6 +6,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from support.work.warehouses import empty_warehouse
+
 from tasks.core.receipts import Batch
 from tasks.engine.batches import Work
 from tasks.engine.runs import Run
@@ -16,7 +18,7 @@ from tasks.storage.recorder import Recorder
 def working(folder: Path, wikipedia: Any, mode: Any = "record") -> Iterator[Work]:
     """Yield work whose calls to this Wikipedia are recorded in a folder, and served from there the next time."""
     folder.mkdir(parents=True, exist_ok=True)
-    recorder = Recorder(folder / "w.duckdb", mode)
+    recorder = Recorder(empty_warehouse(folder / "w.duckdb"), mode)
     services: Any = SimpleNamespace(wikipedia=wikipedia)
     run = Run(folder, {"params": {}}, {}, {}, services, recorder)
     try:

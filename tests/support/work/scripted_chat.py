@@ -30,17 +30,20 @@ class ScriptedChat:
         self.takes_tools = True
         self.with_tools = 0
         self._answer = answer
-        self._web = Loopback()
-        self._web.handle = self._handle
-        self.url = f"{self._web.url}/v1"
+        self.web = Loopback()
+        """What answers; trials put faults on it."""
+        self.web.handle = self._handle
+        self.url = f"{self.web.url}/v1"
 
     def close(self) -> None:
         """Stop the server."""
         self.free.set()
-        self._web.close()
+        self.web.close()
 
     def _handle(self, seen: Seen) -> dict[str, Any]:
         asked = seen.json()
+        if "messages" not in asked:
+            return {"status": 400, "json": {"error": {"message": "Missing required parameter: 'messages'."}}}
         if "tools" in asked:
             self.with_tools += 1
             if not self.takes_tools:

@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -20,11 +21,21 @@ ENDED = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 
 
 class Standing:
-    """The server's API."""
+    """The server, and its API."""
 
-    def __init__(self, api: str) -> None:
+    def __init__(self, api: str, launch: Callable[[], "subprocess.Popen[bytes]"]) -> None:
         self.api = api
         self._client = httpx.Client(base_url=api, timeout=30)
+        self._launch = launch
+        self.start_server()
+
+    def start_server(self) -> None:
+        """Start the server, with what it knew before."""
+        self._process = self._launch()
+
+    def stop_server(self) -> None:
+        """Stop the server as a restart does."""
+        stop_child(self._process)
 
     def ask(self, path: str, **body: Any) -> Any:
         """POST, or GET where there is no body; return the reply as JSON."""
@@ -47,6 +58,11 @@ class Standing:
     def end_of(self, run_id: str) -> Any:
         """Wait for the end of a run, and return its state."""
         return self.wait(lambda: (state := self.ask(f"/flow_runs/{run_id}")["state"])["type"] in ENDED and state)
+
+    def log_of(self, run_id: str) -> str:
+        """Return what a run has logged until now, a line each."""
+        lines = self.ask("/logs/filter", logs={"flow_run_id": {"any_": [run_id]}}, sort="TIMESTAMP_ASC")
+        return "\n".join(each["message"] for each in lines)
 
     def runs(self, **chosen: Any) -> list[Any]:
         """Return runs by a filter of flow runs."""
@@ -83,9 +99,14 @@ def standing_server(home: Path, history: Path | None) -> Iterator[Standing]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     command = ["-m", "uvicorn", "--factory", "prefect.server.api.server:create_app", "--host", HOST, "--port", port]
     log = folder / "server.log"
-    process = start_child([sys.executable, *command, "--log-level", "error"], log, {**inherited, **told})
-    try:
+
+    def launch() -> "subprocess.Popen[bytes]":
+        process = start_child([sys.executable, *command, "--log-level", "error"], log, {**inherited, **told})
         ServerHandle(process, f"{url}/health", log).wait_ready()
-        yield Standing(url)
+        return process
+
+    server = Standing(url, launch)
+    try:
+        yield server
     finally:
-        stop_child(process)
+        server.stop_server()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from prefect import Task
+from support.work.warehouses import empty_warehouse
 
 from tasks.core.fingerprints import digest_bytes
 from tasks.core.receipts import Batch, Receipt
@@ -75,7 +76,7 @@ def _run(
     patch: pytest.MonkeyPatch,
 ) -> Left:
     folder = Path(batch.run)
-    recorder = Recorder(folder / "w.duckdb", "record")
+    recorder = Recorder(empty_warehouse(folder / "w.duckdb"), "record")
     lock = {"params": inputs.model_dump(mode="json") if inputs else {}}
     origin = {
         "files": {

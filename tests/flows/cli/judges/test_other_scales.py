@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sklearn.metrics import cohen_kappa_score
 from support.work.command import FEW_QUESTIONS, Factmill
 from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
 
@@ -31,6 +30,8 @@ def replace_prompts(judge: JudgeIdentity) -> JudgeIdentity:
 
 @pytest.mark.parametrize("name", list(SMALL))
 def test_grades_and_ratings_are_labelled_and_checked(factmill: Factmill, tmp_path: Path, name: str) -> None:
+    from sklearn.metrics import cohen_kappa_score
+
     place = ("--warehouse", tmp_path / "w.duckdb")
 
     def run(*arguments: str | Path) -> Any:

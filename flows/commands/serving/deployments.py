@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import signal
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from itertools import pairwise
@@ -11,15 +10,16 @@ from typing import Any, cast
 
 from prefect import Flow
 from prefect.deployments.runner import RunnerDeployment
-from prefect.runner import Runner
 from prefect.schedules import Cron, Interval, RRule, Schedule
 from prefect.server.schemas.schedules import SCHEDULE_TYPES
 from pydantic import TypeAdapter
 
 from flows.benchmarks import BENCHMARKS
+from flows.commands.serving.runner import ServingRunner
 from flows.rebuild import rebuild
-from flows.served import make_served
+from flows.served import SERVING_PID, make_served
 from flows.serving import ServeOptions
+from flows.watching.gone import crash_gone_runs
 from tasks.engine.locks import package_version
 from tasks.errors import UsageError
 from tasks.options import Params, RunOptions
@@ -27,8 +27,8 @@ from tasks.text.ages import read_age
 
 _TIMES = 5
 """Times of a schedule that are looked at for how far it lies apart."""
-LOOK_EVERY_S = 2.0
-"""Between looks for runs that are due, or are to be stopped where the server tells nothing by itself."""
+FORM_TITLES = {"params": "What to make", "run": "How to make it"}
+"""Argument of a flow → what its part of the form is called."""
 
 
 def make_deployments(options: ServeOptions, settings: dict[str, Params]) -> list[RunnerDeployment]:
@@ -94,6 +94,8 @@ def _deploy(
     )
     module = "flows.served" if attribute in BENCHMARKS else "flows.rebuild"
     deployment = cast(RunnerDeployment, made)
+    for argument, title in FORM_TITLES.items():
+        deployment._parameter_openapi_schema.properties[argument]["title"] = title
     deployment.entrypoint = f"{module}.{attribute}"
     return deployment
 
@@ -101,34 +103,15 @@ def _deploy(
 def serve_deployments(deployments: Sequence[RunnerDeployment], runs: int, tell: Callable[[str], None]) -> int:
     """Register deployments, tell of each, and carry out their runs until a signal comes; return the exit code that says which.
 
-    Runs under way are then cancelled, and their schedules are paused until they are served again.
+    Runs under way are then cancelled, and their schedules are paused until they are served again. A server that goes
+    away is waited for; PrefectLost when it comes back without the deployments.
     """
-    runner = _Runner(name="factmill", query_seconds=LOOK_EVERY_S, limit=runs)
+    os.environ[SERVING_PID] = str(os.getpid())
+    runner = ServingRunner(os.environ["PREFECT_API_URL"], runs, tell)
     for deployment in deployments:
         runner.add_deployment(deployment)
         tell(f"{deployment.full_name}: {deployment.description}")
-    tell(f"served at {os.environ['PREFECT_API_URL'].removesuffix('/api')}; end with Ctrl-C")
+    if crashed := crash_gone_runs():
+        tell(f"ended as crashed, since their process is gone: {len(crashed)}; what they had done is kept")
+    tell(f"served at {runner.address}; end with Ctrl-C")
     return asyncio.run(runner.serve())
-
-
-class _Runner(Runner):
-    """Prefect's runner, which ends well on SIGTERM and on Ctrl-C alike."""
-
-    _stopped: "asyncio.Future[int]"
-
-    async def serve(self) -> int:
-        loop = asyncio.get_running_loop()
-        self._stopped = loop.create_future()
-        loop.add_signal_handler(signal.SIGINT, self.handle_sigterm, signal.SIGINT)
-        serving = asyncio.create_task(self.start())
-        ends: list[asyncio.Future[Any]] = [serving, self._stopped]
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        if not serving.done():
-            await self.astop()
-        await serving
-        return 128 + await self._stopped
-
-    def handle_sigterm(self, *args: Any, **_: Any) -> None:
-        if self._stopped.done():  # a second signal
-            os._exit(128 + args[0])
-        self._stopped.get_loop().call_soon_threadsafe(self._stopped.set_result, args[0])

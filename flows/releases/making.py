@@ -1,0 +1,43 @@
+"""`factmill release BUILD`: a build as a folder to publish."""
+
+from pathlib import Path
+
+from flows.benchmarks import find_benchmark
+from flows.evaluate.sessions import write_lm_eval
+from flows.releases.forms import find_release_forms
+from tasks.progress import say
+from tasks.release.contents import Choices, Release
+from tasks.release.reading import read_release
+from tasks.release.write import Written, write_release
+from tasks.storage.builds import find_build
+
+HARNESS = "lm_eval"
+"""Folder with the tasks for lm-evaluation-harness."""
+
+
+def make_release(warehouse: Path, build_name: str, folder: Path, choices: Choices, force: bool = False) -> Written:
+    """Write the release of a build into a folder; UsageError and OutputError say why there is none."""
+    build = find_build(warehouse, build_name)
+    forms = find_release_forms(build)
+    say(f"{build.build_id}: reading what was published")
+    release = read_release(warehouse, find_benchmark(build.benchmark), forms, build, choices)
+
+    def write_tasks(draft: Path) -> None:
+        say(f"{build.build_id}: tasks for lm-evaluation-harness")
+        write_lm_eval(warehouse, build, draft / HARNESS, list_answered(release), forms.canary_line)
+
+    say(f"{build.build_id}: writing {release.rows} rows")
+    return write_release(release, folder, force=force, more=write_tasks)
+
+
+def list_answered(release: Release) -> frozenset[str]:
+    """Return the ids of the main table's rows whose answers the release holds."""
+    tables = {*release.forms.configs[0].splits.values()}
+    answered = "" if release.choices.with_answers else release.forms.answered
+    return frozenset(
+        row_id
+        for config in release.configs
+        for split in config.splits
+        if split.table in tables and answered in ("", split.name)
+        for row_id in split.rows["id"].to_pylist()
+    )

@@ -1,0 +1,212 @@
+"""Two builds of a benchmark compared: their locks, their rows, and why each row that differs does."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tasks.diff.called import CallsOfRow, find_differing_calls, find_fates, order_stages
+from tasks.diff.core.calls import find_divergences
+from tasks.diff.core.causes import RowFacts, explain_row
+from tasks.diff.core.changes import Cause, ColumnChange, Compared, Diff, Fate, Kind, RowChange
+from tasks.diff.core.evidence import holds
+from tasks.diff.core.locks import Locks, compare_locks, list_decisions
+from tasks.diff.matching import (
+    Sides,
+    count_pairs,
+    count_table,
+    find_changed,
+    find_new_columns,
+    find_unpaired,
+    list_ids,
+    matching_rows,
+)
+from tasks.engine.benchmark import Benchmark
+from tasks.errors import UsageError
+from tasks.storage.builds import BuildRecord, published_names
+from tasks.storage.warehouse import Connection, open_warehouse
+
+_AT_ONCE = 2000
+"""Rows whose calls are read at once, for the sake of memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Changed:
+    """A row that differs, before it is known why."""
+
+    kind: Kind
+    row: Mapping[str, Any]
+    """As the later build has it; as the earlier one has it for a removed row."""
+    id_before: str
+    ids_before: Sequence[str]
+    """Ids under which the earlier build filed its calls."""
+    ids_after: Sequence[str]
+    columns: tuple[ColumnChange, ...] = ()
+    fate: Fate | None = None
+    received: Any = None
+    """A rejected row as its stage received it."""
+
+
+def require_comparable(before: BuildRecord, after: BuildRecord) -> None:
+    """UsageError unless two builds are of one benchmark."""
+    if before.benchmark != after.benchmark:
+        raise UsageError(
+            f"{before.build_id} and {after.build_id} are of different benchmarks; two builds of one are compared "
+            "(see `factmill builds`)"
+        )
+
+
+def compare_builds(
+    warehouse: Path, benchmark: Benchmark, before: BuildRecord, after: BuildRecord, with_answers: bool = False
+) -> Diff:
+    """Return what changed from one build to another of the same benchmark, each row with its causes.
+
+    `with_answers`: what tables hold back stands in it too.
+    """
+    require_comparable(before, after)
+    sides = Sides(before.build_id, after.build_id)
+    locks = compare_locks(before.lock, after.lock)
+    with open_warehouse(warehouse) as db, matching_rows(db, benchmark, sides):
+        new = find_new_columns(db, benchmark, sides)
+        changed, remade = _find_rows(db, benchmark, sides, new, with_answers)
+        changed.sort(key=lambda each: (("added", "removed", "changed").index(each.kind), each.row["id"]))
+        rows = list(_explain(db, benchmark, sides, locks, changed))
+        pairs = count_pairs(db)
+        counted = published_names(db, after.build_id).keys() & published_names(db, before.build_id).keys()
+        tables = {
+            name: counts
+            for name in sorted(counted - {benchmark.main_table, *benchmark.matching.whole})
+            if name in benchmark.tables and (counts := count_table(db, benchmark, name, sides))
+        }
+    return Diff(
+        benchmark=benchmark.name,
+        title=benchmark.title,
+        before=_describe(before),
+        after=_describe(after),
+        inputs=locks.changes,
+        same=pairs - sum(each.kind == "changed" for each in changed),
+        remade=remade,
+        rows=rows,
+        tables=tables,
+        new_columns=new,
+    )
+
+
+def _describe(build: BuildRecord) -> Compared:
+    day = build.published_at.date().isoformat()
+    return Compared(build.build_id, int(build.report["rows"]), day, build.caution)
+
+
+def _find_rows(
+    db: Connection, benchmark: Benchmark, sides: Sides, new: Sequence[str], with_answers: bool
+) -> tuple[list[_Changed], int]:
+    """Return the rows that differ, without their causes, and how many differ in marks alone."""
+    matching = benchmark.matching
+    pairs, remade = find_changed(db, benchmark, sides, new)
+    gone, come = find_unpaired(db, benchmark, sides)
+    found: list[_Changed] = []
+    rows = _read_rows(db, benchmark, sides, [(each.id_before, each.id_after) for each in pairs])
+    for pair in pairs:
+        old, row = rows[pair.id_before, pair.id_after]
+        columns = tuple(
+            ColumnChange(name, None, None, table, withheld=True)
+            if table in benchmark.held_out and not with_answers
+            else ColumnChange(name, before, after, "" if table == benchmark.main_table else table)
+            for table, name, before, after in pair.columns
+        )
+        content = tuple(each for each in columns if each.table or each.name not in matching.marks)
+        ids = (list_ids(matching, benchmark.trace, old), list_ids(matching, benchmark.trace, row))
+        found.append(_Changed("changed", row, pair.id_before, *ids, content))
+    lost: tuple[tuple[Kind, Any, str], ...] = (("removed", gone, sides.after), ("added", come, sides.before))
+    for kind, table, build_id in lost:
+        listed = table.to_pylist()
+        filed = [list_ids(matching, benchmark.trace, row) for row in listed]
+        wanted = [(number, each) for number, ids in enumerate(filed) for each in ids]
+        fates = find_fates(db, build_id, "after" if kind == "removed" else "before", wanted)
+        for number, row in enumerate(listed):
+            fate, received = fates.get(number, (None, None))
+            known = [*filed[number], *([] if fate else [matching.unit(row)])]
+            id_before = row["id"] if kind == "removed" else ""
+            found.append(_Changed(kind, row, id_before, known, known, (), fate, received))
+    return found, remade
+
+
+def _read_rows(
+    db: Connection, benchmark: Benchmark, sides: Sides, pairs: Sequence[tuple[str, str]]
+) -> dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any]]]:
+    """Return pairs of ids → the columns of both rows by which they are known and their calls are found."""
+    matching = benchmark.matching
+    named = [*benchmark.shown, *benchmark.trace, *matching.marks, *(name for key in matching.keys for name in key)]
+    columns = ", ".join(f'"{name}"' for name in dict.fromkeys(["id", *named, benchmark.part]))
+    found: list[dict[str, dict[str, Any]]] = []
+    for build_id, ids in zip((sides.before, sides.after), zip(*pairs, strict=True) if pairs else ((), ()), strict=True):
+        table = db.sql(
+            f"SELECT {columns} FROM {benchmark.main_table} WHERE build_id = ? AND id IN (SELECT unnest(?))",
+            params=[build_id, list(ids)],
+        ).to_arrow_table()
+        found.append({row["id"]: row for row in table.to_pylist()})
+    return {(old, new): (found[0][old], found[1][new]) for old, new in pairs}
+
+
+def _explain(
+    db: Connection, benchmark: Benchmark, sides: Sides, locks: Locks, changed: Sequence[_Changed]
+) -> Iterator[RowChange]:
+    stages = order_stages(db, sides)
+    others = bool(benchmark.matching.together) and len(changed) > 1
+    for start in range(0, len(changed), _AT_ONCE):
+        some = changed[start : start + _AT_ONCE]
+        wanted = [
+            (number, side, each)
+            for number, row in enumerate(some)
+            for side, ids in (("before", row.ids_before), ("after", row.ids_after))
+            for each in ids
+        ]
+        calls = find_differing_calls(db, sides, wanted, stages)
+        for number, row in enumerate(some):
+            facts = _gather_facts(benchmark, locks, row, calls.get(number, ([], [])), stages)
+            causes = explain_row(replace(facts, others_changed=others), locks)
+            shown = {name: row.row[name] for name in benchmark.shown}
+            yield RowChange(row.kind, row.row["id"], row.id_before, causes, row.columns, shown, row.fate)
+
+
+def _gather_facts(
+    benchmark: Benchmark, locks: Locks, row: _Changed, calls: CallsOfRow, stages: Mapping[str, int]
+) -> RowFacts:
+    """Return what is known of a row: where it was rejected, calls of later stages say nothing of why."""
+    matching = benchmark.matching
+    last = stages.get(row.fate.stage, len(stages)) if row.fate else len(stages)
+    before, after = ([call for call in side if call.position <= last] for side in calls)
+    given = [each for each in row.columns if each.name in matching.given and not each.table]
+    content = [each for each in row.columns if each.name != "id"]
+    return RowFacts(
+        divergences=find_divergences(before, after),
+        columns=content or row.columns,
+        fate=row.fate,
+        source=_find_source(locks, row, given, bool(content), matching.given),
+        given=given,
+        unseen=[] if "source_name" in row.row else locks.of("source"),
+        decisions=list_decisions(locks, [*row.ids_before, *row.ids_after]),
+    )
+
+
+def _find_source(
+    locks: Locks, row: _Changed, given: Sequence[ColumnChange], has_content: bool, names: Sequence[str]
+) -> Cause | None:
+    """Return what of a row's source is otherwise; None where its file is the same, or none.
+
+    `names`: columns that hold what the source says.
+    """
+    file = str(row.row.get("source_name", ""))
+    if locks.is_same_file(file) is not False:
+        return None
+    place = f"row {row.row['source_row']}"
+    if row.kind == "changed":
+        told = f"{place}: {', '.join(each.name for each in given)} otherwise" if given else f"{place}: moved"
+        return Cause("source", file, told) if given or not has_content else None
+    if row.fate is not None:
+        is_same = row.received is None or holds(row.received, [row.row[name] for name in names if name in row.row])
+        return None if is_same else Cause("source", file, f"{place}: otherwise")
+    was_read = locks.has_file(file)
+    if all(was_read):
+        return Cause("source", file, f"{place}: {'new' if row.kind == 'added' else 'gone'}")
+    return Cause("source", file, "the file was not read before" if was_read[1] else "the file is not read any more")

@@ -1,0 +1,177 @@
+"""Why a row is otherwise: the first difference that explains what is seen of it.
+
+What differs is traced back: a column to the last reply that shows its change (evidence.py), a call's variable to the
+earlier reply, or to the column of the source, that shows its own, until a call is reached that differs for a reason of its
+own (reasons.py). Where no reply shows a change (a score, a row that is rejected for a number) the first call that differs
+for a reason of its own is the cause. Where none does, an input that no call tells of is: a list, a parameter, code; and
+where several such differ, it is one of them, and that is said.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tasks.diff.core.calls import Divergence
+from tasks.diff.core.changes import Cause, ColumnChange, Fate
+from tasks.diff.core.evidence import shows
+from tasks.diff.core.locks import Locks
+from tasks.diff.core.reasons import find_own_causes, is_settled_by_input, join
+
+_OF_NO_CALL = ("embedder", "answers")
+"""Models whose work is not recorded: sentence encoders, and models under test that are built in or told by a file."""
+_OTHER_ROWS = Cause("other rows", "", "rows are weighed together, and others of them changed")
+_LIMITS = ("limit", "limits", "categories", "candidates", "sets_a_kind", "units", "languages", "foundations")
+"""Parameters that say how much is read, and of what."""
+UNEXPLAINED = Cause("unexplained", "", "its calls and replies are the same, and so is every input that could touch it")
+_DECIDED = ("dropped_in_review", "not_reviewed")
+"""Reasons of rejects that a reviewer, or the policy, decides on."""
+
+
+@dataclass(frozen=True)
+class RowFacts:
+    """What is known of a row that differs."""
+
+    divergences: Sequence[Divergence]
+    columns: Sequence[ColumnChange] = ()
+    fate: Fate | None = None
+    source: Cause | None = None
+    """Why the source's own columns differ; None where they do not, or no file says them."""
+    given: Sequence[ColumnChange] = ()
+    """Those columns."""
+    unseen: Sequence[Cause] = ()
+    """Inputs that differ and may touch it, of which no call and no column tells."""
+    decisions: Sequence[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]] = ()
+    """Decisions about the row that differ."""
+    others_changed: bool = False
+    """True where other rows changed and a stage weighs rows together."""
+
+
+def explain_row(facts: RowFacts, locks: Locks) -> tuple[Cause, ...]:
+    """Return why a row differs, the first in the order of stages first; UNEXPLAINED alone where nothing tells."""
+    tracer = _Tracer(facts, locks)
+    found: dict[Cause, None] = {}
+    if facts.fate is not None:
+        found.update(dict.fromkeys(tracer.trace_fate(facts.fate)))
+    elif not facts.columns:
+        found.update(dict.fromkeys(tracer.trace_unread()))
+    for column in facts.columns:
+        found.update(dict.fromkeys(tracer.trace_column(column)))
+    by_label = {cause.label: cause for cause in sorted(found, key=tracer.order, reverse=True)}
+    return tuple(sorted(by_label.values(), key=tracer.order)) or (UNEXPLAINED,)
+
+
+@dataclass
+class _Tracer:
+    facts: RowFacts
+    locks: Locks
+    own: list[list[Cause]] = field(init=False)
+    """Of each divergence, why it differs but for what follows from earlier ones."""
+
+    def __post_init__(self) -> None:
+        self.own = [find_own_causes(each, self.locks) for each in self.facts.divergences]
+
+    def order(self, cause: Cause) -> tuple[bool, int]:
+        """Return where a cause comes in among a row's: the source's first, what no call tells of last."""
+        at = next((at for at, own in enumerate(self.own) if cause in own), len(self.own))
+        return cause.kind not in ("source", "decision") and at == len(self.own), at if cause.stage else -1
+
+    def trace_fate(self, fate: Fate) -> list[Cause]:
+        """Return why one build published a row and the other did not."""
+        policy = [each for each in self.locks.of("decision") if each.what == "policy"]
+        if fate.reason in _DECIDED and (decided := [*self._list_decisions(), *policy]):
+            return decided
+        return self._trace((None, fate.detail), len(self.own)) or self._fall_back(len(self.own))
+
+    def trace_unread(self) -> list[Cause]:
+        """Return why only one build read a row: its source, what it was drawn from, or how much was to be read."""
+        limits = [each for each in self.locks.of("parameter") if each.what in _LIMITS]
+        if self.facts.source:
+            return [join([self.facts.source, *limits])]
+        if drawn := [own[0] for own in self.own if own]:
+            return drawn[:1]
+        return [join(limits)] if limits else self._fall_back(0)
+
+    def trace_column(self, column: ColumnChange) -> list[Cause]:
+        """Return why a column is otherwise."""
+        change = (column.before, column.after)
+        return self._trace(change, len(self.own)) or self._fall_back(len(self.own))
+
+    def _trace(self, change: tuple[Any, Any], upto: int) -> list[Cause]:
+        """Return what made a value differ, by the last reply or else the input that shows it; none where nothing does."""
+        for at in reversed(range(upto)):
+            found = self.facts.divergences[at]
+            if shows((_tell_reply(found.before), _tell_reply(found.after)), change):
+                return self._find_origins(at)
+        if self.facts.source and any(shows((each.before, each.after), change) for each in self.facts.given):
+            return [self.facts.source]
+        if decided := [
+            cause
+            for cause, pair in zip(self._list_decisions(), self.facts.decisions, strict=True)
+            if shows(pair, change)
+        ]:
+            return decided
+        return [each.cause for each in self.locks.changes if _says((each.before, each.after), change)][:1]
+
+    def _find_origins(self, at: int) -> list[Cause]:
+        """Return why a call differs: for reasons of its own, and for those that made its question differ."""
+        found = self.facts.divergences[at]
+        causes = list(self.own[at])
+        for name, change in found.asked_otherwise().items():
+            if not is_settled_by_input(name):
+                causes += self._trace(change, at)
+        return list(dict.fromkeys(causes)) or self._fall_back(at)
+
+    def _fall_back(self, upto: int) -> list[Cause]:
+        """Return the first reason before a place, where no text shows which it was."""
+        if decisions := list(self._list_decisions()):
+            return decisions
+        if self.facts.source:
+            return [self.facts.source]
+        unseen = self._list_unseen()
+        strong = [
+            own[0] for own, each in zip(self.own[:upto], self.facts.divergences, strict=False) if own and _is_read(each)
+        ]
+        if strong:
+            return [strong[0]]
+        weak = [own[0] for own in self.own[:upto] if own]
+        if weak and not unseen:
+            return [weak[0]]
+        if not unseen and self.facts.others_changed:
+            return [_OTHER_ROWS]
+        return [join([*weak[:1], *unseen])] if weak or unseen else []
+
+    def _list_unseen(self) -> list[Cause]:
+        """Return the inputs that differ and of which no recorded call would tell."""
+        unseen = [*self.facts.unseen, *self.locks.of("list", "parameter", "code")]
+        unseen += [each for each in self.locks.of("model") if each.what in _OF_NO_CALL]
+        unseen += [each for each in self.locks.of("decision") if each.what == "policy"]
+        unseen += [each.cause for each in self.locks.changes if each.cause.kind == "world" and _is_graph(each.after)]
+        return unseen
+
+    def _list_decisions(self) -> Iterator[Cause]:
+        for before, after in self.facts.decisions:
+            each = after or before or {}
+            old, new = (f"{one['decision']} by {one['reviewer']}" if one else "none" for one in (before, after))
+            yield Cause("decision", str(each["flag"]), f"{old} → {new}")
+
+
+def _tell_reply(call: Any) -> Any:
+    """Return what a column may have of a call: its reply, who gave it, and its revision."""
+    if call is None:
+        return None
+    return [call.reply, call.service, call.parts.get("model"), call.parts.get("revid")]
+
+
+def _is_read(found: Divergence) -> bool:
+    """True where a reply that differs is sure to have been read whole: a model's."""
+    return found.either.is_of_model and found.replies_differ
+
+
+def _says(given: tuple[Any, Any], change: tuple[Any, Any]) -> bool:
+    """True where an input has just these two values."""
+    return given == change and given[0] != given[1]
+
+
+def _is_graph(identity: Any) -> bool:
+    """True for a Wikidata on this machine, of which no look-up is recorded."""
+    return isinstance(identity, str) and not identity.startswith(("http", "embedded-"))

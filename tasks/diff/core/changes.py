@@ -1,0 +1,172 @@
+"""What changed from one build to another, as data: what commands print, pages show and changelogs tell."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Kind = Literal["added", "removed", "changed"]
+CauseKind = Literal[
+    "source",
+    "world",
+    "epoch",
+    "prompt",
+    "query",
+    "list",
+    "model",
+    "parameter",
+    "decision",
+    "code",
+    "reply",
+    "other rows",
+    "one of",
+    "unexplained",
+]
+MEANINGS: Mapping[CauseKind, str] = {
+    "source": "the row of the source is new, gone or another",
+    "world": "a service says something else: a page has another revision, an item another statement",
+    "epoch": "the moment whose articles and page views are read is another",
+    "prompt": "the prompt was edited",
+    "query": "the query was edited",
+    "list": "a list was edited",
+    "model": "another model answered, or the same one with other settings",
+    "parameter": "the build was told something else",
+    "decision": "a reviewer decided otherwise, or the policy is another",
+    "code": "the code of the build, or of the rules author, is another",
+    "reply": "the same question was asked anew and answered otherwise",
+    "other rows": "other rows changed, with which this one is weighed",
+    "one of": "several inputs differ, any of which may be why, and no recorded call tells which",
+    "unexplained": "nothing that is recorded explains it",
+}
+"""Kind of a cause → what it says."""
+KINDS: tuple[Kind, ...] = ("added", "removed", "changed")
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a row is otherwise."""
+
+    kind: CauseKind
+    what: str
+    """The input by name: a prompt, a list, a service, a parameter; rows are counted by kind and name."""
+    told: str = ""
+    """What of it is other, in a line: `item_facts of Q42 says otherwise`."""
+    stage: str = ""
+    """Where the row's calls first tell of it; empty where none does."""
+
+    @property
+    def label(self) -> str:
+        """Kind and name, by which rows are counted."""
+        return f"{self.kind}: {self.what}" if self.what else self.kind
+
+
+@dataclass(frozen=True, slots=True)
+class InputChange:
+    """An input of the two locks that differs."""
+
+    cause: Cause
+    before: Any
+    after: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChange:
+    """A column with other content."""
+
+    name: str
+    before: Any
+    after: Any
+    table: str = ""
+    """Where it is no column of the main table."""
+    withheld: bool = False
+    """True where the table's answers are held out: before and after are None then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What became of a row that one of the builds does not publish."""
+
+    build: Literal["before", "after"]
+    stage: str
+    reason: str
+    """Of a reject; `merged` for a row united with another."""
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """A row that is added, removed or changed."""
+
+    kind: Kind
+    id: str
+    """In the later build; in the earlier one for a removed row."""
+    id_before: str
+    """Empty for an added row."""
+    causes: tuple[Cause, ...]
+    """The first in the order of stages comes first; never empty."""
+    columns: tuple[ColumnChange, ...] = ()
+    """Of a changed row."""
+    shown: Mapping[str, Any] = field(default_factory=dict)
+    """Columns by which readers know the row, as it is in the later build, or was."""
+    fate: Fate | None = None
+
+    @property
+    def cause(self) -> Cause:
+        """The first of its causes, by which it is counted."""
+        return self.causes[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One of the two builds."""
+
+    build_id: str
+    rows: int
+    published: str
+    """Day (ISO 8601)."""
+    caution: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """All that changed from one build to another."""
+
+    benchmark: str
+    title: str
+    before: Compared
+    after: Compared
+    inputs: Sequence[InputChange]
+    same: int
+    """Rows that say the same."""
+    remade: int
+    """Of these, rows that another call, or another place of the source, gave."""
+    rows: Sequence[RowChange]
+    """By kind, then by id."""
+    tables: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Other published tables → rows added, removed and changed by id, where there are any."""
+    new_columns: Sequence[str] = ()
+    """Columns that builds of the earlier one's time did not have: no change of rows."""
+
+    @property
+    def differs(self) -> bool:
+        """True where rows were added, removed or changed."""
+        return bool(self.rows)
+
+    def counts(self) -> dict[Kind, int]:
+        """Return kind of change → rows."""
+        found = Counter(row.kind for row in self.rows)
+        return {kind: found[kind] for kind in KINDS}
+
+    def count_causes(self) -> dict[str, dict[Kind, int]]:
+        """Return cause (its label) → kind of change → rows, the most frequent first."""
+        found = Counter((row.cause.label, row.kind) for row in self.rows)
+        totals = Counter(row.cause.label for row in self.rows)
+        return {
+            label: {kind: found[label, kind] for kind in KINDS}
+            for label, _ in sorted(totals.items(), key=lambda each: (-each[1], each[0]))
+        }
+
+
+def count_unexplained(diff: Diff) -> int:
+    """Return the rows of which nothing tells why they changed."""
+    return sum(row.cause.kind == "unexplained" for row in diff.rows)

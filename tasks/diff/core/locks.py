@@ -1,0 +1,171 @@
+"""What two locks of one benchmark differ in, input by input."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.diff.core.changes import Cause, CauseKind, InputChange
+
+_OF_EPOCH = ("epoch", "views_from", "views_to")
+_MODELS_OF_PARAMS = ("embedder", "translator", "perplexity")
+_TOLD_ELSEWHERE = ("params", "reviewing", "units", *_OF_EPOCH, *_MODELS_OF_PARAMS)
+_ASSETS: Mapping[str, CauseKind] = {"prompts": "prompt", "lists": "list", "queries": "query"}
+_EMBEDDED = "embedded-"
+Lock = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Locks:
+    """Two locks, and what they differ in."""
+
+    before: Lock
+    after: Lock
+    changes: tuple[InputChange, ...]
+
+    def of(self, *kinds: CauseKind) -> list[Cause]:
+        """Return the differences of these kinds."""
+        return [each.cause for each in self.changes if each.cause.kind in kinds]
+
+    def find(self, kind: CauseKind, what: str) -> Cause | None:
+        """Return a difference by kind and name."""
+        return next((each for each in self.of(kind) if each.what == what), None)
+
+    def name_service(self, identity: str) -> str:
+        """Return the name of a service by what it is known by in either build; its identity where it has none."""
+        for lock in (self.after, self.before):
+            for name, known in lock["services"].items():
+                if known == identity:
+                    return str(name)
+        return identity
+
+    def is_same_file(self, name: str) -> bool | None:
+        """True where both builds read a file of this name with the same bytes; None where neither has one."""
+        found = [_files(lock).get(name) for lock in (self.before, self.after)]
+        return None if found == [None, None] else found[0] == found[1]
+
+    def has_file(self, name: str) -> tuple[bool, bool]:
+        """Return whether either build read a file of this name: before, after."""
+        before, after = (name in _files(lock) for lock in (self.before, self.after))
+        return before, after
+
+
+def compare_locks(before: Lock, after: Lock) -> Locks:
+    """Return what two locks of one benchmark differ in."""
+    return Locks(before, after, tuple(_list_changes(before, after)))
+
+
+def _list_changes(before: Lock, after: Lock) -> Iterator[InputChange]:
+    yield from _compare("source", _files(before), _files(after), "another content")
+    old, new = (lock["sources"]["wikidata"] for lock in (before, after))
+    if old != new:
+        yield _change("source" if None in (old, new) else "world", "wikidata", old, new, "facts are drawn from it")
+    yield from _list_services(before["services"], after["services"])
+    if before["world"]["epoch"] != after["world"]["epoch"]:
+        yield _change("epoch", "", before["world"]["epoch"], after["world"]["epoch"])
+    for part, kind in _ASSETS.items():
+        yield from _compare(kind, before.get(part, {}), after.get(part, {}), "edited")
+    yield from _list_models(before, after)
+    yield from _list_params(before["params"], after["params"], before["world"]["epoch"] != after["world"]["epoch"])
+    old, new = ((lock.get("rules") or "").partition("@")[0] for lock in (before, after))
+    if old != new and old and new:
+        yield _change("code", "rules author", old, new)
+    if before["code"] != after["code"]:
+        yield _change("code", "steps", before["code"], after["code"])
+
+
+def _list_services(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[InputChange]:
+    """Yield the services that differ; those of the embedded world are told once, since its content names them all."""
+    found = _differing(before, after)
+    embedded = [each for each in found if all(str(identity).startswith(_EMBEDDED) for identity in each[1:])]
+    if embedded:
+        _, old, new = embedded[0]
+        yield _change("world", "embedded", old.partition("/")[0], new.partition("/")[0])
+    for name, old, new in found:
+        if (name, old, new) not in embedded:
+            yield _change("world", name, old, new)
+
+
+def _list_models(before: Lock, after: Lock) -> Iterator[InputChange]:
+    changes = list(_compare("model", before["models"], after["models"], ""))
+    yield from changes
+    if before["author"] != after["author"] and "author" not in {each.cause.what for each in changes}:
+        yield _change("model", "answers", before["author"], after["author"])
+    same = before["services"] == after["services"] and before["world"]["name"] == after["world"]["name"]
+    if same and not changes and before["world"]["digest"] != after["world"]["digest"]:
+        yield _change("model", "settings", before["world"]["digest"], after["world"]["digest"])
+
+
+def _list_params(before: Mapping[str, Any], after: Mapping[str, Any], epoch_told: bool) -> Iterator[InputChange]:
+    for name, old, new in _differing(before, after):
+        if name in _MODELS_OF_PARAMS:
+            yield _change("model", name, _name_model(old), _name_model(new))
+        elif name == "source_digest":
+            yield _change("source", "measured build", old, new)
+        elif name == "epoch" and not epoch_told:
+            yield _change("epoch", "", old, new)
+        elif name not in _TOLD_ELSEWHERE:
+            yield _change("parameter", name, old, new)
+    for name, old, new in _differing(before.get("params", {}), after.get("params", {})):
+        if not (name == "model" and "source_digest" in after):  # the model that an evaluation measures: its author
+            yield _change("parameter", name, old, new)
+    old, new = (each.get("reviewing") or {} for each in (before, after))
+    if old.get("policy") != new.get("policy"):
+        yield _change("decision", "policy", old.get("policy"), new.get("policy"))
+    if (told := _count_decisions(old, new)) is not None:
+        yield told
+
+
+def _count_decisions(before: Mapping[str, Any], after: Mapping[str, Any]) -> InputChange | None:
+    old, new = (_decisions(each) for each in (before, after))
+    if old == new:
+        return None
+    return _change("decision", "reviewers", f"{len(old)} decisions", f"{len(new)} decisions")
+
+
+def list_decisions(
+    locks: Locks, row_ids: Sequence[str]
+) -> list[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]]:
+    """Return the decisions about a row that differ: (before, after), None where there is none."""
+    old, new = (_decisions(lock["params"].get("reviewing") or {}) for lock in (locks.before, locks.after))
+    return [
+        (old.get(item), new.get(item))
+        for item in sorted(old.keys() | new.keys())
+        if old.get(item) != new.get(item) and (new.get(item) or old[item])["row_id"] in row_ids
+    ]
+
+
+def _decisions(reviewing: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    return {each["id"]: each for each in reviewing.get("decisions", ())}
+
+
+def _files(lock: Lock) -> dict[str, str]:
+    return {name: digest for files in lock["sources"]["files"].values() for name, digest in files}
+
+
+def _compare(kind: CauseKind, before: Mapping[str, Any], after: Mapping[str, Any], told: str) -> Iterator[InputChange]:
+    for name, old, new in _differing(before, after):
+        how = "not there before" if old is None else "not there any more" if new is None else told
+        yield _change(kind, name, old, new, how)
+
+
+def _differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    names = [*before, *(name for name in after if name not in before)]
+    return [(name, before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)]
+
+
+def _change(kind: CauseKind, what: str, before: Any, after: Any, told: str = "") -> InputChange:
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        told = told or _tell_entries(before, after)
+    return InputChange(Cause(kind, what, told or f"{_tell(before)} → {_tell(after)}"), before, after)
+
+
+def _tell(value: Any) -> str:
+    return "not set" if value is None else str(value)
+
+
+def _tell_entries(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {_tell(old)} → {_tell(new)}" for name, old, new in _differing(before, after))
+
+
+def _name_model(value: Any) -> Any:
+    return f"{value['name']} ({value['digest'][:8]})" if isinstance(value, Mapping) and "digest" in value else value

@@ -1,0 +1,90 @@
+"""How FanOutQA is released: the dev part with everything, the test part without answers, as the paper's is.
+
+Answers of the test part, and what tells them, are configs that a release has only where it is asked for them.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tasks.core.card_forms import CardForms
+from tasks.core.release_forms import Belonging, ConfigForms, Page, Paper, ReleaseForms
+
+_BELONGS = Belonging(column="id")
+
+
+def list_pages(row: Mapping[str, Any]) -> Iterator[Page]:
+    """Yield an article that questions rest on."""
+    yield Page(row["title"], str(row["revid"]), row["url"])
+
+
+CARD = CardForms(
+    about=(
+        "A row is a question that is answered by way of at least five articles, with its decomposition into sub-questions, "
+        "their answers, and the revision of the article behind each. It is asked closed book, with search over the Wikipedia "
+        "of the epoch, or with the evidence provided. The dev part has answers; those of the test part are withheld."
+    ),
+    steps={
+        "gather_questions": "Questions are read from files, authored or released, or made of a Wikidata's facts about sets of items.",
+        "word_questions": "The author model words the questions made of facts, within what the facts say.",
+        "pin_evidence": "Every article is pinned to its newest revision at or before the epoch.",
+        "flag_answers": "Answers that are not composed of sub-answers, articles used twice and sub-answers that the article does not say are flagged.",
+        "find_near_articles": "Articles near a question by their titles are found.",
+        "check_near_articles": "Questions that one of them answers wholly are flagged.",
+        "judge_questions": "A judge flags subjective questions and faulty wording.",
+        "flag_duplicates": "Equal questions are flagged.",
+        "review_questions": "What is flagged is kept, edited or dropped: by a person's decision, or by each flag's rule.",
+    },
+    limits=(
+        "Answers are as of the epoch: a model that knows newer facts is marked wrong. `factmill drift fanoutqa` says which answers have changed since.",
+        "Strings are matched after normalisation: an answer in other words counts as wrong with loose and strict accuracy, which is why a judge stands beside them.",
+        "Dev and test are split by question; questions that share half of their articles lie on one side.",
+    ),
+)
+
+FANOUTQA_RELEASE = ReleaseForms(
+    paper=Paper(
+        title="FanOutQA: A Multi-Hop, Multi-Document Question Answering Benchmark for Large Language Models",
+        authors=(("Andrew", "Zhu"), ("Alyssa", "Hwang"), ("Liam", "Dugan"), ("Chris", "Callison-Burch")),
+        year=2024,
+        arxiv="2402.14116",
+        venue="Proceedings of the 62nd Annual Meeting of the Association for Computational Linguistics",
+    ),
+    card=CARD,
+    canary="216c0a94-240b-472a-91cc-056da28c00b3",
+    source="source",
+    licence="licence",
+    answered="dev",
+    pages=list_pages,
+    pages_table="fanoutqa_articles",
+    configs=(
+        ConfigForms(
+            name="fanoutqa",
+            title="Questions that need many articles: dev with decompositions and answers, test without",
+            splits={"dev": "fanoutqa_dev", "test": "fanoutqa_test"},
+            belongs=_BELONGS,
+        ),
+        ConfigForms(
+            name="provenance",
+            title="Where each question is from, and what checks and reviewers said of it",
+            splits={"full": "fanoutqa"},
+        ),
+        ConfigForms(
+            name="articles",
+            title="The articles that questions rest on, each at one revision",
+            splits={"full": "fanoutqa_articles"},
+            belongs=Belonging(column="title", to="articles"),
+        ),
+        ConfigForms(
+            name="test_answers",
+            title="Answers and decompositions of the test part",
+            splits={"test": "fanoutqa_test_answers"},
+            belongs=_BELONGS,
+        ),
+        ConfigForms(
+            name="references",
+            title="The article behind each sub-question, and whether it says the answer",
+            splits={"full": "fanoutqa_references"},
+            belongs=Belonging(column="question_id"),
+        ),
+    ),
+)

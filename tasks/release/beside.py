@@ -1,0 +1,114 @@
+"""What a release tells beside its rows: rejects, review, prompts, and what is known of the build by readers and evaluations."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from tasks.assets import ROOT
+from tasks.core.evaluation.judge_cards import JudgeCard
+from tasks.core.evaluation.rows import EvaluationMetric
+from tasks.core.fingerprints import digest_bytes
+from tasks.core.measures.audits import AuditFigure, measure
+from tasks.core.review import ReviewItem
+from tasks.core.rows import rows_from_arrow
+from tasks.engine.benchmark import Benchmark
+from tasks.release.contents import Choices, LeftOut, Measured, PromptText
+from tasks.release.core.licences import find_refused
+from tasks.storage.audits import load_verdicts
+from tasks.storage.builds import BuildRecord, list_builds, published_names, published_table
+from tasks.storage.export import read_rejects
+from tasks.storage.labels import find_cards
+from tasks.storage.warehouse import Connection, open_warehouse, read_records
+
+_METRICS = "evaluation_metrics"
+_NO_TEXTS = {"detail": "", "context": "", "proposed": [], "edited": [], "note": ""}
+"""Of a review item whose texts would tell what is held out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What stands in the warehouse about a build, beside its tables."""
+
+    rejects: pa.Table
+    """stage, id, reason, detail."""
+    licences: Sequence[str]
+    """Those that rejected rows name as theirs."""
+    evaluations: tuple[Measured, ...]
+    judge_cards: tuple[JudgeCard, ...]
+    audit: tuple[AuditFigure, ...]
+
+    def withhold(self, choices: Choices, held_out: Collection[str]) -> tuple[pa.Table, tuple[LeftOut, ...]]:
+        """Return the rejects, without their sentences where these may quote what is left out, and what was so left out."""
+        why = _tell_withheld(choices, held_out, self.licences)
+        if not why:
+            return self.rejects, ()
+        at = self.rejects.column_names.index("detail")
+        empty = pa.array([""] * self.rejects.num_rows, pa.string())
+        left = LeftOut("details of rejects", why, self.rejects.num_rows)
+        return self.rejects.set_column(at, "detail", empty), (left,)
+
+
+def read_beside(warehouse: Path, benchmark: Benchmark, build: BuildRecord) -> Beside:
+    """Return what stands in the warehouse about a build."""
+    builds = list_builds(warehouse)
+    with open_warehouse(warehouse) as db:
+        evaluations = tuple(_find_evaluations(db, builds, build))
+        return Beside(
+            rejects=read_rejects(db, build.build_id),
+            licences=_list_licences(db, build.build_id),
+            evaluations=evaluations,
+            judge_cards=tuple(_find_cards(db, benchmark.name, evaluations)),
+            audit=tuple(measure(benchmark.audit, list(load_verdicts(db, build.build_id).values()))),
+        )
+
+
+def read_prompts(build: BuildRecord) -> Iterator[PromptText]:
+    """Yield the prompts of the lock with their texts, as far as they are still what was asked."""
+    for name, digest in sorted(build.lock["prompts"].items()):
+        path = ROOT / "prompts" / f"{name}.md"
+        data = path.read_bytes() if path.is_file() else b""
+        yield PromptText(name, digest, data.decode("utf-8") if digest_bytes(data) == digest else None)
+
+
+def read_decisions(
+    tables: Mapping[str, pa.Table], benchmark: Benchmark, held_out: Collection[str]
+) -> Iterator[ReviewItem]:
+    """Yield the review queue; without its texts where these would tell answers that are held out."""
+    name = f"{benchmark.name}_review"
+    for row in tables[name].to_pylist() if name in tables else ():
+        yield ReviewItem.model_validate(row | (_NO_TEXTS if name in held_out else {}))
+
+
+def _list_licences(db: Connection, build_id: str) -> list[str]:
+    """Return the licences that rejected rows name as theirs."""
+    query = (
+        'SELECT DISTINCT regexp_extract(row, \'"licence": ?"([^"]*)"\', 1) AS licence FROM rejects WHERE build_id = ?'
+    )
+    return sorted(row["licence"] for row in read_records(db, query, build_id) if row["licence"])
+
+
+def _tell_withheld(choices: Choices, held_out: Collection[str], under: Sequence[str]) -> str:
+    """Return why the sentences of rejects, which quote rows at times, are left out; empty where they are not."""
+    if held_out:
+        return "they may tell answers of the test part"
+    if choices.without or find_refused(under, choices.allowed):
+        return "they may quote rows that are left out, or whose licence forbids it"
+    return ""
+
+
+def _find_evaluations(db: Connection, builds: Sequence[BuildRecord], build: BuildRecord) -> Iterator[Measured]:
+    """Yield the evaluations on rows like this build's, oldest first."""
+    for each in builds:
+        if each.lock["params"].get("source_digest") == build.content_digest and _METRICS in published_names(
+            db, each.build_id
+        ):
+            yield Measured(each, rows_from_arrow(EvaluationMetric, published_table(db, each.build_id, _METRICS)))
+
+
+def _find_cards(db: Connection, benchmark: str, evaluations: Sequence[Measured]) -> Iterator[JudgeCard]:
+    """Yield the cards of the judges of evaluations."""
+    for judge in dict.fromkeys(each.record.report["facts"].get("judge") for each in evaluations):
+        if judge:
+            yield from find_cards(db, benchmark, judge)

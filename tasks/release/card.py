@@ -1,0 +1,209 @@
+"""README.md of a release: the dataset card, with a head that the Hugging Face Hub and `datasets` read."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import yaml
+from markupsafe import Markup
+
+from tasks.core.card_forms import Beside
+from tasks.core.evaluation.judge_cards import describe_card
+from tasks.core.evaluation.rows import EvaluationMetric
+from tasks.core.release_forms import OWN_WORLD, Paper
+from tasks.release.contents import Config, Release
+from tasks.reports.templates import escape_markdown, fill_markdown, markdown_environment
+
+_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+_LONG = 600
+"""Characters of a value in an example row; the rest is in the data."""
+_MOST_EXAMPLES = 2
+
+
+def render_card(release: Release) -> str:
+    """Return the text of README.md."""
+    head = yaml.safe_dump(describe_head(release), sort_keys=False, allow_unicode=True, width=120)
+    markdown_environment().filters.update(figure=_format_figure, cell=_format_cell)
+    return f"---\n{head}---\n{_fill(release)}"
+
+
+def describe_head(release: Release) -> dict[str, Any]:
+    """Return the head of the card: licence, languages, configs with their files, columns and sizes."""
+    size = next((name for most, name in _SIZES if release.rows < most), "n>1M")
+    hub = list(dict.fromkeys(licence.hub_id for licence in release.licences))
+    return {
+        "pretty_name": f"{_name(release)}, rebuilt by factmill",
+        "license": hub if len(hub) > 1 else hub[0],
+        "language": list(release.forms.languages),
+        "multilinguality": "translation" if len(release.forms.languages) > 1 else "monolingual",
+        "task_categories": [release.forms.card.task],
+        "size_categories": [size],
+        "tags": ["factuality", "hallucination", "wikidata", "wikipedia", "factmill"],
+        "configs": release.hub_configs,
+        "dataset_info": [_describe_config(config) for config in release.configs],
+    }
+
+
+def list_features(schema: pa.Schema) -> list[dict[str, Any]]:
+    """Return columns and types as the head of a card has them."""
+    return [{"name": field.name, **_describe_type(field.type)} for field in schema]
+
+
+def _describe_type(kind: pa.DataType) -> dict[str, Any]:
+    if pa.types.is_list(kind):
+        inner = _describe_type(kind.value_type)
+        return {"list": inner.get("dtype") or inner.get("struct") or inner}
+    if pa.types.is_struct(kind):
+        return {"struct": list_features(pa.schema(list(kind)))}
+    return {"dtype": {"double": "float64"}.get(str(kind), str(kind))}
+
+
+def _describe_config(config: Config) -> dict[str, Any]:
+    sizes = {split.name: sum(file.size for file in split.files if file.format == "parquet") for split in config.splits}
+    return {
+        "config_name": config.name,
+        "features": list_features(config.schema),
+        "splits": [
+            {"name": split.name, "num_bytes": split.rows.nbytes, "num_examples": split.rows.num_rows}
+            for split in config.splits
+        ],
+        "download_size": sum(sizes.values()),
+        "dataset_size": sum(split.rows.nbytes for split in config.splits),
+    }
+
+
+def _fill(release: Release) -> str:
+    report, forms = release.build.report, release.forms
+    first = release.configs[0].splits[0]
+    parquet = next((file.path for file in first.files if file.format == "parquet"), "")
+    return fill_markdown(
+        "dataset.md",
+        release=release,
+        report=report,
+        card=forms.card,
+        paper=forms.paper,
+        title=_name(release),
+        here=release.benchmark.main_table.replace("_", "-"),
+        sql=f"SELECT * FROM '{parquet}'",
+        published=f"{release.build.published_at:%Y-%m-%d}",
+        licences=", ".join(licence.id for licence in release.licences),
+        origin=_tell_origin(release),
+        judge=release.build.lock["models"].get("judge", ""),
+        models=sorted(release.build.lock["models"].items()),
+        examples=[_format_example(row) for row in release.examples[:_MOST_EXAMPLES]],
+        types={
+            config.name: {field.name: _name_type(field.type) for field in config.schema} for config in release.configs
+        },
+        parts=count_parts(release),
+        beside=find_beside(release),
+        judge_lines=[describe_card(card, card.identity) for card in release.judge_cards],
+        decided=_tell_decisions(release),
+        audited=[each for each in release.audit if each.rows],
+        metrics=list_metrics(release),
+        measured=", ".join(sorted({metric.model for metric in list_metrics(release)})),
+        attribution=_tell_attribution(release),
+        rebuild=_tell_rebuild(release),
+        bibtex=_format_bibtex(release, forms.paper),
+    )
+
+
+def count_parts(release: Release) -> list[tuple[str, int]]:
+    """Return the parts that rows of the main table fall into, with their rows, by name."""
+    tables = {*release.forms.configs[0].splits.values()}
+    counts: Counter[str] = Counter()
+    for config in release.configs:
+        for split in config.splits:
+            if split.table in tables:
+                names = split.rows.column_names
+                by = split.rows[release.benchmark.part].to_pylist() if release.benchmark.part in names else []
+                counts.update(map(str, by))
+    return sorted(counts.items())
+
+
+def find_beside(release: Release) -> Beside:
+    """Return figures of the build beside the paper's."""
+    if release.shape:
+        return {name.replace("_", " "): (each["here"], each["paper"]) for name, each in release.shape.items()}
+    return release.forms.card.beside(release.build.report["facts"], release.rows)
+
+
+def list_metrics(release: Release) -> list[EvaluationMetric]:
+    """Return what models came to on this build as a whole, without metrics that nothing could be said of."""
+    every = [metric for measured in release.evaluations for metric in measured.metrics]
+    return [metric for metric in every if not metric.group_by and metric.value is not None]
+
+
+def _name(release: Release) -> str:
+    return release.benchmark.title.partition(":")[0]
+
+
+def _tell_origin(release: Release) -> str:
+    world = release.build.lock["world"]
+    where = OWN_WORLD if release.is_own_world else f"the world {world['name']}"
+    return f"{where}, as of {world['epoch']}"
+
+
+def _tell_decisions(release: Release) -> str:
+    counts = Counter(each.decision for each in release.decisions)
+    return ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
+
+
+def _tell_attribution(release: Release) -> str:
+    whose = "factmill's own articles of the embedded world" if release.is_own_world else "pages of Wikipedia"
+    return f"Rows carry text or facts of {len(release.pages):,} {whose}, under {release.pages_licence.id}."
+
+
+def _tell_rebuild(release: Release) -> str:
+    world = "" if release.is_own_world else " --world my-world.toml"
+    return f"factmill build {release.benchmark.name}{world}"
+
+
+def _format_example(row: Mapping[str, Any]) -> str:
+    return json.dumps({name: _shorten(value) for name, value in row.items()}, ensure_ascii=False, indent=1)
+
+
+def _shorten(value: Any) -> Any:
+    """Return a value of an example with long texts and lists cut, so that a row is read at a glance."""
+    if isinstance(value, str):
+        return value if len(value) <= _LONG else f"{value[:_LONG]} […]"
+    if isinstance(value, Sequence):
+        return [_shorten(each) for each in value[:3]] + ([f"… {len(value) - 3} more"] if len(value) > 3 else [])
+    if isinstance(value, Mapping):
+        return {name: _shorten(each) for name, each in value.items()}
+    return value
+
+
+def _name_type(kind: pa.DataType) -> str:
+    if pa.types.is_list(kind):
+        return f"list of {_name_type(kind.value_type)}"
+    if pa.types.is_struct(kind):
+        return f"({', '.join(field.name for field in kind)})"
+    return {"double": "float"}.get(str(kind), str(kind)).removesuffix("64")
+
+
+def _format_figure(value: Any) -> Markup:
+    if value is None:
+        return Markup("–")
+    if isinstance(value, float):
+        return Markup(f"{value:,.3f}".rstrip("0").rstrip(".") if value % 1 else f"{value:,.0f}")
+    return Markup(f"{value:,}") if isinstance(value, int) else Markup(escape_markdown(value))
+
+
+def _format_cell(told: str) -> Markup:
+    """Return a description of ours, which is Markdown, as it stands in a cell of a table."""
+    return Markup(" ".join(told.split()).replace("|", "\\|").replace("<", "&lt;"))
+
+
+def _format_bibtex(release: Release, paper: Paper) -> str:
+    authors = " and ".join(f"{family}, {given}" for given, family in paper.authors)
+    where = f"  booktitle = {{{paper.venue}}},\n" if paper.venue else f"  eprint = {{{paper.arxiv}}},\n"
+    kind = "inproceedings" if paper.venue else "misc"
+    name = release.benchmark.name
+    return (
+        f"@{kind}{{{name}{paper.year},\n  title = {{{paper.title}}},\n  author = {{{authors}}},\n{where}"
+        f"  year = {{{paper.year}}},\n  url = {{{paper.url}}}\n}}\n"
+        f"@misc{{{name}_factmill,\n  title = {{{_name(release)}, rebuilt by factmill}},\n"
+        f"  note = {{build {release.build.build_id}}},\n  year = {{{release.build.published_at:%Y}}}\n}}"
+    )

@@ -1,0 +1,144 @@
+"""croissant.json of a release: what programs know of a dataset before they load it (Croissant 1.0, JSON-LD).
+
+A record set is the rows of one split of one config, read from its Parquet file.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from tasks.release.contents import Config, DataFile, Release, Split
+
+_CONFORMS_TO = "http://mlcommons.org/croissant/1.0"
+_CONTEXT = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "citeAs": "cr:citeAs",
+    "column": "cr:column",
+    "conformsTo": "dct:conformsTo",
+    "cr": "http://mlcommons.org/croissant/",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "dct": "http://purl.org/dc/terms/",
+    "equivalentProperty": "cr:equivalentProperty",
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "extract": "cr:extract",
+    "field": "cr:field",
+    "fileObject": "cr:fileObject",
+    "fileProperty": "cr:fileProperty",
+    "fileSet": "cr:fileSet",
+    "format": "cr:format",
+    "includes": "cr:includes",
+    "isLiveDataset": "cr:isLiveDataset",
+    "jsonPath": "cr:jsonPath",
+    "key": "cr:key",
+    "md5": "cr:md5",
+    "parentField": "cr:parentField",
+    "path": "cr:path",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "recordSet": "cr:recordSet",
+    "references": "cr:references",
+    "regex": "cr:regex",
+    "repeated": "cr:repeated",
+    "replace": "cr:replace",
+    "samplingRate": "cr:samplingRate",
+    "sc": "https://schema.org/",
+    "separator": "cr:separator",
+    "source": "cr:source",
+    "subField": "cr:subField",
+    "transform": "cr:transform",
+}
+_HOME = "https://github.com/factmill/factmill"
+
+
+def render_croissant(release: Release) -> str:
+    """Return the text of croissant.json."""
+    build, paper = release.build, release.forms.paper
+    name, _, about = release.benchmark.title.partition(":")
+    told: dict[str, Any] = {
+        "@context": _CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": _CONFORMS_TO,
+        "name": f"{release.benchmark.name}-factmill",
+        "description": " ".join(filter(None, [release.notice, f"{name}:{about}.", release.forms.canary_line])),
+        "license": [licence.url or licence.name for licence in release.licences],
+        "url": _HOME,
+        "citeAs": f"{', '.join(f'{given} {family}' for given, family in paper.authors)}: {paper.title}, {paper.year}. {paper.url}",
+        "creator": {"@type": "sc:Organization", "name": "factmill"},
+        "inLanguage": list(release.forms.languages),
+        "keywords": ["factuality", "benchmark", "language models"],
+        "datePublished": f"{build.published_at:%Y-%m-%d}",
+        "version": f"1.0.0+{build.build_id}",
+        "isLiveDataset": False,
+        "distribution": [_describe_file(file) for _, _, file in _list_parquet(release)],
+        "recordSet": [_describe_rows(*each) for each in _list_parquet(release)],
+    }
+    return json.dumps(told, ensure_ascii=False, indent=1) + "\n"
+
+
+def _list_parquet(release: Release) -> Iterator[tuple[Config, Split, DataFile]]:
+    for config in release.configs:
+        for split in config.splits:
+            for file in split.files:
+                if file.format == "parquet":
+                    yield config, split, file
+
+
+def _describe_file(file: DataFile) -> dict[str, Any]:
+    return {
+        "@type": "cr:FileObject",
+        "@id": file.path,
+        "name": file.path,
+        "contentUrl": file.path,
+        "contentSize": f"{file.size} B",
+        "encodingFormat": "application/x-parquet",
+        "sha256": file.sha256,
+    }
+
+
+def _describe_rows(config: Config, split: Split, file: DataFile) -> dict[str, Any]:
+    name = f"{config.name}/{split.name}"
+    return {
+        "@type": "cr:RecordSet",
+        "@id": name,
+        "name": name,
+        "description": f"{config.title}: {split.rows.num_rows} rows.",
+        "key": {"@id": f"{name}/id"},
+        "field": [_describe_field(name, field, config.docs.get(field.name, ""), file) for field in config.schema],
+    }
+
+
+def _describe_field(place: str, field: "pa.Field[Any]", told: str, file: DataFile) -> dict[str, Any]:
+    repeated = pa.types.is_list(field.type)
+    kind = field.type.value_type if repeated else field.type
+    source = {"fileObject": {"@id": file.path}, "extract": {"column": field.name}}
+    described = {
+        "@type": "cr:Field",
+        "@id": f"{place}/{field.name}",
+        "name": field.name,
+        "description": told,
+        **({"repeated": True} if repeated else {}),
+    }
+    if pa.types.is_struct(kind):
+        parts = [
+            {
+                "@type": "cr:Field",
+                "@id": f"{place}/{field.name}/{part.name}",
+                "name": part.name,
+                "dataType": _name_type(part.type),
+                "source": {**source, "transform": {"jsonPath": f"$.{part.name}"}},
+            }
+            for part in kind
+        ]
+        return {**described, "subField": parts}
+    return {**described, "dataType": _name_type(kind), "source": source}
+
+
+def _name_type(kind: pa.DataType) -> str:
+    if pa.types.is_boolean(kind):
+        return "sc:Boolean"
+    if pa.types.is_integer(kind):
+        return "sc:Integer"
+    return "sc:Float" if pa.types.is_floating(kind) else "sc:Text"

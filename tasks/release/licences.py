@@ -1,0 +1,69 @@
+"""Tables of licences and attribution: what CC BY-SA asks for, source by source and page by page."""
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping
+
+from tasks.core.release_forms import CANARY, OWN_WORLD
+from tasks.release.contents import Release
+from tasks.release.core.licences import describe_licence, split_licences
+
+_LICENCE_COLUMNS = ("source", "what", "licence", "licence_name", "licence_url", "rows", "note", CANARY)
+_PAGE_COLUMNS = ("title", "revision", "url", "licence", "licence_url", "rows", "note", CANARY)
+_OWN_PAGE = "written for factmill's embedded world; the address leads to no page of Wikipedia"
+
+_OWN_ROWS = "written for factmill's embedded world, after the pattern of this source's files"
+
+
+def render_licences(release: Release) -> str:
+    """Return the table of licences: a line a source and licence, with the rows under it."""
+    return _write(_LICENCE_COLUMNS, _list_licences(release), release)
+
+
+def render_attribution(release: Release) -> str:
+    """Return the table of pages of Wikipedia whose text or facts rows carry: title, revision, address, licence."""
+    licence = release.pages_licence
+    return _write(
+        _PAGE_COLUMNS,
+        (
+            {
+                "title": page.title,
+                "revision": page.revision,
+                "url": page.url,
+                "licence": licence.id,
+                "licence_url": licence.url,
+                "rows": rows,
+                "note": _OWN_PAGE if release.is_own_world else "by its editors, who are named in the page's history",
+            }
+            for page, rows in release.pages.items()
+        ),
+        release,
+    )
+
+
+def _list_licences(release: Release) -> Iterator[Mapping[str, object]]:
+    for line in release.sources:
+        for part in split_licences(line.licence):
+            note = _OWN_ROWS if release.is_own_source and part == "Apache-2.0" else describe_licence(part).why_not
+            yield _tell(line.source, "questions and answers", part, line.rows, note)
+    if release.forms.has_facts:
+        note = "no attribution is asked for"
+        yield _tell("Wikidata", "facts, labels and descriptions", "CC0-1.0", release.rows, note)
+    if release.pages:
+        source = OWN_WORLD if release.is_own_world else "English Wikipedia"
+        note = "pages and revisions: ATTRIBUTION.csv"
+        yield _tell(source, "texts of pages, and facts from them", release.pages_licence.id, release.rows, note)
+
+
+def _tell(source: str, what: str, licence_id: str, rows: int, note: str) -> Mapping[str, object]:
+    licence = describe_licence(licence_id)
+    names = {"licence": licence.id, "licence_name": licence.name, "licence_url": licence.url}
+    return {"source": source, "what": what, **names, "rows": rows, "note": note}
+
+
+def _write(columns: Iterable[str], lines: Iterable[Mapping[str, object]], release: Release) -> str:
+    file = io.StringIO(newline="")
+    writer = csv.DictWriter(file, tuple(columns), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({**line, CANARY: release.forms.canary_line} for line in lines)
+    return file.getvalue()

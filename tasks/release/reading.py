@@ -1,0 +1,182 @@
+"""How a release is read from the warehouse: rows, what is left out of them, and all that is told beside them."""
+
+import shlex
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tasks.core.measures.audits import draw_sample
+from tasks.core.release_forms import CANARY, Belonging, ConfigForms, Page, ReleaseForms
+from tasks.core.rows import column_docs
+from tasks.engine.benchmark import Benchmark
+from tasks.errors import OldBuild, UsageError
+from tasks.release.beside import read_beside, read_decisions, read_prompts
+from tasks.release.contents import Choices, Config, LeftOut, Release, SourceLine, Split
+from tasks.release.core.choosing import Told, divide_by, divide_side, divide_table, name_folder, pick_rows, unite_splits
+from tasks.release.core.licences import describe_licence, find_refused, split_licences, unite_licences
+from tasks.storage.builds import BuildRecord
+from tasks.storage.export import read_tables
+from tasks.storage.warehouse import open_warehouse
+from tasks.text.suggestions import suggest_name
+
+_CANARY_DOC = "The same in every row: whoever makes a training set finds these rows by it and leaves them out."
+_EXAMPLES = 3
+_OF_REVIEW = Belonging(column="row_id")
+
+
+def read_release(
+    warehouse: Path, benchmark: Benchmark, forms: ReleaseForms, build: BuildRecord, choices: Choices
+) -> Release:
+    """Return what a release of a build holds.
+
+    UsageError for names to be left out that there are not, and for licences that refuse it; WarehouseError when a table
+    is not what was published; OldBuild when the build lacks one.
+    """
+    held_out = () if choices.with_answers else benchmark.held_out
+    with open_warehouse(warehouse) as db:
+        tables = read_tables(db, warehouse, build)
+    beside = read_beside(warehouse, benchmark, build)
+    rejects, withheld = beside.withhold(choices, held_out)
+    told = tell_sources(tables[benchmark.main_table], forms, build)
+    keep = pick_rows(told, choices.without)
+    refuse_rows(told, keep, choices, build)
+    shown = dict(_filter_tables(tables, benchmark, forms, keep))
+    open_configs = [each for each in forms.configs if not {*each.splits.values()} & {*held_out}]
+    configs = tuple(
+        config for each in open_configs for config in _make_configs(each, shown, benchmark, forms.canary_line)
+    )
+    counted = Counter(each for each, is_kept in zip(told, keep, strict=True) if is_kept)
+    is_own_world = build.lock["services"]["wikipedia"].startswith("embedded-")
+    return Release(
+        benchmark=benchmark,
+        forms=forms,
+        build=build,
+        configs=configs,
+        sources=tuple(SourceLine(source, licence, rows) for (source, licence), rows in sorted(counted.items())),
+        licences=unite_licences(licence for _, licence in counted),
+        pages=_count_pages(shown[forms.pages_table or benchmark.main_table], forms),
+        pages_licence=describe_licence("Apache-2.0" if is_own_world else "CC-BY-SA-4.0"),
+        is_own_world=is_own_world,
+        left_out=(*_tell_left_out(told, choices), *_tell_held_out(tables, held_out), *withheld),
+        prompts=tuple(read_prompts(build)),
+        examples=_draw_examples(configs),
+        decisions=tuple(read_decisions(shown, benchmark, held_out)),
+        rejects=rejects,
+        judge_cards=beside.judge_cards,
+        audit=beside.audit,
+        evaluations=beside.evaluations,
+        choices=choices,
+    )
+
+
+def tell_sources(main: pa.Table, forms: ReleaseForms, build: BuildRecord) -> list[Told]:
+    """Return source and licence of each row of the main table."""
+    rows = main.num_rows
+    sources = main[forms.source].to_pylist() if forms.source else [forms.source_of(build.lock, build.origin)] * rows
+    licences = main[forms.licence].to_pylist() if forms.licence else [forms.licence_of(build.lock, build.origin)] * rows
+    return list(zip(sources, licences, strict=True))
+
+
+def refuse_rows(told: Sequence[Told], keep: Sequence[bool], choices: Choices, build: BuildRecord) -> None:
+    """UsageError where rows that stay are under licences that refuse it, for names that are none, and where no row stays."""
+    known = {source for source, _ in told} | {part for _, licence in told for part in split_licences(licence)}
+    if wrong := [name for name in choices.without if name not in known]:
+        raise UsageError(
+            f"--without {wrong[0]}: {build.build_id} has no such source or licence{suggest_name(wrong[0], known)}; there are: "
+            f"{', '.join(sorted(known)) or 'none'}"
+        )
+    staying = [each for each, is_kept in zip(told, keep, strict=True) if is_kept]
+    refused = find_refused((licence for _, licence in staying), choices.allowed)
+    lines = []
+    for licence in refused:
+        under = Counter(source for source, each in staying if licence.id in split_licences(each))
+        where = ", ".join(f"{source} ({rows})" for source, rows in sorted(under.items()))
+        lines.append(f"{licence.id} of {where}: {licence.why_not}")
+    if lines:
+        without = " ".join(f"--without {shlex.quote(licence.id)}" for licence in refused)
+        allow = " ".join(f"--allow-licence {shlex.quote(licence.id)}" for licence in refused)
+        raise UsageError(
+            f"{build.build_id} cannot be released as it is, by the licences of its sources (rows): {'; '.join(lines)}. "
+            f"Leave these rows out: {without} (or --without SOURCE); or, if you may hand them on: {allow}"
+        )
+    if not staying:
+        raise UsageError(f"{build.build_id}: no row is left to release; leave less out")
+
+
+def _filter_tables(
+    tables: Mapping[str, pa.Table], benchmark: Benchmark, forms: ReleaseForms, keep: Sequence[bool]
+) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the tables without what belongs to rows that go."""
+    kept, gone = divide_table(tables[benchmark.main_table], keep)
+    ties = {table: each.belongs for each in forms.configs for table in each.splits.values()}
+    for name, table in tables.items():
+        tie = ties.get(name) or (_OF_REVIEW if name == f"{benchmark.name}_review" else None)
+        if name == benchmark.main_table:
+            yield name, kept
+        else:
+            yield name, divide_side(table, tie, kept, gone) if tie else table
+
+
+def _make_configs(
+    forms: ConfigForms, tables: Mapping[str, pa.Table], benchmark: Benchmark, canary: str
+) -> Iterator[Config]:
+    """Yield the config, or those that its rows fall into; OldBuild for a table that the build lacks."""
+    if lacking := [table for table in forms.splits.values() if table not in tables]:
+        raise OldBuild(
+            f"this build has no table {lacking[0]}: an earlier factmill made it; make it again with the same command: recorded "
+            "replies are not asked for again"
+        )
+    if forms.by:
+        ((split, table),) = forms.splits.items()
+        parts = {
+            name_folder(value): ({split: rows}, f"{forms.title}: {value}")
+            for value, rows in divide_by(tables[table], forms.by, forms.leads)
+        }
+    else:
+        parts = {forms.name: ({split: tables[table] for split, table in forms.splits.items()}, forms.title)}
+    docs = {
+        column: doc for table in forms.splits.values() for column, doc in column_docs(benchmark.tables[table]).items()
+    }
+    for name, (splits, title) in parts.items():
+        wide = unite_splits(splits)
+        yield Config(
+            name,
+            title,
+            tuple(
+                Split(
+                    split,
+                    forms.splits[split],
+                    tuple(splits[split].column_names),
+                    rows.append_column(CANARY, pa.array([canary] * rows.num_rows, pa.string())),
+                )
+                for split, rows in wide.items()
+            ),
+            {**docs, CANARY: _CANARY_DOC},
+        )
+
+
+def _count_pages(table: pa.Table, forms: ReleaseForms) -> dict[Page, int]:
+    """Return the pages that rows carry text or facts of, by title, each with its rows."""
+    counted = Counter(page for row in table.to_pylist() for page in {*forms.pages(row)})
+    return dict(sorted(counted.items(), key=lambda each: (each[0].title, each[0].revision, each[0].url)))
+
+
+def _tell_left_out(told: Sequence[Told], choices: Choices) -> Iterator[LeftOut]:
+    for name in choices.without:
+        rows = sum(name == source or name in split_licences(licence) for source, licence in told)
+        yield LeftOut(name, "as the release was asked for", rows)
+
+
+def _tell_held_out(tables: Mapping[str, pa.Table], held_out: Collection[str]) -> Iterator[LeftOut]:
+    for name in held_out:
+        if name in tables:
+            yield LeftOut(name, "it tells answers of the test part", tables[name].num_rows)
+
+
+def _draw_examples(configs: Sequence[Config]) -> tuple[Mapping[str, Any], ...]:
+    rows = configs[0].splits[0].rows.drop_columns([CANARY]).to_pylist()
+    drawn = {*draw_sample((row["id"] for row in rows), _EXAMPLES, 0)}
+    return tuple(row for row in rows if row["id"] in drawn)

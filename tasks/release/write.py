@@ -1,0 +1,129 @@
+"""A release as a folder: written whole beside its place, then moved there; its files by name, each with what makes it."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tasks.core.release_forms import CANARY
+from tasks.core.review_tables import write_queue
+from tasks.release.card import render_card
+from tasks.release.citation import render_citation
+from tasks.release.contents import Release
+from tasks.release.croissant import render_croissant
+from tasks.release.files import SUMS, list_files, make_sums, write_file
+from tasks.release.licences import render_attribution, render_licences
+from tasks.release.placing import open_draft
+from tasks.release.tables import make_rejects, write_data
+from tasks.storage.stores import INDEX
+
+RENDERERS: Mapping[str, Callable[[Release], str]] = {
+    "README.md": render_card,
+    "croissant.json": render_croissant,
+    "CITATION.cff": render_citation,
+    "LICENSES.csv": render_licences,
+    "ATTRIBUTION.csv": render_attribution,
+    "decisions.csv": lambda release: write_queue(release.decisions, release.forms.canary_line),
+    "lock.json": lambda release: _dump(describe_build(release)),
+    INDEX: lambda release: _dump(describe_files(release)),
+}
+"""File of the folder → what makes its text, UTF-8; digests of data files are known by then (`Split.files`)."""
+FORM = 1
+"""Of the folder; a reader refuses what it does not know."""
+_WITHHELD = ("detail", "context", "proposed", "edited", "note")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A release that lies in its place."""
+
+    folder: Path
+    files: list[str]
+    """Below the folder, with slashes, sorted; the list of digests is the last."""
+    release: Release
+
+
+def write_release(
+    release: Release, folder: Path, *, force: bool = False, more: Callable[[Path], object] = lambda _: None
+) -> Written:
+    """Write a release and return what lies there; `more` writes further files below the folder that it is given.
+
+    OutputError where the folder is there and is no release, or is one and `force` is not given, and where a file cannot
+    be written. What is there stays as it is until the whole release is written.
+    """
+    with open_draft(folder, force) as draft:
+        release = write_data(release, draft)
+        write_file(draft / "rejects.parquet", make_rejects(release))
+        more(draft)
+        for name, render in RENDERERS.items():
+            write_file(draft / name, render(release).encode("utf-8"))
+        write_file(draft / SUMS, make_sums(draft, release.forms.canary_line))
+        files = [*list_files(draft), SUMS]
+    return Written(folder, files, release)
+
+
+def describe_build(release: Release) -> dict[str, Any]:
+    """Return the build with its lock; the decisions of its review are without texts where these tell hidden answers."""
+    build, lock = release.build, dict(release.build.lock)
+    reviewing = lock["params"].get("reviewing")
+    withheld = bool(reviewing and reviewing["decisions"]) and any(
+        each.what.endswith("_review") for each in release.left_out
+    )
+    if withheld:
+        decisions = [
+            {name: told for name, told in each.items() if name not in _WITHHELD} for each in reviewing["decisions"]
+        ]
+        lock["params"] = {**lock["params"], "reviewing": {**reviewing, "decisions": decisions}}
+    return {
+        "notice": release.notice,
+        "build_id": build.build_id,
+        "benchmark": build.benchmark,
+        "published_at": build.published_at.isoformat(),
+        "lock_digest": build.lock_digest,
+        "content_digest": build.content_digest,
+        "withheld": "texts of review decisions, which tell hidden answers: the digest is of the lock with them"
+        if withheld
+        else "",
+        CANARY: release.forms.canary_line,
+        "lock": lock,
+    }
+
+
+def describe_files(release: Release) -> dict[str, Any]:
+    """Return what the folder holds, for programs: configs, splits and files, and which published table each is of."""
+    return {
+        "factmill_release": FORM,
+        "notice": release.notice,
+        "build_id": release.build.build_id,
+        "benchmark": release.build.benchmark,
+        "published_at": release.build.published_at.isoformat(),
+        "content_digest": release.build.content_digest,
+        CANARY: release.forms.canary_line,
+        "configs": [
+            {
+                "name": config.name,
+                "title": config.title,
+                "splits": [
+                    {
+                        "name": split.name,
+                        "table": split.table,
+                        "columns": list(split.own_columns),
+                        "rows": split.rows.num_rows,
+                        "files": [
+                            {"path": file.path, "format": file.format, "size": file.size, "sha256": file.sha256}
+                            for file in split.files
+                        ],
+                    }
+                    for split in config.splits
+                ],
+            }
+            for config in release.configs
+        ],
+        "left_out": [{"what": each.what, "why": each.why, "rows": each.rows} for each in release.left_out],
+        "allowed_licences": list(release.choices.allowed),
+    }
+
+
+def _dump(told: Mapping[str, Any]) -> str:
+    return json.dumps(told, ensure_ascii=False, indent=1, sort_keys=False) + "\n"

@@ -1,0 +1,79 @@
+"""How SLAQ is released: a row a topic, with its five short questions and the long one, as in the paper's Figure 6."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from tasks.core.card_forms import Beside, CardForms
+from tasks.core.release_forms import OWN_WORLD, ConfigForms, Page, Paper, ReleaseForms
+
+
+def list_pages(row: Mapping[str, Any]) -> Iterator[Page]:
+    """Yield the article that a topic's facts are from."""
+    query = urlencode({"title": row["Topic"].replace(" ", "_"), "oldid": row["revid"]})
+    yield Page(row["Topic"], str(row["revid"]), f"https://en.wikipedia.org/w/index.php?{query}")
+
+
+def tell_beside(facts: Mapping[str, Any], rows: int) -> Beside:
+    """Return figures beside the paper's (§3)."""
+    share = facts["entity_answers"]["share"]
+    return {
+        "topics": (rows, 600),
+        "short questions": (5 * rows, 3_000),
+        "categories": (len(facts["categories"]), 15),
+        "share of answers that name an entity": ("–" if share is None else share, 0.357),
+    }
+
+
+CARD = CardForms(
+    about=(
+        "A row is a topic of Wikipedia with five facts, each asked for in a short question of its own and all of them in one "
+        "long question. A model that knows a fact should say it both ways: accuracy of both and their agreement are measured."
+    ),
+    steps={
+        "draw_category_pages": "Pages of fifteen categories and the level below them are drawn by seed.",
+        "unite_pages": "A page of several categories stays in one.",
+        "scrape_articles": "The main text is taken as of the world's epoch.",
+        "measure_topics": "Page views before the epoch are added up.",
+        "halve_topics": "The most and least viewed topics of each category stay.",
+        "write_questions": "The author model writes five short question-answer pairs and a long one from the article; every check by program has a reason of its own, and the model is asked once more.",
+        "check_questions": "A second model looks at phrasing and grounding; what it flags goes to review.",
+        "balance_halves": "Both halves of a category end with as many topics.",
+        "type_facts": "Answers are told apart by the kind of entity they name.",
+    },
+    limits=(
+        "Answers are in the words of one revision of one article; a judge has to allow for other words.",
+        "Popularity is page views of the English Wikipedia at one time.",
+        "The order of facts in the long question is that of the article, and position matters: see the report's figure.",
+    ),
+    beside=tell_beside,
+)
+
+SLAQ_RELEASE = ReleaseForms(
+    paper=Paper(
+        title="The Curious Case of Factual (Mis)Alignment between LLMs' Short- and Long-Form Answers",
+        authors=(("Saad", "Obaid ul Islam"), ("Anne", "Lauscher"), ("Goran", "Glavaš")),
+        year=2025,
+        arxiv="2510.11218",
+    ),
+    card=CARD,
+    canary="49c50814-2874-4749-b612-dce068456ac1",
+    source_of=lambda lock, _: (
+        OWN_WORLD if lock["services"]["wikipedia"].startswith("embedded-") else "English Wikipedia"
+    ),
+    licence="licence",
+    pages=list_pages,
+    has_facts=False,
+    configs=(
+        ConfigForms(
+            name="slaq",
+            title="Topics with the same five facts asked for in five short questions and in a long one",
+            splits={"test": "slaq"},
+        ),
+        ConfigForms(
+            name="categories",
+            title="What each category of topics held, and how many of its pages were drawn",
+            splits={"test": "slaq_categories"},
+        ),
+    ),
+)

@@ -1,0 +1,174 @@
+"""Why a row differs, by what its calls, its source and the two locks say."""
+
+from typing import Any
+
+import pytest
+from support.rows.changes import LOCK
+
+from tasks.diff.core.calls import SeenCall, find_divergences
+from tasks.diff.core.causes import RowFacts, explain_row
+from tasks.diff.core.changes import Cause, ColumnChange, Fate
+from tasks.diff.core.evidence import shows
+from tasks.diff.core.locks import compare_locks
+
+CODE, LIST = {"code": "c2"}, {"lists": {"l.txt": "2"}}
+
+
+def chat(reply: str, position: int = 2, service: str = "https://m", **parts: Any) -> SeenCall:
+    told = {"prompt": "x/write", "prompt_digest": "p1", "model": "mine", "variables": {"about": "a city"}} | parts
+    return SeenCall(position, f"stage {position}", "chat", service, told, "k", "ok", {"texts": [reply]}, "2026-01-01")
+
+
+def item(reply: Any, position: int = 1, service: str = "https://wd", qid: str = "Q1") -> SeenCall:
+    return SeenCall(position, f"stage {position}", "item_facts", service, {"qid": qid}, "k", "ok", reply, "2026-01-01")
+
+
+def page(revid: int, service: str = "https://wp", at: str = "2026-01-01") -> SeenCall:
+    asked = {"title": "Ulm", "at": at}
+    return SeenCall(1, "stage 1", "page_revision_at", service, asked, "k", "ok", {"revid": revid}, "2026-01-01")
+
+
+def explain(
+    before: list[SeenCall],
+    after: list[SeenCall],
+    column: tuple[Any, Any] | None = ("old", "new"),
+    lock: dict[str, Any] | None = None,
+    **facts: Any,
+) -> list[str]:
+    columns = [ColumnChange("text", *column)] if column else []
+    locks = compare_locks(LOCK, LOCK | (lock or {}))
+    return [each.label for each in explain_row(RowFacts(find_divergences(before, after), columns, **facts), locks)]
+
+
+RULES = ("rules-1.aa@embedded-1/wikidata", "rules-1.bb@embedded-1/wikidata", "rules-1.aa@embedded-2/wikidata")
+CASES: dict[str, tuple[list[str], list[str]]] = {
+    "a prompt": (explain([chat("old")], [chat("new", prompt_digest="p2")]), ["prompt: x/write"]),
+    "a model": (
+        explain([chat("old")], [chat("new", model="other")], lock={"models": {"author": "other", "judge": "mine"}}),
+        ["model: author"],
+    ),
+    "a reply that was drawn anew": (explain([chat("old")], [chat("new")]), ["reply: x/write"]),
+    "the code of the rules author": (
+        explain([chat("old", service=RULES[0])], [chat("new", service=RULES[1])]),
+        ["code: rules author"],
+    ),
+    "the world that the rules author reads": (
+        explain([chat("old", service=RULES[0])], [chat("new", service=RULES[2])]),
+        ["world: wikidata"],
+    ),
+    "an item": (explain([item("old")], [item("new")]), ["world: wikidata"]),
+    "an item, of which the author writes": (
+        explain(
+            [item("a town"), chat("old", variables={"about": "a town"})],
+            [item("a city"), chat("new", variables={"about": "a city"})],
+        ),
+        ["world: wikidata"],
+    ),
+    "an item that changed, and a prompt that made the text": (
+        explain([item("a town"), chat("old")], [item("a city"), chat("new", prompt_digest="p2")]),
+        ["prompt: x/write"],
+    ),
+    "both an item and a prompt": (
+        explain(
+            [item("a town"), chat("old", variables={"about": "a town"})],
+            [item("a city"), chat("new", variables={"about": "a city"}, prompt_digest="p2")],
+        ),
+        ["world: wikidata", "prompt: x/write"],
+    ),
+    "a query whose service is named by its content": (
+        explain(
+            [item("old", service="embedded-1/wikidata")],
+            [item("new", service="embedded-1/wikidata")],
+            lock={"queries": {"wikidata/item_facts": "2"}},
+        ),
+        ["query: wikidata/item_facts"],
+    ),
+    "a query whose service is live": (
+        explain([item("old")], [item("new")], lock={"queries": {"wikidata/item_facts": "2"}}),
+        ["one of: query: wikidata/item_facts, world: wikidata"],
+    ),
+    "a revision": (explain([page(10)], [page(11)], (10, 11)), ["world: wikipedia"]),
+    "a revision of another moment": (
+        explain([page(10)], [page(11, at="2027-01-01")], (10, 11), {"world": LOCK["world"] | {"epoch": "2027-01-01"}}),
+        ["epoch"],
+    ),
+    "a list alone": (explain([], [], lock=LIST), ["list: l.txt"]),
+    "code alone": (explain([], [], lock=CODE), ["code: steps"]),
+    "a variable that nothing recorded made": (
+        explain([chat("old")], [chat("new", variables={"about": "other"})], lock=CODE),
+        ["code: steps"],
+    ),
+    "a parameter alone": (explain([], [], lock={"params": {"params": {"least": 3}}}), ["parameter: least"]),
+    "a list and code, and no call": (explain([], [], lock=LIST | CODE), ["one of: list: l.txt, code: steps"]),
+    "nothing": (explain([], []), ["unexplained"]),
+    "other rows": (explain([], [], others_changed=True), ["other rows"]),
+    "the source": (explain([], [], source=Cause("source", "a.json"), lock=CODE), ["source: a.json"]),
+    "a decision": (
+        explain([], [], decisions=[(None, {"flag": "f", "decision": "edit", "reviewer": "Ann", "edited": ["new"]})]),
+        ["decision: f"],
+    ),
+    "a reject for what a reply says": (
+        explain(
+            [item("fine")], [item("much too long")], None, CODE, fate=Fate("after", "stage 1", "r", "much too long")
+        ),
+        ["world: wikidata"],
+    ),
+    "a reject by policy": (
+        explain(
+            [],
+            [],
+            None,
+            CODE | {"params": {"params": {"least": 2}, "reviewing": {"policy": "manual"}}},
+            fate=Fate("after", "stage 1", "not_reviewed", "f"),
+        ),
+        ["decision: policy"],
+    ),
+    "a limit": (explain([], [], None, CODE | {"params": {"params": {"least": 2, "limit": 4}}}), ["parameter: limit"]),
+    "what it was drawn from": (explain([item(["Q1"])], [item(["Q1", "Q2"])], None, CODE), ["world: wikidata"]),
+    "a failure in passing": (
+        explain(
+            [item("old")],
+            [SeenCall(1, "stage 1", "item_facts", "https://wd", {"qid": "Q1"}, "k", "failed", "http_503")],
+        ),
+        ["reply: item_facts"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("found", "told"), CASES.values(), ids=CASES)
+def test_the_cause_is_what_differs_first_and_shows(found: list[str], told: list[str]) -> None:
+    assert found == told
+
+
+def test_calls_that_ask_and_are_answered_alike_are_no_difference() -> None:
+    """Whatever the services are called: those of the embedded world have another name after any change of it."""
+    before = [item("same", service="embedded-1/wikidata"), chat("same", service=RULES[0])]
+    after = [item("same", service="embedded-2/wikidata"), chat("same", service=RULES[2])]
+    assert find_divergences(before, after) == []
+
+
+def test_calls_of_one_stage_are_paired_with_their_likes() -> None:
+    found = find_divergences([item("a", qid="Q1"), item("b", qid="Q2")], [item("b", qid="Q2"), item("c", qid="Q3")])
+    assert [each.asked_otherwise() for each in found] == [{"qid": ("Q1", "Q3")}]
+    many = [item("a", qid=f"Q{n}") for n in range(50)]
+    assert len(find_divergences(many, [item("b", qid="R")])) == 51
+
+
+@pytest.mark.parametrize(
+    ("given", "taken", "told"),
+    [
+        (("a town", "a city in Italy"), (["x"], ["x", "Italy"]), True),
+        (({"views": 10}, {"views": 12}), (10, 12), True),
+        (({"views": 1}, {"views": 2}), (1, 2), False),  # small numbers are everywhere
+        (
+            ("<p>It is <b>nearly</b> old.</p>", "<p>It is <b>almost</b> old.</p>"),
+            ("It is nearly old.", "It is almost old."),
+            True,
+        ),
+        (("a town", "a city"), ("no", "yes"), False),
+        ((None, "a city"), (None, "removed: 'a city'"), True),
+        (("same", "same"), ("old", "new"), False),
+    ],
+)
+def test_a_change_is_shown_by_what_holds_its_new_part(given: Any, taken: Any, told: bool) -> None:
+    assert shows(given, taken) is told

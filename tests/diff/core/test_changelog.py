@@ -1,0 +1,60 @@
+"""The changelog of a dataset, as a release carries it."""
+
+from support.rows.changes import make_diff
+
+from tasks.diff.core.changelog import render_changelog
+from tasks.diff.core.changes import Cause, RowChange
+from tasks.diff.core.texts import cut_pair, tell_line, tell_pair
+
+
+def test_it_tells_what_is_new_gone_and_otherwise_by_cause() -> None:
+    told = render_changelog(make_diff(), "1.0")
+    assert told.startswith(
+        "# Changes since 1.0\n\nX: a benchmark. From `x-aaa` (2026-01-01, 10 rows) to `x-bbb` (2026-02-01, 11 rows): "
+    )
+    assert "8 the same (2 of them made anew), 1 added, 1 removed, 1 changed." in told
+    for line in (
+        "- prompt: x/write: edited (p1 → p2)",
+        "## Added: 1 row",
+        "- **source: a.json**: 1 row, since the row of the source is new, gone or another",
+        "## Removed: 1 row",
+        "  - `x-2` Why?: now rejected (too_short) at check",
+        "## Changed: 1 row",
+        "- **prompt: x/write**: 1 row, since the prompt was edited",
+        "- table `x_side`: 1 added, 3 changed",
+        "- columns that one of the two is without: `fresh`",
+    ):
+        assert line in told.splitlines(), told
+    assert "`x-4` (was `x-3`) How?: `answers`" in told
+    assert "`x_test_answers.answer` is otherwise (held out)" in told
+
+
+def test_what_rows_say_is_told_as_text_and_short() -> None:
+    told = render_changelog(make_diff(), "1.0")
+    assert len(told) < 5_000
+    assert not any(each in told for each in ("<script", "</textarea", "[x](", "\u202e", "\x1b"))
+    assert "…aaaaaaaaaaaaaaaaaaaaoldbbb" in told
+    assert "…aaaaaaaaaaaaaaaaaaaanewbbb" in told
+
+
+def test_of_many_rows_a_few_are_told() -> None:
+    rows = [RowChange("added", f"x-{n}", "", (Cause("unexplained", ""),)) for n in range(5000)]
+    told = render_changelog(make_diff(rows=rows), "1.0")
+    assert "## Added: 5,000 rows" in told
+    assert "  - and 4,997 more" in told
+    assert "Of 5,000 rows nothing that is recorded tells why." in told
+
+
+def test_nothing_is_told_too() -> None:
+    told = render_changelog(make_diff(rows=[], inputs=[], tables={}, new_columns=[]), "1.0")
+    assert told.endswith("\n\nNo row was added, removed or changed.\n")
+
+
+def test_long_values_are_cut_around_their_first_difference() -> None:
+    assert tell_pair("short", None, 20) == ("short", "–")
+    old, new = tell_pair("x" * 100 + "1" + "y" * 100, "x" * 100 + "2" + "y" * 100, 40)
+    assert (old, new) == ("…" + "x" * 20 + "1" + "y" * 19 + "…", "…" + "x" * 20 + "2" + "y" * 19 + "…")
+    assert tell_pair("a\nb", ["a", "ü"], 20) == ("a b", '["a", "ü"]')
+    assert cut_pair("a\nb", "a", 20) == ("a\nb", "a")
+    assert tell_line("a" * 30, 10) == "a" * 10 + "…"
+    assert tell_line("\ud800", 10) == "?"

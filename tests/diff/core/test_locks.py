@@ -1,0 +1,64 @@
+"""What two locks differ in, input by input."""
+
+from typing import Any
+
+import pytest
+from support.rows.changes import LOCK
+
+from tasks.diff.core.locks import compare_locks, list_decisions
+
+WORLD = LOCK["world"]
+EMBEDDED = [{name: f"embedded-{n}/{name}" for name in ("wikidata", "wikipedia")} for n in (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ({}, {}, []),
+        ({}, {"code": "c2"}, ["code: steps"]),
+        (
+            {},
+            {"sources": {"files": {"a": [["a.json", "2"], ["b.json", "1"]]}, "wikidata": None}},
+            ["source: a.json", "source: b.json"],
+        ),
+        (
+            {},
+            {"world": WORLD | {"epoch": "2027-01-01"}, "params": {"params": {"least": 2}, "views_from": "x"}},
+            ["epoch"],
+        ),
+        ({}, {"world": WORLD | {"digest": "e"}}, ["model: settings"]),
+        ({"services": EMBEDDED[0]}, {"services": EMBEDDED[1]}, ["world: embedded"]),
+        ({}, {"services": {"wikidata": "graph-1", "wikipedia": "https://wp"}}, ["world: wikidata"]),
+        ({}, {"models": {"author": "other", "judge": "mine"}, "author": "other"}, ["model: author"]),
+        ({}, {"author": "oracle"}, ["model: answers"]),
+        ({}, {"prompts": {"x/write": "p2"}, "queries": {}}, ["prompt: x/write", "query: wikidata/item_facts"]),
+        ({"rules": "rules-1.aa@w"}, {"rules": "rules-1.bb@w"}, ["code: rules author"]),
+        ({"rules": "rules-1.aa@w"}, {"rules": "rules-1.aa@v"}, []),
+        (
+            {},
+            {"params": {"params": {"least": 3}, "embedder": {"name": "n", "digest": "d"}}},
+            ["model: embedder", "parameter: least"],
+        ),
+        ({}, {"params": {"params": {"least": 2}, "reviewing": {"policy": "auto"}}}, ["decision: policy"]),
+    ],
+)
+def test_inputs_are_told_by_kind_and_name(before: dict[str, Any], after: dict[str, Any], told: list[str]) -> None:
+    assert [each.cause.label for each in compare_locks(LOCK | before, LOCK | after).changes] == told
+
+
+def test_limits_of_units_are_told_one_by_one() -> None:
+    params = [{"params": {}, "limits": {"P19": n, "P20": 1}} for n in (None, 4)]
+    (change,) = compare_locks(LOCK | {"params": params[0]}, LOCK | {"params": params[1]}).changes
+    assert (change.cause.label, change.cause.told) == ("parameter: limits", "P19 not set → 4")
+
+
+def test_decisions_are_those_about_the_row() -> None:
+    made = [
+        {"id": name, "row_id": row, "flag": "f", "decision": decision, "reviewer": "Ann"}
+        for name, row, decision in (("i", "r1", "keep"), ("j", "r2", "drop"), ("i", "r1", "drop"))
+    ]
+    reviewing = [{"policy": "auto", "decisions": each} for each in (made[:2], [made[2]])]
+    locks = compare_locks(*(LOCK | {"params": {"params": {}, "reviewing": each}} for each in reviewing))
+    assert list_decisions(locks, ["r1"]) == [(made[0], made[2])]
+    assert list_decisions(locks, ["r2"]) == [(made[1], None)]
+    assert list_decisions(locks, ["r3"]) == []

@@ -1,0 +1,135 @@
+"""Rows of two builds in a warehouse: which are the same, which columns count, what is held back."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from support.rows.changes import HOSTILE, LOCK
+
+from tasks.core.rows import arrow_schema
+from tasks.diff.compare import compare_builds
+from tasks.diff.core.changes import Diff
+from tasks.engine.benchmark import Benchmark
+from tasks.errors import UsageError
+from tasks.fanoutqa.benchmark import FANOUTQA
+from tasks.granola.benchmark import GRANOLA
+from tasks.multihal.benchmark import MULTIHAL
+from tasks.storage.builds import BuildRecord, publish
+from tasks.storage.warehouse import open_warehouse
+
+Row = Mapping[str, Any]
+
+
+def fill(benchmark: Benchmark, table: str, row: Row) -> dict[str, Any]:
+    """Return a row of a table with something in every column that may not be null."""
+    plain: dict[Any, Any] = {pa.string(): "x", pa.int64(): 1, pa.float64(): 0.5, pa.bool_(): True}
+    schema = arrow_schema(benchmark.tables[table])
+    return {each.name: None if each.nullable else plain.get(each.type, []) for each in schema} | dict(row)
+
+
+def make_build(warehouse: Path, benchmark: Benchmark, code: str, **tables: Sequence[Row]) -> BuildRecord:
+    made = {
+        name: pa.Table.from_pylist([fill(benchmark, name, row) for row in rows], arrow_schema(benchmark.tables[name]))
+        for name, rows in tables.items()
+    }
+    lock = LOCK | {"code": code, "benchmark": benchmark.name}
+    report = {"rows": made[benchmark.main_table].num_rows, "rejects": 0}
+    with open_warehouse(warehouse) as db:
+        return publish(db, f"run-{code}", benchmark.name, lock, {}, made, report, datetime.now(UTC))
+
+
+def compare(folder: Path, benchmark: Benchmark, before: Any, after: Any, **more: Any) -> Diff:
+    """Compare builds of these tables, which differ in code."""
+    builds = [
+        make_build(folder / "w.duckdb", benchmark, code, **tables) for code, tables in (("c1", before), ("c2", after))
+    ]
+    return compare_builds(folder / "w.duckdb", benchmark, builds[0], builds[1], **more)
+
+
+def tell(diff: Diff) -> list[tuple[str, str, str, tuple[str, ...]]]:
+    return [(row.kind, row.id_before, row.id, tuple(each.name for each in row.columns)) for row in diff.rows]
+
+
+def ask(number: int, **more: Any) -> Row:
+    told = {"id": f"P19-{number}", "relation": "P19", "question": f"Where was {number} born?"}
+    return told | {"question_entity_qid": f"Q{number}", "source_row": number} | more
+
+
+def test_a_row_with_another_id_is_found_by_its_question_its_item_or_its_place(tmp_path: Path) -> None:
+    """And rows that only stand elsewhere are the same."""
+    before = [ask(1), ask(2), ask(3), ask(4, question_entity_qid="Q9"), ask(5)]
+    after = [
+        ask(1, id="P19-1b", answer="other"),
+        ask(2, id="P19-2b", question="In which place was 2 born?"),
+        ask(3, source_row=6, author_call="other"),
+        ask(4, id="P19-8", question="Where was 8 born?", question_entity_qid="Q8"),
+        ask(7),
+    ]
+    found = compare(tmp_path, GRANOLA, {"granola_eq": before}, {"granola_eq": after})
+    assert tell(found) == [
+        ("added", "", "P19-7", ()),
+        ("removed", "P19-5", "P19-5", ()),
+        ("changed", "P19-1", "P19-1b", ("id", "answer")),
+        ("changed", "P19-2", "P19-2b", ("id", "question")),
+        ("changed", "P19-4", "P19-8", ("id", "question", "question_entity_qid")),
+    ]
+    assert (found.same, found.remade) == (1, 1)
+    assert {row.cause.label for row in found.rows} == {"code: steps"}
+
+
+def test_rows_that_a_new_one_moves_are_found_by_what_they_say(tmp_path: Path) -> None:
+    """Their ids count places, so these differ, and that is all that does."""
+    before = [
+        {"id": f"a_{n}_0_eng", "question_id": f"a_{n}", "input": f"Who {n}?", "responses": ["Q1"]} for n in range(3)
+    ]
+    after = [each | {"id": f"a_{n}_0_eng", "question_id": f"a_{n}"} for n, each in enumerate(before, 1)]
+    new = {"id": "a_0_0_eng", "question_id": "a_0", "input": "Who is new?", "responses": ["Q1"]}
+    found = compare(tmp_path, MULTIHAL, {"multihal": before}, {"multihal": [new, *after]})
+    assert tell(found)[0] == ("added", "", "a_0_0_eng", ())
+    assert tell(found)[1:] == [("changed", f"a_{n}_0_eng", f"a_{n + 1}_0_eng", ("id", "question_id")) for n in range(3)]
+
+
+def test_held_out_answers_are_counted_and_not_told(tmp_path: Path) -> None:
+    def tables(answer: str) -> dict[str, list[Row]]:
+        return {
+            "fanoutqa": [{"id": "q"}],
+            "fanoutqa_dev": [{"id": "q", "answer": "1"}],
+            "fanoutqa_test_answers": [{"id": "q", "answer": answer}],
+        }
+
+    for with_answers, told in ((False, (None, None, True)), (True, ("old", "new", False))):
+        found = compare(tmp_path, FANOUTQA, tables("old"), tables("new"), with_answers=with_answers)
+        (row,) = found.rows
+        (column,) = row.columns
+        assert (column.before, column.after, column.withheld) == told
+        assert (column.table, column.name) == ("fanoutqa_test_answers", "answer")
+
+
+def test_columns_that_an_older_build_lacks_are_no_change_of_rows(tmp_path: Path) -> None:
+    with open_warehouse(tmp_path / "w.duckdb") as db:
+        db.execute("ALTER TABLE granola_eq ALTER question_entity_description_made DROP NOT NULL")
+    older = make_build(tmp_path / "w.duckdb", GRANOLA, "c1", granola_eq=[ask(1), ask(2)])
+    newer = make_build(tmp_path / "w.duckdb", GRANOLA, "c2", granola_eq=[ask(1), ask(2, answer="other")])
+    with open_warehouse(tmp_path / "w.duckdb") as db:
+        db.execute("UPDATE granola_eq SET question_entity_description_made = NULL WHERE build_id = ?", [older.build_id])
+    found = compare_builds(tmp_path / "w.duckdb", GRANOLA, older, newer)
+    assert tell(found) == [("changed", "P19-2", "P19-2", ("answer",))]
+    assert found.new_columns == ["question_entity_description_made"]
+
+
+def test_hostile_and_long_values_are_compared_like_others(tmp_path: Path) -> None:
+    old, new = (ask(1, question=HOSTILE, answer="a" * 1_000_000 + end) for end in "xy")
+    found = compare(
+        tmp_path, GRANOLA, {"granola_eq": [old, ask(2, answer="'; DROP TABLE calls; --")]}, {"granola_eq": [new]}
+    )
+    assert [each[0] for each in tell(found)] == ["removed", "changed"]
+
+
+def test_builds_of_different_benchmarks_are_not_compared(tmp_path: Path) -> None:
+    first = make_build(tmp_path / "w.duckdb", GRANOLA, "c1", granola_eq=[ask(1)])
+    other = make_build(tmp_path / "w.duckdb", FANOUTQA, "c1", fanoutqa=[{"id": "q"}])
+    with pytest.raises(UsageError, match=f"{first.build_id} and {other.build_id} are of different benchmarks"):
+        compare_builds(tmp_path / "w.duckdb", GRANOLA, first, other)

@@ -1,0 +1,96 @@
+"""Every command of the documents is run as it stands there, but for those that need Docker, other programs or no end."""
+
+import csv
+import gzip
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+from support.docs.documents import DOCUMENTS, list_blocks, list_examples
+from support.habits.server import HabitsServer, write_habit_world
+from support.work.command import Factmill
+from support.work.scripted_chat import ScriptedChat
+
+from tasks.assets import ROOT
+from tasks.engine.services import embedded_graph
+from tasks.world.data import WORLD_FOLDER
+from tasks.world.files.reading import load_world_data
+from tasks.world.rdf import write_rdf
+
+SOURCES = ROOT / "data" / "world" / "sources"
+ENDLESS = ("serve", "world serve")
+"""Commands of factmill that end when they are stopped; tests/flows/test_serve.py runs them."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, session_home: Path) -> Iterator[Path]:
+    """Make a folder with the files that the documents speak of."""
+    made = tmp_path_factory.mktemp("documents")
+    shutil.copytree(SOURCES / "entityquestions", made / "EntityQuestions" / "test")
+    shutil.copy(SOURCES / "biokalma" / "pairs.jsonl", made)
+    shutil.copy(next((SOURCES / "simpleqa").iterdir()), made / "simple_qa_test_set.csv")
+    questions = json.loads((SOURCES / "fanoutqa" / "places.json").read_text("utf-8"))
+    (made / "my-questions.json").write_text(json.dumps(questions[:3]))
+    (made / "pairs.csv").write_text("subject,object\nQ937,Q9021\n")
+    with gzip.open(made / "truthy.nt.gz", "wt", encoding="utf-8") as file:
+        write_rdf(load_world_data(WORLD_FOLDER), file)
+    with embedded_graph(session_home) as graph:
+        author, model = HabitsServer(graph), ScriptedChat(lambda messages: (200, "Paris"))
+        world = write_habit_world(made, author, "well-formed", ("author",)).rename(made / "my-world.toml")
+        with world.open("a", encoding="utf-8") as file:
+            file.write(f'\n[models.mine]\nkind = "openai"\nname = "mine"\nurl = "{model.url}"\n')
+        yield made
+        author.close()
+        model.close()
+
+
+@pytest.fixture
+def reader(session_home: Path, embedded_builds: object, prefect_api: str, tmp_path: Path) -> Factmill:
+    """Return the command in a home like that of a reader who has run `make build`."""
+    home = tmp_path / "home"
+    home.mkdir()
+    shutil.copy(session_home / "factmill.duckdb", home)
+    for name in ("world-cache", "world-graphs"):
+        shutil.copytree(session_home / name, home / name, symlinks=True)
+    return Factmill(home, prefect_api)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_commands_do_what_the_documents_say(
+    document: str, reader: Factmill, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    for example in list_examples(document):
+        if not example.can_run(ENDLESS):
+            continue
+        answer_questions(folder)
+        ran = reader(*example.words[1:], **example.environment(PREFECT_API_URL=reader.prefect_api))
+        assert ran.code == 0, f"{document}: {example.line}\n{ran.out}{ran.err}"
+
+
+def answer_questions(folder: Path) -> None:
+    """Do what readers do between two commands: answer questions, and fill in labels."""
+    asked, labels = folder / "q.jsonl", folder / "labels.csv"
+    if asked.exists():
+        lines = [json.loads(line) for line in asked.read_text("utf-8").splitlines()]
+        answers = [json.dumps({"id": each["id"], "answer": "Paris"}) for each in lines]
+        (folder / "answers.jsonl").write_text("\n".join(answers))
+    if labels.exists():
+        with labels.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        with labels.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, rows[0].keys())
+            writer.writeheader()
+            writer.writerows(row | {"label": str(number % 2)} for number, row in enumerate(rows))
+
+
+def test_queries_of_the_warehouse_find_rows(reader: Factmill) -> None:
+    assert reader("evaluate", "granola", "--model", "silent", "--limit", "5", "--setting", "greedy").code == 0
+    queries = list_blocks("docs/rebuild/warehouse.md", "sql")
+    assert len(queries) > 5
+    with duckdb.connect(str(reader.home / "factmill.duckdb"), read_only=True) as db:
+        for query in queries:
+            assert db.execute(query).fetchall(), query

@@ -1,0 +1,89 @@
+"""The five embedded builds as releases: loaded by other libraries, measured on, and run by lm-evaluation-harness."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.work.command import Factmill
+from support.work.loading import check_loads
+
+import factmill as python
+from flows.releases.forms import RELEASES
+
+polars = pytest.importorskip("polars", reason="polars is not installed (extra dev)")
+SPLITS = {"granola": 2, "multihal": 7, "biokalma": 4, "slaq": 2, "fanoutqa": 4}
+
+
+@pytest.fixture(scope="module")
+def released(factmill: Factmill, embedded_builds: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Release every benchmark by the command, and return the folder that holds the releases."""
+    folder = tmp_path_factory.mktemp("released")
+    for name in RELEASES:
+        ran = factmill("release", embedded_builds[name]["build_id"], "--to", folder / name, "--json")
+        assert ran.code == 0, ran.err
+        told = json.loads(ran.out)
+        assert (told["build_id"], told["rows"]) == (embedded_builds[name]["build_id"], embedded_builds[name]["rows"])
+        assert told["notice"].startswith("These rows are by rules-1")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Keep `datasets` from the network and from the user's cache."""
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_every_config_and_split_loads_everywhere(released: Path, name: str) -> None:
+    assert check_loads(released / name) == SPLITS[name]
+
+
+def test_figures_from_a_release_are_those_from_the_warehouse(released: Path, session_home: Path) -> None:
+    for name, setting in (("granola", "greedy"), ("multihal", "qa"), ("slaq", "short")):
+        found = [
+            python.score(name, "guesser", source=source, setting=setting, limit=5).metrics
+            for source in (released / name, session_home / "factmill.duckdb")
+        ]
+        assert found[0].equals(found[1])
+
+
+def test_without_hidden_answers_the_other_questions_are_measured(released: Path, session_home: Path) -> None:
+    found = python.score("fanoutqa", "oracle", source=released / "fanoutqa", setting="closed_book")
+    whole = python.score(
+        "fanoutqa", "oracle", source=session_home / "factmill.duckdb", split="dev", setting="closed_book"
+    )
+    assert found.metrics.equals(whole.metrics)
+    assert "fanoutqa_test_answers" in found.notes["held out"]
+
+
+def test_the_harness_loads_its_tasks_from_the_release(released: Path) -> None:
+    from lm_eval.tasks import TaskManager
+
+    for name in RELEASES:
+        manager = TaskManager(include_path=str(released / name / "lm_eval"), include_defaults=False)
+        tasks = sorted({*manager.all_tasks} - {f"factmill_{name}"})
+        (task,) = manager.load(tasks[:1])["tasks"].values()
+        assert len(task.test_docs()) == {"fanoutqa": 10}.get(name, len(task.test_docs())) > 0
+
+
+def test_the_same_release_again_has_the_same_bytes(
+    released: Path, factmill: Factmill, embedded_build: Any, tmp_path: Path
+) -> None:
+    ran = factmill("release", embedded_build["build_id"], "--to", tmp_path / "again")
+    assert ran.code == 0, ran.err
+    assert (tmp_path / "again/SHA256SUMS").read_bytes() == (released / "granola/SHA256SUMS").read_bytes()
+    assert "note: These rows are by rules-1" in ran.err
+
+
+def test_an_evaluation_is_not_released(factmill: Factmill, embedded_build: Any, tmp_path: Path) -> None:
+    build = embedded_build["build_id"]
+    made = factmill(
+        "evaluate", "granola", "--model", "silent", "--build", build, "--limit", "3", "--reports", tmp_path, "--json"
+    )
+    ran = factmill("release", made.json["evaluation_id"], "--to", tmp_path / "out")
+    assert (ran.code, (tmp_path / "out").exists()) == (2, False)
+    assert "is a build of granola_evaluation, which is not released; expected one of granola, multihal" in ran.err

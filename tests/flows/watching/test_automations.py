@@ -1,0 +1,108 @@
+"""The automations of data/automations, made on a standing server as README says, and seen to act once."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
+from support.webs.loopback import Loopback
+from support.work.command import ROOT
+from support.work.standing import Standing, standing_server
+
+from flows.watching.events import tell_drift, tell_release
+from flows.watching.gone import crash_gone_runs
+from tasks import progress
+
+_MAKE = """
+import sys
+from prefect.blocks.webhook import Webhook
+from prefect.cli import app
+
+block = str(Webhook(url=sys.argv[1]).save("factmill-alarm", overwrite=True))
+for name in list(sys.argv[2:]):
+    with open(name) as file:
+        text = file.read().replace("BLOCK", block)
+    with open(name, "w") as file:
+        file.write(text)
+    try:
+        sys.argv[1:] = ["automation", "create", "--from-file", name]
+        app()
+    except SystemExit as end:
+        if end.code:
+            raise
+"""
+
+
+@pytest.fixture
+def standing(session_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Standing]:
+    with standing_server(tmp_path, session_home / "prefect" / "prefect.db") as server:
+        monkeypatch.setenv("PREFECT_API_URL", server.api)
+        monkeypatch.setenv("FACTMILL_HOME", str(tmp_path))
+        with temporary_settings({PREFECT_API_URL: server.api}):
+            yield server
+
+
+@pytest.fixture
+def alarm() -> Iterator[Loopback]:
+    web = Loopback()
+    web.script({"json": {}})
+    yield web
+    web.close()
+
+
+def make_automations(tmp_path: Path, url: str) -> int:
+    """Make an automation of each file, with its block; return how many there are."""
+    files = []
+    for path in sorted((ROOT / "data" / "automations").glob("*.yaml")):
+        files.append(tmp_path / path.name)
+        files[-1].write_text(path.read_text("utf-8"), "utf-8")
+    told = {**os.environ, "PREFECT_HOME": str(tmp_path / "prefect")}
+    ran = subprocess.run(
+        [sys.executable, "-c", _MAKE, url, *map(str, files)], env=told, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return len(files)
+
+
+def test_each_automation_calls_its_webhook_once(standing: Standing, alarm: Loopback, tmp_path: Path) -> None:
+    made = make_automations(tmp_path, alarm.url)
+    assert len(standing.ask("/automations/filter", sort="NAME_ASC")) == made == 3
+    flow = standing.ask("/flows/", name="granola")["id"]
+
+    def begin(name: str) -> str:
+        run = standing.ask("/flow_runs/", flow_id=flow, name=name, state={"type": "RUNNING"})
+        return str(run["id"])
+
+    failing, gone = begin("granola · fails"), begin('granola · "killed"')
+    why = 'UsageError: a source with "quotes" in its name'
+    standing.ask(f"/flow_runs/{failing}/set_state", state={"type": "FAILED", "name": "Failed", "message": why})
+    folder = tmp_path / "prefect" / "runs"
+    folder.mkdir(parents=True)
+    (folder / gone).write_text(standing.api, "utf-8")
+    assert [str(each) for each in crash_gone_runs()] == [gone]
+    tell_drift("fanoutqa-1", {"share_lost": 0.25, "epoch": "2026-01-01"})
+    tell_release("granola 1.0", {"builds": ["granola-1"]})
+
+    standing.wait(lambda: len(alarm.seen) >= 4)
+    crashed, failed, drift, release = sorted(
+        (seen.json() for seen in alarm.seen), key=lambda told: ("run" not in told, *map(str, told.values()))
+    )
+    assert failed == {"run": "granola · fails", "state": "Failed", "why": why}
+    assert (crashed["run"], crashed["state"]) == ('granola · "killed"', "Crashed")
+    assert drift == {"build": "fanoutqa-1", "drift": {"share_lost": 0.25, "epoch": "2026-01-01"}}
+    assert release == {"release": "granola 1.0", "about": {"builds": ["granola-1"]}}
+
+
+def test_news_that_no_server_takes_are_a_note(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    progress.show("lines")
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
+    tell_release("granola 1.0", {})
+    assert (
+        "note: factmill.release.finished is not told to the Prefect server at http://127.0.0.1:9: "
+        in capfd.readouterr().err
+    )

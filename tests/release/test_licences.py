@@ -1,0 +1,88 @@
+"""Tables of licences and attribution, and where a benchmark's questions are from."""
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.rows.published import publish_rows
+from support.rows.released import fanout_tables, multihal_row
+
+from tasks.core.release_forms import OWN_WORLD
+from tasks.fanoutqa.benchmark import FANOUTQA
+from tasks.fanoutqa.release import FANOUTQA_RELEASE
+from tasks.granola.release import find_source
+from tasks.multihal.benchmark import MULTIHAL
+from tasks.multihal.release import MULTIHAL_RELEASE
+from tasks.release.contents import Choices
+from tasks.release.core.licences import describe_licence, find_refused, unite_licences
+from tasks.release.licences import render_attribution, render_licences
+from tasks.release.reading import read_release
+
+
+def parse(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+@pytest.mark.parametrize(
+    ("told", "refused"),
+    [
+        (("MIT", "CC0-1.0", "CC-BY-SA-4.0", "Apache-2.0", "CC-BY"), ()),
+        (("MIT AND CC-BY-NC-2.0",), ("CC-BY-NC-2.0",)),
+        (("CC-BY-ND-4.0",), ("CC-BY-ND-4.0",)),
+        (("S-Lab-1.0", "none stated", ""), ("S-Lab-1.0", "none stated")),
+    ],
+)
+def test_what_forbids_it_or_is_not_known_is_refused(told: tuple[str, ...], refused: tuple[str, ...]) -> None:
+    assert tuple(licence.id for licence in find_refused(told, ())) == refused
+    assert find_refused(told, refused) == ()
+
+
+def test_a_reason_is_that_of_the_licence() -> None:
+    assert "commercial" in describe_licence("CC-BY-NC-4.0").why_not
+    assert "adapted" in describe_licence("CC-BY-ND-4.0").why_not
+    assert "does not know" in describe_licence("S-Lab-1.0").why_not
+
+
+def test_share_alike_is_the_licence_of_the_whole() -> None:
+    assert [each.id for each in unite_licences(["MIT", "CC-BY-SA-4.0 AND CC0-1.0"])] == ["CC-BY-SA-4.0"]
+    assert [each.id for each in unite_licences(["MIT", "Apache-2.0", "MIT"])] == ["Apache-2.0", "MIT"]
+
+
+def test_pages_have_title_revision_address_and_licence(tmp_path: Path) -> None:
+    build = publish_rows(tmp_path / "factmill.duckdb", FANOUTQA, fanout_tables())
+    release = read_release(tmp_path / "factmill.duckdb", FANOUTQA, FANOUTQA_RELEASE, build, Choices())
+    first = parse(render_attribution(release))[0]
+    assert (first["title"], first["revision"], first["licence"]) == ("Range 0", "70", "CC-BY-SA-4.0")
+    assert (first["url"], first["rows"]) == ("https://en.wikipedia.org/w/index.php?title=Range_0&oldid=70", "1")
+    assert first["licence_url"] == "https://creativecommons.org/licenses/by-sa/4.0/"
+    assert first["canary"] == FANOUTQA_RELEASE.canary_line
+    lines = {(each["source"], each["licence"], each["rows"]) for each in parse(render_licences(release))}
+    assert lines == {
+        ("authored", "CC-BY-SA-4.0", "3"),
+        ("Wikidata", "CC0-1.0", "3"),
+        ("English Wikipedia", "CC-BY-SA-4.0", "3"),
+    }
+
+
+def test_rows_united_of_two_sources_stand_under_both_licences(tmp_path: Path) -> None:
+    rows = [multihal_row("halueval_1", licence="MIT AND Apache-2.0"), multihal_row("halueval_2")]
+    build = publish_rows(tmp_path / "factmill.duckdb", MULTIHAL, {"multihal": rows})
+    release = read_release(tmp_path / "factmill.duckdb", MULTIHAL, MULTIHAL_RELEASE, build, Choices())
+    found = [
+        (each["licence"], each["rows"]) for each in parse(render_licences(release)) if each["source"] == "halueval"
+    ]
+    assert sorted(found) == [("Apache-2.0", "1"), ("MIT", "1"), ("MIT", "1")]
+
+
+@pytest.mark.parametrize(
+    ("from_wikidata", "source", "told"),
+    [
+        (True, ["wikidata"], ("Wikidata", "CC0-1.0")),
+        (False, ["/data/P19.test.json"], ("EntityQuestions", "MIT")),
+        (False, [], (OWN_WORLD, "Apache-2.0")),
+    ],
+)
+def test_entity_questions_are_from_where_the_build_read_them(from_wikidata: bool, source: Any, told: Any) -> None:
+    assert find_source({"params": {"from_wikidata": from_wikidata}}, {"flow": {"source": source}}) == told

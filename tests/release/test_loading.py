@@ -1,0 +1,46 @@
+"""A release whose texts are as bad as texts get, loaded by other libraries."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.rows.published import publish_rows
+from support.rows.released import NASTY, fanout_tables, multihal_row
+from support.work.loading import check_loads
+
+from flows.releases.forms import RELEASES
+from tasks.engine.benchmark import Benchmark
+from tasks.fanoutqa.benchmark import FANOUTQA
+from tasks.multihal.benchmark import MULTIHAL
+from tasks.release.contents import Choices
+from tasks.release.reading import read_release
+from tasks.release.write import write_release
+
+pytest.importorskip("polars", reason="polars is not installed (extra dev)")
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Keep `datasets` from the network and from the user's cache."""
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+def release(folder: Path, benchmark: Benchmark, tables: Any) -> Path:
+    build = publish_rows(folder / "factmill.duckdb", benchmark, tables)
+    read = read_release(folder / "factmill.duckdb", benchmark, RELEASES[benchmark.name], build, Choices())
+    return write_release(read, folder / "out").folder
+
+
+def test_bad_texts_are_loaded_as_they_are(tmp_path: Path) -> None:
+    rows = [
+        multihal_row(f"simpleqa_{at}", input=text, domain=text, source_name=text, context=[text, ""])
+        for at, text in enumerate(NASTY)
+    ]
+    assert check_loads(release(tmp_path, MULTIHAL, {"multihal": rows})) == 1
+
+
+def test_splits_with_other_columns_and_without_rows_are_loaded(tmp_path: Path) -> None:
+    assert check_loads(release(tmp_path, FANOUTQA, fanout_tables(("dev", "dev")))) == 3

@@ -1,0 +1,162 @@
+"""What a release holds, read from builds whose rows are written here."""
+
+import json
+from pathlib import Path
+
+import pytest
+from support.rows.published import publish_rows
+from support.rows.released import fanout_tables, multihal_row, multihal_tables
+
+from tasks.core.release_forms import CANARY
+from tasks.engine.benchmark import Benchmark
+from tasks.errors import OldBuild, UsageError, WarehouseError
+from tasks.fanoutqa.benchmark import FANOUTQA
+from tasks.fanoutqa.release import FANOUTQA_RELEASE
+from tasks.multihal.benchmark import MULTIHAL
+from tasks.multihal.release import MULTIHAL_RELEASE
+from tasks.release.contents import Choices, Release
+from tasks.release.reading import read_release
+from tasks.storage.warehouse import open_warehouse
+
+OPEN = Choices(without=("CC-BY-NC-2.0", "felm"))
+FORMS = {"multihal": MULTIHAL_RELEASE, "fanoutqa": FANOUTQA_RELEASE}
+
+
+def read(warehouse: Path, benchmark: Benchmark, choices: Choices = Choices(), **published: object) -> Release:  # noqa: B008 - frozen
+    tables = multihal_tables() if benchmark is MULTIHAL else fanout_tables()
+    build = publish_rows(warehouse, benchmark, tables, **published)  # type: ignore[arg-type]
+    return read_release(warehouse, benchmark, FORMS[benchmark.name], build, choices)
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    return tmp_path / "factmill.duckdb"
+
+
+def shape(release: Release) -> dict[str, dict[str, int]]:
+    return {each.name: {split.name: split.rows.num_rows for split in each.splits} for each in release.configs}
+
+
+def test_rows_fall_into_a_config_a_language_with_english_first(warehouse: Path) -> None:
+    release = read(warehouse, MULTIHAL, OPEN)
+    assert shape(release) == {"eng": {"test": 1}, "deu": {"test": 1}, "dropped_paths": {"test": 2}}
+    assert next(iter(shape(release))) == "eng"
+    assert release.rows == 2
+    assert [(each.source, each.licence, each.rows) for each in release.sources] == [("simpleqa", "MIT", 2)]
+    assert [each.id for each in release.licences] == ["MIT"]
+
+
+def test_side_rows_go_with_the_rows_that_they_belong_to_alone(warehouse: Path) -> None:
+    release = read(warehouse, MULTIHAL, OPEN)
+    (dropped,) = (each for each in release.configs if each.name == "dropped_paths")
+    # that of felm_9 belongs to no row of the build
+    assert dropped.splits[0].rows["question_id"].to_pylist() == ["felm_9", "simpleqa_1"]
+
+
+def test_splits_of_one_config_have_the_same_columns(warehouse: Path) -> None:
+    release = read(warehouse, FANOUTQA)
+    dev, test = release.configs[0].splits
+    assert dev.rows.schema == test.rows.schema
+    assert dev.rows.column_names[-1] == CANARY
+    assert set(dev.rows[CANARY].to_pylist()) == {FANOUTQA_RELEASE.canary_line}
+    assert test.rows["answer"].null_count == 2
+    assert "answer" not in test.own_columns
+    assert list(release.configs[0].docs) == dev.rows.column_names
+
+
+def test_what_tells_hidden_answers_is_left_out_and_named(warehouse: Path) -> None:
+    release = read(warehouse, FANOUTQA)
+    assert list(shape(release)) == ["fanoutqa", "provenance", "articles"]
+    assert {each.what: each.rows for each in release.left_out} == {
+        "fanoutqa_test_answers": 2,
+        "fanoutqa_references": 3,
+        "fanoutqa_review": 3,
+        "details of rejects": 1,
+    }
+    shown = [release.configs[0].splits[1], *(split for config in release.configs[1:] for split in config.splits)]
+    assert "secret" not in str([split.rows.to_pylist() for split in shown])
+    assert "secret" not in str(release.decisions)
+    assert [each.decision for each in release.decisions] == ["keep"] * 3
+
+
+def test_hidden_answers_are_configs_where_they_are_asked_for(warehouse: Path) -> None:
+    release = read(warehouse, FANOUTQA, Choices(with_answers=True))
+    assert list(shape(release))[-2:] == ["test_answers", "references"]
+    assert not release.left_out
+    assert release.rejects["detail"].to_pylist() == ["nothing in it"]
+    assert "secret 1" in str(release.decisions)
+
+
+@pytest.mark.parametrize(
+    ("choices", "told"),
+    [
+        (Choices(), "CC-BY-NC-2.0 of halueval (2): it forbids commercial use"),
+        (Choices(), "CC-BY-NC-SA-4.0 of felm (2)"),
+        (Choices(), "--without CC-BY-NC-2.0 --without CC-BY-NC-SA-4.0 (or --without SOURCE)"),
+        (Choices(without=("felm",)), "--allow-licence CC-BY-NC-2.0"),
+        (Choices(without=("felmm",)), "no such source or licence; did you mean felm?"),
+        (Choices(without=("MIT", "felm")), "no row is left"),
+    ],
+)
+def test_a_release_is_refused_with_the_way_on(warehouse: Path, choices: Choices, told: str) -> None:
+    with pytest.raises(UsageError) as error:
+        read(warehouse, MULTIHAL, choices)
+    assert told in str(error.value)
+
+
+def test_licences_that_are_allowed_are_released(warehouse: Path) -> None:
+    release = read(warehouse, MULTIHAL, Choices(allowed=("CC-BY-NC-2.0", "CC-BY-NC-SA-4.0")))
+    assert release.rows == 6
+    assert [each.id for each in release.licences] == ["CC-BY-NC-SA-4.0"]
+
+
+def test_pages_are_attributed_by_revision(warehouse: Path) -> None:
+    release = read(warehouse, FANOUTQA)
+    first = next(iter(release.pages))
+    assert (first.title, first.revision, len(release.pages)) == ("Range 0", "70", 3)
+    assert first.url == "https://en.wikipedia.org/w/index.php?title=Range_0&oldid=70"
+    assert release.pages_licence.id == "CC-BY-SA-4.0"
+
+
+def test_a_prompt_that_has_changed_since_is_without_its_text(warehouse: Path) -> None:
+    release = read(warehouse, MULTIHAL, OPEN, prompts={"multihal/score_path": "0", "multihal/gone": "1"})
+    assert [(each.id, each.text) for each in release.prompts] == [
+        ("multihal/gone", None),
+        ("multihal/score_path", None),
+    ]
+
+
+def test_a_table_that_is_not_what_was_published_is_refused(warehouse: Path) -> None:
+    build = publish_rows(warehouse, MULTIHAL, multihal_tables())
+    with open_warehouse(warehouse) as db:
+        db.execute("UPDATE multihal SET output = 'Prague' WHERE language = 'eng'")
+    with pytest.raises(WarehouseError, match="not what was published"):
+        read_release(warehouse, MULTIHAL, MULTIHAL_RELEASE, build, OPEN)
+
+
+def test_a_build_that_lacks_a_table_is_to_be_made_again(warehouse: Path) -> None:
+    build = publish_rows(warehouse, MULTIHAL, multihal_tables())
+    with open_warehouse(warehouse) as db:
+        db.execute("DELETE FROM build_tables WHERE table_name = 'multihal_dropped_paths'")
+    with pytest.raises(OldBuild, match="no table multihal_dropped_paths"):
+        read_release(warehouse, MULTIHAL, MULTIHAL_RELEASE, build, OPEN)
+
+
+@pytest.mark.parametrize(
+    ("licence", "choices", "detail"),
+    [
+        ("MIT", Choices(), "nothing in it"),
+        ("CC-BY-NC-2.0", Choices(), ""),
+        ("CC-BY-NC-2.0", Choices(allowed=("CC-BY-NC-2.0",)), "nothing in it"),
+        ("MIT", Choices(without=("halueval",)), ""),
+    ],
+)
+def test_sentences_of_rejects_are_left_out_where_they_may_quote_what_is(
+    warehouse: Path, licence: str, choices: Choices, detail: str
+) -> None:
+    rows = [multihal_row("simpleqa_1"), multihal_row("halueval_1")]
+    build = publish_rows(warehouse, MULTIHAL, {"multihal": rows})
+    with open_warehouse(warehouse) as db:
+        db.execute("UPDATE rejects SET row = ?", [json.dumps({"id": "r-1", "licence": licence})])
+    release = read_release(warehouse, MULTIHAL, MULTIHAL_RELEASE, build, choices)
+    assert release.rejects["detail"].to_pylist() == [detail]

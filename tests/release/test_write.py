@@ -1,0 +1,262 @@
+"""Releases as folders: what lies in them, by whom they are read, and what becomes of them when something goes wrong."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from support.rows.published import publish_rows
+from support.rows.released import NASTY, fanout_tables, multihal_row, multihal_tables
+
+from tasks.core.release_forms import ReleaseForms
+from tasks.core.review_tables import read_queue
+from tasks.engine.benchmark import Benchmark
+from tasks.errors import OutputError, SourceError
+from tasks.fanoutqa.benchmark import FANOUTQA
+from tasks.fanoutqa.release import FANOUTQA_RELEASE
+from tasks.multihal.benchmark import MULTIHAL
+from tasks.multihal.release import MULTIHAL_RELEASE
+from tasks.release.contents import Choices, Release
+from tasks.release.reading import read_release
+from tasks.release.write import write_release
+from tasks.storage.builds import find_build
+from tasks.storage.stores import Store
+
+OPEN = Choices(without=("CC-BY-NC-2.0", "CC-BY-NC-SA-4.0"))
+FORMS: dict[str, ReleaseForms] = {"multihal": MULTIHAL_RELEASE, "fanoutqa": FANOUTQA_RELEASE}
+NOTHING = Choices()
+REVIEWING = {"policy": "manual", "decisions": [{"id": "i1", "decision": "keep", "context": "secret 1", "note": "s"}]}
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a warehouse with a build of each benchmark, which tests leave as it is."""
+    path = tmp_path_factory.mktemp("published") / "factmill.duckdb"
+    publish_rows(path, MULTIHAL, multihal_tables())
+    publish_rows(path, FANOUTQA, fanout_tables(), {"reviewing": REVIEWING})
+    return path
+
+
+def read(warehouse: Path, benchmark: Benchmark, choices: Choices = NOTHING) -> Release:
+    build = find_build(warehouse, f"latest:{benchmark.name}")
+    return read_release(warehouse, benchmark, FORMS[benchmark.name], build, choices)
+
+
+def make(tmp_path: Path, benchmark: Benchmark, tables: Any, **lock: Any) -> Release:
+    """Return the release of a build of its own, of these rows."""
+    own = tmp_path / "own"
+    own.mkdir()
+    publish_rows(own / "factmill.duckdb", benchmark, tables, **lock)
+    return read(own / "factmill.duckdb", benchmark)
+
+
+def read_all(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_digests_are_those_of_all_files(warehouse: Path, tmp_path: Path) -> None:
+    made = write_release(read(warehouse, FANOUTQA), tmp_path / "out")
+    ran = subprocess.run(
+        ["sha256sum", "-c", "--strict", "SHA256SUMS"], cwd=tmp_path / "out", capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert len(ran.stdout.splitlines()) == len(made.files) - 1 == len(read_all(tmp_path / "out")) - 1
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+def test_the_same_release_twice_has_the_same_bytes(warehouse: Path, tmp_path: Path) -> None:
+    release = read(warehouse, MULTIHAL, OPEN)
+    write_release(release, tmp_path / "one")
+    write_release(release, tmp_path / "two")
+    assert read_all(tmp_path / "one") == read_all(tmp_path / "two")
+
+
+def test_every_file_with_rows_has_the_canary(warehouse: Path, tmp_path: Path) -> None:
+    write_release(read(warehouse, FANOUTQA), tmp_path / "out")
+    without = [
+        name for name, data in read_all(tmp_path / "out").items() if FANOUTQA_RELEASE.canary.encode() not in data
+    ]
+    assert without == []
+
+
+def test_hidden_answers_are_in_no_file(warehouse: Path, tmp_path: Path) -> None:
+    release = read(warehouse, FANOUTQA)
+    write_release(release, tmp_path / "out")
+    told = [name for name, data in read_all(tmp_path / "out").items() if b"secret 1" in data or b"secret 2" in data]
+    assert told == []
+    lock = json.loads((tmp_path / "out/lock.json").read_text("utf-8"))
+    assert lock["lock"]["params"]["reviewing"]["decisions"] == [{"id": "i1", "decision": "keep"}]
+    assert "digest is of the lock with them" in lock["withheld"]
+    with_them = read(warehouse, FANOUTQA, Choices(with_answers=True))
+    write_release(with_them, tmp_path / "all")
+    queue = (tmp_path / "all/decisions.csv").read_text("utf-8")
+    assert "secret 1" in [item.detail for item in read_queue(queue, "decisions.csv")]
+    whole = json.loads((tmp_path / "all/lock.json").read_text("utf-8"))
+    assert (whole["withheld"], whole["lock"]["params"]["reviewing"]) == ("", REVIEWING)
+
+
+def test_a_release_is_read_where_tables_are(warehouse: Path, tmp_path: Path) -> None:
+    release = read(warehouse, FANOUTQA)
+    write_release(release, tmp_path / "out")
+    released, warehouse = Store(tmp_path / "out"), Store(warehouse)
+    for name in ("fanoutqa", "fanoutqa_dev", "fanoutqa_test", "fanoutqa_articles"):
+        assert released.table(name).to_pylist() == warehouse.table(name).to_pylist()
+    with pytest.raises(SourceError, match="no table fanoutqa_test_answers; it has: fanoutqa, fanoutqa_articles"):
+        released.table("fanoutqa_test_answers")
+    data = tmp_path / "out/data/fanoutqa/dev.parquet"
+    data.write_bytes(data.read_bytes() + b" ")
+    with pytest.raises(SourceError, match="not the file that was released"):
+        released.table("fanoutqa_dev")
+
+
+def test_languages_are_read_back_as_one_table(warehouse: Path, tmp_path: Path) -> None:
+    write_release(read(warehouse, MULTIHAL, Choices(allowed=("CC-BY-NC-2.0", "CC-BY-NC-SA-4.0"))), tmp_path / "out")
+    found = Store(tmp_path / "out").table("multihal")
+    assert found.equals(Store(warehouse).table("multihal"))
+
+
+def test_nasty_texts_stay_what_they_are_and_name_no_file(tmp_path: Path) -> None:
+    rows = [
+        multihal_row(f"simpleqa_{at}", language, input=text, domain=text, source_name=text, optional_output=[text, ""])
+        for at, text in enumerate(NASTY)
+        for language in ("eng", "../up", "zh/../x", "con\n")
+    ]
+    made = write_release(make(tmp_path, MULTIHAL, {"multihal": rows}), tmp_path / "out")
+    folders = {path.parts[1] for path in map(Path, made.files) if path.parts[0] == "data"}
+    assert len(folders) == 5 and all(name.replace("-", "").isalnum() for name in folders - {"dropped_paths"})
+    for language in made.release.configs[:4]:
+        (split,) = language.splits
+        paths = {file.format: tmp_path / "out" / file.path for file in split.files}
+        assert {*pq.read_table(paths["parquet"])["input"].to_pylist()} == {*NASTY}
+        lines = [json.loads(line) for line in paths["jsonl"].open("r", encoding="utf-8", newline="\n")]
+        assert {line["input"] for line in lines} == {*NASTY}
+
+
+def test_citation_is_valid_and_names_paper_and_build(tmp_path: Path) -> None:
+    release = make(tmp_path, FANOUTQA, fanout_tables(), author="rules-1")
+    write_release(release, tmp_path / "out")
+    told = yaml.safe_load((tmp_path / "out/CITATION.cff").read_text("utf-8"))
+    schema = files("check_jsonschema") / "builtin_schemas/vendor/citation-file-format.json"
+    jsonschema.validate(told, json.loads(schema.read_text("utf-8")))
+    assert (told["version"], told["license"]) == (release.build.build_id, "CC-BY-SA-4.0")
+    assert told["references"][0]["authors"][0] == {"given-names": "Andrew", "family-names": "Zhu"}
+    assert told["abstract"].startswith("These rows are by rules-1: plain rules")
+
+
+def test_what_is_no_release_is_left_alone(warehouse: Path, tmp_path: Path) -> None:
+    release = read(warehouse, FANOUTQA)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/thesis.tex").write_text("years of work")
+    (tmp_path / "file").write_text("mine too")
+    for force in (False, True):
+        with pytest.raises(OutputError, match="holds something else than a release"):
+            write_release(release, tmp_path / "mine", force=force)
+        with pytest.raises(OutputError, match="a file, where a folder is to be written"):
+            write_release(release, tmp_path / "file", force=force)
+    assert read_all(tmp_path / "mine") == {"thesis.tex": b"years of work"}
+    (tmp_path / "empty").mkdir()
+    write_release(release, tmp_path / "empty")
+    assert (tmp_path / "empty/SHA256SUMS").is_file()
+
+
+def test_a_release_is_replaced_only_by_force(warehouse: Path, tmp_path: Path) -> None:
+    write_release(read(warehouse, FANOUTQA), tmp_path / "out")
+    other = read(warehouse, FANOUTQA, Choices(with_answers=True))
+    with pytest.raises(OutputError, match="replace it with --force"):
+        write_release(other, tmp_path / "out")
+    write_release(other, tmp_path / "out", force=True)
+    assert (tmp_path / "out/data/test_answers/test.parquet").is_file()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+
+
+def test_a_failure_leaves_what_was_there(warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    release = read(warehouse, FANOUTQA)
+    write_release(release, tmp_path / "out")
+    before = read_all(tmp_path / "out")
+    plain = Path.write_bytes
+
+    def fill_disk(path: Path, data: Any) -> int:
+        if path.name == "lock.json":
+            raise OSError(28, "No space left on device", str(path))
+        return plain(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", fill_disk)
+    with pytest.raises(OutputError, match=r"lock\.json: cannot be written: No space left on device"):
+        write_release(release, tmp_path / "out", force=True)
+    assert read_all(tmp_path / "out") == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+
+
+def test_of_two_that_end_at_once_the_second_is_told(warehouse: Path, tmp_path: Path) -> None:
+    release = read(warehouse, FANOUTQA)
+
+    def write_another(_: Path) -> None:
+        other = tmp_path / "elsewhere"
+        write_release(release, other)
+        other.rename(tmp_path / "out")
+
+    with pytest.raises(OutputError, match="another release was written there meanwhile"):
+        write_release(release, tmp_path / "out", more=write_another)
+    assert (tmp_path / "out/SHA256SUMS").is_file()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+
+
+def test_what_a_killed_run_left_is_cleared_away_and_what_it_moved_is_put_back(warehouse: Path, tmp_path: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    release = read(warehouse, FANOUTQA)
+    write_release(release, tmp_path / "out")
+    before = read_all(tmp_path / "out")
+    shutil.move(tmp_path / "out", tmp_path / f".out.{gone.pid}.old")
+    for name in (f".out.{gone.pid}.draft", f".out.{os.getppid()}.draft", f".other.{gone.pid}.draft"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(OutputError, match="a release lies there"):
+        write_release(release, tmp_path / "out")
+    assert read_all(tmp_path / "out") == before
+    left = {path.name for path in tmp_path.iterdir()} - {"out"}
+    assert left == {f".out.{os.getppid()}.draft", f".other.{gone.pid}.draft"}
+
+
+KILLED = """
+import os, signal
+from pathlib import Path
+from tasks.release import write
+from tasks.release.placing import open_draft
+with open_draft(Path({place!r}), False) as draft:
+    (draft / "release.json").write_text("{{}}")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_kill_in_the_middle_leaves_no_half_release(warehouse: Path, tmp_path: Path) -> None:
+    code = KILLED.format(place=str(tmp_path / "out"))
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, check=False
+    )
+    assert ran.returncode == -signal.SIGKILL
+    assert not (tmp_path / "out").exists()
+    write_release(read(warehouse, FANOUTQA), tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+
+
+def test_a_split_without_rows_is_a_file_without_rows(tmp_path: Path) -> None:
+    made = write_release(make(tmp_path, FANOUTQA, fanout_tables(("dev",))), tmp_path / "out")
+    dev, test = made.release.configs[0].splits
+    assert (dev.rows.num_rows, test.rows.num_rows) == (1, 0)
+    table = pq.read_table(tmp_path / "out/data/fanoutqa/test.parquet")
+    assert (table.num_rows, table.column_names) == (
+        0,
+        pq.read_table(tmp_path / "out/data/fanoutqa/dev.parquet").column_names,
+    )
+    assert (tmp_path / "out/csv/fanoutqa/test.csv").read_text(
+        "utf-8"
+    ) == "id,question,necessary_evidence,categories,canary\n"

@@ -1,0 +1,52 @@
+"""What changed between builds, as files: nothing that rows say acts on who reads them."""
+
+import json
+
+import pytest
+from support.rows.changes import HOSTILE, make_diff
+
+from tasks.reports.changes import CHANGES_RENDERERS, render_changes_html, render_changes_json, render_changes_jsonl
+
+
+def test_the_page_needs_nothing_else_and_escapes_what_rows_say() -> None:
+    page = render_changes_html(make_diff())
+    assert "default-src 'none'" in page
+    assert page.count("<script>") == 1
+    assert "&lt;script&gt;alert(1)" in page
+    assert not any(each in page for each in ("</textarea", "\u202e", "\x1b", "http://", "https://"))
+    assert len(page) < 60_000
+    assert "…aaaaaaaaaaaaaaaaaaaanew" in page
+    assert "not for use" in page
+
+
+def test_rows_are_found_by_kind_cause_and_column() -> None:
+    page = render_changes_html(make_diff())
+    for name, value in (("kind", "removed"), ("cause", "prompt: x/write"), ("column", "answers")):
+        select = page.partition(f'<select name="{name}">')[2].partition("</select>")[0]
+        assert f'<option value="{value}">' in select, name
+    assert "&#34;cause&#34;: [&#34;prompt: x/write&#34;, &#34;world: wikidata&#34;]" in page
+
+
+def test_only_the_first_rows_of_many_are_on_the_page() -> None:
+    (row, *_) = make_diff().rows
+    page = render_changes_html(make_diff(rows=[row] * 2001))
+    assert page.count('class="item"') == 2000
+    assert "The first 2,000 of 2,001." in page
+    assert "factmill diff x-aaa x-bbb --to rows.jsonl" in page
+
+
+def test_json_has_the_values_whole() -> None:
+    told = json.loads(render_changes_json(make_diff()))
+    assert told["counts"] == {"added": 1, "removed": 1, "changed": 1}
+    assert told["causes"]["prompt: x/write"] == {"added": 0, "removed": 0, "changed": 1}
+    assert told["differs"] is True
+    assert told["rows"][0]["shown"]["question"] == HOSTILE
+    assert len(told["rows"][2]["columns"][1]["after"]) > 1_000_000
+    assert [json.loads(line) for line in render_changes_jsonl(make_diff()).splitlines()] == told["rows"]
+
+
+@pytest.mark.parametrize("ending", CHANGES_RENDERERS)
+def test_the_same_has_the_same_bytes_and_nothing_may_have_changed(ending: str) -> None:
+    render = CHANGES_RENDERERS[ending]
+    assert render(make_diff()) == render(make_diff())
+    assert render(make_diff(rows=[], inputs=[], tables={})) is not None

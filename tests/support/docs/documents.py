@@ -1,0 +1,58 @@
+"""What the documents tell readers to type."""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from tasks.assets import ROOT
+
+DOCUMENTS = ("README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")))
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_PLACEHOLDER = re.compile(r"…|\b[A-Z]{4,}\b(?!=)")
+"""What a reader puts something in the place of."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A line to type."""
+
+    line: str
+
+    @property
+    def words(self) -> list[str]:
+        """The command and its arguments, without settings of the environment and the comment behind."""
+        words = shlex.split(self.line, comments=True)
+        return words[len(self._settings) :]
+
+    @property
+    def _settings(self) -> list[str]:
+        words = shlex.split(self.line, comments=True)
+        return list(takewhile(re.compile(r"[A-Z_]+=").match, words))
+
+    def environment(self, **ours: str) -> Mapping[str, str]:
+        """Return what the line sets; `ours` comes before."""
+        return dict(setting.split("=", 1) for setting in self._settings) | ours
+
+    def can_run(self, endless: Sequence[str]) -> bool:
+        """Say whether it is a command of ours that ends and in which nothing is left to be put in."""
+        words = self.words
+        return (
+            words[:1] == ["factmill"]
+            and not " ".join(words[1:]).startswith(tuple(endless))
+            and not _PLACEHOLDER.search(" ".join(words))
+        )
+
+
+def list_blocks(document: str, *languages: str) -> list[str]:
+    """Return a document's blocks of code in these languages."""
+    return [text for language, text in _BLOCK.findall((ROOT / document).read_text("utf-8")) if language in languages]
+
+
+def list_examples(document: str) -> list[Example]:
+    """Return what a document tells to type, in order; in a console's block, what stands behind a `$`."""
+    typed = [line for block in list_blocks(document, "sh") for line in block.replace("\\\n", " ").splitlines()]
+    shown = [line for block in list_blocks(document, "console") for line in block.splitlines()]
+    found = [Example(line) for line in (*typed, *(line[2:] for line in shown if line.startswith("$ ")))]
+    return [example for example in found if example.words]
