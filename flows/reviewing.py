@@ -65,5 +65,5 @@ def ask_for_decisions(report: BuildReport, run: RunOptions) -> int:
     save_decisions(warehouse, read_queue(answer.queue, "the input in Prefect"))
     decided = {item.id for item in load_decisions(warehouse, report.benchmark)}
     count = sum(item.id in decided for item in waiting)
-    say(f"{count} of {len(waiting)} rows are decided on{'; they are built in now' if count else ''}")
+    say(f"{count} of {len(waiting)} rows are decided on{'; they are built in now' if count else ', and are left out'}")
     return count

@@ -115,7 +115,7 @@ class ServeOptions(ChosenBenchmarks, RunOptions):
     def rebuild_params(self, settings: Mapping[str, Params]) -> ChosenBenchmarks:
         """Return the parameters of rebuilds; `settings`: benchmark → its own."""
         own: dict[str, Any] = {name: getattr(self, name) for name in ChosenBenchmarks.model_fields}
-        return RebuildParams(**own | settings)
+        return RebuildParams(**own | dict(settings))
 
 
 def read_config(path: Path) -> tuple[dict[str, Any], dict[str, Params]]:

@@ -86,7 +86,7 @@ def _crash(client: SyncPrefectClient, run_id: UUID) -> bool:
         return False
     if run.state_type not in UNENDED:
         return False
-    state = Cancelled() if run.state_type == StateType.CANCELLING else Crashed(message=_SAID)
+    state: State[Any] = Cancelled() if run.state_type == StateType.CANCELLING else Crashed(message=_SAID)
     client.set_flow_run_state(run_id, state, force=True)
     tell_broken_off(client, run_id, state)
     _end_tasks(client, run_id, state)
