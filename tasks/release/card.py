@@ -9,10 +9,10 @@ import pyarrow as pa
 import yaml
 from markupsafe import Markup
 
-from tasks.core.card_forms import Beside
 from tasks.core.evaluation.judge_cards import describe_card
 from tasks.core.evaluation.rows import EvaluationMetric
-from tasks.core.release_forms import OWN_WORLD, Paper
+from tasks.core.publishing.card_forms import Beside
+from tasks.core.publishing.release_forms import OWN_WORLD, Paper
 from tasks.release.contents import Config, Release
 from tasks.reports.templates import escape_markdown, fill_markdown, markdown_environment
 
