@@ -25,7 +25,7 @@ _MOST_EXAMPLES = 2
 def render_card(release: Release) -> str:
     """Return the text of README.md."""
     head = yaml.safe_dump(describe_head(release), sort_keys=False, allow_unicode=True, width=120)
-    markdown_environment().filters["figure"] = _format_figure
+    markdown_environment().filters.update(figure=_format_figure, cell=_format_cell)
     return f"---\n{head}---\n{_fill(release)}"
 
 
@@ -65,6 +65,7 @@ def _describe_type(kind: pa.DataType) -> dict[str, Any]:
 
 
 def _describe_config(config: Config) -> dict[str, Any]:
+    # `datasets` expects those that it then finds rows of
     filled = [split for split in config.splits if split.rows.num_rows]
     sizes = {split.name: sum(file.size for file in split.files if file.format == "parquet") for split in filled}
     return {
@@ -105,7 +106,9 @@ def _fill(release: Release) -> str:
         beside=find_beside(release),
         judge_lines=[describe_card(card, card.identity) for card in release.judge_cards],
         decided=_tell_decisions(release),
+        audited=[each for each in release.audit if each.rows],
         metrics=list_metrics(release),
+        measured=", ".join(sorted({metric.model for metric in list_metrics(release)})),
         attribution=_tell_attribution(release),
         rebuild=_tell_rebuild(release),
         bibtex=_format_bibtex(release, forms.paper),
@@ -192,6 +195,11 @@ def _format_figure(value: Any) -> Markup:
     if isinstance(value, float):
         return Markup(f"{value:,.3f}".rstrip("0").rstrip(".") if value % 1 else f"{value:,.0f}")
     return Markup(f"{value:,}") if isinstance(value, int) else Markup(escape_markdown(value))
+
+
+def _format_cell(told: str) -> Markup:
+    """Return a description of ours, which is Markdown, as it stands in a cell of a table."""
+    return Markup(" ".join(told.split()).replace("|", "\\|").replace("<", "&lt;"))
 
 
 def _format_bibtex(release: Release, paper: Paper) -> str:
