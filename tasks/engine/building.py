@@ -40,7 +40,7 @@ from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.processes import end_soon
 from tasks.storage.builds import describe_caution, list_spoilt_calls, merge_stage, publish
 from tasks.storage.housekeeping.warehouse import VERIFYING
-from tasks.storage.records import sum_up_ages
+from tasks.storage.recording.records import sum_up_ages
 from tasks.storage.shards import has_kind, parquet_bytes, read_shard
 from tasks.storage.warehouse import Connection, open_warehouse
 

@@ -12,7 +12,7 @@ import pytest
 
 from tasks.biokalma.core.rows import BiographyRow, RelationCount, RoundRow
 from tasks.biokalma.core.rows import CandidateRow as BiographyCandidateRow
-from tasks.core.review import ReviewItem
+from tasks.core.reviewing.review import ReviewItem
 from tasks.core.rows import arrow_schema
 from tasks.errors import WarehouseBusy, WarehouseError, WarehouseTooNew
 from tasks.fanoutqa.core.rows import (

@@ -18,17 +18,17 @@ from tasks import progress
 from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.core.fingerprints import digest_bytes
 from tasks.errors import ShardError
-from tasks.storage import recorder
-from tasks.storage.claims import Claims
-from tasks.storage.journal import Journal, OtherJournals, make_record
-from tasks.storage.recorder import Recorder
+from tasks.storage.recording import recorder
+from tasks.storage.recording.claims import Claims
+from tasks.storage.recording.journal import Journal, OtherJournals, make_record
+from tasks.storage.recording.recorder import Recorder
 from tasks.storage.warehouse import open_warehouse
 
 A, B, C = (digest_bytes(name) for name in (b"a", b"b", b"c"))
 _HOLD = """
 import sys
 from pathlib import Path
-from tasks.storage.claims import Claims
+from tasks.storage.recording.claims import Claims
 with Claims(Path(sys.argv[1])).hold(sys.argv[2:]) as held:
     print(len(held), flush=True)
     sys.stdin.read()
