@@ -25,7 +25,7 @@ class Standing:
 
     def __init__(self, api: str, launch: Callable[[], "subprocess.Popen[bytes]"]) -> None:
         self.api = api
-        self._client = httpx.Client(base_url=api, timeout=30)
+        self._client = httpx.Client(base_url=api, timeout=_LIMIT_S)
         self._launch = launch
         self.start_server()
 
