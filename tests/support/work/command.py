@@ -91,10 +91,11 @@ class Factmill:
     def start(self, *arguments: str | Path, **environment: str) -> Process:
         """Start a command as a process of its own and let it run.
 
-        With a server of its own it is a new Python: Prefect, once imported, is told of no other server.
+        With a server of its own it is a new Python: Prefect, once imported, is told of no other server. So is one that
+        serves: it starts others by way of its own beginning.
         """
         told = {**_inherited(), **self._environment(), **environment}
-        if self.prefect_api and not _BEFORE_PYTHON & environment.keys():
+        if self.prefect_api and "serve" not in arguments and not _BEFORE_PYTHON & environment.keys():
             return start_ready(self.program, [*map(str, arguments)], told, ROOT)
         return subprocess.Popen(
             [sys.executable, "-c", self.program, *map(str, arguments)],
