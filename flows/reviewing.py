@@ -6,7 +6,7 @@ from prefect.input import RunInput
 from pydantic import Field
 
 from flows.watching.artifacts import tell_row
-from tasks.core.review_tables import read_queue, write_queue
+from tasks.core.reviewing.review_tables import read_queue, write_queue
 from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.progress import say
 from tasks.storage.builds import find_build
@@ -65,5 +65,5 @@ def ask_for_decisions(report: BuildReport, run: RunOptions) -> int:
     save_decisions(warehouse, read_queue(answer.queue, "the input in Prefect"))
     decided = {item.id for item in load_decisions(warehouse, report.benchmark)}
     count = sum(item.id in decided for item in waiting)
-    say(f"{count} of {len(waiting)} rows are decided on{'; they are built in now' if count else ''}")
+    say(f"{count} of {len(waiting)} rows are decided on{'; they are built in now' if count else ', and are left out'}")
     return count

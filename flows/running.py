@@ -25,7 +25,7 @@ from tasks.options import BuildReport, Params, RunOptions, warehouse_of
 from tasks.progress import mention, say
 from tasks.settings import home, load_world, require_home
 from tasks.storage.builds import BuildRecord, build_of_lock, describe_caution, published_names
-from tasks.storage.records import rests_on_older
+from tasks.storage.recording.records import rests_on_older
 from tasks.storage.warehouse import open_warehouse, require_writable
 
 Recipe = Callable[[Params, RunOptions], BuildReport]

@@ -45,6 +45,17 @@ class ChosenBenchmarks(Params):
     evaluate: Annotated[tuple[str, ...], Option(metavar="MODEL")] = ()
     """Measure this model on every benchmark that models can be measured on (repeatable): one of the world's file, [models.NAME], or oracle, guesser, silent."""
 
+    release: Annotated[str, Option(metavar="DIR")] = ""
+    """Release each build below this folder, under its benchmark's name, where all gates hold. Default: none is released."""
+    rows_within: float = Field(default=0.1, ge=0)
+    """Gate: share by which rows may be more or fewer than in the release before."""
+    most_lost: float = Field(default=0.5, ge=0, le=1)
+    """Gate: largest share of its rows that a stage may reject."""
+    unchecked_judge: bool = False
+    """Release also where nobody has held the judge against people (factmill judge-card)."""
+    unexplained: bool = False
+    """Release also where nothing tells why rows changed since the release before."""
+
     def chosen(self) -> list[Benchmark]:
         """Return the benchmarks that are made, in the order of all."""
         return [each for name, each in BENCHMARKS.items() if not self.benchmarks or name in self.benchmarks]
@@ -103,7 +114,8 @@ class ServeOptions(ChosenBenchmarks, RunOptions):
 
     def rebuild_params(self, settings: Mapping[str, Params]) -> ChosenBenchmarks:
         """Return the parameters of rebuilds; `settings`: benchmark → its own."""
-        return RebuildParams(benchmarks=self.benchmarks, evaluate=self.evaluate, **settings)
+        own: dict[str, Any] = {name: getattr(self, name) for name in ChosenBenchmarks.model_fields}
+        return RebuildParams(**own | dict(settings))
 
 
 def read_config(path: Path) -> tuple[dict[str, Any], dict[str, Params]]:

@@ -55,7 +55,7 @@ def _finish_form(schema: dict[str, Any]) -> None:
 
 
 class RunOptions(StrictModel):
-    """How a build is made; none of it changes what is built."""
+    """In which world a build is made, and how."""
 
     model_config = ConfigDict(json_schema_extra=_finish_form, field_title_generator=_title)
 

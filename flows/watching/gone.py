@@ -15,7 +15,7 @@ from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
 from prefect.client.schemas.objects import State, StateType
 from prefect.client.schemas.sorting import TaskRunSort
 from prefect.exceptions import ObjectNotFound
-from prefect.states import Crashed
+from prefect.states import Cancelled, Crashed
 
 from flows.prefect_server import find_standing
 from flows.watching.breaking_off import tell_broken_off
@@ -78,16 +78,18 @@ def end_below(run_id: UUID, state: State[Any]) -> None:
 
 
 def _crash(client: SyncPrefectClient, run_id: UUID) -> bool:
-    """Let a run crash, with the runs of its tasks; false where it is over, or no longer known."""
+    """Let a run crash, with the runs of its tasks; false where it is over, or no longer known. One that was being
+    cancelled is."""
     try:
         run = client.read_flow_run(run_id)
     except ObjectNotFound:
         return False
     if run.state_type not in UNENDED:
         return False
-    client.set_flow_run_state(run_id, Crashed(message=_SAID), force=True)
-    tell_broken_off(client, run_id, Crashed(message=_SAID))
-    _end_tasks(client, run_id, Crashed(message=_SAID))
+    state: State[Any] = Cancelled() if run.state_type == StateType.CANCELLING else Crashed(message=_SAID)
+    client.set_flow_run_state(run_id, state, force=True)
+    tell_broken_off(client, run_id, state)
+    _end_tasks(client, run_id, state)
     return True
 
 

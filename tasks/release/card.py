@@ -9,10 +9,10 @@ import pyarrow as pa
 import yaml
 from markupsafe import Markup
 
-from tasks.core.card_forms import Beside
 from tasks.core.evaluation.judge_cards import describe_card
 from tasks.core.evaluation.rows import EvaluationMetric
-from tasks.core.release_forms import OWN_WORLD, Paper
+from tasks.core.publishing.card_forms import Beside
+from tasks.core.publishing.release_forms import OWN_WORLD, Paper
 from tasks.release.contents import Config, Release
 from tasks.reports.templates import escape_markdown, fill_markdown, markdown_environment
 
@@ -42,7 +42,11 @@ def describe_head(release: Release) -> dict[str, Any]:
         "size_categories": [size],
         "tags": ["factuality", "hallucination", "wikidata", "wikipedia", "factmill"],
         "configs": release.hub_configs,
-        "dataset_info": [_describe_config(config) for config in release.configs],
+        "dataset_info": [
+            _describe_config(config)
+            for config in release.configs
+            if any(split.rows.num_rows for split in config.splits)
+        ],
     }
 
 
@@ -61,16 +65,18 @@ def _describe_type(kind: pa.DataType) -> dict[str, Any]:
 
 
 def _describe_config(config: Config) -> dict[str, Any]:
-    sizes = {split.name: sum(file.size for file in split.files if file.format == "parquet") for split in config.splits}
+    # `datasets` expects those that it then finds rows of
+    filled = [split for split in config.splits if split.rows.num_rows]
+    sizes = {split.name: sum(file.size for file in split.files if file.format == "parquet") for split in filled}
     return {
         "config_name": config.name,
         "features": list_features(config.schema),
         "splits": [
             {"name": split.name, "num_bytes": split.rows.nbytes, "num_examples": split.rows.num_rows}
-            for split in config.splits
+            for split in filled
         ],
         "download_size": sum(sizes.values()),
-        "dataset_size": sum(split.rows.nbytes for split in config.splits),
+        "dataset_size": sum(split.rows.nbytes for split in filled),
     }
 
 
