@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 import requests
+from requests.adapters import HTTPAdapter
 from support.work.command import Factmill
+from urllib3.util import Retry
 
 from tasks.storage.builds import list_builds
 from tasks.storage.housekeeping.prefect_history import bound_history, clean_history, history_of, vacuum_history
@@ -78,8 +80,13 @@ def test_runs_that_were_killed_are_ended_where_they_are_known(
     # the tests' standing server was started by this process, which is no matter here
     monkeypatch.setattr("flows.prefect_server._own", [])
 
+    session = requests.Session()
+    # the server is busy at times, and says so
+    busy = Retry(total=10, backoff_factor=0.5, status_forcelist=[503], allowed_methods=None)
+    session.mount("http://", HTTPAdapter(max_retries=busy))
+
     def ask(path: str, **body: Any) -> Any:
-        reply = requests.post(f"{prefect_api}/{path}", json=body, timeout=60)
+        reply = session.post(f"{prefect_api}/{path}", json=body, timeout=60)
         reply.raise_for_status()
         return reply.json()
 
