@@ -1,5 +1,6 @@
 """`factmill explain`: where a published row comes from, step by step."""
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -39,7 +40,7 @@ def _format_call(call: dict[str, Any]) -> list[str]:
     what, asked, answer = tell_call(call)
     return [
         f"    {call['stage']}: {call['operation']} of {call['service']} at {call['asked_at']}, {tell_age(call['age_s'])} ago (call {call['key'][:12]})",
-        f"      asked   {what}",
+        f"      asked   {json.dumps(what, ensure_ascii=False)}",
         *(f"              {name}: {value}" for name, value in asked.items()),
         f"      replied {answer[:400]}",
         *([f"              read without {call['taken_off']}"] if call["taken_off"] else []),

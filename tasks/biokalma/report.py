@@ -13,26 +13,26 @@ def list_distributions(build: Published) -> Iterator[Figure]:
     knowledge = build.column(_TABLE, "minimum_knowledge")
     yield draw_counts(
         "pieces",
-        "Pieces of knowledge a question",
+        "Pieces of knowledge that answer a question",
         "questions",
         count_numbers(map(len, knowledge)),
-        "pieces in the smallest set that answers it",
+        "pieces",
     )
     pairs = sort_counts(build.column(_TABLE, "relation_label"))
-    yield draw_counts("pairs", "Pairs by their relation", "questions", pairs, "the second person is the first one's …")
+    yield draw_counts("pairs", "Pairs by their relation", "questions", pairs, "relation")
     yield draw_counts(
         "properties",
         "What the pieces tell",
         "pieces",
         sort_counts(piece["property"] for pieces in knowledge for piece in pieces),
-        "property of Wikidata",
+        "property",
     )
     yield draw_counts(
         "text_sources",
         "Where the first paragraph is from",
         "questions",
         sort_counts(build.column(_TABLE, "text_source")),
-        "source of the text",
+        "text",
     )
     decided = build.facts.get("rounds_decided_by", {})
     yield draw_counts(
@@ -40,5 +40,5 @@ def list_distributions(build: Published) -> Iterator[Figure]:
         "What chose the pieces of the later rounds",
         "rounds",
         dict(sorted(decided.items(), key=lambda each: (-each[1], each[0]))),
-        "measure (Equation 1)",
+        "measure",
     )

@@ -16,15 +16,15 @@ def list_distributions(build: Published) -> Iterator[Figure]:
         for each in build.column(f"fanoutqa_{part}", "categories")
         for category in each
     ]
-    yield _count_by_part("categories", "Questions by category", categories, "category (a question may have several)")
+    yield _count_by_part("categories", "Questions by category", categories, "category")
     articles = count_numbers(len(row["articles"]) for row in rows)
-    yield draw_counts("articles", "Articles a question", "questions", articles, "articles that answer it")
+    yield draw_counts("articles", "Articles a question", "questions", articles, "articles")
     yield draw_counts(
         "sub_questions",
         "Sub-questions a question",
         "questions",
         count_numbers(row["sub_questions"] for row in rows),
-        "sub-questions, at all levels",
+        "sub-questions",
     )
     flags = build.facts.get("flags", {})
     yield draw_counts(
@@ -45,4 +45,4 @@ def _count_by_part(name: str, title: str, pairs: list[tuple[str, str]], by: str)
         for part in ("dev", "test")
         for counts in [sort_counts(value for own, value in pairs if own == part)]
     }
-    return draw_groups(name, title, "questions", groups, by)
+    return draw_groups(name, title, "questions", groups, by, kind="stacked")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from tasks.assets import load_relations
 from tasks.core.measures.figures import Figure
 from tasks.core.publishing.distributions import (
     Published,
@@ -19,10 +20,10 @@ def list_distributions(build: Published) -> Iterator[Figure]:
     """Yield what rows have how many of."""
     yield draw_counts(
         "answers",
-        "Answers a question",
+        "Answers a question, from fine to coarse",
         "questions",
         count_numbers(build.column(_TABLE, "num_granola_answers")),
-        "answers, from fine to coarse",
+        "answers",
     )
     popularity = {
         role: count_powers(build.column(_TABLE, f"{role}_entity_popularity")) for role in ("question", "answer")
@@ -30,14 +31,16 @@ def list_distributions(build: Published) -> Iterator[Figure]:
     order = sorted({name for counts in popularity.values() for name in counts}, key=_order)
     yield draw_groups(
         "popularity",
-        "Popularity of the items",
+        "Page views of the items' articles",
         "questions",
         {f"item of the {role}": {name: counts.get(name, 0) for name in order} for role, counts in popularity.items()},
-        "page views of its article",
+        "page views",
     )
-    yield draw_counts(
-        "relations", "Questions by relation", "questions", sort_counts(build.column(_TABLE, "relation")), "relation"
+    known = load_relations()
+    relations = sort_counts(
+        f"{known[pid].label} ({pid})" if pid in known else pid for pid in build.column(_TABLE, "relation")
     )
+    yield draw_counts("relations", "Questions by relation", "questions", relations, "relation")
 
 
 def _order(name: str) -> int:

@@ -15,32 +15,30 @@ def list_distributions(build: Published) -> Iterator[Figure]:
     rows = build.read(_TABLE, ["language", "source_dataset", "judged_score", "responses_formatted"])
     hops = pc.divide(pc.subtract(pc.list_value_length(rows["responses_formatted"]), 1), 2)
     yield draw_counts("hops", "Rows by length of the path", "rows", count_numbers(hops.to_pylist()), "hops")
-    yield draw_counts(
-        "languages", "Rows by language", "rows", sort_counts(rows["language"].to_pylist()), "language (ISO 639-3)"
-    )
+    yield draw_counts("languages", "Rows by language", "rows", sort_counts(rows["language"].to_pylist()), "language")
     sources = sort_counts(rows["source_dataset"].to_pylist())
-    yield draw_counts("sources", "Rows by source", "rows", sources, "benchmark that the question is from")
+    yield draw_counts("sources", "Rows by source", "rows", sources, "source")
     domains = build.facts.get("domains", {})
     yield draw_groups(
         "domains",
         "Questions and paths by domain",
         "in the build",
         {kind: {domain: counts[kind] for domain, counts in domains.items()} for kind in ("questions", "paths")},
-        "source: domain",
+        "domain",
     )
     yield draw_counts(
         "answer_types",
         "Paths by type of the answer",
         "paths",
         _by_size(build.facts.get("answer_types", {})),
-        "type of the answer",
+        "type",
     )
     yield draw_counts(
         "scores",
         "Rows by the judge's score",
         "rows",
         count_numbers(rows["judged_score"].to_pylist()),
-        "score of the path",
+        "score",
     )
 
 

@@ -28,6 +28,7 @@ def list_distributions(build: Published) -> Iterator[Figure]:
         "topics",
         {f"{half} viewed": {category: both[half, category] for category in categories} for half in _HALVES},
         "category",
+        kind="stacked",
     )
     views = {
         half: count_powers(v for h, v in zip(columns["half"], columns["Pageviews"], strict=True) if h == half)
@@ -39,9 +40,10 @@ def list_distributions(build: Published) -> Iterator[Figure]:
         "Topics by page views",
         "topics",
         {f"{half} viewed": {each: views[half].get(each, 0) for each in bins} for half in _HALVES},
-        "page views of the article",
+        "page views",
         "Halves are of each category, so that a topic in the most viewed half of one may be less viewed than one in the "
         "least viewed half of another.",
+        kind="stacked",
     )
     types = sort_counts(each for row in columns["fact_types"] for each in row)
-    yield draw_counts("fact_types", "Short answers by type of fact", "short answers", types, "type (Figure 6)")
+    yield draw_counts("fact_types", "Short answers by type of fact", "short answers", types, "type")

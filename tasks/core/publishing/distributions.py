@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -54,9 +54,10 @@ def draw_groups(
     by: str = "",
     note: str = "",
     most: int = MOST_BARS,
+    kind: Literal["bars", "stacked"] = "bars",
 ) -> Figure:
-    """Return bars of several colours: group → value → count. Where values are more than `most`, the commonest stay and the
-    others are one bar."""
+    """Return bars of several colours: group → value → count; stacked where groups have no row in common. Where values are more
+    than `most`, the commonest stay and the others are one bar."""
     cut = {group: _cut_names(counts) for group, counts in groups.items()}
     in_all: Counter[str] = Counter()
     for counts in cut.values():
@@ -71,7 +72,7 @@ def draw_groups(
         series.append(
             Series(group, (*values, *rest), tuple(float(each) for each in [*(counts[v] for v in values), *left]))
         )
-    return Figure(name, title, "bars", by, counted, tuple(series), note)
+    return Figure(name, title, kind, by, counted, tuple(series), note)
 
 
 def sort_counts(values: Iterable[Any]) -> dict[Any, int]:

@@ -83,7 +83,7 @@ class Stage:
     name: str
     rows_in: int
     opened: int
-    """Rows that it made beyond those handed to it."""
+    """Of `rows_in`, those that it made of the ones handed to it: a question's paths."""
     rows_out: int
     rejects: int
     merged: int

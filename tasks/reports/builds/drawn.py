@@ -1,7 +1,8 @@
 """Rows of a build as its page shows them: drawn where there are many, each with where it comes from, cut to what a page holds."""
 
+import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from html import escape
@@ -26,7 +27,7 @@ _CALLS = 2
 _LONGEST, _LONG_CALL = 1_000, 300
 """Characters of a line, and of what a call asked or replied."""
 _MOST_LINES, _MOST_ASKED = 60, 8
-_MOST_VALUES, _LONG_VALUE = 12, 60
+_MOST_VALUES, _LONG_VALUE = 12, 24
 """Values up to which rows can be filtered by a column, and their characters."""
 _OF_A_CALL = 220
 """Bytes of a call on the page beside its texts."""
@@ -77,7 +78,7 @@ def tell_rows(
             if room < 0 and told:
                 return _settle(told, values, benchmark.part), list(faults)
             told.append(entry)
-            values[entry.id] = _list_short(trace["row"])
+            values[entry.id] = _list_texts(trace["row"])
     return _settle(told, values, benchmark.part), list(faults)
 
 
@@ -93,11 +94,7 @@ def tell_rejects(
         most,
     )
     ids = sorted({each["id"] for each in first})
-    traces = {
-        trace["id"]: trace
-        for some in _cut(ids)
-        for trace in trace_rows(db, benchmark, build_id, some)
-    }
+    traces = {trace["id"]: trace for some in _cut(ids) for trace in trace_rows(db, benchmark, build_id, some)}
     return {
         where: tuple(_tell_reject(benchmark, traces[each["id"]], shown) for each in group)
         for where, group in groupby(first, key=lambda each: (each["stage"], each["reason"]))
@@ -125,13 +122,20 @@ def _tell_reject(benchmark: Benchmark, trace: Record, shown: Shown) -> RejectTol
         chain = Chain((), (), _tell_command(benchmark, trace), shown.withheld)
         return RejectTold(clean(trace["id"]), "", chain)
     reject = trace["reject"]
-    row = (f"the row then: {shorten(reject['row'], _LONGEST)}",) if reject["row"] else ()
+    row = tuple(_tell_fields(reject["row"])) if reject["row"] else ()
     calls = tuple(_tell_calls(trace["calls"]))
     return RejectTold(
         shorten(trace["id"], 200),
         shorten(reject["detail"], _LONGEST),
         Chain(row, calls, _tell_command(benchmark, trace)),
     )
+
+
+def _tell_fields(row: str) -> Iterator[str]:
+    """Yield the fields of a rejected row that say anything, as the stage got them; `row`: JSON."""
+    for name, value in list(json.loads(row).items())[:_MOST_LINES]:
+        if value not in (None, "", [], {}):
+            yield f"  {shorten(name, 60)}: {shorten(tell_value(value), _LONG_CALL)}"
 
 
 def _tell_chain(benchmark: Benchmark, trace: Record, faults: dict[str, None], withheld: str) -> Chain:
@@ -159,20 +163,36 @@ def _tell_calls(calls: Sequence[Record]) -> Iterator[CallTold]:
     for (stage, operation), group in groupby(once.values(), key=lambda each: (each["stage"], each["operation"])):
         same = list(group)
         for place, call in enumerate(same[:_CALLS], 1):
-            what, asked, replied = tell_call(call)
-            named = [(shorten(str(name), 60), shorten(str(value), _LONG_CALL)) for name, value in asked.items()]
             yield CallTold(
                 stage=stage,
                 operation=operation,
                 service=shorten(call["service"], 100),
                 at=tell_moment(call["asked_at"]),
                 key=call["key"][:12],
-                asked=(("", shorten(what, _LONG_CALL)), *named[:_MOST_ASKED]),
-                replied=shorten(replied or "", _LONG_CALL),
+                asked=tuple(_tell_asked(call)),
+                replied=_tell_reply(call),
                 failed=call["status"] != "ok",
                 taken_off=shorten(call["taken_off"] or "", _LONG_CALL),
                 more=len(same) - place if place == _CALLS else 0,
             )
+
+
+def _tell_asked(call: Record) -> Iterator[tuple[str, str]]:
+    """Yield what a call asked, by name: with which settings, then what it is about."""
+    what, asked, _ = tell_call(call)
+    told = ", ".join(f"{name} {tell_value(value)}" for name, value in what.items() if value not in (None, "", [], {}))
+    yield "", shorten(told, _LONG_CALL)
+    for name, value in list(asked.items())[:_MOST_ASKED]:
+        yield shorten(str(name), 60), shorten(tell_value(value), _LONG_CALL)
+
+
+def _tell_reply(call: Record) -> str:
+    """Return what was replied: the texts of a model as they are, all else as JSON."""
+    body = call["body"]
+    texts = body.get("texts") if isinstance(body, dict) else [body]
+    if call["status"] == "ok" and isinstance(texts, list) and texts and all(isinstance(each, str) for each in texts):
+        return shorten(" · ".join(texts), _LONG_CALL)
+    return shorten(tell_call(call)[2] or "", _LONG_CALL)
 
 
 def _measure(entry: RowTold) -> int:
@@ -198,22 +218,26 @@ def _settle(told: Sequence[RowTold], values: Mapping[str, Mapping[str, str]], pa
     kept = [
         name
         for name, each in found.items()
-        if (1 < len(each) <= _MOST_VALUES and 2 * len(each) <= len(told)) or (name == part and len(each) > 1)
+        if len(each) > 1 and (name == part or _is_short(each, most=min(_MOST_VALUES, len(told) // 2)))
     ]
     return [
         replace(
             row,
             id=shorten(row.id, 200),
-            groups={name: clean(values[row.id].get(name) or "–") for name in kept},
+            groups={name: shorten(values[row.id].get(name) or "–", 80) for name in kept},
         )
         for row in sorted(told, key=lambda each: each.id)
     ]
 
 
-def _list_short(row: Mapping[str, Any]) -> dict[str, str]:
-    """Return the columns of a row by which it may be found: those that hold a short text."""
+def _is_short(values: Collection[str], most: int) -> bool:
+    return len(values) <= most and all(len(value) <= _LONG_VALUE for value in values)
+
+
+def _list_texts(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return the columns of a row that hold a text, or none; longer texts than can be chosen from are cut."""
     return {
-        name: value or ""
+        name: (value or "")[:100]
         for name, value in row.items()
-        if name != "id" and (value is None or (isinstance(value, str) and len(value) <= _LONG_VALUE))
+        if name != "id" and (value is None or isinstance(value, str))
     }

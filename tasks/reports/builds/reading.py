@@ -36,7 +36,7 @@ _BY_RULES = (
 )
 _TELLS_ANSWERS = (
     "This page tells answers of the test part, which releases and exports hold out: it is for who makes the benchmark, not "
-    "to be published. The page in a release (`factmill release`) leaves them out."
+    "to be published. The page in a release leaves them out."
 )
 
 
@@ -58,7 +58,7 @@ def read_page(
 ) -> BuildPage:
     """Return what the page of a published build says."""
     allowed = shown or Shown()
-    stages = tuple(map(_read_stage, build.report["stages"]))
+    stages = tuple(_read_stage(each, place == 0) for place, each in enumerate(build.report["stages"]))
     with open_warehouse(warehouse) as db:
         ids, in_all = draw_ids(db, benchmark, build.build_id, allowed)
         rows, faults = tell_rows(db, benchmark, build.build_id, ids, allowed)
@@ -69,7 +69,12 @@ def read_page(
         tells_answers = not allowed.withheld and any(
             each["rows"] for each in _count_tables(db, build.build_id) if each["table_name"] in benchmark.held_out
         )
-    reasons = [(stage, reason, count) for stage, of in build.report["reasons"].items() for reason, count in of.items()]
+    of_stages = build.report["reasons"]
+    reasons = [
+        (stage.name, reason, count)
+        for stage in stages
+        for reason, count in sorted(of_stages.get(stage.name, {}).items(), key=lambda each: (-each[1], each[0]))
+    ]
     return BuildPage(
         build_id=build.build_id,
         title=f"{benchmark.title.partition(':')[0]}, build {build.build_id}",
@@ -151,12 +156,11 @@ def _list_facts(build: BuildRecord) -> dict[str, str]:
     return {name: shorten(text, 2_000) for name, text in told.items()}
 
 
-def _read_stage(told: Mapping[str, Any]) -> Stage:
-    kept = max(0, told["rows_in"] - told["rejects"] - told["merged"])
+def _read_stage(told: Mapping[str, Any], is_first: bool) -> Stage:
     counts = ("rows_in", "rows_out", "rejects", "merged", "calls_sent", "calls_replayed", "tokens_in", "tokens_out")
     return Stage(
         name=told["stage"],
-        opened=max(0, told["rows_out"] - kept),
+        opened=0 if is_first else told.get("opened", 0),
         cost_usd=told.get("cost_usd", 0.0),
         seconds=told.get("seconds", 0.0),
         **{name: told.get(name, 0) for name in counts},
@@ -166,8 +170,7 @@ def _read_stage(told: Mapping[str, Any]) -> Stage:
 def _draw_funnel(stages: Sequence[Stage]) -> Figure:
     """Return what became of the rows of each stage; kinds that no stage has are left out."""
     kinds: dict[str, list[int]] = {
-        "went on": [each.rows_out - each.opened for each in stages],
-        "opened from them": [each.opened for each in stages],
+        "went on": [each.rows_out for each in stages],
         "merged": [each.merged for each in stages],
         "rejected": [each.rejects for each in stages],
     }
@@ -188,8 +191,7 @@ def _draw_times(stages: Sequence[Stage]) -> Figure:
         "bars",
         "",
         "seconds",
-        (Series("seconds", names, tuple(round(each.seconds, 1) for each in stages)),),
-        "When the build was made; replayed calls take almost none.",
+        (Series("seconds", names, tuple(round(each.seconds, 2) for each in stages)),),
     )
 
 

@@ -69,12 +69,12 @@ def explain_trace(benchmark: Benchmark, trace: Record) -> list[str]:
     return lines
 
 
-def tell_call(call: Record) -> tuple[str, dict[str, Any], str]:
+def tell_call(call: Record) -> tuple[dict[str, Any], dict[str, Any], str]:
     """Return what a call asked, the variables of its prompt, and what was replied: JSON, or the error."""
     parts = call["parts"]
     what = {k: v for k, v in parts.items() if k not in ("variables", "prompt_digest", "rejected", "language")}
     answer = call["error"] if call["status"] != "ok" else json.dumps(call["body"], ensure_ascii=False)
-    return json.dumps(what, ensure_ascii=False), parts.get("variables", {}), answer
+    return what, parts.get("variables", {}), answer or ""
 
 
 def _read_row(model: type[BaseModel], row: Record, build_id: str) -> Any:
