@@ -12,7 +12,7 @@ from tasks.core.publishing.distributions import Distributions, Published
 from tasks.core.reviewing.review import Edit, ReviewItem
 from tasks.engine.benchmark import Benchmark
 from tasks.errors import OldBuild
-from tasks.reports.builds.contents import BuildPage, Decision, Reason, Replies, Review, Shown, Stage
+from tasks.reports.builds.contents import BuildPage, Decision, Reason, Replies, Review, Shown, Stage, tell_notice
 from tasks.reports.builds.drawn import draw_ids, tell_moment, tell_rejects, tell_rows
 from tasks.reports.entries import shorten
 from tasks.reports.texts import describe_rows, say, tell
@@ -30,23 +30,10 @@ _LONG_TEXT = 600
 """Characters of a text in it."""
 _MOST_NAMES = 12
 """Source files that are named."""
-_BY_RULES = (
-    "These rows are by {author}: plain rules and replies written by hand for factmill's embedded world, no language model. "
-    "They show the pipeline and are no benchmark to report figures on."
-)
 _TELLS_ANSWERS = (
     "This page tells answers of the test part, which releases and exports hold out: it is for who makes the benchmark, not "
     "to be published. The page in a release leaves them out."
 )
-
-
-def tell_notice(build: BuildRecord) -> str:
-    """Return what every text about a build says first: rows by the rules author are no benchmark; empty where nothing is
-    to be said."""
-    if build.caution:
-        return f"{build.caution[0].upper()}{build.caution[1:]}."
-    author = str(build.lock["author"])
-    return _BY_RULES.format(author=author) if author.startswith("rules") else ""
 
 
 def read_page(
