@@ -115,18 +115,17 @@ def test_a_set_grows_by_importance_until_it_gives_enough() -> None:
         smaller = [order[:size] for size in range(1, len(effect.chosen))]
         assert all(each < 0.95 * effect.base for each in ablator.keep_only(smaller, [at] * len(smaller)))
         (kept,) = ablator.keep_only([effect.chosen], [at])
-        assert kept / effect.base == pytest.approx(effect.recovered, abs=1e-5)
+        assert kept / effect.base == pytest.approx(effect.recovered, rel=1e-3)
         assert effect.recovered is not None
         assert effect.recovered >= 0.95
 
 
 def test_a_set_that_would_have_to_be_larger_than_allowed_is_none() -> None:
-    model = make_model("llama", layers=3, seed=0)
-    ablator = Ablator(model)
-    whole = measure_effects(ablator, IDS, PLACES, recover=1.0, largest_set=1.0)
+    ablator = Ablator(make_model("llama"))
+    whole = measure_effects(ablator, IDS, PLACES, recover=0.9, largest_set=1.0)
     size = max(len(each.chosen) for each in whole)
     assert size > 1
-    smaller = measure_effects(ablator, IDS, PLACES, recover=1.0, largest_set=(size - 1) / 15)
+    smaller = measure_effects(ablator, IDS, PLACES, recover=0.9, largest_set=(size - 0.5) / 10)
     for before, after in zip(whole, smaller, strict=True):
         reached = 0 < len(before.chosen) < size
         assert (after.chosen, after.recovered) == ((before.chosen, before.recovered) if reached else ([], None))
