@@ -20,6 +20,7 @@ from tasks.slaq.mechanism.steps import (
     compare_answers_of_facts,
     count_missing,
     count_unused_pairs,
+    find_first_details,
     list_tokens,
     pair_answers,
 )
@@ -58,6 +59,7 @@ def analyse_slaq_mechanism(
             "evaluations": list(build.run.origin["flow"]["evaluation"]),
             "facts": count_facts(locked.inputs, warehouse_of(run)),
             "unscored": count_missing(rows),
+            "details": find_first_details(rows),
             "unused_pairs": count_unused_pairs(locked.files.get(PAIRS, ()), rows),
         }
         return build.publish(tables, facts)

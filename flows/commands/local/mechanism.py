@@ -67,7 +67,11 @@ def _format(made: BuildReport, metrics: Sequence[EvaluationMetric], written: Seq
     value = lambda *at: format_number(found[at].value) if at in found else "–"  # noqa: E731
     lines = [f"{made.build_id}: {made.rows} facts of {made.facts['model']}"]
     lines += [f"  {model}: {_tell_counts(counts)}" for model, counts in made.facts["facts"].items()]
-    lines += [f"  unscored: {count} {say(reason)}" for reason, count in made.facts["unscored"].items()]
+    details = made.facts["details"]
+    lines += [
+        f"  unscored: {count} {say(reason)}, the first: {clean(details[reason])}"
+        for reason, count in made.facts["unscored"].items()
+    ]
     lines.append(f"  {'':20} {'aligned':>9} {'misaligned':>11} {'ROC-AUC':>9} {'accuracy':>9}")
     for name in (*FEATURES, ALL):
         lines.append(

@@ -121,12 +121,13 @@ def _predict_all(rows: Sequence[Mapping[str, Any]], folds: int, seed: int) -> It
             yield from (_tell(name, metric, None, len(scored), len(rows), note=note) for metric in (AUC, ACCURACY))
             continue
         yield _tell_auc(name, predicted, len(scored), len(rows))
+        told = dict(zip((row["id"] for row in scored), predicted.is_right, strict=True))
         right = Scores(
             setting=name,
             metric=ACCURACY,
-            items=[row["id"] for row in scored],
-            clusters=[row["item"] for row in scored],
-            values=np.array(predicted.is_right, np.float64),
+            items=[row["id"] for row in rows],
+            clusters=[row["item"] for row in rows],
+            values=np.array([told.get(row["id"], np.nan) for row in rows], np.float64),
             is_share=True,
             unit="share",
         )

@@ -236,6 +236,12 @@ def count_missing(rows: pa.Table) -> dict[str, int]:
     return dict(Counter(each for each in rows["unscored"].to_pylist() if each).most_common())
 
 
+def find_first_details(rows: pa.Table) -> dict[str, str]:
+    """Return reason → the particulars of the first fact that lacks a similarity for it."""
+    pairs = zip(rows["unscored"].to_pylist(), rows["detail"].to_pylist(), strict=True)
+    return {reason: detail for reason, detail in reversed(list(pairs)) if reason}
+
+
 def count_unused_pairs(files: Sequence[SourceFile], rows: pa.Table) -> int:
     """Return how many pairs of the file are of no fact that was looked at."""
     return len(read_pairs(files[0]).keys() - set(rows["id"].to_pylist())) if files else 0
