@@ -8,10 +8,10 @@ import pytest
 
 pytest.importorskip("sklearn", reason="the regression needs the extra `mechanism`")
 
-from tasks.core.evaluation.rows import EvaluationMetric  # noqa: E402
-from tasks.slaq.core.mechanism.rows import FEATURES  # noqa: E402
-from tasks.slaq.mechanism.figures import PAPER, draw_figures  # noqa: E402
-from tasks.slaq.mechanism.measure import ACCURACY, ALL, AUC, COEFFICIENT, DIFFERENCE, measure_mechanism  # noqa: E402
+from tasks.core.evaluation.rows import EvaluationMetric
+from tasks.slaq.core.mechanism.rows import FEATURES
+from tasks.slaq.mechanism.figures import PAPER, draw_figures
+from tasks.slaq.mechanism.measure import ACCURACY, ALL, AUC, COEFFICIENT, DIFFERENCE, measure_mechanism
 
 
 def plant(facts: int, gap: float, **changed: Any) -> Iterator[dict[str, Any]]:
