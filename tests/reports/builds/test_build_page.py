@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.docs.chromium import open_page
 from support.docs.read_page import ReadPage
-from support.rows.built import HOSTILE, publish_hostile, publish_withheld
+from support.rows.built import HOSTILE, add_call, publish_hostile, publish_withheld
 from support.rows.published import publish_rows
 from support.rows.released import multihal_row
 
@@ -78,6 +78,18 @@ def test_a_row_has_what_it_rests_on_one_click_deep(hostile: BuildPage) -> None:
     assert "  question    ../../etc/passwd" in first.chain.lines
     assert first.shown["question"] == "../../etc/passwd"
     assert first.chain.command.startswith("factmill explain multihal simpleqa_3_1_eng --build multihal-")
+
+
+def test_calls_of_a_kind_are_told_by_the_first_of_them(tmp_path: Path) -> None:
+    build = publish_rows(tmp_path / "w.duckdb", MULTIHAL, {"multihal": [multihal_row("felm_1")]})
+    with open_warehouse(tmp_path / "w.duckdb") as db:
+        for at in range(4):
+            operation = "chat" if at % 2 else "label"
+            add_call(db, build, "felm_1", {"id": at}, f"reply {at}", key=f"k{at}", operation=operation)
+            add_call(db, build, "felm_1", {"id": at}, f"other {at}", key=f"m{at}", operation=operation)
+    (row,) = read_build(tmp_path / "w.duckdb", build).rows
+    told = [(call.operation, call.replied, call.more) for call in row.chain.calls]
+    assert told == [("label", "reply 0", 0), ("label", "reply 2", 2), ("chat", "reply 1", 0), ("chat", "reply 3", 2)]
 
 
 def test_answers_that_a_release_holds_out_stand_on_no_page_of_it(tmp_path: Path) -> None:
