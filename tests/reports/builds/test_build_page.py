@@ -1,7 +1,10 @@
 """The page of a build: what stands on it, that nothing of sources or models acts on it, and what it withholds."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -121,6 +124,38 @@ def test_of_many_rows_some_are_drawn_evenly_and_it_is_said(tmp_path: Path) -> No
     html = render_build_html(page)
     assert html == render_build_html(read_build(tmp_path / "w.duckdb", build))
     assert '<select name="source_dataset">' in html and f"factmill export {build.build_id} --to DIR" in html
+
+
+_RENDER = """
+import sys
+from pathlib import Path
+from flows.commands.reports import read_build
+from flows.releases.forms import find_release_forms
+from flows.benchmarks import find_benchmark
+from tasks.release.contents import Choices
+from tasks.release.reading import read_release
+from tasks.release.write import describe_build
+from tasks.reports.builds.pages import render_build_html
+from tasks.storage.builds import find_build
+warehouse = Path(sys.argv[1])
+build = find_build(warehouse, "latest:multihal")
+release = read_release(warehouse, find_benchmark("multihal"), find_release_forms(build), build, Choices())
+told = render_build_html(read_build(warehouse, build)) + str(describe_build(release))
+sys.stdout.buffer.write(told.encode())
+"""
+
+
+def test_the_same_build_has_the_same_bytes_in_any_place(tmp_path: Path) -> None:
+    publish_hostile(tmp_path / "w.duckdb")
+    with open_warehouse(tmp_path / "w.duckdb") as db:
+        db.execute("UPDATE builds SET published_at = '2026-05-01 20:00:00+00'")
+    found = set()
+    for place in ({"TZ": "UTC"}, {"TZ": "Asia/Tokyo", "LC_ALL": "de_DE.UTF-8", "PYTHONHASHSEED": "1"}):
+        command = [sys.executable, "-X", "utf8", "-c", _RENDER, str(tmp_path / "w.duckdb")]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **place}
+        found.add(subprocess.run(command, env=env, check=True, capture_output=True).stdout)
+    (told,) = found
+    assert b"published 2026-05-01." in told
 
 
 def test_a_build_of_an_earlier_factmill_has_a_page_that_says_what_it_lacks(tmp_path: Path) -> None:
