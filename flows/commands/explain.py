@@ -50,13 +50,20 @@ def _find_calls(db: Connection, build_id: str, row_id: str) -> list[dict[str, An
     calls = read_records(
         db,
         "SELECT b.stage, c.operation, c.service, c.parts, c.status, c.error, c.body, c.asked_at, c.latency_s, c.tokens_in, "
-        "c.tokens_out, c.cost_usd, c.key, b.taken_off FROM build_calls b JOIN calls c USING (record_id) "
+        "c.tokens_out, c.cost_usd, c.key, b.taken_off, k.why AS unchanged, k.checks "
+        "FROM build_calls b JOIN calls c USING (record_id) "
+        "LEFT JOIN kept_calls k ON k.build_id = b.build_id AND k.record_id = b.record_id "
         "JOIN build_stages s ON s.build_id = b.build_id AND s.stage = b.stage "
         "WHERE b.build_id = ? AND b.id = ? ORDER BY s.position, c.record_id",
         build_id,
         row_id,
     )
+    shown = sorted({check for call in calls for check in call["checks"] or ()})
+    query = "SELECT record_id, key, asked_at FROM calls WHERE list_contains(?, record_id)"
+    told = read_records(db, query, shown) if shown else []
+    checks = {each["record_id"]: f"{each['key'][:12]} at {each['asked_at'].isoformat()}" for each in told}
     for call in calls:
+        call["checks"] = [checks[each] for each in call["checks"] or () if each in checks]
         call["parts"], call["body"] = json.loads(call["parts"]), json.loads(unpack_body(call["body"]))
         call["age_s"] = int((datetime.now(UTC) - call["asked_at"]).total_seconds())
         call["asked_at"] = call["asked_at"].isoformat()
@@ -106,6 +113,11 @@ def _format_call(call: dict[str, Any]) -> list[str]:
         f"      asked   {json.dumps(what, ensure_ascii=False)}",
         *(f"              {name}: {value}" for name, value in asked.items()),
         f"      replied {answer[:400]}",
+        *(
+            [f"      kept    as unchanged: {call['unchanged']} (checked by call {', '.join(call['checks']) or 'none'})"]
+            if call["unchanged"]
+            else []
+        ),
         *([f"              read without {call['taken_off']}"] if call["taken_off"] else []),
     ]
 

@@ -34,6 +34,7 @@ from tasks.storage.recording.journal import (
     orphan_journals,
     read_journal,
 )
+from tasks.storage.recording.kept import Kept
 from tasks.storage.recording.records import MOMENT, insert_records, newest_record, read_all
 from tasks.storage.warehouse import is_there, open_warehouse
 
@@ -79,6 +80,7 @@ class Recorder:
         self._pinned_build = pinned_build
         self._oldest = dict(oldest or {}) if mode == "record" else {}
         self._stale_if_error = stale_if_error
+        self._kept: Kept | None = None
         self._journal_folder = work_folder(warehouse) / "journal"
         self._journal = Journal(self._journal_folder) if mode != "replay" else None
         self._claims = Claims(self._journal_folder.with_name("claims")) if mode != "replay" else None
@@ -95,6 +97,10 @@ class Recorder:
         self._floor = floor
         # what is newer came since this run was opened; other processes may have failures in their journals that are older
         self._opened = max(newest_record(warehouse), f"{time.time_ns():016x}")
+
+    def keep(self, kept: Kept) -> None:
+        """Serve replies that are too old, where what they rest on has not changed since."""
+        self._kept = kept
 
     def answer(self, calls: Sequence[Call], service: Service) -> Answers:
         """Return a reply for every call: from this run, from the warehouse, or from the service."""
@@ -204,7 +210,10 @@ class Recorder:
     def _find_oldest(self, call: Call) -> datetime | None:
         """Return when a reply to a call must have come to serve; None: it may be of any age."""
         oldest = self._oldest.get(call.service)
-        return None if oldest is None else find_oldest(call.operation, call.parts, oldest)
+        if oldest is None:
+            return None
+        kept = self._kept.moment(call.key) if self._kept else None
+        return min(find_oldest(call.operation, call.parts, oldest), kept or oldest)
 
     def _keep(self, call: Call, reply: Reply) -> None:
         self._keep_record(make_record(call, reply, max(self._floor, self._opened)))
