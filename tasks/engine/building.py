@@ -44,6 +44,7 @@ from tasks.engine.holding import hold, run_folder
 from tasks.engine.locks import describe_lock, describe_origin, make_lock
 from tasks.engine.runs import Run, close_run, describe_run, open_run, read_moments
 from tasks.engine.since.checking import settle_since
+from tasks.engine.since.contents import is_embedded, note_contents
 from tasks.errors import FactmillError, FunnelError, NothingPublished
 from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.processes import end_soon
@@ -107,7 +108,7 @@ class Dataset:
 class Build:
     """One build being made."""
 
-    def __init__(self, benchmark: Benchmark, run: Run, options: RunOptions, kept: Kept | None = None) -> None:
+    def __init__(self, benchmark: Benchmark, run: Run, options: RunOptions, kept: Kept) -> None:
         self.benchmark = benchmark
         self.run = run
         self.options = options
@@ -186,10 +187,11 @@ class Build:
         if not report.rows:
             report = report.model_copy(update={"nothing_published": self._describe_waiting() or self._end(report)})
         warehouse = warehouse_of(self.options)
+        if self.options.mode != "replay" and is_embedded(self.run.lock):
+            note_contents(self.run, self.kept)
         self.run.recorder.merge()
         with open_warehouse(warehouse) as db:
-            if self.kept:
-                write_kept(db, self.run_id, self.kept)
+            write_kept(db, self.run_id, self.kept)
             report = report.model_copy(update={"replies": self._sum_up_ages(db)})
             before = {build_id for (build_id,) in db.execute("SELECT build_id FROM builds").fetchall()}
             record = publish(
@@ -315,7 +317,7 @@ class Build:
             unsettled=sum(receipt.unsettled for receipt in self.receipts),
             stages=self.summaries,
             reasons={stage: reasons for stage, reasons in self.reasons.items() if reasons},
-            since=self.kept.counts if self.kept else {},
+            since=self.kept.counts,
             facts=dict(facts),
             notes=self.run.services.notes(),
         )

@@ -1,27 +1,32 @@
 """A rebuild since an earlier build beside a full one: a share of articles and items is changed, in all five benchmarks.
 
-    PYTHONPATH=tests python -m trials.since [--share 0.05] [--seed 1] [--rows 8] [--benchmark NAME …] [--folder FOLDER]
+    PYTHONPATH=tests python -m trials.since [--share 0.05] [--seed 1] [--rows 0] [--benchmark NAME …] [--embedded]
 
 Builds each benchmark, changes the share, rebuilds with `--since last` in the same warehouse and in full in a new one, and
 holds the tables to each other, byte for byte. Prints how many calls each of the two sent; exits 1 when anything is wrong.
-The world is a copy of the embedded one behind addresses of its own, with models on a server.
+The world is a copy of the embedded one behind addresses of its own, with models on a server; with `--embedded` it is the
+embedded one itself, whose services are called otherwise after every change, with its own author.
 """
 
 import argparse
-import json
+import os
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support.habits.runs import small_arguments
 from support.habits.server import HabitsServer
-from support.work.planted_world import PlantedWorld, describe_models
-from trials.trial import Trial
+from support.work.command import Factmill
+from support.work.planted_world import PlantedWorld, describe_models, stand_in
+from support.work.standing_prefect import standing_server, wait_ready
 
 from tasks.assets import ROOT
+from tasks.engine.identities import world_identity
 from tasks.engine.services import embedded_graph
 
 BENCHMARKS = ("granola", "multihal", "biokalma", "slaq", "fanoutqa")
@@ -51,48 +56,78 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--share", type=float, default=0.05)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--rows", type=int, default=8)
+    parser.add_argument("--rows", type=int, default=0, help="Size of the sources, about; 0: all of them.")
     parser.add_argument("--benchmark", action="append", choices=BENCHMARKS)
-    parser.add_argument("--folder", help="A folder, which stays.")
+    parser.add_argument("--embedded", action="store_true", help="The embedded world itself and its author.")
     given = parser.parse_args()
     wrong = 0
     print("benchmark   full  since          changed undec.   kept   last  looks")
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(given.folder or temporary)
-        for found in compare(Trial(folder), given.benchmark or BENCHMARKS, given.rows, given.share, given.seed):
+    with tempfile.TemporaryDirectory() as folder, standing_server() as api:
+        wait_ready(api)
+        home = Path(os.environ.get("FACTMILL_HOME") or f"{folder}/home")
+        compare = compare_embedded if given.embedded else compare_served
+        size = Size(given.rows, given.share, given.seed)
+        for found in compare(Path(folder), Factmill(home, api), given.benchmark or BENCHMARKS, size):
             print(found, flush=True)
             wrong += found.since["tables"] != found.full["tables"]
     return 1 if wrong else 0
 
 
-def compare(trial: Trial, benchmarks: Sequence[str], rows: int, share: float, seed: int) -> Iterator[Beside]:
+@dataclass(frozen=True)
+class Size:
+    """How much is built and changed."""
+
+    rows: int
+    share: float
+    seed: int
+
+
+def compare_served(folder: Path, factmill: Factmill, benchmarks: Sequence[str], size: Size) -> Iterator[Beside]:
     """Build, change a share, rebuild since then and in full; yield what each benchmark came to."""
-    folder = trial.folder
-    planted = PlantedWorld(folder, trial.home)
+    planted = PlantedWorld(folder, factmill.home)
     world = folder / "planted.toml"
 
     def build(name: str, benchmark: str, *more: str) -> dict[str, Any]:
-        arguments = [*small_arguments(benchmark, rows, folder), *name_sources(benchmark)]
-        command = ["build", benchmark, "--world", str(world), "--warehouse", str(folder / f"{name}.duckdb"), "--json"]
-        code, out, err = trial.tell(f"{benchmark}-{more}", [*command, *arguments, *more])
-        if code:
-            raise RuntimeError(f"{benchmark}, {name} ends with {code}: {err[-3000:]}")
-        report: dict[str, Any] = json.loads(out.splitlines()[-1])
-        return report
+        options = ["--world", world, *name_sources(benchmark), *more]
+        return _build(factmill, folder, name, benchmark, size, options)
 
-    with embedded_graph(trial.home) as graph:
-        server = HabitsServer(graph)
+    with embedded_graph(factmill.home) as graph, closing(HabitsServer(graph)) as server:
+        with planted.served() as urls:
+            world.write_text(planted.describe(urls, describe_models(server)), "utf-8")
+            for each in benchmarks:
+                build("w", each)
+        planted.plant(size.share, size.seed)
+        with planted.served():
+            for each in benchmarks:
+                yield Beside(each, build("w", each, "--since", "last"), build("full", each))
+
+
+def compare_embedded(folder: Path, factmill: Factmill, benchmarks: Sequence[str], size: Size) -> Iterator[Beside]:
+    """The same with the embedded world, whose services are called otherwise when any of its files changes."""
+    planted = PlantedWorld(folder, factmill.home)
+    for each in benchmarks:
+        _build(factmill, folder, "w", each, size, [])
+    planted.plant(size.share, size.seed)
+    with pytest.MonkeyPatch.context() as patch:
+        stand_in(patch, planted.files)
         try:
-            with planted.served() as urls:
-                world.write_text(planted.describe(urls, describe_models(server)), "utf-8")
-                for each in benchmarks:
-                    build("w", each)
-            planted.plant(share, seed)
-            with planted.served():
-                for each in benchmarks:
-                    yield Beside(each, build("w", each, "--since", "last"), build("full", each))
+            for each in benchmarks:
+                since = _build(factmill, folder, "w", each, size, ["--since", "last"])
+                yield Beside(each, since, _build(factmill, folder, "full", each, size, []))
         finally:
-            server.close()
+            patch.undo()
+            world_identity.cache_clear()
+
+
+def _build(
+    factmill: Factmill, folder: Path, name: str, benchmark: str, size: Size, options: Sequence[str | Path]
+) -> dict[str, Any]:
+    arguments = [*(small_arguments(benchmark, size.rows, folder) if size.rows else []), *options]
+    ran = factmill("build", benchmark, *arguments, "--warehouse", folder / f"{name}.duckdb", "--json")
+    if ran.code:
+        raise RuntimeError(f"{benchmark}, {name} ends with {ran.code}: {ran.err[-3000:]}")
+    report: dict[str, Any] = ran.json
+    return report
 
 
 def name_sources(benchmark: str) -> list[str]:

@@ -7,12 +7,15 @@ too old, as the ages have it. What is settled is written into the run's folder, 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tasks import progress
 from tasks.core.calls.call import Service
 from tasks.core.calls.changes import MOST_THINGS, Thing, Verdict, judge, list_looks, read_states, rests_on
 from tasks.core.calls.lasting import find_oldest
 from tasks.engine.runs import Run, read_moments
+from tasks.engine.since.contents import compare_contents, find_renamed
+from tasks.storage.builds import find_build
 from tasks.storage.recording.journal import Record
 from tasks.storage.recording.kept import Kept, KeptCall, list_used, read_kept, read_used
 from tasks.storage.warehouse import open_warehouse
@@ -21,51 +24,57 @@ _AT_ONCE = 2_000
 """Records whose replies are held in memory."""
 
 
-def settle_since(run: Run) -> Kept | None:
-    """Find out which replies of the earlier build are kept, and have the recorder serve them; None where none is named."""
+def settle_since(run: Run) -> Kept:
+    """Find out which replies of the earlier build are kept, and have the recorder serve them; none where none is named."""
     earlier, begun = run.options["since"], run.options["begun"]
     if earlier is None:
-        return None
+        return Kept("", begun)
     kept = read_kept(run.folder, earlier, begun)
     if kept is None:
         kept = _look_for_changes(run, earlier, begun)
         kept.write(run.folder)
-        progress.log(f"since {tell_since(kept.counts)}")
+        progress.say(f"since {tell_since(kept.counts)}")
     run.recorder.keep(kept)
     return kept
 
 
-def tell_since(counts: Mapping[str, object]) -> str:
+def tell_since(counts: Mapping[str, Any]) -> str:
     """Return in a line what became of an earlier build's replies."""
-    undecidable = counts["undecidable"]
-    assert isinstance(undecidable, Mapping)
-    told = f" ({', '.join(f'{name} {count}' for name, count in undecidable.items())})" if undecidable else ""
-    return (
-        f"{counts['build']}: asked anew: {counts['changed']} changed, {sum(undecidable.values())} undecidable{told}; kept: "
-        f"{counts['kept']} unchanged by lastrevid check in {counts['requests']} requests, {counts['lasting']} that last"
+    undecidable: Mapping[str, int] = counts["undecidable"]
+    named = f" ({', '.join(f'{name} {count}' for name, count in undecidable.items())})" if undecidable else ""
+    told = (
+        f"{counts['build']}: asked anew: {counts['changed']} changed, {sum(undecidable.values())} undecidable{named}; kept: "
+        f"{counts['kept']} unchanged by {counts['by']} in {counts['requests']} requests, {counts['lasting']} that last"
     )
+    return f"{told}; {counts['note']}" if counts["note"] else told
 
 
 def _look_for_changes(run: Run, earlier: str, begun: str) -> Kept:
-    """Look at what the too old replies of an earlier build rest on."""
+    """Look at what the too old replies of an earlier build rest on, and those of services that were called otherwise."""
     oldest = read_moments(run.options["oldest"])
     warehouse = Path(run.options["warehouse"])
+    kept = Kept(earlier, begun, renamed=find_renamed(find_build(warehouse, earlier).lock, run.lock))
     with open_warehouse(warehouse) as db:
-        used = list_used(db, earlier, sorted(oldest))
+        used = list_used(db, earlier, sorted({*oldest, *kept.renamed.values()}))
     old = [
         record_id
         for record_id, service, operation, parts, asked_at in used
-        if asked_at < find_oldest(operation, json.loads(parts), oldest[service])
+        if service not in oldest or asked_at < find_oldest(operation, json.loads(parts), oldest[service])
     ]
-    kept = Kept(earlier, begun)
-    things = {thing for record in _iterate(warehouse, old) for thing in _list_things(record)}
+    contents = compare_contents(run, kept)
+    things = {
+        thing for record in _iterate(warehouse, old) if record.service in oldest for thing in _list_things(record)
+    }
     states, checks = _ask_states(run, things, begun, kept)
     changed, undecidable = 0, dict[str, int]()
     for record in _iterate(warehouse, old):
-        verdict = _judge(record, states)
+        if record.service in oldest:
+            verdict, shown = _judge(record, states), tuple(dict.fromkeys(map(checks.get, _list_things(record))))
+        else:
+            verdict, shown = contents.judge(record), contents.checks
         if verdict.is_unchanged:
-            shown = dict.fromkeys(checks[thing] for thing in _list_things(record))
-            kept.calls[record.key] = KeptCall(record.record_id, record.asked_at.isoformat(), verdict.why, tuple(shown))
+            shown = tuple(each for each in shown if each)
+            kept.calls[record.key] = KeptCall(record.record_id, record.asked_at.isoformat(), verdict.why, shown)
         elif verdict.is_unchanged is None:
             undecidable[record.operation] = undecidable.get(record.operation, 0) + 1
         else:
@@ -78,6 +87,8 @@ def _look_for_changes(run: Run, earlier: str, begun: str) -> Kept:
         "lasting": len(used) - len(old),
         "requests": len(kept.checks),
         "things": len(things),
+        "by": "comparison of contents" if kept.renamed else "lastrevid check",
+        "note": contents.note,
     }
     return kept
 

@@ -5,7 +5,7 @@ It is settled once a run and written into the run's folder, so that a run that g
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,9 @@ class Kept:
     begun: str
     """When the run began that settled it (ISO 8601)."""
     calls: dict[str, KeptCall] = field(default_factory=dict)
-    """Key → the call, of those that are kept."""
+    """Key → the call, of those that are kept; its key is that of the earlier build, where the service was called otherwise."""
+    renamed: dict[str, str] = field(default_factory=dict)
+    """Service → what it was called then, of those that are named by their content."""
     checks: dict[str, str] = field(default_factory=dict)
     """Key → id of the record, of the calls that looked for change."""
     counts: dict[str, Any] = field(default_factory=dict)
@@ -82,6 +84,17 @@ def list_used(
     ).fetchall()
 
 
+def take_over(record: Record, key: str, service: str) -> Record:
+    """Return a reply as that of another call: of the same service in another state, where it would come again."""
+    return replace(record, record_id=f"{record.record_id.partition('.')[0]}.{key[:8]}", key=key, service=service)
+
+
+def find_reply(db: duckdb.DuckDBPyConnection, key: str) -> Record | None:
+    """Return the newest reply to a call that is no failure; None where there is none."""
+    found = db.execute("SELECT max(record_id) FROM calls WHERE key = ? AND status = 'ok'", [key]).fetchone()
+    return read_all(db, [found[0]])[0] if found and found[0] else None
+
+
 def read_used(db: duckdb.DuckDBPyConnection, record_ids: Sequence[str]) -> list[Record]:
     """Return records by their ids, in their order."""
     found = {record.record_id: record for record in read_all(db, record_ids)}
@@ -105,9 +118,10 @@ def write_kept(db: duckdb.DuckDBPyConnection, run_id: str, kept: Kept) -> None:
         )
         db.unregister("made_checks")
     db.register("found_kept", calls)
+    # a reply that was taken over has the id of the one that came, and more behind a full stop
     db.execute(
-        "INSERT INTO kept_calls SELECT ?, record_id, why, checks FROM found_kept WHERE record_id IN "
-        "(SELECT record_id FROM build_calls WHERE build_id = ?)",
+        "INSERT INTO kept_calls SELECT DISTINCT ?, u.record_id, f.why, f.checks FROM build_calls u JOIN found_kept f "
+        "ON split_part(f.record_id, '.', 1) = split_part(u.record_id, '.', 1) WHERE u.build_id = ?",
         [run_id, run_id],
     )
     db.unregister("found_kept")

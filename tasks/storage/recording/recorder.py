@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -34,7 +34,7 @@ from tasks.storage.recording.journal import (
     orphan_journals,
     read_journal,
 )
-from tasks.storage.recording.kept import Kept
+from tasks.storage.recording.kept import Kept, take_over
 from tasks.storage.recording.records import MOMENT, insert_records, newest_record, read_all
 from tasks.storage.warehouse import is_there, open_warehouse
 
@@ -110,6 +110,7 @@ class Recorder:
             answers.records.update({key: self._fresh[key] for key in wanted if key in self._fresh})
         state = _look_at(self._warehouse)
         answers.records.update(self._recorded([call for key, call in wanted.items() if key not in answers.records]))
+        answers.records.update(self._take_over([call for key, call in wanted.items() if key not in answers.records]))
         answers.replayed = len(answers.records)
         missing = [call for key, call in wanted.items() if key not in answers.records]
         if missing and self.mode == "replay":
@@ -236,6 +237,27 @@ class Recorder:
             db.register("wanted", pa.table(wanted))
             ids = self._choose_records(db)
             return {record.key: record for record in read_all(db, ids)}
+
+    def _take_over(self, calls: Sequence[Call]) -> dict[str, Record]:
+        """Return the replies that are kept of what services said that were called otherwise then, as replies to these calls."""
+        kept = self._kept
+        if kept is None or not kept.renamed:
+            return {}
+        then = {
+            call.key: replace(call, service=kept.renamed[call.service]).key
+            for call in calls
+            if call.service in kept.renamed
+        }
+        ids = {key: kept.calls[old].record_id for key, old in then.items() if old in kept.calls}
+        if not ids:
+            return {}
+        with open_warehouse(self._warehouse) as db:
+            records = {record.record_id: record for record in read_all(db, sorted({*ids.values()}))}
+        services = {call.key: call.service for call in calls}
+        taken = {key: take_over(records[each], key, services[key]) for key, each in ids.items() if each in records}
+        for record in taken.values():
+            self._keep_record(record)
+        return taken
 
     def _find_older(self, wanted: Mapping[str, Call], records: Mapping[str, Record]) -> dict[str, Record]:
         """Return the newest replies, though too old, of calls that a service of which replies age has failed to answer."""

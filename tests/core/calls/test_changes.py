@@ -24,7 +24,7 @@ from tasks.core.calls.wikipedia import (
     call_resolve_title,
     call_search,
 )
-from tasks.text.values.literals import date_key
+from tasks.text.values.literals import Date
 
 ASKED = datetime(2026, 3, 10, 12, tzinfo=UTC)
 OLD, LATELY, SINCE = "2026-03-01T00:00:00Z", "2026-03-10T00:00:00Z", "2026-03-11T00:00:00Z"
@@ -159,8 +159,7 @@ def test_an_item_of_which_nothing_is_told_is_undecidable(state: Any) -> None:
 
 
 def test_a_path_to_a_date_of_one_hop_rests_on_its_subject() -> None:
-    wanted = date_key("1952-03-11T00:00:00Z")
-    assert wanted is not None
+    wanted = Date(1952, 3, 11)
     call = call_literal_paths("w", 3012, wanted, [569], 1)
     assert rests_on(call.operation, call.parts, []) == [Thing("item", "Q3012")]
     far = call_literal_paths("w", 3012, wanted, [569], 2)

@@ -13,11 +13,15 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from support.habits.server import HabitsServer
 
+from tasks.engine.identities import world_identity
 from tasks.processes import free_port
+from tasks.world import data, serving
 from tasks.world.data import WORLD_FOLDER
+from tasks.world.files import reading
 from tasks.world.serving import running_world
 
 _ITEM = re.compile(r"^(Q\d+):\n((?:  .*\n)+)", re.M)
@@ -94,6 +98,16 @@ class PlantedWorld:
             path.write_text(f"---\n{_dump(told)}---\n{text}", "utf-8")
             titles.add(told["title"])
         return titles
+
+
+def stand_in(patch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Let a folder's files be the embedded world of this process."""
+    for module in (data, reading, serving):
+        patch.setattr(module, "WORLD_FOLDER", folder)
+    patch.setattr(data.digest_world, "__defaults__", (folder,))
+    patch.setattr(reading.load_world_data, "__defaults__", (folder,))
+    patch.setattr(serving.running_world.__wrapped__, "__defaults__", (folder, 0))  # type: ignore[attr-defined]
+    world_identity.cache_clear()
 
 
 def describe_models(server: HabitsServer, habit: str = "well-formed") -> str:
