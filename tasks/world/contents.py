@@ -51,9 +51,9 @@ def _list_items(data: WorldData) -> Iterator[tuple[str, object]]:
             bearers[name].append((qid, name == item.labels["en"]))
         for statement in item.best_statements():
             facts[statement.pid].append((qid, statement.value))
-    for thing in (*data.items.values(), *data.properties.values()):
-        name = thing.qid if isinstance(thing, Item) else thing.pid
-        yield f"label {name}", [thing.labels[language] for language in LANGUAGES]
+    labels = {qid: item.labels for qid, item in data.items.items()}
+    labels |= {pid: prop.labels for pid, prop in data.properties.items()}
+    yield from ((f"label {name}", [found[language] for language in LANGUAGES]) for name, found in labels.items())
     yield from ((f"name en {name}", sorted(found)) for name, found in bearers.items())
     yield from ((f"facts {pid}", sorted(found, key=repr)) for pid, found in facts.items())
 
@@ -75,7 +75,8 @@ def _list_pages(data: WorldData) -> Iterator[tuple[str, object]]:
         yield f"page {title}", [[(start, to.full) for start, to in steps], end and end.full, pages]
         for revision in page.revisions:
             yield f"text {revision.revid}", [page.title, page.pageid, revision.text]
-    members = {name: [] for name in data.categories} | {
+    members: dict[str, object] = {name: [] for name in data.categories}
+    members |= {
         name.partition(":")[2]: [(each.page.pageid, each.page.title, each.kind, each.sort_key) for each in found]
         for name, found in wiki.members.items()
     }

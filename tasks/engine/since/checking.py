@@ -69,11 +69,11 @@ def _look_for_changes(run: Run, earlier: str, begun: str) -> Kept:
     changed, undecidable = 0, dict[str, int]()
     for record in _iterate(warehouse, old):
         if record.service in oldest:
-            verdict, shown = _judge(record, states), tuple(dict.fromkeys(map(checks.get, _list_things(record))))
+            verdict = _judge(record, states)
+            shown = tuple(dict.fromkeys(checks[each] for each in _list_things(record) if each in checks))
         else:
             verdict, shown = contents.judge(record), contents.checks
         if verdict.is_unchanged:
-            shown = tuple(each for each in shown if each)
             kept.calls[record.key] = KeptCall(record.record_id, record.asked_at.isoformat(), verdict.why, shown)
         elif verdict.is_unchanged is None:
             undecidable[record.operation] = undecidable.get(record.operation, 0) + 1
