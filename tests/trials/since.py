@@ -10,6 +10,7 @@ embedded one itself, whose services are called otherwise after every change, wit
 
 import argparse
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,7 @@ from support.work.command import Factmill
 from support.work.planted_world import PlantedWorld, describe_models, stand_in
 from support.work.standing_prefect import standing_server, wait_ready
 
+from flows.prefect_server import prefect_settings
 from tasks.assets import ROOT
 from tasks.engine.identities import world_identity
 from tasks.engine.services import embedded_graph
@@ -60,6 +62,12 @@ def main() -> int:
     parser.add_argument("--benchmark", action="append", choices=BENCHMARKS)
     parser.add_argument("--embedded", action="store_true", help="The embedded world itself and its author.")
     given = parser.parse_args()
+    if "PREFECT_HOME" not in os.environ:  # Prefect reads its settings when it is imported, which it is already
+        with tempfile.TemporaryDirectory() as folder:
+            settings = {**os.environ, **prefect_settings(Path(folder) / "home")}
+            return subprocess.run(
+                [sys.executable, "-m", "trials.since", *sys.argv[1:]], env=settings, check=False
+            ).returncode
     wrong = 0
     print("benchmark   full  since          changed undec.   kept   last  looks")
     with tempfile.TemporaryDirectory() as folder, standing_server() as api:
