@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,8 @@ def compare_embedded(folder: Path, factmill: Factmill, benchmarks: Sequence[str]
     planted = PlantedWorld(folder, factmill.home)
     for each in benchmarks:
         _build(factmill, folder, "w", each, size, [])
-    planted.plant(size.share, size.seed)
+    # before the day that its builds are of, so that they read the articles as changed
+    planted.plant(size.share, size.seed, datetime(2025, 12, 20, tzinfo=UTC))
     with pytest.MonkeyPatch.context() as patch:
         stand_in(patch, planted.files)
         try:

@@ -54,10 +54,10 @@ class PlantedWorld:
             lines += [f"[{name}]", f'url = "{urls[name]}"', f"limits = {_LIMITS}"]
         return "\n".join(lines) + "\n" + models
 
-    def plant(self, share: float, seed: int = 1) -> tuple[set[str], set[str]]:
-        """Change a share of items and of articles, each to the last hour; return ids and titles."""
+    def plant(self, share: float, seed: int = 1, moment: datetime | None = None) -> tuple[set[str], set[str]]:
+        """Change a share of items and of articles; return ids and titles. `moment`: when they changed; default: now."""
         draw = random.Random(seed)
-        moment = datetime.now(UTC).replace(microsecond=0)
+        moment = moment or datetime.now(UTC).replace(microsecond=0)
         return self._plant_items(draw, share, moment), self._plant_articles(draw, share, moment)
 
     def _plant_items(self, draw: random.Random, share: float, moment: datetime) -> set[str]:
@@ -93,7 +93,7 @@ class PlantedWorld:
             told: dict[str, Any] = yaml.safe_load(front)
             heading = _HEADING.findall(text)[-1]
             replace = [[heading, f"{heading}\nThis was looked through."]]
-            change = {"revid": _REVID + number, "at": moment, "comment": "looked through", "replace": replace}
+            change = {"revid": _REVID + len(titles), "at": moment, "comment": "looked through", "replace": replace}
             told["revisions"] = [*told["revisions"], change]
             path.write_text(f"---\n{_dump(told)}---\n{text}", "utf-8")
             titles.add(told["title"])
