@@ -14,6 +14,8 @@ from tasks.world.pageviews import mean_daily_views
 from tasks.world.wiki.pages import Page, Wiki
 
 _DIGITS = 10
+_PLACES = ("P131", "P159")
+"""Administrative unit, headquarters."""
 
 
 class WorldContents:
@@ -54,8 +56,31 @@ def _list_items(data: WorldData) -> Iterator[tuple[str, object]]:
     labels = {qid: item.labels for qid, item in data.items.items()}
     labels |= {pid: prop.labels for pid, prop in data.properties.items()}
     yield from ((f"label {name}", [found[language] for language in LANGUAGES]) for name, found in labels.items())
-    yield from ((f"name en {name}", sorted(found)) for name, found in bearers.items())
+    claims = {qid: _list_claims(item, data) for qid, item in data.items.items()}
+    for name, found in bearers.items():
+        yield f"name en {name}", sorted(found)
+        yield f"about en {name}", [claims[qid] for qid in _find_units(data, [qid for qid, _ in found])]
     yield from ((f"facts {pid}", sorted(found, key=repr)) for pid, found in facts.items())
+
+
+def _list_claims(item: Item, data: WorldData) -> object:
+    """Return an item's description, and which items it names and what they are called."""
+    named = [(each.pid, each.value.qid) for each in item.best_statements() if isinstance(each.value, ItemValue)]
+    labels = [data.items[qid].labels["en"] if qid in data.items else None for _, qid in named]
+    return [item.qid, item.description, named, labels]
+
+
+def _find_units(data: WorldData, qids: Sequence[str]) -> list[str]:
+    """Return items and the units that they lie in or have their seats in, in turn."""
+    found: set[str] = set()
+    todo = list(qids)
+    while todo:
+        qid = todo.pop()
+        if qid not in found and qid in data.items:
+            found.add(qid)
+            statements = (each for pid in _PLACES for each in data.items[qid].statements_of(pid))
+            todo += [each.value.qid for each in statements if isinstance(each.value, ItemValue)]
+    return sorted(found)
 
 
 def _named_by(item: Item) -> set[str]:

@@ -13,6 +13,7 @@ of each thing is recorded beside the builds of it, as one call:
 | `near Q64` | item | the same, and all that the items say that it names |
 | `label Q64` | item and property | its labels |
 | `name en Berlin` | English name | the items that bear it |
+| `about en Berlin` | English name | descriptions and claims of these, and of the units they lie in or are seated in, in turn |
 | `facts P36` | property | its direct claims |
 | `page Berlin` | title of a page | where it leads: the page, its item, its revisions |
 | `views Berlin` | title that is viewed | how often |
@@ -24,6 +25,7 @@ of each thing is recorded beside the builds of it, as one call:
 A reply comes again where all that it rests on has the same digest in both states.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -31,9 +33,14 @@ from tasks.core.calls.call import Call
 from tasks.core.calls.changes import Verdict, rests_on
 
 FORM = 1
+_READ_ANSWERS = frozenset({"granola/granular_answers"})
+_READ_ITEMS = frozenset(f"biokalma/{name}" for name in ("annotate", "extend", "general_question", "specific_question"))
+READ_THE_GRAPH = _READ_ANSWERS | _READ_ITEMS
+"""Prompts that the rules author answers by what the world says too."""
+_QID = re.compile(r"\bQ\d+\b")
 """Raised when things or digests are made otherwise."""
 ANSWERS = "answers"
-_ALWAYS_KNOWN = ("item", "near", "label", "name")
+_ALWAYS_KNOWN = ("item", "near", "label", "name", "about")
 """Kinds of which none is there for what the world knows nothing of; titles can be written in several ways."""
 
 
@@ -83,7 +90,14 @@ def _list_name(parts: Mapping[str, Any]) -> list[str] | None:
 
 
 def _list_chat(parts: Mapping[str, Any]) -> list[str] | None:
-    return None if parts["prompt"] in READ_THE_GRAPH else []
+    """Return what the rules author looks up for a prompt; most it answers by the prompt alone (a test holds it to that)."""
+    variables = parts["variables"]
+    if parts["prompt"] in _READ_ANSWERS:
+        return [f"{kind} en {variables['answer']}" for kind in ("name", "about")]
+    if parts["prompt"] in _READ_ITEMS:
+        named = {qid for text in variables.values() for qid in _QID.findall(str(text))}
+        return [f"item {qid}" for qid in sorted(named)]
+    return []
 
 
 _RESTS_ON: Mapping[str, Callable[[Mapping[str, Any]], list[str] | None]] = {
@@ -97,14 +111,3 @@ _RESTS_ON: Mapping[str, Callable[[Mapping[str, Any]], list[str] | None]] = {
     "pageviews": lambda parts: [f"views {parts['title']}"],
     "chat": _list_chat,
 }
-
-READ_THE_GRAPH = frozenset(
-    {
-        "granola/granular_answers",
-        "biokalma/annotate",
-        "biokalma/extend",
-        "biokalma/general_question",
-        "biokalma/specific_question",
-    }
-)
-"""Prompts that the rules author answers by what the world says; all others it answers by the prompt alone."""

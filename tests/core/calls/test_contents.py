@@ -17,6 +17,7 @@ from tasks.core.calls.wikipedia import (
 
 THEN = {
     ANSWERS: "1",
+    "about en Berlin": "a",
     **dict.fromkeys(
         ("item Q64", "item Q183", "near Q64", "near Q183", "label Q183", "name en Berlin", "facts P36"), "a"
     ),
@@ -34,7 +35,13 @@ CALLS: list[tuple[Call, Any, set[str]]] = [
     (call_page_text("w", 8, "html"), {}, {"text 8", "titles"}),
     (call_category_members("w", "Cities"), {}, {"category Cities"}),
     (call_pageviews("w", "Berlin", "20250101", "20250102"), {}, {"views Berlin"}),
-    (Call("r", "chat", {"prompt": "multihal/score_path", "variables": {}}), {}, set()),
+    (Call("r", "chat", {"prompt": "multihal/score_path", "variables": {"path": "Q64 Q183"}}), {}, set()),
+    (Call("r", "chat", {"prompt": "biokalma/extend", "variables": {"piece": "{qid: Q64, …"}}), {}, {"item Q64"}),
+    (
+        Call("r", "chat", {"prompt": "granola/granular_answers", "variables": {"answer": "Berlin"}}),
+        {},
+        {"name en Berlin", "about en Berlin"},
+    ),
 ]
 
 
@@ -56,7 +63,6 @@ def test_a_reply_comes_again_unless_something_changed_that_it_rests_on(call: Cal
         call_find_items("w", "Berlino", "it"),
         call_page_revision_at("w", "berlin", "2026-01-01T00:00:00Z"),
         call_pageviews("w", "Nowhere", "20250101", "20250102"),
-        Call("r", "chat", {"prompt": "granola/granular_answers", "variables": {}}),
     ],
     ids=lambda call: call.operation,
 )

@@ -84,13 +84,15 @@ class PlantedWorld:
         return chosen
 
     def _plant_articles(self, draw: random.Random, share: float, moment: datetime) -> set[str]:
-        paths = [
-            path for path in sorted(self.files.glob("articles/*.wiki")) if _HEADING.search(path.read_text("utf-8"))
-        ]
-        titles = set()
-        for number, path in enumerate(draw.sample(paths, max(round(len(paths) * share), 1))):
+        titles: set[str] = set()
+        paths = sorted(self.files.glob("articles/*.wiki"))
+        for path in draw.sample(paths, len(paths)):
             _, front, text = path.read_text("utf-8").split("---\n", 2)
             told: dict[str, Any] = yaml.safe_load(front)
+            if len(titles) >= max(round(len(paths) * share), 1):
+                break
+            if not _HEADING.search(text) or told["revisions"][-1]["at"] >= moment:
+                continue
             heading = _HEADING.findall(text)[-1]
             replace = [[heading, f"{heading}\nThis was looked through."]]
             change = {"revid": _REVID + len(titles), "at": moment, "comment": "looked through", "replace": replace}
