@@ -11,6 +11,7 @@ from tasks.core.evaluation.judge_cards import JudgeCard
 from tasks.core.evaluation.rows import EvaluationMetric
 from tasks.core.fingerprints import digest_bytes
 from tasks.core.measures.audits import AuditFigure, measure
+from tasks.core.publishing.release_forms import REJECT_DETAILS
 from tasks.core.reviewing.review import ReviewItem
 from tasks.core.rows import rows_from_arrow
 from tasks.engine.benchmark import Benchmark
@@ -46,7 +47,7 @@ class Beside:
             return self.rejects, ()
         at = self.rejects.column_names.index("detail")
         empty = pa.array([""] * self.rejects.num_rows, pa.string())
-        left = LeftOut("details of rejects", why, self.rejects.num_rows)
+        left = LeftOut(REJECT_DETAILS, why, self.rejects.num_rows)
         return self.rejects.set_column(at, "detail", empty), (left,)
 
 
