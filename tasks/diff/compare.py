@@ -146,7 +146,9 @@ def _read_rows(
     """Return pairs of ids → the columns of both rows by which they are known and their calls are found."""
     matching = benchmark.matching
     named = [*benchmark.shown, *benchmark.trace, *matching.marks, *(name for key in matching.keys for name in key)]
-    columns = ", ".join(f'"{name}"' for name in dict.fromkeys(["id", *named, benchmark.part]))
+    # marks of other tables are no columns of the main one
+    there = [name for name in dict.fromkeys(["id", *named, benchmark.part]) if name in benchmark.row.model_fields]
+    columns = ", ".join(f'"{name}"' for name in there)
     found: list[dict[str, dict[str, Any]]] = []
     for build_id, ids in zip((sides.before, sides.after), zip(*pairs, strict=True) if pairs else ((), ()), strict=True):
         table = db.sql(

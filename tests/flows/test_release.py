@@ -75,11 +75,12 @@ def test_an_evaluation_on_a_release_is_that_on_its_build(
     ran = factmill(*line.split(), *here, "--json")
     assert ran.code == 0, ran.err
     asked = python.score("granola", "guesser", source=stores["granola"], setting="greedy", limit=5).metrics
-    assert [each["value"] for each in ran.json["metrics"]] == asked["value"].to_pylist()
+    values = zip(asked["id"].to_pylist(), asked["value"].to_pylist(), strict=True)
+    assert {each["id"]: each["value"] for each in ran.json["metrics"]} == dict(values)
     assert ran.json["build_id"] == stores["granola"].build
 
     build, release = (
-        GRANOLA_EVALUATION.lock_inputs(GRANOLA_EVALUATION.params(**named), RunOptions(warehouse=path))
+        GRANOLA_EVALUATION.lock_inputs(GRANOLA_EVALUATION.params(model="guesser", **named), RunOptions(warehouse=path))
         for named, path in (
             ({"build": stores["granola"].build}, stores["granola"].path),
             ({"release": "."}, tmp_path / "w.duckdb"),
