@@ -1,13 +1,17 @@
-"""`factmill report`: what was measured, as files to read."""
+"""`factmill report`: what was built or measured, as files to read."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from flows.benchmarks import BENCHMARKS
+from flows.commands.distributions import DISTRIBUTIONS
 from flows.commands.evaluate import read_card, read_metrics, read_table
 from flows.evaluate.evaluations import EVALUATIONS
 from tasks.core.evaluation.rows import Score
 from tasks.errors import OutputError, UnknownBuild, UsageError
 from tasks.evaluation.record import Evaluation
+from tasks.reports.builds.contents import BuildPage, Shown
+from tasks.reports.builds.reading import read_page
 from tasks.reports.content import Evaluated, Report, make_report
 from tasks.reports.pages import RENDERERS
 from tasks.storage.builds import BuildRecord, find_build
@@ -21,6 +25,30 @@ def report_evaluations(warehouse: Path, evaluation_ids: Sequence[str], folder: P
         write_file(render(report), folder / f"{evaluation_ids[0]}{ending}", "--reports")
         for ending, render in RENDERERS.items()
     ]
+
+
+def read_told(warehouse: Path, names: Sequence[str]) -> Report | BuildPage:
+    """Return what is to be told of evaluations, or of one build, by id, by the beginning of one, or as latest:NAME."""
+    records = [find_build(warehouse, name) for name in names]
+    built = [record for record in records if record.benchmark in BENCHMARKS]
+    if not built:
+        return read_report(warehouse, names)
+    if len(records) == 1:
+        return read_build(warehouse, built[0])
+    if len(built) == len(records) == 2:
+        ids = " ".join(record.build_id for record in records)
+        raise UsageError(f"a page is of one build; what differs between two tells factmill diff {ids}")
+    others = [record.build_id for record in records if record not in built]
+    raise UsageError(
+        f"{built[0].build_id} is a build of {built[0].benchmark}, whose page stands alone"
+        + (f"; {others[0]} is an evaluation: name builds and evaluations apart" if others else "")
+    )
+
+
+def read_build(warehouse: Path, record: BuildRecord, shown: Shown | None = None) -> BuildPage:
+    """Return the page of a build; `shown`: what of it may be told, by default all."""
+    benchmark = BENCHMARKS[record.benchmark]
+    return read_page(warehouse, benchmark, record, DISTRIBUTIONS.get(benchmark.name, lambda _: ()), shown)
 
 
 def read_report(warehouse: Path, names: Sequence[str]) -> Report:

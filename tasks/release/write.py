@@ -29,6 +29,8 @@ RENDERERS: Mapping[str, Callable[[Release], str]] = {
     INDEX: lambda release: _dump(describe_files(release)),
 }
 """File of the folder → what makes its text, UTF-8; digests of data files are known by then (`Split.files`)."""
+PAGE = "report.html"
+"""The report page of the build, as far as the release holds what it tells."""
 FORM = 1
 """Of the folder; a reader refuses what it does not know."""
 _WITHHELD = ("detail", "context", "proposed", "edited", "note")

@@ -33,7 +33,7 @@ _FILTERS = {
 
 def render_html(report: Report) -> str:
     """Return a report as one page: no script, style, font or picture from elsewhere, and a policy that forbids any."""
-    drawn = [_draw(figure) for figure in report.figures]
+    drawn = [draw(figure) for figure in report.figures]
     return fill_page("page.html", **read_browser(), report=report, drawn=drawn, filters=_list_filters(report))
 
 
@@ -45,7 +45,7 @@ def read_browser() -> dict[str, Any]:
 
 def render_card_html(card: Card) -> str:
     """Return a card as one page, as self-contained as a report's, without any script."""
-    return fill_page("card.html", digest="", card=card, drawn=[_draw(card.figure)] if card.figure else [])
+    return fill_page("card.html", digest="", card=card, drawn=[draw(card.figure)] if card.figure else [])
 
 
 def render_markdown(report: Report) -> str:
@@ -78,7 +78,7 @@ def fill_page(template: str, **told: Any) -> str:
     return html_environment().get_template(template).render(style=Markup(read_template("style.css")), **told)
 
 
-def _draw(figure: Figure) -> dict[str, Any]:
+def draw(figure: Figure) -> dict[str, Any]:
     """Return a figure as a page shows it: drawn, with colour, sign and label of each series."""
     signs = SIGNS if figure.kind in ("lines", "scatter") else "■"
     return {
