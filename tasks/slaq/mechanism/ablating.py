@@ -252,7 +252,13 @@ class Ablator:
 
     def _ablate_mlp(self, layer: int) -> Any:
         def hook(_mlp: Any, _arguments: tuple[Any, ...], out: Any) -> Any:
-            return None if self._keep is None else out * self._keep[:, layer, self.heads].to(out.dtype)[:, None, None]
+            if self._keep is None:
+                return None
+            told, *rest = (
+                out if isinstance(out, tuple) else (out,)
+            )  # mixtures of experts tell their router's choice too
+            told = told * self._keep[:, layer, self.heads].to(told.dtype)[:, None, None]
+            return (told, *rest) if isinstance(out, tuple) else told
 
         return hook
 

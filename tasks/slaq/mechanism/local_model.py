@@ -133,6 +133,11 @@ def open_model(folder: Path, device: Device = "auto", precision: Precision = "fl
         ) from error
     if not tokenizer.is_fast:
         raise UsageError(f"{folder}: its tokenizer has no tokenizer.json, which tells where tokens stand in a text")
+    known = model.get_input_embeddings().num_embeddings
+    if len(tokenizer) > known:
+        raise UsageError(
+            f"{folder}: its tokenizer has {len(tokenizer)} tokens and its model knows {known}; they do not belong together"
+        )
     return model.eval().to(where), tokenizer
 
 

@@ -21,8 +21,8 @@ from tasks.storage.builds import BuildRecord, find_build
 from tasks.storage.source_files import SourceFile, lock_source
 
 NAME = "slaq_mechanism"
-PAIRS = "pairs"
-"""Unit of the source under which the file of pairs lies."""
+PAIRS = "/pairs"
+"""Unit of the source under which the file of pairs lies; no folder of a model is called so."""
 LATEST = f"latest:{SLAQ_EVALUATION.name}"
 
 

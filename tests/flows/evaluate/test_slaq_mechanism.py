@@ -107,6 +107,13 @@ def test_facts_of_an_evaluation_are_looked_into(looked: Looked) -> None:
     assert "llama, 2 layers of 4 heads" in page
     assert "Figure 4" in page
 
+    told_again = looked.folder / "again.html"
+    place = ("--warehouse", looked.measure.warehouse)
+    assert looked.measure.factmill("report", told["mechanism_id"], "--to", told_again, *place).code == 0
+    assert told_again.read_text("utf-8") == page
+    two = looked.measure.factmill("report", told["mechanism_id"], looked.evaluation, "--to", told_again, *place)
+    assert (two.code, "a report tells one mechanistic analysis" in two.err) == (2, True)
+
     again = looked.look("--per-kind", "6")
     assert (again["up_to_date"], again["ablated"]) == (True, 0)
     # what a larger draw holds beside is ablated, and nothing twice

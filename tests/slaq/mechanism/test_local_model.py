@@ -141,3 +141,15 @@ def test_what_is_no_causal_model_is_told(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({**config, "model_type": "no_such_kind"}))
     with pytest.raises(UsageError, match="cannot open it as a causal language model"):
         ask(tmp_path, LONG, "London")
+
+
+def test_a_tokenizer_of_another_model_is_told(folder: Path, tmp_path: Path) -> None:
+    from support.models.tiny_causal import make_tokenizer
+
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    make_tokenizer(
+        [*TEXTS * 20, *["Charles Babbage's Analytical Engine was never built at all."] * 20]
+    ).save_pretrained(str(tmp_path))
+    with pytest.raises(UsageError, match="they do not belong together"):
+        ask(tmp_path, LONG, "London")
