@@ -23,6 +23,7 @@ from tasks.multihal.release import MULTIHAL_RELEASE
 from tasks.release.beside import choose_shown
 from tasks.release.contents import Choices
 from tasks.release.reading import read_release
+from tasks.release.write import describe_build
 from tasks.reports.builds.contents import BuildPage
 from tasks.reports.builds.drawn import MOST_ROWS
 from tasks.reports.builds.pages import BUILD_RENDERERS, render_build_html, render_build_json, render_build_markdown
@@ -126,36 +127,29 @@ def test_of_many_rows_some_are_drawn_evenly_and_it_is_said(tmp_path: Path) -> No
     assert '<select name="source_dataset">' in html and f"factmill export {build.build_id} --to DIR" in html
 
 
-_RENDER = """
-import sys
-from pathlib import Path
-from flows.commands.reports import read_build
-from flows.releases.forms import find_release_forms
-from flows.benchmarks import find_benchmark
-from tasks.release.contents import Choices
-from tasks.release.reading import read_release
-from tasks.release.write import describe_build
-from tasks.reports.builds.pages import render_build_html
-from tasks.storage.builds import find_build
-warehouse = Path(sys.argv[1])
-build = find_build(warehouse, "latest:multihal")
-release = read_release(warehouse, find_benchmark("multihal"), find_release_forms(build), build, Choices())
-told = render_build_html(read_build(warehouse, build)) + str(describe_build(release))
-sys.stdout.buffer.write(told.encode())
-"""
+def render_all(warehouse: Path) -> bytes:
+    """Return the page of a build and what its release says of it."""
+    build = find_build(warehouse, "latest:multihal")
+    release = read_release(warehouse, MULTIHAL, MULTIHAL_RELEASE, build, Choices())
+    return (render_build_html(read_build(warehouse, build)) + json.dumps(describe_build(release))).encode()
 
 
 def test_the_same_build_has_the_same_bytes_in_any_place(tmp_path: Path) -> None:
-    publish_hostile(tmp_path / "w.duckdb")
-    with open_warehouse(tmp_path / "w.duckdb") as db:
+    warehouse = tmp_path / "w.duckdb"
+    publish_hostile(warehouse)
+    with open_warehouse(warehouse) as db:
         db.execute("UPDATE builds SET published_at = '2026-05-01 20:00:00+00'")
-    found = set()
-    for place in ({"TZ": "UTC"}, {"TZ": "Asia/Tokyo", "LC_ALL": "de_DE.UTF-8", "PYTHONHASHSEED": "1"}):
-        command = [sys.executable, "-X", "utf8", "-c", _RENDER, str(tmp_path / "w.duckdb")]
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **place}
-        found.add(subprocess.run(command, env=env, check=True, capture_output=True).stdout)
-    (told,) = found
-    assert b"published 2026-05-01." in told
+    run = "import sys; from pathlib import Path; from test_build_page import render_all as r; sys.stdout.buffer.write(r(Path(sys.argv[1])))"
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    elsewhere = {"TZ": "Asia/Tokyo", "LC_ALL": "de_DE.UTF-8", "PYTHONHASHSEED": "1", "PYTHONPATH": path}
+    there = subprocess.run(
+        [sys.executable, "-X", "utf8", "-c", run, str(warehouse)],
+        env=os.environ | elsewhere,
+        check=True,
+        capture_output=True,
+    ).stdout
+    assert there == render_all(warehouse)
+    assert b"published 2026-05-01." in there
 
 
 def test_a_build_of_an_earlier_factmill_has_a_page_that_says_what_it_lacks(tmp_path: Path) -> None:
