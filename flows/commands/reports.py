@@ -8,7 +8,8 @@ from flows.commands.distributions import DISTRIBUTIONS
 from flows.commands.evaluate import read_card, read_metrics, read_table
 from flows.evaluate.evaluations import EVALUATIONS
 from tasks.core.evaluation.rows import Score
-from tasks.errors import OutputError, UnknownBuild, UsageError
+from tasks.errors import OutputError, UsageError
+from tasks.evaluation.measured import find_measured_record, name_measured
 from tasks.evaluation.record import Evaluation
 from tasks.reports.builds.contents import BuildPage, Shown
 from tasks.reports.builds.reading import read_page
@@ -111,18 +112,15 @@ def _require_comparable(records: Sequence[BuildRecord]) -> None:
             )
         if other.lock["params"]["source_digest"] != first.lock["params"]["source_digest"]:
             raise UsageError(
-                f"{first.build_id} was measured on {first.origin['flow']['build']}, {other.build_id} on "
-                f"{other.origin['flow']['build']}, which has other rows; models are compared on one: evaluate again with --build"
+                f"{first.build_id} was measured on {name_measured(first)}, {other.build_id} on {name_measured(other)}, which "
+                "has other rows; models are compared on one: evaluate again with --build, or --release"
             )
 
 
 def read_evaluated(warehouse: Path, evaluation: Evaluation, record: BuildRecord) -> Evaluated:
     """Return an evaluation as reports read it."""
     metrics = read_metrics(warehouse, record.build_id)
-    try:
-        measured = find_build(warehouse, record.origin["flow"]["build"])
-    except UnknownBuild:
-        measured = None
+    measured = find_measured_record(warehouse, record)
     judge, card = read_card(warehouse, evaluation, record)
     with open_warehouse(warehouse) as db:
         return Evaluated(

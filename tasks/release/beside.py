@@ -11,6 +11,7 @@ from tasks.core.evaluation.judge_cards import JudgeCard
 from tasks.core.evaluation.rows import EvaluationMetric
 from tasks.core.fingerprints import digest_bytes
 from tasks.core.measures.audits import AuditFigure, measure
+from tasks.core.publishing.release_forms import REJECT_DETAILS
 from tasks.core.reviewing.review import ReviewItem
 from tasks.core.rows import rows_from_arrow
 from tasks.engine.benchmark import Benchmark
@@ -24,8 +25,6 @@ from tasks.storage.labels import find_cards
 from tasks.storage.warehouse import Connection, open_warehouse, read_records
 
 _METRICS = "evaluation_metrics"
-REJECTS = "details of rejects"
-"""What is left out where rejects may quote what the release lacks."""
 _NO_TEXTS = {"detail": "", "context": "", "proposed": [], "edited": [], "note": ""}
 """Of a review item whose texts would tell what is held out."""
 
@@ -49,7 +48,7 @@ class Beside:
             return self.rejects, ()
         at = self.rejects.column_names.index("detail")
         empty = pa.array([""] * self.rejects.num_rows, pa.string())
-        left = LeftOut(REJECTS, why, self.rejects.num_rows)
+        left = LeftOut(REJECT_DETAILS, why, self.rejects.num_rows)
         return self.rejects.set_column(at, "detail", empty), (left,)
 
 
@@ -75,7 +74,7 @@ def choose_shown(release: Release, answered: frozenset[str]) -> Shown:
     tables = {*release.forms.configs[0].splits.values()}
     splits = [split for config in release.configs for split in config.splits if split.table in tables]
     rows = frozenset(row_id for split in splits for row_id in split.rows["id"].to_pylist())
-    withheld = [each.why for each in release.left_out if each.what == REJECTS]
+    withheld = [each.why for each in release.left_out if each.what == REJECT_DETAILS]
     return Shown(
         rows=rows,
         unanswered=rows - answered,
