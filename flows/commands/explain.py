@@ -43,6 +43,11 @@ def _format_call(call: dict[str, Any]) -> list[str]:
         f"      asked   {json.dumps(what, ensure_ascii=False)}",
         *(f"              {name}: {value}" for name, value in asked.items()),
         f"      replied {answer[:400]}",
+        *(
+            [f"      kept    as unchanged: {call['unchanged']} (checked by call {', '.join(call['checks']) or 'none'})"]
+            if call["unchanged"]
+            else []
+        ),
         *([f"              read without {call['taken_off']}"] if call["taken_off"] else []),
     ]
 

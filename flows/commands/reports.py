@@ -15,6 +15,7 @@ from tasks.reports.builds.contents import BuildPage, Shown
 from tasks.reports.builds.reading import read_page
 from tasks.reports.content import Evaluated, Report, make_report
 from tasks.reports.pages import RENDERERS
+from tasks.slaq.mechanism.record import MECHANISM
 from tasks.storage.builds import BuildRecord, find_build
 from tasks.storage.warehouse import open_warehouse
 
@@ -58,6 +59,8 @@ def read_report(warehouse: Path, names: Sequence[str]) -> Report:
     UsageError where they are not of one benchmark and of builds with the same content.
     """
     records = [find_build(warehouse, name) for name in names]
+    if looked_into := [record for record in records if record.benchmark == MECHANISM.name]:
+        return _read_looked_into(warehouse, looked_into[0], len(records))
     evaluations = {each.name: each for each in EVALUATIONS.values()}
     for record in records:
         if record.benchmark not in evaluations:
@@ -67,6 +70,18 @@ def read_report(warehouse: Path, names: Sequence[str]) -> Report:
     _require_comparable(records)
     evaluation = evaluations[records[0].benchmark]
     return make_report(evaluation, [read_evaluated(warehouse, evaluation, record) for record in records])
+
+
+def _read_looked_into(warehouse: Path, record: BuildRecord, named: int) -> Report:
+    """Return the report of a mechanistic analysis, which stands alone."""
+    from flows.commands.local.mechanism import read_report as read_mechanism
+
+    if named > 1:
+        raise UsageError(
+            f"{record.build_id}: a report tells one mechanistic analysis; one of several models tells them together: factmill "
+            "mechanism EVALUATION EVALUATION --model DIR --model DIR"
+        )
+    return read_mechanism(warehouse, record)
 
 
 def check_endings(paths: Sequence[Path], forms: Collection[str] = RENDERERS) -> None:

@@ -35,7 +35,7 @@ def leave_artifacts(benchmark: Benchmark, report: BuildReport, rows: pa.Table) -
             key=f"{_key(report)}-sample",
             description=f"{min(SAMPLE_ROWS, report.rows)} of {report.rows:,} rows of {report.build_id}",
         )
-    _leave_cost(report, f"factmill show {report.benchmark} --build {report.build_id}")
+    _leave_cost(report, f"factmill report {report.build_id} --to {report.build_id}.html")
 
 
 def leave_lost(report: BuildReport) -> None:

@@ -16,6 +16,7 @@ from tasks.core.publishing.release_forms import CANARY, OWN_WORLD, Paper
 from tasks.evaluation.record import BUILT_IN
 from tasks.release.contents import Config, Release
 from tasks.reports.templates import escape_markdown, fill_markdown, markdown_environment
+from tasks.reports.texts import LONGEST_NAME, shorten_line
 
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 _LONG = 600
@@ -28,7 +29,7 @@ _MOST_ENDS = 6
 def render_card(release: Release) -> str:
     """Return the text of README.md."""
     head = yaml.safe_dump(describe_head(release), sort_keys=False, allow_unicode=True, width=120)
-    markdown_environment().filters.update(figure=_format_figure, cell=_format_cell)
+    markdown_environment().filters.update(figure=_format_figure, cell=_format_cell, name=_format_name)
     return f"---\n{head}---\n{_fill(release)}"
 
 
@@ -137,7 +138,7 @@ def count_parts(release: Release) -> list[tuple[str, int]]:
             if split.table in tables:
                 names = split.rows.column_names
                 by = split.rows[release.benchmark.part].to_pylist() if release.benchmark.part in names else []
-                counts.update(map(str, by))
+                counts.update(shorten_line(str(each), LONGEST_NAME) for each in by)
     return sorted(counts.items())
 
 
@@ -263,6 +264,10 @@ def _format_figure(value: Any) -> Markup:
 def _format_cell(told: str) -> Markup:
     """Return a description of ours, which is Markdown, as it stands in a cell of a table."""
     return Markup(" ".join(told.split()).replace("|", "\\|").replace("<", "&lt;"))
+
+
+def _format_name(name: str) -> str:
+    return shorten_line(name, LONGEST_NAME)
 
 
 def _format_bibtex(release: Release, paper: Paper) -> str:

@@ -17,7 +17,7 @@ from tasks.reports.content import PaperRow, Report
 from tasks.reports.drawing import COLOURS, SIGNS, draw_figure
 from tasks.reports.entries import Entry
 from tasks.reports.templates import fill_markdown, html_environment, markdown_environment, read_template
-from tasks.reports.texts import format_interval, format_number, format_p, format_share, say
+from tasks.reports.texts import LONGEST_NAME, format_interval, format_number, format_p, format_share, say, shorten_line
 
 _LONG_LIST = 12
 """Verdicts up to which the browser of items can be filtered by them: scores differ from item to item."""
@@ -84,7 +84,10 @@ def draw(figure: Figure) -> dict[str, Any]:
     return {
         "figure": figure,
         "svg": Markup(draw_figure(figure)),
-        "legend": [(at % COLOURS, signs[at % len(signs)], each.label) for at, each in enumerate(figure.series)],
+        "legend": [
+            (at % COLOURS, signs[at % len(signs)], shorten_line(each.label, LONGEST_NAME))
+            for at, each in enumerate(figure.series)
+        ],
     }
 
 
@@ -134,7 +137,7 @@ def _equip(made: Environment) -> None:
         tell_point=tell_point,
         paper_models=list_paper_models,
         entry_groups=describe_groups,
-        say_x=lambda x: x if isinstance(x, str) else f"{x:g}",
+        say_x=lambda x: shorten_line(x, LONGEST_NAME) if isinstance(x, str) else f"{x:g}",
     )
 
 

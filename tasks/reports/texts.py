@@ -6,6 +6,8 @@ from typing import Any
 
 from tasks.text.whole import clean
 
+LONGEST_NAME = 200
+"""Characters of a name that sources or models gave."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -54,8 +56,8 @@ def format_p(p: float | None) -> str:
 
 
 def say(name: str) -> str:
-    """Return a snake_case name as words."""
-    return clean(name.replace("_", " "))
+    """Return a snake_case name as words, in one line, cut where it is long."""
+    return shorten_line(name.replace("_", " "), LONGEST_NAME)
 
 
 def tell(value: object) -> str:

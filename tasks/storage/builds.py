@@ -20,6 +20,9 @@ from tasks.errors import UnknownBuild, WarehouseError
 from tasks.storage.shards import parquet_bytes, read_shard
 from tasks.storage.warehouse import is_there, open_warehouse
 
+_OF_RUNS = ("build_stages", "rejects", "merged_rows", "build_calls", "kept_calls")
+"""Tables that hold what a run leaves under its own id until it is published."""
+
 
 @dataclass(frozen=True, slots=True)
 class BuildRecord:
@@ -110,9 +113,9 @@ def publish(
         started_at,
         datetime.now(UTC),
     )
-    for table in ("build_stages", "rejects", "merged_rows", "build_calls", "build_tables", "builds"):
+    for table in (*_OF_RUNS, "build_tables", "builds"):
         db.execute(f"DELETE FROM {table} WHERE build_id = ?", [build_id])
-    for table in ("build_stages", "rejects", "merged_rows", "build_calls"):
+    for table in _OF_RUNS:
         db.execute(f"UPDATE {table} SET build_id = ? WHERE build_id = ?", [build_id, run_id])
     for name, table in sorted_tables.items():
         insert_rows(db, build_id, name, table)

@@ -92,8 +92,9 @@ def _summarise(benchmark: Benchmark, build: BuildRecord) -> str:
     report, world = build.report, build.lock["world"]
     judge = build.lock["models"].get("judge") or ""
     judged = f", judged by {shorten(str(judge), 100)}" if judge else ""
+    graph = f" with the local graph {shorten(str(build.origin['graph']), 100)}" if build.origin.get("graph") else ""
     return (
-        f"{benchmark.title}. {report['rows']:,} rows, made in the world {clean(str(world['name']))} as of {world['epoch']}, "
+        f"{benchmark.title}. {report['rows']:,} rows, made in the world {clean(str(world['name']))}{graph} as of {world['epoch']}, "
         f"written by {shorten(str(report['author']), 100)}{judged}; published {build.published_at:%Y-%m-%d}."
     )
 
@@ -229,8 +230,8 @@ def _tell_drawn(told: int, in_all: int, benchmark: Benchmark) -> str:
     if told == in_all:
         return ""
     return (
-        f"{told:,} of {in_all:,} rows, drawn by a digest of their ids, evenly over {say(benchmark.part)}. All of them: "
-        f"factmill export, factmill show"
+        f"{told:,} of {in_all:,} rows, drawn by a digest of their ids, as many of each {say(benchmark.part)} as there are, up "
+        "to where the page is full"
     )
 
 

@@ -1,7 +1,7 @@
 """Where rows come from: the row or its reject, what belongs to it, the calls it rests on, as the warehouse has them."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -107,18 +107,29 @@ def _find_calls(db: Connection, build_id: str, row_ids: Sequence[str]) -> dict[s
     calls = read_records(
         db,
         "SELECT b.id, b.stage, c.operation, c.service, c.parts, c.status, c.error, c.body, c.asked_at, c.latency_s, c.tokens_in, "
-        "c.tokens_out, c.cost_usd, c.key, b.taken_off FROM build_calls b JOIN calls c USING (record_id) "
+        "c.tokens_out, c.cost_usd, c.key, b.taken_off, k.why AS unchanged, k.checks "
+        "FROM build_calls b JOIN calls c USING (record_id) "
+        "LEFT JOIN kept_calls k ON k.build_id = b.build_id AND k.record_id = b.record_id "
         "JOIN build_stages s ON s.build_id = b.build_id AND s.stage = b.stage "
         "WHERE b.build_id = ? AND b.id IN (SELECT unnest(?)) ORDER BY s.position, c.record_id",
         build_id,
         row_ids,
     )
+    checks = _tell_checks(db, {check for call in calls for check in call["checks"] or ()})
     for call in calls:
+        call["checks"] = [checks[each] for each in call["checks"] or () if each in checks]
         call["parts"], call["body"] = json.loads(call["parts"]), json.loads(unpack_body(call["body"]))
     grouped = _group(calls, lambda each: str(each["id"]))
     for call in calls:
         del call["id"]
     return grouped
+
+
+def _tell_checks(db: Connection, record_ids: Collection[str]) -> dict[str, str]:
+    """Return record → which call it is and when it was asked, of the calls by which others were kept as unchanged."""
+    query = "SELECT record_id, key, asked_at FROM calls WHERE list_contains(?, record_id)"
+    told = read_records(db, query, sorted(record_ids)) if record_ids else []
+    return {each["record_id"]: f"{each['key'][:12]} at {each['asked_at'].isoformat()}" for each in told}
 
 
 def _group(records: Iterable[Record], key: Callable[[Record], str]) -> dict[str, list[Record]]:
