@@ -114,7 +114,6 @@ SLOW = (
     "tests/slaq/evaluation/test_judge_answers.py",
     "tests/slaq/test_questions.py",
     "tests/slaq/test_scrape.py",
-    "tests/test_other_machine.py",
     "tests/test_parity.py",
     "tests/test_path_parity.py",
     "tests/world",
@@ -142,7 +141,6 @@ TOGETHER = (SHARES_BUILDS, ("tests/flows/harness/",), ("tests/mediawikis",))
 """Tests that go to one process each, for the sake of what they share."""
 FIRST = (
     *SHARES_BUILDS,
-    "tests/test_other_machine.py",
     "tests/mediawikis",
     "tests/flows",
     "tests/test_pa",

@@ -14,6 +14,7 @@ from flows.cli.options import print_json
 from flows.commands.audit import format_figures, measure_build
 from tasks.core.rows import column_docs
 from tasks.engine.benchmark import Benchmark
+from tasks.engine.since.checking import tell_since
 from tasks.errors import OldBuild
 from tasks.options import BuildReport
 from tasks.reports.texts import shorten_line
@@ -45,6 +46,7 @@ def format_report(report: BuildReport) -> list[str]:
         f"  calls: {report.calls_sent} sent, {report.calls_replayed} replayed; tokens {report.tokens_in} in, {report.tokens_out} out; "
         f"US$ {report.cost_usd:.4f}; {report.seconds:.1f} s"
     )
+    lines += [f"  since {tell_since(report.since)}"] if report.since else []
     lines += map(_format_replies, report.replies, report.replies.values())
     lines += [f"  note: {note}" for note in report.notes]
     if report.caution:
