@@ -325,7 +325,7 @@ NAMES = st.lists(st.tuples(st.integers(1, 30), st.text(max_size=12), st.booleans
 
 
 @pytest.mark.slow
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(rows=NAMES)
 def test_any_names_come_back_as_they_went_in(
     tmp_path_factory: pytest.TempPathFactory, rows: Sequence[tuple[int, str, bool]]
