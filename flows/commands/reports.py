@@ -37,13 +37,14 @@ def read_told(warehouse: Path, names: Sequence[str]) -> Report | BuildPage:
         return read_report(warehouse, names)
     if len(records) == 1:
         return read_build(warehouse, built[0])
-    if len(built) == len(records) == 2:
-        ids = " ".join(record.build_id for record in records)
-        raise UsageError(f"a page is of one build; what differs between two tells factmill diff {ids}")
-    others = [record.build_id for record in records if record not in built]
+    first = built[0]
+    if others := [record.build_id for record in records if record not in built]:
+        raise UsageError(
+            f"{first.build_id} is a build and {others[0]} an evaluation; name one build, or evaluations alone"
+        )
     raise UsageError(
-        f"{built[0].build_id} is a build of {built[0].benchmark}, whose page stands alone"
-        + (f"; {others[0]} is an evaluation: name builds and evaluations apart" if others else "")
+        f"the page of a build stands alone: name one; what differs between two of one benchmark is told by "
+        f"factmill diff {' '.join(record.build_id for record in records[:2])}"
     )
 
 

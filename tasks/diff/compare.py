@@ -200,6 +200,7 @@ def _gather_facts(
         divergences=find_divergences(before, after),
         columns=content or row.columns,
         fate=row.fate,
+        is_weighed=row.fate is not None and row.fate.stage in matching.together,
         source=_find_source(locks, row, given, bool(content), matching.given),
         given=given,
         unseen=[] if "source_name" in row.row else locks.of("source"),

@@ -38,7 +38,7 @@ def list_distributions(build: Published) -> Iterator[Figure]:
     )
     known = load_relations()
     relations = sort_counts(
-        f"{known[pid].label} ({pid})" if pid in known else pid for pid in build.column(_TABLE, "relation")
+        f"{pid} {known[pid].label}" if pid in known else pid for pid in build.column(_TABLE, "relation")
     )
     yield draw_counts("relations", "Questions by relation", "questions", relations, "relation")
 

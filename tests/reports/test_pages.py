@@ -4,16 +4,13 @@ import dataclasses
 import json
 import os
 import re
-import shutil
-import socketserver
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from support.docs.chromium import open_page
 from support.docs.read_page import ReadPage
 from support.rows.reported import EVALUATION, HOSTILE, MODEL, list_items, make_evaluated
 
@@ -134,6 +131,7 @@ def test_json_has_the_metrics_comparisons_and_items(report: Report) -> None:
 
 _RENDER = """
 import sys
+from support.docs.chromium import open_page
 from support.docs.read_page import ReadPage
 from support.rows.reported import EVALUATION, HOSTILE, make_evaluated
 from tasks.reports.content import make_report
@@ -157,30 +155,7 @@ def test_the_same_evaluations_give_the_same_bytes_in_any_place() -> None:
 
 
 def test_a_browser_asks_for_nothing(page: str, tmp_path: Path) -> None:
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if not chromium:
-        pytest.skip("no Chromium is installed: apt-get install chromium")
     (tmp_path / "page.html").write_text(page, "utf-8")
-    asked: list[str] = []
-
-    class Proxy(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            self.send_error(404)
-
-        do_CONNECT = do_GET  # noqa: N815 - named so by the library
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Proxy) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
-        flags += [f"--user-data-dir={tmp_path / 'profile'}", f"--proxy-server=127.0.0.1:{server.server_address[1]}"]
-        command = [chromium, *flags, "--proxy-bypass-list=<-loopback>", "--virtual-time-budget=2000", "--dump-dom"]
-        dumped = subprocess.run(
-            [*command, f"file://{tmp_path / 'page.html'}"], capture_output=True, text=True, check=True, timeout=120
-        ).stdout
-        server.shutdown()
+    dumped, asked = open_page(tmp_path / "page.html")
     assert "20 of 20 shown" in dumped  # the page's own script has run
     assert [each for each in asked if "elsewhere" in each] == []

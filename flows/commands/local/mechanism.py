@@ -22,7 +22,7 @@ from tasks.slaq.core.mechanism.rows import FEATURES, ComparedFact, PairedFact
 from tasks.slaq.mechanism.choose import choose_of
 from tasks.slaq.mechanism.extra import require_extra
 from tasks.slaq.mechanism.figures import PAPER, draw_figures
-from tasks.slaq.mechanism.local_model import read_layers
+from tasks.slaq.mechanism.local_model import choose_device, read_layers
 from tasks.slaq.mechanism.measure import ACCURACY, ALIGNED, ALL, AUC, DIFFERENCE, MISALIGNED
 from tasks.slaq.mechanism.pairs_file import read_pairs, write_pairs
 from tasks.slaq.mechanism.record import MECHANISM, MechanismParams, lock_inputs
@@ -36,6 +36,7 @@ _ORDER = (AUC, ACCURACY, *FEATURES)
 def analyse(params: MechanismParams, run: RunOptions, force: bool, folder: Path) -> tuple[dict[str, Any], list[str]]:
     """Make an analysis and its report; return it as --json tells it, and as lines to read."""
     require_extra()
+    choose_device(params.device)
     made = make_build(MECHANISM, params, run, force)
     warehouse = warehouse_of(run)
     report = read_report(warehouse, find_build(warehouse, made.build_id))

@@ -20,7 +20,7 @@ from tasks.diff.core.reasons import find_own_causes, is_settled_by_input, join
 _OF_NO_CALL = ("embedder", "answers")
 """Models whose work is not recorded: sentence encoders, and models under test that are built in or told by a file."""
 _OTHER_ROWS = Cause("other rows", "", "rows are weighed together, and others of them changed")
-_LIMITS = ("limit", "limits", "categories", "candidates", "sets_a_kind", "units", "languages", "foundations")
+_LIMITS = ("limit", "limits", "categories", "candidates", "sets_a_kind", "sets", "languages", "foundations")
 """Parameters that say how much is read, and of what."""
 UNEXPLAINED = Cause("unexplained", "", "its calls and replies are the same, and so is every input that could touch it")
 _NOT_TOLD = Cause(
@@ -52,6 +52,8 @@ class RowFacts:
     """Decisions about the row that differ."""
     others_changed: bool = False
     """True where other rows changed and a stage weighs rows together."""
+    is_weighed: bool = False
+    """True of a row that such a stage rejects in one of the builds."""
     has_calls: bool = True
     """False of releases, which hold none."""
     left_out: str = ""
@@ -94,7 +96,10 @@ class _Tracer:
         policy = [each for each in self.locks.of("decision") if each.what == "policy"]
         if fate.reason in _DECIDED and (decided := [*self._list_decisions(), *policy]):
             return decided
-        return self._trace((None, fate.detail), len(self.own)) or self._fall_back(len(self.own))
+        traced = self._trace((None, fate.detail), len(self.own))
+        if not traced and self.facts.is_weighed and self.facts.others_changed:
+            return [_OTHER_ROWS]
+        return traced or self._fall_back(len(self.own))
 
     def trace_unread(self) -> list[Cause]:
         """Return why only one build read a row: its source, what it was drawn from, or how much was to be read."""
@@ -147,7 +152,11 @@ class _Tracer:
         ]
         if strong:
             return [strong[0]]
-        weak = [own[0] for own in self.own[:upto] if own]
+        weak = [
+            own[0]
+            for own, each in zip(self.own[:upto], self.facts.divergences, strict=False)
+            if own and (each.replies_differ or not each.is_paired)  # what is answered alike changed nothing
+        ]
         if weak and not unseen:
             return [weak[0]]
         if not unseen and self.facts.others_changed:

@@ -158,10 +158,12 @@ def _tell_command(benchmark: Benchmark, trace: Record) -> str:
 
 
 def _tell_calls(calls: Sequence[Record]) -> Iterator[CallTold]:
-    """Yield the first calls of each stage and operation, in the order of the stages, each asked once."""
-    once = {call["key"]: call for call in calls}
-    for (stage, operation), group in groupby(once.values(), key=lambda each: (each["stage"], each["operation"])):
-        same = list(group)
+    """Yield the first calls of each stage and operation, in the order in which these came, each call once."""
+    kinds: dict[tuple[str, str], dict[str, Record]] = {}
+    for call in calls:
+        kinds.setdefault((call["stage"], call["operation"]), {})[call["key"]] = call
+    for (stage, operation), of_kind in kinds.items():
+        same = list(of_kind.values())
         for place, call in enumerate(same[:_CALLS], 1):
             yield CallTold(
                 stage=stage,

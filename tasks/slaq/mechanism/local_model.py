@@ -113,12 +113,18 @@ class LocalCausalModel:
         return self._opened
 
 
+def choose_device(device: Device) -> Literal["cpu", "cuda"]:
+    """Return the device to compute on; UsageError when a GPU is wanted and there is none."""
+    has_gpu = import_extra("torch").cuda.is_available()
+    if device == "cuda" and not has_gpu:
+        raise UsageError("device cuda: torch finds no GPU on this machine; give auto or cpu")
+    return "cuda" if has_gpu and device != "cpu" else "cpu"
+
+
 def open_model(folder: Path, device: Device = "auto", precision: Precision = "float32") -> tuple[Any, Any]:
     """Return a model, on the GPU where there is one, and its tokenizer; UsageError says why they cannot be opened."""
     torch, transformers = import_extra("torch"), import_extra("transformers")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise UsageError("device cuda: torch finds no GPU on this machine; give auto or cpu")
-    where = "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
+    where = choose_device(device)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     try:

@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -90,7 +91,7 @@ class Recorder:
         """Characters of their bodies."""
         self._merged: set[str] = set()
         """Keys of what was fresh and has been moved into the warehouse."""
-        self._claimed: dict[str, threading.Event] = {}
+        self._claimed: dict[str, Future[None]] = {}
         self._lock = threading.Lock()
         if mode != "replay":
             self._adopt_orphans()
@@ -128,27 +129,31 @@ class Recorder:
         with self._lock:
             known = self._claimed.keys() | self._fresh.keys() | self._merged
             mine = [call for call in missing if call.key not in known]
-            own_keys = {call.key for call in mine}
-            theirs = {call.key: self._claimed.get(call.key) for call in missing if call.key not in own_keys}
-            self._claimed.update({call.key: threading.Event() for call in mine})
+            theirs = dict.fromkeys(self._claimed[call.key] for call in missing if call.key in self._claimed)
+            done = Future[None]()
+            self._claimed.update({call.key: done for call in mine})
         sent = 0
         try:
             sent = self._ask_unclaimed(mine, service, state)
+        except BaseException as error:  # whatever it was, it is what those who wait for these replies end with
+            done.set_exception(error)
+            raise
+        else:
+            done.set_result(None)
         finally:
             with self._lock:
-                events = [self._claimed.pop(call.key) for call in mine]
-            for event in events:
-                event.set()
+                for call in mine:
+                    del self._claimed[call.key]
         answers.sent += sent
-        for theirs_done in theirs.values():
-            if theirs_done is not None:
-                theirs_done.wait()
+        failed = [found for each in theirs if (found := each.exception())]
         with self._lock:
             answers.records.update({call.key: self._fresh[call.key] for call in missing if call.key in self._fresh})
         answers.replayed += len(missing) - sent
         # what others asked may have been moved into the warehouse by now
         answers.records.update(self._recorded([call for call in missing if call.key not in answers.records]))
         left = [call for call in missing if call.key not in answers.records]
+        if left and failed:
+            raise failed[0]
         if left:
             raise ReplayMiss(
                 f"{service.identity} left {len(left)} calls without a reply, the first: {_describe(left[0])}"

@@ -10,7 +10,7 @@ from tasks.core.calls.call import Call, Reply
 from tasks.errors import UsageError
 from tasks.slaq.core.mechanism.calls import call_ablate, read_effects
 from tasks.slaq.mechanism.extra import import_extra, require_extra
-from tasks.slaq.mechanism.local_model import LocalCausalModel, digest_model, lock_model
+from tasks.slaq.mechanism.local_model import LocalCausalModel, choose_device, digest_model, lock_model
 
 TEXTS = [
     "London was the birthplace of Ada Lovelace.",
@@ -153,3 +153,12 @@ def test_a_tokenizer_of_another_model_is_told(folder: Path, tmp_path: Path) -> N
     ).save_pretrained(str(tmp_path))
     with pytest.raises(UsageError, match="they do not belong together"):
         ask(tmp_path, LONG, "London")
+
+
+def test_a_gpu_that_is_wanted_and_not_there_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert choose_device("auto") == "cpu"
+    with pytest.raises(UsageError, match="torch finds no GPU on this machine; give auto or cpu"):
+        choose_device("cuda")

@@ -74,13 +74,20 @@ def publish_withheld(warehouse: Path) -> BuildRecord:
 
 
 def add_call(
-    db: Connection, build: BuildRecord, row_id: str, parts: dict[str, Any], body: Any, service: str = "live/x"
+    db: Connection,
+    build: BuildRecord,
+    row_id: str,
+    parts: dict[str, Any],
+    body: Any,
+    service: str = "live/x",
+    key: str = "",
+    operation: str = "chat",
 ) -> None:
-    """Record a chat that a row rests on."""
-    key = f"key-{row_id}"
+    """Record a call that a row rests on."""
+    key = key or f"key-{row_id}"
     db.execute(
-        "INSERT INTO calls VALUES (?, ?, ?, 'chat', ?, 'ok', NULL, false, ?, 1, 1, 0.5, 0.1, '2026-04-30 12:00:00+00')",
-        [key, key, service, json.dumps(parts), pack_body(json.dumps(body))],
+        "INSERT INTO calls VALUES (?, ?, ?, ?, ?, 'ok', NULL, false, ?, 1, 1, 0.5, 0.1, '2026-04-30 12:00:00+00')",
+        [key, key, service, operation, json.dumps(parts), pack_body(json.dumps(body))],
     )
     db.execute("INSERT INTO build_calls VALUES (?, 'read', ?, ?, ?, NULL)", [build.build_id, row_id, key, key])
     known = "INSERT INTO build_stages SELECT $1, 0, 'read', 9, 9, 0, 0, 0, 0, 0, 0, 0, 0 WHERE NOT EXISTS "
