@@ -15,6 +15,7 @@ from support.work.command import Factmill
 from support.work.scripted_chat import Message
 from trials.since import BENCHMARKS, Beside, Size, compare_embedded, compare_served
 
+from flows.serving import ServeOptions, read_config
 from tasks.storage.warehouse import open_warehouse
 
 _LONG_AGO = "2025-03-01T00:00:00Z"
@@ -193,6 +194,13 @@ def test_last_is_of_this_world_and_none_is_no_error(world: EditedWorld) -> None:
     assert report_of(world, ran)["since"]["build"] == ran
 
 
+def test_a_schedule_may_say_last(tmp_path: Path) -> None:
+    config = tmp_path / "serve.toml"
+    config.write_text('interval = "30d"\nsince = "last"\n', "utf-8")
+    told, _ = read_config(config)
+    assert ServeOptions(**told).run_options(30 * 86_400.0).since == "last"
+
+
 @pytest.mark.parametrize("compare", [compare_served, compare_embedded])
 def test_all_benchmarks_leave_what_full_rebuilds_leave(
     compare: Callable[[Path, Factmill, Sequence[str], Size], Iterator[Beside]], factmill: Factmill, tmp_path: Path
@@ -202,3 +210,6 @@ def test_all_benchmarks_leave_what_full_rebuilds_leave(
         told = found.since["since"]
         assert told["kept"] > told["changed"], found.benchmark
         assert found.since["calls_sent"] < found.full["calls_sent"], found.benchmark
+        if found.benchmark == "granola":
+            ran = factmill("verify", found.since["build_id"], "--warehouse", tmp_path / "w.duckdb", "--json")
+            assert ran.json["agrees"], "with what was kept, and taken over"
