@@ -25,6 +25,7 @@ from tasks.engine.identities import (
 )
 from tasks.errors import SettingsError
 from tasks.processes import one_at_a_time
+from tasks.progress import say
 from tasks.settings import Endpoint, Limits, Model, Wikidata, World, api_key, graphs_folder, load_world
 from tasks.text.suggestions import suggest_name
 
@@ -166,7 +167,7 @@ def embedded_graph(home: Path) -> "Graph":
     from tasks.world.store import digest_store
 
     folder, name = home / "world-graphs", f"{digest_store(WORLD_FOLDER)}-{FORMAT_VERSION}"
-    with one_at_a_time(home / "world-cache" / "graph.lock"):
+    with one_at_a_time(home / "world-cache" / "graph.lock", say):
         if not (folder / name).is_dir():
             shutil.rmtree(folder, ignore_errors=True)
             _load_world_graph(folder, name)

@@ -18,6 +18,7 @@ def list_pages(row: Mapping[str, Any]) -> Iterator[Page]:
 
 
 CARD = CardForms(
+    headline="loose",
     about=(
         "A row is a question that is answered by way of at least five articles, with its decomposition into sub-questions, "
         "their answers, and the revision of the article behind each. It is asked closed book, with search over the Wikipedia "

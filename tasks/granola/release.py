@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from tasks.assets import load_relations
 from tasks.core.publishing.card_forms import CardForms
 from tasks.core.publishing.release_forms import OWN_WORLD, Belonging, ConfigForms, Paper, ReleaseForms
 
@@ -15,6 +16,8 @@ def find_source(lock: Mapping[str, Any], origin: Mapping[str, Any]) -> tuple[str
 
 
 CARD = CardForms(
+    headline="granola_accuracy",
+    part_labels=lambda: {pid: each.label for pid, each in load_relations().items()},
     about=(
         "A row is a question about an entity with its gold answer and coarser answers that are also true, from fine to "
         "coarse: born in Brooklyn, in New York City, in the United States. With them an answer is not just right or wrong: "

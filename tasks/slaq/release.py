@@ -26,6 +26,7 @@ def tell_beside(facts: Mapping[str, Any], rows: int) -> Beside:
 
 
 CARD = CardForms(
+    headline="accuracy",
     about=(
         "A row is a topic of Wikipedia with five facts, each asked for in a short question of its own and all of them in one "
         "long question. A model that knows a fact should say it both ways: accuracy of both and their agreement are measured."

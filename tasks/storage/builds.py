@@ -118,7 +118,7 @@ def publish(
     for table in _OF_RUNS:
         db.execute(f"UPDATE {table} SET build_id = ? WHERE build_id = ?", [build_id, run_id])
     for name, table in sorted_tables.items():
-        _insert(db, build_id, name, table)
+        insert_rows(db, build_id, name, table)
         db.execute("INSERT INTO build_tables VALUES (?, ?, ?, ?)", [build_id, name, table.num_rows, digests[name]])
     db.execute(
         "INSERT INTO builds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -137,7 +137,7 @@ def publish(
     return record
 
 
-def _insert(db: duckdb.DuckDBPyConnection, build_id: str, name: str, table: pa.Table) -> None:
+def insert_rows(db: duckdb.DuckDBPyConnection, build_id: str, name: str, table: pa.Table) -> None:
     """Write a build's rows into a published table; one that no migration made gets the columns of its rows.
 
     Columns that came later are added in their place, null in the rows of older builds. WarehouseError where the table has

@@ -23,6 +23,14 @@ _OTHER_ROWS = Cause("other rows", "", "rows are weighed together, and others of 
 _LIMITS = ("limit", "limits", "categories", "candidates", "sets_a_kind", "units", "languages", "foundations")
 """Parameters that say how much is read, and of what."""
 UNEXPLAINED = Cause("unexplained", "", "its calls and replies are the same, and so is every input that could touch it")
+_NOT_TOLD = Cause(
+    "not told",
+    "",
+    "the locks are the same, so a reply was another; releases hold no replies: compare the builds where they were made",
+)
+_ASKED_ANEW = Cause(
+    "reply", "", "services and models that may answer otherwise were asked, and releases hold no replies"
+)
 _DECIDED = ("dropped_in_review", "not_reviewed")
 """Reasons of rejects that a reviewer, or the policy, decides on."""
 
@@ -44,10 +52,16 @@ class RowFacts:
     """Decisions about the row that differ."""
     others_changed: bool = False
     """True where other rows changed and a stage weighs rows together."""
+    has_calls: bool = True
+    """False of releases, which hold none."""
+    left_out: str = ""
+    """Why a release was made without such rows; empty where it was not."""
 
 
 def explain_row(facts: RowFacts, locks: Locks) -> tuple[Cause, ...]:
     """Return why a row differs, the first in the order of stages first; UNEXPLAINED alone where nothing tells."""
+    if facts.left_out:
+        return (Cause("left out", "", facts.left_out),)
     tracer = _Tracer(facts, locks)
     found: dict[Cause, None] = {}
     if facts.fate is not None:
@@ -125,8 +139,8 @@ class _Tracer:
         """Return the first reason before a place, where no text shows which it was."""
         if decisions := list(self._list_decisions()):
             return decisions
-        if self.facts.source:
-            return [self.facts.source]
+        if self.facts.source or not self.facts.has_calls:
+            return [self.facts.source or self._tell_possible()]
         unseen = self._list_unseen()
         strong = [
             own[0] for own, each in zip(self.own[:upto], self.facts.divergences, strict=False) if own and _is_read(each)
@@ -139,6 +153,14 @@ class _Tracer:
         if not unseen and self.facts.others_changed:
             return [_OTHER_ROWS]
         return [join([*weak[:1], *unseen])] if weak or unseen else []
+
+    def _tell_possible(self) -> Cause:
+        """Return what the locks alone tell: the input that differs, or that it is one of several."""
+        possible = [each.cause for each in self.locks.changes if each.cause.kind != "source"]
+        possible += self.facts.unseen
+        if not possible:
+            return _NOT_TOLD
+        return join([*possible, _ASKED_ANEW] if self.locks.may_answer_otherwise else possible)
 
     def _list_unseen(self) -> list[Cause]:
         """Return the inputs that differ and of which no recorded call would tell."""

@@ -30,6 +30,14 @@ class Locks:
         """Return a difference by kind and name."""
         return next((each for each in self.of(kind) if each.what == what), None)
 
+    @property
+    def may_answer_otherwise(self) -> bool:
+        """True where a service or model may answer the same question otherwise another time."""
+        return any(
+            not lock.get("rules") or any(str(each).startswith("http") for each in lock["services"].values())
+            for lock in (self.before, self.after)
+        )
+
     def name_service(self, identity: str) -> str:
         """Return the name of a service by what it is known by in either build; its identity where it has none."""
         for lock in (self.after, self.before):
