@@ -91,6 +91,8 @@ trials: $(VENV)/.dev $(VENV)/.prepared
 	PYTHONPATH=tests $(BIN)/python -m trials.faulty --whole
 	PYTHONPATH=tests $(BIN)/python -m trials.month
 	PYTHONPATH=tests $(BIN)/python -m trials.month_served
+	PYTHONPATH=tests $(BIN)/python -m trials.since
+	PYTHONPATH=tests $(BIN)/python -m trials.since --embedded
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -42,6 +42,8 @@ _QID = re.compile(r"\bQ\d+\b")
 ANSWERS = "answers"
 _ALWAYS_KNOWN = ("item", "near", "label", "name", "about")
 """Kinds of which none is there for what the world knows nothing of; titles can be written in several ways."""
+_SPECIAL = frozenset("_:#&%~<>[]|{}/")
+"""Characters by which titles are written in several ways."""
 
 
 def call_world_contents(service: str) -> Call:
@@ -57,12 +59,19 @@ def judge_content(
     if things is None:
         return Verdict(None, f"{operation}: nothing tells whether its answer changed")
     for thing in (ANSWERS, *things):
-        if thing not in then and thing.partition(" ")[0] not in _ALWAYS_KNOWN:
+        if thing not in then and not _is_surely_absent(thing):
             return Verdict(None, f"{thing}: nothing is known of it")
         if then.get(thing) != now.get(thing):
             return Verdict(False, f"{thing} is not what it was")
     told = "; ".join(things[:3]) + (f"; and {len(things) - 3} more" if len(things) > 3 else "")
     return Verdict(True, f"the same content: {told}" if told else "it rests on nothing of the world")
+
+
+def _is_surely_absent(thing: str) -> bool:
+    """True where the world says nothing of a thing that is not told: no title that is written otherwise is meant."""
+    kind, _, name = thing.partition(" ")
+    is_plain = name.isprintable() and name == " ".join(name.split()) and not _SPECIAL & set(name)
+    return kind in _ALWAYS_KNOWN or (kind in ("page", "views") and is_plain and name[:1] == name[:1].upper())
 
 
 def list_contents(operation: str, parts: Mapping[str, Any], body: Any) -> list[str] | None:

@@ -62,7 +62,9 @@ def test_a_reply_comes_again_unless_something_changed_that_it_rests_on(call: Cal
         call_search("w", "Berlin"),
         call_find_items("w", "Berlino", "it"),
         call_page_revision_at("w", "berlin", "2026-01-01T00:00:00Z"),
-        call_pageviews("w", "Nowhere", "20250101", "20250102"),
+        call_page_revision_at("w", "Ulm_(city)", "2026-01-01T00:00:00Z"),
+        call_page_revision_at("w", "Ulm&#32;", "2026-01-01T00:00:00Z"),
+        call_pageviews("w", "nowhere", "20250101", "20250102"),
     ],
     ids=lambda call: call.operation,
 )
@@ -74,3 +76,9 @@ def test_a_name_that_nobody_bore_is_asked_for_when_somebody_does() -> None:
     call = call_find_items("w", "Ulm")
     assert judge_content(call.operation, call.parts, [], THEN, THEN).is_unchanged is True
     assert judge_content(call.operation, call.parts, [], THEN, THEN | {"name en Ulm": "a"}).is_unchanged is False
+
+
+def test_a_page_that_was_missing_is_missing_until_there_is_one() -> None:
+    call = call_page_revision_at("w", "Ulm (city)", "2026-01-01T00:00:00Z")
+    assert judge_content(call.operation, call.parts, {}, THEN, THEN).is_unchanged is True
+    assert judge_content(call.operation, call.parts, {}, THEN, THEN | {"page Ulm (city)": "a"}).is_unchanged is False

@@ -45,12 +45,13 @@ class PlantedWorld:
     def served(self) -> Iterator[dict[str, str]]:
         """Serve the files as they are now; yield service → address."""
         with running_world(self.home, self.files, self.port) as running:
-            yield dict(running.endpoints)
+            # the embedded store holds DBpedia's links to its items too
+            yield {**running.endpoints, "dbpedia": running.endpoints["wikidata"]}
 
     def describe(self, urls: dict[str, str], models: str) -> str:
         """Return the text of the world's file."""
         lines = ['name = "planted"', 'user_agent = "factmill tests"', f"epoch = {self.epoch}"]
-        for name in ("wikidata", "wikipedia", "pageviews", "falcon"):
+        for name in ("wikidata", "wikipedia", "pageviews", "falcon", "dbpedia"):
             lines += [f"[{name}]", f'url = "{urls[name]}"', f"limits = {_LIMITS}"]
         return "\n".join(lines) + "\n" + models
 
