@@ -351,7 +351,7 @@ def open_build(benchmark: Benchmark, inputs: Locked[Inputs], options: RunOptions
         finished_well = True
     except FactmillError:
         raise
-    except Exception:
+    except Exception:  # a fault of ours stands in the run's log too, and is raised on
         progress.log(traceback.format_exc(), "error")
         raise
     finally:
@@ -377,7 +377,7 @@ def _interrupting() -> Iterator[None]:
     waited for."""
     try:
         yield
-    except Exception:
+    except Exception:  # no stop: raised on as it is
         raise
     except BaseException:  # Ctrl-C, SIGTERM, and Prefect's own for a run that is cancelled
         interrupt_sending()

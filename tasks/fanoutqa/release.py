@@ -48,7 +48,7 @@ FANOUTQA_RELEASE = ReleaseForms(
         authors=(("Andrew", "Zhu"), ("Alyssa", "Hwang"), ("Liam", "Dugan"), ("Chris", "Callison-Burch")),
         year=2024,
         arxiv="2402.14116",
-        venue="Proceedings of the 62nd Annual Meeting of the Association for Computational Linguistics",
+        venue="ACL 2024, 62nd Annual Meeting, Proceedings",
     ),
     card=CARD,
     canary="216c0a94-240b-472a-91cc-056da28c00b3",

@@ -46,7 +46,7 @@ GRANOLA_RELEASE = ReleaseForms(
         authors=(("Gal", "Yona"), ("Roee", "Aharoni"), ("Mor", "Geva")),
         year=2024,
         arxiv="2401.04695",
-        venue="Proceedings of the 62nd Annual Meeting of the Association for Computational Linguistics",
+        venue="ACL 2024, 62nd Annual Meeting, Proceedings",
     ),
     card=CARD,
     canary="6892155f-ffa6-480a-906b-1b3737427a07",

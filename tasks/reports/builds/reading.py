@@ -156,17 +156,18 @@ def _read_stage(told: Mapping[str, Any], is_first: bool) -> Stage:
 
 
 def _draw_funnel(stages: Sequence[Stage]) -> Figure:
-    """Return what became of the rows of each stage; kinds that no stage has are left out."""
+    """Return what became of the rows of each stage; what is merged stands last and only where some are, so that the others
+    have the same colours on every page."""
     kinds: dict[str, list[int]] = {
         "went on": [each.rows_out for each in stages],
-        "merged": [each.merged for each in stages],
         "rejected": [each.rejects for each in stages],
+        "merged": [each.merged for each in stages],
     }
     names = tuple(say(each.name) for each in stages)
     series = tuple(
         Series(kind, names, tuple(map(float, counts)))
         for kind, counts in kinds.items()
-        if any(counts) or kind == "went on"
+        if any(counts) or kind != "merged"
     )
     return Figure("funnel", "What became of the rows", "stacked", "", "rows", series)
 
