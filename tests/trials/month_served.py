@@ -87,6 +87,7 @@ class ServedMonth:
         self.wrong: list[str] = []
         self._seen: set[str] = set()
         self._newest = ""
+        self._ever = set[str]()
 
     def live(self, gc_from: int, keep: int) -> None:
         """Serve the month; what is wrong stands in `wrong`."""
@@ -172,7 +173,7 @@ class ServedMonth:
             self.wrong.append(f"day {day}: the rebuild ended as {run['state']['name']}: {run['state']['message']}")
         world = tomllib.loads(self.file.read_text("utf-8"))
         ages_s = {world[name]["url"]: age * 3600 for name, age in AGES_H.items()}
-        asked, self._newest = count_asked(self.warehouse, self._newest, ages_s, run["start_time"])
+        asked, self._newest = count_asked(self.warehouse, self._newest, ages_s, run["start_time"], self._ever)
         if not 0 <= asked.total - asked.sent_said(run["state"]["message"]) <= _UNCOUNTED:
             self.wrong.append(f"day {day}: {asked.total} are recorded, the run says {run['state']['message']}")
         self.wrong += [
