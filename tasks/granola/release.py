@@ -24,19 +24,19 @@ CARD = CardForms(
         "GRANOLA accuracy counts a match at any level, informativeness how fine that level is."
     ),
     steps={
-        "read_entity_questions": "Rows of EntityQuestions with one gold answer are read, or questions made of a Wikidata's facts.",
+        "read_entity_questions": "Rows with one gold answer are read from files in EntityQuestions' form, or questions are made of a Wikidata's facts.",
         "cut_question_entities": "The entity that a question is about is cut out of it by its relation's template.",
         "find_qids": "Names in question and answer are looked up as labels, then as aliases; of several bearers the ones of which the Wikidata holds the fact are meant, else those with the smallest numbers.",
         "describe_entities": "Both items get Wikidata's English description, or one made of class and country, and marked.",
         "measure_popularity": "Page views of both items' articles over the last twelve full months are added up.",
         "generate_granular_answers": "The author model writes answers from fine to coarse, in one call.",
-        "score_description_consistency": "Samples of a judge say whether each description fits the question; rows with too high a share of objections go.",
-        "remove_trivial_answers": "Answers that say nothing (a person, a university), that repeat a level, or that neither the item's claims nor its description nor our lists bear out go.",
+        "score_description_consistency": "Samples of a judge say whether each description fits the question; where more than half object to either, the row goes, unless the Wikidata itself holds the fact between the two items.",
+        "remove_trivial_answers": "Answers of a list of trivial ones (a person, a university), that repeat a level, or that neither the item's claims nor its description nor our lists bear out go.",
     },
     limits=(
         "A coarser answer is true of the item, but not every true coarser answer is listed: a model can be right and unmatched.",
-        "Popularity is page views of the English Wikipedia at one time.",
-        "Items stand for names by rule; `question_entity_candidates` and `answer_entity_candidates` say how many there were.",
+        "Popularity is page views of the English Wikipedia over twelve months; days without a count add none.",
+        "Items were matched to names by rule; `question_entity_candidates` and `answer_entity_candidates` say how many there were.",
     ),
 )
 

@@ -100,6 +100,7 @@ def _fill(release: Release) -> str:
         parquet=parquet,
         sql=f"SELECT * FROM '{parquet}'",
         quality=_tell_quality(release),
+        united=sum(stage.get("merged", 0) for stage in release.stages),
         headline=forms.card.headline,
         ends=list_ends(release),
         built_in="; ".join(f"{model}: {told.partition(':')[0]}" for model, told in BUILT_IN.items() if model in shown),
@@ -194,11 +195,13 @@ def _tell_decisions(release: Release) -> str:
 def _tell_quality(release: Release) -> str:
     """Return in a line what is known of the rows' quality."""
     report = release.build.report
+    united = sum(stage.get("merged", 0) for stage in release.stages)
     read = max((each.rows for each in release.audit), default=0)
     told = [
-        f"{report['inputs']:,} source rows read, {report['rejects']:,} rows dropped on the way, each with its reason",
+        f"{report['inputs']:,} source rows read, {report['rejects']:,} rows dropped on the way, each with its reason"
+        + (f", {united:,} united with others" if united else ""),
         f"readers checked {read:,} rows" if read else "no reader has checked a sample",
-        "its judge was held against people" if release.judge_cards else "nobody has held its judge against people",
+        "its judge was compared with people" if release.judge_cards else "its judge has not been compared with people",
     ]
     return "; ".join(told)
 

@@ -94,7 +94,7 @@ def _summarise(benchmark: Benchmark, build: BuildRecord) -> str:
     judged = f", judged by {shorten(str(judge), 100)}" if judge else ""
     graph = f" with the local graph {shorten(str(build.origin['graph']), 100)}" if build.origin.get("graph") else ""
     return (
-        f"{benchmark.title}. {report['rows']:,} rows, made in the world {clean(str(world['name']))}{graph} as of {world['epoch']}, "
+        f"{benchmark.title}. {report['rows']:,} rows, made in the {clean(str(world['name']))} world{graph} as of {world['epoch']}, "
         f"written by {shorten(str(report['author']), 100)}{judged}; published {build.published_at:%Y-%m-%d}."
     )
 
