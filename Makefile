@@ -11,8 +11,8 @@ PIP     = $(BIN)/pip install --quiet --disable-pip-version-check --no-compile --
 # uv takes a fifth of pip's time; where it can't install, as it reads none of pip's settings (index, certificates), pip does
 install = $(BIN)/uv pip install --no-config --quiet --python $(BIN)/python --no-deps --require-hashes -r $(1) || \
   $(PIP) --require-hashes -r $(1)
-# tests in two processes more than there are cores, since some wait; six at most; tests/conftest.py says which go together
-SHARED  = --numprocesses $$($(BIN)/python -c 'import os; print(min(os.cpu_count() or 1, 4) + 2)') --dist loadfile --no-loadscope-reorder
+# tests in a process more than there are cores, since some wait; five at most; tests/conftest.py says which go together
+SHARED  = --numprocesses $$($(BIN)/python -c 'import os; print(min(os.cpu_count() or 1, 4) + 1)') --dist loadfile --no-loadscope-reorder
 
 # those that are skipped where torch is not installed
 MECHANISM = tests/slaq/mechanism tests/slaq/core/mechanism tests/flows/evaluate/test_slaq_mechanism.py \

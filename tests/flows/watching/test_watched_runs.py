@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import requests
 from support.work.command import Factmill
 from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
+from support.work.standing_prefect import ask_server
 
 _LIMIT_S = 120
 """What nothing here comes near: a line that never comes would be waited for without it."""
@@ -41,7 +41,7 @@ def model() -> Iterator[Model]:
 
 
 def ask(api: str, path: str, **body: Any) -> Any:
-    reply = requests.post(f"{api}/{path}", json=body, timeout=60)
+    reply = ask_server().post(f"{api}/{path}", json=body, timeout=60)
     reply.raise_for_status()
     return reply.json()
 
