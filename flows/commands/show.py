@@ -1,6 +1,7 @@
 """What the command prints of builds: reports, rows, rejects, columns."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from tasks.storage.warehouse import open_warehouse, read_records
 
 _MOST_DETAIL = 300
 """Characters of a reject's detail in a table."""
+_IDENTIFIER = re.compile(r"[QP][0-9]+(?:-|$)")
+"""Of an item, a property or a statement."""
 
 
 def format_report(report: BuildReport) -> list[str]:
@@ -165,7 +168,10 @@ def _shorten(detail: str) -> str:
 
 def _cell(value: Any) -> str:
     if isinstance(value, list):
-        return " → ".join(map(str, value))
+        between = "; " if any(isinstance(each, dict) for each in value) else " → "
+        return between.join(map(_cell, value))
+    if isinstance(value, dict):  # a piece of knowledge, in words; `explain` and --json have the identifiers too
+        return " ".join(each for each in value.values() if isinstance(each, str) and not _IDENTIFIER.match(each))
     if isinstance(value, float):
         return f"{value:.2f}"
     return "" if value is None else str(value)
