@@ -230,13 +230,15 @@ def test_what_a_killed_run_left_is_cleared_away_and_what_it_moved_is_put_back(wa
     write_release(release, tmp_path / "out")
     before = read_all(tmp_path / "out")
     shutil.move(tmp_path / "out", tmp_path / f".out.{gone.pid}.old")
-    for name in (f".out.{gone.pid}.draft", f".out.{os.getppid()}.draft", f".other.{gone.pid}.draft"):
+    # a container's first process always has the same number, and no process has the longest
+    killed = (f".out.{gone.pid}.draft", f".out.{os.getpid()}.draft")
+    for name in (*killed, f".out.{os.getppid()}.draft", f".other.{gone.pid}.draft", f".out.{'9' * 30}.draft"):
         (tmp_path / name).mkdir()
     with pytest.raises(OutputError, match="a release lies there"):
         write_release(release, tmp_path / "out")
     assert read_all(tmp_path / "out") == before
     left = {path.name for path in tmp_path.iterdir()} - {"out"}
-    assert left == {f".out.{os.getppid()}.draft", f".other.{gone.pid}.draft"}
+    assert left == {f".out.{os.getppid()}.draft", f".other.{gone.pid}.draft", f".out.{'9' * 30}.draft"}
 
 
 KILLED = """
