@@ -105,6 +105,17 @@ def test_hidden_answers_are_in_no_file(warehouse: Path, tmp_path: Path) -> None:
     assert (whole["withheld"], whole["lock"]["params"]["reviewing"]) == ("", REVIEWING)
 
 
+def test_the_lock_tells_no_texts_of_decisions_about_rows_that_are_left_out(tmp_path: Path) -> None:
+    first, *others = (tables := fanout_tables())["fanoutqa"]
+    mixed = {**tables, "fanoutqa": [{**first, "source": "theirs"}, *others]}
+    publish_rows(tmp_path / "w.duckdb", FANOUTQA, mixed, {"reviewing": REVIEWING})
+    fewer = read(tmp_path / "w.duckdb", FANOUTQA, Choices(without=("theirs",), with_answers=True))
+    write_release(fewer, tmp_path / "out")
+    lock = json.loads((tmp_path / "out/lock.json").read_text("utf-8"))
+    assert lock["lock"]["params"]["reviewing"]["decisions"] == [{"id": "i1", "decision": "keep"}]
+    assert "rows that are left out" in lock["withheld"]
+
+
 def test_a_release_is_read_where_tables_are(warehouse: Path, tmp_path: Path) -> None:
     release = read(warehouse, FANOUTQA)
     write_release(release, tmp_path / "out")
