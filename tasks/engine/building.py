@@ -55,6 +55,9 @@ from tasks.storage.recording.records import sum_up_ages
 from tasks.storage.shards import digest_tables, has_kind, read_shard
 from tasks.storage.warehouse import Connection, open_warehouse
 
+_MOST_WAITING = 128
+"""Batches that wait for batch jobs at once, at most."""
+
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
@@ -229,7 +232,10 @@ class Build:
             _names.set({batch.index: name_batch(batch, units[batch.index], size, rows_in) for batch in batches})
             receipts = []
             # a runner of our own, since a flow's is made before its options are known
-            with ThreadPoolTaskRunner[Receipt](max_workers=self.options.concurrency) as runner, _interrupting():
+            with (
+                ThreadPoolTaskRunner[Receipt](max_workers=self._count_workers(len(batches), size)) as runner,
+                _interrupting(),
+            ):
                 futures = [
                     runner.submit(_prepare(step, receipt is None), {"batch": batch})
                     for batch, receipt in zip(batches, done, strict=True)
@@ -239,6 +245,14 @@ class Build:
                     bar.advance(receipts[-1])
         self._close_stage(step.name, receipts, rows_in, time.perf_counter() - started, opens=opens)
         return Dataset(tuple(receipts), tuple(units))
+
+    def _count_workers(self, batches: int, size: int) -> int:
+        """Return how many batches are worked on at once: where a model is asked by batch jobs, as many as fill one, since
+        those that wait for a job do nothing else."""
+        models = [] if self.options.mode == "replay" else self.run.services.world.models.items()
+        asked = (model for role, model in models if role in self.run.lock["models"] and model.mode == "batch")
+        most = max((model.jobs.requests for model in asked), default=0)
+        return max(self.options.concurrency, min(batches, _MOST_WAITING, -(-most // max(size, 1))))
 
     def _close_stage(
         self, stage: str, receipts: Sequence[Receipt], rows_in: int, seconds: float, *, opens: bool

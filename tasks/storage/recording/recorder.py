@@ -363,6 +363,11 @@ class Recorder:
         return f"{text}; the nearest recorded call differs in {'; '.join(nearest)}"
 
 
+def jobs_folder(warehouse: Path, mode: Mode) -> Path:
+    """Return the folder of what is known of batch jobs; a refresh goes on with its own alone."""
+    return work_folder(warehouse) / ("jobs-refresh" if mode == "refresh" else "jobs")
+
+
 def work_folder(warehouse: Path) -> Path:
     """Return the folder for journals and run files beside a warehouse."""
     return (
