@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.batches.server import BatchServer
+from support.work.warehouses import empty_warehouse
 
 from tasks import progress
 from tasks.clients.chat import Chat
@@ -16,6 +17,7 @@ from tasks.core.calls.jobs import Jobs
 from tasks.core.prompts import fill_in, read_prompt
 from tasks.errors import ServiceError, ServiceUnreachable
 from tasks.settings import Limits, Model
+from tasks.storage.recording.recorder import Recorder
 
 PROMPT = b"""+++
 role = "author"
@@ -389,3 +391,14 @@ def test_files_of_jobs_that_are_damaged_or_old_are_no_trouble(make_server, tmp_p
     assert len(collect(open_chat(server, tmp_path), [ask()])) == 1
     assert [job["id"] for job in server.jobs] == ["batch_0001"]
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("first_by_job", [True, False])
+def test_what_was_recorded_in_one_way_serves_the_other(make_server, tmp_path, first_by_job):
+    server, calls = make_server(), ask_all(6, samples=2)
+    ways = [open_chat(server, tmp_path), open_chat(server, None)]
+    recorder = Recorder(empty_warehouse(tmp_path / "w.duckdb"), "record")
+    first, second = (recorder.answer(calls, way) for way in (ways if first_by_job else ways[::-1]))
+    recorder.close()
+    assert (first.sent, second.sent, second.replayed) == (6, 0, 6)
+    assert first.records == second.records
