@@ -189,11 +189,9 @@ class Build:
             return report.model_copy(update={"build_id": self.options.pinned_build, "tables": digest_tables(tables)})
         if not report.rows:
             report = report.model_copy(update={"nothing_published": self._describe_waiting() or self._end(report)})
-        warehouse = warehouse_of(self.options)
         if self.options.mode != "replay" and is_embedded(self.run.lock):
             note_contents(self.run, self.kept)
-        self.run.recorder.merge()
-        with open_warehouse(warehouse) as db:
+        with self.run.recorder.merging() as db:
             write_kept(db, self.run_id, self.kept)
             report = report.model_copy(update={"replies": self._sum_up_ages(db)})
             before = {build_id for (build_id,) in db.execute("SELECT build_id FROM builds").fetchall()}
@@ -268,8 +266,7 @@ class Build:
         progress.log(describe_stage(summary, self.reasons[stage]))
         self.receipts.extend(receipts)
         if self.options.pinned_build is None:
-            self.run.recorder.merge()
-            with open_warehouse(warehouse_of(self.options)) as db:
+            with self.run.recorder.merging() as db:
                 merge_stage(db, self.run_id, len(self.summaries), receipts, summary)
             if is_lost_to_run(came_in, self.reasons[stage], sum(receipt.unsettled for receipt in receipts)):
                 self._end(self._report(0, {}))
