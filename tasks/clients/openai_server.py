@@ -122,7 +122,6 @@ class OpenAiServer:
         cost_usd = (tokens_in - cached) * model.usd_per_million_in + (tokens_out - thought) * model.usd_per_million_out
         cost_usd += cached * (model.usd_per_million_in if of_cached is None else of_cached)
         cost_usd += thought * (model.usd_per_million_out if of_thought is None else of_thought)
-        cost_usd *= model.batch_price if model.mode == "batch" else 1
         return Reply(None, tokens_in=tokens_in, tokens_out=tokens_out, cost_usd=cost_usd / 1e6)
 
     async def _check_redirect(self, response: httpx2.Response) -> None:

@@ -42,10 +42,16 @@ class Asker(Protocol[T_contra]):
     """What the desk leaves to the chat client: how a request is written, and how an answer is read."""
 
     def write(self, asked: T_contra, learnt: Mapping[str, Any]) -> dict[str, Any] | Reply:
-        """Return the body of a request, or the reply where there is no use in asking; `learnt`: changed settings."""
+        """Return the body of a request, or the reply where there is no use in asking.
+
+        `learnt`: settings by which it is not written as the world's file says.
+        """
 
     def read(self, asked: T_contra, learnt: Mapping[str, Any], answer: Answer) -> Reply | dict[str, Any]:
-        """Return the reply that an answer holds, or by what settings to ask again; raises Retry as a single request."""
+        """Return the reply that an answer holds, or by what further settings to ask again; Retry for what may pass.
+
+        `learnt`: by which the request was written.
+        """
 
     def learnt(self) -> dict[str, Any]:
         """Return by which settings requests are not made as the world's file says."""
@@ -101,8 +107,8 @@ class Desk(Generic[T]):
         self._is_narrow = False
         """True once the server had too much in hand: one job at a time then."""
 
-    def find_learnt(self) -> dict[str, Any]:
-        """Return what jobs that are still open had learnt of the model."""
+    def find_learnt(self) -> dict[str, Any] | None:
+        """Return what jobs that are still open had learnt of the model; None where there is none."""
         return self._files.find_learnt()
 
     def send(self, asked: Sequence[tuple[str, T]], deliver: Callable[[T, Reply], None]) -> None:
@@ -199,12 +205,12 @@ class Desk(Generic[T]):
 
     async def _hand_in(self) -> None:
         """Make one job of what waits, and follow it."""
-        requests, content = await self._write()
+        learnt = self._asker.learnt()
+        for request in self._fresh[: self._most]:
+            learnt |= request.learnt
+        requests, content = await self._write(learnt)
         if not requests:
             return
-        learnt = self._asker.learnt()
-        for request in requests:
-            learnt |= request.learnt
         job = self._files.begin(
             f"factmill-{os.urandom(8).hex()}.jsonl", [request.custom_id for request in requests], learnt
         )
@@ -212,15 +218,15 @@ class Desk(Generic[T]):
         await self._submit(job, content)
         self._start(self._follow(job))
 
-    async def _write(self) -> tuple[list[_Request[T]], bytes]:
-        """Take requests for one job from what waits, and return them with their lines."""
+    async def _write(self, learnt: Mapping[str, Any]) -> tuple[list[_Request[T]], bytes]:
+        """Take requests for one job from what waits, and return them with their lines; all are written by the same settings."""
         most_bytes = self._model.jobs.megabytes * 1e6
         requests: list[_Request[T]] = []
         lines: list[bytes] = []
         size = taken = 0
         while taken < len(self._fresh) and len(requests) < self._most:
             request = self._fresh[taken]
-            body = self._asker.write(request.asked, request.learnt)
+            body = self._asker.write(request.asked, learnt)
             if isinstance(body, Reply):
                 self._finish(request, body)
             else:
@@ -356,16 +362,17 @@ class Desk(Generic[T]):
     ) -> bool:
         """Hand over what is said of a request; True where another job may say more."""
         try:
-            heard = self._hear(request, {**job.learnt, **request.learnt}, answer, state)
+            heard = self._hear(request, job.learnt, answer, state)
         except Retry as trouble:
             request.tries += 1
             if request.tries < self._model.limits.attempts:
                 return True
             heard = Reply(None, "failed", error=str(trouble), transient=True)
         if not isinstance(heard, Reply):
-            request.learnt |= heard
+            request.learnt = {**job.learnt, **heard}
             return True
-        self._finish(request, replace(heard, latency_s=state.seconds))
+        cost_usd = heard.cost_usd * self._model.batch_price
+        self._finish(request, replace(heard, latency_s=state.seconds, cost_usd=cost_usd))
         return False
 
     def _hear(

@@ -142,6 +142,9 @@ class Remote:
         for _ in range(_MOST_PAGES):
             answer = await self._server.get(f"/{kind}?limit={_PAGE}{after}")
             if answer.status in _NOT_LISTED:
+                progress.say(
+                    f"note: {self.name} lists no {kind}, so it is not known whether {mark} came to it; it is sent again"
+                )
                 return ""
             self._check(answer, f"lists no {kind}")
             page = read_json(answer.text)

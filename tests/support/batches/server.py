@@ -39,6 +39,7 @@ class BatchServer:
         self.spoil: Callable[[bytes], bytes] = lambda content: content
         """What becomes of the bytes of files of answers."""
         self.restarts = self.requests = self.lost = self.failed = 0
+        self.answers_singly = True
         self.lists = True
         """False: it lists neither files nor jobs."""
         self.cuts: Counter[str] = Counter()
@@ -89,7 +90,7 @@ class BatchServer:
 
     def _serve(self, seen: Seen, path: str) -> dict[str, Any]:
         match seen.method, path.strip("/").split("/"):
-            case "POST", ["chat", "completions"]:
+            case "POST", ["chat", "completions"] if self.answers_singly:
                 answer = self._answer(seen.json())
             case "POST", ["files"]:
                 answer = self._take_file(seen)
