@@ -10,17 +10,20 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from http.client import HTTPException
 from pathlib import Path
 
 from tasks.errors import FactmillError, PrefectLost, ServiceUnreachable
 from tasks.processes import HOST, free_port, read_tail, start_child, stop_child
-from tasks.storage.housekeeping.prefect_history import bound_history
+from tasks.progress import say
+from tasks.storage.housekeeping.prefect_history import bound_history, making_history
 
 _START_TIMEOUT_S = 90.0
 _ANSWER_TIMEOUT_S = 10.0
+_OF_SERVER = 500
+"""HTTP's statuses from here on are the server's own trouble."""
 LOOK_AGAIN_S = 2.0
 """Between looks for a server that has gone away."""
 _UNNEEDED = (
@@ -119,19 +122,23 @@ def telling_lost_server() -> Iterator[None]:
 
 
 def _tell_cut(error: Exception) -> str:
-    """Return what cut off a question to the Prefect server; nothing for any other error."""
+    """Return what cut off a question to the Prefect server, or what was wrong there; nothing for any other error."""
     # of the library that Prefect asks with, which nothing here imports
-    is_cut = any((each.__module__, each.__name__) == ("httpx", "TransportError") for each in type(error).__mro__)
-    return (str(error) or type(error).__name__) if is_cut else ""
+    kinds = {each.__name__ for each in type(error).__mro__ if each.__module__ == "httpx"}
+    if "TransportError" in kinds:
+        return str(error) or type(error).__name__
+    status = getattr(getattr(error, "response", None), "status_code", 0) if "HTTPStatusError" in kinds else 0
+    return f"it answers {status}" if status >= _OF_SERVER else ""
 
 
 def find_trouble(url: str) -> str:
-    """Return why no Prefect server answers at an address; nothing where one does."""
+    """Return why no Prefect server answers at an address, or none that can reach its database; nothing where one does."""
     try:
-        with urllib.request.urlopen(f"{url.rstrip('/')}/health", timeout=_ANSWER_TIMEOUT_S):
+        with urllib.request.urlopen(f"{url.rstrip('/')}/ready", timeout=_ANSWER_TIMEOUT_S):
             return ""
-    except urllib.error.HTTPError:
-        return ""  # one that wants a key, or keeps this to itself
+    except urllib.error.HTTPError as error:
+        # one that wants a key, or keeps this to itself, is there
+        return f"it answers {error.code}, as without its database" if error.code >= _OF_SERVER else ""
     except (OSError, ValueError, HTTPException) as error:
         return str(getattr(error, "reason", error))
 
@@ -144,26 +151,28 @@ def _own_server(home: Path) -> Iterator["ServerHandle"]:
         f"--factory prefect.server.api.server:create_app --host {HOST} --port {port} --log-level error --lifespan on"
     )
     command = [sys.executable, "-m", "uvicorn", *options.split()]
-    process = start_child(command, log, _server_environment(home))
-    os.environ["PREFECT_API_URL"] = f"http://{HOST}:{port}/api"
-    _own.append(os.environ["PREFECT_API_URL"])
-    try:
-        yield ServerHandle(process, f"http://{HOST}:{port}/api/health", log)
-    finally:
-        _own.pop()
-        del os.environ["PREFECT_API_URL"]
-        stop_child(process)
-        log.unlink(missing_ok=True)
-        bound_history(home)
+    with making_history(home, say) as made:
+        process = start_child(command, log, _server_environment(home))
+        os.environ["PREFECT_API_URL"] = f"http://{HOST}:{port}/api"
+        _own.append(os.environ["PREFECT_API_URL"])
+        try:
+            yield ServerHandle(process, f"http://{HOST}:{port}/api/health", log, made)
+        finally:
+            _own.pop()
+            del os.environ["PREFECT_API_URL"]
+            stop_child(process)
+            log.unlink(missing_ok=True)
+            bound_history(home)
 
 
 class ServerHandle:
     """A Prefect server that may still be starting."""
 
-    def __init__(self, process: object, health_url: str, log: Path) -> None:
+    def __init__(self, process: object, health_url: str, log: Path, made: Callable[[], object] = lambda: None) -> None:
         self._process = process
         self._health_url = health_url
         self._log = log
+        self._made = made
 
     def wait_ready(self) -> None:
         """Wait until the server answers; ServiceUnreachable with the end of its log when it does not."""
@@ -176,6 +185,7 @@ class ServerHandle:
             try:
                 with urllib.request.urlopen(self._health_url, timeout=2) as answer:
                     if answer.status == 200:
+                        self._made()
                         return
             except (urllib.error.URLError, OSError):
                 time.sleep(0.05)

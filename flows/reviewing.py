@@ -6,7 +6,7 @@ from prefect.input import RunInput
 from pydantic import Field
 
 from flows.watching.artifacts import tell_row
-from tasks.core.review_tables import read_queue, write_queue
+from tasks.core.reviewing.review_tables import read_queue, write_queue
 from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.progress import say
 from tasks.storage.builds import find_build

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from flows.benchmarks import BENCHMARKS
-from flows.cli.options import AsJson, list_options, print_json, read_options
+from flows.cli.options import AsJson, list_options, print_json, print_lines, read_options
 from tasks import progress
 from tasks.engine.benchmark import Benchmark
 from tasks.errors import NothingPublished
@@ -36,9 +36,7 @@ def build(given: Any) -> None:
                 report = make_build(benchmark, params, run, force)
             except NothingPublished as lost:
                 report = lost.report
-            print_json(report.model_dump(mode="json")) if given.as_json else typer.echo(
-                "\n".join(format_report(report))
-            )
+            print_json(report.model_dump(mode="json")) if given.as_json else print_lines(format_report(report))
             if report.nothing_published:
                 raise NothingPublished(report.nothing_published, report)
 
@@ -58,6 +56,9 @@ def _add_command(name: str, title: str, examples: Sequence[str], benchmarks: Seq
     build_app.command(name, help=told)(options)
 
 
+_SINCE = "factmill build {} --world my-world.toml --since last"
+_ALL = ("factmill build all", _SINCE.format("all"))
 for _each in BENCHMARKS.values():
-    _add_command(_each.name, _each.title, _each.examples, [_each], list_options(_each.params))
-_add_command("all", "Every benchmark, with its defaults", ["factmill build all"], list(BENCHMARKS.values()), [])
+    _examples = (*_each.examples, _SINCE.format(_each.name))
+    _add_command(_each.name, _each.title, _examples, [_each], list_options(_each.params))
+_add_command("all", "Every benchmark, with its defaults", _ALL, list(BENCHMARKS.values()), [])

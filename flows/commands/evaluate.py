@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import typer
 from pydantic import BaseModel
 
-from flows.cli.options import print_json
+from flows.cli.options import print_json, print_lines
 from flows.running import make_build
 from tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, choose_card, describe_card
 from tasks.core.evaluation.rows import EvaluationMetric
 from tasks.core.rows import arrow_schema, rows_from_arrow
 from tasks.engine.locks import make_lock
 from tasks.errors import FactmillError, OldBuild, OutputError
+from tasks.evaluation.measured import find_measured, read_held, tell_left_out
 from tasks.evaluation.record import METRICS, Evaluation, EvaluationParams, identify_judge, settle_batches
 from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.progress import say
@@ -103,7 +103,7 @@ class Sweep:
             return
         self.made.append(made.build_id)
         self.models += [made.facts["model"]] if made.facts["model"] not in self.models else []
-        print_json(told) if self.as_json else typer.echo("\n".join(lines))
+        print_json(told) if self.as_json else print_lines(lines)
 
     def sum_up(self, card: Sequence[Path]) -> None:
         """Print what was made, what failed, why, and what to do next."""
@@ -118,7 +118,7 @@ class Sweep:
                 f"  FAILED {', '.join(f'{each.benchmark} ({shorten_line(each.model)})' for each in alike)}: {why}"
             )
             lines += [f"    again: {each.next}" for each in alike]
-        typer.echo("\n".join([*lines, *(f"card: {path}" for path in card if path.suffix == ".html")]))
+        print_lines([*lines, *(f"card: {path}" for path in card if path.suffix == ".html")])
 
     def _fail(self, evaluation: Evaluation, params: EvaluationParams, error: Exception) -> None:
         name, model = evaluation.of.name, params.model
@@ -244,10 +244,10 @@ def describe_value(metric: EvaluationMetric) -> str:
 def write_questions(evaluation: Evaluation, params: EvaluationParams, run: RunOptions, to: Path) -> str:
     """Write every question with its messages as JSON Lines, and return what was written as a line to read."""
     inputs: Any = evaluation.lock_inputs(params.model_copy(update={"model": "silent"}), run).inputs
-    warehouse = warehouse_of(run)
-    record = find_build(warehouse, inputs.params.build)
-    with open_warehouse(warehouse) as db:
-        rows = evaluation.gather_rows(lambda name: published_table(db, record.build_id, name))
+    record, store = find_measured(evaluation.of, params, run)
+    rows = evaluation.gather_rows(lambda name: read_held(evaluation.of, store, name)[0])
+    for note in tell_left_out(evaluation.of, store):
+        say(f"note: {note}")
     settings = getattr(params, "setting", ()) or evaluation.usual
     lines = [
         _describe_question(asked, evaluation.fill(asked, inputs.params).messages())

@@ -20,8 +20,8 @@ from tasks.core.rows import Merged, Outcome, Reject, Row, arrow_schema, arrow_ta
 from tasks.engine.benchmark import Inputs
 from tasks.engine.runs import Run, open_run
 from tasks.errors import BuildError, ServiceUnreachable
-from tasks.storage.journal import Record, make_record
-from tasks.storage.recorder import Answers
+from tasks.storage.recording.journal import Record, make_record
+from tasks.storage.recording.recorder import Answers
 from tasks.storage.shards import MERGED, REJECTS, USES, make_table, read_range, read_receipt, write_receipt, write_shard
 from tasks.storage.source_files import SourceFile
 

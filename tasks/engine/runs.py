@@ -19,9 +19,10 @@ from tasks.engine.services import Services
 from tasks.errors import BuildError
 from tasks.options import RunOptions, warehouse_of
 from tasks.settings import home, load_world
-from tasks.storage.recorder import Recorder
-from tasks.storage.records import newest_record
+from tasks.storage.recording.recorder import Recorder, jobs_folder
+from tasks.storage.recording.records import newest_record
 
+NOW = "0s"
 _GOES_ON_S = 86_400.0
 """Seconds within which a run that was stopped goes on, however young the replies have to be that it rests on."""
 
@@ -63,9 +64,19 @@ def open_run(folder: str) -> Run:
                 read_moments(options["oldest"]),
                 options["stale_if_error"],
             )
-            services = Services.open(options["world"], options["graph"], Path(options["home"]))
+            jobs = jobs_folder(Path(options["warehouse"]), mode)
+            services = Services.open(options["world"], options["graph"], Path(options["home"]), jobs)
             _runs[folder] = Run(Path(folder), described["lock"], described["origin"], options, services, recorder)
         return _runs[folder]
+
+
+def find_run_ages(options: RunOptions) -> dict[str, float]:
+    """Return identity → seconds that a recorded reply serves a run: none too old is served unseen (engine/identities.py).
+
+    Since an earlier build everything is looked at that is older than the run, unless an age is given beside.
+    """
+    given = options.max_age or (NOW if options.since else None)
+    return find_max_ages(load_world(options.world, options.graph), given)
 
 
 def read_moments(written: Mapping[str, str]) -> dict[str, datetime]:
@@ -101,13 +112,13 @@ def describe_run(folder: Path, lock: Mapping[str, Any], origin: Mapping[str, Any
     """
     path = folder / RUN
     now = datetime.now(UTC)
-    ages = find_max_ages(load_world(options.world, options.graph), options.max_age) if options.mode == "record" else {}
-    told = {"max_ages": ages, "stale_if_error": options.stale_if_error}
+    ages = find_run_ages(options) if options.mode == "record" else {}
+    told = {"max_ages": ages, "stale_if_error": options.stale_if_error, "since": options.since}
     if described := read_run(folder):
         before = described["options"]
         age_s = (now - datetime.fromisoformat(before["begun"])).total_seconds()
         goes_on = age_s <= max(min(ages.values(), default=math.inf), _GOES_ON_S)
-        if goes_on and told == {name: before[name] for name in told}:
+        if goes_on and told == {name: before.get(name) for name in told}:
             return
     warehouse = warehouse_of(options)
     described = {

@@ -1,7 +1,6 @@
 """The services of a world, opened when they are first asked (identities.py knows them before)."""
 
 import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from tasks.assets import load_query
 from tasks.core.calls.call import Call, Deliver, Service
 from tasks.core.calls.paths import Ask, PathsByCalls
+from tasks.core.fingerprints import digest_json
 from tasks.core.paths import PathFinder
 from tasks.engine.identities import (
     embedder_name,
@@ -25,6 +25,7 @@ from tasks.engine.identities import (
 )
 from tasks.errors import SettingsError
 from tasks.processes import one_at_a_time
+from tasks.progress import say
 from tasks.settings import Endpoint, Limits, Model, Wikidata, World, api_key, graphs_folder, load_world
 from tasks.text.suggestions import suggest_name
 
@@ -74,13 +75,18 @@ class Services:
     pageviews: Service
     falcon: Service
     dbpedia: Service
+    jobs: Path | None
+    """Folder of what is known of batch jobs; None: models are asked singly, whatever the world says."""
     _stack: ExitStack
     _opened: dict[str, Any] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
-    def open(cls, world_name: str, graph: str | None, home: Path) -> "Services":
-        """Open the services of a world by name, with a local graph as its Wikidata if one is named."""
+    def open(cls, world_name: str, graph: str | None, home: Path, jobs: Path | None = None) -> "Services":
+        """Open the services of a world by name, with a local graph as its Wikidata if one is named.
+
+        `jobs`: folder in which what is known of batch jobs outlives this process.
+        """
         world = load_world(world_name, graph)
         stack = ExitStack()
         endpoints = _endpoint_finder(world, home, stack)
@@ -92,6 +98,7 @@ class Services:
             pageviews=_open_web_service("pageviews", world.pageviews, world, endpoints),
             falcon=_open_web_service("falcon", world.falcon, world, endpoints),
             dbpedia=_open_web_service("dbpedia", world.dbpedia, world, endpoints),
+            jobs=jobs,
             _stack=stack,
         )
 
@@ -103,7 +110,12 @@ class Services:
                 f"the world {self.world.name} names no model in the role {role}; add [models.{role}] to its file"
                 f"{suggest_name(role, self.world.models)}"
             )
-        return self._once(f"model {role}", lambda: _open_model(settings, self.world, self.home, self._stack)), settings
+        return self._once(f"model {role}", lambda: self._open_model(settings)), settings
+
+    def _open_model(self, settings: Model) -> Service:
+        if settings.kind == "rules":
+            return _open_rules(self.world, self.home, self._stack)
+        return _open_chat(settings, self.world.user_agent, self.jobs)
 
     def graph(self) -> "Graph":
         """Return the local graph of this world, for what needs all labels at hand; SettingsError when there is none."""
@@ -166,7 +178,7 @@ def embedded_graph(home: Path) -> "Graph":
     from tasks.world.store import digest_store
 
     folder, name = home / "world-graphs", f"{digest_store(WORLD_FOLDER)}-{FORMAT_VERSION}"
-    with one_at_a_time(home / "world-cache" / "graph.lock"):
+    with one_at_a_time(home / "world-cache" / "graph.lock", say):
         if not (folder / name).is_dir():
             shutil.rmtree(folder, ignore_errors=True)
             _load_world_graph(folder, name)
@@ -179,10 +191,13 @@ def _load_world_graph(folder: Path, name: str) -> None:
     from tasks.world.files.reading import load_world_data
     from tasks.world.rdf import write_rdf
 
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".nt") as triples:
-        write_rdf(load_world_data(WORLD_FOLDER), triples)
-        triples.flush()
-        load_graph([triples.name], name, folder, WORLD_LANGUAGES)
+    # beside the graph: what a killed process leaves goes when the graph is made after all
+    folder.mkdir(parents=True)
+    triples = folder / "world.nt"
+    with triples.open("w", encoding="utf-8") as file:
+        write_rdf(load_world_data(WORLD_FOLDER), file)
+    load_graph([str(triples)], name, folder, WORLD_LANGUAGES)
+    triples.unlink()
 
 
 def _endpoint_finder(world: World, home: Path, stack: ExitStack) -> Callable[[], dict[str, str]]:
@@ -248,22 +263,23 @@ def _connect(name: ServiceName, url: str, identity: str, limits: Limits, user_ag
             return Dbpedia(url, identity, limits, user_agent, load_query("dbpedia/same_as"))
 
 
-def _open_model(settings: Model, world: World, home: Path, stack: ExitStack) -> Service:
-    if settings.kind == "rules":
+def _open_rules(world: World, home: Path, stack: ExitStack) -> Service:
+    def think() -> Service:
+        from tasks.rules.author import RulesAuthor
 
-        def think() -> Service:
-            from tasks.rules.author import RulesAuthor
+        return RulesAuthor(rules_identity(world, home), stack.enter_context(_local_graph(world, home)))
 
-            return RulesAuthor(rules_identity(world, home), stack.enter_context(_local_graph(world, home)))
+    return LazyService(rules_identity(world, home), True, think)
 
-        return LazyService(rules_identity(world, home), True, think)
 
+def _open_chat(settings: Model, user_agent: str, jobs: Path | None) -> Service:
     identity = settings.url
+    own_jobs = jobs / digest_json([identity, settings.name])[:16] if jobs else None
 
     def connect() -> Service:
         from tasks.clients.chat import Chat
 
-        return Chat(identity, settings, lambda: api_key(settings), world.user_agent)
+        return Chat(identity, settings, lambda: api_key(settings), user_agent, own_jobs)
 
     return LazyService(identity, True, connect)
 

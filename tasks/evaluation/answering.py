@@ -17,7 +17,8 @@ from tasks.core.prompts import Ask
 from tasks.core.replies import CUT, TEXT, Form, Unreadable, read_said
 from tasks.core.rows import arrow_schema, rows_from_arrow
 from tasks.engine.batches import Work
-from tasks.evaluation.record import ANSWERS, BUILT_IN, Evaluation, gather_measured, read_params
+from tasks.evaluation.measured import gather_measured
+from tasks.evaluation.record import ANSWERS, BUILT_IN, Evaluation, read_params
 from tasks.storage.source_files import SourceFile, iterate_json
 
 A = TypeVar("A", bound=Asked)
@@ -124,7 +125,8 @@ def read_reply(reply: Reply, key: str, form: Form = TEXT) -> Given:
     chat = read_chat(reply.body)
     given = read_given(chat.texts, chat.finish, form)
     calls = chat.calls[0] if chat.calls else ()
-    return replace(given, tokens_in=reply.tokens_in, tokens_out=reply.tokens_out, call=key, calls=calls)
+    given = replace(given, tokens_in=reply.tokens_in, tokens_out=reply.tokens_out, seconds=reply.latency_s)
+    return replace(given, call=key, calls=calls)
 
 
 def read_given(texts: Sequence[str], finishes: Sequence[str], form: Form) -> Given:

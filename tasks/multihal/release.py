@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.core.card_forms import Beside, CardForms
-from tasks.core.release_forms import Belonging, ConfigForms, Paper, ReleaseForms
+from tasks.core.publishing.card_forms import Beside, CardForms
+from tasks.core.publishing.release_forms import Belonging, ConfigForms, Paper, ReleaseForms
 
 
 def tell_beside(facts: Mapping[str, Any], rows: int) -> Beside:
@@ -17,6 +17,7 @@ def tell_beside(facts: Mapping[str, Any], rows: int) -> Beside:
 
 
 CARD = CardForms(
+    headline="semantic_score",
     about=(
         "A row is a question of one of seven benchmarks of hallucination with its answer and one path of Wikidata that leads "
         "from what the question is about to the answer, judged 4 or 5 of 5, in one of six languages. Asked without the path "

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.core.release_forms import CANARY
-from tasks.core.review_tables import write_queue
+from tasks.core.publishing.release_forms import CANARY
+from tasks.core.reviewing.review_tables import write_queue
 from tasks.release.card import render_card
 from tasks.release.citation import render_citation
 from tasks.release.contents import Release
 from tasks.release.croissant import render_croissant
-from tasks.release.files import SUMS, list_files, make_sums, write_file
+from tasks.release.files import list_files, make_sums, write_file
 from tasks.release.licences import render_attribution, render_licences
 from tasks.release.placing import open_draft
 from tasks.release.tables import make_rejects, write_data
-from tasks.storage.stores import INDEX
+from tasks.storage.stores import FORM, INDEX, LOCK, SUMS
 
 RENDERERS: Mapping[str, Callable[[Release], str]] = {
     "README.md": render_card,
@@ -25,12 +25,12 @@ RENDERERS: Mapping[str, Callable[[Release], str]] = {
     "LICENSES.csv": render_licences,
     "ATTRIBUTION.csv": render_attribution,
     "decisions.csv": lambda release: write_queue(release.decisions, release.forms.canary_line),
-    "lock.json": lambda release: _dump(describe_build(release)),
+    LOCK: lambda release: _dump(describe_build(release)),
     INDEX: lambda release: _dump(describe_files(release)),
 }
 """File of the folder → what makes its text, UTF-8; digests of data files are known by then (`Split.files`)."""
-FORM = 1
-"""Of the folder; a reader refuses what it does not know."""
+PAGE = "report.html"
+"""The report page of the build, as far as the release holds what it tells."""
 _WITHHELD = ("detail", "context", "proposed", "edited", "note")
 
 
@@ -64,12 +64,12 @@ def write_release(
 
 
 def describe_build(release: Release) -> dict[str, Any]:
-    """Return the build with its lock; the decisions of its review are without texts where these tell hidden answers."""
+    """Return the build with its lock; the decisions of its review are without texts where these tell hidden answers, or rows
+    that are left out."""
     build, lock = release.build, dict(release.build.lock)
     reviewing = lock["params"].get("reviewing")
-    withheld = bool(reviewing and reviewing["decisions"]) and any(
-        each.what.endswith("_review") for each in release.left_out
-    )
+    leaves_out = release.choices.without or any(each.what.endswith("_review") for each in release.left_out)
+    withheld = bool(leaves_out and reviewing and reviewing["decisions"])
     if withheld:
         decisions = [
             {name: told for name, told in each.items() if name not in _WITHHELD} for each in reviewing["decisions"]
@@ -82,7 +82,8 @@ def describe_build(release: Release) -> dict[str, Any]:
         "published_at": build.published_at.isoformat(),
         "lock_digest": build.lock_digest,
         "content_digest": build.content_digest,
-        "withheld": "texts of review decisions, which tell hidden answers: the digest is of the lock with them"
+        "withheld": "texts of review decisions, which tell hidden answers or rows that are left out: the digest is of the lock with "
+        "them"
         if withheld
         else "",
         CANARY: release.forms.canary_line,

@@ -93,6 +93,14 @@ def parquet_bytes(table: pa.Table, metadata: Mapping[str, str] | None = None) ->
     return sink.getvalue().to_pybytes()
 
 
+def digest_tables(tables: Mapping[str, pa.Table]) -> dict[str, dict[str, Any]]:
+    """Return table → rows and SHA-256 of its Parquet bytes, rows sorted by id."""
+    return {
+        name: {"rows": table.num_rows, "sha256": digest_bytes(parquet_bytes(table.sort_by("id")))}
+        for name, table in sorted(tables.items())
+    }
+
+
 def _nullable(kind: pa.DataType) -> pa.DataType:
     """Return the type with null allowed throughout, as DuckDB hands tables out, so that both ways give equal bytes."""
     if pa.types.is_list(kind):

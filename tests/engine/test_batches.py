@@ -17,7 +17,7 @@ from tasks.engine import runs
 from tasks.engine.batches import Work, finished, work_on
 from tasks.engine.runs import Run
 from tasks.errors import BuildError
-from tasks.storage.recorder import Recorder
+from tasks.storage.recording.recorder import Recorder
 from tasks.storage.shards import read_shard
 
 PROMPT = read_prompt("test/name", b'+++\nrole = "author"\ninputs = ["name"]\n+++\n# user\n$name\n')

@@ -9,7 +9,7 @@ import pytest
 from support.rows.published import publish_rows
 from support.rows.released import fanout_tables, multihal_row
 
-from tasks.core.release_forms import OWN_WORLD
+from tasks.core.publishing.release_forms import OWN_WORLD
 from tasks.fanoutqa.benchmark import FANOUTQA
 from tasks.fanoutqa.release import FANOUTQA_RELEASE
 from tasks.granola.release import find_source
@@ -48,6 +48,11 @@ def test_a_reason_is_that_of_the_licence() -> None:
 def test_share_alike_is_the_licence_of_the_whole() -> None:
     assert [each.id for each in unite_licences(["MIT", "CC-BY-SA-4.0 AND CC0-1.0"])] == ["CC-BY-SA-4.0"]
     assert [each.id for each in unite_licences(["MIT", "Apache-2.0", "MIT"])] == ["Apache-2.0", "MIT"]
+
+
+def test_what_forbids_something_is_not_lost_beside_share_alike() -> None:
+    told = ["MIT", "CC-BY-SA-4.0", "CC-BY-NC-2.0", "none stated"]
+    assert [each.id for each in unite_licences(told)] == ["CC-BY-NC-2.0", "CC-BY-SA-4.0", "none stated"]
 
 
 def test_pages_have_title_revision_address_and_licence(tmp_path: Path) -> None:

@@ -17,14 +17,15 @@ import yaml
 from support.rows.published import publish_rows
 from support.rows.released import NASTY, fanout_tables, multihal_row, multihal_tables
 
-from tasks.core.release_forms import ReleaseForms
-from tasks.core.review_tables import read_queue
+from tasks.core.publishing.release_forms import ReleaseForms
+from tasks.core.reviewing.review_tables import read_queue
 from tasks.engine.benchmark import Benchmark
 from tasks.errors import OutputError, SourceError
 from tasks.fanoutqa.benchmark import FANOUTQA
 from tasks.fanoutqa.release import FANOUTQA_RELEASE
 from tasks.multihal.benchmark import MULTIHAL
 from tasks.multihal.release import MULTIHAL_RELEASE
+from tasks.release.card import render_card
 from tasks.release.contents import Choices, Release
 from tasks.release.reading import read_release
 from tasks.release.write import write_release
@@ -104,6 +105,17 @@ def test_hidden_answers_are_in_no_file(warehouse: Path, tmp_path: Path) -> None:
     assert (whole["withheld"], whole["lock"]["params"]["reviewing"]) == ("", REVIEWING)
 
 
+def test_the_lock_tells_no_texts_of_decisions_about_rows_that_are_left_out(tmp_path: Path) -> None:
+    first, *others = (tables := fanout_tables())["fanoutqa"]
+    mixed = {**tables, "fanoutqa": [{**first, "source": "theirs"}, *others]}
+    publish_rows(tmp_path / "w.duckdb", FANOUTQA, mixed, {"reviewing": REVIEWING})
+    fewer = read(tmp_path / "w.duckdb", FANOUTQA, Choices(without=("theirs",), with_answers=True))
+    write_release(fewer, tmp_path / "out")
+    lock = json.loads((tmp_path / "out/lock.json").read_text("utf-8"))
+    assert lock["lock"]["params"]["reviewing"]["decisions"] == [{"id": "i1", "decision": "keep"}]
+    assert "rows that are left out" in lock["withheld"]
+
+
 def test_a_release_is_read_where_tables_are(warehouse: Path, tmp_path: Path) -> None:
     release = read(warehouse, FANOUTQA)
     write_release(release, tmp_path / "out")
@@ -139,6 +151,18 @@ def test_nasty_texts_stay_what_they_are_and_name_no_file(tmp_path: Path) -> None
         assert {*pq.read_table(paths["parquet"])["input"].to_pylist()} == {*NASTY}
         lines = [json.loads(line) for line in paths["jsonl"].open("r", encoding="utf-8", newline="\n")]
         assert {line["input"] for line in lines} == {*NASTY}
+
+
+def test_a_card_cuts_names_and_escapes_what_sources_say(tmp_path: Path) -> None:
+    rows = [
+        multihal_row(f"simpleqa_{at}", input=text, domain=text, source_dataset=text, source_name=text)
+        for at, text in enumerate((*NASTY, "nothing\x00here"))
+    ]
+    card = render_card(make(tmp_path, MULTIHAL, {"multihal": rows}))
+    outside = "".join(card.split("```")[::2])
+    assert "&lt;script&gt;alert(1)" in outside and "<script" not in outside and "</textarea" not in outside
+    assert not any(each in card for each in ("\u202e", "\x00", "\u2028", "\r"))
+    assert len(card) < 40_000
 
 
 def test_citation_is_valid_and_names_paper_and_build(tmp_path: Path) -> None:
@@ -217,13 +241,15 @@ def test_what_a_killed_run_left_is_cleared_away_and_what_it_moved_is_put_back(wa
     write_release(release, tmp_path / "out")
     before = read_all(tmp_path / "out")
     shutil.move(tmp_path / "out", tmp_path / f".out.{gone.pid}.old")
-    for name in (f".out.{gone.pid}.draft", f".out.{os.getppid()}.draft", f".other.{gone.pid}.draft"):
+    # a container's first process always has the same number, and no process has the longest
+    killed = (f".out.{gone.pid}.draft", f".out.{os.getpid()}.draft")
+    for name in (*killed, f".out.{os.getppid()}.draft", f".other.{gone.pid}.draft", f".out.{'9' * 30}.draft"):
         (tmp_path / name).mkdir()
     with pytest.raises(OutputError, match="a release lies there"):
         write_release(release, tmp_path / "out")
     assert read_all(tmp_path / "out") == before
     left = {path.name for path in tmp_path.iterdir()} - {"out"}
-    assert left == {f".out.{os.getppid()}.draft", f".other.{gone.pid}.draft"}
+    assert left == {f".out.{os.getppid()}.draft", f".other.{gone.pid}.draft", f".out.{'9' * 30}.draft"}
 
 
 KILLED = """

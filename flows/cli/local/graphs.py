@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from flows.cli.options import AsJson, print_json
+from flows.cli.options import AsJson, print_json, print_lines
 
 graph_app = typer.Typer(help="Local graphs: Wikidata dumps on this machine.", no_args_is_help=True)
 
@@ -44,20 +44,20 @@ def load_graph(
       lbzip2 -dc latest-all.nt.bz2 | factmill graph load - --name all
       zstd -dc statements.zst | factmill graph load - --format turtle --name statements
     """
-    from flows.commands.graphs import load
+    from flows.commands.local.graphs import load
 
     manifest = load(files, name, tuple(language or ("en",)), form, dump_date, replace)
     if as_json:
         print_json(manifest)
         return
     told = manifest | {"files": f"{sum(file['size_bytes'] for file in manifest['files'].values()):,} bytes"}
-    typer.echo("\n".join(f"{key:16} {value}" for key, value in told.items()))
+    print_lines(f"{key:16} {value}" for key, value in told.items())
 
 
 @graph_app.command("list")
 def list_graphs(as_json: AsJson = False) -> None:
     """List the local graphs, those that are half loaded or damaged too."""
-    from flows.commands.graphs import listing
+    from flows.commands.local.graphs import listing
 
     found = listing()
     if as_json:
@@ -82,7 +82,7 @@ def check_graph(
 
     Exit code 0 only when all agree. Example: factmill graph check truthy --malformed 20
     """
-    from flows.commands.graphs import check
+    from flows.commands.local.graphs import check
 
     found = check(name, malformed)
     if as_json:

@@ -2,8 +2,8 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Annotated, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 from pydantic import Field
@@ -71,7 +71,11 @@ class FanOutEvaluationParams(JudgedParams):
     tools: Tools = "auto"
     """Open book: how the model searches. By the chat protocol's tools (always), by lines of plain text (never), or by tools unless its server refuses them or the world's file says tools = false (auto)."""
     rounds: int = Field(default=16, ge=1)
-    """Open book: turns in which the model may search; then it is told to answer, once. Time has no limit of its own, since answers would depend on speed: a request may take the world's timeout_s."""
+    """Open book: turns in which the model may search; then it is told to answer, once."""
+    most_tokens: int | None = Field(default=None, ge=1)
+    """Open book: tokens, read and written, that a question's turns may take together before the model is told to answer. Default: no bound but rounds."""
+    most_seconds: float | None = Field(default=None, gt=0)
+    """Open book: seconds in which the model may answer, all turns of a question together, before it is told to answer; recorded ones, so a replay ends at the same turn. Default: no bound."""
     context_tokens: int | None = Field(default=None, ge=1024)
     """Tokens that the model can be shown at once, its answer included; 4 characters count as one. Default: context_tokens of the world's file, else 8,192."""
     retrieval_share: Annotated[float, Option("--retrieval-share", "SHARE")] = Field(default=0.5, gt=0, le=1)
@@ -90,7 +94,11 @@ class FanOutEvaluationInputs(EvaluationInputs):
 
 
 def gather_questions(read: Callable[[str], pa.Table]) -> pa.Table:
-    """Return the questions of a build that have an answer, by id (rows of `FanOutGold`); `read`: its tables by name."""
+    """Return the questions of a build that have an answer, by id (rows of `FanOutGold`); `read`: its tables by name.
+
+    A release without hidden answers lacks the references, which tell some; those of the dev part stand in its
+    decompositions too.
+    """
     golds = {
         each["id"]: each["answer"]
         for name in ("fanoutqa_dev", "fanoutqa_test_answers")
@@ -101,6 +109,9 @@ def gather_questions(read: Callable[[str], pa.Table]) -> pa.Table:
         if each["revid"] is not None:
             pinned = FanOutEvidence(title=each["title_asked"], revid=each["revid"])
             evidence.setdefault(each["question_id"], {}).setdefault(each["revid"], pinned)
+    for each in read("fanoutqa_dev").select(["id", "decomposition"]).to_pylist():
+        if each["id"] not in evidence:
+            evidence[each["id"]] = {found.revid: found for found in _list_evidence(json.loads(each["decomposition"]))}
     categories = {
         each["id"]: each["categories"]
         for name in ("fanoutqa_dev", "fanoutqa_test")
@@ -120,6 +131,14 @@ def gather_questions(read: Callable[[str], pa.Table]) -> pa.Table:
         if each["id"] in golds
     )
     return arrow_table(FanOutGold, rows)
+
+
+def _list_evidence(sub_questions: Sequence[Mapping[str, Any]]) -> Iterator[FanOutEvidence]:
+    """Yield the articles of a decomposition, in order; one that several sub-questions rest on more than once."""
+    for each in sub_questions:
+        if each.get("evidence"):
+            yield FanOutEvidence(title=each["evidence"]["title"], revid=each["evidence"]["revid"])
+        yield from _list_evidence(each.get("decomposition") or ())
 
 
 def list_questions(rows: pa.Table, inputs: FanOutEvaluationInputs) -> Iterator[FanOutAsked]:
@@ -144,7 +163,8 @@ def fill_prompt(asked: FanOutAsked, _: object = None) -> Ask:
 
 def converse(asked: FanOutAsked, params: FanOutEvaluationParams) -> Held:
     """Return a question as the dialogue of its setting."""
-    bounds = Bounds(params.rounds, (params.context_tokens or USUAL_CONTEXT) * CHARACTERS, params.retrieval_share)
+    context = (params.context_tokens or USUAL_CONTEXT) * CHARACTERS
+    bounds = Bounds(params.rounds, context, params.retrieval_share, params.most_tokens, params.most_seconds)
     if asked.setting == EVIDENCE_PROVIDED:
         prompt = load_prompt(ARTICLES)
         return answer_from_articles(

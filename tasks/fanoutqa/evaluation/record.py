@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 from tasks.core.evaluation.labels import LabelScheme
 from tasks.core.evaluation.rows import EvaluationMetric, Score
 from tasks.engine.benchmark import Assets, Locked
+from tasks.errors import UsageError
 from tasks.evaluation.record import BUILT_IN, EXACT, Evaluation, list_roles, lock_evaluation
 from tasks.fanoutqa.benchmark import FANOUTQA
 from tasks.fanoutqa.core.evaluation.labelling import BY_WORTH, list_grades, pose_answer
@@ -55,16 +57,28 @@ from tasks.fanoutqa.evaluation.search import look_up
 from tasks.models.cross_encoder import identify_cross_encoder
 from tasks.options import RunOptions
 from tasks.settings import home, load_world
+from tasks.storage.stores import Store
 
 _SETTINGS = {
     CLOSED_BOOK: "the question alone",
     OPEN_BOOK: "the question, and articles as of the epoch that the model searches for",
     EVIDENCE_PROVIDED: "the question with the best passages of the articles that it needs",
 }
+_STOPPED = {
+    "rounds": "its rounds were used up",
+    "tokens": "its tokens were used up (--most-tokens)",
+    "time": "its seconds were used up (--most-seconds)",
+    "room": "there was no room for more",
+}
 
 
 def lock_inputs(params: FanOutEvaluationParams, run: RunOptions) -> Locked[FanOutEvaluationInputs]:
     """Return what an evaluation depends on; UsageError and SettingsError say what was expected."""
+    if params.split == "test" and params.release and Store(Path(params.release)).is_without("fanoutqa_test_answers"):
+        raise UsageError(
+            f"--release {params.release}: it was made without the answers of the test part, so --split test cannot be scored; "
+            "ask its makers for one made by factmill release --with-answers, or measure on --split dev"
+        )
     model = load_world(run.world, run.graph).models.get(params.model)
     context = params.context_tokens or (model and model.context_tokens) or USUAL_CONTEXT
     settled = {
@@ -105,7 +119,7 @@ def explain_answer(row: ScoredFanOut) -> Iterator[str]:
     yield f"  gold        {'; '.join(write_gold(json.loads(row.gold)).splitlines())}"
     yield from map(_tell_search, row.searches)
     if row.stopped:
-        yield f"  stopped     told to answer, since {'its rounds were used up' if row.stopped == 'rounds' else 'there was no room for more'}"
+        yield f"  stopped     told to answer, since {_STOPPED[row.stopped]}"
     if row.context:
         yield f"  shown       {len(row.context)} passages as of {row.epoch}: {'; '.join(row.context[:5])}{' …' if len(row.context) > 5 else ''}"
     ended = f", ended by {row.finish}" if row.finish else ""

@@ -249,16 +249,20 @@ def test_a_warehouse_held_by_another_process_is_waited_for_and_named(
 
 
 def test_a_run_leaves_funnel_sample_and_cost_in_prefect(
-    factmill: Factmill, embedded_build: Any, prefect_api: str
+    factmill_on_prefect: Factmill, embedded_build: Any, prefect_api: str
 ) -> None:
-    assert factmill("build", "granola", "--force", "--json").code == 0
+    assert factmill_on_prefect("build", "granola", "--force", "--json").code == 0
     found = requests.post(f"{prefect_api}/artifacts/filter", json={"sort": "CREATED_DESC"}, timeout=60).json()
     ours = {
         artifact["key"]: artifact["data"]
         for artifact in found
-        if str(artifact["description"]).endswith(embedded_build["build_id"])
+        if not str(artifact["key"]).startswith("granola-evaluation")
+        and (
+            embedded_build["build_id"] in str(artifact["description"])
+            or "granola --rejects" in str(artifact["description"])
+        )
     }
-    assert ours.keys() == {"granola-funnel", "granola-sample", "granola-cost"}
+    assert ours.keys() == {"granola-funnel", "granola-rejects", "granola-sample", "granola-cost"}
     funnel = json.loads(ours["granola-funnel"])
     assert [stage["stage"] for stage in funnel] == [stage["stage"] for stage in embedded_build["stages"]]
     assert len(json.loads(ours["granola-sample"])) == 20

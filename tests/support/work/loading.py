@@ -7,7 +7,6 @@ from typing import Any
 
 import duckdb
 import pandas as pd
-import yaml
 
 Rows = list[dict[str, Any]]
 
@@ -24,7 +23,6 @@ def check_loads(folder: Path) -> int:
     import datasets
     import polars
 
-    write_head(folder)
     checked = 0
     for config, split, files in list_splits(folder):
         if not split["rows"]:
@@ -49,20 +47,6 @@ def check_loads(folder: Path) -> int:
         checked += 1
     assert checked
     return checked
-
-
-def write_head(folder: Path) -> None:
-    """Write a card that is a head alone where the release has none."""
-    if (folder / "README.md").exists():
-        return
-    files: dict[str, list[dict[str, str]]] = {}
-    for config, split, paths in list_splits(folder):
-        if not split["rows"]:
-            continue
-        path = paths["parquet"].relative_to(folder).as_posix()
-        files.setdefault(config, []).append({"split": split["name"], "path": path})
-    configs = [{"config_name": config, "data_files": each} for config, each in files.items()]
-    (folder / "README.md").write_text(f"---\n{yaml.safe_dump({'configs': configs})}---\n", "utf-8")
 
 
 def _by_duckdb(file: Path) -> Rows:

@@ -1,0 +1,106 @@
+"""What a benchmark says of its releases: configs and splits, sources and their licences, pages, columns, canary."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.core.publishing.card_forms import CardForms
+
+OWN_WORLD = "factmill's embedded world"
+"""Source of rows and pages that were written for it."""
+CANARY = "canary"
+"""Last column of every table that is released."""
+REJECT_DETAILS = "details of rejects"
+"""What a release lacks where the sentences of its rejects would tell what is withheld."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paper:
+    """The paper that a benchmark is from, for citations."""
+
+    title: str
+    authors: tuple[tuple[str, str], ...]
+    """Given and family names."""
+    year: int
+    arxiv: str
+    """Its number there."""
+    venue: str = ""
+    """Where it appeared; empty: on arXiv alone."""
+
+    @property
+    def url(self) -> str:
+        """Its page."""
+        return f"https://arxiv.org/abs/{self.arxiv}"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page whose text or facts a row carries."""
+
+    title: str
+    revision: str
+    """Number of its revision; empty where a row does not say."""
+    url: str
+    """Address of that revision."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Belonging:
+    """How rows of a side table belong to rows of the main one: those of a row that is left out go with it."""
+
+    column: str
+    """Of the side table."""
+    to: str = "id"
+    """Column of the main table that holds the same, or a list with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigForms:
+    """One config: what `load_dataset(DIR, name)` gives, or several of one table."""
+
+    name: str
+    """Also that of its folder; with `by` no config has it."""
+    title: str
+    """A line that says what its rows are."""
+    splits: Mapping[str, str]
+    """Split → published table. Splits of one config have the columns of all of them, null where theirs lacks one."""
+    by: str | None = None
+    """Column by whose values the rows fall into configs of their own, which bear the value as name."""
+    leads: str = ""
+    """The value that comes first, before the others by name."""
+    belongs: Belonging | None = None
+    """None: to no row, or the main table itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseForms:
+    """How a benchmark is released; of these the first config is the default one."""
+
+    paper: Paper
+    card: CardForms
+    configs: tuple[ConfigForms, ...]
+    canary: str
+    """Guid that stands in every file, so that training sets can leave it out; never changed."""
+    source: str | None = None
+    """Column of the main table that names the source of a row; None: `source_of` says it."""
+    source_of: Callable[[Mapping[str, Any], Mapping[str, Any]], str] = lambda _lock, _origin: ""
+    """A build's lock, and where its inputs were found → the one source of its rows."""
+    licence: str | None = None
+    """Column of the main table with the licence of the source (SPDX ids, joined by AND); None: `licence_of` says it."""
+    licence_of: Callable[[Mapping[str, Any], Mapping[str, Any]], str] = lambda _lock, _origin: "none stated"
+    """A build's lock, and where its inputs were found → licence of all rows, where they do not say it themselves."""
+    pages: Callable[[Mapping[str, Any]], Iterable[Page]] = lambda _: ()
+    """Row of `pages_table` → the pages of Wikipedia that it carries text or facts of."""
+    pages_table: str = ""
+    """Empty: the main table."""
+    has_facts: bool = True
+    """Rows carry facts, labels or descriptions of Wikidata."""
+    answered: str = ""
+    """Split of the default config whose answers are never held out; empty: all of them."""
+    languages: tuple[str, ...] = ("en",)
+    """BCP 47."""
+
+    @property
+    def canary_line(self) -> str:
+        """The text that is written: the last column of tables, a line of other files."""
+        return f"Benchmark data, to be kept out of training corpora. factmill canary GUID {self.canary}"

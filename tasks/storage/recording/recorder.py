@@ -1,0 +1,417 @@
+"""Recording and replay: every call to the outside is asked once, kept, and served again from then on.
+
+Modes: `record` (serve what is recorded, ask what is missing or too old; failures that may pass are asked again by the
+next run), `replay` (ask nothing; a miss is an error that names what differs from the nearest recorded call), `refresh` (ask
+everything anew, once a run). The same call wanted at once by two batches, of this process or of several, is asked by one
+of them.
+"""
+
+import json
+import math
+import os
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from tasks import progress
+from tasks.core.calls.call import Call, Mode, Reply, Service
+from tasks.core.calls.lasting import find_oldest
+from tasks.core.fingerprints import canonical_json
+from tasks.errors import ReplayMiss
+from tasks.storage.recording.claims import Claims
+from tasks.storage.recording.journal import (
+    Journal,
+    OtherJournals,
+    Record,
+    find_damage,
+    make_record,
+    orphan_journals,
+    read_journal,
+)
+from tasks.storage.recording.kept import Kept, take_over
+from tasks.storage.recording.records import MOMENT, insert_records, newest_record, read_all
+from tasks.storage.warehouse import Connection, is_there, open_warehouse
+
+_MOST_FRESH = 32 * 2**20
+"""Characters of records that a run keeps before it moves them into the warehouse, within a stage too."""
+_REST_OF_RECORD = 500
+"""Characters that stand for its key, ids and counts."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
+"""How often it is looked whether another process has the replies that it asks for."""
+_SAY_AFTER_S = 15.0
+"""After how long a batch's waiting for another process is told."""
+
+
+@dataclass(slots=True)
+class Answers:
+    """The replies of one batch."""
+
+    records: dict[str, Record] = field(default_factory=dict)
+    """Call key → its record."""
+    sent: int = 0
+    replayed: int = 0
+
+
+class Recorder:
+    """The recorded calls of one warehouse, as one run sees them."""
+
+    def __init__(
+        self,
+        warehouse: Path,
+        mode: Mode,
+        floor: str = "",
+        pinned_build: str | None = None,
+        oldest: Mapping[str, datetime] | None = None,
+        stale_if_error: bool = False,
+    ) -> None:
+        """Open for a run.
+
+        `floor`: record id that records must be newer than to count in mode `refresh`. `pinned_build`: serve only the
+        very replies that this build rests on (for `verify`). `oldest`: service → when its replies must have come to
+        count in mode `record`, but for those that last (core/calls/lasting.py). `stale_if_error`: serve older ones where
+        the service now fails. Journals of dead processes are merged first.
+        """
+        self.mode: Mode = mode
+        self._warehouse = warehouse
+        self._pinned_build = pinned_build
+        self._oldest = dict(oldest or {}) if mode == "record" else {}
+        self._stale_if_error = stale_if_error
+        self._kept: Kept | None = None
+        self._journal_folder = work_folder(warehouse) / "journal"
+        self._journal = Journal(self._journal_folder) if mode != "replay" else None
+        self._claims = Claims(self._journal_folder.with_name("claims")) if mode != "replay" else None
+        self._others = OtherJournals(self._journal_folder)
+        self._fresh: dict[str, Record] = {}
+        self._fresh_length = 0
+        """Characters that they hold, about."""
+        self._merged: set[str] = set()
+        """Keys of what was fresh and has been moved into the warehouse."""
+        self._claimed: dict[str, Future[None]] = {}
+        self._lock = threading.Lock()
+        if mode != "replay":
+            self._adopt_orphans()
+        self._floor = floor
+        # what is newer came since this run was opened; other processes may have failures in their journals that are older
+        self._opened = max(newest_record(warehouse), f"{time.time_ns():016x}")
+
+    def keep(self, kept: Kept) -> None:
+        """Serve replies that are too old, where what they rest on has not changed since."""
+        self._kept = kept
+
+    def answer(self, calls: Sequence[Call], service: Service) -> Answers:
+        """Return a reply for every call: from this run, from the warehouse, or from the service."""
+        wanted = {call.key: call for call in calls}
+        answers = Answers()
+        with self._lock:
+            answers.records.update({key: self._fresh[key] for key in wanted if key in self._fresh})
+        state = _look_at(self._warehouse)
+        answers.records.update(self._recorded([call for key, call in wanted.items() if key not in answers.records]))
+        answers.records.update(self._take_over([call for key, call in wanted.items() if key not in answers.records]))
+        answers.replayed = len(answers.records)
+        missing = [call for key, call in wanted.items() if key not in answers.records]
+        if missing and self.mode == "replay":
+            raise ReplayMiss(self._explain_miss(missing))
+        if missing:
+            self._ask(missing, service, answers, state)
+        if self._stale_if_error:
+            answers.records.update(self._find_older(wanted, answers.records))
+        if self._fresh_length > _MOST_FRESH:
+            self.merge()
+        return answers
+
+    def _ask(self, missing: Sequence[Call], service: Service, answers: Answers, state: object) -> None:
+        """Ask what nobody else is asking just now, then wait for what others ask; `state`: the warehouse's when it was read."""
+        with self._lock:
+            known = self._claimed.keys() | self._fresh.keys() | self._merged
+            mine = [call for call in missing if call.key not in known]
+            theirs = dict.fromkeys(self._claimed[call.key] for call in missing if call.key in self._claimed)
+            done = Future[None]()
+            self._claimed.update({call.key: done for call in mine})
+        sent = 0
+        try:
+            sent = self._ask_unclaimed(mine, service, state)
+        except BaseException as error:  # whatever it was, it is what those who wait for these replies end with
+            done.set_exception(error)
+            raise
+        else:
+            done.set_result(None)
+        finally:
+            with self._lock:
+                for call in mine:
+                    del self._claimed[call.key]
+        answers.sent += sent
+        failed = [found for each in theirs if (found := each.exception())]
+        with self._lock:
+            answers.records.update({call.key: self._fresh[call.key] for call in missing if call.key in self._fresh})
+        answers.replayed += len(missing) - sent
+        # what others asked may have been moved into the warehouse by now
+        answers.records.update(self._recorded([call for call in missing if call.key not in answers.records]))
+        left = [call for call in missing if call.key not in answers.records]
+        if left and failed:
+            raise failed[0]
+        if left:
+            raise ReplayMiss(
+                f"{service.identity} left {len(left)} calls without a reply, the first: {_describe(left[0])}"
+            )
+
+    def _ask_unclaimed(self, calls: Sequence[Call], service: Service, state: object) -> int:
+        """Ask what no other process is asking or has asked, and wait for what one is; return how many calls were asked.
+
+        What another process has only in its journal is taken into this one's: builds that rest on it are then whole,
+        whichever of the two is killed.
+        """
+        left, sent, pause_s = {call.key: call for call in calls}, 0, _FIRST_PAUSE_S
+        say_at = time.monotonic() + _SAY_AFTER_S
+        while left:
+            assert self._claims is not None
+            with self._claims.hold(left) as free:
+                found = self._find_journalled(list(left.values()))
+                if state != (state := _look_at(self._warehouse)):
+                    found |= self._recorded([call for key, call in left.items() if key not in found]).keys()
+                mine = [call for key, call in left.items() if key in free and key not in found]
+                if mine:
+                    progress.expect_replies(len(mine))
+                    service.send(mine, self._keep)
+            sent += len(mine)
+            left = {key: call for key, call in left.items() if key not in free and key not in found}
+            if left:
+                if time.monotonic() >= say_at:
+                    say_at = math.inf
+                    self._say_awaited(left)
+                time.sleep(pause_s)
+                pause_s = min(pause_s * 1.5, _LONGEST_PAUSE_S)
+        return sent
+
+    def _say_awaited(self, keys: Collection[str]) -> None:
+        assert self._claims is not None
+        if holders := self._claims.find_holders(keys):
+            progress.say(
+                f"note: process {', '.join(map(str, holders))} is asking for {len(keys)} of the replies that this run needs and is "
+                "waited for; if it hangs, stop it, and this run asks for them itself"
+            )
+
+    def _find_journalled(self, calls: Sequence[Call]) -> set[str]:
+        """Keep what other processes have in their journals of these calls, and serves; return the keys."""
+        assert self._journal is not None
+        records = self._others.find([call.key for call in calls], self._journal.path)
+        served = {call.key for call in calls if call.key in records and self._serves(records[call.key], call)}
+        for key in served:
+            self._keep_record(records[key])
+        return served
+
+    def _serves(self, record: Record, call: Call) -> bool:
+        """True when a record that another process has counts for this run (`_choose_records` is the same in SQL)."""
+        oldest = self._find_oldest(call)
+        return (
+            record.record_id > (self._floor if self.mode == "refresh" else "")
+            and (not record.transient or record.record_id > self._opened)
+            and (oldest is None or record.asked_at >= oldest or record.record_id > self._opened)
+        )
+
+    def _find_oldest(self, call: Call) -> datetime | None:
+        """Return when a reply to a call must have come to serve; None: it may be of any age."""
+        oldest = self._oldest.get(call.service)
+        if oldest is None:
+            return None
+        kept = self._kept.moment(call.key) if self._kept else None
+        return min(find_oldest(call.operation, call.parts, oldest), kept or oldest)
+
+    def _keep(self, call: Call, reply: Reply) -> None:
+        self._keep_record(make_record(call, reply, max(self._floor, self._opened)))
+        progress.count_reply()
+
+    def _keep_record(self, record: Record) -> None:
+        assert self._journal is not None
+        self._journal.append(record)
+        with self._lock:
+            self._fresh[record.key] = record
+            self._fresh_length += _measure(record)
+
+    def _recorded(self, calls: Sequence[Call]) -> dict[str, Record]:
+        """Return the newest usable record of each call that the warehouse holds."""
+        if not calls or (self.mode == "replay" and not is_there(self._warehouse)):
+            return {}
+        oldest = [self._find_oldest(call) for call in calls]
+        wanted = {"key": pa.array([call.key for call in calls], pa.string()), "oldest": pa.array(oldest, MOMENT)}
+        with open_warehouse(self._warehouse) as db:
+            db.register("wanted", pa.table(wanted))
+            ids = self._choose_records(db)
+            return {record.key: record for record in read_all(db, ids)}
+
+    def _take_over(self, calls: Sequence[Call]) -> dict[str, Record]:
+        """Return the replies that are kept of what services said that were called otherwise then, as replies to these calls."""
+        kept = self._kept
+        if kept is None or not kept.renamed:
+            return {}
+        then = {
+            call.key: replace(call, service=kept.renamed[call.service]).key
+            for call in calls
+            if call.service in kept.renamed
+        }
+        ids = {key: kept.calls[old].record_id for key, old in then.items() if old in kept.calls}
+        if not ids:
+            return {}
+        with open_warehouse(self._warehouse) as db:
+            records = {record.record_id: record for record in read_all(db, sorted({*ids.values()}))}
+        services = {call.key: call.service for call in calls}
+        taken = {key: take_over(records[each], key, services[key]) for key, each in ids.items() if each in records}
+        for record in taken.values():
+            self._keep_record(record)
+        return taken
+
+    def _find_older(self, wanted: Mapping[str, Call], records: Mapping[str, Record]) -> dict[str, Record]:
+        """Return the newest replies, though too old, of calls that a service of which replies age has failed to answer."""
+        failed = [key for key, call in wanted.items() if call.service in self._oldest and records[key].transient]
+        if not failed:
+            return {}
+        with open_warehouse(self._warehouse) as db:
+            found = db.execute(
+                "SELECT max(record_id) FROM calls WHERE status = 'ok' AND key IN (SELECT unnest(?)) GROUP BY key",
+                [failed],
+            ).fetchall()
+            return {record.key: record for record in read_all(db, sorted(each for (each,) in found))}
+
+    def _choose_records(self, db: duckdb.DuckDBPyConnection) -> list[str]:
+        """Return the ids of the records to serve for the keys in `wanted`; bodies are not looked at yet."""
+        if self._pinned_build is not None:
+            query = (
+                "SELECT c.record_id FROM calls c JOIN wanted USING (key) "
+                "WHERE c.record_id IN (SELECT record_id FROM build_calls WHERE build_id = ?)"
+            )
+            given = [self._pinned_build]
+        else:
+            query = (
+                "SELECT max(c.record_id) FROM calls c JOIN wanted USING (key) "
+                "WHERE c.record_id > ? AND (NOT c.transient OR c.record_id > ?) "
+                "AND (oldest IS NULL OR c.asked_at >= oldest OR c.record_id > ?) GROUP BY c.key"
+            )
+            failure_floor = "" if self.mode == "replay" else self._opened
+            given = [self._floor if self.mode == "refresh" else "", failure_floor, failure_floor]
+        return sorted(record_id for (record_id,) in db.execute(query, given).fetchall())
+
+    def merge(self) -> None:
+        """Move what this run has journalled into the warehouse, in one transaction."""
+        if self._journal is not None and self._fresh:
+            with self.merging():
+                pass
+
+    @contextmanager
+    def merging(self) -> Iterator[Connection]:
+        """Open the warehouse for a transaction that begins with moving in what this run has journalled."""
+        with self._lock:
+            records = list(self._fresh.values()) if self._journal is not None else []
+        with open_warehouse(self._warehouse) as db:
+            if records:
+                insert_records(db, records)
+            yield db
+        if not records or self._journal is None:
+            return
+        with self._lock:
+            for record in records:
+                # another batch may have moved it at the same time
+                if self._fresh.pop(record.key, None) is not None:
+                    self._fresh_length -= _measure(record)
+                self._merged.add(record.key)
+            if not self._fresh:
+                self._journal.clear()
+
+    def ask_again(self, record_ids: Collection[str]) -> None:
+        """Have the next run ask again what these records answer; this run and builds that rest on them keep them."""
+        if record_ids and self.mode != "replay":
+            self.merge()
+            with open_warehouse(self._warehouse) as db:
+                db.execute(
+                    "UPDATE calls SET transient = true WHERE record_id IN (SELECT unnest(?))", [sorted(record_ids)]
+                )
+
+    def close(self) -> None:
+        """Merge what is left and remove the journal."""
+        if self._journal is not None:
+            self.merge()
+            self._journal.close()
+
+    def _adopt_orphans(self) -> None:
+        for path, fd in orphan_journals(self._journal_folder):
+            try:
+                records = list(read_journal(path))
+                if records:
+                    with open_warehouse(self._warehouse) as db:
+                        insert_records(db, records)
+                if damaged := find_damage(path):
+                    aside = path.replace(path.with_suffix(".damaged"))
+                    progress.say(
+                        f"note: {len(damaged)} lines of a journal are damaged, the first line {damaged[0]}; its {len(records)} "
+                        f"whole replies are kept, what is lost is asked again, and the journal is put aside as {aside}"
+                    )
+                path.unlink(missing_ok=True)
+            finally:
+                os.close(fd)
+
+    def _explain_miss(self, missing: Sequence[Call]) -> str:
+        """Say what is missing and in which parts it differs from the nearest recorded call."""
+        call = missing[0]
+        text = f"replay: {len(missing)} calls were never recorded, the first: {_describe(call)}"
+        near: list[tuple[str, str]] = []
+        if is_there(self._warehouse):
+            with open_warehouse(self._warehouse) as db:
+                near = db.execute(
+                    "SELECT service, parts FROM calls WHERE operation = ? ORDER BY record_id DESC LIMIT 5000",
+                    [call.operation],
+                ).fetchall()
+        differences = [_differences(call, service, json.loads(parts)) for service, parts in near]
+        if not differences:
+            return f"{text}; no call of that operation is recorded. Build once with mode record, then replay"
+        nearest = min(differences, key=len)
+        if not nearest:
+            return f"{text}; the nearest recorded call differs only in the rendered messages or in its age"
+        return f"{text}; the nearest recorded call differs in {'; '.join(nearest)}"
+
+
+def _measure(record: Record) -> int:
+    return len(record.body) + len(record.parts) + _REST_OF_RECORD
+
+
+def jobs_folder(warehouse: Path, mode: Mode) -> Path:
+    """Return the folder of what is known of batch jobs; a refresh goes on with its own alone."""
+    return work_folder(warehouse) / ("jobs-refresh" if mode == "refresh" else "jobs")
+
+
+def work_folder(warehouse: Path) -> Path:
+    """Return the folder for journals and run files beside a warehouse."""
+    return (
+        warehouse.parent / "runs"
+        if warehouse.name == "factmill.duckdb"
+        else warehouse.with_name(warehouse.name + ".runs")
+    )
+
+
+def _look_at(warehouse: Path) -> object:
+    """Return what changes when another process writes into a warehouse."""
+    try:
+        found = warehouse.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+def _differences(call: Call, service: str, parts: Mapping[str, object]) -> list[str]:
+    pairs: list[tuple[str, object, object]] = [("service", call.service, service)]
+    pairs += [(name, call.parts.get(name), parts.get(name)) for name in sorted({*call.parts, *parts})]
+    return [f"{name}: {_short(ours)} here, {_short(theirs)} recorded" for name, ours, theirs in pairs if ours != theirs]
+
+
+def _describe(call: Call) -> str:
+    return f"{call.operation} of {call.service} with {_short(dict(call.parts))}"
+
+
+def _short(value: object) -> str:
+    text = value if isinstance(value, str) else canonical_json(value)
+    return repr(text if len(text) <= 80 else text[:77] + "…")

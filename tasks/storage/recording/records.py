@@ -1,0 +1,108 @@
+"""The warehouse's table of recorded calls: writing and reading its rows, and how old those are that a build rests on."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from tasks.core.calls.lasting import find_oldest
+from tasks.storage.bodies import LONG, pack_body, unpack_body
+from tasks.storage.recording.journal import Record
+from tasks.storage.shards import make_table
+from tasks.storage.warehouse import is_there, open_warehouse
+
+_COLUMNS = ", ".join(f"c.{name}" for name in Record.__slots__)
+MOMENT = pa.timestamp("us", tz="UTC")
+_SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("record_id", "key", "service", "operation", "parts", "status", "error")),
+        ("transient", pa.bool_()),
+        ("body", pa.string()),
+        ("tokens_in", pa.int64()),
+        ("tokens_out", pa.int64()),
+        ("cost_usd", pa.float64()),
+        ("latency_s", pa.float64()),
+        ("asked_at", MOMENT),
+    ]
+)
+_READ = attrgetter(*Record.__slots__)
+_AT_ONCE = 1000
+"""Records that are read at once, for the sake of memory."""
+
+
+def insert_records(db: duckdb.DuckDBPyConnection, records: Sequence[Record]) -> None:
+    """Insert records that are not in the warehouse yet."""
+    rows = [
+        _READ(record if len(record.body) < LONG else replace(record, body=pack_body(record.body))) for record in records
+    ]
+    db.register("new_records", make_table(_SCHEMA, rows))
+    names = ", ".join(Record.__slots__)
+    db.execute(f"INSERT INTO calls ({names}) SELECT {names} FROM new_records ANTI JOIN calls USING (record_id)")
+    db.unregister("new_records")
+
+
+def read_all(db: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> list[Record]:
+    """Return the records of these ids."""
+    return [record for start in range(0, len(ids), _AT_ONCE) for record in _read_records(db, ids, start)]
+
+
+def _read_records(db: duckdb.DuckDBPyConnection, ids: Sequence[str], start: int) -> list[Record]:
+    """Return some of the records, from a place in their ids on."""
+    query = f"SELECT {_COLUMNS} FROM calls c WHERE c.record_id IN (SELECT unnest(?))"
+    found = db.execute(query, [list(ids[start : start + _AT_ONCE])]).fetchall()
+    records = (Record(*row) for row in found)
+    return [
+        record if (body := unpack_body(record.body)) is record.body else replace(record, body=body)
+        for record in records
+    ]
+
+
+def newest_record(warehouse: Path) -> str:
+    """Return the id of the newest record in a warehouse; empty when there is none."""
+    if not is_there(warehouse):
+        return ""
+    with open_warehouse(warehouse) as db:
+        row = db.execute("SELECT max(record_id) FROM calls").fetchone()
+    return (row[0] if row else None) or ""
+
+
+def rests_on_older(warehouse: Path, build_id: str, oldest: Mapping[str, datetime]) -> bool:
+    """True when a build rests on a reply that is too old to serve now (`oldest`: as of Recorder)."""
+    with open_warehouse(warehouse) as db:
+        return any(
+            asked_at < find_oldest(operation, json.loads(parts), moment)
+            for service, moment in oldest.items()
+            for operation, parts, asked_at in db.execute(
+                "SELECT DISTINCT c.operation, c.parts, c.asked_at FROM build_calls JOIN calls c USING (record_id) "
+                "WHERE build_id = ? AND c.service = ? AND c.asked_at < ?",
+                [build_id, service, moment],
+            ).fetchall()
+        )
+
+
+def sum_up_ages(
+    db: duckdb.DuckDBPyConnection, run_id: str, begun: datetime, oldest: Mapping[str, datetime]
+) -> dict[str, dict[str, Any]]:
+    """Return live service → calls that a run rests on, when the replies came, how many came since the run began, and how
+    many are older than `oldest` allows (as of Recorder) and were not found unchanged."""
+    found = db.execute(
+        "SELECT service, operation, parts, asked_at, record_id IN (SELECT record_id FROM kept_calls WHERE build_id = $1) "
+        "FROM calls WHERE starts_with(service, 'http') AND record_id IN "
+        "(SELECT record_id FROM build_calls WHERE build_id = $1) ORDER BY service, asked_at",
+        [run_id],
+    ).fetchall()
+    summed: dict[str, dict[str, Any]] = {}
+    for service, operation, parts, asked_at, is_kept in found:
+        each = summed.setdefault(service, {"calls": 0, "asked": 0, "too_old": 0, "oldest": asked_at.isoformat()})
+        each["newest"] = asked_at.isoformat()
+        each["calls"] += 1
+        each["asked"] += asked_at >= begun
+        if service in oldest and asked_at < oldest[service] and not is_kept:
+            each["too_old"] += asked_at < find_oldest(operation, json.loads(parts), oldest[service])
+    return summed

@@ -1,0 +1,279 @@
+"""Claims and other processes' journals: what one process asks or has asked, no other does."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from subprocess import PIPE, Popen
+from sys import executable
+
+import pytest
+
+from tasks import progress
+from tasks.core.calls.call import Call, Deliver, Reply
+from tasks.core.fingerprints import digest_bytes
+from tasks.errors import ShardError
+from tasks.storage.recording import recorder
+from tasks.storage.recording.claims import Claims
+from tasks.storage.recording.journal import Journal, OtherJournals, make_record
+from tasks.storage.recording.recorder import Recorder
+from tasks.storage.warehouse import open_warehouse
+
+A, B, C = (digest_bytes(name) for name in (b"a", b"b", b"c"))
+_HOLD = """
+import sys
+from pathlib import Path
+from tasks.storage.recording.claims import Claims
+with Claims(Path(sys.argv[1])).hold(sys.argv[2:]) as held:
+    print(len(held), flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator["Popen[str]"]:
+    """A process that holds the claims on A and B."""
+    process = Popen([executable, "-c", _HOLD, str(tmp_path), A, B], stdin=PIPE, stdout=PIPE, text=True)
+    assert process.stdout
+    assert process.stdout.readline() == "2\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_what_another_process_holds_is_free_when_it_gives_it_back(holder: "Popen[str]", tmp_path: Path) -> None:
+    claims = Claims(tmp_path)
+    with claims.hold([B, C]) as held:
+        assert held == {C}
+    with claims.hold([A, B]) as held:
+        assert held == set()
+    holder.communicate()
+    with claims.hold([A, B]) as held, Claims(tmp_path).hold([B, C]) as rest:
+        assert (held, rest) == ({A, B}, {C})
+    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+
+
+def test_what_a_dead_process_held_is_free_at_once(holder: "Popen[str]", tmp_path: Path) -> None:
+    claims = Claims(tmp_path)
+    holder.kill()
+    holder.wait()
+    assert list(tmp_path.glob("*.claim"))
+    with claims.hold([A, B]) as held:
+        assert held == {A, B}
+        assert len(list(tmp_path.glob("*.claim"))) == 1
+
+
+def test_a_dead_process_leaves_nothing_that_the_next_does_not_remove(holder: "Popen[str]", tmp_path: Path) -> None:
+    holder.kill()
+    holder.wait()
+    Claims(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+
+
+def test_a_full_disk_is_a_named_error_and_nothing_stays_claimed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    claims = Claims(tmp_path / "claims")
+    monkeypatch.setattr(Path, "write_bytes", fail)
+    with pytest.raises(ShardError, match=r"claims: No space left on device; free some space"), claims.hold([A]):
+        pass
+    monkeypatch.undo()
+    with claims.hold([A]) as held:
+        assert held == {A}
+
+
+class Slow:
+    """A service whose answers wait for `free`; `asked` counts its calls, `begun` tells of the first."""
+
+    identity, is_outside = "slow", True
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.begun, self.free = threading.Event(), threading.Event()
+        self.error: Exception | None = None
+
+    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+        self.asked += [str(call.parts["name"]) for call in calls]
+        self.begun.set()
+        self.free.wait()
+        if self.error:
+            raise self.error
+        for call in calls:
+            deliver(call, Reply({"told": call.parts["name"]}))
+
+
+def calls(*names: str) -> list[Call]:
+    return [Call("slow", "say", {"name": name}) for name in names]
+
+
+def test_two_recorders_of_a_warehouse_ask_a_call_once_and_both_keep_it(tmp_path: Path) -> None:
+    warehouse, service, sent = tmp_path / "w.duckdb", Slow(), []
+    first, second = Recorder(warehouse, "record"), Recorder(warehouse, "record")
+    thread = threading.Thread(target=lambda: sent.append(first.answer(calls("a", "b"), service).sent))
+    other = threading.Thread(target=lambda: sent.append(second.answer(calls("b", "c"), service).sent))
+    thread.start()
+    service.begun.wait()
+    other.start()
+    while "c" not in service.asked:
+        time.sleep(0.01)
+    service.free.set()
+    thread.join()
+    other.join()
+    assert sorted(service.asked) == ["a", "b", "c"]
+    assert sorted(sent) == [1, 2]
+    # each has it in a journal of its own, so the other may be killed
+    second.close()
+    with open_warehouse(warehouse) as db:
+        assert db.execute("SELECT count(*) FROM calls").fetchone() == (2,)
+    first.close()
+    with open_warehouse(warehouse) as db:
+        assert db.execute("SELECT count(*), count(DISTINCT key) FROM calls").fetchone() == (3, 3)
+
+
+def test_what_a_service_did_not_answer_one_recorder_the_other_asks(tmp_path: Path) -> None:
+    warehouse, service, told = tmp_path / "w.duckdb", Slow(), Slow()
+    service.error = ConnectionError("cut")
+    told.free.set()
+    first, second = Recorder(warehouse, "record"), Recorder(warehouse, "record")
+
+    def fail() -> None:
+        with pytest.raises(ConnectionError):
+            first.answer(calls("a"), service)
+
+    thread = threading.Thread(target=fail)
+    thread.start()
+    service.begun.wait()
+    other = threading.Thread(target=lambda: second.answer(calls("a"), told))
+    other.start()
+    service.free.set()
+    thread.join()
+    other.join()
+    assert told.asked == ["a"]
+    for each in (first, second):
+        each.close()
+
+
+def test_what_another_moved_into_the_warehouse_between_two_looks_is_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warehouse, service = tmp_path / "w.duckdb", Slow()
+    service.free.set()
+    with closing(Recorder(warehouse, "record")) as second:
+        look = second._recorded
+
+        def look_too_early(wanted: Sequence[Call]) -> object:
+            monkeypatch.undo()
+            found = look(wanted)
+            with closing(Recorder(warehouse, "record")) as first:
+                first.answer(calls("a"), service)
+            return found
+
+        monkeypatch.setattr(second, "_recorded", look_too_early)
+        assert second.answer(calls("a"), service).sent == 0
+    assert service.asked == ["a"]
+
+
+def test_a_passing_failure_in_anothers_journal_is_asked_again_by_who_begins_later(tmp_path: Path) -> None:
+    class Failing(Slow):
+        def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+            for call in calls:
+                deliver(call, Reply(None, "failed", "http_503: down", transient=True))
+
+    service = Slow()
+    service.free.set()
+    with closing(Recorder(tmp_path / "w.duckdb", "record")) as first:
+        first.answer(calls("a"), Failing())
+        with closing(Recorder(tmp_path / "w.duckdb", "record")) as second:
+            assert second.answer(calls("a"), service).sent == 1
+
+
+def test_journals_are_read_along_while_they_grow_and_go(tmp_path: Path) -> None:
+    ours, theirs = Journal(tmp_path), Journal(tmp_path)
+    others = OtherJournals(tmp_path)
+    asked = calls("a", 'say "key":"0123"', "c")
+    keys = [call.key for call in asked]
+
+    def find() -> list[str]:
+        return [record.parts for record in others.find(keys, ours.path).values()]
+
+    records = [make_record(call, Reply({'"key":"99"': 1})) for call in asked]
+    ours.append(records[2])
+    assert find() == []
+    theirs.append(records[0])
+    assert find() == [records[0].parts]
+    os.write(theirs._fd, b'00000000 {"key":"')
+    assert find() == [records[0].parts]
+    theirs.clear()
+    assert find() == []
+    theirs.append(records[1])
+    assert find() == [records[1].parts]
+
+
+def test_each_of_two_recorders_goes_by_its_own_ages(tmp_path: Path) -> None:
+    warehouse, service = tmp_path / "w.duckdb", Slow()
+    service.free.set()
+    oldest = {"slow": datetime.now(UTC) - timedelta(days=1)}
+    with closing(Recorder(warehouse, "record")) as before:
+        before.answer(calls("a", "b"), service)
+    with open_warehouse(warehouse) as db:
+        db.execute("UPDATE calls SET asked_at = asked_at - INTERVAL 2 DAY")
+    with (
+        closing(Recorder(warehouse, "record")) as lenient,
+        closing(Recorder(warehouse, "record", oldest=oldest)) as strict,
+        closing(Recorder(warehouse, "record", oldest=oldest)) as other,
+    ):
+        assert [each.answer(calls("a"), service).sent for each in (lenient, strict, other)] == [0, 1, 0]
+        # what stands in a journal is looked at for its age too
+        old = replace(make_record(calls("b")[0], Reply(None)), asked_at=datetime.now(UTC) - timedelta(days=2))
+        for each in (lenient, other):  # journals before and after the one with the newest are read in no order
+            assert each._journal
+            each._journal.append(replace(old, record_id=f"{0:016x}-{0:08x}"))
+        with closing(Recorder(warehouse, "record", oldest=oldest)) as third:
+            assert [each.answer(calls("b"), service).sent for each in (strict, other, third, lenient)] == [1, 0, 0, 0]
+    assert service.asked == ["a", "b", "a", "b"]
+
+
+def test_who_waits_for_another_process_says_so_and_asks_when_it_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, said = Slow(), threading.Event()
+    told: list[str] = []
+    service.free.set()
+    monkeypatch.setattr(recorder, "_SAY_AFTER_S", 0.0)
+    monkeypatch.setattr(progress, "say", lambda text: (told.append(text), said.set()))
+    asked = calls("a")
+    with closing(Recorder(tmp_path / "w.duckdb", "record")) as run:
+        claims = tmp_path / "w.duckdb.runs" / "claims"
+        with Popen([executable, "-c", _HOLD, str(claims), asked[0].key], stdin=PIPE, stdout=PIPE, text=True) as process:
+            assert process.stdout
+            process.stdout.readline()
+            process.send_signal(signal.SIGSTOP)
+            thread = threading.Thread(target=lambda: run.answer(asked, service))
+            thread.start()
+            said.wait()
+            assert service.asked == []
+            process.kill()
+        thread.join()
+    assert service.asked == ["a"]
+    assert told == [
+        f"note: process {process.pid} is asking for 1 of the replies that this run needs and is waited for; if it hangs, "
+        "stop it, and this run asks for them itself"
+    ]
+
+
+@pytest.mark.parametrize("newest", [0, 1])
+def test_of_several_journals_the_newest_record_is_read(tmp_path: Path, newest: int) -> None:
+    ours, *theirs = (Journal(tmp_path) for _ in range(3))
+    asked = calls("a")[0]
+    for journal in (theirs[1 - newest], theirs[newest]):
+        journal.append(make_record(asked, Reply({"from": theirs.index(journal)})))
+    found = OtherJournals(tmp_path).find([asked.key], ours.path)
+    assert found[asked.key].reply().body == {"from": newest}

@@ -1,0 +1,146 @@
+"""The journal: whole lines or nothing, whoever dies when."""
+
+import fcntl
+import os
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.core.calls.call import Call, Reply
+from tasks.errors import ShardError
+from tasks.storage.recording.journal import (
+    Journal,
+    encode_line,
+    find_damage,
+    make_record,
+    orphan_journals,
+    read_journal,
+)
+
+
+def record(text: str = "x", **reply: object):
+    return make_record(Call("here", "find_items", {"name": text}), Reply(body={"text": text}, **reply))  # type: ignore[arg-type]
+
+
+def test_what_is_appended_is_read_back(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    written = [record("a"), record('quote " and \\ and \n newline'), record("日本語")]
+    for one in written:
+        journal.append(one)
+    assert list(read_journal(journal.path)) == written
+
+
+def test_a_journal_that_is_closed_with_records_in_it_stays_and_an_emptied_one_goes(tmp_path: Path) -> None:
+    kept, emptied = Journal(tmp_path), Journal(tmp_path)
+    written = record()
+    kept.append(written)
+    emptied.append(written)
+    emptied.clear()
+    kept.close()
+    emptied.close()
+    assert list(tmp_path.iterdir()) == [kept.path]
+    assert list(read_journal(kept.path)) == [written]
+
+
+def test_record_ids_sort_by_time() -> None:
+    ids = [record().record_id for _ in range(50)]
+    assert ids == sorted(ids)
+
+
+@given(st.data())
+def test_a_torn_journal_gives_all_whole_lines_and_nothing_else(data: st.DataObject) -> None:
+    records = [record(str(number)) for number in range(4)]
+    lines = [encode_line(one) for one in records]
+    whole = b"".join(lines)
+    cut = data.draw(st.integers(0, len(whole)))
+    path = Path(os.environ["FACTMILL_HOME"]).parent / "torn.journal"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(whole[:cut])
+    complete = sum(cut >= len(b"".join(lines[: n + 1])) for n in range(4))
+    assert list(read_journal(path)) == records[:complete]
+
+
+def test_a_damaged_line_is_left_out_and_the_next_one_read(tmp_path: Path) -> None:
+    records = [record("a"), record("b")]
+    path = tmp_path / "x.journal"
+    path.write_bytes(encode_line(records[0]).replace(b"find_items", b"find_itemz", 1) + encode_line(records[1]))
+    assert list(read_journal(path)) == records[1:]
+
+
+def test_damaged_lines_are_counted_and_a_torn_end_is_none(tmp_path: Path) -> None:
+    lines = [encode_line(record(name)) for name in "abc"]
+    payload = b'{"of": "another factmill"}'
+    foreign = b"%08x %s\n" % (zlib.crc32(payload), payload)
+    path = tmp_path / "x.journal"
+    path.write_bytes(lines[0] + foreign + b"\xff" + lines[1] + lines[2][:-9])
+    assert [one.parts for one in read_journal(path)] == ['{"name":"a"}']
+    assert find_damage(path) == [2, 3]
+
+
+def test_what_is_no_journal_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.journal").mkdir()
+    with pytest.raises(ShardError, match=r"cannot read the journal .*x\.journal: Is a directory"):
+        list(orphan_journals(tmp_path))
+
+
+def test_a_full_disk_is_an_error_that_leaves_the_journal_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal(tmp_path)
+    journal.append(record("kept"))
+    real_write = os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: real_write(fd, data[:10]))
+    with pytest.raises(ShardError, match=r"No space left.*run the same command again"):
+        journal.append(record("lost"))
+    monkeypatch.undo()
+    journal.append(record("after"))
+    assert [one.parts for one in read_journal(journal.path)] == ['{"name":"kept"}', '{"name":"after"}']
+
+
+def test_a_journal_begins_under_its_name_when_it_is_locked_and_drafts_of_dead_processes_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[list[str]] = []
+    rename = Path.rename
+
+    def look(draft: Path, name: Path) -> Path:
+        if not found:  # as a process that clears up does before the lock
+            draft.unlink()
+        found.append([path.name for path, _ in orphan_journals(tmp_path)])
+        return rename(draft, name)
+
+    monkeypatch.setattr(Path, "rename", look)
+    (tmp_path / "1-x.opening").touch()
+    journal = Journal(tmp_path)
+    assert (found, list(tmp_path.iterdir())) == ([[], []], [journal.path])
+
+
+def test_a_journal_that_another_process_has_just_taken_over_is_left_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, lock = tmp_path / "a.journal", fcntl.flock
+    path.touch()
+    monkeypatch.setattr(fcntl, "flock", lambda fd, how: (path.unlink(), lock(fd, how)))
+    assert list(orphan_journals(tmp_path)) == []
+
+
+def test_only_journals_of_dead_processes_are_orphans(tmp_path: Path) -> None:
+    mine = Journal(tmp_path)
+    mine.append(record("mine"))
+    code = (
+        "import sys, os; from pathlib import Path; from tasks.storage.recording.journal import *; from tasks.core.calls.call import *\n"
+        "j = Journal(Path(sys.argv[1])); j.append(make_record(Call('s', 'o', {'n': 'dead'}), Reply(body=1))); os.kill(os.getpid(), 9)"
+    )
+    subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], check=False, env={**os.environ, "PYTHONPATH": str(Path.cwd())}
+    )
+    orphans = list(orphan_journals(tmp_path))
+    assert [[one.parts for one in read_journal(path)] for path, _ in orphans] == [['{"n":"dead"}']]
+    for _, fd in orphans:
+        os.close(fd)
+    mine.clear()
+    mine.close()
+    assert not mine.path.exists()

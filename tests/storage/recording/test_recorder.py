@@ -1,0 +1,384 @@
+"""Recording and replay: asked once, served ever after, misses explained."""
+
+import threading
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from support.work.warehouses import empty_warehouse
+
+from tasks.core.calls.call import Call, Deliver, Mode, Reply
+from tasks.errors import ReplayMiss, ServiceUnreachable
+from tasks.storage.recording.journal import Record, read_journal
+from tasks.storage.recording.recorder import Recorder
+from tasks.storage.recording.records import insert_records, newest_record
+from tasks.storage.warehouse import open_warehouse
+
+
+class Echo:
+    """A service that counts what it is asked, fails names that begin with `bad`, and may be slow."""
+
+    identity = "echo"
+    is_outside = True
+
+    def __init__(self, delay_s: float = 0.0) -> None:
+        self.asked: list[str] = []
+        self.delay_s = delay_s
+        self.recovered = False
+        self.told = "echo"
+
+    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+        for call in calls:
+            time.sleep(self.delay_s)
+            name = str(call.parts["name"])
+            self.asked.append(name)
+            if name.startswith("bad") and not self.recovered:
+                deliver(call, Reply(None, "failed", "http_503: down", transient=True))
+            elif name.startswith("gone"):
+                deliver(call, Reply(None, "failed", "http_404: no such thing"))
+            else:
+                deliver(call, Reply({self.told: name}))
+
+
+def calls(*names: str) -> list[Call]:
+    return [Call("echo", "say", {"name": name}) for name in names]
+
+
+def recorder(path: Path, mode: Mode = "record", **more: Any) -> Recorder:
+    return Recorder(empty_warehouse(path / "w.duckdb"), mode, **more)
+
+
+def bodies(answers) -> list:
+    return [record.reply().body for record in answers.records.values()]
+
+
+def test_a_call_is_asked_once_within_a_run_and_across_runs(tmp_path: Path) -> None:
+    service = Echo()
+    first = recorder(tmp_path)
+    assert first.answer(calls("a", "b", "a"), service).sent == 2
+    again = first.answer(calls("b", "c"), service)
+    assert (again.sent, again.replayed) == (1, 1)
+    first.close()
+    second = recorder(tmp_path)
+    later = second.answer(calls("a", "b", "c"), service)
+    second.close()
+    assert (later.sent, later.replayed, service.asked) == (0, 3, ["a", "b", "c"])
+
+
+def test_a_killed_runs_journal_is_adopted_by_the_next_run(tmp_path: Path) -> None:
+    service = Echo()
+    first = recorder(tmp_path)
+    first.answer(calls("a", "b"), service)
+    assert first._journal is not None
+    import os
+
+    os.close(first._journal._fd)  # what the kernel does when the process dies
+    second = recorder(tmp_path)
+    assert second.answer(calls("a", "b"), service).replayed == 2
+    second.close()
+    assert service.asked == ["a", "b"]
+
+
+def test_adopting_twice_stores_once(tmp_path: Path) -> None:
+    service = Echo()
+    first = recorder(tmp_path)
+    first.answer(calls("a"), service)
+    first.merge()
+    first.answer(calls("b"), service)
+    first.close()
+    with open_warehouse(tmp_path / "w.duckdb") as db:
+        assert db.execute("SELECT count(*), count(DISTINCT record_id) FROM calls").fetchone() == (2, 2)
+
+
+def test_passing_failures_are_asked_again_by_the_next_run_and_final_ones_are_not(tmp_path: Path) -> None:
+    service = Echo()
+    first = recorder(tmp_path)
+    statuses = [r.reply().status for r in first.answer(calls("bad", "gone"), service).records.values()]
+    first.answer(calls("bad", "gone"), service)
+    first.merge()
+    first.answer(calls("bad"), service)
+    first.close()
+    assert statuses == ["failed", "failed"]
+    assert service.asked == ["bad", "gone"]
+    service.recovered = True
+    second = recorder(tmp_path)
+    assert [r.reply().status for r in second.answer(calls("bad", "gone"), service).records.values()].count("ok") == 1
+    second.close()
+    assert service.asked == ["bad", "gone", "bad"]
+
+
+def test_a_failure_is_asked_again_also_where_nothing_was_recorded_after_it(tmp_path: Path) -> None:
+    service = Echo()
+    for status in ("failed", "ok"):
+        run = recorder(tmp_path)
+        assert [record.status for record in run.answer(calls("bad"), service).records.values()] == [status]
+        run.close()
+        service.recovered = True
+    assert service.asked == ["bad", "bad"]
+
+
+def test_what_a_run_is_told_to_ask_again_is_asked_by_the_next_run_and_kept_by_this_one(tmp_path: Path) -> None:
+    service = Echo()
+    first = recorder(tmp_path)
+    told = first.answer(calls("a", "b", "gone"), service)
+    first.ask_again({record.record_id for record in told.records.values() if record.key != calls("b")[0].key})
+    assert first.answer(calls("a", "b", "gone"), service).sent == 0
+    first.close()
+    second = recorder(tmp_path)
+    assert second.answer(calls("a", "b", "gone"), service).sent == 2
+    second.close()
+    assert service.asked == ["a", "b", "gone", "a", "gone"]
+
+
+def test_replay_asks_nothing_and_serves_failures_as_they_were(tmp_path: Path) -> None:
+    service = Echo()
+    first = recorder(tmp_path)
+    first.answer(calls("a", "bad"), service)
+    first.close()
+    replay = recorder(tmp_path, "replay")
+    statuses = {r.parts: r.reply().status for r in replay.answer(calls("a", "bad"), service).records.values()}
+    assert statuses == {'{"name":"a"}': "ok", '{"name":"bad"}': "failed"}
+    assert len(service.asked) == 2
+
+
+def test_a_replay_miss_names_the_parts_that_differ_from_the_nearest_call(tmp_path: Path) -> None:
+    first = recorder(tmp_path)
+    first.answer([Call("echo", "say", {"name": "a", "mood": "glad"})], Echo())
+    first.close()
+    with pytest.raises(ReplayMiss, match=r"say of echo.*mood: 'sad' here, 'glad' recorded$"):
+        recorder(tmp_path, "replay").answer([Call("echo", "say", {"name": "a", "mood": "sad"})], Echo())
+
+
+@pytest.mark.parametrize("last", ["near", "far"])
+def test_the_call_nearest_to_a_miss_is_the_one_that_differs_least(tmp_path: Path, last: str) -> None:
+    kept = {
+        "near": Call("echo", "say", {"name": "a", "mood": "glad"}),
+        "far": Call("other", "say", {"name": "b", "mood": "glad"}),
+    }
+    first = recorder(tmp_path)
+    for each in sorted(kept, key=lambda name: name == last):
+        first.answer([kept[each]], Echo())
+    first.close()
+    with pytest.raises(ReplayMiss, match=r"call differs in mood: 'sad' here, 'glad' recorded$"):
+        recorder(tmp_path, "replay").answer([Call("echo", "say", {"name": "a", "mood": "sad"})], Echo())
+
+
+def test_a_replay_miss_without_any_record_says_to_build_first(tmp_path: Path) -> None:
+    with pytest.raises(ReplayMiss, match="no call of that operation is recorded"):
+        recorder(tmp_path, "replay").answer(calls("a"), Echo())
+
+
+def test_refresh_asks_anew_once_and_a_later_run_gets_the_newest(tmp_path: Path) -> None:
+    service = Echo()
+    first = recorder(tmp_path)
+    first.answer(calls("a"), service)
+    first.close()
+    fresh = recorder(tmp_path, "refresh", floor=newest_record(tmp_path / "w.duckdb"))
+    assert fresh.answer(calls("a"), service).sent == 1
+    fresh.merge()
+    assert fresh.answer(calls("a"), service).sent == 0
+    fresh.close()
+    assert service.asked == ["a", "a"]
+
+
+def test_of_several_records_of_a_call_the_newest_is_served(tmp_path: Path) -> None:
+    service = Echo()
+    for told in ("first", "second"):
+        service.told = told
+        run = recorder(tmp_path, "refresh", floor=newest_record(tmp_path / "w.duckdb"))
+        run.answer(calls("a"), service)
+        run.close()
+    later = recorder(tmp_path)
+    assert bodies(later.answer(calls("a"), service)) == [{"second": "a"}]
+    later.close()
+    assert bodies(recorder(tmp_path, "replay").answer(calls("a"), service)) == [{"second": "a"}]
+
+
+def test_a_call_that_another_batch_asked_and_stored_meanwhile_is_not_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, shared = Echo(), recorder(tmp_path)
+    look_up = shared._recorded
+
+    def look_up_too_early(keys: Sequence[str]) -> dict[str, Record]:
+        monkeypatch.undo()
+        found = look_up(keys)
+        shared.answer(calls("a"), service)
+        shared.merge()
+        return found
+
+    monkeypatch.setattr(shared, "_recorded", look_up_too_early)
+    answers = shared.answer(calls("a"), service)
+    shared.close()
+    assert (bodies(answers), answers.sent, service.asked) == ([{"echo": "a"}], 0, ["a"])
+
+
+def test_what_arrives_while_other_replies_are_stored_stays_in_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = recorder(tmp_path)
+    shared.answer(calls("a"), Echo())
+
+    def store(db: duckdb.DuckDBPyConnection, records: Sequence[Record]) -> None:
+        insert_records(db, records)
+        shared._keep(calls("b")[0], Reply({"echo": "b"}))
+
+    monkeypatch.setattr("tasks.storage.recording.recorder.insert_records", store)
+    shared.merge()
+    monkeypatch.undo()
+    assert shared._journal is not None
+    assert "b" in [record.reply().body["echo"] for record in read_journal(shared._journal.path)]
+    shared.close()
+    assert bodies(recorder(tmp_path, "replay").answer(calls("b"), Echo())) == [{"echo": "b"}]
+
+
+def test_two_batches_that_want_one_call_ask_it_once(tmp_path: Path) -> None:
+    service = Echo(delay_s=0.05)
+    shared = recorder(tmp_path)
+    results: list = []
+    threads = [
+        threading.Thread(target=lambda: results.append(bodies(shared.answer(calls("a", "b"), service))))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    shared.close()
+    assert sorted(service.asked) == ["a", "b"]
+    assert len(results) == 4
+    assert all(sorted(body["echo"] for body in found) == ["a", "b"] for found in results)
+
+
+def test_who_waits_for_what_cannot_be_asked_ends_with_the_same_error(tmp_path: Path) -> None:
+    class Away(Echo):
+        begun, free = threading.Event(), threading.Event()
+
+        def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+            self.begun.set()
+            self.free.wait()
+            raise ServiceUnreachable("echo is away")
+
+    service, shared = Away(), recorder(tmp_path)
+    errors: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            shared.answer(calls("a"), service)
+        except ServiceUnreachable as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    threads[0].start()
+    service.begun.wait()
+    threads[1].start()
+    threads[1].join(0.5)  # it waits for the first by then, or else asks for itself, which ends alike
+    service.free.set()
+    for thread in threads:
+        thread.join(10)
+    shared.close()
+    assert [str(error) for error in errors] == ["echo is away"] * 2
+
+
+def test_long_replies_go_into_the_warehouse_within_a_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.storage.recording.recorder._MOST_FRESH", 0)
+    service = Echo(delay_s=0.02)
+    shared = recorder(tmp_path)
+    results: list = []
+    threads = [
+        threading.Thread(target=lambda: results.append(bodies(shared.answer(calls("a", "b", "c"), service))))
+        for _ in range(6)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert shared._fresh == {}
+    with open_warehouse(tmp_path / "w.duckdb") as db:
+        assert db.execute("SELECT count(*), count(DISTINCT key) FROM calls").fetchall() == [(3, 3)]
+    assert shared.answer(calls("c", "a"), service).sent == 0
+    shared.close()
+    assert sorted(service.asked) == ["a", "b", "c"]
+    assert [sorted(body["echo"] for body in found) for found in results] == [["a", "b", "c"]] * 6
+
+
+def test_more_records_than_are_read_at_once_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.storage.recording.records._AT_ONCE", 3)
+    names = [f"n{at}" for at in range(10)]
+    service = Echo()
+    first = recorder(tmp_path)
+    first.answer(calls(*names), service)
+    first.close()
+    second = recorder(tmp_path, "replay")
+    assert sorted(body["echo"] for body in bodies(second.answer(calls(*names), service))) == sorted(names)
+    second.close()
+
+
+def test_a_service_that_breaks_leaves_what_it_delivered(tmp_path: Path) -> None:
+    class Breaking(Echo):
+        def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+            super().send(calls[:1], deliver)
+            raise ConnectionError("cable cut")
+
+    shared = recorder(tmp_path)
+    with pytest.raises(ConnectionError):
+        shared.answer(calls("a", "b"), Breaking())
+    service = Echo()
+    assert shared.answer(calls("a", "b"), service).sent == 1
+    shared.close()
+    assert service.asked == ["b"]
+
+
+def test_what_is_too_old_is_asked_again_unless_it_lasts_or_another_mode_serves_it(tmp_path: Path) -> None:
+    service = Echo()
+    text = Call("echo", "page_text", {"name": "t", "revid": 7})
+    asked = [*calls("young", "old"), text]
+    first = recorder(tmp_path)
+    first.answer(asked, service)
+    first.close()
+    with open_warehouse(tmp_path / "w.duckdb") as db:
+        for name, days in (("young", 3), ("old", 5), ("t", 50)):
+            db.execute("UPDATE calls SET asked_at = now() - to_days(?) WHERE parts LIKE ?", [days, f'%"{name}"%'])
+    limit = {"echo": datetime.now(UTC) - timedelta(days=4)}
+    assert recorder(tmp_path, "replay", oldest=limit).answer(asked, service).sent == 0
+    assert recorder(tmp_path, oldest={"another": limit["echo"]}).answer(asked, service).sent == 0
+    second = recorder(tmp_path, oldest=limit)
+    assert (second.answer(asked, service).sent, second.answer(asked, service).sent) == (1, 0)
+    second.close()
+    assert service.asked == ["young", "old", "t", "old"]
+    assert recorder(tmp_path, oldest=limit).answer(asked, service).sent == 0
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_reply_that_is_too_old_stands_in_for_a_failure_where_that_is_wanted(tmp_path: Path, kept: bool) -> None:
+    service = Echo()
+    service.recovered = True
+    first = recorder(tmp_path)
+    first.answer(calls("bad"), service)
+    first.close()
+    service.recovered = False
+    again = recorder(tmp_path, oldest={"echo": datetime.now(UTC)}, stale_if_error=kept)
+    told = [again.answer(calls("bad"), service) for _ in range(2)]
+    again.close()
+    assert [bodies(each) for each in told] == [[{"echo": "bad"} if kept else None]] * 2
+    assert service.asked == ["bad", "bad"], "asked again once, the failure too"
+
+
+@pytest.mark.parametrize("mode", ["record", "refresh"])
+def test_a_clock_that_is_set_back_costs_no_reply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode) -> None:
+    service = Echo()
+    first = recorder(tmp_path)
+    first.answer(calls("a"), service)
+    first.close()
+    floor, begun = newest_record(tmp_path / "w.duckdb"), datetime.now(UTC)
+    hour_ago = time.time_ns() - 3600 * 10**9
+    run = recorder(tmp_path, mode, floor=floor, oldest={"echo": begun})
+    monkeypatch.setattr(time, "time_ns", lambda: hour_ago)
+    for sent in (3, 0):
+        assert run.answer(calls("a", "b", "bad"), service).sent == sent
+        run.merge()
+    run.close()
