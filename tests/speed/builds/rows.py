@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[3]
 COMMAND = """
 from tasks.engine import identities
 identities._rules_code = lambda: "0" * 64
-from flows.cli.main import main
+from flows.cli.entry import main
 main()
 """
 FEW, PEER_ROWS = 500, 5_000
