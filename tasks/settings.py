@@ -26,6 +26,7 @@ from pydantic import (
 )
 
 from tasks.assets import ROOT
+from tasks.compute import CLUSTER, Compute, read_cluster
 from tasks.core.fingerprints import digest_json
 from tasks.core.rows import StrictModel
 from tasks.errors import SettingsError
@@ -197,6 +198,7 @@ class Model(StrictModel):
 _PARTS: dict[str, type[StrictModel]] = {
     "models": Model,
     "limits": Limits,
+    "compute": Compute,
     "wikidata": Wikidata,
     **dict.fromkeys(SECTIONS[1:], Endpoint),
 }
@@ -217,6 +219,7 @@ class World(StrictModel):
     falcon: Endpoint = Endpoint()
     dbpedia: Endpoint = Endpoint()
     """SPARQL endpoint that knows which Wikidata item a DBpedia resource is."""
+    compute: Compute = Compute()
     models: dict[str, Model]
     """By role; under any other name, such as `answerer`, a model that can be measured, or judge others."""
 
@@ -283,14 +286,15 @@ class World(StrictModel):
         return self.epoch or datetime.now(UTC).date().replace(day=1)
 
     def digest(self, roles: Collection[str]) -> str:
-        """Return the digest of what can change an answer of these models: limits, ages, prices and the user agent are left out."""
-        told = self.model_dump(mode="json", exclude={"user_agent", "epoch"})
+        """Return the digest of what can change an answer of these models: limits, ages, prices, compute and the user agent are left out."""
+        told = self.model_dump(mode="json", exclude={"user_agent", "epoch", "compute"})
         told["models"] = {role: model for role, model in told["models"].items() if role in roles}
         return digest_json(_without_limits(told))
 
 
 def load_world(name: str, graph: str | None = None) -> World:
-    """Read a shipped world by name or any world by path, with a local graph as its Wikidata if one is named.
+    """Read a shipped world by name or any by path, with a local graph as its Wikidata if one is named, and the cluster
+    that FACTMILL_CLUSTER names, if it is set.
 
     SettingsError names file, key and what was expected.
     """
@@ -308,6 +312,8 @@ def load_world(name: str, graph: str | None = None) -> World:
     except (ValueError, RecursionError) as error:
         why = "nested too deeply" if isinstance(error, RecursionError) else str(error).partition(";")[0]
         raise SettingsError(f"{path}: not a TOML file that can be read: {why}") from error
+    if cluster := environment(CLUSTER):
+        world = world.model_copy(update={"compute": read_cluster(cluster)})
     return world if graph is None else world.with_graph(graph)
 
 
