@@ -20,7 +20,6 @@ FactmillError
 ├── OutputError               a file of results cannot be written
 └── ServiceError              an outside service cannot be used at all
     ├── ServiceUnreachable    no answer after all attempts
-    │   ├── ClusterError      a Dask cluster cannot compute what it is asked
     │   └── PrefectLost       the Prefect server has gone away while a flow ran
     └── WorldError            the embedded world does not start or its files are wrong
 """
@@ -121,10 +120,6 @@ class ServiceError(FactmillError):
 
 class ServiceUnreachable(ServiceError):
     """No answer from a service after all attempts."""
-
-
-class ClusterError(ServiceUnreachable):
-    """A Dask cluster cannot compute what it is asked; what it has answered is kept."""
 
 
 class PrefectLost(ServiceUnreachable):

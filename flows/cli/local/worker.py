@@ -49,11 +49,13 @@ def worker(
     """
     from tasks.engine.cluster.library import import_distributed
     from tasks.engine.cluster.wanted import name_code
-    from tasks.engine.cluster.working import find_offers, work
+    from tasks.engine.cluster.working import check_options, find_offers, work
     from tasks.errors import UsageError
     from tasks.settings import home
 
     progress.show("lines")
+    files = tuple(str(file) if file else "" for file in (ca_file, cert_file, key_file))
+    check_options(address, (files[0], files[1], files[2]))
     import_distributed()
     offers = find_offers(home(), model or [], graph or [], device, threads, progress.say)
     if not offers:
@@ -61,6 +63,5 @@ def worker(
     for offer in offers:
         progress.say(f"holds {offer.name}: {offer.wanted}")
     progress.say(f"answers with {name_code()}")
-    files = tuple(str(file) if file else "" for file in (ca_file, cert_file, key_file))
     number = work(address, offers, progress.say, host, (files[0], files[1], files[2]))
     raise typer.Exit(128 + number)

@@ -9,7 +9,7 @@ import queue
 import threading
 import time
 import uuid
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from tasks.compute import Compute
 from tasks.engine.cluster.library import import_distributed, secure
 from tasks.engine.cluster.wanted import Held, Wanted, name_code, name_resource, read_resource
-from tasks.errors import ClusterError
+from tasks.errors import ServiceUnreachable
 from tasks.progress import say
 
 _GROUPS_A_WORKER = 3
@@ -26,6 +26,8 @@ _LOOK_EVERY_S = 1.0
 _SAY_AFTER_S = 3.0
 _CONNECT_S = 10.0
 _READ_S = 60.0
+_TRIES_AFTER_LOSS = 10
+"""Of a group whose answer went with its worker."""
 _TRIES_AFTER_FAULT = 2
 """Of a group whose worker raised what may pass, such as want of memory; dead workers count apart (Dask's allowed-failures)."""
 
@@ -57,6 +59,7 @@ class Cluster:
         code, resource = name_code(), {name_resource(Held(wanted, name_code())): 1}
         waiting = deque(enumerate(groups))
         under_way: dict[str, tuple[int, Any]] = {}
+        again: Counter[int] = Counter()
         done: queue.SimpleQueue[Any] = queue.SimpleQueue()
         holders = _Holders(self, wanted)
         try:
@@ -78,15 +81,23 @@ class Cluster:
                 except queue.Empty:
                     continue
                 number, _ = under_way.pop(future.key)
-                take(number, self._read(future, wanted))
+                answer = self._read(future, wanted)
                 future.release()
+                if answer is None:
+                    # its worker died before the answer was fetched
+                    again[number] += 1
+                    if again[number] > _TRIES_AFTER_LOSS:
+                        raise self._unanswered(wanted, f"it was lost {again[number]} times with its workers")
+                    waiting.appendleft((number, groups[number]))
+                else:
+                    take(number, answer)
         finally:
             for _, future in under_way.values():
                 # without waiting for the scheduler, which may be the one that has gone
                 future.release()
 
     def list_workers(self) -> list[Worker]:
-        """Return the workers that are there now; ClusterError when the scheduler does not answer."""
+        """Return the workers that are there now; ServiceUnreachable when the scheduler does not answer."""
         client = self._connect()
         if client.status != "running":
             raise self._lost()
@@ -115,7 +126,7 @@ class Cluster:
     def _connect(self) -> Any:
         with self._lock:
             if self._is_closed:
-                raise ClusterError(f"the connection to {self.compute.address} is closed, since the run ends")
+                raise ServiceUnreachable(f"the connection to {self.compute.address} is closed, since the run ends")
             if self._client is None:
                 library = import_distributed()
                 try:
@@ -127,32 +138,39 @@ class Cluster:
                         name="factmill",
                     )
                 except (OSError, TimeoutError, ValueError) as error:
-                    raise ClusterError(
+                    raise ServiceUnreachable(
                         f"no Dask scheduler answers at {self.compute.address} ({_shorten(error)}): start one there "
                         f"(`dask scheduler`) and workers (`factmill worker --address {self.compute.address}`), or leave "
                         "[compute] out of the world's file to compute on this machine"
                     ) from error
+                say(f"models and paths are computed on the cluster at {self.compute.address}")
             return self._client
 
     def _read(self, future: Any, wanted: Wanted) -> Any:
-        """Return the answer that a future holds; ClusterError says why there is none."""
-        if future.status in ("cancelled", "lost"):
-            raise self._lost()
+        """Return the answer that a future holds, None where it is lost; ServiceUnreachable says why there is none."""
+        client = self._connect()
         try:
+            if future.status in ("cancelled", "lost"):
+                raise TimeoutError
             state, answer = future.result(timeout=_READ_S)
         except (import_distributed().CancelledError, TimeoutError) as error:
-            raise self._lost() from error
+            if client.status != "running":
+                raise self._lost() from error
+            return None
         except Exception as error:
-            raise ClusterError(
-                f"the cluster at {self.compute.address} gave no answer of the {wanted}: {_shorten(error)}; the workers' logs "
-                "say more (when several died of the same group, give them more memory)"
-            ) from error
+            raise self._unanswered(wanted, _shorten(error)) from error
         if state == "refused":
-            raise ClusterError(f"a worker of {self.compute.address} refused the {wanted}: {answer}")
+            raise ServiceUnreachable(f"a worker of {self.compute.address} refused the {wanted}: {answer}")
         return answer
 
-    def _lost(self) -> ClusterError:
-        return ClusterError(
+    def _unanswered(self, wanted: Wanted, why: str) -> ServiceUnreachable:
+        return ServiceUnreachable(
+            f"the cluster at {self.compute.address} gave no answer of the {wanted}: {why}; the workers' logs say more (when "
+            "several died of the same group, give them more memory)"
+        )
+
+    def _lost(self) -> ServiceUnreachable:
+        return ServiceUnreachable(
             f"the Dask scheduler at {self.compute.address} has gone away; what was answered is kept: start it and its workers "
             "again, then the same command"
         )
@@ -168,7 +186,7 @@ class _Holders:
         self._is_told = False
 
     def count(self) -> int:
-        """Return how many; ClusterError when it was none for the seconds that the world allows."""
+        """Return how many; ServiceUnreachable when it was none for the seconds that the world allows."""
         now = time.monotonic()
         if now - self._looked >= _LOOK_EVERY_S:
             self._looked, self._found = now, self._cluster.count_holders(self._wanted)
@@ -178,7 +196,7 @@ class _Holders:
         wait_s = self._cluster.compute.wait_s
         if now - self._since >= wait_s:
             why = explain_lack(self._wanted, self._cluster.list_workers(), self._cluster.compute.address)
-            raise ClusterError(f"{why} (waited {wait_s:g} s)")
+            raise ServiceUnreachable(f"{why} (waited {wait_s:g} s)")
         if now - self._since >= _SAY_AFTER_S and not self._is_told:
             self._is_told = True
             say(f"note: waiting up to {wait_s:g} s for a worker at {self._cluster.compute.address}: {self._wanted}")
@@ -199,12 +217,18 @@ def explain_lack(wanted: Wanted, workers: Sequence[Worker], address: str) -> str
                 )
     others = sorted({held.wanted.identity for each in workers for held in each.held if held.wanted.kind == wanted.kind})
     told = f"theirs: {', '.join(others)}" if others else f"they hold no {wanted.kind}"
-    if any(other.rpartition("-")[0] == wanted.identity.rpartition("-")[0] for other in others):
+    if _leave_numbers_out(wanted.identity) in map(_leave_numbers_out, others):
         advice = (
             "the model is the same, but computes in other numbers: set compute_type of the model, or device of [compute], to "
             "what the workers have (with int8, CT2_FORCE_CPU_ISA=AVX2 on both sides makes CPUs alike)"
         )
     return f"none of the {len(workers)} workers at {address} holds the {wanted}; {told}; {advice}"
+
+
+def _leave_numbers_out(identity: str) -> str:
+    """Return name and digest of a model's identity (name@digest-numbers-device); a digest alone as it is."""
+    name, at, known_by = identity.rpartition("@")
+    return f"{name}{at}{known_by.partition('-')[0]}"
 
 
 def _import_question() -> Callable[..., object]:

@@ -17,9 +17,9 @@ def cut_groups(weights: Sequence[int], workers: int, least: int, most: int) -> l
     """
     budget = min(max(sum(weights) // (max(workers, 1) * _GROUPS_A_WORKER), least), most)
     groups: list[list[int]] = []
-    weight = budget
+    weight = 0
     for place in sorted(range(len(weights)), key=lambda place: (-weights[place], place)):
-        if weight + weights[place] > budget:
+        if not groups or weight + weights[place] > budget:
             groups.append([])
             weight = 0
         groups[-1].append(place)

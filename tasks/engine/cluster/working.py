@@ -15,7 +15,7 @@ from tasks.engine.cluster.answering import hold
 from tasks.engine.cluster.library import import_distributed, make_security
 from tasks.engine.cluster.offers import Holding, Offer, offer_graph, offer_model
 from tasks.engine.cluster.wanted import Held, name_code, name_resource
-from tasks.errors import ClusterError, FactmillError, UsageError
+from tasks.errors import FactmillError, ServiceUnreachable, UsageError
 from tasks.graph.manifest import list_names
 from tasks.models import perplexity, translate
 from tasks.models.devices import Device, choose_device
@@ -48,6 +48,17 @@ def find_offers(
     return offers
 
 
+def check_options(address: str, files: tuple[str, str, str]) -> None:
+    """Raise UsageError unless an address can be a scheduler's, and has the PEM files that it needs."""
+    try:
+        check_address(address)
+        check_files(address, files)
+    except ValueError as error:
+        raise UsageError(f"--address: {error}".replace("_file", "-file")) from None
+    if missing := [file for file in files if file and not Path(file).is_file()]:
+        raise UsageError(f"there is no file {missing[0]}; --ca-file, --cert-file and --key-file name PEM files")
+
+
 def work(
     address: str,
     offers: Sequence[Offer],
@@ -57,14 +68,9 @@ def work(
 ) -> int:
     """Answer what the scheduler sends until it goes, or this process is stopped; return the number of that signal.
 
-    `files`: PEM files of the authority, the certificate and its key, for a tls:// address. ClusterError when the scheduler
+    `files`: PEM files of the authority, the certificate and its key, for a tls:// address. ServiceUnreachable when the scheduler
     does not answer, or has gone.
     """
-    try:
-        check_address(address)
-        check_files(address, files)
-    except ValueError as error:
-        raise UsageError(f"--address: {error}".replace("_file", "-file")) from None
     library = import_distributed()
     security = make_security(*files, "worker")
     hold(Holding(offers))
@@ -103,7 +109,7 @@ async def _work(library: Any, address: str, options: dict[str, Any], tell: Tell)
         gone = asyncio.ensure_future(worker.finished())
         await asyncio.wait([gone, left], return_when=asyncio.FIRST_COMPLETED)
     if not stops:
-        raise ClusterError(
+        raise ServiceUnreachable(
             f"the scheduler at {address} has gone away, or sent this worker home; start it again to join anew"
         )
     tell("leaving: what this worker has under way goes to another")
@@ -116,9 +122,9 @@ async def _join(worker: Any, address: str) -> None:
     try:
         await worker
     except Exception as error:
-        raise ClusterError(
-            f"no Dask scheduler answers at {address} ({str(error).partition(chr(10))[0] or type(error).__name__}): start one there: "
-            "dask scheduler"
+        why = str(error).partition("\n")[0].rstrip(".") or type(error).__name__
+        raise ServiceUnreachable(
+            f"no Dask scheduler answers at {address} ({why}): start one there (`dask scheduler`), then this worker again"
         ) from error
 
 
