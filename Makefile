@@ -74,6 +74,7 @@ trials: $(VENV)/.dev $(VENV)/.prepared
 	PYTHONPATH=tests $(BIN)/python -m trials.four --whole
 	PYTHONPATH=tests $(BIN)/python -m trials.faulty --whole
 	PYTHONPATH=tests $(BIN)/python -m trials.month
+	PYTHONPATH=tests $(BIN)/python -m trials.month_served
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

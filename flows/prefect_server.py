@@ -21,6 +21,8 @@ from tasks.storage.housekeeping.prefect_history import bound_history
 
 _START_TIMEOUT_S = 90.0
 _ANSWER_TIMEOUT_S = 10.0
+_OF_SERVER = 500
+"""HTTP's statuses from here on are the server's own trouble."""
 LOOK_AGAIN_S = 2.0
 """Between looks for a server that has gone away."""
 _UNNEEDED = (
@@ -119,19 +121,23 @@ def telling_lost_server() -> Iterator[None]:
 
 
 def _tell_cut(error: Exception) -> str:
-    """Return what cut off a question to the Prefect server; nothing for any other error."""
+    """Return what cut off a question to the Prefect server, or what was wrong there; nothing for any other error."""
     # of the library that Prefect asks with, which nothing here imports
-    is_cut = any((each.__module__, each.__name__) == ("httpx", "TransportError") for each in type(error).__mro__)
-    return (str(error) or type(error).__name__) if is_cut else ""
+    kinds = {each.__name__ for each in type(error).__mro__ if each.__module__ == "httpx"}
+    if "TransportError" in kinds:
+        return str(error) or type(error).__name__
+    status = getattr(getattr(error, "response", None), "status_code", 0) if "HTTPStatusError" in kinds else 0
+    return f"it answers {status}" if status >= _OF_SERVER else ""
 
 
 def find_trouble(url: str) -> str:
-    """Return why no Prefect server answers at an address; nothing where one does."""
+    """Return why no Prefect server answers at an address, or none that can reach its database; nothing where one does."""
     try:
-        with urllib.request.urlopen(f"{url.rstrip('/')}/health", timeout=_ANSWER_TIMEOUT_S):
+        with urllib.request.urlopen(f"{url.rstrip('/')}/ready", timeout=_ANSWER_TIMEOUT_S):
             return ""
-    except urllib.error.HTTPError:
-        return ""  # one that wants a key, or keeps this to itself
+    except urllib.error.HTTPError as error:
+        # one that wants a key, or keeps this to itself, is there
+        return f"it answers {error.code}, as without its database" if error.code >= _OF_SERVER else ""
     except (OSError, ValueError, HTTPException) as error:
         return str(getattr(error, "reason", error))
 

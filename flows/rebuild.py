@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import cast
+from pathlib import Path
+from typing import TypeVar, cast
 from uuid import UUID
 
 from prefect import flow
@@ -19,6 +20,7 @@ from prefect.states import Cancelling
 
 from flows.commands.reports import report_evaluations
 from flows.prefect_server import LOOK_AGAIN_S
+from flows.releases.gated import release_gated
 from flows.running import make_build
 from flows.served import end_in_state, name_error, tell_build
 from flows.serving import ChosenBenchmarks, RebuildParams, check_keys
@@ -29,8 +31,11 @@ from tasks.engine.holding import holding
 from tasks.errors import BuildError, BuildHeld, PrefectLost
 from tasks.evaluation.record import Evaluation, EvaluationParams, settle_batches
 from tasks.options import BuildReport, Params, RunOptions, warehouse_of
+from tasks.release.core.gates import Gates
 from tasks.settings import home
-from tasks.storage.recorder import work_folder
+from tasks.storage.recording.recorder import work_folder
+
+M = TypeVar("M", BuildReport, str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +60,18 @@ def rebuild_all(params: ChosenBenchmarks, run: RunOptions) -> str:
     check_keys(params, run)
     chosen = params.chosen()
     with holding(work_folder(warehouse_of(run)) / "rebuild", "rebuilding"), ending_with_a_part():
-        done = create_progress_artifact(0.0, description=f"0 of {len(chosen)} benchmarks")
+        done = create_progress_artifact(0.0, key="rebuild-progress", description=f"0 of {len(chosen)} benchmarks")
         outcomes: list[Outcome] = []
         for number, benchmark in enumerate(chosen, start=1):
             outcomes += _rebuild(benchmark, params, run)
             update_progress_artifact(
                 cast(UUID, done), 100.0 * number / len(chosen), f"{number} of {len(chosen)} benchmarks"
             )
-    create_table_artifact(table=[asdict(each) for each in outcomes], key="rebuild", description="What was rebuilt")
+    create_table_artifact(
+        table=[asdict(each) for each in outcomes],
+        key="rebuild",
+        description="What became of each build and evaluation; each is a run of its own, below this one",
+    )
     if failed := [f"{each.what}: {each.said}" for each in outcomes if each.ending == "failed"]:
         raise BuildError(f"{len(failed)} of {len(outcomes)} failed: {'; '.join(failed)}")
     return "; ".join(each.said for each in outcomes)
@@ -78,8 +87,19 @@ def _rebuild(benchmark: Benchmark, params: ChosenBenchmarks, run: RunOptions) ->
     for model, evaluation in params.evaluations(benchmark):
         asked = cast(EvaluationParams, evaluation.params.model_validate({"model": model, "build": report.build_id}))
         outcomes.append(_try(f"{model} on {benchmark.name}", partial(_evaluate, evaluation, asked, run))[0])
-    # a release of `report` is made here, where nothing above failed
+    if params.release and not any(each.ending == "failed" for each in outcomes):
+        outcomes.append(_try(f"release of {benchmark.name}", partial(_release, report.build_id, params, run))[0])
     return outcomes
+
+
+def _release(build_id: str, params: ChosenBenchmarks, run: RunOptions) -> str:
+    gates = Gates(
+        rows_within=params.rows_within,
+        most_lost=params.most_lost,
+        judge_card=not params.unchecked_judge,
+        explained=not params.unexplained,
+    )
+    return release_gated(warehouse_of(run), build_id, Path(params.release).expanduser(), gates)
 
 
 def _evaluate(evaluation: Evaluation, params: EvaluationParams, run: RunOptions) -> BuildReport:
@@ -88,11 +108,11 @@ def _evaluate(evaluation: Evaluation, params: EvaluationParams, run: RunOptions)
     return made
 
 
-def _try(what: str, make: Callable[[], BuildReport]) -> tuple[Outcome, BuildReport | None]:
+def _try(what: str, make: Callable[[], M]) -> tuple[Outcome, M | None]:
     report = None
     try:
         report = make()
-        outcome = Outcome(what, "made", tell_build(report))
+        outcome = Outcome(what, "made", report if isinstance(report, str) else tell_build(report))
     except PrefectLost:
         raise  # the whole rebuild waits for the server, and then finds what is made
     except BuildHeld as held:

@@ -22,10 +22,10 @@ from tasks.engine.locks import make_lock
 from tasks.engine.services import check_models
 from tasks.errors import OldBuild, PrefectLost
 from tasks.options import BuildReport, Params, RunOptions, warehouse_of
-from tasks.progress import say
+from tasks.progress import mention, say
 from tasks.settings import home, load_world, require_home
 from tasks.storage.builds import BuildRecord, build_of_lock, describe_caution, published_names
-from tasks.storage.records import rests_on_older
+from tasks.storage.recording.records import rests_on_older
 from tasks.storage.warehouse import open_warehouse, require_writable
 
 Recipe = Callable[[Params, RunOptions], BuildReport]
@@ -117,7 +117,7 @@ def opened_recipe(benchmark: Benchmark, run: RunOptions) -> Iterator[Recipe]:
     os.environ.update(prefect_settings(require_home()))
     with prefect_server(home()) as server:
         if not find_standing():
-            say("starting Prefect …")
+            mention("starting Prefect …")
         flow = load_flow(benchmark)
         _import_services(run)
         server.wait_ready()

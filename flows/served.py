@@ -42,7 +42,7 @@ def make_served(benchmark: Benchmark) -> Flow[..., State[Any]]:
 
     @wraps(recipe.fn)
     def served(params: Params, run: RunOptions) -> State[Any]:
-        return end_in_state(lambda: tell_build(make_build(benchmark, params, run, recipe=recipe.fn)))
+        return end_in_state(lambda: _log_present(make_build(benchmark, params, run, recipe=recipe.fn)))
 
     flow: Flow[..., State[Any]] = recipe.with_options()
     flow.fn = served
@@ -68,8 +68,6 @@ def end_in_state(make: Callable[[], str]) -> State[Any]:
         await_server()
         state = _end_in_state(make)
     await_server()
-    if state.is_completed():
-        progress.log(state.message or "")
     return state
 
 
@@ -79,6 +77,7 @@ def _end_in_state(make: Callable[[], str]) -> State[Any] | None:
         with telling_lost_server():
             return Completed(message=make())
     except BuildHeld as held:
+        progress.log(str(held))
         return Completed(name=LEFT_ALONE, message=str(held))
     except PrefectLost:
         sys.stderr.write("factmill: the Prefect server does not answer; the run waits for it, and then goes on\n")
@@ -90,6 +89,14 @@ def _end_in_state(make: Callable[[], str]) -> State[Any] | None:
 def name_error(error: Exception) -> str:
     """Return an error with its name."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _log_present(report: BuildReport) -> str:
+    """Return what a build came to; a run that had nothing to make has told nothing of it yet."""
+    told = tell_build(report)
+    if report.up_to_date:
+        progress.log(told)
+    return told
 
 
 def tell_build(report: BuildReport) -> str:

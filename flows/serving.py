@@ -17,7 +17,7 @@ from tasks.errors import FactmillError, SettingsError, UsageError
 from tasks.evaluation.record import Evaluation, check_model
 from tasks.options import Option, Params, RunOptions
 from tasks.settings import SECTIONS, Age, load_world
-from tasks.text.ages import read_age
+from tasks.text.ages import read_age, write_age
 
 
 def _check_name(name: str) -> str:
@@ -44,6 +44,17 @@ class ChosenBenchmarks(Params):
     """Only this benchmark (repeatable). Default: all."""
     evaluate: Annotated[tuple[str, ...], Option(metavar="MODEL")] = ()
     """Measure this model on every benchmark that models can be measured on (repeatable): one of the world's file, [models.NAME], or oracle, guesser, silent."""
+
+    release: Annotated[str, Option(metavar="DIR")] = ""
+    """Release each build below this folder, under its benchmark's name, where all gates hold. Default: none is released."""
+    rows_within: float = Field(default=0.1, ge=0)
+    """Gate: share by which rows may be more or fewer than in the release before."""
+    most_lost: float = Field(default=0.5, ge=0, le=1)
+    """Gate: largest share of its rows that a stage may reject."""
+    unchecked_judge: bool = False
+    """Release also where nobody has held the judge against people (factmill judge-card)."""
+    unexplained: bool = False
+    """Release also where nothing tells why rows changed since the release before."""
 
     def chosen(self) -> list[Benchmark]:
         """Return the benchmarks that are made, in the order of all."""
@@ -98,12 +109,13 @@ class ServeOptions(ChosenBenchmarks, RunOptions):
         told = {name: getattr(self, name) for name in RunOptions.model_fields}
         world = load_world(self.world, self.graph)
         if self.max_age is None and period_s and not any(getattr(world, name).max_age for name in SECTIONS):
-            told["max_age"] = f"{period_s / 2:.0f}"
+            told["max_age"] = write_age(period_s / 2)
         return RunOptions(**told | {"world": self.absolute_world()})
 
     def rebuild_params(self, settings: Mapping[str, Params]) -> ChosenBenchmarks:
         """Return the parameters of rebuilds; `settings`: benchmark → its own."""
-        return RebuildParams(benchmarks=self.benchmarks, evaluate=self.evaluate, **settings)
+        own: dict[str, Any] = {name: getattr(self, name) for name in ChosenBenchmarks.model_fields}
+        return RebuildParams(**own | dict(settings))
 
 
 def read_config(path: Path) -> tuple[dict[str, Any], dict[str, Params]]:

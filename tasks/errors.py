@@ -106,6 +106,10 @@ class GraphError(FactmillError):
     """A local graph is missing, damaged or half-loaded."""
 
 
+class GateClosed(FactmillError):
+    """A build is not released by itself: it does not hold to what was asked of it."""
+
+
 class OutputError(FactmillError):
     """A file of results cannot be written."""
 

@@ -33,13 +33,19 @@ def _tell_bounds(schema: dict[str, Any]) -> None:
                 field["description"] += f" {told}."
 
 
+def _title(name: str, _: object) -> str:
+    """Return what a parameter is called in Prefect's form."""
+    words = name.replace("_qid", "_QID").replace("_", " ")
+    return words[:1].upper() + words[1:]
+
+
 class Params(StrictModel):
     """The parameters of a benchmark: the one place of their names, types, defaults, help and bounds.
 
     The command's options, the flow's form in Prefect, the lock and the steps are made of it.
     """
 
-    model_config = ConfigDict(json_schema_extra=_tell_bounds)
+    model_config = ConfigDict(json_schema_extra=_tell_bounds, field_title_generator=_title)
 
 
 def _finish_form(schema: dict[str, Any]) -> None:
@@ -49,9 +55,9 @@ def _finish_form(schema: dict[str, Any]) -> None:
 
 
 class RunOptions(StrictModel):
-    """How a build is made; none of it changes what is built."""
+    """In which world a build is made, and how."""
 
-    model_config = ConfigDict(json_schema_extra=_finish_form)
+    model_config = ConfigDict(json_schema_extra=_finish_form, field_title_generator=_title)
 
     world: Annotated[str, Option(metavar="WORLD")] = "embedded"
     """embedded, live, or the path of a world's TOML file."""

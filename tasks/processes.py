@@ -66,6 +66,13 @@ def end_soon() -> None:
         last.start()
 
 
+def stop_again() -> NoReturn:
+    """Raise what stops this process, where a library has put an error of its own in place of that."""
+    if callable(signal.getsignal(signal.SIGTERM)):
+        signal.raise_signal(signal.SIGTERM)
+    raise KeyboardInterrupt
+
+
 @contextmanager
 def one_at_a_time(lock: Path) -> Iterator[None]:
     """Let one process in at a time, by a lock on a file that is made if need be; the others wait."""

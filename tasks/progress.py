@@ -30,10 +30,15 @@ def show(style: Style | None = None) -> None:
     _style = style or ("live" if sys.stderr.isatty() else "lines")
 
 
-def say(text: str) -> None:
-    """Print one line of news, unless progress is off, and log it."""
+def mention(text: str) -> None:
+    """Print one line of news, unless progress is off."""
     if _style != "none":
         _console.print(clean(text), highlight=False, markup=False, soft_wrap=True)
+
+
+def say(text: str) -> None:
+    """Print one line of news, unless progress is off, and log it."""
+    mention(text)
     log(text, "warning" if text.startswith("note: ") else "info")
 
 
@@ -101,8 +106,11 @@ class StageBar:
             self._show(0)
 
     def percent(self) -> float:
-        """Return how far the stage has come, by its batches."""
-        return round(100 * self.done / max(self.batches, 1), 1)
+        """Return how far the stage has come, by its batches, and within the next one by the replies that have come."""
+        if self.done >= self.batches:
+            return 100.0
+        replied = self.batches * self.replies / self.expected if self.expected else 0.0
+        return round(100 * max(self.done, min(self.done + _MOST_OF_BATCH, replied)) / self.batches, 1)
 
     def describe(self) -> str:
         """Return the stage, its batches and its counts in words."""
@@ -165,6 +173,8 @@ def count_reply() -> None:
 
 
 _REPLY_NEWS_EVERY_S = 0.2
+_MOST_OF_BATCH = 0.9
+"""What the replies of a batch are of it: what is made of them takes its time too."""
 _bar: StageBar | None = None
 _watchers: list[Watcher] = []
 """Those of the runs that are under way in this process, each within the one before; the last is told."""

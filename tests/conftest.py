@@ -128,7 +128,7 @@ SHARES_BUILDS = tuple(
         "cli/test_main",
         "test_api_examples",
         "test_biokalma",
-        "test_evaluate_planted",
+        "evaluate/test_evaluate_planted",
         "test_fanoutqa",
         "test_housekeeping",
         "test_multihal",

@@ -87,8 +87,8 @@ def test_a_deployment_is_made_of_the_models_and_held_to_them() -> None:
 @pytest.mark.parametrize(
     ("told", "age"),
     [
-        ({"interval": "12h"}, "21600"),
-        ({"cron": "0 3 * * *"}, "43200"),
+        ({"interval": "12h"}, "6h"),
+        ({"cron": "0 3 * * *"}, "12h"),
         ({"interval": "12h", "max_age": "2d"}, "2d"),
         ({}, None),
     ],

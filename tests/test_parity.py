@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from support.webs.prepared import copy_prepared
 
 from tasks.assets import load_query, load_relations
 from tasks.clients.wikidata.client import WikidataSparql
@@ -30,7 +31,7 @@ SOME_PIDS = ("P17", "P19", "P27", "P31", "P50", "P106", "P131", "P279")
 @pytest.fixture(scope="module")
 def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, Service]]:
     """Return the SPARQL client on a running Oxigraph, and the local graph of the same triples."""
-    home = tmp_path_factory.mktemp("home")
+    home = copy_prepared(tmp_path_factory.mktemp("home"))
     settings = load_world("embedded")
     queries = {name: load_query(query_id) for name, query_id in QUERY_IDS.items()}
     with running_world(home) as world, embedded_graph(home) as graph:

@@ -79,7 +79,7 @@ def drift_fanoutqa(
     from tasks.fanoutqa.params import check_epoch
     from tasks.settings import home, load_world
     from tasks.storage.builds import find_build
-    from tasks.storage.recorder import Recorder
+    from tasks.storage.recording.recorder import Recorder
 
     given = check_epoch(epoch) if epoch else None
     progress.show()

@@ -24,7 +24,7 @@ def export_queue(
 
     Example: factmill review export latest:slaq --to queue.csv
     """
-    from tasks.core.review_tables import write_queue
+    from tasks.core.reviewing.review_tables import write_queue
     from tasks.errors import OutputError
     from tasks.storage.builds import find_build
     from tasks.storage.reviews import read_queue_of
@@ -52,7 +52,7 @@ def import_decisions(
 
     Example: factmill review import queue.csv && factmill build slaq --review manual
     """
-    from tasks.core.review_tables import read_queue
+    from tasks.core.reviewing.review_tables import read_queue
     from tasks.errors import UsageError
     from tasks.storage.reviews import save_decisions
 

@@ -89,7 +89,7 @@ def _examine_needs(world: World, benchmark: Benchmark) -> Finding:
 
 
 def _examine_graphs(world: World) -> Iterator[Finding]:
-    from flows.commands.graphs import listing
+    from flows.commands.local.graphs import listing
 
     if world.wikidata.engine == "graph":
         from tasks.graph.lookup import open_graph

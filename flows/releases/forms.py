@@ -6,7 +6,7 @@ better sentence on a card must make no build anew.
 
 from flows.benchmarks import BENCHMARKS
 from tasks.biokalma.release import BIOKALMA_RELEASE
-from tasks.core.release_forms import ReleaseForms
+from tasks.core.publishing.release_forms import ReleaseForms
 from tasks.errors import UsageError
 from tasks.fanoutqa.release import FANOUTQA_RELEASE
 from tasks.granola.release import GRANOLA_RELEASE

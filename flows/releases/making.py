@@ -5,29 +5,52 @@ from pathlib import Path
 from flows.benchmarks import find_benchmark
 from flows.evaluate.sessions import write_lm_eval
 from flows.releases.forms import find_release_forms
+from flows.watching.events import tell_release
+from tasks.diff.compare import compare_builds, require_comparable
+from tasks.diff.core.changelog import render_changelog
 from tasks.progress import say
 from tasks.release.contents import Choices, Release
+from tasks.release.files import write_file
 from tasks.release.reading import read_release
 from tasks.release.write import Written, write_release
 from tasks.storage.builds import find_build
 
 HARNESS = "lm_eval"
 """Folder with the tasks for lm-evaluation-harness."""
+CHANGES = "CHANGELOG.md"
 
 
-def make_release(warehouse: Path, build_name: str, folder: Path, choices: Choices, force: bool = False) -> Written:
-    """Write the release of a build into a folder; UsageError and OutputError say why there is none."""
+def make_release(
+    warehouse: Path, build_name: str, folder: Path, choices: Choices, force: bool = False, since: str = ""
+) -> Written:
+    """Write the release of a build into a folder; UsageError and OutputError say why there is none.
+
+    `since`: the build of the release before, from which CHANGELOG.md tells what changed.
+    """
     build = find_build(warehouse, build_name)
     forms = find_release_forms(build)
+    benchmark = find_benchmark(build.benchmark)
     say(f"{build.build_id}: reading what was published")
-    release = read_release(warehouse, find_benchmark(build.benchmark), forms, build, choices)
+    release = read_release(warehouse, benchmark, forms, build, choices)
+    changes = ""
+    if since:
+        earlier = find_build(warehouse, since)
+        require_comparable(earlier, build)
+        changes = render_changelog(compare_builds(warehouse, benchmark, earlier, build, False), earlier.build_id)
 
-    def write_tasks(draft: Path) -> None:
+    def write_more(draft: Path) -> None:
         say(f"{build.build_id}: tasks for lm-evaluation-harness")
         write_lm_eval(warehouse, build, draft / HARNESS, list_answered(release), forms.canary_line)
+        if changes:
+            write_file(draft / CHANGES, f"{changes}\n{forms.canary_line}\n".encode())
 
     say(f"{build.build_id}: writing {release.rows} rows")
-    return write_release(release, folder, force=force, more=write_tasks)
+    written = write_release(release, folder, force=force, more=write_more)
+    tell_release(
+        build.build_id,
+        {"build_id": build.build_id, "folder": str(written.folder), "rows": release.rows, "since": since},
+    )
+    return written
 
 
 def list_answered(release: Release) -> frozenset[str]:

@@ -1,37 +1,75 @@
 """What a flow run leaves in Prefect's UI: the funnel, sample rows, cost, and where to look at what was made."""
 
 import json
-import re
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from prefect.artifacts import create_image_artifact, create_markdown_artifact, create_table_artifact
+from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
 from tasks import progress
 from tasks.assets import asset_path
 from tasks.core.evaluation.rows import EvaluationMetric
 from tasks.core.receipts import describe_reasons
 from tasks.engine.benchmark import Benchmark
-from tasks.evaluation.record import Evaluation, pick_worst
+from tasks.evaluation.record import Evaluation, Item, pick_worst
 from tasks.options import BuildReport
+from tasks.reports.texts import format_interval, format_number, shorten_line
 from tasks.settings import home
+from tasks.storage.builds import first_details
 
 SAMPLE_ROWS = 20
+_MOST_DETAIL = 300
+"""Characters of a reject's particulars."""
 
 
 def leave_artifacts(benchmark: Benchmark, report: BuildReport, rows: pa.Table) -> None:
     """Create the artifacts of one build, and tell its end in the run's log."""
-    key = report.benchmark.replace("_", "-")
-    create_table_artifact(table=list_funnel(report), key=f"{key}-funnel", description=f"Funnel of {report.build_id}")
-    create_table_artifact(
-        table=list_sample(benchmark, rows),
-        key=f"{key}-sample",
-        description=f"First rows of {report.build_id}",
-    )
+    _leave_funnel(report)
+    if report.rows:
+        create_table_artifact(
+            table=list_sample(benchmark, rows),
+            key=f"{_key(report)}-sample",
+            description=f"{min(SAMPLE_ROWS, report.rows)} of {report.rows:,} rows of {report.build_id}",
+        )
     _leave_cost(report, f"factmill show {report.benchmark} --build {report.build_id}")
+
+
+def leave_lost(report: BuildReport) -> None:
+    """Create the artifacts of a build that published nothing: what each stage did, and why it rejected rows."""
+    if report.stages:
+        _leave_funnel(report)
+
+
+def _leave_funnel(report: BuildReport) -> None:
+    create_table_artifact(
+        table=list_funnel(report),
+        key=f"{_key(report)}-funnel",
+        description=f"What each stage of {report.build_id} did. {describe_rows(report)}",
+    )
+    if report.rejects:
+        command = f"factmill show {report.benchmark} --rejects --build {report.build_id}"
+        create_table_artifact(
+            table=list_rejects(report),
+            key=f"{_key(report)}-rejects",
+            description=f"Why {report.rejects:,} rows were rejected. All of them: `{command}`",
+        )
+
+
+def _key(report: BuildReport) -> str:
+    return report.benchmark.replace("_", "-")
+
+
+def describe_rows(report: BuildReport) -> str:
+    """Return what became of all rows."""
+    opened = f" + {report.opened:,} opened from them" if report.opened else ""
+    return (
+        f"{report.inputs:,} source rows{opened} = {report.rows:,} published + {report.rejects:,} rejected + "
+        f"{report.merged:,} merged"
+    )
 
 
 def list_funnel(report: BuildReport) -> list[dict[str, Any]]:
@@ -42,14 +80,29 @@ def list_funnel(report: BuildReport) -> list[dict[str, Any]]:
             "rows in": stage["rows_in"],
             "rows out": stage["rows_out"],
             "rejected": stage["rejects"],
-            "reasons": describe_reasons(report.reasons.get(stage["stage"], {})),
             "merged": stage["merged"],
             "calls sent": stage["calls_sent"],
             "replayed": stage["calls_replayed"],
-            "US dollars": round(stage["cost_usd"], 4),
+            "US$": round(stage["cost_usd"], 4),
             "seconds": round(stage["seconds"], 1),
+            "why rejected": describe_reasons(report.reasons.get(stage["stage"], {})),
         }
         for stage in report.stages
+    ]
+
+
+def list_rejects(report: BuildReport) -> list[dict[str, Any]]:
+    """Return each stage's reasons with their rows and the first row's particulars, as a table in the order of the stages."""
+    first = first_details(Path(report.warehouse), report.build_id)
+    return [
+        {
+            "stage": stage,
+            "reason": reason,
+            "rows": rows,
+            "the first": shorten_line(first.get((stage, reason), ""), _MOST_DETAIL),
+        }
+        for stage, reasons in report.reasons.items()
+        for reason, rows in reasons.items()
     ]
 
 
@@ -57,7 +110,7 @@ def list_sample(benchmark: Benchmark, rows: pa.Table) -> list[dict[str, Any]]:
     """Return the first rows as a table: what `show` prints comes first, then the other columns, ids last."""
     first = [name for name in benchmark.shown if name in rows.column_names and name != "id"]
     others = [name for name in rows.column_names if name not in first and name != "id"]
-    return [_plain(row) for row in rows.slice(0, SAMPLE_ROWS).select([*first, *others, "id"]).to_pylist()]
+    return [tell_row(row) for row in rows.slice(0, SAMPLE_ROWS).select([*first, *others, "id"]).to_pylist()]
 
 
 def leave_evaluation(
@@ -68,38 +121,65 @@ def leave_evaluation(
     from tasks.reports.drawing import draw_picture, tell_legend
 
     style = asset_path("data/reports", "style.css").read_text("utf-8")
-    key = report.benchmark.replace("_", "-")
+    key = _key(report)
     create_table_artifact(
-        table=[metric.model_dump() for metric in metrics if not metric.group_by],
+        table=list_metrics(metrics),
         key=f"{key}-metrics",
-        description=f"{report.author} on {report.facts['measured']}: metrics of {report.build_id}",
+        description=f"{report.author} on {report.facts['measured']}: metrics of {report.build_id}, over all items",
     )
-    for figure in evaluation.figures(metrics):
-        picture = b64encode(draw_picture(figure, style).encode()).decode()
-        create_image_artifact(
-            image_url=f"data:image/svg+xml;base64,{picture}",
-            key=re.sub(r"[^a-z0-9]+", "-", f"{key}-{figure.name}".lower()).strip("-"),
-            description=f"{figure.title}. {tell_legend(figure)}. {figure.note}",
-        )
+    pictures = [(each, b64encode(draw_picture(each, style).encode()).decode()) for each in evaluation.figures(metrics)]
+    # one artifact of all: Prefect writes the address of an artifact that is an image, here all of its bytes, below it
+    create_markdown_artifact(
+        markdown="\n\n".join(
+            f"### {each.title}\n\n![{each.title}](data:image/svg+xml;base64,{picture})\n\n{tell_legend(each)}. {each.note}"
+            for each, picture in pictures
+        ),
+        key=f"{key}-figures",
+        description=f"Figures of {report.build_id}",
+    )
     create_table_artifact(
-        table=[_plain(asdict(item)) for item in pick_worst(evaluation.items(answers))[:SAMPLE_ROWS]],
+        table=list_worst(evaluation.items(answers)),
         key=f"{key}-worst",
-        description=f"Worst answers of {report.build_id}; all of them: factmill report {report.build_id} --to FILE.html",
+        description=f"Worst answers of {report.build_id}; all of them: `factmill report {report.build_id} --to FILE.html`",
     )
-    _leave_cost(report, f"report page {home() / 'reports' / report.build_id}.html")
+    _leave_cost(report, f"{home() / 'reports' / report.build_id}.html")
+
+
+def list_metrics(metrics: Iterable[EvaluationMetric]) -> list[dict[str, Any]]:
+    """Return the metrics over all items as a table: what was measured, its value, what that rests on."""
+    return [
+        {
+            "setting": each.setting,
+            "metric": each.metric,
+            "value": format_number(each.value),
+            "95 % interval": format_interval(each.ci_low, each.ci_high),
+            "items": each.n,
+            "unscored": each.n_unscored,
+            "judge": each.judge,
+            "note": each.note,
+        }
+        for each in metrics
+        if not each.group_by
+    ]
+
+
+def list_worst(items: Iterable[Item]) -> list[dict[str, Any]]:
+    """Return the worst answers as a table, ids last."""
+    first = ("question", "answer", "verdict", "gold", "score", "setting")
+    return [tell_row(asdict(item), first) for item in pick_worst(items)[:SAMPLE_ROWS]]
 
 
 def _leave_cost(report: BuildReport, look: str) -> None:
-    """Leave what a build cost and where to look at it; `look`: its page, or the command that shows it."""
+    """Leave what a build came to and cost; `look`: its page, or the command that shows it."""
     create_markdown_artifact(
         markdown=describe_cost(report, look),
-        key=f"{report.benchmark.replace('_', '-')}-cost",
-        description=f"Cost of {report.build_id}",
+        key=f"{_key(report)}-cost",
+        description=f"What {report.build_id} came to, where it is, and what it cost",
     )
     for note in list_notes(report):
         progress.log(f"note: {note}", "warning")
     progress.log(
-        f"done: {report.build_id}, {report.rows:,} rows, {report.rejects:,} rejected, {report.merged:,} merged, "
+        f"{'nothing published yet' if report.nothing_published else 'done'}: {report.build_id}, {report.rows:,} rows, {report.rejects:,} rejected, {report.merged:,} merged, "
         f"US$ {report.cost_usd:.4f}, in {report.warehouse}; look at it: {look}"
     )
 
@@ -121,14 +201,16 @@ def describe_cost(report: BuildReport, look: str) -> str:
         note = "\n\nThe author is the rules author of the embedded world, no language model."
     note += "".join(f"\n\nNote: {each}." for each in list_notes(report))
     return (
-        f"**{report.build_id}** in world `{report.world}`, author `{report.author}`{note}\n\nLook at it: `{look}`\n\n"
-        f"| calls sent | calls replayed | tokens in | tokens out | US dollars | seconds |\n|---|---|---|---|---|---|\n"
-        f"| {report.calls_sent} | {report.calls_replayed} | {report.tokens_in} | {report.tokens_out} | {report.cost_usd:.4f} | {report.seconds:.1f} |"
+        f"**{report.build_id}** in world `{report.world}`, author `{report.author}`: {describe_rows(report)}.{note}\n\n"
+        f"Look at it: `{look}`\n\nIt is in `{report.warehouse}`.\n\n"
+        f"| calls sent | calls replayed | tokens in | tokens out | US$ | seconds |\n|---|---|---|---|---|---|\n"
+        f"| {report.calls_sent:,} | {report.calls_replayed:,} | {report.tokens_in:,} | {report.tokens_out:,} | {report.cost_usd:.4f} | {report.seconds:.1f} |"
     )
 
 
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: _tell(value) for name, value in row.items()}
+def tell_row(row: Mapping[str, Any], first: Sequence[str] = ()) -> dict[str, Any]:
+    """Return a row as a table's, these columns first."""
+    return {name: _tell(row[name]) for name in dict.fromkeys([*first, *row])}
 
 
 def _tell(value: Any) -> Any:

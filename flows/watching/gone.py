@@ -15,9 +15,10 @@ from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
 from prefect.client.schemas.objects import State, StateType
 from prefect.client.schemas.sorting import TaskRunSort
 from prefect.exceptions import ObjectNotFound
-from prefect.states import Crashed
+from prefect.states import Cancelled, Crashed
 
 from flows.prefect_server import find_standing
+from flows.watching.breaking_off import tell_broken_off
 from tasks.processes import one_at_a_time
 from tasks.settings import home
 from tasks.storage.housekeeping.gone_runs import OUR_OWN, files_of_runs, find_gone_runs
@@ -72,19 +73,23 @@ def end_below(run_id: UUID, state: State[Any]) -> None:
         below = {"parent_flow_run_id": {"any_": [run_id]}, "state": {"type": {"any_": UNENDED}}}
         for run in client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(below)):
             client.set_flow_run_state(run.id, state, force=True)
+            tell_broken_off(client, run.id, state)
             _end_tasks(client, run.id, state)
 
 
 def _crash(client: SyncPrefectClient, run_id: UUID) -> bool:
-    """Let a run crash, with the runs of its tasks; false where it is over, or no longer known."""
+    """Let a run crash, with the runs of its tasks; false where it is over, or no longer known. One that was being
+    cancelled is."""
     try:
         run = client.read_flow_run(run_id)
     except ObjectNotFound:
         return False
     if run.state_type not in UNENDED:
         return False
-    client.set_flow_run_state(run_id, Crashed(message=_SAID), force=True)
-    _end_tasks(client, run_id, Crashed(message=_SAID))
+    state: State[Any] = Cancelled() if run.state_type == StateType.CANCELLING else Crashed(message=_SAID)
+    client.set_flow_run_state(run_id, state, force=True)
+    tell_broken_off(client, run_id, state)
+    _end_tasks(client, run_id, state)
     return True
 
 

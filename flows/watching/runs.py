@@ -1,18 +1,24 @@
 """Flow runs as people watch them in Prefect: their names, what is told of them as they go, and how killed ones end."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
 from pathlib import PurePath
 from typing import Any
 
 from prefect import Flow
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.context import FlowRunContext
 from prefect.flows import FlowStateHook
 from prefect.states import Cancelled, Crashed
 
+from flows.prefect_server import find_standing
+from flows.watching.artifacts import leave_lost
+from flows.watching.breaking_off import describe_end, tell_broken_off
 from flows.watching.gone import crash_gone_runs, end_below, hold_run, let_go
 from flows.watching.telling import RunWatcher
 from tasks import progress
+from tasks.errors import NothingPublished
 from tasks.options import Params, RunOptions
 
 _MOST_NAMED = 4
@@ -23,7 +29,7 @@ _MOST_CHARACTERS = 120
 def watched(flow: Flow[..., Any]) -> Flow[..., Any]:
     """Return a flow whose runs have names, tell their log what a terminal is told, and are ended where they were killed."""
     ends: list[FlowStateHook[..., Any]] = [_end_run]
-    return flow.with_options(
+    told = flow.with_options(
         flow_run_name=_name_run,
         on_running=[_begin_run],
         on_completion=ends,
@@ -31,6 +37,23 @@ def watched(flow: Flow[..., Any]) -> Flow[..., Any]:
         on_crashed=ends,
         on_cancellation=ends,
     )
+    told.fn = _leaving_lost(flow.fn)
+    return told
+
+
+def _leaving_lost(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a build that publishes nothing leave what its stages did, as one that publishes does."""
+
+    @wraps(make)
+    def made(*given: Any, **named: Any) -> Any:
+        try:
+            return make(*given, **named)
+        except NothingPublished as error:
+            if error.report is not None:
+                leave_lost(error.report)
+            raise
+
+    return made
 
 
 def name_run(flow: str, params: Params, run: RunOptions) -> str:
@@ -57,7 +80,8 @@ def _tell(name: str, value: Any) -> str:
         return ",".join(shown) + (f" +{len(value) - _MOST_NAMED}" if len(value) > _MOST_NAMED else "")
     if isinstance(value, Mapping):
         return ""
-    return str(value) if name in ("model", "build") else f"{name} {value}"
+    said = name.replace("_", " ")
+    return str(value) if name in ("model", "build") else said if value is True else f"{said} {value}"
 
 
 def _name_run() -> str:
@@ -78,8 +102,10 @@ def _end_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None
         end_below(flow_run.id, Cancelled(message=state.message))
     elif state.is_crashed():
         end_below(flow_run.id, Crashed(message=state.message))
-    if state.type != "COMPLETED":
-        told = (state.message or "no reason is given").removeprefix("Flow run encountered an exception: ")
-        progress.log(f"{state.name}: {told}", "error")
+    if find_standing() and not state.is_completed():
+        with get_client(sync_client=True) as client:
+            tell_broken_off(client, flow_run.id, state)
+    elif not state.is_completed():
+        progress.log(describe_end(state), "error")
     progress.remove_watcher(flow_run.id)
     let_go(flow_run.id)

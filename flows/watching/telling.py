@@ -6,6 +6,7 @@ stage shows how far it has come only where somebody can see it, on a standing se
 
 import logging
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -13,7 +14,6 @@ from typing import Any
 from uuid import UUID
 
 from prefect import Flow
-from prefect.artifacts import ProgressArtifact
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
 from prefect.client.schemas.objects import FlowRun
@@ -24,6 +24,10 @@ from tasks.progress import Level, StageBar
 
 FIRST_AFTER_S, EVERY_S = 1.0, 3.0
 """A stage that is over before then shows no progress; one that goes on shows it so often, where there is news."""
+LINE_AFTER_S, LINE_EVERY_S = 10.0, 120.0
+"""The same for lines in the log, which otherwise tells stages that are over."""
+PROGRESS = "progress"
+"""Type of the artifacts that show how far a stage has come, in per cent."""
 _PATIENCE_S = 5.0
 
 
@@ -32,6 +36,7 @@ class RunWatcher:
 
     def __init__(self, flow: Flow[..., Any], flow_run: FlowRun) -> None:
         self.run_id: UUID = flow_run.id
+        self._flow_name = flow.name
         # Prefect's loggers are set to be silent, and print what they get: these lines go to the server alone
         own = logging.getLogger("factmill")
         self._logger = PrefectLogAdapter(own, flow_run_logger(flow_run, flow).extra)
@@ -71,20 +76,25 @@ class RunWatcher:
         try:
             with get_client(sync_client=True) as client:
                 artifact, shown, ended = None, "", False
+                line_at = time.monotonic() + LINE_AFTER_S
                 while True:
                     said = bar.describe()
                     if said != shown:
-                        artifact, shown = self._show(client, artifact, bar.percent(), said), said
+                        artifact, shown = self._show(client, artifact, bar, said), said
                     if ended:
                         return
+                    if time.monotonic() >= line_at:
+                        self.tell(f"under way: {said}", "info")
+                        line_at += LINE_EVERY_S
                     ended = over.wait(EVERY_S)
         except Exception:  # noqa: BLE001 - a server that is gone is told by what the build itself asks of it
             return
 
-    def _show(self, client: SyncPrefectClient, artifact: UUID | None, percent: float, said: str) -> UUID:
-        shown = ProgressArtifact(progress=percent)
+    def _show(self, client: SyncPrefectClient, artifact: UUID | None, bar: StageBar, said: str) -> UUID:
+        percent = bar.percent()
         if artifact is None:
-            made = ArtifactCreate(type=shown.type, data=percent, description=said, flow_run_id=self.run_id)
+            key = f"{self._flow_name}-{bar.name}".replace("_", "-").lower()
+            made = ArtifactCreate(key=key, type=PROGRESS, data=percent, description=said, flow_run_id=self.run_id)
             return client.create_artifact(made).id
         client.update_artifact(artifact, ArtifactUpdate(data=percent, description=said))
         return artifact

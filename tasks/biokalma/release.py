@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from tasks.core.card_forms import Beside, CardForms
-from tasks.core.release_forms import Belonging, ConfigForms, Page, Paper, ReleaseForms
+from tasks.core.publishing.card_forms import Beside, CardForms
+from tasks.core.publishing.release_forms import Belonging, ConfigForms, Page, Paper, ReleaseForms
 
 _BELONGS = Belonging(column="row_id")
 

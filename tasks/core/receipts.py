@@ -75,7 +75,9 @@ def name_batch(batch: Batch, units: Sequence[str], size: int, rows: int) -> str:
     """
     named = ",".join(units[:_MOST_UNITS]) + (f" +{len(units) - _MOST_UNITS}" if len(units) > _MOST_UNITS else "")
     start = batch.index * size
-    return " ".join(filter(None, [batch.stage, named, f"[{start}–{min(start + size, rows)})" if size else ""]))
+    # in ASCII: the graph of a run has no other letters
+    told = f"rows {start + 1:,}-{min(start + size, rows):,}" if rows else "no rows"
+    return " ".join(filter(None, [batch.stage, named, told if size else ""]))
 
 
 def describe_stage(summary: Mapping[str, Any], reasons: Mapping[str, int]) -> str:

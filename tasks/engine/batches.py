@@ -19,8 +19,8 @@ from tasks.core.rows import Merged, Outcome, Reject, Row, arrow_schema, arrow_ta
 from tasks.engine.benchmark import Inputs
 from tasks.engine.runs import Run, open_run
 from tasks.errors import BuildError, ServiceUnreachable
-from tasks.storage.journal import Record, make_record
-from tasks.storage.recorder import Answers
+from tasks.storage.recording.journal import Record, make_record
+from tasks.storage.recording.recorder import Answers
 from tasks.storage.shards import MERGED, REJECTS, USES, read_range, read_receipt, write_receipt, write_shard
 from tasks.storage.source_files import SourceFile
 
@@ -233,7 +233,9 @@ class Work:
             unsettled=self.unsettled + sum(reject.retryable for reject in rejects),
         )
         write_receipt(receipt)
-        return receipt
+        # Prefect takes a task for an input of those that are given parts of its result, by their identity: what a receipt
+        # has of its batch would link all batches of a stage with each other
+        return Receipt.model_validate_json(receipt.model_dump_json())
 
     def _check_balance(self, ids: Sequence[str]) -> None:
         if len(ids) != self.rows_in or len(set(ids)) != len(ids):

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel
 
-from tasks.core.export_forms import ExportForms
 from tasks.core.measures.audits import Audit
+from tasks.core.publishing.export_forms import ExportForms
 from tasks.core.row_matching import Matching
 from tasks.core.rows import StrictModel
 from tasks.options import Params, RunOptions

@@ -40,7 +40,7 @@ from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.processes import end_soon
 from tasks.storage.builds import describe_caution, list_spoilt_calls, merge_stage, publish
 from tasks.storage.housekeeping.warehouse import VERIFYING
-from tasks.storage.records import sum_up_ages
+from tasks.storage.recording.records import sum_up_ages
 from tasks.storage.shards import has_kind, parquet_bytes, read_shard
 from tasks.storage.warehouse import Connection, open_warehouse
 
@@ -348,7 +348,7 @@ def open_build(benchmark: Benchmark, inputs: Locked[Inputs], options: RunOptions
 @cache
 def _prepare(step: Task[..., Receipt], refresh: bool) -> Task[..., Receipt]:
     """Return a step whose runs have names; made once, since Prefect reads the step's source for each that it makes."""
-    return step.with_options(refresh_cache=refresh, task_run_name=_name_run)
+    return step.with_options(refresh_cache=refresh, task_run_name=_name_run)  # type: ignore[arg-type] # Prefect gives it the parameters
 
 
 def _name_run(parameters: Mapping[str, Any]) -> str:

@@ -71,7 +71,7 @@ def describe_loss(reasons: Reasons, detail: str, world: str, is_passing: bool) -
     more = f". Lost beside: {', '.join(told[:_MOST_TOLD])}{' …' if len(told) > _MOST_TOLD else ''}" if told else ""
     advice = CAUSES.get(reason) or (_SERVICE if is_passing else _VERDICT)
     again = "" if advice is _VERDICT else ", then run the same command again: what failed is asked anew"
-    return f"{first}, the first: {_shorten(detail) or 'no particulars'}{more}. What to do: {advice.format(world=world)}{again}"
+    return f"{first}, the first: {_shorten(detail).rstrip('.') or 'no particulars'}{more}. What to do: {advice.format(world=world)}{again}"
 
 
 def _shorten(detail: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
-from tasks.core.review import AutoRules, Editable, Reviewing, ReviewItem, apply_decisions, decide_items
+from tasks.core.reviewing.review import AutoRules, Editable, Reviewing, ReviewItem, apply_decisions, decide_items
 from tasks.core.rows import Outcome, Row, arrow_table
 from tasks.engine.batches import Work
 

@@ -19,8 +19,8 @@ from tasks.engine.services import Services
 from tasks.errors import BuildError
 from tasks.options import RunOptions, warehouse_of
 from tasks.settings import home, load_world
-from tasks.storage.recorder import Recorder
-from tasks.storage.records import newest_record
+from tasks.storage.recording.recorder import Recorder
+from tasks.storage.recording.records import newest_record
 
 _GOES_ON_S = 86_400.0
 """Seconds within which a run that was stopped goes on, however young the replies have to be that it rests on."""

@@ -26,7 +26,7 @@ from tasks.evaluation.answering import answer_built_in, take_answers
 from tasks.evaluation.judging import Judged
 from tasks.evaluation.record import EXACT, Evaluation, EvaluationInputs, JudgedParams
 from tasks.settings import default_warehouse, home
-from tasks.storage.recorder import Recorder
+from tasks.storage.recording.recorder import Recorder
 from tasks.storage.stores import Store
 from tasks.text.suggestions import suggest_name
 

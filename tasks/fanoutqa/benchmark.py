@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tasks.core.export_forms import ExportForms
 from tasks.core.measures.audits import Audit, AuditKind
-from tasks.core.review import ReviewItem
+from tasks.core.publishing.export_forms import ExportForms
+from tasks.core.reviewing.review import ReviewItem
 from tasks.core.row_matching import Matching
 from tasks.engine.benchmark import WIKIDATA_QUERIES, WIKIDATA_SOURCE, Assets, Benchmark, SideTable
 from tasks.fanoutqa.core.rows import (

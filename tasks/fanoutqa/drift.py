@@ -18,7 +18,7 @@ from tasks.fanoutqa.core.rows import Reference
 from tasks.lookups.evidence import PinnedArticle, Unpinned, know_article, load_article_texts, pin_articles
 from tasks.progress import say
 from tasks.storage.builds import BuildRecord, published_names, published_table
-from tasks.storage.recorder import Recorder
+from tasks.storage.recording.recorder import Recorder
 from tasks.storage.warehouse import open_warehouse
 from tasks.text.values.answers import Finding, find_answer
 

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 
 from tasks.assets import ROOT
 from tasks.core.epochs import SNAPSHOT, read_epoch
-from tasks.core.review import Policy, Reviewing
+from tasks.core.reviewing.review import Policy, Reviewing
 from tasks.engine.benchmark import WIKIDATA_SOURCE, Inputs, Locked, find_absolute
 from tasks.engine.identities import embedder_identity, wikidata_identity
 from tasks.errors import SourceError, UsageError

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.core.counting import compare_figures, count_values
-from tasks.core.review import ReviewItem
+from tasks.core.reviewing.review import ReviewItem
 from tasks.core.rows import arrow_schema, arrow_table, rows_from_arrow
 from tasks.engine.building import Build, Dataset
 from tasks.fanoutqa.core.questions import (

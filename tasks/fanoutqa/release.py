@@ -6,8 +6,8 @@ Answers of the test part, and what tells them, are configs that a release has on
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tasks.core.card_forms import CardForms
-from tasks.core.release_forms import Belonging, ConfigForms, Page, Paper, ReleaseForms
+from tasks.core.publishing.card_forms import CardForms
+from tasks.core.publishing.release_forms import Belonging, ConfigForms, Page, Paper, ReleaseForms
 
 _BELONGS = Belonging(column="id")
 

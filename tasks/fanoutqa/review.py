@@ -7,7 +7,7 @@ import numpy as np
 from prefect import task
 
 from tasks.core.receipts import Batch, Receipt
-from tasks.core.review import AutoRules, Edit, Editable, ReviewItem, flag_row
+from tasks.core.reviewing.review import AutoRules, Edit, Editable, ReviewItem, flag_row
 from tasks.core.vectors.duplicates import Floats, find_duplicates
 from tasks.engine.batches import batch_key, work_on
 from tasks.engine.review import review_rows

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tasks.core.export_forms import ExportForms
 from tasks.core.measures.audits import Audit, AuditKind
+from tasks.core.publishing.export_forms import ExportForms
 from tasks.core.row_matching import Matching
 from tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Benchmark, SideTable
 from tasks.granola.core.rows import CandidateRow, GranolaRow

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.core.card_forms import CardForms
-from tasks.core.release_forms import OWN_WORLD, Belonging, ConfigForms, Paper, ReleaseForms
+from tasks.core.publishing.card_forms import CardForms
+from tasks.core.publishing.release_forms import OWN_WORLD, Belonging, ConfigForms, Paper, ReleaseForms
 
 
 def find_source(lock: Mapping[str, Any], origin: Mapping[str, Any]) -> tuple[str, str]:

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from tasks.core.export_forms import ExportForms
 from tasks.core.measures.audits import Audit, AuditKind
+from tasks.core.publishing.export_forms import ExportForms
 from tasks.core.row_matching import Matching
 from tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Benchmark
 from tasks.multihal.core.rows import DroppedPath, MultiHalRow

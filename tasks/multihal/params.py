@@ -29,7 +29,7 @@ class MultiHalParams(Params):
     source: Annotated[tuple[str, ...], Option(metavar="PATH")] = ()
     """File or folder with foundations' files (repeatable). Default: our own."""
     foundations: Annotated[tuple[FoundationName, ...], Option("--foundation")] = ()
-    """Only this one (repeatable)."""
+    """Only this foundation, a benchmark that questions are taken from (repeatable). Default: all."""
     limit: int | None = Field(default=None, ge=1)
     """At most so many rows of each foundation."""
     union: Union = "ours"

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.core.card_forms import Beside, CardForms
-from tasks.core.release_forms import Belonging, ConfigForms, Paper, ReleaseForms
+from tasks.core.publishing.card_forms import Beside, CardForms
+from tasks.core.publishing.release_forms import Belonging, ConfigForms, Paper, ReleaseForms
 
 
 def tell_beside(facts: Mapping[str, Any], rows: int) -> Beside:

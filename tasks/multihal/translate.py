@@ -14,7 +14,7 @@ from tasks.lookups.labels import look_up_labels
 from tasks.multihal.core.path_words import is_id
 from tasks.multihal.core.rows import TAGS, MultiHalRow, ScoredPath
 from tasks.multihal.params import MultiHalInputs
-from tasks.storage.journal import Record
+from tasks.storage.recording.journal import Record
 
 
 @task(cache_key_fn=batch_key, persist_result=True)

@@ -11,7 +11,7 @@ from tasks.core.evaluation.judge_cards import JudgeCard
 from tasks.core.evaluation.rows import EvaluationMetric
 from tasks.core.fingerprints import digest_bytes
 from tasks.core.measures.audits import AuditFigure, measure
-from tasks.core.review import ReviewItem
+from tasks.core.reviewing.review import ReviewItem
 from tasks.core.rows import rows_from_arrow
 from tasks.engine.benchmark import Benchmark
 from tasks.release.contents import Choices, LeftOut, Measured, PromptText

@@ -9,10 +9,10 @@ import pyarrow as pa
 import yaml
 from markupsafe import Markup
 
-from tasks.core.card_forms import Beside
 from tasks.core.evaluation.judge_cards import describe_card
 from tasks.core.evaluation.rows import EvaluationMetric
-from tasks.core.release_forms import OWN_WORLD, Paper
+from tasks.core.publishing.card_forms import Beside
+from tasks.core.publishing.release_forms import OWN_WORLD, Paper
 from tasks.release.contents import Config, Release
 from tasks.reports.templates import escape_markdown, fill_markdown, markdown_environment
 
@@ -25,7 +25,7 @@ _MOST_EXAMPLES = 2
 def render_card(release: Release) -> str:
     """Return the text of README.md."""
     head = yaml.safe_dump(describe_head(release), sort_keys=False, allow_unicode=True, width=120)
-    markdown_environment().filters["figure"] = _format_figure
+    markdown_environment().filters.update(figure=_format_figure, cell=_format_cell)
     return f"---\n{head}---\n{_fill(release)}"
 
 
@@ -105,7 +105,9 @@ def _fill(release: Release) -> str:
         beside=find_beside(release),
         judge_lines=[describe_card(card, card.identity) for card in release.judge_cards],
         decided=_tell_decisions(release),
+        audited=[each for each in release.audit if each.rows],
         metrics=list_metrics(release),
+        measured=", ".join(sorted({metric.model for metric in list_metrics(release)})),
         attribution=_tell_attribution(release),
         rebuild=_tell_rebuild(release),
         bibtex=_format_bibtex(release, forms.paper),
@@ -192,6 +194,11 @@ def _format_figure(value: Any) -> Markup:
     if isinstance(value, float):
         return Markup(f"{value:,.3f}".rstrip("0").rstrip(".") if value % 1 else f"{value:,.0f}")
     return Markup(f"{value:,}") if isinstance(value, int) else Markup(escape_markdown(value))
+
+
+def _format_cell(told: str) -> Markup:
+    """Return a description of ours, which is Markdown, as it stands in a cell of a table."""
+    return Markup(" ".join(told.split()).replace("|", "\\|").replace("<", "&lt;"))
 
 
 def _format_bibtex(release: Release, paper: Paper) -> str:

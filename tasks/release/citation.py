@@ -4,7 +4,7 @@ from typing import Any
 
 import yaml
 
-from tasks.core.release_forms import Paper
+from tasks.core.publishing.release_forms import Paper
 from tasks.release.contents import Release
 from tasks.release.core.licences import LICENCES, NONE_STATED
 

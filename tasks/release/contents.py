@@ -9,8 +9,8 @@ import pyarrow as pa
 from tasks.core.evaluation.judge_cards import JudgeCard
 from tasks.core.evaluation.rows import EvaluationMetric
 from tasks.core.measures.audits import AuditFigure
-from tasks.core.release_forms import Page, ReleaseForms
-from tasks.core.review import ReviewItem
+from tasks.core.publishing.release_forms import Page, ReleaseForms
+from tasks.core.reviewing.review import ReviewItem
 from tasks.engine.benchmark import Benchmark
 from tasks.release.core.licences import Licence
 from tasks.storage.builds import BuildRecord

@@ -4,7 +4,7 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping
 
-from tasks.core.release_forms import CANARY, OWN_WORLD
+from tasks.core.publishing.release_forms import CANARY, OWN_WORLD
 from tasks.release.contents import Release
 from tasks.release.core.licences import describe_licence, split_licences
 

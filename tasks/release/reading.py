@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from tasks.core.measures.audits import draw_sample
-from tasks.core.release_forms import CANARY, Belonging, ConfigForms, Page, ReleaseForms
+from tasks.core.publishing.release_forms import CANARY, Belonging, ConfigForms, Page, ReleaseForms
 from tasks.core.rows import column_docs
 from tasks.engine.benchmark import Benchmark
 from tasks.errors import OldBuild, UsageError

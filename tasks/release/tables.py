@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tasks.core.fingerprints import digest_bytes
-from tasks.core.release_forms import CANARY
+from tasks.core.publishing.release_forms import CANARY
 from tasks.release.contents import Config, DataFile, Release, Split
 from tasks.release.files import write_file
 from tasks.storage.export import csv_bytes, jsonl_bytes

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.core.release_forms import CANARY
-from tasks.core.review_tables import write_queue
+from tasks.core.publishing.release_forms import CANARY
+from tasks.core.reviewing.review_tables import write_queue
 from tasks.release.card import render_card
 from tasks.release.citation import render_citation
 from tasks.release.contents import Release
@@ -99,6 +99,7 @@ def describe_files(release: Release) -> dict[str, Any]:
         "benchmark": release.build.benchmark,
         "published_at": release.build.published_at.isoformat(),
         "content_digest": release.build.content_digest,
+        "rows": release.rows,
         CANARY: release.forms.canary_line,
         "configs": [
             {

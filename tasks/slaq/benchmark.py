@@ -5,7 +5,7 @@ from typing import Any
 
 from tasks.assets import load_removed
 from tasks.core.measures.audits import Audit, AuditKind
-from tasks.core.review import ReviewItem
+from tasks.core.reviewing.review import ReviewItem
 from tasks.core.row_matching import Matching
 from tasks.engine.benchmark import Assets, Benchmark
 from tasks.slaq.core.replies import PAIRS

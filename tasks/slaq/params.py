@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, Field
 
 from tasks.assets import load_list
-from tasks.core.review import Policy, Reviewing
+from tasks.core.reviewing.review import Policy, Reviewing
 from tasks.engine.benchmark import Inputs, Locked
 from tasks.options import Option, Params, RunOptions
 from tasks.settings import load_world

@@ -3,7 +3,7 @@
 import pyarrow.compute as pc
 
 from tasks.core.counting import count_values, divide
-from tasks.core.review import ReviewItem
+from tasks.core.reviewing.review import ReviewItem
 from tasks.core.rows import arrow_schema
 from tasks.engine.building import Build, Dataset
 from tasks.options import BuildReport

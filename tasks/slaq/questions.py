@@ -10,7 +10,7 @@ from tasks.assets import load_list, load_prompt
 from tasks.core.prompts import fill_in
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.replies import Unreadable
-from tasks.core.review import AutoRules, Editable, ReviewItem, flag_row
+from tasks.core.reviewing.review import AutoRules, Editable, ReviewItem, flag_row
 from tasks.core.rows import Outcome, Reject
 from tasks.engine.batches import Answered, batch_key, work_on
 from tasks.engine.review import review_rows

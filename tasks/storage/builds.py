@@ -196,6 +196,15 @@ def find_rejecting(warehouse: Path, name: str) -> tuple[str, int]:
     return record.build_id, record.report["rejects"]
 
 
+def first_details(warehouse: Path, build_id: str) -> dict[tuple[str, str], str]:
+    """Return (stage, reason) → the particulars of the first reject, of a build or of a run that published nothing."""
+    with open_warehouse(warehouse) as db:
+        found = db.execute(
+            "SELECT stage, reason, min_by(detail, id) FROM rejects WHERE build_id = ? GROUP BY ALL", [build_id]
+        ).fetchall()
+    return {(stage, reason): detail for stage, reason, detail in found}
+
+
 def list_spoilt_calls(db: duckdb.DuckDBPyConnection, run_id: str, reasons: Collection[str]) -> list[tuple[str, str]]:
     """Return (stage, record id) of a run's calls that failed, and of the chat on which rejects with these reasons rest."""
     return db.execute(

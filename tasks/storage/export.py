@@ -12,8 +12,8 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from tasks.core.export_forms import ExportForms
 from tasks.core.fingerprints import digest_bytes
+from tasks.core.publishing.export_forms import ExportForms
 from tasks.errors import OutputError, WarehouseError
 from tasks.storage.builds import BuildRecord, published_names, published_table
 from tasks.storage.shards import parquet_bytes

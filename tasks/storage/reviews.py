@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tasks.core.review import Policy, Reviewing, ReviewItem
+from tasks.core.reviewing.review import Policy, Reviewing, ReviewItem
 from tasks.errors import UsageError
 from tasks.options import RunOptions, warehouse_of
 from tasks.storage.builds import BuildRecord, find_build, published_names, published_table

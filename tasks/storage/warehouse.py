@@ -21,6 +21,7 @@ from typing import Any
 import duckdb
 
 from tasks.errors import WarehouseBusy, WarehouseError, WarehouseTooNew
+from tasks.processes import stop_again
 from tasks.settings import warehouse_wait_s
 
 Connection = duckdb.DuckDBPyConnection
@@ -32,6 +33,7 @@ _engines: dict[int, duckdb.DuckDBPyConnection] = {}
 """Process → its engine, without a file; none is taken over by a forked process."""
 atexit.register(_engines.clear)
 _NAME = "warehouse"
+_INTERRUPTED = "Query interrupted"
 _MAGIC = slice(8, 12), b"DUCK"
 """What stands where in a DuckDB file."""
 _DAMAGE = re.compile(
@@ -64,8 +66,9 @@ def open_warehouse(path: Path, wait_s: float | None = None) -> Iterator[duckdb.D
             if told := _explain(path, error):
                 raise WarehouseError(told) from error
             raise
-        except BaseException:  # whatever it was, nothing half-done stays; it is raised on as it is
+        except BaseException as error:  # whatever it was, nothing half-done stays; it is raised on as it is
             _roll_back(connection)
+            _stop_if_interrupted(error)
             raise
         finally:
             _detach(connection)
@@ -154,6 +157,10 @@ def _attach(path: Path, wait_s: float, is_read_only: bool) -> duckdb.DuckDBPyCon
                 ) from error
         except duckdb.Error as error:
             raise WarehouseError(_explain(path, error) or f"cannot open the warehouse {path}: {error}") from error
+        except RuntimeError as error:
+            _detach(connection)
+            _stop_if_interrupted(error)
+            raise
         time.sleep(pause_s)
         pause_s = min(pause_s * 1.5, 0.5)
 
@@ -187,16 +194,24 @@ def _detach(connection: duckdb.DuckDBPyConnection) -> None:
     try:
         connection.execute("USE memory")
         connection.execute(f"DETACH {_NAME}")
-    except duckdb.Error:
+    except (duckdb.Error, RuntimeError) as error:
         _engines.pop(os.getpid()).close()
+        _stop_if_interrupted(error)
     finally:
         connection.close()
+
+
+def _stop_if_interrupted(error: BaseException) -> None:
+    """Stop again when DuckDB was interrupted by a signal: it puts an error of its own in place of what the handler raised."""
+    if isinstance(error, RuntimeError) and str(error) == _INTERRUPTED:
+        stop_again()
 
 
 def _roll_back(connection: duckdb.DuckDBPyConnection) -> None:
     try:
         connection.execute("ROLLBACK")
-    except duckdb.Error:
+    except (duckdb.Error, RuntimeError) as error:
+        _stop_if_interrupted(error)
         return  # a connection that failed fatally has no transaction left
 
 

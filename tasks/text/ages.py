@@ -21,6 +21,13 @@ def read_age(text: str) -> float:
     return float(text.removesuffix(unit)) * _SECONDS[unit]
 
 
+def write_age(seconds: float) -> str:
+    """Return whole seconds, one at least, as an age that `read_age` reads, in the largest unit that leaves none over."""
+    whole = max(round(seconds), 1)
+    unit = next(unit for unit, size in reversed(_SECONDS.items()) if whole % size == 0)
+    return f"{whole // _SECONDS[unit]}{unit}"
+
+
 def tell_age(seconds: float) -> str:
     """Return an age in words, in the largest unit that it has two of, or one."""
     whole = max(int(seconds), 0)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import requests
+from support.webs.prepared import copy_prepared
 
 from tasks.assets import load_query
 from tasks.clients.falcon import Falcon
@@ -35,7 +36,7 @@ AGENT = "factmill tests"
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningWorld]:
-    with running_world(tmp_path_factory.mktemp("home")) as running:
+    with running_world(copy_prepared(tmp_path_factory.mktemp("home"))) as running:
         yield running
 
 

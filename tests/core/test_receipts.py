@@ -9,9 +9,9 @@ from tasks.core.receipts import Batch, describe_stage, name_batch
     ("index", "units", "size", "rows", "name"),
     [
         (0, ("P19",), 0, 0, "find_qids P19"),
-        (0, ("P19",), 200, 450, "find_qids P19 [0–200)"),
-        (2, ("P19", "P26", "P50", "P57"), 200, 450, "find_qids P19,P26,P50 +1 [400–450)"),
-        (0, (), 200, 0, "find_qids [0–0)"),
+        (0, ("P19",), 200, 450, "find_qids P19 rows 1-200"),
+        (2, ("P19", "P26", "P50", "P57"), 200, 450, "find_qids P19,P26,P50 +1 rows 401-450"),
+        (0, (), 200, 0, "find_qids no rows"),
     ],
 )
 def test_a_batch_is_named_by_stage_units_and_range(

@@ -8,7 +8,7 @@ from support.rows.fanout_questions import release_sub
 from support.rows.fanout_rows import flagged_row
 from support.work.steps import run_step
 
-from tasks.core.review import decide_items, flag_row
+from tasks.core.reviewing.review import decide_items, flag_row
 from tasks.fanoutqa.core.flags import FLAGS
 from tasks.fanoutqa.core.questions import dump_json
 from tasks.fanoutqa.core.rows import Flag

@@ -1,24 +1,21 @@
 """The command, in a home where every benchmark is built: made once a session, by the command itself."""
 
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.webs.prepared import copy_prepared
 from support.work.command import Factmill, Ran
-from support.work.standing_prefect import PREPARED, copy_history, standing_server, wait_ready
+from support.work.standing_prefect import copy_history, standing_server, wait_ready
 
 
 @pytest.fixture(scope="session")
 def session_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a home, with what `factmill prepare` makes where the checkout has it."""
-    home = tmp_path_factory.mktemp("home")
-    for name in ("world-cache", "world-graphs"):
-        if (PREPARED / name).is_dir():
-            shutil.copytree(PREPARED / name, home / name, symlinks=True)
+    home = copy_prepared(tmp_path_factory.mktemp("home"))
     copy_history(home)
     return home
 

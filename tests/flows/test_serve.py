@@ -131,7 +131,10 @@ def test_deployments_have_names_bounds_and_no_internals(standing: Standing, worl
     assert granola["parameters"]["params"]["limit"] == 4
     told = granola["parameters"]["run"]
     assert (told["world"], told["concurrency"], "pinned_build" in told) == (str(world), 1, False)
+    titles = granola["parameter_openapi_schema"]["properties"]
+    assert (titles["params"]["title"], titles["run"]["title"]) == ("What to make", "How to make it")
     form = granola["parameter_openapi_schema"]["definitions"]
+    assert form["RunOptions"]["properties"]["stale_if_error"]["title"] == "Stale if error"
     assert "pinned_build" not in form["RunOptions"]["properties"]
     assert form["RunOptions"]["properties"]["concurrency"]["description"].endswith("From 1 to 64.")
     rebuild = standing.deployment("rebuild/rebuild-chatty")
@@ -175,6 +178,8 @@ def test_a_cancelled_run_stops_while_it_waits_as_it_was_told_to_and_the_next_goe
     standing.cancel(run["id"])
     state = standing.end_of(run["id"])
     assert state["type"] == "CANCELLED", state
+    said = [each["message"] for each in standing.ask("/logs/filter", logs={"flow_run_id": {"any_": [run["id"]]}})]
+    assert "Cancelled: what was done is kept; the same run again goes on from it" in said
     model.answers = None
     again = standing.start("granola/granola-chatty", params=short(4)).json()
     assert standing.end_of(again["id"])["message"].startswith("granola-")
@@ -220,6 +225,7 @@ def test_a_scheduled_rebuild_goes_on_when_a_benchmark_fails_and_says_so(standing
     assert state["message"].startswith("BuildError: 1 of 2 failed: slaq: UsageError: --category 'No such category': ")
     below = standing.runs(parent_flow_run_id={"any_": [run["id"]]})
     assert {each["state_type"] for each in below} <= {"COMPLETED", "FAILED"}
+    assert standing.ask(f"/flow_runs/{run['id']}")["name"] == "rebuild · chatty · granola,slaq"
     assert "granola" in {each.benchmark for each in list_builds(factmill.home / "factmill.duckdb")}
     assert standing.ask(f"/flow_runs/{run['id']}")["name"] == "rebuild · chatty · granola,slaq"
     made = standing.ask("/artifacts/filter", artifacts={"flow_run_id": {"any_": [run["id"]]}})
@@ -265,11 +271,14 @@ def test_after_an_outage_a_part_that_is_cancelled_cancels_its_rebuild(standing: 
 
 
 @pytest.mark.usefixtures("served")
-def test_a_run_whose_process_is_gone_is_ended_while_serving(standing: Standing, factmill: Factmill) -> None:
+@pytest.mark.parametrize(("was", "ended"), [("RUNNING", "CRASHED"), ("CANCELLING", "CANCELLED")])
+def test_a_run_whose_process_is_gone_is_ended_while_serving(
+    standing: Standing, factmill: Factmill, was: str, ended: str
+) -> None:
     flow = standing.ask("/flows/", name="granola")["id"]
-    run = standing.ask("/flow_runs/", flow_id=flow, state={"type": "RUNNING"})
+    run = standing.ask("/flow_runs/", flow_id=flow, state={"type": was})
     (factmill.home / "prefect" / "runs" / run["id"]).write_text(standing.api, "utf-8")
-    assert standing.end_of(run["id"])["type"] == "CRASHED"
+    assert standing.end_of(run["id"])["type"] == ended
 
 
 def test_serving_that_is_stopped_cancels_its_runs(standing: Standing, model: Model, served: Served) -> None:

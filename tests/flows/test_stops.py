@@ -98,7 +98,7 @@ def test_a_second_maker_of_a_build_is_told_before_prefect_starts(
     first = factmill.start(*options, TEST_KEY="x")
     try:
         assert model.asked.wait(_LIMIT_S)
-        second = Factmill(factmill.home).run_process(*options, TEST_KEY="x")
+        second = factmill.run_process(*options, TEST_KEY="x")
         assert second.code == 1
         assert f"process {first.pid} is making this very build in " in second.err
         assert "starting Prefect" not in second.err

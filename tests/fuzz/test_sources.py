@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.rows.damage import mutilate, odd_json, replace_parts, write_lines
 
-from flows.commands.paths_output import read_pairs as read_path_pairs
+from flows.commands.local.paths_output import read_pairs as read_path_pairs
 from tasks.assets import ROOT
 from tasks.biokalma.sources.person_pairs import find_pair_files, read_pairs
 from tasks.core.evaluation.answers_file import read_answers

@@ -9,7 +9,7 @@ import pytest
 from support.rows.published import publish_rows
 from support.rows.released import fanout_tables, multihal_row
 
-from tasks.core.release_forms import OWN_WORLD
+from tasks.core.publishing.release_forms import OWN_WORLD
 from tasks.fanoutqa.benchmark import FANOUTQA
 from tasks.fanoutqa.release import FANOUTQA_RELEASE
 from tasks.granola.release import find_source

@@ -7,7 +7,7 @@ import pytest
 from support.rows.published import publish_rows
 from support.rows.released import fanout_tables, multihal_row, multihal_tables
 
-from tasks.core.release_forms import CANARY
+from tasks.core.publishing.release_forms import CANARY
 from tasks.engine.benchmark import Benchmark
 from tasks.errors import OldBuild, UsageError, WarehouseError
 from tasks.fanoutqa.benchmark import FANOUTQA

@@ -17,8 +17,8 @@ import yaml
 from support.rows.published import publish_rows
 from support.rows.released import NASTY, fanout_tables, multihal_row, multihal_tables
 
-from tasks.core.release_forms import ReleaseForms
-from tasks.core.review_tables import read_queue
+from tasks.core.publishing.release_forms import ReleaseForms
+from tasks.core.reviewing.review_tables import read_queue
 from tasks.engine.benchmark import Benchmark
 from tasks.errors import OutputError, SourceError
 from tasks.fanoutqa.benchmark import FANOUTQA

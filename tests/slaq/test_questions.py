@@ -13,7 +13,7 @@ from support.work.scripted_chat import Message, ScriptedChat
 from support.work.steps import Left, run_step
 
 from tasks.clients.chat import Chat
-from tasks.core.review import POLICY
+from tasks.core.reviewing.review import POLICY
 from tasks.errors import SourceError
 from tasks.settings import Limits, Model
 from tasks.slaq.core.rows import CheckedTopic, ChosenTopic, QuestionedTopic

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from support.work.warehouses import empty_warehouse
 
-from tasks.core.export_forms import ExportForms
+from tasks.core.publishing.export_forms import ExportForms
 from tasks.core.receipts import Receipt
 from tasks.core.rows import arrow_schema, arrow_table
 from tasks.errors import UnknownBuild, WarehouseError

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tasks.core.review import Edit, ReviewItem, flag_row
+from tasks.core.reviewing.review import Edit, ReviewItem, flag_row
 from tasks.storage.reviews import load_decisions, save_decisions
 
 

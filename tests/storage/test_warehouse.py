@@ -1,6 +1,7 @@
 """The warehouse: migrations, one process at a time, errors that say what to do."""
 
 import resource
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from tasks.biokalma.core.rows import BiographyRow, RelationCount, RoundRow
 from tasks.biokalma.core.rows import CandidateRow as BiographyCandidateRow
-from tasks.core.review import ReviewItem
+from tasks.core.reviewing.review import ReviewItem
 from tasks.core.rows import arrow_schema
 from tasks.errors import WarehouseBusy, WarehouseError, WarehouseTooNew
 from tasks.fanoutqa.core.rows import (
@@ -25,6 +26,7 @@ from tasks.fanoutqa.core.rows import (
 from tasks.granola.core.rows import CandidateRow, GranolaRow
 from tasks.multihal.core.rows import DroppedPath, MultiHalRow
 from tasks.slaq.core.rows import CategoryCount, SlaqRow
+from tasks.storage import warehouse
 from tasks.storage.warehouse import migrations, open_warehouse
 
 HOLD = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
@@ -191,3 +193,54 @@ def test_a_damaged_page_is_told_as_damage_in_one_line(tmp_path: Path) -> None:
         open_warehouse(path) as db,
     ):
         db.execute("SELECT max(id) FROM merged_rows").fetchone()
+
+
+class Stopped(BaseException):
+    """What a handler of SIGTERM raises, as Prefect's does."""
+
+
+class Interrupted:
+    """A connection of which a statement is interrupted by a signal: DuckDB loses what the handler raises."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, statement: str) -> None:
+        self._connection, self._statement = connection, statement
+
+    def cursor(self) -> "Interrupted":
+        return Interrupted(self._connection.cursor(), self._statement)
+
+    def execute(self, query: str, *more: object) -> object:
+        if query.startswith(self._statement):
+            raise RuntimeError("Query interrupted")
+        return self._connection.execute(query, *more)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@pytest.mark.parametrize("statement", ["ATTACH", "SELECT", "COMMIT", "CHECKPOINT", "USE memory", "DETACH"])
+def test_a_signal_that_comes_while_duckdb_works_stops_as_its_handler_says(
+    tmp_path: Path, statement: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise Stopped
+
+    engine = warehouse._find_engine()
+    before = signal.signal(signal.SIGTERM, stop)
+    monkeypatch.setattr(warehouse, "_find_engine", lambda: Interrupted(engine, statement))
+    try:
+        with pytest.raises(Stopped), open_warehouse(tmp_path / "w.duckdb"):
+            pass
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    monkeypatch.undo()
+    with open_warehouse(tmp_path / "w.duckdb") as db:
+        assert db.execute("SELECT count(*) FROM calls").fetchone() == (0,)
+
+
+def test_where_nothing_catches_signals_an_interrupted_statement_is_an_interrupt(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        with pytest.raises(KeyboardInterrupt), open_warehouse(tmp_path / "w.duckdb"):
+            raise RuntimeError("Query interrupted")
+    finally:
+        signal.signal(signal.SIGTERM, before)

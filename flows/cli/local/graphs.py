@@ -44,7 +44,7 @@ def load_graph(
       lbzip2 -dc latest-all.nt.bz2 | factmill graph load - --name all
       zstd -dc statements.zst | factmill graph load - --format turtle --name statements
     """
-    from flows.commands.graphs import load
+    from flows.commands.local.graphs import load
 
     manifest = load(files, name, tuple(language or ("en",)), form, dump_date, replace)
     if as_json:
@@ -57,7 +57,7 @@ def load_graph(
 @graph_app.command("list")
 def list_graphs(as_json: AsJson = False) -> None:
     """List the local graphs, those that are half loaded or damaged too."""
-    from flows.commands.graphs import listing
+    from flows.commands.local.graphs import listing
 
     found = listing()
     if as_json:
@@ -82,7 +82,7 @@ def check_graph(
 
     Exit code 0 only when all agree. Example: factmill graph check truthy --malformed 20
     """
-    from flows.commands.graphs import check
+    from flows.commands.local.graphs import check
 
     found = check(name, malformed)
     if as_json:

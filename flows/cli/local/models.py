@@ -42,7 +42,7 @@ def add_embedder(
 
     Example: factmill models add embedder ./all-MiniLM-L6-v2
     """
-    from flows.commands.models import add
+    from flows.commands.local.models import add
     from tasks.models.converting.encoder import add_embedder as convert
 
     _print_added(add(convert, checkpoint, name, replace), as_json)
@@ -64,7 +64,7 @@ def add_cross_encoder(
 
     Example: factmill models add cross-encoder ./nli-model
     """
-    from flows.commands.models import add
+    from flows.commands.local.models import add
     from tasks.models.converting.cross_encoder import add_cross_encoder as convert
 
     _print_added(add(convert, checkpoint, name, replace), as_json)
@@ -88,7 +88,7 @@ def add_translator(
 
     Example: factmill models add translator ./nllb-200-distilled-600M --quantization float32
     """
-    from flows.commands.models import add
+    from flows.commands.local.models import add
     from tasks.models.converting.translator import add_translator as convert
 
     _print_added(add(convert, checkpoint, name, replace, quantization=quantization), as_json)
@@ -115,7 +115,7 @@ def add_perplexity(
 
     Example: factmill models add perplexity ./gpt2
     """
-    from flows.commands.models import add
+    from flows.commands.local.models import add
     from tasks.models.converting.perplexity import add_perplexity as convert
 
     _print_added(add(convert, checkpoint, name, replace, quantization=quantization), as_json)
@@ -124,7 +124,7 @@ def add_perplexity(
 @models_app.command("list")
 def list_models(as_json: AsJson = False) -> None:
     """List the local models, damaged ones too."""
-    from flows.commands.models import listing
+    from flows.commands.local.models import listing
 
     found = listing()
     if as_json:

@@ -52,8 +52,8 @@ def paths(
     """
     if bool(pairs) == bool(subject) or bool(subject) != bool(target):
         raise UsageError("give SUBJECT and OBJECT, or --pairs FILE; see factmill paths --help")
-    from flows.commands.paths import mine_pairs
-    from flows.commands.paths_output import PathFiles, format_pairs, read_pairs
+    from flows.commands.local.paths import mine_pairs
+    from flows.commands.local.paths_output import PathFiles, format_pairs, read_pairs
     from tasks.assets import load_properties
     from tasks.core.paths import PathOptions
     from tasks.engine.services import Services

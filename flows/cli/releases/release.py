@@ -37,6 +37,10 @@ def release(
     with_answers: Annotated[
         bool, typer.Option("--with-answers", help="Release the hidden answers of a test part too.")
     ] = False,
+    since: Annotated[
+        str,
+        typer.Option(help="The build of the release before: CHANGELOG.md tells what changed.", metavar="BUILD"),
+    ] = "",
     force: Annotated[bool, typer.Option("--force", help="Replace the release that lies there.")] = False,
     warehouse: Warehouse = None,
     as_json: AsJson = False,
@@ -52,6 +56,7 @@ def release(
       factmill release latest:granola --to granola-eq/
       factmill release latest:multihal --to multihal/ --without felm --without halubench
       factmill release latest:fanoutqa --to fanoutqa/ --with-answers
+      factmill release latest:slaq --to slaq/ --force --since slaq-33
       python -c 'import datasets; print(datasets.load_dataset("granola-eq", "granola_eq"))'
     """
     from flows.releases.making import make_release
@@ -60,7 +65,7 @@ def release(
 
     progress.show()
     choices = Choices(tuple(without or ()), tuple(allowed or ()), with_answers)
-    made = make_release(warehouse_of(RunOptions(warehouse=warehouse)), build_name, to, choices, force)
+    made = make_release(warehouse_of(RunOptions(warehouse=warehouse)), build_name, to, choices, force, since)
     told = made.release
     if as_json:
         print_json(

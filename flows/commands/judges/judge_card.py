@@ -25,7 +25,7 @@ from tasks.options import RunOptions, warehouse_of
 from tasks.settings import home, load_world
 from tasks.storage.builds import list_builds
 from tasks.storage.labels import find_items, load_labels, save_card
-from tasks.storage.recorder import Recorder
+from tasks.storage.recording.recorder import Recorder
 from tasks.storage.warehouse import open_warehouse
 
 Labels = dict[str, dict[str, str]]

@@ -27,6 +27,8 @@ from tasks.text.ages import read_age
 
 _TIMES = 5
 """Times of a schedule that are looked at for how far it lies apart."""
+FORM_TITLES = {"params": "What to make", "run": "How to make it"}
+"""Argument of a flow → what its part of the form is called."""
 
 
 def make_deployments(options: ServeOptions, settings: dict[str, Params]) -> list[RunnerDeployment]:
@@ -92,6 +94,8 @@ def _deploy(
     )
     module = "flows.served" if attribute in BENCHMARKS else "flows.rebuild"
     deployment = cast(RunnerDeployment, made)
+    for argument, title in FORM_TITLES.items():
+        deployment._parameter_openapi_schema.properties[argument]["title"] = title
     deployment.entrypoint = f"{module}.{attribute}"
     return deployment
 

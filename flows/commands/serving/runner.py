@@ -108,7 +108,7 @@ class ServingRunner(Runner):
         try:
             if was_lost:
                 await self._check_deployments()
-            if not self._process_manager.flow_run_ids():  # of those under way this one knows best what became
+            if not self._is_busy():
                 await asyncio.to_thread(crash_gone_runs)
             if observer._consumer_task is None or observer._consumer_task.done():
                 await observer._check_for_cancelled_flow_runs()
@@ -116,6 +116,11 @@ class ServingRunner(Runner):
         except Exception as error:  # noqa: BLE001 - whatever one look ends in is told, and the next may end better
             return _tell_error(error)
         return ""
+
+    def _is_busy(self) -> bool:
+        """True while runs are under way, or being ended: what becomes of their processes is told by what started them."""
+        poller = self._scheduled_run_poller
+        return bool(poller.stopping or poller._submitting_flow_run_ids or self._cancelling_flow_run_ids)
 
     async def _check_deployments(self) -> None:
         """Stop serving where the server has come back without the deployments."""

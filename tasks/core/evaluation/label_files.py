@@ -13,7 +13,7 @@ from typing import Literal
 
 from tasks.core.evaluation.labels import DrawnItem, LabelScheme
 from tasks.core.fingerprints import digest_json
-from tasks.core.review_tables import read_loose_table
+from tasks.core.reviewing.review_tables import read_loose_table
 from tasks.errors import SourceError
 
 TEXTS = ("question", "gold", "answer")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.core.fingerprints import digest_json
-from tasks.core.review_tables import write_table
+from tasks.core.reviewing.review_tables import write_table
 from tasks.core.rows import StrictModel
 
 COLUMNS = ("item", "question", "gold", "answer", "label", "note", "labels")

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from tasks.core.counting import divide
 from tasks.core.fingerprints import digest_json
 from tasks.core.measures.intervals import bootstrap, wilson
-from tasks.core.review_tables import read_table, write_table
+from tasks.core.reviewing.review_tables import read_table, write_table
 from tasks.core.rows import StrictModel
 from tasks.errors import SourceError
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from tasks.diff.core.changes import KINDS, MEANINGS, ColumnChange, Diff, RowChange, count_unexplained
 from tasks.diff.core.texts import tell_line, tell_pair
 from tasks.text.markdown import escape_markdown
+from tasks.text.whole import clean
 
 _EXAMPLES = 3
 """Rows told of each cause."""
@@ -65,9 +66,9 @@ def _tell_rows(rows: Sequence[RowChange]) -> Iterator[str]:
 
 
 def _tell_row(row: RowChange) -> str:
-    moved = f" (was `{row.id_before}`)" if row.kind == "changed" and row.id_before != row.id else ""
+    moved = f" (was {_quote(row.id_before)})" if row.kind == "changed" and row.id_before != row.id else ""
     shown = next((str(value) for name, value in row.shown.items() if name != "id" and isinstance(value, str)), "")
-    told = f"`{row.id}`{moved} {escape_markdown(tell_line(shown, _LONGEST))}".rstrip()
+    told = f"{_quote(row.id)}{moved} {escape_markdown(tell_line(shown, _LONGEST))}".rstrip()
     if row.fate:
         verb = "united" if row.fate.reason == "merged" else f"rejected ({row.fate.reason})"
         where = "now" if row.fate.build == "after" else "before"
@@ -90,6 +91,11 @@ def _tell_beside(diff: Diff) -> Iterator[str]:
         yield f"- table `{table}`: {', '.join(f'{count:,} {kind}' for kind, count in counts.items() if count)}"
     if diff.new_columns:
         yield f"- columns that one of the two is without: {', '.join(f'`{name}`' for name in diff.new_columns)}"
+
+
+def _quote(row_id: str) -> str:
+    """Return an id as code of Markdown; a category or file that stands in it may hold anything."""
+    return f"`{clean(' '.join(row_id.split())).replace('`', chr(39))}`"
 
 
 def _count(rows: int) -> str:

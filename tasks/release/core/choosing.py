@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.core.fingerprints import digest_bytes
-from tasks.core.release_forms import Belonging
+from tasks.core.publishing.release_forms import Belonging
 from tasks.release.core.licences import split_licences
 
 Told = tuple[str, str]

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pyoxigraph
 import pytest
-import rdflib
 from support.graphs.plain_paths import PlainPaths
 
 from tasks.assets import ROOT, load_query
@@ -32,6 +31,8 @@ def plain() -> PlainPaths:
 @pytest.fixture(scope="module", params=["oxigraph", "rdflib"])
 def engine(request) -> Callable[[str], str]:
     """Return what answers a query with the JSON of its solutions: two engines that have nothing in common."""
+    import rdflib
+
     if request.param == "rdflib":
         graph = rdflib.Graph().parse(GRAPH)
         return lambda query: graph.query(query).serialize(format="json").decode()
@@ -121,24 +122,22 @@ def test_a_date_is_found_as_a_statement_and_as_a_qualifier(ask, server):
     assert len(server.seen) == 1, "one query for dates of all precisions"
 
 
-@pytest.mark.parametrize(
-    ("wanted", "found"),
-    [
-        (Date(1952), 1),
-        (Date(1952, 3), 1),
-        (Date(1952, 3, 11), 1),
-        (Date(1952, 3, 12), 0),
-        (Date(1952, 4), 0),
-        (Date(952), 0),
-        (Date(19522), 0),
-        (Date(1971), 1),
-        (Date(1971, 1), 0),
-    ],
-    ids=str,
-)
-def test_a_date_is_found_at_its_precision(ask, wanted, found):
-    (body,) = ask([literal(42, wanted)])
-    assert len(body) == found
+def test_a_date_is_found_at_its_precision(ask):
+
+    # in one query, since rdflib takes its time to read one
+    expected = {
+        Date(1952): 1,
+        Date(1952, 3): 1,
+        Date(1952, 3, 11): 1,
+        Date(1952, 3, 12): 0,
+        Date(1952, 4): 0,
+        Date(952): 0,
+        Date(19522): 0,
+        Date(1971): 1,
+        Date(1971, 1): 0,
+    }
+    bodies = ask([literal(42, wanted) for wanted in expected])
+    assert dict(zip(expected, map(len, bodies), strict=True)) == expected
 
 
 def test_a_value_with_several_meanings_is_told_with_each(ask):
@@ -169,9 +168,8 @@ def test_years_beyond_all_calendars_and_dates_of_old_dumps_are_found(ask):
     assert [told["value"] for told in year] == ["0900-00-00T00:00:00Z"]
 
 
-@pytest.mark.parametrize(
-    ("subject", "wanted", "told"),
-    [
+def test_a_number_is_found_by_value_and_unit(ask):
+    expected = [
         (42, Number("1.96"), [("P2048", None, "1.96", "Q11573")]),
         (42, Number("1.96", 11573), [("P2048", None, "1.96", "Q11573")]),
         (42, Number("1.96", 1), []),
@@ -190,12 +188,10 @@ def test_years_beyond_all_calendars_and_dates_of_old_dumps_are_found(ask):
             [("P2067", None, "-0.0000000000000000000000000000000000662607015", None)],
         ),
         (525, Number("0"), []),
-    ],
-    ids=str,
-)
-def test_a_number_is_found_by_value_and_unit(ask, subject, wanted, told):
-    (body,) = ask([literal(subject, wanted)])
-    assert [(row["path"][-1], row["qualifier"], row["value"], row["unit"]) for row in body] == told
+    ]
+    bodies = ask([literal(subject, wanted) for subject, wanted, _ in expected])
+    found = [[(row["path"][-1], row["qualifier"], row["value"], row["unit"]) for row in body] for body in bodies]
+    assert found == [told for _, _, told in expected]
 
 
 def test_numbers_that_qualify_a_number_tell_it_in_canonical_form(ask):

@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from sklearn.metrics import cohen_kappa_score, confusion_matrix, precision_recall_fscore_support
-from statsmodels.stats.inter_rater import cohens_kappa, fleiss_kappa
 
 from tasks.core.measures.agreement import (
     compare_people,
@@ -29,6 +27,9 @@ def draw_labels(seed: int, n: int = 200, right: float = 0.6) -> tuple[list[str],
 
 @pytest.mark.parametrize("seed", range(5))
 def test_figures_are_those_of_the_libraries(seed: int) -> None:
+    from sklearn.metrics import cohen_kappa_score, confusion_matrix, precision_recall_fscore_support
+    from statsmodels.stats.inter_rater import cohens_kappa
+
     people, judge, clusters = draw_labels(seed)
     table = cross(people, judge, CLASSES)
     assert table.tolist() == confusion_matrix(people, judge, labels=CLASSES).tolist()
@@ -47,6 +48,8 @@ def test_figures_are_those_of_the_libraries(seed: int) -> None:
 
 
 def test_a_table_by_hand() -> None:
+    from statsmodels.stats.inter_rater import cohens_kappa
+
     # 20 both yes, 5 and 10 apart, 15 both no: 0.7 observed, 0.5 by chance
     people, judge = ["y"] * 25 + ["n"] * 25, ["y"] * 20 + ["n"] * 5 + ["y"] * 10 + ["n"] * 15
     found = measure_agreement(people, judge, list(map(str, range(50))), ["y", "n"])
@@ -133,6 +136,9 @@ def test_strata_are_weighted_back_to_what_was_drawn_from() -> None:
 
 
 def test_people_among_themselves() -> None:
+    from sklearn.metrics import cohen_kappa_score
+    from statsmodels.stats.inter_rater import fleiss_kappa
+
     items = {f"i{n}": {"ada": first, "bo": second} for n, (first, second) in enumerate(["11", "11", "00", "10", "00"])}
     items["alone"] = {"ada": "1"}
     two = compare_people(items, ["0", "1"])

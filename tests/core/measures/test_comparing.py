@@ -6,10 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.stats
-from statsmodels.stats.contingency_tables import mcnemar as mcnemar_of_statsmodels
-from statsmodels.stats.multitest import multipletests
-from statsmodels.stats.power import NormalIndPower
 
 from tasks.core.measures.comparing import (
     Comparison,
@@ -89,6 +85,8 @@ def test_the_better_model_is_the_one_below_where_lower_is_better() -> None:
 
 
 def test_pairing_finds_what_two_intervals_of_their_own_would_not() -> None:
+    import scipy.stats
+
     draw = np.random.default_rng(5)
     hard = draw.random(300)
     one, two = make((hard + 0.03).tolist()), make((hard + draw.normal(0, 0.05, 300)).tolist())
@@ -117,6 +115,8 @@ def test_settings_of_one_model_are_compared_too() -> None:
 
 @pytest.mark.parametrize(("one", "two"), [(0, 0), (1, 0), (0, 8), (5, 5), (9, 2), (30, 52), (400, 480), (3000, 2000)])
 def test_mcnemar_s_test_is_that_of_statsmodels(one: int, two: int) -> None:
+    from statsmodels.stats.contingency_tables import mcnemar as mcnemar_of_statsmodels
+
     theirs = mcnemar_of_statsmodels([[10, one], [two, 10]], exact=True).pvalue
     assert mcnemar(one, two) == pytest.approx(theirs if one + two else 1.0, rel=5.1e-4)
 
@@ -142,6 +142,8 @@ def test_signs_are_turned_in_all_ways_where_few_clusters_differ() -> None:
 
 
 def test_p_of_turned_signs_is_that_of_scipy() -> None:
+    import scipy.stats
+
     draw = np.random.default_rng(9)
     for shift in (0.0, 0.15, 0.3):
         gains = draw.normal(shift, 1, 90)
@@ -160,6 +162,8 @@ def test_p_of_models_that_are_equally_good_is_below_a_twentieth_in_a_twentieth_o
 
 
 def test_the_smallest_difference_is_what_the_power_of_statsmodels_says() -> None:
+    from statsmodels.stats.power import NormalIndPower
+
     gains = np.random.default_rng(6).normal(0.1, 0.4, 150)
     sums = np.rint(gains * 2**30)
     effect = NormalIndPower().solve_power(nobs1=150, alpha=0.05, power=0.8, ratio=0)
@@ -179,6 +183,8 @@ def test_a_smallest_difference_is_found_in_four_of_five_samples() -> None:
 
 
 def test_adjusted_p_are_those_of_statsmodels() -> None:
+    from statsmodels.stats.multitest import multipletests
+
     p_values = [0.01, 0.5, 0.04, 0.03, 0.04, 1.0, 0.0]
     assert adjust(p_values) == pytest.approx(multipletests(p_values, method="fdr_bh")[1], rel=1e-4)
     # 0.01 × 2/1 and 0.02 × 2/2: the smaller holds for both; what was not tested does not count

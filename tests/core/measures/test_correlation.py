@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-import scipy.stats
 
 from tasks.core.measures.correlation import correlate
 
@@ -19,6 +18,8 @@ def test_rho_by_hand() -> None:
 
 
 def test_rho_with_ties_is_that_of_scipy() -> None:
+    import scipy.stats
+
     draw = np.random.default_rng(1)
     for kinds in (2, 3, 10, 1000):
         x = draw.integers(0, kinds, 200)
@@ -29,6 +30,8 @@ def test_rho_with_ties_is_that_of_scipy() -> None:
 
 @pytest.mark.parametrize("clusters", [200, 40])
 def test_the_interval_is_that_of_scipy_s_rho_over_drawn_clusters(clusters: int) -> None:
+    import scipy.stats
+
     draw = np.random.default_rng(2)
     of = np.arange(200) % clusters
     x = draw.normal(0, 1, clusters)[of] + draw.normal(0, 0.2, 200)

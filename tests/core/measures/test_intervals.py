@@ -4,8 +4,6 @@ import math
 
 import numpy as np
 import pytest
-import scipy.stats
-from statsmodels.stats.proportion import proportion_confint
 
 from tasks.core.measures.intervals import Floats, Numbers, bootstrap, explain_interval, sum_clusters, to_whole, wilson
 
@@ -19,6 +17,8 @@ def test_wilson_s_interval(successes: int, n: int, interval: tuple[float, float]
 
 
 def test_wilson_s_interval_is_that_of_statsmodels() -> None:
+    from statsmodels.stats.proportion import proportion_confint
+
     for n in (1, 2, 7, 60, 1000, 99_991):
         for successes in {0, 1, n // 3, n // 2, n - 1, n}:
             assert wilson(successes, n) == pytest.approx(proportion_confint(successes, n, method="wilson"), abs=5.1e-5)
@@ -74,6 +74,8 @@ def ratio(sums: Floats, sizes: Floats, axis: int) -> Floats:
     [("shares", 12), ("shares", 300), ("rare", 2000), ("real", 25), ("real", 400), ("skewed", 60), ("outlier", 500)],
 )
 def test_a_bootstrap_is_that_of_scipy(scores: str, clusters: int) -> None:
+    import scipy.stats
+
     # both ends are only sure to some 1.4 % of their distance from the mean, in scipy's draws as in ours
     draw = np.random.default_rng(11)
     sizes = draw.integers(1, 6, clusters)

@@ -37,6 +37,11 @@ def test_what_rows_say_is_told_as_text_and_short() -> None:
     assert "…aaaaaaaaaaaaaaaaaaaanewbbb" in told
 
 
+def test_an_id_ends_no_code() -> None:
+    told = render_changelog(make_diff(rows=[RowChange("added", "a`<b>\n# x", "", (Cause("unexplained", ""),))]), "1.0")
+    assert "  - `a'<b> # x`" in told.splitlines()
+
+
 def test_of_many_rows_a_few_are_told() -> None:
     rows = [RowChange("added", f"x-{n}", "", (Cause("unexplained", ""),)) for n in range(5000)]
     told = render_changelog(make_diff(rows=rows), "1.0")

@@ -11,7 +11,7 @@ from support.work.command import Factmill, Ran
 from support.work.without_privileges import PROGRAM, find_hindrance
 
 from tasks.core.calls.call import Call, Reply
-from tasks.storage.journal import encode_line, make_record
+from tasks.storage.recording.journal import encode_line, make_record
 
 GOOD = {"question": "Where was Albert Einstein born?", "answers": ["Ulm"]}
 DEEP, LONG = "[" * 10_000 + "]" * 10_000, "9" * 5000

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 from support.work.command import Factmill, Ran
 
-from flows.commands import graphs
+from flows.commands.local import graphs
 from tasks.graph import load
 from tasks.graph.load_progress import LoadProgress
 

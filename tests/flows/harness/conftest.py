@@ -7,7 +7,7 @@ from functools import cache, cached_property
 from typing import Any
 
 import pytest
-from support.work.command import Factmill
+from support.work.command import FEW_QUESTIONS, Factmill
 
 from flows.evaluate.evaluations import EVALUATIONS
 from flows.evaluate.sessions import open_session
@@ -19,7 +19,7 @@ SMALL = {
     "granola": ("--relation", "P19", "--limit", "12"),
     "multihal": ("--foundation", "simpleqa", "--language", "eng"),
     "slaq": ("--category", "Astronomy"),
-    "fanoutqa": ("--sets-a-kind", "1"),
+    "fanoutqa": FEW_QUESTIONS,
     "biokalma": ("--limit", "8"),
 }
 """Benchmark → options that make its build small."""

@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
+from flows.serving import RebuildParams
 from flows.watching.runs import name_run
 from tasks.granola.evaluation.ask import GranolaEvaluationParams
 from tasks.granola.params import GranolaParams
 from tasks.options import Params, RunOptions
+from tasks.slaq.params import SlaqParams
 
 
 @pytest.mark.parametrize(
@@ -25,6 +27,13 @@ from tasks.options import Params, RunOptions
             GranolaParams(source=("/a/b.json",), relations=tuple("abcdef"), samples=2),
             {"world": "/etc/worlds/ours.toml", "mode": "refresh"},
             "granola · ours · b · a,b,c,d +2 · samples 2 · refresh",
+        ),
+        ("slaq", SlaqParams(per_half=3, review="ask"), {}, "slaq · embedded · per half 3 · review ask"),
+        (
+            "rebuild",
+            RebuildParams(benchmarks=("slaq",), evaluate=("oracle",), slaq=SlaqParams(per_half=3)),
+            {},
+            "rebuild · embedded · slaq · oracle",
         ),
         (
             "granola_evaluation",

@@ -23,13 +23,14 @@ class Model:
     def __init__(self) -> None:
         self.asked = threading.Event()
         self.status = 200
+        self.refusal = ""
         self.web = ScriptedChat(self._answer)
         self.web.free.clear()
 
     def _answer(self, messages: Sequence[Message]) -> tuple[int, str]:
         self.asked.set()
         given = re.search(r"<answer>(.+)</answer>", str(messages[-1]["content"]))
-        return self.status, f"1:: {given[1] if given else ''}\n2:: somewhere in Europe"
+        return self.status, self.refusal or f"1:: {given[1] if given else ''}\n2:: somewhere in Europe"
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def test_a_killed_run_is_ended_by_the_next_which_tells_what_it_does(
     killed.kill()
     killed.wait()
     assert runs()[0]["state"]["type"] == "RUNNING"
-    assert progress["data"] == 0
+    assert (progress["key"], progress["data"]) == ("granola-generate-granular-answers", 0)
     assert progress["description"].endswith(", 0 of 4 replies")
 
     model.web.free.set()
@@ -83,6 +84,9 @@ def test_a_killed_run_is_ended_by_the_next_which_tells_what_it_does(
     first, second = runs()
     assert (first["state"]["type"], second["state"]["type"]) == ("CRASHED", "COMPLETED")
     assert "process of this run was gone" in first["state"]["message"]
+    (crashed,) = ask(prefect_api, "logs/filter", logs={**of(first), "level": {"ge_": 40}})
+    assert crashed["message"] == f"Crashed: {first['state']['message']}"
+    assert [each["description"].endswith(" replies; crashed here") for each in read_progress()] == [True]
     assert not list((factmill.home / "prefect" / "runs").iterdir())
 
     def read_log() -> Any:
@@ -95,7 +99,7 @@ def test_a_killed_run_is_ended_by_the_next_which_tells_what_it_does(
     assert stages == [stage["stage"] for stage in ran.json["stages"]]
     artifacts = {each["key"]: each["data"] for each in ask(prefect_api, "artifacts/filter", artifacts=of(second))}
     funnel = json.loads(artifacts["granola-funnel"])
-    columns = "stage, rows in, rows out, rejected, reasons, merged, calls sent, replayed, US dollars, seconds"
+    columns = "stage, rows in, rows out, rejected, merged, calls sent, replayed, US$, seconds, why rejected"
     assert list(funnel[0]) == columns.split(", ")
     sample = json.loads(artifacts["granola-sample"])
     assert next(iter(sample[0])) == "question"
@@ -120,3 +124,23 @@ def test_a_failed_run_says_why_in_its_log(factmill: Factmill, prefect_api: str, 
 
     (line,) = wait_for(read_failure)
     assert line.startswith("Failed: ServiceUnreachable: model tester at ")
+
+
+def test_a_build_that_publishes_nothing_leaves_what_its_stages_did(
+    factmill: Factmill, prefect_api: str, model: Model, tmp_path: Path
+) -> None:
+    world = write_chat_world(tmp_path, model.web.url, ["author"])
+    model.refusal = "I'm sorry, but I can't assist with that."
+    model.web.free.set()
+    ran = factmill("build", "granola", "--world", world, "--limit", "2", "--samples", "1", TEST_KEY="x")
+    assert ran.code == 1
+    assert "with that. What to do: take a model that does not refuse" in " ".join(ran.err.split())
+    (run,) = ask(
+        prefect_api, "flow_runs/filter", flow_runs={"name": {"any_": [f"granola · {world.stem} · samples 1 · 2"]}}
+    )
+    left = ask(prefect_api, "artifacts/filter", artifacts={"flow_run_id": {"any_": [run["id"]]}})
+    artifacts = {each["key"]: each["data"] for each in left}
+    assert json.loads(artifacts["granola-funnel"])[-1]["why rejected"] == "refused 2"
+    (reject,) = json.loads(artifacts["granola-rejects"])
+    assert (reject["stage"], reject["reason"], reject["rows"]) == ("generate_granular_answers", "refused", 2)
+    assert reject["the first"].startswith("the model refuses: ")

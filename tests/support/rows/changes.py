@@ -50,7 +50,7 @@ def make_diff(**changed: Any) -> Diff:
             {"id": "x-4", "question": "How?"},
         ),
     ]
-    told = {
+    told: dict[str, Any] = {
         "benchmark": "x",
         "title": "X: a benchmark",
         "before": Compared("x-aaa", 10, "2026-01-01"),

@@ -58,21 +58,23 @@ class ChangingWorld:
 
     def build(self, *options: str) -> str:
         """Build with everything as it is now, and return the build's id."""
-        ran = self.run("build", "granola", "--source", self._write_source(), "--world", self._write_world(), *options)
+        root = assets.ROOT
+        assets.ROOT = self.assets
+        self._forget()
+        try:
+            ran = self.run(
+                "build", "granola", "--source", self._write_source(), "--world", self._write_world(), *options
+            )
+        finally:
+            assets.ROOT = root
+            self._forget()
         assert ran.code == 0, ran.err
         build_id: str = ran.json["build_id"]
         return build_id
 
     def run(self, *arguments: str | Path) -> Ran:
-        """Run a command on this world's warehouse, with its assets."""
-        root = assets.ROOT
-        assets.ROOT = self.assets
-        self._forget()
-        try:
-            return self.factmill(*arguments, "--warehouse", self.warehouse, "--json", TEST_KEY="secret-key-1")
-        finally:
-            assets.ROOT = root
-            self._forget()
+        """Run a command on this world's warehouse."""
+        return self.factmill(*arguments, "--warehouse", self.warehouse, "--json", TEST_KEY="secret-key-1")
 
     def diff(self, before: str, after: str) -> dict[str, Any]:
         """Return what changed, as the command tells it."""

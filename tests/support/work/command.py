@@ -23,6 +23,11 @@ from tasks import progress
 ROOT = Path(__file__).resolve().parents[3]
 _WIDTH = "200"
 """Columns of what is printed, so that messages are not wrapped."""
+FEW_QUESTIONS = (
+    *("--source", str(ROOT / "data/world/sources/fanoutqa/places.json")),
+    *("--source", "wikidata", "--sets", "P40", "--sets", "P57", "--sets-a-kind", "1"),
+)
+"""Options of a FanOutQA of some questions of people, and some of a graph."""
 _BEFORE_PYTHON = {"PREFECT_API_URL"}
 """Variables that have to stand before a process begins."""
 Process = subprocess.Popen[str] | ReadyProcess

@@ -11,7 +11,7 @@ from support.work.warehouses import empty_warehouse
 from tasks.core.receipts import Batch
 from tasks.engine.batches import Work
 from tasks.engine.runs import Run
-from tasks.storage.recorder import Recorder
+from tasks.storage.recording.recorder import Recorder
 
 
 @contextmanager

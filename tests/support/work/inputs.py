@@ -3,7 +3,7 @@
 from typing import Any, TypeVar
 
 from tasks.biokalma.params import BiokalmaInputs
-from tasks.core.review import Reviewing
+from tasks.core.reviewing.review import Reviewing
 from tasks.engine.benchmark import Inputs
 from tasks.fanoutqa.params import FanOutInputs
 from tasks.granola.params import GranolaInputs

@@ -15,7 +15,7 @@ from tasks.core.rows import Row, arrow_table
 from tasks.engine import runs
 from tasks.engine.benchmark import Inputs
 from tasks.engine.runs import Run
-from tasks.storage.recorder import Recorder
+from tasks.storage.recording.recorder import Recorder
 from tasks.storage.shards import has_kind, read_shard, write_shard
 from tasks.storage.source_files import SourceFile
 

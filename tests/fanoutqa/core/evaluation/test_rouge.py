@@ -1,23 +1,31 @@
 """ROUGE of answers beside what rouge-score itself gives."""
 
 import math
+from functools import cache
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from rouge_score.rouge_scorer import RougeScorer
 
 from tasks.fanoutqa.core.evaluation.rouge import KINDS, rouge
 from tasks.fanoutqa.core.evaluation.strings.golds import write_gold
 
-LIBRARY = RougeScorer(KINDS, use_stemmer=True)
 words = st.lists(
     st.sampled_from(["a", "b", "c", "Running", "runs", "1,234", "$5", "é", "movies", "-", "\n"]), max_size=12
 ).map(" ".join)
 
 
+@cache
+def library() -> Any:
+    # brings NLTK and scikit-learn, which no other process of the tests has to import
+    from rouge_score.rouge_scorer import RougeScorer
+
+    return RougeScorer(KINDS, use_stemmer=True)
+
+
 @given(words, words)
 def test_numbers_are_the_librarys(answer: str, gold: str) -> None:
-    theirs = LIBRARY.score(gold, answer)
+    theirs = library().score(gold, answer)
     for kind, values in rouge([answer], [gold]).items():
         if math.isnan(values[0]):
             assert not any(character.isascii() and character.isalnum() for character in gold)
@@ -37,7 +45,9 @@ def test_dicts_are_compared_as_lines() -> None:
 
 
 def test_a_gold_answer_of_one_word_has_no_pair_of_words_as_in_the_library() -> None:
-    assert rouge(["Paris"], ["Paris"])["rouge2"].tolist() == [LIBRARY.score("Paris", "Paris")["rouge2"].fmeasure] == [0]
+    assert (
+        rouge(["Paris"], ["Paris"])["rouge2"].tolist() == [library().score("Paris", "Paris")["rouge2"].fmeasure] == [0]
+    )
 
 
 def test_a_very_long_answer_is_counted() -> None:

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sklearn.metrics import cohen_kappa_score
-from support.work.command import Factmill
+from support.work.command import FEW_QUESTIONS, Factmill
 from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
 
 from tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, describe_card
 
 KEY = {"TEST_KEY": "k"}
-SMALL = {"fanoutqa": ("--sets-a-kind", "1"), "biokalma": ("--limit", "8")}
+SMALL = {"fanoutqa": FEW_QUESTIONS, "biokalma": ("--limit", "8")}
 SETTING = {"fanoutqa": "closed_book", "biokalma": "given_graph"}
 LABELS = {"fanoutqa": "BA", "biokalma": "53"}
 """What people say of the first half of the answers, and of the second."""
@@ -31,6 +30,8 @@ def replace_prompts(judge: JudgeIdentity) -> JudgeIdentity:
 
 @pytest.mark.parametrize("name", list(SMALL))
 def test_grades_and_ratings_are_labelled_and_checked(factmill: Factmill, tmp_path: Path, name: str) -> None:
+    from sklearn.metrics import cohen_kappa_score
+
     place = ("--warehouse", tmp_path / "w.duckdb")
 
     def run(*arguments: str | Path) -> Any:

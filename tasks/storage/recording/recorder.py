@@ -24,8 +24,8 @@ from tasks.core.calls.call import Call, Mode, Reply, Service
 from tasks.core.calls.lasting import find_oldest
 from tasks.core.fingerprints import canonical_json
 from tasks.errors import ReplayMiss
-from tasks.storage.claims import Claims
-from tasks.storage.journal import (
+from tasks.storage.recording.claims import Claims
+from tasks.storage.recording.journal import (
     Journal,
     OtherJournals,
     Record,
@@ -34,7 +34,7 @@ from tasks.storage.journal import (
     orphan_journals,
     read_journal,
 )
-from tasks.storage.records import MOMENT, insert_records, newest_record, read_all
+from tasks.storage.recording.records import MOMENT, insert_records, newest_record, read_all
 from tasks.storage.warehouse import is_there, open_warehouse
 
 _MOST_FRESH = 64 * 2**20

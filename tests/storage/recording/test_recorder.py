@@ -13,9 +13,9 @@ from support.work.warehouses import empty_warehouse
 
 from tasks.core.calls.call import Call, Deliver, Mode, Reply
 from tasks.errors import ReplayMiss
-from tasks.storage.journal import Record, read_journal
-from tasks.storage.recorder import Recorder
-from tasks.storage.records import insert_records, newest_record
+from tasks.storage.recording.journal import Record, read_journal
+from tasks.storage.recording.recorder import Recorder
+from tasks.storage.recording.records import insert_records, newest_record
 from tasks.storage.warehouse import open_warehouse
 
 
@@ -227,7 +227,7 @@ def test_what_arrives_while_other_replies_are_stored_stays_in_the_journal(
         insert_records(db, records)
         shared._keep(calls("b")[0], Reply({"echo": "b"}))
 
-    monkeypatch.setattr("tasks.storage.recorder.insert_records", store)
+    monkeypatch.setattr("tasks.storage.recording.recorder.insert_records", store)
     shared.merge()
     monkeypatch.undo()
     assert shared._journal is not None
@@ -255,7 +255,7 @@ def test_two_batches_that_want_one_call_ask_it_once(tmp_path: Path) -> None:
 
 
 def test_long_replies_go_into_the_warehouse_within_a_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.storage.recorder._MOST_FRESH", 0)
+    monkeypatch.setattr("tasks.storage.recording.recorder._MOST_FRESH", 0)
     service = Echo(delay_s=0.02)
     shared = recorder(tmp_path)
     results: list = []
@@ -277,7 +277,7 @@ def test_long_replies_go_into_the_warehouse_within_a_stage(tmp_path: Path, monke
 
 
 def test_more_records_than_are_read_at_once_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.storage.records._AT_ONCE", 3)
+    monkeypatch.setattr("tasks.storage.recording.records._AT_ONCE", 3)
     names = [f"n{at}" for at in range(10)]
     service = Echo()
     first = recorder(tmp_path)

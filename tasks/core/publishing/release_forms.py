@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.core.card_forms import CardForms
+from tasks.core.publishing.card_forms import CardForms
 
 OWN_WORLD = "factmill's embedded world"
 """Source of rows and pages that were written for it."""

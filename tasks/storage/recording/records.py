@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tasks.core.calls.lasting import find_oldest
 from tasks.storage.bodies import pack_body, unpack_body
-from tasks.storage.journal import Record
+from tasks.storage.recording.journal import Record
 from tasks.storage.warehouse import is_there, open_warehouse
 
 _COLUMNS = ", ".join(f"c.{name}" for name in Record.__slots__)

@@ -18,17 +18,17 @@ from tasks import progress
 from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.core.fingerprints import digest_bytes
 from tasks.errors import ShardError
-from tasks.storage import recorder
-from tasks.storage.claims import Claims
-from tasks.storage.journal import Journal, OtherJournals, make_record
-from tasks.storage.recorder import Recorder
+from tasks.storage.recording import recorder
+from tasks.storage.recording.claims import Claims
+from tasks.storage.recording.journal import Journal, OtherJournals, make_record
+from tasks.storage.recording.recorder import Recorder
 from tasks.storage.warehouse import open_warehouse
 
 A, B, C = (digest_bytes(name) for name in (b"a", b"b", b"c"))
 _HOLD = """
 import sys
 from pathlib import Path
-from tasks.storage.claims import Claims
+from tasks.storage.recording.claims import Claims
 with Claims(Path(sys.argv[1])).hold(sys.argv[2:]) as held:
     print(len(held), flush=True)
     sys.stdin.read()
@@ -233,9 +233,11 @@ def test_each_of_two_recorders_goes_by_its_own_ages(tmp_path: Path) -> None:
         assert [each.answer(calls("a"), service).sent for each in (lenient, strict, other)] == [0, 1, 0]
         # what stands in a journal is looked at for its age too
         old = replace(make_record(calls("b")[0], Reply(None)), asked_at=datetime.now(UTC) - timedelta(days=2))
-        assert lenient._journal
-        lenient._journal.append(replace(old, record_id=f"{0:016x}-{0:08x}"))
-        assert [each.answer(calls("b"), service).sent for each in (strict, other, lenient)] == [1, 0, 0]
+        for each in (lenient, other):  # journals before and after the one with the newest are read in no order
+            assert each._journal
+            each._journal.append(replace(old, record_id=f"{0:016x}-{0:08x}"))
+        with closing(Recorder(warehouse, "record", oldest=oldest)) as third:
+            assert [each.answer(calls("b"), service).sent for each in (strict, other, third, lenient)] == [1, 0, 0, 0]
     assert service.asked == ["a", "b", "a", "b"]
 
 
@@ -265,3 +267,13 @@ def test_who_waits_for_another_process_says_so_and_asks_when_it_is_killed(
         f"note: process {process.pid} is asking for 1 of the replies that this run needs and is waited for; if it hangs, "
         "stop it, and this run asks for them itself"
     ]
+
+
+@pytest.mark.parametrize("newest", [0, 1])
+def test_of_several_journals_the_newest_record_is_read(tmp_path: Path, newest: int) -> None:
+    ours, *theirs = (Journal(tmp_path) for _ in range(3))
+    asked = calls("a")[0]
+    for journal in (theirs[1 - newest], theirs[newest]):
+        journal.append(make_record(asked, Reply({"from": theirs.index(journal)})))
+    found = OtherJournals(tmp_path).find([asked.key], ours.path)
+    assert found[asked.key].reply().body == {"from": newest}

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.core.review import Edit, ReviewItem, flag_row
-from tasks.core.review_tables import COLUMNS, read_queue, write_queue
+from tasks.core.reviewing.review import Edit, ReviewItem, flag_row
+from tasks.core.reviewing.review_tables import COLUMNS, read_queue, write_queue
 from tasks.errors import SourceError
 
 

@@ -194,8 +194,8 @@ class OtherJournals:
         self._folder = folder
         self._read: dict[Path, int] = {}
         """Journal → bytes of it that were read."""
-        self._places: dict[bytes, tuple[Path, int]] = {}
-        """Call key → journal and place of its newest record."""
+        self._places: dict[bytes, list[tuple[Path, int]]] = {}
+        """Call key → journals and places of its records."""
         self._lock = threading.Lock()
 
     def find(self, keys: Collection[str], own: Path) -> dict[str, Record]:
@@ -204,11 +204,13 @@ class OtherJournals:
             there = [path for path in self._folder.glob("*.journal") if path != own]
             if self._read.keys() - there:
                 self._read = {path: self._read.get(path, 0) for path in there}
-                self._places = {key: place for key, place in self._places.items() if place[0] in self._read}
+                kept = {key: [place for place in places if place[0] in there] for key, places in self._places.items()}
+                self._places = {key: places for key, places in kept.items() if places}
             for path in there:
                 self._read_on(path)
-            places = {key: self._places[key.encode()] for key in keys if key.encode() in self._places}
-        return {key: record for key, place in places.items() if (record := _read_at(*place))}
+            places = {key: list(self._places.get(key.encode(), ())) for key in keys}
+        found = {key: [record for place in each if (record := _read_at(*place))] for key, each in places.items()}
+        return {key: max(records, key=lambda record: record.record_id) for key, records in found.items() if records}
 
     def _read_on(self, path: Path) -> None:
         at = self._read.get(path, 0)
@@ -219,7 +221,7 @@ class OtherJournals:
                     if not line.endswith(b"\n"):
                         break  # is being written
                     if found := _KEY.search(line):
-                        self._places[found[1]] = (path, at)
+                        self._places.setdefault(found[1], []).append((path, at))
                     at += len(line)
         except FileNotFoundError:
             return  # merged meanwhile

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.core.review import (
+from tasks.core.reviewing.review import (
     POLICY,
     Edit,
     ReviewItem,

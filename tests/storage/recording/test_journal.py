@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 from tasks.core.calls.call import Call, Reply
 from tasks.errors import ShardError
-from tasks.storage.journal import Journal, encode_line, find_damage, make_record, orphan_journals, read_journal
+from tasks.storage.recording.journal import (
+    Journal,
+    encode_line,
+    find_damage,
+    make_record,
+    orphan_journals,
+    read_journal,
+)
 
 
 def record(text: str = "x", **reply: object):
@@ -124,7 +131,7 @@ def test_only_journals_of_dead_processes_are_orphans(tmp_path: Path) -> None:
     mine = Journal(tmp_path)
     mine.append(record("mine"))
     code = (
-        "import sys, os; from pathlib import Path; from tasks.storage.journal import *; from tasks.core.calls.call import *\n"
+        "import sys, os; from pathlib import Path; from tasks.storage.recording.journal import *; from tasks.core.calls.call import *\n"
         "j = Journal(Path(sys.argv[1])); j.append(make_record(Call('s', 'o', {'n': 'dead'}), Reply(body=1))); os.kill(os.getpid(), 9)"
     )
     subprocess.run(

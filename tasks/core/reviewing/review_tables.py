@@ -19,8 +19,8 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from tasks.core.release_forms import CANARY
-from tasks.core.review import Decision, Edit, ReviewItem
+from tasks.core.publishing.release_forms import CANARY
+from tasks.core.reviewing.review import Decision, Edit, ReviewItem
 from tasks.errors import SourceError
 
 COLUMNS = (

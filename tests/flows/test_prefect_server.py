@@ -1,0 +1,37 @@
+"""What is told of a standing Prefect server that is away, or has lost its database."""
+
+import pytest
+from httpx import ConnectError
+from support.webs.loopback import Loopback
+
+from flows.prefect_server import find_trouble, telling_lost_server
+from tasks.errors import PrefectLost
+
+
+@pytest.mark.parametrize(
+    ("status", "trouble"),
+    [(200, ""), (401, ""), (404, ""), (500, "it answers 500"), (503, "it answers 503, as without its database")],
+)
+def test_a_server_is_there_unless_it_is_in_trouble_itself(status: int, trouble: str) -> None:
+    web = Loopback()
+    web.script({"status": status, "json": {}})
+    try:
+        assert find_trouble(f"{web.url}/api").startswith(trouble)
+        assert bool(find_trouble(f"{web.url}/api")) == bool(trouble)
+    finally:
+        web.close()
+
+
+def test_what_was_cut_off_by_a_server_that_is_back_is_told_as_lost_and_other_faults_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    web = Loopback()
+    web.script({"json": {}})
+    monkeypatch.setenv("PREFECT_API_URL", f"{web.url}/api")
+    try:
+        with pytest.raises(PrefectLost, match="All connection attempts failed"), telling_lost_server():
+            raise ConnectError("All connection attempts failed")
+        with pytest.raises(KeyError), telling_lost_server():
+            raise KeyError("a fault of ours")
+    finally:
+        web.close()

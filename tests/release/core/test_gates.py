@@ -1,0 +1,39 @@
+"""Gates, one by one."""
+
+from dataclasses import replace
+
+import pytest
+
+from tasks.release.core.gates import Found, Gates, find_closed
+
+GATES = Gates(rows_within=0.1, most_lost=0.5, judge_card=True, explained=True)
+STAGE = {"stage": "check", "rows_in": 10, "rejects": 5}
+GOOD = Found(rows=110, rows_before=100, stages=[STAGE], judge="judge", judge_cards=1, unexplained=0)
+
+
+def test_a_build_that_holds_to_everything_goes_out() -> None:
+    assert find_closed(GATES, GOOD) == []
+    assert find_closed(GATES, replace(GOOD, rows_before=None, unexplained=None)) == []
+    assert find_closed(GATES, replace(GOOD, judge="", judge_cards=0)) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"rows": 0, "rows_before": None}, "rows: none is published"),
+        ({"rows": 111}, "rows: 111, in the release before 100; expected within 10%"),
+        ({"rows": 89}, "rows: 89, in the release before 100"),
+        ({"stages": [{**STAGE, "rejects": 6}]}, "check: rejected 6 of 10 rows (60%); expected 50% at most"),
+        ({"judge_cards": 0}, "judge: nobody has held judge against people"),
+        ({"unexplained": 2}, "changes: of 2 rows nothing that is recorded tells why they changed"),
+        ({"unexplained": None}, "changes: the build of the release before is no longer in the warehouse"),
+    ],
+)
+def test_a_closed_gate_says_what_was_found_and_expected(change: dict[str, object], told: str) -> None:
+    (closed,) = find_closed(GATES, replace(GOOD, **change))  # type: ignore[arg-type]
+    assert closed.startswith(told)
+
+
+def test_gates_that_are_not_asked_for_stay_open() -> None:
+    gates = replace(GATES, judge_card=False, explained=False)
+    assert find_closed(gates, replace(GOOD, judge_cards=0, unexplained=9)) == []
