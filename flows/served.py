@@ -22,6 +22,7 @@ from prefect.states import Completed, Failed
 from flows.benchmarks import BENCHMARKS
 from flows.prefect_server import await_server, telling_lost_server
 from flows.running import load_flow, make_build
+from flows.watching.pages import leave_page
 from tasks import progress
 from tasks.engine.benchmark import Benchmark
 from tasks.errors import BuildHeld, FactmillError, PrefectLost
@@ -92,10 +93,12 @@ def name_error(error: Exception) -> str:
 
 
 def _log_present(report: BuildReport) -> str:
-    """Return what a build came to; a run that had nothing to make has told nothing of it yet."""
+    """Return what a build came to, and leave its page; a run that had nothing to make has told nothing of it yet."""
     told = tell_build(report)
     if report.up_to_date:
         progress.log(told)
+    else:
+        leave_page(report)
     return told
 
 

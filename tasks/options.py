@@ -70,6 +70,10 @@ class RunOptions(StrictModel):
     max_age: Annotated[Age | None, Option(metavar="AGE")] = None
     """With mode record: ask live services again where the recorded reply is older (90m, 12h, 30d, or seconds). Texts of
     revisions, models, local graphs and the embedded world do not age. Default: as the world's file says."""
+    since: Annotated[str | None, Option(metavar="BUILD")] = None
+    """Ask anew only what has changed since this build (an id, the beginning of one, or last: the newest of the benchmark in
+    this world): items and pages are looked at fifty a request, and replies of which nothing tells whether they changed are
+    asked anew. With --max-age younger replies serve unseen. Default: the age alone says what is too old."""
     stale_if_error: bool = False
     """Where a live service fails to answer again, keep the reply that was too old. Otherwise the row fails as with any
     failure."""
@@ -83,6 +87,10 @@ class RunOptions(StrictModel):
     def absolute_world(self) -> str:
         """Return the world's name, or its path as it holds from any working directory."""
         return self.world if self.world in SHIPPED_WORLDS else os.path.realpath(self.world)
+
+
+LAST = "last"
+"""As `since`: the newest build of the benchmark in this world."""
 
 
 class BuildReport(BaseModel):
@@ -123,6 +131,10 @@ class BuildReport(BaseModel):
     replies: dict[str, dict[str, Any]] = {}
     """Live service → `calls` that it rests on, when their replies came (`oldest`, `newest`), how many of them it `asked`
     itself, and how many are `too_old` and stand in for a failure."""
+    since: dict[str, Any] = {}
+    """What became of the replies of the earlier `build` (by `since`): how many are `kept` as unchanged, `changed`, and
+    `undecidable` (operation → number), which are both asked anew, and `lasting`; and that `things` were looked at in so many
+    `requests`."""
     facts: dict[str, Any] = {}
     """What this benchmark reports beside (ambiguous names, levels)."""
     notes: list[str] = []

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import NoReturn
@@ -30,6 +30,8 @@ _DIE_WITH_PARENT = (
     "os.getppid() == int(sys.argv[1]) or sys.exit(1); os.execv(sys.argv[2], sys.argv[2:])"
 )
 
+SAY_AFTER_S = 15.0
+"""Seconds after which who waits for another process says so."""
 STOP_GRACE_S = 4.0
 """Seconds that threads which compute are waited for when a process is stopped."""
 
@@ -74,12 +76,35 @@ def stop_again() -> NoReturn:
 
 
 @contextmanager
-def one_at_a_time(lock: Path) -> Iterator[None]:
-    """Let one process in at a time, by a lock on a file that is made if need be; the others wait."""
+def one_at_a_time(lock: Path, tell: Callable[[str], object]) -> Iterator[None]:
+    """Let one process in at a time, by a lock on a file that is made if need be; the others wait.
+
+    Who waits for long `tell`s for whom: a process that was stopped keeps what it holds.
+    """
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("a") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            teller = threading.Timer(SAY_AFTER_S, lambda: tell(_tell_awaited(lock)))
+            teller.daemon = True
+            teller.start()
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX)
+            finally:
+                teller.cancel()
+        with suppress(OSError):  # a full disk: nobody is told who holds it
+            held.truncate(0)
+            held.write(str(os.getpid()))
+            held.flush()
         yield
+
+
+def _tell_awaited(lock: Path) -> str:
+    holder = lock.read_text("ascii").strip() or "another process"
+    return (
+        f"note: waiting for process {holder}, which holds {lock}; if it hangs or was stopped, end it, and this goes on"
+    )
 
 
 def start_child(command: list[str], log: Path, env: Mapping[str, str] | None = None) -> "subprocess.Popen[bytes]":

@@ -58,6 +58,9 @@ def _add_command(name: str, title: str, examples: Sequence[str], benchmarks: Seq
     build_app.command(name, help=told)(options)
 
 
+_SINCE = "factmill build {} --world my-world.toml --since last"
+_ALL = ("factmill build all", _SINCE.format("all"))
 for _each in BENCHMARKS.values():
-    _add_command(_each.name, _each.title, _each.examples, [_each], list_options(_each.params))
-_add_command("all", "Every benchmark, with its defaults", ["factmill build all"], list(BENCHMARKS.values()), [])
+    _examples = (*_each.examples, _SINCE.format(_each.name))
+    _add_command(_each.name, _each.title, _examples, [_each], list_options(_each.params))
+_add_command("all", "Every benchmark, with its defaults", _ALL, list(BENCHMARKS.values()), [])

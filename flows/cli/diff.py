@@ -13,12 +13,12 @@ def diff(
     before: Annotated[
         str,
         typer.Argument(
-            help="The earlier build: its id, the beginning of one, or latest:BENCHMARK.",
+            help="The earlier build: its id, the beginning of one, or latest:BENCHMARK; or a release's folder.",
             metavar="A",
             show_default=False,
         ),
     ],
-    after: Annotated[str, typer.Argument(help="The later build.", metavar="B", show_default=False)],
+    after: Annotated[str, typer.Argument(help="The later build, or release.", metavar="B", show_default=False)],
     to: Annotated[
         list[Path] | None,
         typer.Option(
@@ -31,7 +31,7 @@ def diff(
         list[str] | None,
         typer.Option(
             help="Only rows with this cause: source, world, epoch, prompt, query, list, model, parameter, decision, code, "
-            "reply, 'other rows', 'one of', unexplained. Repeatable.",
+            "reply, 'other rows', 'one of', 'left out', 'not told', unexplained. Repeatable.",
             metavar="KIND",
             show_default=False,
         ),
@@ -50,7 +50,7 @@ def diff(
     as_json: AsJson = False,
 ) -> None:
     """Tell what changed from one build to another, row by row, and why: source, world, epoch, prompt, query, list, model,
-    parameter, decision, code.
+    parameter, decision, code. Of releases, which hold no recorded calls, as far as their locks tell why.
 
     Ends with 0, also where rows differ, unless --exit-code is given; with 2 where the two cannot be compared.
 
@@ -58,6 +58,7 @@ def diff(
     Examples:
       factmill diff granola-7c571a65e7b7 latest:granola
       factmill diff slaq-33 slaq-9a --cause world --limit 5
+      factmill diff old/granola/ granola-eq/
       factmill diff multihal-5a multihal-b1 --to changes.html --to CHANGELOG.md --exit-code
     """
     from flows.commands.diff import check_causes, format_diff, keep_causes, read_diff

@@ -27,8 +27,7 @@ def main() -> NoReturn:
         from flows.cli.main import main as run
 
         run()
-    except BaseException:
-        # what is interrupted while it is imported may end with any error
+    except BaseException:  # what is interrupted while it is imported may end with any error; any other is raised on
         if not _stops:
             raise
     end(_stops[0])

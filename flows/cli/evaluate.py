@@ -79,7 +79,7 @@ def evaluate(given: Any) -> None:
 def _repeat(given: Any) -> list[str]:
     """Return the options that hold for every model and benchmark of a command, as they are written."""
     names = [*RunOptions.model_fields, *JudgedParams.model_fields]
-    told = [(name, getattr(given, name, None)) for name in names if name not in ("model", "build", "answers")]
+    told = [(name, getattr(given, name, None)) for name in names if name != "model"]
     return [word for name, value in told if value for word in (f"--{name.replace('_', '-')}", str(value))]
 
 
@@ -92,7 +92,7 @@ evaluate_app = typer.Typer(
 
 def _add_command(name: str, title: str, examples: Sequence[str], evaluations: Sequence[Evaluation], own: Any) -> None:
     """Add a command whose callback is the record of its options, which `evaluate` then gets."""
-    shared = [*list_options(RunOptions, ["pinned_build"]), ("force", Force, False), ("as_json", AsJson, False)]
+    shared = [*list_options(RunOptions, ["pinned_build", "since"]), ("force", Force, False), ("as_json", AsJson, False)]
     shared += [("models", Models, None), ("reports", Reports, None), ("questions", Questions, None)]
     options = make_dataclass(name, [*own, *shared], namespace={"evaluations": evaluations}, kw_only=True)
     settings = {setting: line for each in evaluations for setting, line in each.settings.items()}
@@ -113,5 +113,5 @@ _add_command(
         "factmill evaluate all --world my-world.toml --model mine --limit 100",
     ],
     list(EVALUATIONS.values()),
-    list_options(JudgedParams, ["model", "build", "answers"]),
+    list_options(JudgedParams, ["model", "build", "release", "answers"]),
 )

@@ -24,6 +24,7 @@ from flows.cli.gc import compact, gc
 from flows.cli.judges.judge_card import judge_card
 from flows.cli.judges.label import label_app
 from flows.cli.local.graphs import graph_app
+from flows.cli.local.mechanism import MECHANISM_HELP, mechanism
 from flows.cli.local.models import models_app
 from flows.cli.local.paths import paths
 from flows.cli.options import CONCURRENCY, AsJson, Concurrency, Warehouse, naming_options, print_json
@@ -55,6 +56,7 @@ app.command("compact")(compact)
 app.add_typer(graph_app, name="graph")
 app.command("judge-card")(judge_card)
 app.add_typer(label_app, name="label")
+app.command("mechanism", help=MECHANISM_HELP)(mechanism)
 app.add_typer(models_app, name="models")
 app.command("paths")(paths)
 app.command("release")(release)

@@ -68,7 +68,7 @@ def _take(
                     break
     taken = [each.record for each in evaluated]
     without = [model for model in models if model not in map(_model_of, taken)]
-    measured = taken[0].origin["flow"]["build"] if taken else ""
+    measured = _tell_measured(taken[0]) if taken else []
     if all(each.benchmark != evaluation.of.name for each in builds):
         missing = [Missing("all" if len(without) > 1 else without[0], f"factmill build {evaluation.of.name}")]
     else:
@@ -118,11 +118,16 @@ def _has_file(evaluation: BuildRecord) -> bool:
     return bool(evaluation.origin["files"].get(ANSWERS))
 
 
-def _tell_command(evaluation: Evaluation, model: str, known: Sequence[BuildRecord], measured: str) -> str:
+def _tell_measured(evaluation: BuildRecord) -> list[str]:
+    """Return the option that says what an evaluation was measured on."""
+    flow = evaluation.origin["flow"]
+    return ["--release", flow["release"]] if flow.get("release") else ["--build", flow["build"]]
+
+
+def _tell_command(evaluation: Evaluation, model: str, known: Sequence[BuildRecord], measured: Sequence[str]) -> str:
     """Return the command that evaluates a model that was evaluated on another benchmark, or on other rows."""
     like = next(each for each in reversed(known) if _model_of(each) == model)
-    said = ["factmill", "evaluate", evaluation.of.name]
-    said += ["--build", measured] if measured else []
+    said = ["factmill", "evaluate", evaluation.of.name, *measured]
     said += ["--world", like.origin["world"]] if like.origin["world"] != "embedded" else []
     said += ["--answers", "FILE", "--model", model] if _has_file(like) else ["--model", like.origin["flow"]["model"]]
     return shlex.join(said)

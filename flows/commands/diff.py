@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import get_args
 
 from flows.evaluate.evaluations import find_record
+from flows.releases.comparing import compare_releases
 from tasks.diff.compare import compare_builds, require_comparable
 from tasks.diff.core.changes import KINDS, MEANINGS, CauseKind, ColumnChange, Diff, RowChange, count_unexplained
 from tasks.diff.core.texts import tell_line, tell_pair
 from tasks.errors import UsageError
 from tasks.storage.builds import find_build
+from tasks.storage.stores import is_release
 from tasks.text.suggestions import suggest_name
 from tasks.text.whole import clean
 
@@ -29,7 +31,10 @@ def check_causes(kinds: Sequence[str]) -> None:
 
 
 def read_diff(warehouse: Path, before: str, after: str, with_answers: bool) -> Diff:
-    """Return what changed between two builds, by id, the beginning of one, or as latest:BENCHMARK."""
+    """Return what changed between two builds, by id, the beginning of one, or as latest:BENCHMARK; or between two releases,
+    or a release and a build."""
+    if any(is_release(Path(name)) or "/" in name for name in (before, after)):  # no build has a slash in its name
+        return compare_releases(warehouse, before, after, with_answers)
     old, new = (find_build(warehouse, name) for name in (before, after))
     require_comparable(old, new)
     return compare_builds(warehouse, find_record(old.benchmark), old, new, with_answers)

@@ -19,6 +19,7 @@ from tasks.core.evaluation.rows import EvaluationMetric
 from tasks.core.rows import arrow_schema, rows_from_arrow
 from tasks.engine.locks import make_lock
 from tasks.errors import FactmillError, OldBuild, OutputError
+from tasks.evaluation.measured import find_measured, read_held, tell_left_out
 from tasks.evaluation.record import METRICS, Evaluation, EvaluationParams, identify_judge, settle_batches
 from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.progress import say
@@ -244,10 +245,10 @@ def describe_value(metric: EvaluationMetric) -> str:
 def write_questions(evaluation: Evaluation, params: EvaluationParams, run: RunOptions, to: Path) -> str:
     """Write every question with its messages as JSON Lines, and return what was written as a line to read."""
     inputs: Any = evaluation.lock_inputs(params.model_copy(update={"model": "silent"}), run).inputs
-    warehouse = warehouse_of(run)
-    record = find_build(warehouse, inputs.params.build)
-    with open_warehouse(warehouse) as db:
-        rows = evaluation.gather_rows(lambda name: published_table(db, record.build_id, name))
+    record, store = find_measured(evaluation.of, params, run)
+    rows = evaluation.gather_rows(lambda name: read_held(evaluation.of, store, name)[0])
+    for note in tell_left_out(evaluation.of, store):
+        say(f"note: {note}")
     settings = getattr(params, "setting", ()) or evaluation.usual
     lines = [
         _describe_question(asked, evaluation.fill(asked, inputs.params).messages())

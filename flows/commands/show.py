@@ -1,6 +1,7 @@
 """What the command prints of builds: reports, rows, rejects, columns."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from flows.cli.options import print_json
 from flows.commands.audit import format_figures, measure_build
 from tasks.core.rows import column_docs
 from tasks.engine.benchmark import Benchmark
+from tasks.engine.since.checking import tell_since
 from tasks.errors import OldBuild
 from tasks.options import BuildReport
 from tasks.reports.texts import shorten_line
@@ -22,6 +24,8 @@ from tasks.storage.warehouse import open_warehouse, read_records
 
 _MOST_DETAIL = 300
 """Characters of a reject's detail in a table."""
+_IDENTIFIER = re.compile(r"[QP][0-9]+(?:-|$)")
+"""Of an item, a property or a statement."""
 
 
 def format_report(report: BuildReport) -> list[str]:
@@ -45,6 +49,7 @@ def format_report(report: BuildReport) -> list[str]:
         f"  calls: {report.calls_sent} sent, {report.calls_replayed} replayed; tokens {report.tokens_in} in, {report.tokens_out} out; "
         f"US$ {report.cost_usd:.4f}; {report.seconds:.1f} s"
     )
+    lines += [f"  since {tell_since(report.since)}"] if report.since else []
     lines += map(_format_replies, report.replies, report.replies.values())
     lines += [f"  note: {note}" for note in report.notes]
     if report.caution:
@@ -163,7 +168,10 @@ def _shorten(detail: str) -> str:
 
 def _cell(value: Any) -> str:
     if isinstance(value, list):
-        return " → ".join(map(str, value))
+        between = "; " if any(isinstance(each, dict) for each in value) else " → "
+        return between.join(map(_cell, value))
+    if isinstance(value, dict):  # a piece of knowledge, in words; `explain` and --json have the identifiers too
+        return " ".join(each for each in value.values() if isinstance(each, str) and not _IDENTIFIER.match(each))
     if isinstance(value, float):
         return f"{value:.2f}"
     return "" if value is None else str(value)

@@ -8,6 +8,7 @@ from tasks.fanoutqa.evaluation.record import FANOUTQA_EVALUATION
 from tasks.granola.evaluation.record import GRANOLA_EVALUATION
 from tasks.multihal.evaluation.record import MULTIHAL_EVALUATION
 from tasks.slaq.evaluation.record import SLAQ_EVALUATION
+from tasks.slaq.mechanism.record import MECHANISM
 
 EVALUATIONS: dict[str, Evaluation] = {
     each.of.name: each
@@ -17,6 +18,7 @@ EVALUATIONS: dict[str, Evaluation] = {
 
 
 def find_record(name: str) -> Benchmark:
-    """Return a benchmark by name, or an evaluation by that of its builds; UsageError when there is none."""
-    evaluations = {evaluation.name: evaluation for evaluation in EVALUATIONS.values()}
-    return evaluations.get(name) or find_benchmark(name)
+    """Return a benchmark by name, or what is made of one by that of its builds: an evaluation, or what looks into evaluations;
+    UsageError when there is none."""
+    made = {each.name: each for each in (*EVALUATIONS.values(), MECHANISM)}
+    return made.get(name) or find_benchmark(name)

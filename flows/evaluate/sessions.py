@@ -11,7 +11,7 @@ from tasks.evaluation.harness.lm_eval_tasks import write_tasks
 from tasks.evaluation.offline import Session
 from tasks.evaluation.record import Evaluation
 from tasks.settings import default_warehouse
-from tasks.storage.builds import BuildRecord
+from tasks.storage.builds import BuildRecord, find_build
 from tasks.storage.stores import Store
 from tasks.text.suggestions import suggest_name
 
@@ -34,7 +34,12 @@ def open_store(source: str | Path | Store | None = None) -> Store:
     if not home.exists():
         told = f"nothing is built yet in {home}; make something: factmill build granola"
         raise UnknownBuild(told if source is None else f"{source}: no such file or folder, and {told}")
-    return Store(home, "" if source is None else str(source))
+    if source is None:
+        return Store(home)
+    try:
+        return Store(home, find_build(home, str(source)).build_id)
+    except UnknownBuild as error:
+        raise UnknownBuild(f"{source}: no such file or folder, and {error}") from error
 
 
 def open_session(

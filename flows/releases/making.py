@@ -3,16 +3,19 @@
 from pathlib import Path
 
 from flows.benchmarks import find_benchmark
+from flows.commands.reports import read_build
 from flows.evaluate.sessions import write_lm_eval
 from flows.releases.forms import find_release_forms
 from flows.watching.events import tell_release
 from tasks.diff.compare import compare_builds, require_comparable
 from tasks.diff.core.changelog import render_changelog
 from tasks.progress import say
+from tasks.release.beside import choose_shown
 from tasks.release.contents import Choices, Release
 from tasks.release.files import write_file
 from tasks.release.reading import read_release
-from tasks.release.write import Written, write_release
+from tasks.release.write import PAGE, Written, write_release
+from tasks.reports.builds.pages import render_build_html
 from tasks.storage.builds import find_build
 
 HARNESS = "lm_eval"
@@ -41,6 +44,9 @@ def make_release(
     def write_more(draft: Path) -> None:
         say(f"{build.build_id}: tasks for lm-evaluation-harness")
         write_lm_eval(warehouse, build, draft / HARNESS, list_answered(release), forms.canary_line)
+        say(f"{build.build_id}: the report page")
+        page = read_build(warehouse, build, choose_shown(release, list_answered(release)))
+        write_file(draft / PAGE, render_build_html(page).encode())
         if changes:
             write_file(draft / CHANGES, f"{changes}\n{forms.canary_line}\n".encode())
 

@@ -17,7 +17,7 @@ from tasks.core.receipts import describe_reasons
 from tasks.engine.benchmark import Benchmark
 from tasks.evaluation.record import Evaluation, Item, pick_worst
 from tasks.options import BuildReport
-from tasks.reports.texts import format_interval, format_number, shorten_line
+from tasks.reports.texts import describe_rows, format_interval, format_number, shorten_line
 from tasks.settings import home
 from tasks.storage.builds import first_details
 
@@ -35,7 +35,7 @@ def leave_artifacts(benchmark: Benchmark, report: BuildReport, rows: pa.Table) -
             key=f"{_key(report)}-sample",
             description=f"{min(SAMPLE_ROWS, report.rows)} of {report.rows:,} rows of {report.build_id}",
         )
-    _leave_cost(report, f"factmill show {report.benchmark} --build {report.build_id}")
+    _leave_cost(report, f"factmill report {report.build_id} --to {report.build_id}.html")
 
 
 def leave_lost(report: BuildReport) -> None:
@@ -48,7 +48,7 @@ def _leave_funnel(report: BuildReport) -> None:
     create_table_artifact(
         table=list_funnel(report),
         key=f"{_key(report)}-funnel",
-        description=f"What each stage of {report.build_id} did. {describe_rows(report)}",
+        description=f"What each stage of {report.build_id} did. {describe_rows(report.model_dump())}",
     )
     if report.rejects:
         command = f"factmill show {report.benchmark} --rejects --build {report.build_id}"
@@ -61,15 +61,6 @@ def _leave_funnel(report: BuildReport) -> None:
 
 def _key(report: BuildReport) -> str:
     return report.benchmark.replace("_", "-")
-
-
-def describe_rows(report: BuildReport) -> str:
-    """Return what became of all rows."""
-    opened = f" + {report.opened:,} opened from them" if report.opened else ""
-    return (
-        f"{report.inputs:,} source rows{opened} = {report.rows:,} published + {report.rejects:,} rejected + "
-        f"{report.merged:,} merged"
-    )
 
 
 def list_funnel(report: BuildReport) -> list[dict[str, Any]]:
@@ -201,7 +192,7 @@ def describe_cost(report: BuildReport, look: str) -> str:
         note = "\n\nThe author is the rules author of the embedded world, no language model."
     note += "".join(f"\n\nNote: {each}." for each in list_notes(report))
     return (
-        f"**{report.build_id}** in world `{report.world}`, author `{report.author}`: {describe_rows(report)}.{note}\n\n"
+        f"**{report.build_id}** in world `{report.world}`, author `{report.author}`: {describe_rows(report.model_dump())}.{note}\n\n"
         f"Look at it: `{look}`\n\nIt is in `{report.warehouse}`.\n\n"
         f"| calls sent | calls replayed | tokens in | tokens out | US$ | seconds |\n|---|---|---|---|---|---|\n"
         f"| {report.calls_sent:,} | {report.calls_replayed:,} | {report.tokens_in:,} | {report.tokens_out:,} | {report.cost_usd:.4f} | {report.seconds:.1f} |"

@@ -20,6 +20,7 @@ from prefect.states import Cancelled, Crashed
 from flows.prefect_server import find_standing
 from flows.watching.breaking_off import tell_broken_off
 from tasks.processes import one_at_a_time
+from tasks.progress import say
 from tasks.settings import home
 from tasks.storage.housekeeping.gone_runs import OUR_OWN, files_of_runs, find_gone_runs
 
@@ -57,7 +58,7 @@ def crash_gone_runs() -> list[UUID]:
     if not _find_gone():
         return []
     # two runs that begin at once would both end the same ones, and an automation would act twice
-    with one_at_a_time(files_of_runs(home()).with_name("ending-runs.lock")):
+    with one_at_a_time(files_of_runs(home()).with_name("ending-runs.lock"), say):
         gone = _find_gone()
         with get_client(sync_client=True) as client:
             crashed = [run_id for path in gone if _crash(client, run_id := UUID(path.name))]

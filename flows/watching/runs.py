@@ -21,6 +21,8 @@ from tasks import progress
 from tasks.errors import NothingPublished
 from tasks.options import Params, RunOptions
 
+OF_A_REBUILD = "rebuild › "
+"""How the names of a rebuild's parts begin: data/automations leaves their failures to the rebuild's own, which names them."""
 _MOST_NAMED = 4
 """Relations, files or categories that a name lists."""
 _MOST_CHARACTERS = 120
@@ -87,7 +89,9 @@ def _tell(name: str, value: Any) -> str:
 def _name_run() -> str:
     context = FlowRunContext.get()
     assert context is not None and context.parameters is not None
-    return name_run(context.flow.name, context.parameters["params"], context.parameters["run"])  # type: ignore[union-attr]
+    name = name_run(context.flow.name, context.parameters["params"], context.parameters["run"])  # type: ignore[union-attr]
+    is_part = context.flow_run is not None and context.flow_run.parent_task_run_id is not None
+    return f"{OF_A_REBUILD}{name}" if is_part else name
 
 
 def _begin_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:  # noqa: ARG001 - a hook of Prefect's

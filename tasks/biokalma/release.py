@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
+from tasks.biokalma.sources.lists import load_pair_relations
 from tasks.core.publishing.card_forms import Beside, CardForms
 from tasks.core.publishing.release_forms import Belonging, ConfigForms, Page, Paper, ReleaseForms
 
@@ -24,6 +25,8 @@ def tell_beside(facts: Mapping[str, Any], rows: int) -> Beside:
 
 
 CARD = CardForms(
+    headline="micro_f1",
+    part_labels=lambda: load_pair_relations().labels,
     about=(
         "A row is a general and a specific question about two people whom a relation joins, with the smallest set of "
         "knowledge (item, property, value) that answers them and the whole pool it was chosen from. A model answers from the "

@@ -9,7 +9,7 @@ from urllib.parse import urljoin
 
 import httpx
 
-from tasks.clients.sending.answers import judge_status, read_json, shorten
+from tasks.clients.sending.answers import judge_status, read_json, shorten, tell_error
 from tasks.clients.sending.redirects import check_redirect
 from tasks.clients.sending.sender import Retry, Sender
 from tasks.core.calls.call import Call, Deliver, Reply
@@ -49,11 +49,11 @@ class Falcon:
                 json={"text": parts["text"]},
             )
         except httpx.TimeoutException as error:
-            raise Retry(f"timeout: {error!r}") from error
+            raise Retry("timeout: the service did not answer in time") from error
         except httpx.ConnectError as error:
-            raise Retry(f"unreachable: {error}") from error
+            raise Retry(f"unreachable: {tell_error(error)}") from error
         except httpx.TransportError as error:
-            raise Retry(f"connection_cut: {error!r}") from error
+            raise Retry(f"connection_cut: {tell_error(error)}") from error
         if response.has_redirect_location:
             check_redirect(self._name, self._address, urljoin(self._address, response.headers["Location"]), ())
         failure = judge_status(self._name, response.status_code, response.text, response.headers.get("Retry-After"))

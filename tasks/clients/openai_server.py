@@ -17,7 +17,7 @@ from urllib.parse import urljoin
 import httpx2
 import openai
 
-from tasks.clients.sending.answers import fail, judge_status, shorten
+from tasks.clients.sending.answers import fail, judge_status, shorten, tell_error
 from tasks.clients.sending.redirects import check_redirect
 from tasks.clients.sending.sender import Retry
 from tasks.core.calls.call import Reply
@@ -72,7 +72,7 @@ class OpenAiServer:
             raise Retry("timeout: the server did not answer in time") from None
         except openai.APIConnectionError as error:
             code = "unreachable" if isinstance(error.__cause__, httpx2.ConnectError) else "connection_cut"
-            raise Retry(f"{code}: {self._scrub(repr(error.__cause__ or error))}") from None
+            raise Retry(f"{code}: {self._scrub(tell_error(error.__cause__ or error))}") from None
         return Answer(response.status_code, self._scrub(response.text), response.headers.get("Retry-After"))
 
     def judge(self, answer: Answer) -> Reply | None:

@@ -18,11 +18,12 @@ from tasks.settings import Limits
 
 _MOST_TITLES = 50
 _LONGEST_TITLES = 5000
+_TRAITS = "wikibase_item|disambiguation"
 _NOT_IN_TITLES = frozenset("#<>[]|{}\n\t")
 
 
 class Wikipedia:
-    """Answers page_revision_at, page_text, category_members, resolve_title and search."""
+    """Answers page_revision_at, page_text, category_members, resolve_title, search and page_states."""
 
     is_outside = True
 
@@ -121,18 +122,47 @@ def _answer_members(wiki: MediaWiki, group: Sequence[Call]) -> list[Reply]:
 
 def _answer_titles(wiki: MediaWiki, group: Sequence[Call]) -> list[Reply]:
     titles = [_tidy(str(call.parts["title"])) for call in group]
-    wanted = "|".join(dict.fromkeys(titles))
+    query, pages = _ask_titles(wiki, titles, prop="pageprops", redirects=1, ppprop=_TRAITS)
+    return [_resolve(query, pages, title) for title in titles]
+
+
+def _answer_states(wiki: MediaWiki, group: Sequence[Call]) -> list[Reply]:
+    parts = group[0].parts
+    titles = {str(title): _tidy(str(title)) for title in parts["titles"]}  # type: ignore[union-attr]
+    asked: dict[str, str | int] = {"prop": "info|revisions|pageprops", "rvprop": "ids|timestamp", "ppprop": _TRAITS}
+    asked |= {"redirects": 1} if parts["follow"] else {}
+    query, pages = _ask_titles(wiki, list(titles.values()), **asked)
+    states: dict[str, Json] = {}
+    for title, tidy in titles.items():
+        resolved = _resolve(query, pages, tidy)
+        newest = _merge_page(pages, resolved.body["title"]) if resolved.status == "ok" else {}  # type: ignore[call-overload,index]
+        revision = (newest.get("revisions") or [{}])[0]
+        told = {"revid": newest.get("lastrevid", revision.get("revid")), "timestamp": revision.get("timestamp")}
+        states[title] = {**resolved.body, **told} if newest else None  # type: ignore[dict-item]
+    return [Reply(states)]
+
+
+def _ask_titles(
+    wiki: MediaWiki, titles: Sequence[str], **asked: str | int
+) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
+    """Return what the API says of titles: how they lead to pages, and the pages, one that is told in parts several times."""
     more: dict[str, Any] = {}
     pages: list[Mapping[str, Any]] = []
     while True:
-        answer = wiki.get(
-            "query", prop="pageprops", titles=wanted, redirects=1, ppprop="wikibase_item|disambiguation", **more
-        )
+        answer = wiki.get("query", titles="|".join(dict.fromkeys(titles)), **asked, **more)
         pages += _list_pages(answer["query"])
         if "continue" not in answer:
-            break
+            return answer["query"], pages
         more = answer["continue"]
-    return [_resolve(answer["query"], pages, title) for title in titles]
+
+
+def _merge_page(pages: Sequence[Mapping[str, Any]], title: str) -> dict[str, Any]:
+    """Return all that is told of a page."""
+    told: dict[str, Any] = {}
+    for page in pages:
+        if page["title"] == title:
+            told |= page
+    return told
 
 
 def _answer_search(wiki: MediaWiki, group: Sequence[Call]) -> list[Reply]:
@@ -169,6 +199,7 @@ _ANSWERS: dict[str, Callable[[MediaWiki, Sequence[Call]], list[Reply]]] = {
     "category_members": _answer_members,
     "resolve_title": _answer_titles,
     "search": _answer_search,
+    "page_states": _answer_states,
 }
 
 

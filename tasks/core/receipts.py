@@ -64,6 +64,12 @@ class Receipt(BaseModel):
     unsettled: int = 0
     """Rows lost to a passing failure of a service; a batch with any is done again by the next run."""
 
+    def found_again(self) -> "Receipt":
+        """Return the receipt of a batch that an earlier run finished: this run sent none of its calls."""
+        return self.model_copy(
+            update={"calls_sent": 0, "calls_replayed": self.calls_sent + self.calls_replayed, "seconds": 0.0}
+        )
+
 
 _MOST_UNITS = 3
 

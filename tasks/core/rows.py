@@ -30,7 +30,7 @@ class Row(StrictModel):
     """A frozen row with an id that is unique within its stage."""
 
     id: str
-    """Stable id, derived from the content of the source row."""
+    """Stable id, unique among these rows."""
 
     def extend(self, model: type[R], /, **more: Any) -> R:
         """Return this row as the next stage's model, with exactly the columns that stage adds.

@@ -1,6 +1,6 @@
 """Two builds of a benchmark compared: their locks, their rows, and why each row that differs does."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -56,12 +56,21 @@ def require_comparable(before: BuildRecord, after: BuildRecord) -> None:
         )
 
 
+LeftOut = Callable[[Kind, Mapping[str, Any]], str]
+"""A row that only one of two releases has → why the other was made without such rows; empty where it was not."""
+
+
 def compare_builds(
-    warehouse: Path, benchmark: Benchmark, before: BuildRecord, after: BuildRecord, with_answers: bool = False
+    warehouse: Path,
+    benchmark: Benchmark,
+    before: BuildRecord,
+    after: BuildRecord,
+    with_answers: bool = False,
+    left_out: LeftOut | None = None,
 ) -> Diff:
     """Return what changed from one build to another of the same benchmark, each row with its causes.
 
-    `with_answers`: what tables hold back stands in it too.
+    `with_answers`: what tables hold back stands in it too. `left_out`: of releases, of which no calls are known.
     """
     require_comparable(before, after)
     sides = Sides(before.build_id, after.build_id)
@@ -70,7 +79,7 @@ def compare_builds(
         new = find_new_columns(db, benchmark, sides)
         changed, remade = _find_rows(db, benchmark, sides, new, with_answers)
         changed.sort(key=lambda each: (("added", "removed", "changed").index(each.kind), each.row["id"]))
-        rows = list(_explain(db, benchmark, sides, locks, changed))
+        rows = list(_explain(db, benchmark, sides, locks, changed, left_out))
         pairs = count_pairs(db)
         counted = published_names(db, after.build_id).keys() & published_names(db, before.build_id).keys()
         tables = {
@@ -137,7 +146,9 @@ def _read_rows(
     """Return pairs of ids → the columns of both rows by which they are known and their calls are found."""
     matching = benchmark.matching
     named = [*benchmark.shown, *benchmark.trace, *matching.marks, *(name for key in matching.keys for name in key)]
-    columns = ", ".join(f'"{name}"' for name in dict.fromkeys(["id", *named, benchmark.part]))
+    # marks of other tables are no columns of the main one
+    there = [name for name in dict.fromkeys(["id", *named, benchmark.part]) if name in benchmark.row.model_fields]
+    columns = ", ".join(f'"{name}"' for name in there)
     found: list[dict[str, dict[str, Any]]] = []
     for build_id, ids in zip((sides.before, sides.after), zip(*pairs, strict=True) if pairs else ((), ()), strict=True):
         table = db.sql(
@@ -149,7 +160,12 @@ def _read_rows(
 
 
 def _explain(
-    db: Connection, benchmark: Benchmark, sides: Sides, locks: Locks, changed: Sequence[_Changed]
+    db: Connection,
+    benchmark: Benchmark,
+    sides: Sides,
+    locks: Locks,
+    changed: Sequence[_Changed],
+    left_out: LeftOut | None,
 ) -> Iterator[RowChange]:
     stages = order_stages(db, sides)
     others = bool(benchmark.matching.together) and len(changed) > 1
@@ -164,7 +180,9 @@ def _explain(
         calls = find_differing_calls(db, sides, wanted, stages)
         for number, row in enumerate(some):
             facts = _gather_facts(benchmark, locks, row, calls.get(number, ([], [])), stages)
-            causes = explain_row(replace(facts, others_changed=others), locks)
+            why = left_out(row.kind, row.row) if left_out and row.kind != "changed" else ""
+            told = replace(facts, others_changed=others, has_calls=left_out is None, left_out=why)
+            causes = explain_row(told, locks)
             shown = {name: row.row[name] for name in benchmark.shown}
             yield RowChange(row.kind, row.row["id"], row.id_before, causes, row.columns, shown, row.fate)
 
@@ -182,6 +200,7 @@ def _gather_facts(
         divergences=find_divergences(before, after),
         columns=content or row.columns,
         fate=row.fate,
+        is_weighed=row.fate is not None and row.fate.stage in matching.together,
         source=_find_source(locks, row, given, bool(content), matching.given),
         given=given,
         unseen=[] if "source_name" in row.row else locks.of("source"),

@@ -26,22 +26,33 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 from tasks import progress
 from tasks.clients.sending.sender import interrupt_sending
-from tasks.core.fingerprints import digest_bytes, digest_json
+from tasks.core.fingerprints import digest_json
 from tasks.core.receipts import SUMMED, Batch, Receipt, describe_stage, name_batch
 from tasks.core.rows import Row, arrow_schema
 from tasks.engine.batches import finished
 from tasks.engine.benchmark import Benchmark, Inputs, Locked
-from tasks.engine.endings import CAUSES, WAITING, describe_loss, find_main_loss, is_lost_to_run
+from tasks.engine.endings import (
+    CAUSES,
+    WAITING,
+    count_reasons,
+    describe_loss,
+    find_main_loss,
+    first_detail,
+    is_lost_to_run,
+)
 from tasks.engine.holding import hold, run_folder
 from tasks.engine.locks import describe_lock, describe_origin, make_lock
 from tasks.engine.runs import Run, close_run, describe_run, open_run, read_moments
+from tasks.engine.since.checking import settle_since
+from tasks.engine.since.contents import is_embedded, note_contents
 from tasks.errors import FactmillError, FunnelError, NothingPublished
 from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.processes import end_soon
 from tasks.storage.builds import describe_caution, list_spoilt_calls, merge_stage, publish
 from tasks.storage.housekeeping.warehouse import VERIFYING
+from tasks.storage.recording.kept import Kept, write_kept
 from tasks.storage.recording.records import sum_up_ages
-from tasks.storage.shards import has_kind, parquet_bytes, read_shard
+from tasks.storage.shards import digest_tables, has_kind, read_shard
 from tasks.storage.warehouse import Connection, open_warehouse
 
 
@@ -97,10 +108,11 @@ class Dataset:
 class Build:
     """One build being made."""
 
-    def __init__(self, benchmark: Benchmark, run: Run, options: RunOptions) -> None:
+    def __init__(self, benchmark: Benchmark, run: Run, options: RunOptions, kept: Kept) -> None:
         self.benchmark = benchmark
         self.run = run
         self.options = options
+        self.kept = kept
         self.receipts: list[Receipt] = []
         self.summaries: list[dict[str, Any]] = []
         self.reasons: dict[str, dict[str, int]] = {}
@@ -175,8 +187,11 @@ class Build:
         if not report.rows:
             report = report.model_copy(update={"nothing_published": self._describe_waiting() or self._end(report)})
         warehouse = warehouse_of(self.options)
+        if self.options.mode != "replay" and is_embedded(self.run.lock):
+            note_contents(self.run, self.kept)
         self.run.recorder.merge()
         with open_warehouse(warehouse) as db:
+            write_kept(db, self.run_id, self.kept)
             report = report.model_copy(update={"replies": self._sum_up_ages(db)})
             before = {build_id for (build_id,) in db.execute("SELECT build_id FROM builds").fetchall()}
             record = publish(
@@ -220,7 +235,7 @@ class Build:
                     for batch, receipt in zip(batches, done, strict=True)
                 ]
                 for future, before in zip(futures, done, strict=True):
-                    receipts.append(future.result() if before is None else found_again(future.result()))
+                    receipts.append(future.result() if before is None else future.result().found_again())
                     bar.advance(receipts[-1])
         self._close_stage(step.name, receipts, rows_in, time.perf_counter() - started, opens=opens)
         return Dataset(tuple(receipts), tuple(units))
@@ -302,6 +317,7 @@ class Build:
             unsettled=sum(receipt.unsettled for receipt in self.receipts),
             stages=self.summaries,
             reasons={stage: reasons for stage, reasons in self.reasons.items() if reasons},
+            since=self.kept.counts,
             facts=dict(facts),
             notes=self.run.services.notes(),
         )
@@ -329,13 +345,13 @@ def open_build(benchmark: Benchmark, inputs: Locked[Inputs], options: RunOptions
     finished_well = False
     try:
         describe_run(folder, lock, describe_origin(inputs, options), options)
-        build = Build(benchmark, open_run(str(folder)), options)
-        progress.log(describe_lock(build.run.lock))
-        yield build
+        run = open_run(str(folder))
+        progress.log(describe_lock(run.lock))
+        yield Build(benchmark, run, options, settle_since(run))
         finished_well = True
     except FactmillError:
         raise
-    except Exception:
+    except Exception:  # a fault of ours stands in the run's log too, and is raised on
         progress.log(traceback.format_exc(), "error")
         raise
     finally:
@@ -361,7 +377,7 @@ def _interrupting() -> Iterator[None]:
     waited for."""
     try:
         yield
-    except Exception:
+    except Exception:  # no stop: raised on as it is
         raise
     except BaseException:  # Ctrl-C, SIGTERM, and Prefect's own for a run that is cancelled
         interrupt_sending()
@@ -374,34 +390,3 @@ def _forget_run(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     for cached in get_current_settings().results.local_storage_path.glob(f"{folder.name}-*"):
         cached.unlink(missing_ok=True)
-
-
-def digest_tables(tables: Mapping[str, pa.Table]) -> dict[str, dict[str, Any]]:
-    """Return table → rows and SHA-256 of its Parquet bytes, rows sorted by id."""
-    return {
-        name: {"rows": table.num_rows, "sha256": digest_bytes(parquet_bytes(table.sort_by("id")))}
-        for name, table in sorted(tables.items())
-    }
-
-
-def found_again(receipt: Receipt) -> Receipt:
-    """Return the receipt of a batch that an earlier run finished: this run sent none of its calls."""
-    return receipt.model_copy(
-        update={"calls_sent": 0, "calls_replayed": receipt.calls_sent + receipt.calls_replayed, "seconds": 0.0}
-    )
-
-
-def first_detail(receipts: Sequence[Receipt], reason: str) -> str:
-    """Return the particulars of the first reject for a reason, or nothing when there is none."""
-    tables = (read_shard(receipt.shard, "rejects").to_pylist() for receipt in receipts if receipt.rejects)
-    return next((each["detail"] for rejects in tables for each in rejects if each["reason"] == reason), "")
-
-
-def count_reasons(receipts: Sequence[Receipt]) -> dict[str, int]:
-    """Return reason → number of rejects, most frequent first."""
-    counts: dict[str, int] = {}
-    for receipt in receipts:
-        if receipt.rejects:
-            for reason in read_shard(receipt.shard, "rejects")["reason"].to_pylist():
-                counts[reason] = counts.get(reason, 0) + 1
-    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))

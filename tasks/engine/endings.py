@@ -6,7 +6,10 @@ ends the build there, from one row on: no later stage could bring any back. A bu
 both, ends when it is to be published. Rows that wait for a decision are not lost: they are published as none yet.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+from tasks.core.receipts import Receipt
+from tasks.storage.shards import read_shard
 
 WAITING = "not_reviewed"
 """Reason of rows that wait for a decision of a person."""
@@ -77,3 +80,19 @@ def describe_loss(reasons: Reasons, detail: str, world: str, is_passing: bool) -
 def _shorten(detail: str) -> str:
     flat = " ".join(detail.split())
     return flat if len(flat) <= _MOST_DETAIL else f"{flat[: _MOST_DETAIL - 1]}…"
+
+
+def first_detail(receipts: Sequence[Receipt], reason: str) -> str:
+    """Return the particulars of the first reject for a reason, or nothing when there is none."""
+    tables = (read_shard(receipt.shard, "rejects").to_pylist() for receipt in receipts if receipt.rejects)
+    return next((each["detail"] for rejects in tables for each in rejects if each["reason"] == reason), "")
+
+
+def count_reasons(receipts: Sequence[Receipt]) -> dict[str, int]:
+    """Return reason → number of rejects, most frequent first."""
+    counts: dict[str, int] = {}
+    for receipt in receipts:
+        if receipt.rejects:
+            for reason in read_shard(receipt.shard, "rejects")["reason"].to_pylist():
+                counts[reason] = counts.get(reason, 0) + 1
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))

@@ -22,6 +22,7 @@ from tasks.settings import home, load_world
 from tasks.storage.recording.recorder import Recorder
 from tasks.storage.recording.records import newest_record
 
+NOW = "0s"
 _GOES_ON_S = 86_400.0
 """Seconds within which a run that was stopped goes on, however young the replies have to be that it rests on."""
 
@@ -68,6 +69,15 @@ def open_run(folder: str) -> Run:
         return _runs[folder]
 
 
+def find_run_ages(options: RunOptions) -> dict[str, float]:
+    """Return identity → seconds that a recorded reply serves a run: none too old is served unseen (engine/identities.py).
+
+    Since an earlier build everything is looked at that is older than the run, unless an age is given beside.
+    """
+    given = options.max_age or (NOW if options.since else None)
+    return find_max_ages(load_world(options.world, options.graph), given)
+
+
 def read_moments(written: Mapping[str, str]) -> dict[str, datetime]:
     """Return service → the oldest moment of replies that serve, of what stands in a run's description."""
     return {service: datetime.fromisoformat(moment) for service, moment in written.items()}
@@ -101,13 +111,13 @@ def describe_run(folder: Path, lock: Mapping[str, Any], origin: Mapping[str, Any
     """
     path = folder / RUN
     now = datetime.now(UTC)
-    ages = find_max_ages(load_world(options.world, options.graph), options.max_age) if options.mode == "record" else {}
-    told = {"max_ages": ages, "stale_if_error": options.stale_if_error}
+    ages = find_run_ages(options) if options.mode == "record" else {}
+    told = {"max_ages": ages, "stale_if_error": options.stale_if_error, "since": options.since}
     if described := read_run(folder):
         before = described["options"]
         age_s = (now - datetime.fromisoformat(before["begun"])).total_seconds()
         goes_on = age_s <= max(min(ages.values(), default=math.inf), _GOES_ON_S)
-        if goes_on and told == {name: before[name] for name in told}:
+        if goes_on and told == {name: before.get(name) for name in told}:
             return
     warehouse = warehouse_of(options)
     described = {

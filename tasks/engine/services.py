@@ -1,7 +1,6 @@
 """The services of a world, opened when they are first asked (identities.py knows them before)."""
 
 import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
@@ -25,6 +24,7 @@ from tasks.engine.identities import (
 )
 from tasks.errors import SettingsError
 from tasks.processes import one_at_a_time
+from tasks.progress import say
 from tasks.settings import Endpoint, Limits, Model, Wikidata, World, api_key, graphs_folder, load_world
 from tasks.text.suggestions import suggest_name
 
@@ -166,7 +166,7 @@ def embedded_graph(home: Path) -> "Graph":
     from tasks.world.store import digest_store
 
     folder, name = home / "world-graphs", f"{digest_store(WORLD_FOLDER)}-{FORMAT_VERSION}"
-    with one_at_a_time(home / "world-cache" / "graph.lock"):
+    with one_at_a_time(home / "world-cache" / "graph.lock", say):
         if not (folder / name).is_dir():
             shutil.rmtree(folder, ignore_errors=True)
             _load_world_graph(folder, name)
@@ -179,10 +179,13 @@ def _load_world_graph(folder: Path, name: str) -> None:
     from tasks.world.files.reading import load_world_data
     from tasks.world.rdf import write_rdf
 
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".nt") as triples:
-        write_rdf(load_world_data(WORLD_FOLDER), triples)
-        triples.flush()
-        load_graph([triples.name], name, folder, WORLD_LANGUAGES)
+    # beside the graph: what a killed process leaves goes when the graph is made after all
+    folder.mkdir(parents=True)
+    triples = folder / "world.nt"
+    with triples.open("w", encoding="utf-8") as file:
+        write_rdf(load_world_data(WORLD_FOLDER), file)
+    load_graph([str(triples)], name, folder, WORLD_LANGUAGES)
+    triples.unlink()
 
 
 def _endpoint_finder(world: World, home: Path, stack: ExitStack) -> Callable[[], dict[str, str]]:

@@ -17,7 +17,8 @@ from tasks.core.prompts import Ask
 from tasks.core.replies import CUT, TEXT, Form, Unreadable, read_said
 from tasks.core.rows import arrow_schema, rows_from_arrow
 from tasks.engine.batches import Work
-from tasks.evaluation.record import ANSWERS, BUILT_IN, Evaluation, gather_measured, read_params
+from tasks.evaluation.measured import gather_measured
+from tasks.evaluation.record import ANSWERS, BUILT_IN, Evaluation, read_params
 from tasks.storage.source_files import SourceFile, iterate_json
 
 A = TypeVar("A", bound=Asked)

@@ -16,14 +16,14 @@ from pydantic import ValidationError
 from tasks.core.evaluation.answers_file import AnswersFile
 from tasks.core.evaluation.rows import EvaluationMetric
 from tasks.core.receipts import Batch
-from tasks.core.rows import arrow_schema, arrow_table, rows_from_arrow
+from tasks.core.rows import arrow_table, rows_from_arrow
 from tasks.engine.batches import Work
-from tasks.engine.benchmark import Benchmark
 from tasks.engine.runs import Run
 from tasks.engine.services import Services
 from tasks.errors import SourceError, UsageError
 from tasks.evaluation.answering import answer_built_in, take_answers
 from tasks.evaluation.judging import Judged
+from tasks.evaluation.measured import is_held_back, read_held
 from tasks.evaluation.record import EXACT, Evaluation, EvaluationInputs, JudgedParams
 from tasks.settings import default_warehouse, home
 from tasks.storage.recording.recorder import Recorder
@@ -134,7 +134,7 @@ def open_session(
     for name, value in options.items():
         if get_origin(known[name].annotation if name in known else None) is tuple and isinstance(value, str):
             options[name] = (value,)
-        if name not in known or name in ("build", "model", "answers"):
+        if name not in known or name in ("build", "release", "model", "answers"):
             raise UsageError(f"{evaluation.of.name}: there is no option {name}{suggest_name(name, known)}")
     if issubclass(evaluation.params, JudgedParams) and options.setdefault("judge", EXACT) != EXACT:
         raise UsageError(f"judge is {options['judge']}; here no model is asked: expected {EXACT}")
@@ -149,10 +149,9 @@ def open_session(
         store = Store(store.path, f"latest:{evaluation.of.name}")
 
     def read(table: str) -> pa.Table:
-        if store and table in evaluation.of.held_out and store.is_without(table):
+        if store and is_held_back(evaluation.of, store, table):
             lacks.append(table)
-            return arrow_schema(evaluation.of.tables[table]).empty_table()
-        rows, digest = read_rows(evaluation.of, store, table) if store else (pa.table({}), "")
+        rows, digest = read_held(evaluation.of, store, table) if store else (pa.table({}), "")
         digests.append(digest)
         return rows
 
@@ -169,23 +168,3 @@ def take_asked(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]]) -> pa.
     except (KeyError, ValidationError) as error:
         raise SourceError(f"asked: no rows of what {evaluation.of.name} asks: {error}") from error
     return arrow_table(model, kept)
-
-
-def read_rows(benchmark: Benchmark, store: Store, table: str) -> tuple[pa.Table, str]:
-    """Return the rows of a benchmark's table and a digest of what they were read from."""
-    try:
-        rows, where, digest = store.read(table)
-    except SourceError as error:
-        if table not in benchmark.held_out:
-            raise
-        raise SourceError(
-            f"{error}. It is held out of an export without answers, and {benchmark.name} is not measured without it; export "
-            "again: factmill export BUILD --to DIR --with-answers"
-        ) from error
-    schema = arrow_schema(benchmark.tables[table])
-    try:
-        return rows.select(schema.names).cast(schema).sort_by("id"), digest
-    except (KeyError, ValueError, TypeError) as error:
-        raise SourceError(
-            f"{where}: not the columns of {benchmark.name}, as this factmill builds it: {error}"
-        ) from error

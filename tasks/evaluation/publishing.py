@@ -12,9 +12,11 @@ from tasks.core.measures.metrics import Metric
 from tasks.core.rows import arrow_table
 from tasks.engine.building import Build
 from tasks.evaluation.answering import load_answers
+from tasks.evaluation.measured import tell_left_out
 from tasks.evaluation.record import ANSWERS, EXACT, METRICS, Evaluation
 from tasks.options import BuildReport
 from tasks.storage.source_files import SourceFile
+from tasks.storage.stores import Store
 
 
 def publish_evaluation(
@@ -37,6 +39,7 @@ def publish_evaluation(
             f"What to do: look at the model with `factmill doctor --world {build.options.world}`, then run the same command again"
         )
     measured = name_metrics(build, evaluation, metrics)
+    release = build.run.origin["flow"].get("release")
     tables = {
         evaluation.main_table: answers,
         f"{evaluation.of.name}_scores": scores,
@@ -48,7 +51,7 @@ def publish_evaluation(
         "judge": _name_judge(lock),
         "items": answers.num_rows,
         "unscored": count_unscored(answers, scores),
-        "notes": list(notes),
+        "notes": [*notes, *(tell_left_out(evaluation.of, Store(Path(release))) if release else ())],
     }
     return build.publish(tables, {**facts, **describe_file(build, answers)})
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, TypeVar
 
 import pyarrow as pa
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from tasks.core.evaluation.judge_cards import JudgeIdentity
 from tasks.core.evaluation.labels import LabelScheme
@@ -23,15 +23,14 @@ from tasks.core.measures.metrics import Metric
 from tasks.core.prompts import Ask
 from tasks.core.replies import TEXT, Form
 from tasks.core.row_matching import Matching
-from tasks.core.rows import arrow_schema, arrow_table
+from tasks.core.rows import arrow_table
 from tasks.engine.batches import Work
 from tasks.engine.benchmark import Benchmark, Inputs, Locked
-from tasks.errors import SettingsError, UnknownBuild, UsageError
-from tasks.options import Option, Params, RunOptions, warehouse_of
+from tasks.errors import SettingsError, UsageError
+from tasks.evaluation.measured import LATEST, digest_measured, find_measured, tell_left_out
+from tasks.options import Option, Params, RunOptions
 from tasks.settings import World, load_world
-from tasks.storage.builds import BuildRecord, find_build, list_builds, published_table
 from tasks.storage.source_files import SourceFile, lock_source
-from tasks.storage.warehouse import open_warehouse
 from tasks.text.suggestions import suggest_name
 
 if TYPE_CHECKING:
@@ -50,7 +49,6 @@ EXACT = "exact"
 ANSWERER = "answerer"
 ANSWERS = "answers"
 """Unit of an evaluation's source under which its file of answers lies."""
-LATEST = "latest"
 METRICS = "evaluation_metrics"
 """The table in which all evaluations have their metrics."""
 _QUICK_BATCH = 20_000
@@ -62,6 +60,8 @@ class EvaluationParams(Params):
 
     build: Annotated[str, Option(metavar="BUILD")] = LATEST
     """The build to measure on: its id, the beginning of one, or latest."""
+    release: Annotated[str | None, Option(metavar="DIR")] = None
+    """Measure on this release's folder instead: no build is needed; its files must be those of SHA256SUMS."""
     model: Annotated[str, Option(metavar="NAME")] = ANSWERER
     """A model of the world's file, [models.NAME]; or oracle, guesser, silent, which need no server. With --answers: what the model is called."""
     answers: Annotated[str | None, Option(metavar="FILE")] = None
@@ -82,7 +82,7 @@ class JudgedParams(EvaluationParams):
 class EvaluationInputs(Inputs):
     """What the steps of an evaluation read."""
 
-    resolved: ClassVar = frozenset({"build", "answers"})
+    resolved: ClassVar = frozenset({"build", "release", "answers"})
     params: EvaluationParams
     source_digest: str
     """Digest of what the measured build published."""
@@ -265,8 +265,10 @@ def lock_evaluation(
     `more`: what the benchmark's own inputs hold beside.
     """
     world = load_world(run.world, run.graph)
-    record = _find_measured(evaluation.of, params.build, run)
+    record, store = find_measured(evaluation.of, params, run)
     changed: dict[str, Any] = {"build": record.build_id}
+    if params.release is not None:
+        changed["release"] = str(store.path)
     files: dict[str, list[SourceFile]] = {}
     if params.answers is not None:
         path = Path(os.path.realpath(params.answers))  # a loop of links is no traceback
@@ -283,11 +285,11 @@ def lock_evaluation(
     settings: tuple[str, ...] = tuple(dict.fromkeys(getattr(params, "setting", ())))
     locked = inputs(
         params=params.model_copy(update=changed),
-        source_digest=record.content_digest,
+        source_digest=digest_measured(record, store),
         settings=settings or (evaluation.usual if not files and params.model not in BUILT_IN else evaluation.plain),
         **more,
     )
-    return Locked(locked, files, author=name_model(params, world))
+    return Locked(locked, files, author=name_model(params, world), notes=tell_left_out(evaluation.of, store))
 
 
 def settle_batches(params: EvaluationParams, run: RunOptions) -> RunOptions:
@@ -319,41 +321,10 @@ def read_params(work: Work) -> dict[str, Any]:
     return params
 
 
-def read_measured(work: Work, table: str, model: type[BaseModel]) -> pa.Table:
-    """Return the rows of a table of the build that is measured on, by id (shape: rows × columns of the model)."""
-    warehouse = Path(work.run.options["warehouse"])
-    digest = work.run.lock["params"]["source_digest"]
-    found = [build for build in list_builds(warehouse) if build.content_digest == digest]
-    if not found:
-        raise UnknownBuild(f"the build that was measured is not in {warehouse} any more; build it again, then evaluate")
-    with open_warehouse(warehouse) as db:
-        return published_table(db, found[-1].build_id, table).cast(arrow_schema(model))
-
-
-def gather_measured(work: Work, evaluation: Evaluation) -> pa.Table:
-    """Return the rows of the build that is measured on, as the evaluation's questions are made of them."""
-    return evaluation.gather_rows(lambda name: read_measured(work, name, evaluation.of.tables[name]))
-
-
 def draw_clusters(clusters: Sequence[str], params: EvaluationParams) -> set[str]:
     """Return the clusters whose questions are asked: all, or a seeded draw of so many."""
     distinct = sorted(set(clusters))
     return set(distinct if params.limit is None else draw_sample(distinct, params.limit, params.seed))
-
-
-def _find_measured(benchmark: Benchmark, name: str, run: RunOptions) -> BuildRecord:
-    wanted = f"latest:{benchmark.name}" if name == LATEST else name
-    try:
-        record = find_build(warehouse_of(run), wanted)
-    except UnknownBuild as error:
-        if name != LATEST:
-            raise
-        raise UnknownBuild(
-            f"no build of {benchmark.name} to measure on; make one: factmill build {benchmark.name}"
-        ) from error
-    if record.benchmark != benchmark.name:
-        raise UsageError(f"{record.build_id} is a build of {record.benchmark}; expected one of {benchmark.name}")
-    return record
 
 
 def choose_judge(world: World, name: str) -> str:

@@ -11,7 +11,8 @@ from tasks.engine.batches import Work, batch_key, work_on
 from tasks.evaluation.answering import answer_at_once, name_answerer, sends_nothing
 from tasks.evaluation.dialogues import hold_dialogues
 from tasks.evaluation.judging import judge_rows
-from tasks.evaluation.record import Evaluation, gather_measured
+from tasks.evaluation.measured import gather_measured
+from tasks.evaluation.record import Evaluation
 
 Step = Task[[Batch], Receipt]
 

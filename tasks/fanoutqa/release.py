@@ -18,6 +18,7 @@ def list_pages(row: Mapping[str, Any]) -> Iterator[Page]:
 
 
 CARD = CardForms(
+    headline="loose",
     about=(
         "A row is a question that is answered by way of at least five articles, with its decomposition into sub-questions, "
         "their answers, and the revision of the article behind each. It is asked closed book, with search over the Wikipedia "
@@ -47,7 +48,7 @@ FANOUTQA_RELEASE = ReleaseForms(
         authors=(("Andrew", "Zhu"), ("Alyssa", "Hwang"), ("Liam", "Dugan"), ("Chris", "Callison-Burch")),
         year=2024,
         arxiv="2402.14116",
-        venue="Proceedings of the 62nd Annual Meeting of the Association for Computational Linguistics",
+        venue="ACL 2024, 62nd Annual Meeting, Proceedings",
     ),
     card=CARD,
     canary="216c0a94-240b-472a-91cc-056da28c00b3",

@@ -75,7 +75,7 @@ def open_title_index(source: Path, sha256: str, embedder: Embedder, home_folder:
     name = digest_json({"titles": sha256, "embedder": embedder.digest, "format": FORMAT_VERSION})[:16]
     folder = home_folder / "titles" / name
     try:
-        with one_at_a_time(folder.with_suffix(".lock")):
+        with one_at_a_time(folder.with_suffix(".lock"), say):
             if not (folder / "starts.npy").is_file():
                 _copy_titles(source, sha256, folder)
             starts = _load(folder / "starts.npy")

@@ -17,6 +17,7 @@ def tell_beside(facts: Mapping[str, Any], rows: int) -> Beside:
 
 
 CARD = CardForms(
+    headline="semantic_score",
     about=(
         "A row is a question of one of seven benchmarks of hallucination with its answer and one path of Wikidata that leads "
         "from what the question is about to the answer, judged 4 or 5 of 5, in one of six languages. Asked without the path "

@@ -11,11 +11,13 @@ from tasks.core.evaluation.judge_cards import JudgeCard
 from tasks.core.evaluation.rows import EvaluationMetric
 from tasks.core.fingerprints import digest_bytes
 from tasks.core.measures.audits import AuditFigure, measure
+from tasks.core.publishing.release_forms import REJECT_DETAILS
 from tasks.core.reviewing.review import ReviewItem
 from tasks.core.rows import rows_from_arrow
 from tasks.engine.benchmark import Benchmark
-from tasks.release.contents import Choices, LeftOut, Measured, PromptText
+from tasks.release.contents import Choices, LeftOut, Measured, PromptText, Release
 from tasks.release.core.licences import find_refused
+from tasks.reports.builds.contents import Shown
 from tasks.storage.audits import load_verdicts
 from tasks.storage.builds import BuildRecord, list_builds, published_names, published_table
 from tasks.storage.export import read_rejects
@@ -46,7 +48,7 @@ class Beside:
             return self.rejects, ()
         at = self.rejects.column_names.index("detail")
         empty = pa.array([""] * self.rejects.num_rows, pa.string())
-        left = LeftOut("details of rejects", why, self.rejects.num_rows)
+        left = LeftOut(REJECT_DETAILS, why, self.rejects.num_rows)
         return self.rejects.set_column(at, "detail", empty), (left,)
 
 
@@ -62,6 +64,24 @@ def read_beside(warehouse: Path, benchmark: Benchmark, build: BuildRecord) -> Be
             judge_cards=tuple(_find_cards(db, benchmark.name, evaluations)),
             audit=tuple(measure(benchmark.audit, list(load_verdicts(db, build.build_id).values()))),
         )
+
+
+def choose_shown(release: Release, answered: frozenset[str]) -> Shown:
+    """Return what of the build the release's page may tell: rows that the release holds, and nothing that it leaves out.
+
+    `answered`: ids of the rows whose answers it holds.
+    """
+    tables = {*release.forms.configs[0].splits.values()}
+    splits = [split for config in release.configs for split in config.splits if split.table in tables]
+    rows = frozenset(row_id for split in splits for row_id in split.rows["id"].to_pylist())
+    withheld = [each.why for each in release.left_out if each.what == REJECT_DETAILS]
+    return Shown(
+        rows=rows,
+        unanswered=rows - answered,
+        withheld=f"What it says is left out: {withheld[0]}." if withheld else "",
+        decisions=release.decisions,
+        canary=release.forms.canary_line,
+    )
 
 
 def read_prompts(build: BuildRecord) -> Iterator[PromptText]:

@@ -12,20 +12,24 @@ from markupsafe import Markup
 from tasks.core.evaluation.judge_cards import describe_card
 from tasks.core.evaluation.rows import EvaluationMetric
 from tasks.core.publishing.card_forms import Beside
-from tasks.core.publishing.release_forms import OWN_WORLD, Paper
+from tasks.core.publishing.release_forms import CANARY, OWN_WORLD, Paper
+from tasks.evaluation.record import BUILT_IN
 from tasks.release.contents import Config, Release
 from tasks.reports.templates import escape_markdown, fill_markdown, markdown_environment
+from tasks.reports.texts import LONGEST_NAME, shorten_line
 
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 _LONG = 600
 """Characters of a value in an example row; the rest is in the data."""
 _MOST_EXAMPLES = 2
+_MOST_ENDS = 6
+"""Figures in the table at the card's beginning."""
 
 
 def render_card(release: Release) -> str:
     """Return the text of README.md."""
     head = yaml.safe_dump(describe_head(release), sort_keys=False, allow_unicode=True, width=120)
-    markdown_environment().filters.update(figure=_format_figure, cell=_format_cell)
+    markdown_environment().filters.update(figure=_format_figure, cell=_format_cell, name=_format_name)
     return f"---\n{head}---\n{_fill(release)}"
 
 
@@ -65,6 +69,7 @@ def _describe_type(kind: pa.DataType) -> dict[str, Any]:
 
 
 def _describe_config(config: Config) -> dict[str, Any]:
+    # `datasets` expects those that it then finds rows of
     filled = [split for split in config.splits if split.rows.num_rows]
     sizes = {split.name: sum(file.size for file in split.files if file.format == "parquet") for split in filled}
     return {
@@ -82,6 +87,7 @@ def _describe_config(config: Config) -> dict[str, Any]:
 def _fill(release: Release) -> str:
     report, forms = release.build.report, release.forms
     first = release.configs[0].splits[0]
+    shown = {metric.model for metric in list_metrics(release)}
     parquet = next((file.path for file in first.files if file.format == "parquet"), "")
     return fill_markdown(
         "dataset.md",
@@ -90,8 +96,18 @@ def _fill(release: Release) -> str:
         card=forms.card,
         paper=forms.paper,
         title=_name(release),
-        here=release.benchmark.main_table.replace("_", "-"),
+        name=release.benchmark.name,
+        parquet=parquet,
         sql=f"SELECT * FROM '{parquet}'",
+        quality=_tell_quality(release),
+        united=sum(stage.get("merged", 0) for stage in release.stages),
+        headline=forms.card.headline,
+        ends=list_ends(release),
+        built_in="; ".join(f"{model}: {told.partition(':')[0]}" for model, told in BUILT_IN.items() if model in shown),
+        alike=group_alike(release.configs),
+        title_of_rows=_title_rows(release),
+        only={config.name: _tell_splits(config) for config in release.configs},
+        labels=forms.card.part_labels(),
         published=f"{release.build.published_at:%Y-%m-%d}",
         licences=", ".join(licence.id for licence in release.licences),
         origin=_tell_origin(release),
@@ -123,8 +139,29 @@ def count_parts(release: Release) -> list[tuple[str, int]]:
             if split.table in tables:
                 names = split.rows.column_names
                 by = split.rows[release.benchmark.part].to_pylist() if release.benchmark.part in names else []
-                counts.update(map(str, by))
+                counts.update(shorten_line(str(each), LONGEST_NAME) for each in by)
     return sorted(counts.items())
+
+
+def group_alike(configs: Sequence[Config]) -> list[tuple[list[str], Config]]:
+    """Return the configs, those of one table together, since they have the same columns: their names, and one of them."""
+    groups: dict[tuple[str, ...], tuple[list[str], Config]] = {}
+    for config in configs:
+        groups.setdefault(tuple(split.table for split in config.splits), ([], config))[0].append(config.name)
+    return list(groups.values())
+
+
+def list_ends(release: Release) -> list[tuple[str, float]]:
+    """Return what models came to by the headline metric: model, with the setting where there are several, and value; the
+    lowest first."""
+    found = [each for each in list_metrics(release) if each.metric == release.forms.card.headline]
+    several = len({each.setting for each in found}) > 1
+    named = {
+        f"{each.model} ({each.setting})" if several else each.model: each.value
+        for each in found
+        if each.value is not None
+    }
+    return sorted(named.items(), key=lambda each: (each[1], each[0]))[:_MOST_ENDS]
 
 
 def find_beside(release: Release) -> Beside:
@@ -155,8 +192,39 @@ def _tell_decisions(release: Release) -> str:
     return ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
 
 
+def _tell_quality(release: Release) -> str:
+    """Return in a line what is known of the rows' quality."""
+    report = release.build.report
+    united = sum(stage.get("merged", 0) for stage in release.stages)
+    read = max((each.rows for each in release.audit), default=0)
+    told = [
+        f"{report['inputs']:,} source rows read, {report['rejects']:,} rows dropped on the way, each with its reason"
+        + (f", {united:,} united with others" if united else ""),
+        f"readers checked {read:,} rows" if read else "no reader has checked a sample",
+        "its judge was compared with people" if release.judge_cards else "its judge has not been compared with people",
+    ]
+    return "; ".join(told)
+
+
+def _title_rows(release: Release) -> str:
+    names, first = group_alike(release.configs)[0]
+    return first.title.rpartition(": ")[0] if len(names) > 1 else first.title
+
+
+def _tell_splits(config: Config) -> dict[str, str]:
+    """Return column → in which splits it is, where that is not all."""
+    told = {}
+    for column in config.docs:
+        having = [split.name for split in config.splits if column in (*split.own_columns, CANARY)]
+        if len(having) < len(config.splits):
+            told[column] = f" In {', '.join(having)} alone, null elsewhere."
+    return told
+
+
 def _tell_attribution(release: Release) -> str:
-    whose = "factmill's own articles of the embedded world" if release.is_own_world else "pages of Wikipedia"
+    whose = (
+        "articles that factmill has of its own for the embedded world" if release.is_own_world else "pages of Wikipedia"
+    )
     return f"Rows carry text or facts of {len(release.pages):,} {whose}, under {release.pages_licence.id}."
 
 
@@ -199,6 +267,10 @@ def _format_figure(value: Any) -> Markup:
 def _format_cell(told: str) -> Markup:
     """Return a description of ours, which is Markdown, as it stands in a cell of a table."""
     return Markup(" ".join(told.split()).replace("|", "\\|").replace("<", "&lt;"))
+
+
+def _format_name(name: str) -> str:
+    return shorten_line(name, LONGEST_NAME)
 
 
 def _format_bibtex(release: Release, paper: Paper) -> str:

@@ -13,12 +13,8 @@ from tasks.core.publishing.release_forms import Page, ReleaseForms
 from tasks.core.reviewing.review import ReviewItem
 from tasks.engine.benchmark import Benchmark
 from tasks.release.core.licences import Licence
+from tasks.reports.builds.contents import tell_notice
 from tasks.storage.builds import BuildRecord
-
-_BY_RULES = (
-    "These rows are by {author}: plain rules and replies written by hand for factmill's embedded world, no language model. "
-    "They show the pipeline and are no benchmark to report figures on."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +157,7 @@ class Release:
     @property
     def notice(self) -> str:
         """What every text says first: rows by the rules author are no benchmark; empty where nothing is to be said."""
-        if self.caution:
-            return f"{self.caution[0].upper()}{self.caution[1:]}."
-        author = str(self.build.lock["author"])
-        return _BY_RULES.format(author=author) if author.startswith("rules") else ""
+        return tell_notice(self.build)
 
     @property
     def stages(self) -> Sequence[Mapping[str, Any]]:

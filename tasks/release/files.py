@@ -4,8 +4,7 @@ from hashlib import file_digest
 from pathlib import Path
 
 from tasks.errors import OutputError
-
-SUMS = "SHA256SUMS"
+from tasks.storage.stores import SUMS
 
 
 def write_file(path: Path, data: bytes) -> None:

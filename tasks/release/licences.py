@@ -12,7 +12,7 @@ _LICENCE_COLUMNS = ("source", "what", "licence", "licence_name", "licence_url", 
 _PAGE_COLUMNS = ("title", "revision", "url", "licence", "licence_url", "rows", "note", CANARY)
 _OWN_PAGE = "written for factmill's embedded world; the address leads to no page of Wikipedia"
 
-_OWN_ROWS = "written for factmill's embedded world, after the pattern of this source's files"
+_OWN_ROWS = "written for factmill's embedded world, in the forms that the paper's sources have"
 
 
 def render_licences(release: Release) -> str:
@@ -48,7 +48,8 @@ def _list_licences(release: Release) -> Iterator[Mapping[str, object]]:
             yield _tell(line.source, "questions and answers", part, line.rows, note)
     if release.forms.has_facts:
         note = "no attribution is asked for"
-        yield _tell("Wikidata", "facts, labels and descriptions", "CC0-1.0", release.rows, note)
+        what = "facts and labels" if release.is_own_world else "facts, labels and descriptions"
+        yield _tell("Wikidata", what, "CC0-1.0", release.rows, note)
     if release.pages:
         source = OWN_WORLD if release.is_own_world else "English Wikipedia"
         note = "pages and revisions: ATTRIBUTION.csv"

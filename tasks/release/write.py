@@ -12,11 +12,11 @@ from tasks.release.card import render_card
 from tasks.release.citation import render_citation
 from tasks.release.contents import Release
 from tasks.release.croissant import render_croissant
-from tasks.release.files import SUMS, list_files, make_sums, write_file
+from tasks.release.files import list_files, make_sums, write_file
 from tasks.release.licences import render_attribution, render_licences
 from tasks.release.placing import open_draft
 from tasks.release.tables import make_rejects, write_data
-from tasks.storage.stores import INDEX
+from tasks.storage.stores import FORM, INDEX, LOCK, SUMS
 
 RENDERERS: Mapping[str, Callable[[Release], str]] = {
     "README.md": render_card,
@@ -25,12 +25,12 @@ RENDERERS: Mapping[str, Callable[[Release], str]] = {
     "LICENSES.csv": render_licences,
     "ATTRIBUTION.csv": render_attribution,
     "decisions.csv": lambda release: write_queue(release.decisions, release.forms.canary_line),
-    "lock.json": lambda release: _dump(describe_build(release)),
+    LOCK: lambda release: _dump(describe_build(release)),
     INDEX: lambda release: _dump(describe_files(release)),
 }
 """File of the folder → what makes its text, UTF-8; digests of data files are known by then (`Split.files`)."""
-FORM = 1
-"""Of the folder; a reader refuses what it does not know."""
+PAGE = "report.html"
+"""The report page of the build, as far as the release holds what it tells."""
 _WITHHELD = ("detail", "context", "proposed", "edited", "note")
 
 

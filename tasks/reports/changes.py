@@ -11,8 +11,8 @@ from tasks.diff.core.changelog import render_changelog
 from tasks.diff.core.changes import KINDS, MEANINGS, Cause, Diff, RowChange, count_unexplained
 from tasks.diff.core.texts import cut_pair, tell_line
 from tasks.reports.pages import fill_page, read_browser
-from tasks.reports.texts import tell
-from tasks.text.whole import clean, whole_json
+from tasks.reports.texts import LONGEST_NAME, shorten_line, tell
+from tasks.text.whole import whole_json
 
 _MOST_ROWS = 2000
 """Rows of a page."""
@@ -48,14 +48,14 @@ def render_changes_html(diff: Diff) -> str:
         "facts": facts,
         "inputs": [
             {
-                "label": each.cause.label,
+                "label": _label(each.cause),
                 "before": tell_line(tell(each.before), 100),
                 "after": tell_line(tell(each.after), 100),
             }
             for each in diff.inputs
         ],
         "causes": [
-            {"label": clean(label), "counts": of, "meaning": MEANINGS[kinds[label]]}
+            {"label": _cut(label), "counts": of, "meaning": MEANINGS[kinds[label]]}
             for label, of in diff.count_causes().items()
         ],
         "rows": len(diff.rows),
@@ -114,10 +114,17 @@ def _make_entry(row: RowChange) -> dict[str, Any]:
     changed = {each.name for each in row.columns}
     return {
         "kind": row.kind,
-        "id": clean(row.id),
-        "id_before": clean(row.id_before) if row.kind == "changed" and row.id_before != row.id else "",
-        "causes": [{"label": clean(each.label), "told": clean(each.told), "stage": each.stage} for each in row.causes],
-        "fate": row.fate and {**asdict(row.fate), "detail": tell_line(row.fate.detail, _LONGEST)},
+        "id": _cut(row.id),
+        "id_before": _cut(row.id_before) if row.kind == "changed" and row.id_before != row.id else "",
+        "causes": [
+            {"label": _label(each), "told": tell_line(each.told, _LONGEST), "stage": each.stage} for each in row.causes
+        ],
+        "fate": row.fate
+        and {
+            **asdict(row.fate),
+            "reason": _cut(row.fate.reason),
+            "detail": tell_line(row.fate.detail, _LONGEST),
+        },
         "shown": {
             name: tell_line(value, _LONGEST)
             for name, value in row.shown.items()
@@ -134,7 +141,7 @@ def _list_groups(row: RowChange) -> dict[str, list[str]]:
         "kind": [row.kind],
         "cause": [_label(each) for each in row.causes],
         "column": [each.name for each in row.columns],
-        "rejected": [row.fate.reason] if row.fate else [],
+        "rejected": [_cut(row.fate.reason)] if row.fate else [],
     }
 
 
@@ -147,7 +154,11 @@ def _list_filters(diff: Diff) -> list[dict[str, Any]]:
 
 
 def _label(cause: Cause) -> str:
-    return clean(cause.label)
+    return _cut(cause.label)
+
+
+def _cut(name: str) -> str:
+    return shorten_line(name, LONGEST_NAME)
 
 
 def _tell_counts(counts: Mapping[str, int]) -> str:

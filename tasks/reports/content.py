@@ -17,11 +17,13 @@ from tasks.core.evaluation.rows import EvaluationMetric
 from tasks.core.measures.figures import Figure
 from tasks.evaluation.record import BUILT_IN, EXACT, Evaluation, PaperFigure
 from tasks.reports.comparing import Ranking, rank_models
-from tasks.reports.entries import Entry, list_entries
+from tasks.reports.entries import Entry, list_entries, shorten
 from tasks.reports.texts import format_share, say, tell
 from tasks.storage.builds import BuildRecord
 from tasks.text.whole import clean
 
+_LONGEST = 2_000
+"""Characters of a fact."""
 LOW_COVERAGE = 0.95
 """Share of scored items under which the first line says so."""
 
@@ -207,7 +209,9 @@ def _describe(evaluation: Evaluation, label: str, each: Evaluated) -> Subject:
         "Tokens": _describe_tokens(each.answers),
         "Evaluation": f"{record.build_id}, factmill {lock['version']}, code {lock['code']}",
     }
-    return Subject(label, facts["model"], record.build_id, {name: clean(text) for name, text in told.items() if text})
+    return Subject(
+        label, facts["model"], record.build_id, {name: shorten(text, _LONGEST) for name, text in told.items() if text}
+    )
 
 
 def _is_built_in(each: Evaluated) -> bool:

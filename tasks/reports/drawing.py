@@ -213,7 +213,8 @@ def _points(series: Series) -> Iterator[tuple[float | str, float, float | None, 
 
 
 def _shorten(name: str, longest: int = 24) -> str:
-    return name if len(name) <= longest else f"{name[: longest - 1]}…"
+    line = " ".join(name.split())
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
 def _settle(svg: str, figure: Figure) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from html import escape
 
 from tasks.evaluation.record import Item, pick_worst
+from tasks.reports.texts import LONGEST_NAME
 from tasks.text.whole import clean
 
 MOST_ENTRIES = 500
@@ -86,7 +87,7 @@ def _describe(row: Sequence[Item], models: Sequence[str], benchmark: str, build:
         ),
         row_id=item.row_id,
         explain=f"factmill explain {benchmark} {shlex.quote(item.row_id)} --build {build}",
-        groups={by: clean(group) for by, group in item.groups.items() if group},
+        groups={by: shorten(group, LONGEST_NAME) for by, group in item.groups.items() if group},
     )
 
 

@@ -17,7 +17,7 @@ from tasks.reports.content import PaperRow, Report
 from tasks.reports.drawing import COLOURS, SIGNS, draw_figure
 from tasks.reports.entries import Entry
 from tasks.reports.templates import fill_markdown, html_environment, markdown_environment, read_template
-from tasks.reports.texts import format_interval, format_number, format_p, format_share, say
+from tasks.reports.texts import LONGEST_NAME, format_interval, format_number, format_p, format_share, say, shorten_line
 
 _LONG_LIST = 12
 """Verdicts up to which the browser of items can be filtered by them: scores differ from item to item."""
@@ -33,7 +33,7 @@ _FILTERS = {
 
 def render_html(report: Report) -> str:
     """Return a report as one page: no script, style, font or picture from elsewhere, and a policy that forbids any."""
-    drawn = [_draw(figure) for figure in report.figures]
+    drawn = [draw(figure) for figure in report.figures]
     return fill_page("page.html", **read_browser(), report=report, drawn=drawn, filters=_list_filters(report))
 
 
@@ -45,7 +45,7 @@ def read_browser() -> dict[str, Any]:
 
 def render_card_html(card: Card) -> str:
     """Return a card as one page, as self-contained as a report's, without any script."""
-    return fill_page("card.html", digest="", card=card, drawn=[_draw(card.figure)] if card.figure else [])
+    return fill_page("card.html", digest="", card=card, drawn=[draw(card.figure)] if card.figure else [])
 
 
 def render_markdown(report: Report) -> str:
@@ -78,13 +78,16 @@ def fill_page(template: str, **told: Any) -> str:
     return html_environment().get_template(template).render(style=Markup(read_template("style.css")), **told)
 
 
-def _draw(figure: Figure) -> dict[str, Any]:
+def draw(figure: Figure) -> dict[str, Any]:
     """Return a figure as a page shows it: drawn, with colour, sign and label of each series."""
     signs = SIGNS if figure.kind in ("lines", "scatter") else "■"
     return {
         "figure": figure,
         "svg": Markup(draw_figure(figure)),
-        "legend": [(at % COLOURS, signs[at % len(signs)], each.label) for at, each in enumerate(figure.series)],
+        "legend": [
+            (at % COLOURS, signs[at % len(signs)], shorten_line(each.label, LONGEST_NAME))
+            for at, each in enumerate(figure.series)
+        ],
     }
 
 
@@ -134,7 +137,7 @@ def _equip(made: Environment) -> None:
         tell_point=tell_point,
         paper_models=list_paper_models,
         entry_groups=describe_groups,
-        say_x=lambda x: x if isinstance(x, str) else f"{x:g}",
+        say_x=lambda x: shorten_line(x, LONGEST_NAME) if isinstance(x, str) else f"{x:g}",
     )
 
 

@@ -1,9 +1,13 @@
 """How numbers and texts stand in a report."""
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from tasks.text.whole import clean
 
+LONGEST_NAME = 200
+"""Characters of a name that sources or models gave."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -11,6 +15,15 @@ def shorten_line(text: str, longest: int = 60) -> str:
     """Return a name as a line of a terminal holds it: in one line, cleaned, and cut where it is long."""
     line = clean(" ".join(text.split()))
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
+def describe_rows(report: Mapping[str, Any]) -> str:
+    """Return what became of all rows of a build, by its report."""
+    opened = f" + {report['opened']:,} opened from them" if report.get("opened") else ""
+    return (
+        f"{report['inputs']:,} source rows{opened} = {report['rows']:,} published + {report['rejects']:,} rejected + "
+        f"{report.get('merged', 0):,} merged"
+    )
 
 
 def format_number(value: float | None, signed: bool = False) -> str:
@@ -43,8 +56,8 @@ def format_p(p: float | None) -> str:
 
 
 def say(name: str) -> str:
-    """Return a snake_case name as words."""
-    return clean(name.replace("_", " "))
+    """Return a snake_case name as words, in one line, cut where it is long."""
+    return shorten_line(name.replace("_", " "), LONGEST_NAME)
 
 
 def tell(value: object) -> str:

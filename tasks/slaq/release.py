@@ -26,6 +26,7 @@ def tell_beside(facts: Mapping[str, Any], rows: int) -> Beside:
 
 
 CARD = CardForms(
+    headline="accuracy",
     about=(
         "A row is a topic of Wikipedia with five facts, each asked for in a short question of its own and all of them in one "
         "long question. A model that knows a fact should say it both ways: accuracy of both and their agreement are measured."
@@ -38,13 +39,13 @@ CARD = CardForms(
         "halve_topics": "The most and least viewed topics of each category stay.",
         "write_questions": "The author model writes five short question-answer pairs and a long one from the article; every check by program has a reason of its own, and the model is asked once more.",
         "check_questions": "A second model looks at phrasing and grounding; what it flags goes to review.",
-        "balance_halves": "Both halves of a category end with as many topics.",
+        "balance_halves": "Both halves of a category end with equally many topics.",
         "type_facts": "Answers are told apart by the kind of entity they name.",
     },
     limits=(
         "Answers are in the words of one revision of one article; a judge has to allow for other words.",
-        "Popularity is page views of the English Wikipedia at one time.",
-        "The order of facts in the long question is that of the article, and position matters: see the report's figure.",
+        "Popularity is page views of the English Wikipedia up to one day; days without a count add none.",
+        "The order of facts in the long question is that of the article, and position matters: `factmill evaluate slaq` draws accuracy by position.",
     ),
     beside=tell_beside,
 )

@@ -20,6 +20,9 @@ from tasks.errors import UnknownBuild, WarehouseError
 from tasks.storage.shards import parquet_bytes, read_shard
 from tasks.storage.warehouse import is_there, open_warehouse
 
+_OF_RUNS = ("build_stages", "rejects", "merged_rows", "build_calls", "kept_calls")
+"""Tables that hold what a run leaves under its own id until it is published."""
+
 
 @dataclass(frozen=True, slots=True)
 class BuildRecord:
@@ -110,12 +113,12 @@ def publish(
         started_at,
         datetime.now(UTC),
     )
-    for table in ("build_stages", "rejects", "merged_rows", "build_calls", "build_tables", "builds"):
+    for table in (*_OF_RUNS, "build_tables", "builds"):
         db.execute(f"DELETE FROM {table} WHERE build_id = ?", [build_id])
-    for table in ("build_stages", "rejects", "merged_rows", "build_calls"):
+    for table in _OF_RUNS:
         db.execute(f"UPDATE {table} SET build_id = ? WHERE build_id = ?", [build_id, run_id])
     for name, table in sorted_tables.items():
-        _insert(db, build_id, name, table)
+        insert_rows(db, build_id, name, table)
         db.execute("INSERT INTO build_tables VALUES (?, ?, ?, ?)", [build_id, name, table.num_rows, digests[name]])
     db.execute(
         "INSERT INTO builds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -134,7 +137,7 @@ def publish(
     return record
 
 
-def _insert(db: duckdb.DuckDBPyConnection, build_id: str, name: str, table: pa.Table) -> None:
+def insert_rows(db: duckdb.DuckDBPyConnection, build_id: str, name: str, table: pa.Table) -> None:
     """Write a build's rows into a published table; one that no migration made gets the columns of its rows.
 
     Columns that came later are added in their place, null in the rows of older builds. WarehouseError where the table has
@@ -224,9 +227,18 @@ def list_builds(warehouse: Path) -> list[BuildRecord]:
             "SELECT build_id, benchmark, lock_digest, lock, origin, content_digest, report, started_at, published_at "
             "FROM builds ORDER BY published_at, build_id"
         ).fetchall()
+    # DuckDB gives moments in the zone of the machine; what is written of a build must not depend on that
     return [
         BuildRecord(
-            build_id, benchmark, digest, json.loads(lock), json.loads(origin), content, json.loads(report), begun, done
+            build_id,
+            benchmark,
+            digest,
+            json.loads(lock),
+            json.loads(origin),
+            content,
+            json.loads(report),
+            begun.astimezone(UTC),
+            done.astimezone(UTC),
         )
         for build_id, benchmark, digest, lock, origin, content, report, begun, done in rows
     ]

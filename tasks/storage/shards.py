@@ -4,6 +4,7 @@ shard with a receipt is whole."""
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -82,6 +83,14 @@ def parquet_bytes(table: pa.Table, metadata: Mapping[str, str] | None = None) ->
     plain = pa.schema([pa.field(field.name, _nullable(field.type)) for field in table.schema], metadata)
     pq.write_table(table.cast(plain), sink, compression="zstd", row_group_size=65536, store_schema=False)
     return sink.getvalue().to_pybytes()
+
+
+def digest_tables(tables: Mapping[str, pa.Table]) -> dict[str, dict[str, Any]]:
+    """Return table → rows and SHA-256 of its Parquet bytes, rows sorted by id."""
+    return {
+        name: {"rows": table.num_rows, "sha256": digest_bytes(parquet_bytes(table.sort_by("id")))}
+        for name, table in sorted(tables.items())
+    }
 
 
 def _nullable(kind: pa.DataType) -> pa.DataType:

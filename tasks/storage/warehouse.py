@@ -60,7 +60,7 @@ def open_warehouse(path: Path, wait_s: float | None = None) -> Iterator[duckdb.D
             _migrate(connection, path, is_read_only)
             connection.execute("BEGIN")
             yield connection
-            _commit(connection, is_read_only)
+            _commit(connection, path)
         except duckdb.Error as error:
             _roll_back(connection)
             if told := _explain(path, error):
@@ -215,20 +215,25 @@ def _roll_back(connection: duckdb.DuckDBPyConnection) -> None:
         return  # a connection that failed fatally has no transaction left
 
 
-def _commit(connection: duckdb.DuckDBPyConnection, is_read_only: bool) -> None:
-    """Commit, and checkpoint before detaching: that does it too, but hides it when the disk is full."""
+def _commit(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Commit, and checkpoint what was written before detaching: that does it too, but hides it when the disk is full."""
     connection.execute("COMMIT")
-    if not is_read_only:
+    if path.with_name(f"{path.name}.wal").exists():  # nothing was written where there is none
         connection.execute(f"CHECKPOINT {_NAME}")
 
 
 def _migrate(connection: duckdb.DuckDBPyConnection, path: Path, is_read_only: bool) -> None:
     known = migrations()
-    if not is_read_only:
+    count = "SELECT coalesce(max(version), 0) FROM schema_migrations"
+    try:
+        (done,) = connection.execute(count).fetchone() or (0,)
+    except duckdb.CatalogException:
+        if is_read_only:
+            raise
         connection.execute(
-            "CREATE TABLE IF NOT EXISTS schema_migrations (version INTEGER PRIMARY KEY, name VARCHAR, applied_at TIMESTAMPTZ)"
+            "CREATE TABLE schema_migrations (version INTEGER PRIMARY KEY, name VARCHAR, applied_at TIMESTAMPTZ)"
         )
-    (done,) = connection.execute("SELECT coalesce(max(version), 0) FROM schema_migrations").fetchone() or (0,)
+        done = 0
     if done > known[-1][0]:
         raise WarehouseTooNew(
             f"the warehouse {path} has schema version {done}, this factmill knows {known[-1][0]}; "

@@ -65,6 +65,8 @@ class Item:
     title: str | None
     """Title of the English article, there or not among ours."""
     statements: tuple[Statement, ...]
+    modified: str | None = None
+    """When it was last changed (ISO 8601, UTC); None: that is made up."""
 
     def statements_of(self, pid: str) -> tuple[Statement, ...]:
         """Return the statements of one property, in the order written."""

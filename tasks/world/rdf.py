@@ -2,8 +2,8 @@
 
 Followed are the real dumps (statement, value and sitelink nodes, ranks, best ranks, value nodes shared by equal
 values) with the query service's two changes: version and modification date stand on the item itself, and labels are
-rdfs:label alone. Versions and modification dates are made up, derived from the item's number, since no item of ours
-was ever edited. Dates stand as written in the files; those before 15 October 1582 name the Julian calendar.
+rdfs:label alone. Versions and modification dates are made up, derived from the item's number, where an item's file does
+not say when it was last changed. Dates stand as written in the files; those before 15 October 1582 name the Julian calendar.
 """
 
 from collections.abc import Iterator
@@ -123,7 +123,7 @@ def _item_triples(item: Item) -> Iterator[str]:
         yield _line(subject, _iri(SCHEMA, "description"), _text(item.description, "en"))
     version = 2_000_000_000 + int(item.qid[1:]) % 100_000_000
     yield _line(subject, _iri(SCHEMA, "version"), _typed(str(version), "integer"))
-    yield _line(subject, _iri(SCHEMA, "dateModified"), _typed(modified_at(item.qid), "dateTime"))
+    yield _line(subject, _iri(SCHEMA, "dateModified"), _typed(item.modified or modified_at(item.qid), "dateTime"))
     yield _line(subject, _iri(WIKIBASE, "statements"), _typed(str(len(item.statements)), "integer"))
     yield _line(subject, _iri(WIKIBASE, "sitelinks"), _typed("1" if item.title else "0", "integer"))
 

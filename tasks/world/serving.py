@@ -114,7 +114,8 @@ def _running_oxigraph(store: Path, port: int) -> Iterator[int]:
         if _wait_until_listening(process, log):
             break
     else:
-        raise WorldError(f"oxigraph did not start on port {chosen}: {read_tail(log)}")
+        said = read_tail(log).partition("\n\nStack backtrace")[0]
+        raise WorldError(f"oxigraph did not start on port {chosen}: {said}")
     try:
         yield chosen
     finally:

@@ -15,6 +15,7 @@ from tasks.clients.wikidata.client import WikidataSparql
 from tasks.clients.wikidata.queries import QUERY_IDS
 from tasks.clients.wikipedia import Wikipedia
 from tasks.core.calls.call import Call, Reply, Service
+from tasks.core.calls.changes import call_page_states
 from tasks.core.calls.falcon import call_link, read_links
 from tasks.core.calls.knowledge import call_find_items, call_pageviews
 from tasks.core.calls.paths import PathsByCalls, ask_service, call_item_paths
@@ -182,3 +183,23 @@ def test_a_path_call_that_is_refused_for_good_fails_with_its_code(
     )
     (reply,) = ask(clients["wikidata"], [call_item_paths("w", 42, 145, 1)])
     assert (reply.status, str(reply.error).partition(":")[0], reply.transient) == ("failed", "http_413", True)
+
+
+TITLES = ("Saturn", "saturn", "Cambridge (disambiguation)", "Ringed planet", "No such page", "SI_unit")
+
+
+@pytest.mark.parametrize("follow", [True, False])
+def test_pages_say_where_titles_lead_and_which_revision_is_the_newest(
+    clients: dict[str, Service], follow: bool
+) -> None:
+    """What a look tells can be compared with what was asked of each title alone."""
+    wiki = clients["wikipedia"]
+    (looked,) = ask(wiki, [call_page_states("p", TITLES, follow, "now")])
+    at = "2100-01-01T00:00:00Z"
+    alone = ask(wiki, [call_page_revision_at("p", title, at, follow) for title in TITLES])
+    for title, revision in zip(TITLES, alone, strict=True):
+        own = {name: value for name, value in revision.body.items() if name != "first"}
+        assert {name: looked.body[title][name] for name in own} == own, title
+    if follow:
+        for title, resolved in zip(TITLES, ask(wiki, [call_resolve_title("p", each) for each in TITLES]), strict=True):
+            assert {name: looked.body[title][name] for name in resolved.body} == resolved.body, title

@@ -110,7 +110,7 @@ def test_no_answer_in_time_is_a_failure_that_may_pass(server, limits, inbox):
         ({"text": ""}, "broken_json", 2, True),
         ({"text": "Internal Server Error"}, "broken_json", 2, True),
         ({"status": 502, "text": "<html>Bad Gateway"}, "http_502", 2, True),
-        ({"status": 302, "text": "", "headers": {"Location": "/elsewhere"}}, "http_302", 1, False),
+        ({"status": 302, "text": "", "headers": {"Location": "/elsewhere"}}, "http_302", 2, True),
         ({"cut": True}, "connection_cut", 2, True),
         ({**FOUND, "truncate": True}, "connection_cut", 2, True),
     ],

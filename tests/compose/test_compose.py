@@ -6,7 +6,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 import tomllib
 from collections.abc import Mapping
 from importlib.resources import files
@@ -20,6 +19,7 @@ import yaml
 from dotenv import dotenv_values
 from prefect.settings import Settings
 from prefect.settings.legacy import _get_valid_setting_names
+from support.processes.ready import run_ready
 
 from flows.cli.main import app
 from tasks.world.store import find_oxigraph
@@ -152,6 +152,16 @@ def programs_of(command: list[str]) -> list[list[str]]:
     return [command]
 
 
+def ask_for_help(program: str, *words: str) -> str:
+    """Return what a program of Prefect's or Oxigraph's says of one of its commands."""
+    if program == "oxigraph":
+        command = [str(find_oxigraph()), *words, "--help"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    told = run_ready(f"from {program}.cli import app; app()", *words, "--help")
+    assert told.code == 0, told.err
+    return told.out
+
+
 def test_commands_and_their_options_exist() -> None:
     serve = typer.main.get_command(app).commands["serve"]  # type: ignore[attr-defined]
     known = {"factmill serve": {option for parameter in serve.params for option in parameter.opts}}
@@ -163,11 +173,7 @@ def test_commands_and_their_options_exist() -> None:
             words = [word for word in command if not word.startswith("-")]
             what = " ".join(words[: 3 if words[0] == "prefect" and words[1] != "deploy" else 2])
             if what not in known:
-                program = {"oxigraph": [str(find_oxigraph())], "prefect": [sys.executable, "-m", "prefect"]}[words[0]]
-                told = subprocess.run(
-                    [*program, *what.split()[1:], "--help"], capture_output=True, text=True, check=True
-                )
-                known[what] = set(re.findall(r"--[a-z][a-z-]*", told.stdout))
+                known[what] = set(re.findall(r"--[a-z][a-z-]*", ask_for_help(*what.split())))
             assert {word for word in command if word.startswith("--")} <= known[what], what
             seen.add(what)
     assert seen == {

@@ -1,4 +1,5 @@
-"""The command, in a home where every benchmark is built: made once a session, by the command itself."""
+"""The command, in a home where every benchmark is built: made once a session, by the command itself, on a machine unlike
+this one as far as can be had (support/processes/other_machine.py)."""
 
 import json
 from collections.abc import Iterator
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.processes.other_machine import HOME, other_machine
 from support.webs.prepared import copy_prepared
 from support.work.command import Factmill, Ran
 from support.work.standing_prefect import copy_history, standing_server, wait_ready
@@ -15,7 +17,7 @@ from support.work.standing_prefect import copy_history, standing_server, wait_re
 @pytest.fixture(scope="session")
 def session_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a home, with what `factmill prepare` makes where the checkout has it."""
-    home = copy_prepared(tmp_path_factory.mktemp("home"))
+    home = copy_prepared(tmp_path_factory.mktemp(HOME))
     copy_history(home)
     return home
 
@@ -30,9 +32,14 @@ def prefect_api(pytestconfig: pytest.Config) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def build_of_all(session_home: Path) -> Ran:
-    """Build every benchmark by `factmill build all`, as a process of its own with a Prefect server of its own."""
-    ran = Factmill(session_home).run_process("build", "all", "--json")
+def build_of_all(session_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """Build every benchmark by `factmill build all`, as a process of its own with a Prefect server of its own.
+
+    Every benchmark has some batches of 20 in each stage: other batches have to give the same rows.
+    """
+    with other_machine(tmp_path_factory.mktemp("locale")) as environment:
+        options = ["--batch-size", "20", "--concurrency", "2", "--json"]
+        ran = Factmill(session_home).run_process("build", "all", *options, **environment)
     assert ran.code == 0, ran.err
     return ran
 

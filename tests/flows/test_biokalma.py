@@ -393,3 +393,10 @@ def test_a_build_ends_whatever_the_author_says_and_a_later_run_mends_what_passed
     mended = run("build", "biokalma", *chosen).json
     check_balance(mended)
     assert (mended["rows"], mended["unsettled"], mended["reasons"]["annotate_paragraph"]) == (2, 0, {"no_citation": 1})
+
+
+def test_knowledge_is_shown_in_words(factmill: Factmill, built: Built) -> None:
+    told = " ".join(factmill("show", "biokalma", "--limit", "3", "--build", built.report["build_id"]).out.split())
+    assert "place of birth" in told
+    assert "'statement'" not in told
+    assert "{" not in told

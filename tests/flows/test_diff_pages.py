@@ -11,6 +11,7 @@ import pytest
 from support.webs.loopback import Seen
 from support.webs.small_wiki import SmallPage, SmallWiki
 from support.work.command import Factmill, Ran
+from support.work.planting import edited_prompt
 from support.work.scripted_chat import Message, ScriptedChat
 
 FACTS = {"mass": "grams", "height": "metres", "width": "litres", "price": "francs", "age": "years"}
@@ -25,6 +26,7 @@ class Things:
         self.chat = ScriptedChat(self._speak)
         self.revised = ""
         """Title of a page that has a second revision."""
+        self.epoch, self.model, self.verb = "2026-01-01", "tester", "Tell"
         names = ("Anvil", "Bowl", "Candle", "Drum")
         self.wiki.categories = {"Things": [(at, name) for at, name in enumerate(names, 1)]}
         for at, name in enumerate(names, 1):
@@ -62,11 +64,11 @@ class Things:
     def _write_world(self) -> Path:
         path, url = self.folder / "world.toml", self.wiki.web.url
         models = "".join(
-            f'[models.{role}]\nkind = "openai"\nname = "tester"\nurl = "{self.chat.url}"\nkey_env = "TEST_KEY"\n'
+            f'[models.{role}]\nkind = "openai"\nname = "{self.model}"\nurl = "{self.chat.url}"\nkey_env = "TEST_KEY"\n'
             for role in ("author", "judge")
         )
         services = f'[wikipedia]\nurl = "{url}"\n[pageviews]\nurl = "{url}/views"\n'
-        path.write_text(f'name = "things"\nuser_agent = "tests"\nepoch = 2026-01-01\n{services}{models}', "utf-8")
+        path.write_text(f'name = "things"\nuser_agent = "tests"\nepoch = {self.epoch}\n{services}{models}', "utf-8")
         return path
 
     def _revise(self, seen: Seen) -> dict[str, Any] | None:
@@ -107,7 +109,9 @@ class Things:
         name = found[0][1]
         asked = ", ".join(f"({n}) its {fact}" for n, fact in enumerate(FACTS, 1))
         told = f"The {name} has {', '.join(f'a {fact} of {value}' for fact, _, value in found)}."
-        return 200, json.dumps({"short": short, "long_question": f"Tell of the {name}: {asked}.", "long_answer": told})
+        return 200, json.dumps(
+            {"short": short, "long_question": f"{self.verb} of the {name}: {asked}.", "long_answer": told}
+        )
 
 
 @pytest.fixture
@@ -147,3 +151,21 @@ def test_a_revision_and_a_decision(things: Things, tmp_path: Path) -> None:
     things.revised = "Anvil"
     revised = things.build("--mode", "refresh")
     assert list_causes(things, kept, revised) == {"changed Anvil": ["world: wikipedia page Anvil: revision 10 → 17"]}
+
+
+def test_a_prompt_a_parameter_an_epoch_and_a_model(things: Things, tmp_path: Path) -> None:
+    """Two at a time, so that each row has to be told by its own."""
+    base = things.build()
+    things.verb = "Speak"
+    with edited_prompt(tmp_path, "slaq/generate"):
+        worded = things.build("--min-chars", "178")
+    things.verb, things.epoch, things.model, things.revised = "Tell", "2025-06-01", "newer", "Anvil"
+    later = things.build()
+    found = [
+        {row: [cause.partition(" ")[0] for cause in causes] for row, causes in list_causes(things, base, each).items()}
+        for each in (worded, later)
+    ]
+    assert found == [
+        {"added Candle": ["other"], "removed Drum": ["parameter:"], "changed Anvil": ["prompt:"]},
+        {"changed Anvil": ["epoch:", "model:"], "changed Drum": ["model:"]},
+    ]

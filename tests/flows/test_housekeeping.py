@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import requests
 from support.work.command import Factmill
+from support.work.standing_prefect import ask_server
 
 from tasks.storage.builds import list_builds
 from tasks.storage.housekeeping.prefect_history import bound_history, clean_history, history_of, vacuum_history
@@ -78,8 +78,10 @@ def test_runs_that_were_killed_are_ended_where_they_are_known(
     # the tests' standing server was started by this process, which is no matter here
     monkeypatch.setattr("flows.prefect_server._own", [])
 
+    session = ask_server()
+
     def ask(path: str, **body: Any) -> Any:
-        reply = requests.post(f"{prefect_api}/{path}", json=body, timeout=60)
+        reply = session.post(f"{prefect_api}/{path}", json=body, timeout=60)
         reply.raise_for_status()
         return reply.json()
 
@@ -108,7 +110,7 @@ def test_runs_that_were_killed_are_ended_where_they_are_known(
     assert (after[killed]["type"], after[going]["type"]) == ("CRASHED", "RUNNING")
     assert "process of this run was gone" in after[killed]["message"]
     assert sorted(each.name for each in marks.iterdir()) == sorted([going, elsewhere])
-    requests.delete(f"{prefect_api}/flow_runs/{going}", timeout=60).raise_for_status()
+    session.delete(f"{prefect_api}/flow_runs/{going}", timeout=60).raise_for_status()
 
 
 @pytest.mark.parametrize(

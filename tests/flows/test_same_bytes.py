@@ -1,13 +1,33 @@
-"""The builds of this machine, with its best instructions, all cores and the defaults, have the published bytes."""
+"""The embedded builds have the bytes that data/world/digests.json names, whatever may differ between machines."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from support.webs.prepared import copy_prepared
+from support.work.command import Factmill
 
 from flows.digests import collect_digests, read_digests
 
 
-def test_builds_have_the_bytes_that_the_project_names(embedded_builds: dict[str, Any]) -> None:
+@pytest.fixture
+def published() -> dict[str, Any]:
     if not (published := read_digests()):
         pytest.skip("another pyarrow than that of data/world/digests.json is installed; it writes other bytes")
+    return published
+
+
+def test_another_machine_s_builds_have_the_bytes_that_the_project_names(
+    published: dict[str, Any], embedded_builds: dict[str, Any]
+) -> None:
     assert collect_digests(embedded_builds.values()) == published
+
+
+@pytest.mark.parametrize("benchmark", ["biokalma", "multihal"])
+def test_this_machine_s_models_give_the_same_bytes(
+    published: dict[str, Any], prefect_api: str, tmp_path: Path, benchmark: str
+) -> None:
+    """With the best instructions that it has, all its cores and the defaults; in builds without local models no CPU counts."""
+    built = Factmill(copy_prepared(tmp_path), prefect_api)("build", benchmark, "--json")
+    assert built.code == 0, built.err
+    assert collect_digests([built.json]) == {benchmark: published[benchmark]}

@@ -8,11 +8,11 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-import requests
 from prefect.flow_runs import resume_flow_run
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from support.work.command import Factmill, Process
 from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
+from support.work.standing_prefect import ask_server
 
 
 def doubt_the_second(messages: list[Message]) -> tuple[int, str]:
@@ -32,7 +32,7 @@ def doubter() -> Iterator[ScriptedChat]:
 def find_paused(api: str, process: Process) -> UUID:
     """Wait until the run of a process is paused and return its id."""
     wanted = {"flow_runs": {"state": {"type": {"any_": ["PAUSED"]}}}}
-    while not (found := requests.post(f"{api}/flow_runs/filter", json=wanted, timeout=60).json()):
+    while not (found := ask_server().post(f"{api}/flow_runs/filter", json=wanted, timeout=60).json()):
         assert process.poll() is None, process.communicate()[1]
         time.sleep(0.1)
     return UUID(found[0]["id"])
@@ -58,7 +58,7 @@ def test_a_paused_run_takes_decisions_and_builds_again(
                 writer.writeheader()
                 writer.writerows({**item, "decision": "keep", "reviewer": "Ann"} for item in part)
         chosen = {"artifacts": {"flow_run_id": {"any_": [str(run_id)]}, "key": {"any_": ["slaq-review"]}}}
-        (listed,) = requests.post(f"{factmill.prefect_api}/artifacts/filter", json=chosen, timeout=60).json()
+        (listed,) = ask_server().post(f"{factmill.prefect_api}/artifacts/filter", json=chosen, timeout=60).json()
         assert [each["id"] for each in json.loads(listed["data"])] == [item["id"] for item in items]
         assert factmill("review", "import", imported, "--warehouse", warehouse).code == 0
         with temporary_settings({PREFECT_API_URL: factmill.prefect_api}):

@@ -21,17 +21,19 @@ CHAT = Chat("here", Model(kind="openai", name="m", url="http://127.0.0.1:9/v1"),
 CHOICE = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "yes"}}
 BODY = {"choices": [CHOICE], "usage": {"prompt_tokens": 1, "completion_tokens_details": {"reasoning_tokens": 1}}}
 GENERATED = {"short": [{"question": "q?", "answer": "a"}] * 5, "long_question": "q?", "long_answer": "a"}
+CHOICES = st.lists(replace_parts(CHOICE) | odd_json(*CHOICE), max_size=3) | odd_json()
+BODIES = replace_parts(BODY) | st.builds(lambda each: {**BODY, "choices": each}, CHOICES) | odd_json(*BODY)
+ROWS: st.SearchStrategy[Any] = replace_parts(GENERATED) | odd_json(*GENERATED)
 patient = settings(max_examples=200)
 
 
+def mutilate_text(whole: Any) -> st.SearchStrategy[str]:
+    return mutilate(json.dumps(whole).encode()).map(lambda body: body.decode("utf-8", "replace"))
+
+
 @patient
-@given(data=st.data())
-def test_any_body_is_a_reply_or_is_tried_again(data: st.DataObject) -> None:
-    choices = st.lists(replace_parts(CHOICE) | odd_json(*CHOICE), max_size=3) | odd_json()
-    bodies = replace_parts(BODY) | st.builds(lambda each: {**BODY, "choices": each}, choices) | odd_json(*BODY)
-    text = data.draw(
-        mutilate(json.dumps(BODY).encode()).map(lambda body: body.decode("utf-8", "replace")) | bodies.map(json.dumps)
-    )
+@given(text=mutilate_text(BODY) | BODIES.map(json.dumps))
+def test_any_body_is_a_reply_or_is_tried_again(text: str) -> None:
     try:
         reply = CHAT._read_reply(read_json(text))
     except Retry:
@@ -46,11 +48,6 @@ def test_any_body_is_a_reply_or_is_tried_again(data: st.DataObject) -> None:
 
 
 @patient
-@given(data=st.data())
-def test_any_json_in_a_reply_is_read_or_unreadable(data: st.DataObject) -> None:
-    rows: st.SearchStrategy[Any] = replace_parts(GENERATED) | odd_json(*GENERATED)
-    text = data.draw(
-        rows.map(json.dumps)
-        | mutilate(json.dumps(GENERATED).encode()).map(lambda body: body.decode("utf-8", "replace"))
-    )
+@given(text=ROWS.map(json.dumps) | mutilate_text(GENERATED))
+def test_any_json_in_a_reply_is_read_or_unreadable(text: str) -> None:
     hear([text], ["stop"], PAIRS_OBJECT, lambda texts: read_generated(texts[0]))

@@ -40,22 +40,28 @@ def make_receipt(shard: Path, digest: str) -> Receipt:
     return Receipt(stage="s", index=0, key="k", shard=str(shard), rows_in=1, rows=1, rejects=0, merged=0, digest=digest)
 
 
-@patient
-@given(data=st.data())
-def test_a_damaged_receipt_is_whole_or_none(tmp_path: Path, data: st.DataObject) -> None:
-    shard = tmp_path / "0"
-    digest = write_shard(shard, {"rows": pa.table({"id": ["a"]})})
-    whole = make_receipt(shard, digest).model_dump_json().encode()
-    found = data.draw(mutilate(whole) | odd_json(*Receipt.model_fields).map(lambda value: json.dumps(value).encode()))
-    (tmp_path / "0.receipt.json").write_bytes(found)
-    receipt = read_receipt(shard)
-    assert receipt is None or receipt.shard == str(shard)
+@pytest.fixture(scope="module")
+def shard(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, st.SearchStrategy[bytes]]:
+    """A shard, and what may become of its receipt."""
+    path = tmp_path_factory.mktemp("shard") / "0"
+    whole = make_receipt(path, write_shard(path, {"rows": pa.table({"id": ["a"]})})).model_dump_json().encode()
+    odd = odd_json(*Receipt.model_fields).map(lambda value: json.dumps(value).encode())
+    return path, mutilate(whole) | odd
 
 
 @patient
 @given(data=st.data())
-def test_a_damaged_run_is_whole_or_none(tmp_path: Path, data: st.DataObject) -> None:
-    (tmp_path / RUN).write_bytes(data.draw(mutilate(RUN_FILE) | st.binary(max_size=20)))
+def test_a_damaged_receipt_is_whole_or_none(shard: tuple[Path, st.SearchStrategy[bytes]], data: st.DataObject) -> None:
+    path, receipts = shard
+    path.with_name("0.receipt.json").write_bytes(data.draw(receipts))
+    receipt = read_receipt(path)
+    assert receipt is None or receipt.shard == str(path)
+
+
+@patient
+@given(content=mutilate(RUN_FILE) | st.binary(max_size=20))
+def test_a_damaged_run_is_whole_or_none(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / RUN).write_bytes(content)
     run = read_run(tmp_path)
     assert run is None or {"lock", "origin", "options"} <= run.keys()
 

@@ -1,5 +1,6 @@
 """Small graphs made from N-Triples written in the test itself."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,15 +13,30 @@ from tasks.graph.lookup import Graph, open_graph
 Make = Callable[..., Graph]
 
 
+@pytest.fixture(scope="session")
+def load_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Load lines (see `spell_out`) as a graph, the same ones once, and return its folder."""
+    loaded: dict[str, Path] = {}
+
+    def load(text: str, name: str, **options: object) -> Path:
+        asked = repr((text, name, options))
+        if asked not in loaded:
+            folder = tmp_path_factory.mktemp("loaded")
+            (folder / f"{name}.nt").write_text(spell_out(text), "utf-8", newline="")
+            load_graph([folder / f"{name}.nt"], name, folder / "graphs", **options)  # type: ignore[arg-type]
+            loaded[asked] = folder / "graphs" / name
+        return loaded[asked]
+
+    return load
+
+
 @pytest.fixture
-def make_graph(tmp_path: Path) -> Iterator[Make]:
-    """Load lines (see `spell_out`) as a graph and open it."""
+def make_graph(tmp_path: Path, load_once: Callable[..., Path]) -> Iterator[Make]:
+    """Load lines as a graph of this test's own, and open it."""
     opened: list[Graph] = []
 
     def make(text: str, name: str = "small", **options: object) -> Graph:
-        source = tmp_path / f"{name}.nt"
-        source.write_text(spell_out(text), "utf-8", newline="")
-        load_graph([source], name, tmp_path / "graphs", **options)  # type: ignore[arg-type]
+        shutil.copytree(load_once(text, name, **options), tmp_path / "graphs" / name)
         opened.append(open_graph(name, tmp_path / "graphs"))
         return opened[-1]
 

@@ -1,6 +1,7 @@
 """The arrays of a graph: what is written, that it is read back, and what is refused."""
 
 import hashlib
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -121,11 +122,20 @@ def lengthen(file: Path) -> None:
     np.save(file, np.concatenate([array, array[-1:] if len(array) else array]))
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("written")
+    SmallGraph(folder, EDGES, LITERALS)
+    return folder
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", [Path.unlink, cut, garble, retype], ids=lambda each: each.__name__)
 @pytest.mark.parametrize("name", ARRAY_FILES)
-def test_a_damaged_array_is_refused_by_name(tmp_path: Path, name: str, damage: Callable[[Path], None]) -> None:
-    SmallGraph(tmp_path, EDGES, LITERALS)
+def test_a_damaged_array_is_refused_by_name(
+    written: Path, tmp_path: Path, name: str, damage: Callable[[Path], None]
+) -> None:
+    shutil.copytree(written, tmp_path, dirs_exist_ok=True)
     damage(tmp_path / name)
     with pytest.raises(GraphError, match=name) as raised:
         open_arrays(tmp_path)
@@ -133,8 +143,8 @@ def test_a_damaged_array_is_refused_by_name(tmp_path: Path, name: str, damage: C
 
 
 @pytest.mark.parametrize("name", [name for name in ARRAY_FILES if name != "properties.npy"])
-def test_arrays_of_lengths_that_do_not_fit_are_refused_by_name(tmp_path: Path, name: str) -> None:
-    SmallGraph(tmp_path, EDGES, LITERALS)
+def test_arrays_of_lengths_that_do_not_fit_are_refused_by_name(written: Path, tmp_path: Path, name: str) -> None:
+    shutil.copytree(written, tmp_path, dirs_exist_ok=True)
     lengthen(tmp_path / name)
     with pytest.raises(GraphError, match=r"\.npy: has \d+ entries, expected \d+"):
         open_arrays(tmp_path)

@@ -230,7 +230,7 @@ def ask_by_sparql(store: ox.Store, qids: Sequence[str]) -> list[Json]:
 
 
 @pytest.mark.slow
-@settings(max_examples=16, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.lists(st.sampled_from(UNIVERSE), min_size=50, unique=True), NODES_SAY)
 def test_a_graph_and_sparql_say_what_following_every_triple_says(
     tmp_path_factory: pytest.TempPathFactory, drawn: list[str], said: dict[str, tuple[str, int | None]]

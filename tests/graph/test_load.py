@@ -4,13 +4,12 @@ import gzip
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
 from support.graphs.rdf_lines import spell_out
+from support.processes.ready import run_ready
 
 from tasks.errors import GraphError, SourceError, UsageError
 from tasks.graph.folders import list_graphs
@@ -52,16 +51,6 @@ def names_in(folder: Path) -> list[str]:
 
 def whole_graphs(tmp_path: Path) -> list[GraphManifest | None]:
     return [found.manifest for found in list_graphs(tmp_path / "graphs")]
-
-
-def run_python(program: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", program, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-    )
 
 
 def test_every_line_is_accounted_for(tmp_path: Path) -> None:
@@ -287,7 +276,7 @@ def test_a_killed_load_is_refused_by_name_and_can_be_repeated(tmp_path: Path) ->
         "import os, signal, sys; from pathlib import Path; from tasks.graph.load import load_graph\n"
         "load_graph([sys.argv[1]], 'small', Path(sys.argv[2]), progress=lambda _: os.kill(os.getpid(), signal.SIGKILL))"
     )
-    assert run_python(program, source, folder).returncode == -signal.SIGKILL
+    assert run_ready(program, source, folder).code == -signal.SIGKILL
     with pytest.raises(GraphError, match=r"graph small .*half loaded.*factmill graph load FILE... --name small again"):
         open_graph("small", folder)
     load(tmp_path)
@@ -301,8 +290,8 @@ def test_a_full_disk_is_an_error_that_names_the_graph_and_leaves_nothing(tmp_pat
         "resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, 4_000))\n"
         "load_graph([sys.argv[1]], 'small', Path(sys.argv[2]))"
     )
-    done = run_python(program, source, folder)
-    assert "GraphError: graph small cannot be written in" in done.stderr
+    done = run_ready(program, source, folder)
+    assert "GraphError: graph small cannot be written in" in done.err
     assert names_in(folder) == []
 
 

@@ -1,8 +1,5 @@
 """Look-ups in a graph: the answers of every operation, and what is asked wrongly."""
 
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.graphs.rdf_lines import spell_out
+from support.processes.ready import run_ready
 
 from tasks.core.calls.call import Call, Reply
 from tasks.core.calls.knowledge import (
@@ -316,16 +314,10 @@ def test_many_threads_and_another_process_read_at_once(make_graph: Make, tmp_pat
         "import sys; from pathlib import Path; from tasks.graph.lookup import open_graph\n"
         "print(len(open_graph('small', Path(sys.argv[1])).find(['Mercury'])['Mercury']))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path / "graphs")],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-    )
+    done = run_ready(program, tmp_path / "graphs")
     for thread in threads:
         thread.join()
-    assert (done.stdout, done.returncode) == ("4\n", 0), done.stderr
+    assert (done.out, done.code) == ("4\n", 0), done.err
     assert results == [expected] * 80
 
 
@@ -333,7 +325,7 @@ NAMES = st.lists(st.tuples(st.integers(1, 30), st.text(max_size=12), st.booleans
 
 
 @pytest.mark.slow
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(rows=NAMES)
 def test_any_names_come_back_as_they_went_in(
     tmp_path_factory: pytest.TempPathFactory, rows: Sequence[tuple[int, str, bool]]

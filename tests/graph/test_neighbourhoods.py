@@ -80,7 +80,7 @@ EDGES = st.sets(st.tuples(st.integers(1, 9), st.integers(1, 4), st.integers(1, 9
 
 
 @pytest.mark.slow
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(edges=EDGES, asked=st.lists(st.integers(1, 12), max_size=8, unique=True), only=st.sets(st.integers(1, 5)))
 def test_all_look_ups_of_claims_say_what_a_search_through_all_edges_says(
     tmp_path_factory: pytest.TempPathFactory, edges: set[Edge], asked: list[int], only: set[int]

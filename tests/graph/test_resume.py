@@ -2,12 +2,9 @@
 
 import bz2
 import gzip
-import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +12,7 @@ from pathlib import Path
 import pyoxigraph
 import pytest
 from support.graphs.rdf_lines import spell_out
+from support.processes.ready import Ended, run_ready
 
 from tasks.errors import GraphError, SourceError
 from tasks.graph import load as load_module
@@ -24,7 +22,6 @@ from tasks.graph.load_progress import LoadProgress
 from tasks.graph.loading import reading, streams, turtle
 from tasks.graph.manifest import GraphManifest, loading_path
 
-ROOT = Path(__file__).parents[2]
 SMALL_STEPS = """
 import os, resource, signal, sys
 from pathlib import Path
@@ -137,16 +134,8 @@ def names_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def run_python(
-    program: str, folder: Path, files: Sequence[Path], **options: object
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", SMALL_STEPS + program, str(folder), *map(str, files)],
-        capture_output=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        **{"text": True, **options},  # type: ignore[call-overload]
-    )
+def run_in_small_steps(program: str, folder: Path, files: Sequence[Path], piped: bytes | None = None) -> Ended:
+    return run_ready(SMALL_STEPS + program, folder, *files, piped=piped)
 
 
 def test_a_load_may_be_stopped_anywhere_again_and_again(
@@ -209,7 +198,7 @@ def test_a_killed_load_is_shown_and_gone_on_with(
         "    news.append(told)\n"
         "load.load_graph(files, 'small', folder, progress=hear)"
     )
-    assert run_python(program, loads.folder, loads.files).returncode == -signal.SIGKILL
+    assert run_in_small_steps(program, loads.folder, loads.files).code == -signal.SIGKILL
     (found,) = list_graphs(loads.folder)
     assert (found.name, found.state) == ("small", "half loaded")
     assert "factmill graph remove small" in str(found.advice)
@@ -228,7 +217,7 @@ def test_ctrl_c_leaves_a_half_load(loads: Loads, straight: dict[str, object]) ->
         "    if len(news) == 60: os.kill(os.getpid(), signal.SIGINT)\n"
         "load.load_graph(files, 'small', folder, progress=hear)"
     )
-    assert "KeyboardInterrupt" in run_python(program, loads.folder, loads.files).stderr
+    assert "KeyboardInterrupt" in run_in_small_steps(program, loads.folder, loads.files).err
     made = loads.run()
     assert len(loads.notices) == 1
     assert "going on behind line" in loads.notices[0]
@@ -328,14 +317,12 @@ def test_standard_input_is_piped_again(loads: Loads, tmp_path: Path) -> None:
         "load.load_graph(['-'], 'small', folder, progress=hear, notice=print)"
     )
     first, again = ("".join(LINES + MORE).encode(), gzip.compress("".join(LINES + MORE).encode()))
-    stopped = run_python("STOP = True\n" + program, loads.folder, [], input=first, text=False)
-    assert b"KeyboardInterrupt" in stopped.stderr
-    other = run_python(
-        "STOP = False\n" + program, loads.folder, [], input=first.replace(b"item 3", b"item 4"), text=False
-    )
-    assert b"SourceError: -: does not hold what was read from it before; pipe the same bytes again" in other.stderr
-    done = run_python("STOP = False\n" + program, loads.folder, [], input=again, text=False)
-    assert b"going on behind line" in done.stdout, done.stderr
+    stopped = run_in_small_steps("STOP = True\n" + program, loads.folder, [], first)
+    assert "KeyboardInterrupt" in stopped.err
+    other = run_in_small_steps("STOP = False\n" + program, loads.folder, [], first.replace(b"item 3", b"item 4"))
+    assert "SourceError: -: does not hold what was read from it before; pipe the same bytes again" in other.err
+    done = run_in_small_steps("STOP = False\n" + program, loads.folder, [], again)
+    assert "going on behind line" in done.out, done.err
     (tmp_path / "all.nt").write_bytes(first)
     straight = load_graph([tmp_path / "all.nt"], "straight", loads.folder)
     (piped,) = (each.manifest for each in list_graphs(loads.folder) if each.name == "small")
@@ -360,9 +347,9 @@ def test_a_staging_database_that_cannot_be_used_is_named_and_not_dropped(loads: 
 
 def test_a_full_disk_keeps_what_was_committed(loads: Loads, straight: dict[str, object]) -> None:
     program = "resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT, LIMIT))\nload.load_graph(files, 'small', folder)"
-    done = run_python("LIMIT = 700_000\n" + program, loads.folder, loads.files)
-    assert "GraphError: graph small cannot be written in" in done.stderr
-    assert "what was read before is kept: make room" in done.stderr
+    done = run_in_small_steps("LIMIT = 700_000\n" + program, loads.folder, loads.files)
+    assert "GraphError: graph small cannot be written in" in done.err
+    assert "what was read before is kept: make room" in done.err
     made = loads.run()
     assert "going on" in loads.notices[0]
     assert contents(made) == straight

@@ -72,18 +72,23 @@ def list_moments(both: Both, title: str) -> list[str]:
 
 
 def test_articles_stand_as_they_stood_at_a_moment(both: Both) -> None:
-    asked = [(title, moment) for title in both.data.articles for moment in list_moments(both, title)]
+    # which revision stands follows from their moments, and these are the same in both (match_revids): every moment is
+    # asked for where histories are odd, of other articles each once, now one and now another
+    asked = []
+    for nth, title in enumerate(both.data.articles):
+        moments = list_moments(both, title)
+        asked += [(title, moment) for moment in (moments if title in HISTORIES else [moments[nth % len(moments)]])]
     # long before and after a page's revisions, what stands is what stood at their ends: some of each are asked for
     asked += [(title, far) for title in [*both.data.articles][::8] for far in (LONG_BEFORE, "2040-01-01T00:00:00Z")]
     answers = compare(both, [call_page_revision_at("p", *each) for each in asked])
     in_circles = ("failed", "redirect_loop")
-    assert sum(answer != in_circles and answer["revid"] is None for answer in answers) >= len(both.data.articles)
+    assert sum(answer != in_circles and answer["revid"] is None for answer in answers) >= len(both.data.articles) // 4
 
 
 @pytest.mark.parametrize("moment", [LONG_BEFORE, "2021-06-01T00:00:00Z"])
 def test_other_titles_are_answered_alike_for_a_moment(both: Both, moment: str) -> None:
-    # where a redirect leads does not depend on the moment, and no page is so old
-    redirects = [*both.data.redirects][:: 8 if moment == LONG_BEFORE else 1]
+    # where a redirect leads does not depend on the moment (test_all_pages_are_found asks for all), and no page is so old
+    redirects = [*both.data.redirects][:: 8 if moment == LONG_BEFORE else 3]
     titles = [*TITLES, *INVALID, *redirects]
     compare(both, [call_page_revision_at("p", title, moment) for title in titles])
 
@@ -94,7 +99,7 @@ def test_redirects_that_are_not_followed_have_histories_of_their_own(both: Both,
     assert not any(
         THEN < each.at <= LATER for name in both.data.redirects for each in both.wiki.by_title[name].revisions
     )
-    titles = [*TITLES, *HISTORIES, *(both.data.redirects if moment == THEN else ())]
+    titles = [*TITLES, *HISTORIES, *([*both.data.redirects][1::3] if moment == THEN else ())]
     answers = compare(both, [call_page_revision_at("p", title, moment, follow=False) for title in titles])
     found = dict(zip(titles, answers, strict=True))
     assert found["Merged mill"]["title"] == "Merged mill"
@@ -157,8 +162,11 @@ def test_wikitext_is_the_same(both: Both) -> None:
 
 
 def test_the_main_text_is_the_same(both: Both) -> None:
+    # of each article what stands now, of some all that stood: earlier wikitext says the same but for a sentence or two
     removed = read_removed(load_list("removed_from_articles"))
-    for title, real, ours in compare_texts(both, "html", list_revisions(both)):
+    revisions = list_revisions(both)
+    some = [*dict(revisions).items(), *(each for each in revisions if each[0] in [*both.data.articles][::4])]
+    for title, real, ours in compare_texts(both, "html", [*dict.fromkeys(some)]):
         assert read_article(ours, removed) == read_article(real, removed), title
 
 

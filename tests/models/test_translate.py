@@ -62,38 +62,39 @@ def store_as_int8(folder: Path, models: Path) -> Path:
     return models / "narrow"
 
 
-def check_batchings(translator: Translator, asked: list[Asked], batchings: int, seed: int = 0) -> None:
-    """Compare tokens and scores, bit for bit, of each text alone and in many random batchings."""
-    alone = {pair: translator.find([pair])[0] for pair in asked}
+def check_batchings(translators: list[Translator], asked: list[Asked], batchings: int, seed: int = 0) -> None:
+    """Compare tokens and scores, bit for bit, of each text alone and in many random batchings by each translator."""
+    alone = {pair: translators[0].find([pair])[0] for pair in asked}
     assert len({found.score for found in alone.values()}) > 1
     chance = random.Random(seed)
-    for _ in range(batchings):
+    for translator in translators * batchings:
         some = [chance.choice(asked) for _ in range(chance.randint(2, 3 * len(asked) // 2))]
         assert translator.find(some) == [alone[pair] for pair in some]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("numbers", ["int8", "float32"])
-@pytest.mark.parametrize("threads", [1, 2])
-def test_the_embedded_translator_says_the_same_in_every_batch(tmp_path: Path, numbers: str, threads: int) -> None:
+def test_the_embedded_translator_says_the_same_in_every_batch_and_on_any_number_of_threads(
+    tmp_path: Path, numbers: str
+) -> None:
     asked = [(text, language) for text in QUESTIONS for language in TARGET_LANGUAGES]
     folder = store_as_int8(EMBEDDED_FOLDER, tmp_path) if numbers == "int8" else EMBEDDED_FOLDER
-    check_batchings(Translator(folder, "cpu", threads=threads), asked, batchings=8)
+    check_batchings([Translator(folder, "cpu", threads=threads) for threads in (1, 2)], asked, batchings=4)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("numbers", ["int8", "float32"])
 def test_random_weights_say_the_same_in_every_batch(random_small: Path, tmp_path: Path, numbers: str) -> None:
-    asked = [(text, language) for text in QUESTIONS for language in TARGET_LANGUAGES]
+    asked = [(text, language) for text in QUESTIONS for language in ("de", "pt")]
     folder = store_as_int8(random_small, tmp_path) if numbers == "int8" else random_small
-    check_batchings(Translator(folder, "cpu", decoding=SHORT), asked, batchings=6)
+    check_batchings([Translator(folder, "cpu", decoding=SHORT)], asked, batchings=6)
 
 
 @pytest.mark.slow
 def test_a_layer_of_nllb_says_the_same_in_every_batch(random_nllb: Path, tmp_path: Path) -> None:
     asked = [(text, language) for text in QUESTIONS[:8] for language in ("de", "pt")]
     translator = Translator(store_as_int8(random_nllb, tmp_path), "cpu", decoding=Decoding(max_tokens=16))
-    check_batchings(translator, asked, batchings=8)
+    check_batchings([translator], asked, batchings=5)
 
 
 @pytest.mark.slow
@@ -111,13 +112,13 @@ def test_whole_translations_are_the_same_in_every_batch(embedded: Translator) ->
         (text, language): embedded.translate([(text, language)])[0] for text in texts for language in TARGET_LANGUAGES
     }
     chance = random.Random(1)
-    for _ in range(10):
+    for _ in range(6):
         some = chance.choices(list(alone), k=chance.randint(2, 100))
         assert embedded.translate(some) == [alone[pair] for pair in some]
 
 
 def test_small_batches_say_what_large_ones_say(random_small: Path) -> None:
-    asked = [(text, language) for text in QUESTIONS for language in TARGET_LANGUAGES]
+    asked = [(text, language) for text in QUESTIONS for language in ("de", "pt")]
     make = partial(Translator, random_small, "cpu")
     large, small = (make(decoding=Decoding(max_tokens=24, batch_tokens=tokens)) for tokens in (4096, 40))
     assert large.find(asked) == small.find(asked)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from support.rows.published import publish_rows
 from support.rows.released import NASTY, fanout_tables, multihal_row
-from support.work.loading import check_loads
+from support.work.loading import check_loads, list_splits
 
 from flows.releases.forms import RELEASES
 from tasks.engine.benchmark import Benchmark
@@ -40,6 +40,16 @@ def test_bad_texts_are_loaded_as_they_are(tmp_path: Path) -> None:
         for at, text in enumerate(NASTY)
     ]
     assert check_loads(release(tmp_path, MULTIHAL, {"multihal": rows})) == 1
+
+
+def test_croissant_is_valid_and_every_record_set_is_read(tmp_path: Path) -> None:
+    import mlcroissant
+
+    folder = release(tmp_path, FANOUTQA, fanout_tables())
+    told = mlcroissant.Dataset(jsonld=str(folder / "croissant.json"))
+    assert not told.metadata.ctx.issues.errors
+    read = {each.id: len(list(told.records(each.id))) for each in told.metadata.record_sets if each.data is None}
+    assert sorted(read.values()) == sorted(split["rows"] for _, split, _ in list_splits(folder))
 
 
 def test_splits_with_other_columns_and_without_rows_are_loaded(tmp_path: Path) -> None:

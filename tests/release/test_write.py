@@ -25,6 +25,7 @@ from tasks.fanoutqa.benchmark import FANOUTQA
 from tasks.fanoutqa.release import FANOUTQA_RELEASE
 from tasks.multihal.benchmark import MULTIHAL
 from tasks.multihal.release import MULTIHAL_RELEASE
+from tasks.release.card import render_card
 from tasks.release.contents import Choices, Release
 from tasks.release.reading import read_release
 from tasks.release.write import write_release
@@ -139,6 +140,18 @@ def test_nasty_texts_stay_what_they_are_and_name_no_file(tmp_path: Path) -> None
         assert {*pq.read_table(paths["parquet"])["input"].to_pylist()} == {*NASTY}
         lines = [json.loads(line) for line in paths["jsonl"].open("r", encoding="utf-8", newline="\n")]
         assert {line["input"] for line in lines} == {*NASTY}
+
+
+def test_a_card_cuts_names_and_escapes_what_sources_say(tmp_path: Path) -> None:
+    rows = [
+        multihal_row(f"simpleqa_{at}", input=text, domain=text, source_dataset=text, source_name=text)
+        for at, text in enumerate((*NASTY, "nothing\x00here"))
+    ]
+    card = render_card(make(tmp_path, MULTIHAL, {"multihal": rows}))
+    outside = "".join(card.split("```")[::2])
+    assert "&lt;script&gt;alert(1)" in outside and "<script" not in outside and "</textarea" not in outside
+    assert not any(each in card for each in ("\u202e", "\x00", "\u2028", "\r"))
+    assert len(card) < 40_000
 
 
 def test_citation_is_valid_and_names_paper_and_build(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 import json
 
 import pytest
+from support.docs.read_page import ReadPage
 from support.rows.changes import HOSTILE, make_diff
 
+from tasks.diff.core.changes import Cause, ColumnChange, Fate, InputChange, RowChange
 from tasks.reports.changes import CHANGES_RENDERERS, render_changes_html, render_changes_json, render_changes_jsonl
 
 
@@ -13,10 +15,25 @@ def test_the_page_needs_nothing_else_and_escapes_what_rows_say() -> None:
     assert "default-src 'none'" in page
     assert page.count("<script>") == 1
     assert "&lt;script&gt;alert(1)" in page
-    assert not any(each in page for each in ("</textarea", "\u202e", "\x1b", "http://", "https://"))
+    assert not any(each in page for each in ("</textarea", "\u202e", "\x1b", "\x00", "http://", "https://"))
     assert len(page) < 60_000
     assert "…aaaaaaaaaaaaaaaaaaaanew" in page
     assert "not for use" in page
+
+
+def test_names_of_a_megabyte_are_cut(name: str = "n" * 1_000_000) -> None:
+    cause = Cause("source", name, name, "read")
+    row = RowChange(
+        "changed",
+        name,
+        f"{name}2",
+        (cause,),
+        (ColumnChange("text", name, "short"),),
+        fate=Fate("after", "s", name, name),
+    )
+    page = render_changes_html(make_diff(rows=[row], inputs=[InputChange(cause, name, name)]))
+    assert len(page) < 60_000
+    assert ReadPage(page).tags.count("article") == 1
 
 
 def test_rows_are_found_by_kind_cause_and_column() -> None:

@@ -1,20 +1,21 @@
 """Reports: what stands in them, that nothing of a model acts in them, and that no request leaves a page."""
 
+import dataclasses
 import json
 import os
 import re
-import shutil
-import socketserver
 import subprocess
 import sys
-import threading
-from html.parser import HTMLParser
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from support.rows.reported import EVALUATION, HOSTILE, MODEL, make_evaluated
+from support.docs.chromium import open_page
+from support.docs.read_page import ReadPage
+from support.rows.reported import EVALUATION, HOSTILE, MODEL, list_items, make_evaluated
 
+from tasks.core.measures.figures import Figure, Series
+from tasks.evaluation.record import Item
 from tasks.reports.content import Report, make_report
 from tasks.reports.entries import MOST_ENTRIES
 from tasks.reports.pages import RENDERERS, render_html, render_json, render_markdown
@@ -34,29 +35,8 @@ def page(report: Report) -> str:
     return render_html(report)
 
 
-class _Page(HTMLParser):
-    """What a page holds that a browser acts on."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.addresses: list[str] = []
-        self.handlers: list[str] = []
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        for name, value in attrs:
-            if name in ("src", "href", "srcset", "action", "data", "poster", "xlink:href", "background"):
-                self.addresses.append(value or "")
-            if name == "style":
-                self.addresses += re.findall(r"url\(([^)]*)\)", value or "")
-            if name.startswith("on"):
-                self.handlers.append(name)
-
-
 def test_a_page_names_nothing_outside_itself(page: str) -> None:
-    read = _Page(page)
+    read = ReadPage(page)
     assert read.addresses
     assert [each for each in read.addresses if not each.startswith(("#", "data:"))] == []
     styles = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
@@ -66,7 +46,7 @@ def test_a_page_names_nothing_outside_itself(page: str) -> None:
 
 
 def test_what_a_model_says_is_text_and_nothing_else(page: str, report: Report) -> None:
-    read = _Page(page)
+    read = ReadPage(page)
     assert read.tags.count("script") == 1
     assert read.handlers == []
     assert "img" not in read.tags and "b" not in read.tags
@@ -78,6 +58,23 @@ def test_what_a_model_says_is_text_and_nothing_else(page: str, report: Report) -
     assert "<script>" not in markdown and "&lt;script&gt;" in markdown.replace("\\", "")
     assert not re.search(r"(?<!\\)\]\(", markdown)
     assert "\\| cell<br>line" in markdown
+
+
+@pytest.mark.parametrize("name", [*HOSTILE, "n" * 1_000_000])
+def test_what_groups_are_called_is_text_and_cut(name: str) -> None:
+    def items(answers: pa.Table) -> list[Item]:
+        return [dataclasses.replace(each, groups={"kind": name}) for each in list_items(answers)]
+
+    figure = Figure("named", "Named", "bars", "", "", (Series(name, (name, "b"), (1.0, 2.0)),))
+    made = make_evaluated("strong", GOOD)
+    metrics = [made.metrics[0].model_copy(update={"group_by": "kind", "group": name})]
+    evaluation = dataclasses.replace(EVALUATION, items=items, figures=lambda _: [figure])
+    page = render_html(make_report(evaluation, [dataclasses.replace(made, metrics=[*made.metrics, *metrics])]))
+    read = ReadPage(page)
+    assert (read.tags.count("script"), read.tags.count("style"), read.handlers) == (1, 2, [])
+    assert not {"img", "b", "textarea"}.intersection(read.tags)
+    assert not any(each in page for each in ("\u202e", "\x00"))
+    assert len(page) < 100_000
 
 
 def test_the_first_line_says_how_little_has_a_score(report: Report, page: str) -> None:
@@ -134,6 +131,8 @@ def test_json_has_the_metrics_comparisons_and_items(report: Report) -> None:
 
 _RENDER = """
 import sys
+from support.docs.chromium import open_page
+from support.docs.read_page import ReadPage
 from support.rows.reported import EVALUATION, HOSTILE, make_evaluated
 from tasks.reports.content import make_report
 from tasks.reports.pages import RENDERERS
@@ -156,30 +155,7 @@ def test_the_same_evaluations_give_the_same_bytes_in_any_place() -> None:
 
 
 def test_a_browser_asks_for_nothing(page: str, tmp_path: Path) -> None:
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if not chromium:
-        pytest.skip("no Chromium is installed: apt-get install chromium")
     (tmp_path / "page.html").write_text(page, "utf-8")
-    asked: list[str] = []
-
-    class Proxy(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            self.send_error(404)
-
-        do_CONNECT = do_GET  # noqa: N815 - named so by the library
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Proxy) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
-        flags += [f"--user-data-dir={tmp_path / 'profile'}", f"--proxy-server=127.0.0.1:{server.server_address[1]}"]
-        command = [chromium, *flags, "--proxy-bypass-list=<-loopback>", "--virtual-time-budget=2000", "--dump-dom"]
-        dumped = subprocess.run(
-            [*command, f"file://{tmp_path / 'page.html'}"], capture_output=True, text=True, check=True, timeout=120
-        ).stdout
-        server.shutdown()
+    dumped, asked = open_page(tmp_path / "page.html")
     assert "20 of 20 shown" in dumped  # the page's own script has run
     assert [each for each in asked if "elsewhere" in each] == []

@@ -42,6 +42,7 @@ class Month:
         self.urls: dict[str, str] = {}
         self.wrong: list[str] = []
         self._newest = ""
+        self._ever = set[str]()
 
     def rebuild(self, day: int, max_age: str, warehouse: Path) -> dict[str, Any]:
         """Build what the world is on a day; return the report."""
@@ -65,7 +66,7 @@ class Month:
         begun = datetime.now(UTC).isoformat()
         report = self.rebuild(day, self.max_age, self.warehouse)
         ages_s = dict.fromkeys(self.urls.values(), read_age(self.max_age))
-        asked, self._newest = count_asked(self.warehouse, self._newest, ages_s, begun)
+        asked, self._newest = count_asked(self.warehouse, self._newest, ages_s, begun, self._ever)
         size = self.warehouse.stat().st_size
         print(
             f"day {day:2}: {report['rows']:3} rows, {report['calls_sent']:5} calls sent, {report['calls_replayed']:5} "

@@ -60,12 +60,17 @@ class Asked:
             return str((db.execute("SELECT max(record_id) FROM calls").fetchone() or ("",))[0])
 
 
-def count_asked(warehouse: Path, newest: str, ages_s: Mapping[str, float], begun: str) -> tuple[Asked, str]:
+def count_asked(
+    warehouse: Path, newest: str, ages_s: Mapping[str, float], begun: str, ever: set[str]
+) -> tuple[Asked, str]:
     """Return what was recorded behind a record, and the newest one now; `ages_s`: service → how old its replies may be,
-    `begun`: when the rebuild began."""
+    `begun`: when the rebuild began, `ever`: keys of what was ever asked, to which these are added.
+
+    What was asked once and is recorded no more was too old for any build when `gc` removed it.
+    """
     with open_warehouse(warehouse) as db:
         recorded = db.execute(
-            "SELECT n.service, n.operation, n.parts, n.asked_at, n.status, max(o.asked_at) FROM calls n LEFT JOIN calls o "
+            "SELECT n.key, n.service, n.operation, n.parts, n.asked_at, n.status, max(o.asked_at) FROM calls n LEFT JOIN calls o "
             "ON o.key = n.key AND o.record_id <= ? AND o.status = 'ok' WHERE n.record_id > ? GROUP BY ALL",
             [newest, newest],
         ).fetchall()
@@ -75,14 +80,17 @@ def count_asked(warehouse: Path, newest: str, ages_s: Mapping[str, float], begun
             [_read_moment(begun)],
         ).fetchall()
     asked = Asked()
-    for service, operation, parts, asked_at, status, before in recorded:
+    for key, service, operation, parts, asked_at, status, before in recorded:
         asked.failed += status != "ok"
-        if before is None:
+        if before is None and key in ever:
+            asked.too_old += 1
+        elif before is None:
             asked.new.append((operation, json.loads(parts)))
         elif before >= _find_limit(service, operation, parts, asked_at, ages_s):
             asked.needless += 1
         else:
             asked.too_old += 1
+    ever.update(key for key, *_ in recorded)
     asked.stale = sum(
         asked_at < _find_limit(service, operation, parts, _read_moment(begun), ages_s)
         for service, operation, parts, asked_at in used

@@ -87,6 +87,7 @@ class ServedMonth:
         self.wrong: list[str] = []
         self._seen: set[str] = set()
         self._newest = ""
+        self._ever = set[str]()
 
     def live(self, gc_from: int, keep: int) -> None:
         """Serve the month; what is wrong stands in `wrong`."""
@@ -167,11 +168,12 @@ class ServedMonth:
 
     def _look_at(self, day: int, run: dict[str, Any], factmill: Factmill) -> None:
         """Judge a day's rebuild and print what it came to."""
+        before = len(self.wrong)
         if run["state"]["type"] != "COMPLETED":
             self.wrong.append(f"day {day}: the rebuild ended as {run['state']['name']}: {run['state']['message']}")
         world = tomllib.loads(self.file.read_text("utf-8"))
         ages_s = {world[name]["url"]: age * 3600 for name, age in AGES_H.items()}
-        asked, self._newest = count_asked(self.warehouse, self._newest, ages_s, run["start_time"])
+        asked, self._newest = count_asked(self.warehouse, self._newest, ages_s, run["start_time"], self._ever)
         if not 0 <= asked.total - asked.sent_said(run["state"]["message"]) <= _UNCOUNTED:
             self.wrong.append(f"day {day}: {asked.total} are recorded, the run says {run['state']['message']}")
         self.wrong += [
@@ -183,6 +185,8 @@ class ServedMonth:
         self._newest = max(self._newest, asked.read_newest(self.warehouse))
         told = f"{rows['granola']:4} {rows['slaq']:4} {rows['fanoutqa']:4}  {drift:5}   {self._measure()}"
         print(f"{day:3} {asked} {run['total_run_time']:5.0f} s  {told}", flush=True)
+        for each in self.wrong[before:]:
+            print(f"    wrong: {each}", flush=True)
 
     def _changed_words(self, day: int) -> set[str]:
         """Return names, old and new, of people that Wikidata has ever said something else of, and what it said."""

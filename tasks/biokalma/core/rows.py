@@ -70,6 +70,7 @@ class RelationCount(Row):
     """In how many people's graphs a relation occurs; the id is its PID (Equation 1)."""
 
     property: str
+    """Label of the relation."""
     graphs: int
     """Graphs that hold the relation."""
     graphs_in_all: int
@@ -177,16 +178,22 @@ class RoundRow(Round):
     id: str
     """The pair's id with the number of the round behind it."""
     row_id: str
+    """Id of the pair."""
 
 
 class CandidateRow(Row):
     """An item that bears the name of a person, and whether the relation joins it."""
 
     row_id: str
+    """Id of the pair."""
     role: Literal["person", "other"]
+    """Whose name it is: the one that the relation is of, or the other, its value."""
     name: str
+    """The name that was looked up."""
     qid: str
+    """An item that bears it."""
     via: Literal["label", "alias"]
+    """Whether it is the item's label or one of its aliases."""
     is_of_class: bool
     """True for a human (or what else the build is about)."""
     joined_to: list[str]

@@ -25,11 +25,11 @@ from tasks.core.calls.knowledge import HUMAN
 from tasks.core.evaluation.labels import LabelScheme
 from tasks.core.evaluation.rows import EvaluationMetric, Score
 from tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Locked
+from tasks.evaluation.measured import find_measured
 from tasks.evaluation.record import BUILT_IN, EXACT, Evaluation, list_roles, lock_evaluation
 from tasks.models.cross_encoder import ENTAILMENT, identify_cross_encoder
-from tasks.options import RunOptions, warehouse_of
+from tasks.options import RunOptions
 from tasks.settings import home
-from tasks.storage.builds import find_build
 
 SETTINGS = {
     RETRIEVED: "the graphs of the people whom the question names, looked up: the baseline",
@@ -50,7 +50,7 @@ def lock_inputs(params: BiokalmaEvaluationParams, run: RunOptions) -> Locked[Bio
     nli = None if params.nli is None else identify_cross_encoder(params.nli, home(), [ENTAILMENT])
     asked = params.model_copy(update={"judge": params.judge or EXACT})
     locked = lock_evaluation(BIOKALMA_EVALUATION, asked, run, BiokalmaEvaluationInputs, nli=nli, class_qid=HUMAN)
-    made = find_build(warehouse_of(run), locked.inputs.params.build).lock["params"]["params"]
+    made = find_measured(BIOKALMA, params, run)[0].lock["params"]["params"]
     changed: dict[str, Any] = {"class_qid": made.get("class_qid", HUMAN)}
     if locked.inputs.params.judge == EXACT:
         # a program rates nothing, so nobody judges, and no report says so

@@ -77,6 +77,12 @@ def read_retry_after(value: str | None) -> float | None:
     return max(0.0, (when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
 
 
+def tell_error(error: BaseException) -> str:
+    """Return what a library's error says, in words: its text, without class and number; of one that says nothing, its name."""
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error).strip()
+    return text or type(error).__name__
+
+
 def shorten(text: str, most: int = 200) -> str:
     """Return text on one line, at most `most` characters."""
     flat = " ".join(text.split())

@@ -225,7 +225,8 @@ class Sender:
         self._lost_in_a_row += 1
         if not self._was_answered:
             raise ServiceUnreachable(
-                f"{self._name}: cannot be reached; {trouble}. Check network and address, see `factmill doctor`"
+                f"{self._name}: cannot be reached: {str(trouble).removeprefix('unreachable: ')}. Check network and address, "
+                "see `factmill doctor`"
             )
         if self._lost_in_a_row >= max(10, 2 * self._limits.parallel):
             raise ServiceUnreachable(

@@ -12,7 +12,7 @@ from urllib.request import OpenerDirector, build_opener
 
 from SPARQLWrapper import GET, JSON, POST, SELECT, SPARQLWrapper
 
-from tasks.clients.sending.answers import judge_status, read_json, read_retry_after, shorten
+from tasks.clients.sending.answers import judge_status, read_json, read_retry_after, shorten, tell_error
 from tasks.clients.sending.redirects import CheckedRedirects
 from tasks.clients.sending.sender import Retry
 from tasks.clients.sparql.solutions import Solution, read_results
@@ -75,10 +75,11 @@ class SparqlEndpoint:
         except URLError as error:
             if isinstance(error.reason, TimeoutError):
                 raise Retry(f"timeout: {error.reason}", split=True) from error
+            reason = tell_error(error.reason) if isinstance(error.reason, OSError) else error.reason
             was_cut = isinstance(error.reason, ConnectionResetError | BrokenPipeError)
-            raise Retry(f"{'connection_cut' if was_cut else 'unreachable'}: {error.reason}") from error
+            raise Retry(f"{'connection_cut' if was_cut else 'unreachable'}: {reason}") from error
         except (HTTPException, ConnectionError) as error:
-            raise Retry(f"connection_cut: {error!r}") from error
+            raise Retry(f"connection_cut: {tell_error(error)}") from error
 
     def _exchange(self, query: str) -> tuple[int, str, str | None]:
         """Send one request; its form is set by hand, since SPARQLWrapper guesses it from words, even in comments."""

@@ -30,7 +30,7 @@ from tasks.text.values.literals import UNITLESS, canonical_number, date_key
 
 OPERATIONS = ("find_items", "describe_items", "label", "resolve_item", "neighbours", "list_facts", "item_facts")
 QUERY_IDS = {
-    **{operation: f"wikidata/{operation}" for operation in OPERATIONS},
+    **{operation: f"wikidata/{operation}" for operation in (*OPERATIONS, "item_states")},
     **{name: f"multihal/{name}" for name in paths.QUERIES},
 }
 """Name of each query → its file below sparql/. A query is named like its operation, one for paths with its hops as well."""
@@ -54,8 +54,9 @@ def can_be_answered(call: Call) -> bool:
 
 
 def likeness(call: Call) -> str:
-    """Return what calls must share to go out in one query; list_facts shares nothing, its LIMIT is its own."""
-    if call.operation == "list_facts":
+    """Return what calls must share to go out in one query; list_facts shares nothing, its LIMIT is its own, nor does
+    item_states, which is for many items as it is."""
+    if call.operation in ("list_facts", "item_states"):
         return call.key
     shared = {name: value for name, value in call.parts.items() if name not in _OWN_PARTS}
     return f"{call.operation} {canonical_json(shared)}"
@@ -72,6 +73,9 @@ def list_terms(calls: Sequence[Call]) -> dict[str, list[Term]]:
         case "label":
             tags = [literal_term(check_language(tag)) for tag in dict.fromkeys((language, "mul"))]
             return {"language": tags, "entity": [entity_term(str(call.parts["id"])) for call in calls]}
+        case "item_states":
+            tags = [literal_term(check_language(tag)) for tag in dict.fromkeys((language, "mul"))]
+            return {"language": tags, "entity": [entity_term(str(each)) for each in parts["ids"]]}  # type: ignore[union-attr]
         case "list_facts":
             after = number_term(id_number(_check_qid(parts["after"])) if parts["after"] else 0)
             return {"property": [direct_property_term(str(parts["pid"]))], "after": [after]}
@@ -139,6 +143,26 @@ def _read_labels(calls: Sequence[Call], rows: Sequence[Row]) -> list[Json]:
     for row in rows:
         found[_id_of(row["entity"], _ENTITY), row["language"] == language].append(row["label"])
     return [_first(found[str(call.parts["id"]), True] or found[str(call.parts["id"]), False]) for call in calls]
+
+
+def _read_states(calls: Sequence[Call], rows: Sequence[Row]) -> list[Json]:
+    labels = [row for row in rows if "label" in row]
+    bodies: list[Json] = []
+    for call in calls:
+        ids = [str(each) for each in call.parts["ids"]]  # type: ignore[union-attr]
+        state: dict[str, Json] = {}
+        for each in ids:
+            found = [row for row in rows if _id_of(row["entity"], _ENTITY) == each]
+            own = {name: _first(row.get(name) for row in found) for name in ("modified", "version")}
+            state[each] = {**own, "label": _choose_label(labels, each, str(call.parts["language"]))}
+        bodies.append(state)
+    return bodies
+
+
+def _choose_label(rows: Sequence[Row], entity: str, language: str) -> str | None:
+    """Return a label in the language, or the one for all languages where there is none."""
+    found = [row for row in rows if _id_of(row["entity"], _ENTITY) == entity]
+    return _first(row["label"] for row in found if row["language"] == language) or _first(row["label"] for row in found)
 
 
 def _read_resolved(calls: Sequence[Call], rows: Sequence[Row]) -> list[Json]:
@@ -232,6 +256,7 @@ _READERS: dict[str, Callable[[Sequence[Call], Sequence[Row]], list[Json]]] = {
     "find_items": _read_found,
     "describe_items": _read_descriptions,
     "label": _read_labels,
+    "item_states": _read_states,
     "resolve_item": _read_resolved,
     "neighbours": _read_neighbours,
     "list_facts": _read_facts,

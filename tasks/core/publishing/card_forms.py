@@ -20,5 +20,9 @@ class CardForms:
     """What the rows are not, and what to heed when figures are read."""
     beside: Callable[[Mapping[str, Any], int], Beside] = lambda _facts, _rows: {}
     """Facts of a build's report and rows of the main table → figures beside the paper's, where the report has no shape."""
+    headline: str = ""
+    """Metric of its evaluations that stands for it (`Evaluation.main`)."""
+    part_labels: Callable[[], Mapping[str, str]] = dict
+    """What parts are called where their names alone say little: PID → label."""
     task: str = "question-answering"
     """As the Hugging Face Hub names tasks."""

@@ -10,6 +10,8 @@ OWN_WORLD = "factmill's embedded world"
 """Source of rows and pages that were written for it."""
 CANARY = "canary"
 """Last column of every table that is released."""
+REJECT_DETAILS = "details of rejects"
+"""What a release lacks where the sentences of its rejects would tell what is withheld."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,9 +20,17 @@ from tasks.diff.core.reasons import find_own_causes, is_settled_by_input, join
 _OF_NO_CALL = ("embedder", "answers")
 """Models whose work is not recorded: sentence encoders, and models under test that are built in or told by a file."""
 _OTHER_ROWS = Cause("other rows", "", "rows are weighed together, and others of them changed")
-_LIMITS = ("limit", "limits", "categories", "candidates", "sets_a_kind", "units", "languages", "foundations")
+_LIMITS = ("limit", "limits", "categories", "candidates", "sets_a_kind", "sets", "languages", "foundations")
 """Parameters that say how much is read, and of what."""
 UNEXPLAINED = Cause("unexplained", "", "its calls and replies are the same, and so is every input that could touch it")
+_NOT_TOLD = Cause(
+    "not told",
+    "",
+    "the locks are the same, so a reply was another; releases hold no replies: compare the builds where they were made",
+)
+_ASKED_ANEW = Cause(
+    "reply", "", "services and models that may answer otherwise were asked, and releases hold no replies"
+)
 _DECIDED = ("dropped_in_review", "not_reviewed")
 """Reasons of rejects that a reviewer, or the policy, decides on."""
 
@@ -44,10 +52,18 @@ class RowFacts:
     """Decisions about the row that differ."""
     others_changed: bool = False
     """True where other rows changed and a stage weighs rows together."""
+    is_weighed: bool = False
+    """True of a row that such a stage rejects in one of the builds."""
+    has_calls: bool = True
+    """False of releases, which hold none."""
+    left_out: str = ""
+    """Why a release was made without such rows; empty where it was not."""
 
 
 def explain_row(facts: RowFacts, locks: Locks) -> tuple[Cause, ...]:
     """Return why a row differs, the first in the order of stages first; UNEXPLAINED alone where nothing tells."""
+    if facts.left_out:
+        return (Cause("left out", "", facts.left_out),)
     tracer = _Tracer(facts, locks)
     found: dict[Cause, None] = {}
     if facts.fate is not None:
@@ -80,7 +96,10 @@ class _Tracer:
         policy = [each for each in self.locks.of("decision") if each.what == "policy"]
         if fate.reason in _DECIDED and (decided := [*self._list_decisions(), *policy]):
             return decided
-        return self._trace((None, fate.detail), len(self.own)) or self._fall_back(len(self.own))
+        traced = self._trace((None, fate.detail), len(self.own))
+        if not traced and self.facts.is_weighed and self.facts.others_changed:
+            return [_OTHER_ROWS]
+        return traced or self._fall_back(len(self.own))
 
     def trace_unread(self) -> list[Cause]:
         """Return why only one build read a row: its source, what it was drawn from, or how much was to be read."""
@@ -125,20 +144,32 @@ class _Tracer:
         """Return the first reason before a place, where no text shows which it was."""
         if decisions := list(self._list_decisions()):
             return decisions
-        if self.facts.source:
-            return [self.facts.source]
+        if self.facts.source or not self.facts.has_calls:
+            return [self.facts.source or self._tell_possible()]
         unseen = self._list_unseen()
         strong = [
             own[0] for own, each in zip(self.own[:upto], self.facts.divergences, strict=False) if own and _is_read(each)
         ]
         if strong:
             return [strong[0]]
-        weak = [own[0] for own in self.own[:upto] if own]
+        weak = [
+            own[0]
+            for own, each in zip(self.own[:upto], self.facts.divergences, strict=False)
+            if own and (each.replies_differ or not each.is_paired)  # what is answered alike changed nothing
+        ]
         if weak and not unseen:
             return [weak[0]]
         if not unseen and self.facts.others_changed:
             return [_OTHER_ROWS]
         return [join([*weak[:1], *unseen])] if weak or unseen else []
+
+    def _tell_possible(self) -> Cause:
+        """Return what the locks alone tell: the input that differs, or that it is one of several."""
+        possible = [each.cause for each in self.locks.changes if each.cause.kind != "source"]
+        possible += self.facts.unseen
+        if not possible:
+            return _NOT_TOLD
+        return join([*possible, _ASKED_ANEW] if self.locks.may_answer_otherwise else possible)
 
     def _list_unseen(self) -> list[Cause]:
         """Return the inputs that differ and of which no recorded call would tell."""

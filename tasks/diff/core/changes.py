@@ -20,6 +20,8 @@ CauseKind = Literal[
     "reply",
     "other rows",
     "one of",
+    "left out",
+    "not told",
     "unexplained",
 ]
 MEANINGS: Mapping[CauseKind, str] = {
@@ -36,6 +38,8 @@ MEANINGS: Mapping[CauseKind, str] = {
     "reply": "the same question was asked anew and answered otherwise",
     "other rows": "other rows changed, with which this one is weighed",
     "one of": "several inputs differ, any of which may be why, and no recorded call tells which",
+    "left out": "the release was made without such rows",
+    "not told": "releases are compared, which hold no recorded calls, and their locks do not tell it",
     "unexplained": "nothing that is recorded explains it",
 }
 """Kind of a cause → what it says."""

@@ -8,7 +8,9 @@ from tasks.diff.core.changes import Cause, CauseKind, InputChange
 
 _OF_EPOCH = ("epoch", "views_from", "views_to")
 _MODELS_OF_PARAMS = ("embedder", "translator", "perplexity")
-_TOLD_ELSEWHERE = ("params", "reviewing", "units", *_OF_EPOCH, *_MODELS_OF_PARAMS)
+_UNITS, _FILES = "units", "files"
+"""Input that lists the kinds of sets that questions are made of, beside all files of questions (FanOutQA's)."""
+_TOLD_ELSEWHERE = ("params", "reviewing", _UNITS, *_OF_EPOCH, *_MODELS_OF_PARAMS)
 _ASSETS: Mapping[str, CauseKind] = {"prompts": "prompt", "lists": "list", "queries": "query"}
 _EMBEDDED = "embedded-"
 Lock = Mapping[str, Any]
@@ -29,6 +31,14 @@ class Locks:
     def find(self, kind: CauseKind, what: str) -> Cause | None:
         """Return a difference by kind and name."""
         return next((each for each in self.of(kind) if each.what == what), None)
+
+    @property
+    def may_answer_otherwise(self) -> bool:
+        """True where a service or model may answer the same question otherwise another time."""
+        return any(
+            not lock.get("rules") or any(str(each).startswith("http") for each in lock["services"].values())
+            for lock in (self.before, self.after)
+        )
 
     def name_service(self, identity: str) -> str:
         """Return the name of a service by what it is known by in either build; its identity where it has none."""
@@ -103,6 +113,8 @@ def _list_params(before: Mapping[str, Any], after: Mapping[str, Any], epoch_told
             yield _change("source", "measured build", old, new)
         elif name == "epoch" and not epoch_told:
             yield _change("epoch", "", old, new)
+        elif name == _UNITS and ({*(old or ())} ^ {*(new or ())}) - {_FILES}:
+            yield _change("parameter", "sets", ", ".join(old or ()), ", ".join(new or ()))
         elif name not in _TOLD_ELSEWHERE:
             yield _change("parameter", name, old, new)
     for name, old, new in _differing(before.get("params", {}), after.get("params", {})):

@@ -97,9 +97,11 @@ class Reference(Row):
     """An article that a sub-question rests on, as of the epoch; the id is the question's with the path."""
 
     question_id: str
+    """Id of the question."""
     path: str
     """Path of the sub-question, in a released file's own words where it is from one; necessary_evidence[i] where there is none."""
     sub_question: str
+    """What it is asked for."""
     answer: str | None
     """JSON of the sub-answer."""
     title_asked: str
@@ -107,6 +109,7 @@ class Reference(Row):
     title: str | None
     """The page's title now, to which redirects and moves lead; null where there is none."""
     pageid: int | None
+    """The page's number; null where there is none."""
     revid: int | None
     """The newest revision at or before the epoch."""
     timestamp: str | None

@@ -2,8 +2,8 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Annotated, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 from pydantic import Field
@@ -90,7 +90,11 @@ class FanOutEvaluationInputs(EvaluationInputs):
 
 
 def gather_questions(read: Callable[[str], pa.Table]) -> pa.Table:
-    """Return the questions of a build that have an answer, by id (rows of `FanOutGold`); `read`: its tables by name."""
+    """Return the questions of a build that have an answer, by id (rows of `FanOutGold`); `read`: its tables by name.
+
+    A release without hidden answers lacks the references, which tell some; those of the dev part stand in its
+    decompositions too.
+    """
     golds = {
         each["id"]: each["answer"]
         for name in ("fanoutqa_dev", "fanoutqa_test_answers")
@@ -101,6 +105,9 @@ def gather_questions(read: Callable[[str], pa.Table]) -> pa.Table:
         if each["revid"] is not None:
             pinned = FanOutEvidence(title=each["title_asked"], revid=each["revid"])
             evidence.setdefault(each["question_id"], {}).setdefault(each["revid"], pinned)
+    for each in read("fanoutqa_dev").select(["id", "decomposition"]).to_pylist():
+        if each["id"] not in evidence:
+            evidence[each["id"]] = {found.revid: found for found in _list_evidence(json.loads(each["decomposition"]))}
     categories = {
         each["id"]: each["categories"]
         for name in ("fanoutqa_dev", "fanoutqa_test")
@@ -120,6 +127,14 @@ def gather_questions(read: Callable[[str], pa.Table]) -> pa.Table:
         if each["id"] in golds
     )
     return arrow_table(FanOutGold, rows)
+
+
+def _list_evidence(sub_questions: Sequence[Mapping[str, Any]]) -> Iterator[FanOutEvidence]:
+    """Yield the articles of a decomposition, in order; one that several sub-questions rest on more than once."""
+    for each in sub_questions:
+        if each.get("evidence"):
+            yield FanOutEvidence(title=each["evidence"]["title"], revid=each["evidence"]["revid"])
+        yield from _list_evidence(each.get("decomposition") or ())
 
 
 def list_questions(rows: pa.Table, inputs: FanOutEvaluationInputs) -> Iterator[FanOutAsked]:

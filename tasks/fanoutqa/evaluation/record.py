@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 from tasks.core.evaluation.labels import LabelScheme
 from tasks.core.evaluation.rows import EvaluationMetric, Score
 from tasks.engine.benchmark import Assets, Locked
+from tasks.errors import UsageError
 from tasks.evaluation.record import BUILT_IN, EXACT, Evaluation, list_roles, lock_evaluation
 from tasks.fanoutqa.benchmark import FANOUTQA
 from tasks.fanoutqa.core.evaluation.labelling import BY_WORTH, list_grades, pose_answer
@@ -55,6 +57,7 @@ from tasks.fanoutqa.evaluation.search import look_up
 from tasks.models.cross_encoder import identify_cross_encoder
 from tasks.options import RunOptions
 from tasks.settings import home, load_world
+from tasks.storage.stores import Store
 
 _SETTINGS = {
     CLOSED_BOOK: "the question alone",
@@ -65,6 +68,11 @@ _SETTINGS = {
 
 def lock_inputs(params: FanOutEvaluationParams, run: RunOptions) -> Locked[FanOutEvaluationInputs]:
     """Return what an evaluation depends on; UsageError and SettingsError say what was expected."""
+    if params.split == "test" and params.release and Store(Path(params.release)).is_without("fanoutqa_test_answers"):
+        raise UsageError(
+            f"--release {params.release}: it was made without the answers of the test part, so --split test cannot be scored; "
+            "ask its makers for one made by factmill release --with-answers, or measure on --split dev"
+        )
     model = load_world(run.world, run.graph).models.get(params.model)
     context = params.context_tokens or (model and model.context_tokens) or USUAL_CONTEXT
     settled = {

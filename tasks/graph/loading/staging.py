@@ -70,10 +70,12 @@ class Staging:
 
     def read_tally(self) -> Tally:
         """Return what was read into the database, having made its tables if it has none."""
-        query = "SELECT table_name FROM duckdb_tables() WHERE database_name = 'staging' AND table_name = 'progress'"
-        if not self.connection.execute(query).fetchall():
+        query = "SELECT tally FROM staging.progress"
+        try:
+            found = self.connection.execute(query).fetchall()
+        except duckdb.CatalogException:
             self._make_tables()
-        found = self.connection.execute("SELECT tally FROM staging.progress").fetchall()
+            found = []
         return _TALLY.validate_json(found[0][0]) if found else Tally()
 
     def add(self, tables: dict[str, list[pa.Table]]) -> None:

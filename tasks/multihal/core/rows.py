@@ -147,12 +147,14 @@ class _PathIds(Row):
     path_id: str
     """Question and path, as the paper's ids are (tqa_gen_3_7); `id` is this with the language behind it."""
     question_id: str
+    """The question that the path is of; the id without its number."""
 
 
 class MultiHalRow(_Question, _PathIds):
     """One path of one question in one language, as published (Appendix A, Table 6); the ids are its first columns."""
 
     answer_type: AnswerType
+    """Kind of the answer: date, rank or numerical, which are looked for as values, or other, for which items stand."""
     subjects: list[str]
     """QIDs found in the question."""
     objects: list[str]
@@ -166,21 +168,30 @@ class MultiHalRow(_Question, _PathIds):
     part_sources: list[str]
     """Where each part of the path's words comes from: wikidata, translated, value or kept."""
     chosen_by: Literal["all", "judge", "chance"]
+    """How it came among the ten that are scored: there were no more at all, the judge chose it, or it was drawn to fill up."""
     judged_by: str
+    """Model that scored it; `rules-1` is the rules author and no language model."""
     judged_score: int
+    """From 1 to 5: how well the path bears the answer out; 4 and 5 are published unless the build was told otherwise."""
     language: str
     """eng, deu, fra, ita, spa or por; dates and numbers of questions and answers are written as CLDR has it, those of
     Portuguese as in Brazil. Paths have values as in English."""
     translated_by: str | None
     """Model that translated question and answers; null for English."""
     source_name: str
+    """File of the foundation."""
     source_row: int
+    """Number of the row in its file, from 1."""
 
 
 class DroppedPath(Row):
     """A path that was left out before scoring, or a pair whose paths could not be searched, and why."""
 
     question_id: str
+    """The question that the path is of."""
     path_ids: list[str]
+    """The ids of the path's items and properties."""
     reason: Drop
+    """Why it was left out, as a code."""
     detail: str
+    """The particulars."""

@@ -25,7 +25,9 @@ class CategoryCount(Row):
     members: int
     """Pages listed by it and the categories below it, those listed twice counted twice."""
     subcategories: int
+    """Categories right below it."""
     drawn: int
+    """Pages that were drawn by seed."""
 
 
 class Topic(CategoryPage):

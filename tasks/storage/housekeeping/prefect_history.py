@@ -5,11 +5,12 @@ paused or running stays. SQLite lets a server work on meanwhile. Freed pages are
 """
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tasks.processes import one_at_a_time
 from tasks.storage.housekeeping.freed import Freed
 
 KEPT_RUNS = 200
@@ -23,6 +24,30 @@ _BY_RUN = ("log", "artifact")
 def history_of(home: Path) -> Path:
     """Return Prefect's database in a home."""
     return home / "prefect" / "prefect.db"
+
+
+@contextmanager
+def making_history(home: Path, tell: Callable[[str], object]) -> Iterator[Callable[[], None]]:
+    """Yield what is to be called when a server that starts has made its database, where there is none as yet.
+
+    Until then no other process starts one, and what a server that was killed meanwhile has left half made goes: no server
+    starts on that again.
+    """
+    path, begun = history_of(home), history_of(home).with_name("making")
+    with ExitStack() as stack:
+        if begun.exists() or not path.exists():
+            stack.enter_context(one_at_a_time(begun.with_name("making.lock"), tell))
+        if begun.exists():
+            for left in path.parent.glob(f"{path.name}*"):
+                left.unlink()
+        if not path.exists():
+            begun.touch()
+
+        def made() -> None:
+            begun.unlink(missing_ok=True)
+            stack.close()
+
+        yield made
 
 
 def bound_history(home: Path, most_runs: int = KEPT_RUNS) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tasks.errors import ShardError
 from tasks.processes import one_at_a_time
+from tasks.progress import say
 
 _KEY_BYTES = 32
 
@@ -32,7 +33,7 @@ class Claims:
     def _alone(self) -> Iterator[None]:
         """Let no other process claim anything meanwhile; ShardError where the folder cannot be written."""
         try:
-            with one_at_a_time(self._lock):
+            with one_at_a_time(self._lock, say):
                 yield
         except OSError as error:
             raise ShardError(

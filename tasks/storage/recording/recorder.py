@@ -12,7 +12,8 @@ import os
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -34,6 +35,7 @@ from tasks.storage.recording.journal import (
     orphan_journals,
     read_journal,
 )
+from tasks.storage.recording.kept import Kept, take_over
 from tasks.storage.recording.records import MOMENT, insert_records, newest_record, read_all
 from tasks.storage.warehouse import is_there, open_warehouse
 
@@ -79,6 +81,7 @@ class Recorder:
         self._pinned_build = pinned_build
         self._oldest = dict(oldest or {}) if mode == "record" else {}
         self._stale_if_error = stale_if_error
+        self._kept: Kept | None = None
         self._journal_folder = work_folder(warehouse) / "journal"
         self._journal = Journal(self._journal_folder) if mode != "replay" else None
         self._claims = Claims(self._journal_folder.with_name("claims")) if mode != "replay" else None
@@ -88,13 +91,17 @@ class Recorder:
         """Characters of their bodies."""
         self._merged: set[str] = set()
         """Keys of what was fresh and has been moved into the warehouse."""
-        self._claimed: dict[str, threading.Event] = {}
+        self._claimed: dict[str, Future[None]] = {}
         self._lock = threading.Lock()
         if mode != "replay":
             self._adopt_orphans()
         self._floor = floor
         # what is newer came since this run was opened; other processes may have failures in their journals that are older
         self._opened = max(newest_record(warehouse), f"{time.time_ns():016x}")
+
+    def keep(self, kept: Kept) -> None:
+        """Serve replies that are too old, where what they rest on has not changed since."""
+        self._kept = kept
 
     def answer(self, calls: Sequence[Call], service: Service) -> Answers:
         """Return a reply for every call: from this run, from the warehouse, or from the service."""
@@ -104,6 +111,7 @@ class Recorder:
             answers.records.update({key: self._fresh[key] for key in wanted if key in self._fresh})
         state = _look_at(self._warehouse)
         answers.records.update(self._recorded([call for key, call in wanted.items() if key not in answers.records]))
+        answers.records.update(self._take_over([call for key, call in wanted.items() if key not in answers.records]))
         answers.replayed = len(answers.records)
         missing = [call for key, call in wanted.items() if key not in answers.records]
         if missing and self.mode == "replay":
@@ -121,27 +129,31 @@ class Recorder:
         with self._lock:
             known = self._claimed.keys() | self._fresh.keys() | self._merged
             mine = [call for call in missing if call.key not in known]
-            own_keys = {call.key for call in mine}
-            theirs = {call.key: self._claimed.get(call.key) for call in missing if call.key not in own_keys}
-            self._claimed.update({call.key: threading.Event() for call in mine})
+            theirs = dict.fromkeys(self._claimed[call.key] for call in missing if call.key in self._claimed)
+            done = Future[None]()
+            self._claimed.update({call.key: done for call in mine})
         sent = 0
         try:
             sent = self._ask_unclaimed(mine, service, state)
+        except BaseException as error:  # whatever it was, it is what those who wait for these replies end with
+            done.set_exception(error)
+            raise
+        else:
+            done.set_result(None)
         finally:
             with self._lock:
-                events = [self._claimed.pop(call.key) for call in mine]
-            for event in events:
-                event.set()
+                for call in mine:
+                    del self._claimed[call.key]
         answers.sent += sent
-        for theirs_done in theirs.values():
-            if theirs_done is not None:
-                theirs_done.wait()
+        failed = [found for each in theirs if (found := each.exception())]
         with self._lock:
             answers.records.update({call.key: self._fresh[call.key] for call in missing if call.key in self._fresh})
         answers.replayed += len(missing) - sent
         # what others asked may have been moved into the warehouse by now
         answers.records.update(self._recorded([call for call in missing if call.key not in answers.records]))
         left = [call for call in missing if call.key not in answers.records]
+        if left and failed:
+            raise failed[0]
         if left:
             raise ReplayMiss(
                 f"{service.identity} left {len(left)} calls without a reply, the first: {_describe(left[0])}"
@@ -204,7 +216,10 @@ class Recorder:
     def _find_oldest(self, call: Call) -> datetime | None:
         """Return when a reply to a call must have come to serve; None: it may be of any age."""
         oldest = self._oldest.get(call.service)
-        return None if oldest is None else find_oldest(call.operation, call.parts, oldest)
+        if oldest is None:
+            return None
+        kept = self._kept.moment(call.key) if self._kept else None
+        return min(find_oldest(call.operation, call.parts, oldest), kept or oldest)
 
     def _keep(self, call: Call, reply: Reply) -> None:
         self._keep_record(make_record(call, reply, max(self._floor, self._opened)))
@@ -227,6 +242,27 @@ class Recorder:
             db.register("wanted", pa.table(wanted))
             ids = self._choose_records(db)
             return {record.key: record for record in read_all(db, ids)}
+
+    def _take_over(self, calls: Sequence[Call]) -> dict[str, Record]:
+        """Return the replies that are kept of what services said that were called otherwise then, as replies to these calls."""
+        kept = self._kept
+        if kept is None or not kept.renamed:
+            return {}
+        then = {
+            call.key: replace(call, service=kept.renamed[call.service]).key
+            for call in calls
+            if call.service in kept.renamed
+        }
+        ids = {key: kept.calls[old].record_id for key, old in then.items() if old in kept.calls}
+        if not ids:
+            return {}
+        with open_warehouse(self._warehouse) as db:
+            records = {record.record_id: record for record in read_all(db, sorted({*ids.values()}))}
+        services = {call.key: call.service for call in calls}
+        taken = {key: take_over(records[each], key, services[key]) for key, each in ids.items() if each in records}
+        for record in taken.values():
+            self._keep_record(record)
+        return taken
 
     def _find_older(self, wanted: Mapping[str, Call], records: Mapping[str, Record]) -> dict[str, Record]:
         """Return the newest replies, though too old, of calls that a service of which replies age has failed to answer."""

@@ -84,18 +84,19 @@ def sum_up_ages(
     db: duckdb.DuckDBPyConnection, run_id: str, begun: datetime, oldest: Mapping[str, datetime]
 ) -> dict[str, dict[str, Any]]:
     """Return live service → calls that a run rests on, when the replies came, how many came since the run began, and how
-    many are older than `oldest` allows (as of Recorder)."""
+    many are older than `oldest` allows (as of Recorder) and were not found unchanged."""
     found = db.execute(
-        "SELECT service, operation, parts, asked_at FROM calls WHERE starts_with(service, 'http') AND record_id IN "
-        "(SELECT record_id FROM build_calls WHERE build_id = ?) ORDER BY service, asked_at",
+        "SELECT service, operation, parts, asked_at, record_id IN (SELECT record_id FROM kept_calls WHERE build_id = $1) "
+        "FROM calls WHERE starts_with(service, 'http') AND record_id IN "
+        "(SELECT record_id FROM build_calls WHERE build_id = $1) ORDER BY service, asked_at",
         [run_id],
     ).fetchall()
     summed: dict[str, dict[str, Any]] = {}
-    for service, operation, parts, asked_at in found:
+    for service, operation, parts, asked_at, is_kept in found:
         each = summed.setdefault(service, {"calls": 0, "asked": 0, "too_old": 0, "oldest": asked_at.isoformat()})
         each["newest"] = asked_at.isoformat()
         each["calls"] += 1
         each["asked"] += asked_at >= begun
-        if service in oldest and asked_at < oldest[service]:
+        if service in oldest and asked_at < oldest[service] and not is_kept:
             each["too_old"] += asked_at < find_oldest(operation, json.loads(parts), oldest[service])
     return summed

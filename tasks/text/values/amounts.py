@@ -8,6 +8,7 @@ small words fall away. Units are told apart but never converted: 12 miles is not
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from tasks.text.values.words import Count, Value, drop_light, read_values
@@ -25,6 +26,8 @@ class Said(NamedTuple):
 
 PERCENT = "percent"
 _BARE_DIGITS_AT_LEAST = 3
+_SHORT = 1000
+"""Characters of a text that is kept when it was read."""
 _NUMBER = r"[0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)?"
 _SCALE = rf"(?:{'|'.join(SCALES)})"
 _SCALE_LETTERS = {
@@ -101,14 +104,24 @@ _ORDINALS = {f"{word}th": f"{at}th" for at, word in enumerate(_TEENS, 13)} | {"t
 _JOINING = frozenset({"and", "or"})
 
 
-def read_amounts(text: str) -> list[Said]:
+def read_amounts(text: str) -> Sequence[Said]:
     """Return what a paragraph or an answer says, in order, without small words.
 
-    "and" and "or" stay between words, so that "Paul and Reed" is not "Paul Reed", and fall away between numbers.
+    "and" and "or" stay between words, so that "Paul and Reed" is not "Paul Reed", and fall away between numbers. What is
+    short is kept for a while: one article is read by several stages, and by each question that names it.
     """
+    return _read_short(text) if len(text) <= _SHORT else _read(text)
+
+
+@lru_cache(maxsize=4096)
+def _read_short(text: str) -> Sequence[Said]:
+    return _read(text)
+
+
+def _read(text: str) -> Sequence[Said]:
     told = [(part.said, part.value) for part in read_values(spell_amounts(text))]
     joined = _drop_repeated_units(list(_join_units(list(_join_signs(told)))))
-    return [each for at, each in enumerate(joined) if _is_kept(joined, at)]
+    return tuple(each for at, each in enumerate(joined) if _is_kept(joined, at))
 
 
 def spell_amounts(text: str) -> str:

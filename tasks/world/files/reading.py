@@ -3,6 +3,7 @@
 A violation never stops the reading, so one run shows all of them; whatever a wrong line would have said is left out.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -26,7 +27,8 @@ from tasks.world.files.findings import Findings, Violation, parse_mapping, read_
 from tasks.world.files.references import check_references
 from tasks.world.files.values import DATA_TYPES, is_pid, is_qid, read_value, split_statement
 
-_ITEM_KEYS = {"label", "is", "aka", "wiki"}
+_ITEM_KEYS = {"label", "is", "aka", "wiki", "modified"}
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
 def load_world_data(folder: Path = WORLD_FOLDER) -> WorldData:
@@ -88,9 +90,12 @@ def _read_items(path: Path, folder: Path, properties: Mapping[str, Property], fi
 def _read_item(qid: str, entry: Mapping[str, Any], properties: Mapping[str, Property], findings: Findings) -> Item:
     for key in entry:
         if key not in _ITEM_KEYS and not is_pid(key):
-            findings.add(f"{qid}.{key}", "unknown key; expected label, is, aka, wiki or a PID")
+            findings.add(f"{qid}.{key}", "unknown key; expected label, is, aka, wiki, modified or a PID")
     if not _text_at(entry, "label"):
         findings.add(qid, "no label; expected `label: name` or six names")
+    modified = _text_at(entry, "modified")
+    if modified is not None and not _MOMENT.fullmatch(modified):
+        findings.add(f"{qid}.modified", "expected a moment like 2026-01-31T10:15:00Z")
     pids = [key for key in entry if is_pid(key)]
     statements = [s for pid in pids for s in _read_statements(qid, pid, entry[pid], properties, findings)]
     return Item(
@@ -100,6 +105,7 @@ def _read_item(qid: str, entry: Mapping[str, Any], properties: Mapping[str, Prop
         aliases=tuple(read_texts(f"{qid}.aka", entry.get("aka", []), findings)),
         title=_text_at(entry, "wiki"),
         statements=tuple(statements),
+        modified=modified,
     )
 
 

@@ -8,10 +8,12 @@ import pytest
 from tasks.assets import ROOT, load_query
 from tasks.clients.wikidata.client import WikidataSparql
 from tasks.clients.wikidata.queries import OPERATIONS
+from tasks.core.calls.changes import call_item_states
 from tasks.core.calls.knowledge import (
     call_describe_item,
     call_find_items,
     call_item_facts,
+    call_label,
     call_list_facts,
     call_neighbours,
     call_resolve_item,
@@ -19,7 +21,7 @@ from tasks.core.calls.knowledge import (
 from tasks.errors import ServiceUnreachable
 
 HERE = "test-wikidata"
-QUERIES = {operation: load_query(f"wikidata/{operation}") for operation in OPERATIONS}
+QUERIES = {operation: load_query(f"wikidata/{operation}") for operation in (*OPERATIONS, "item_states")}
 EMPTY = {"json": {"head": {"vars": []}, "results": {"bindings": []}}}
 
 
@@ -107,6 +109,20 @@ def test_items_are_described(ask):
         {"label": "Brandenburg", "description": None, "title": None, "modified": None},
         {"label": None, "description": None, "title": None, "modified": None},
     ]
+
+
+def test_items_say_when_they_were_changed_and_what_they_are_called_in_one_query(ask, server):
+    names = ("Q64", "Q1208", "P36", "Q12345")
+    (state,) = ask(call_item_states(HERE, names, "it", "now"))
+    assert state == {
+        "Q64": {"label": "Berlino", "modified": "2024-05-06T07:08:09Z", "version": None},
+        "Q1208": {"label": "Brandenburg", "modified": None, "version": None},
+        "P36": {"label": None, "modified": None, "version": None},
+        "Q12345": {"label": None, "modified": None, "version": None},
+    }
+    assert len(server.seen) == 1
+    labels = ask(*(call_label(HERE, name, "it") for name in names))
+    assert labels == [state[name]["label"] for name in names], "so that both can be compared"
 
 
 def test_redirects_are_followed_to_their_end(ask):
@@ -362,5 +378,5 @@ def test_an_endpoint_that_refuses_us_stops_the_run(client, server, inbox):
 
 def test_an_endpoint_that_is_not_there_stops_the_run(limits, inbox):
     client = WikidataSparql("http://127.0.0.1:9/sparql", HERE, limits, "tests", QUERIES)
-    with pytest.raises(ServiceUnreachable, match="cannot be reached; unreachable"):
+    with pytest.raises(ServiceUnreachable, match="cannot be reached: "):
         client.send([call_find_items(HERE, "Berlin")], inbox)

@@ -49,10 +49,19 @@ def test_evaluations_are_told_alone_and_side_by_side_and_what_cannot_be_compared
     toy("report", *ids, "--to", tmp_path / "again.html")
     assert (tmp_path / "again.html").read_bytes() == page
 
+    # the toy has no distributions of its own
+    told = toy("report", first, "--to", tmp_path / "build.html", "--to", tmp_path / "build.md", "--json").json
+    assert told["builds"] == [first] and len(told["files"]) == 2
+    page = (tmp_path / "build.html").read_text("utf-8")
+    assert "8 source rows = 8 published + 0 rejected + 0 merged." in page
+    assert "Which number has Germany?" in page and "find items of " in page
+    assert "# Countries, build countries-" in (tmp_path / "build.md").read_text("utf-8")
+
     def refuse(*arguments: str | Path) -> str:
         return toy("report", *arguments, "--to", tmp_path / "no.html", code=2).err
 
-    assert f"{first} is a build of countries; expected an evaluation" in refuse(first)
+    assert f"is told by factmill diff {first} {second}" in refuse(first, second)
+    assert f"{first} is a build and {ids[0]} an evaluation; name one build, or" in refuse(ids[0], first)
     assert "which has other rows; models are compared on one" in refuse(ids[0], other)
     assert f"{ids[0]} is named twice" in refuse(ids[0], ids[0])
     assert "expected a file that ends in .html, .md, .json" in toy("report", ids[0], "--to", "x.pdf", code=2).err

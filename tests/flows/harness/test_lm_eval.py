@@ -25,7 +25,7 @@ class PlayedModel(LM):
         return [self.played.answers[request.doc["setting"], request.doc["id"]] for request in requests]
 
     def loglikelihood(self, requests: Any, disable_tqdm: bool = False) -> Any:
-        raise NotImplementedError
+        raise AssertionError("our tasks ask for texts alone")
 
     loglikelihood_rolling = loglikelihood
 

@@ -14,6 +14,7 @@ from support.work.standing import Standing, standing_server
 
 from flows.watching.events import tell_drift, tell_release
 from flows.watching.gone import crash_gone_runs
+from flows.watching.runs import OF_A_REBUILD
 from tasks import progress
 
 _MAKE = """
@@ -76,6 +77,10 @@ def test_each_automation_calls_its_webhook_once(standing: Standing, alarm: Loopb
         run = standing.ask("/flow_runs/", flow_id=flow, name=name, state={"type": "RUNNING"})
         return str(run["id"])
 
+    part = begin(f"{OF_A_REBUILD}granola · fails")
+    standing.ask(
+        f"/flow_runs/{part}/set_state", state={"type": "FAILED", "name": "Failed", "message": "its rebuild tells"}
+    )
     failing, gone = begin("granola · fails"), begin('granola · "killed"')
     why = 'UsageError: a source with "quotes" in its name'
     standing.ask(f"/flow_runs/{failing}/set_state", state={"type": "FAILED", "name": "Failed", "message": why})
@@ -87,6 +92,7 @@ def test_each_automation_calls_its_webhook_once(standing: Standing, alarm: Loopb
     tell_release("granola 1.0", {"builds": ["granola-1"]})
 
     standing.wait(lambda: len(alarm.seen) >= 4)
+    assert len(alarm.seen) == 4
     crashed, failed, drift, release = sorted(
         (seen.json() for seen in alarm.seen), key=lambda told: ("run" not in told, *map(str, told.values()))
     )

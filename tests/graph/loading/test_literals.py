@@ -354,7 +354,7 @@ def plain(thing: str) -> str:
 
 @pytest.mark.slow
 @given(st.lists(st.sampled_from(UNIVERSE), min_size=1, max_size=60))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 def test_any_triples_give_what_following_them_one_by_one_gives(lines: list[str]) -> None:
     rows, left_out = store("\n".join(lines))
     expected = put_together(lines)

@@ -12,7 +12,7 @@ import pytest
 from support.work.warehouses import empty_warehouse
 
 from tasks.core.calls.call import Call, Deliver, Mode, Reply
-from tasks.errors import ReplayMiss
+from tasks.errors import ReplayMiss, ServiceUnreachable
 from tasks.storage.recording.journal import Record, read_journal
 from tasks.storage.recording.recorder import Recorder
 from tasks.storage.recording.records import insert_records, newest_record
@@ -252,6 +252,36 @@ def test_two_batches_that_want_one_call_ask_it_once(tmp_path: Path) -> None:
     assert sorted(service.asked) == ["a", "b"]
     assert len(results) == 4
     assert all(sorted(body["echo"] for body in found) == ["a", "b"] for found in results)
+
+
+def test_who_waits_for_what_cannot_be_asked_ends_with_the_same_error(tmp_path: Path) -> None:
+    class Away(Echo):
+        begun, free = threading.Event(), threading.Event()
+
+        def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+            self.begun.set()
+            self.free.wait()
+            raise ServiceUnreachable("echo is away")
+
+    service, shared = Away(), recorder(tmp_path)
+    errors: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            shared.answer(calls("a"), service)
+        except ServiceUnreachable as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    threads[0].start()
+    service.begun.wait()
+    threads[1].start()
+    threads[1].join(0.5)  # it waits for the first by then, or else asks for itself, which ends alike
+    service.free.set()
+    for thread in threads:
+        thread.join(10)
+    shared.close()
+    assert [str(error) for error in errors] == ["echo is away"] * 2
 
 
 def test_long_replies_go_into_the_warehouse_within_a_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

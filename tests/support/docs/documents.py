@@ -52,7 +52,11 @@ def list_blocks(document: str, *languages: str) -> list[str]:
 
 def list_examples(document: str) -> list[Example]:
     """Return what a document tells to type, in order; in a console's block, what stands behind a `$`."""
-    typed = [line for block in list_blocks(document, "sh") for line in block.replace("\\\n", " ").splitlines()]
-    shown = [line for block in list_blocks(document, "console") for line in block.splitlines()]
-    found = [Example(line) for line in (*typed, *(line[2:] for line in shown if line.startswith("$ ")))]
+    found = []
+    for language, block in _BLOCK.findall((ROOT / document).read_text("utf-8")):
+        lines = block.replace("\\\n", " ").splitlines()
+        if language == "sh":
+            found += [Example(line) for line in lines]
+        elif language == "console":
+            found += [Example(line[2:]) for line in lines if line.startswith("$ ")]
     return [example for example in found if example.words]

@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -140,6 +141,25 @@ def start_ready(
     return ReadyProcess(pid, status, ours)
 
 
+@dataclass(frozen=True)
+class Ended:
+    """How a process has ended, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+def run_ready(program: str, *arguments: str | Path, piped: bytes | None = None, timeout: float = 120) -> Ended:
+    """Run a program, Python as text, to its end, in the environment of the tests; `piped` is what its stdin gives."""
+    process = start_ready(program, [*map(str, arguments)], os.environ, ROOT, takes_input=piped is not None)
+    if process.stdin is not None:
+        with suppress(BrokenPipeError), process.stdin as pipe:  # it may end before it has read all
+            os.write(pipe.fileno(), piped or b"")
+    out, err = process.communicate(timeout)
+    return Ended(process.wait(), out, err)
+
+
 @cache
 def _stand_ready() -> socket.socket:
     """Start what stands ready, once a process, and return the line to it."""
@@ -247,6 +267,7 @@ def _settle_prefect() -> None:
     from tasks.settings import home
 
     wanted = {**os.environ, **prefect_settings(home())}
-    told = {each: wanted[each.name] for each in (PREFECT_API_URL, PREFECT_HOME, PREFECT_LOCAL_STORAGE_PATH)}
+    known = (PREFECT_API_URL, PREFECT_HOME, PREFECT_LOCAL_STORAGE_PATH)
+    told = {each: wanted[each.name] for each in known if each.name in wanted}  # without a server no address
     now = get_settings_context()
     SettingsContext(profile=now.profile, settings=now.settings.copy_with_update(told)).__enter__()

@@ -18,7 +18,7 @@ LOCK: dict[str, Any] = {
     "params": {"params": {"least": 2}},
 }
 
-HOSTILE = "<script>alert(1)</script>\n</textarea> [x](../../etc) | `y` \u202eabc\x1b[31m"
+HOSTILE = "<script>alert(1)</script>\n</textarea> [x](../../etc) | `y` \u202eabc\x1b[31m\x00"
 PROMPT = Cause("prompt", "x/write", "edited (p1 → p2)", "write")
 WORLD = Cause("world", "wikidata", f"item_facts of {HOSTILE} says otherwise", "look_up")
 
@@ -31,7 +31,7 @@ def make_diff(**changed: Any) -> Diff:
         ),
         RowChange(
             "removed",
-            "x-2",
+            f"x-2{HOSTILE}",
             "x-2",
             (WORLD,),
             shown={"question": "Why?"},

@@ -20,7 +20,7 @@ HOSTILE = (
     "<script>alert(1)</script>",
     "</style><style>@import url(http://elsewhere.example/x.css)</style>",
     '<img src="http://elsewhere.example/x.png" onerror="alert(1)"> & more',
-    "\u202egnorw si siht\u202c שלום \u200f",
+    "\u202egnorw si siht\u202c שלום \u200f ../../etc/passwd\x00</textarea>",
     "![x](http://elsewhere.example/y.png) | cell\nline",
     "long " * 20_000,
 )

@@ -100,7 +100,9 @@ def open_wiki(url: str, limits: Limits = LIMITS) -> Wikipedia:
 
 
 def match_revids(real: RealMediaWiki, wiki: Wiki) -> dict[int, int]:
-    """Return the real wiki's revision ids by ours; they go together by title and date."""
+    """Return the real wiki's revision ids by ours; they go together by title and date, and neither has more."""
+    ours = {(page.title, revision.at) for page in wiki.by_title.values() for revision in page.revisions}
+    assert ours == {(title, at) for title, at in real.revids if title in wiki.by_title}
     return {
         revision.revid: real.revids[page.title, revision.at]
         for page in wiki.by_title.values()

@@ -28,8 +28,6 @@ FEW_QUESTIONS = (
     *("--source", "wikidata", "--sets", "P40", "--sets", "P57", "--sets-a-kind", "1"),
 )
 """Options of a FanOutQA of some questions of people, and some of a graph."""
-_BEFORE_PYTHON = {"PREFECT_API_URL"}
-"""Variables that have to stand before a process begins."""
 Process = subprocess.Popen[str] | ReadyProcess
 
 
@@ -91,10 +89,12 @@ class Factmill:
     def start(self, *arguments: str | Path, **environment: str) -> Process:
         """Start a command as a process of its own and let it run.
 
-        With a server of its own it is a new Python: Prefect, once imported, is told of no other server.
+        It is a new Python where Prefect has to read its settings anew, as with a server of its own, and where it serves,
+        since it then starts others by way of its own beginning.
         """
         told = {**_inherited(), **self._environment(), **environment}
-        if self.prefect_api and not _BEFORE_PYTHON & environment.keys():
+        is_new = "serve" in arguments or any(name.startswith("PREFECT_") for name in environment)
+        if self.prefect_api and not is_new:
             return start_ready(self.program, [*map(str, arguments)], told, ROOT)
         return subprocess.Popen(
             [sys.executable, "-c", self.program, *map(str, arguments)],

@@ -41,6 +41,8 @@ class ScriptedChat:
         self.web.close()
 
     def _handle(self, seen: Seen) -> dict[str, Any]:
+        if not seen.path.endswith("/chat/completions"):
+            return {"status": 404, "json": {"error": {"message": "Not Found"}}}
         asked = seen.json()
         if "messages" not in asked:
             return {"status": 400, "json": {"error": {"message": "Missing required parameter: 'messages'."}}}

@@ -25,7 +25,7 @@ class Standing:
 
     def __init__(self, api: str, launch: Callable[[], "subprocess.Popen[bytes]"]) -> None:
         self.api = api
-        self._client = httpx.Client(base_url=api, timeout=30)
+        self._client = httpx.Client(base_url=api, timeout=_LIMIT_S)
         self._launch = launch
         self.start_server()
 
@@ -49,7 +49,14 @@ class Standing:
     def start(self, name: str, **parameters: Any) -> httpx.Response:
         """Start a run of a deployment, as its form does."""
         told = {"state": {"type": "SCHEDULED"}, "parameters": parameters}
-        return self._client.post(f"/deployments/{self.deployment(name)['id']}/create_flow_run", json=told)
+        path = f"/deployments/{self.deployment(name)['id']}/create_flow_run"
+
+        def ask() -> httpx.Response | None:
+            reply = self._client.post(path, json=told)
+            return None if reply.is_server_error else reply  # a database that is busy for long, as clients try again
+
+        started: httpx.Response = self.wait(ask)
+        return started
 
     def cancel(self, run_id: str) -> None:
         """Do what Cancel in the UI does."""

@@ -8,6 +8,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.util import Retry
 
 from flows.prefect_server import ServerHandle, prefect_server
 
@@ -45,3 +48,11 @@ def standing_server() -> Iterator[str]:
 def wait_ready(api: str) -> None:
     """Wait until the server answers, whichever process started it."""
     ServerHandle(SimpleNamespace(poll=lambda: None), f"{api}/health", Path(os.devnull)).wait_ready()
+
+
+def ask_server() -> requests.Session:
+    """Return what asks a server, again where it says that its database is busy, as it is at times."""
+    session = requests.Session()
+    busy = Retry(total=10, backoff_factor=0.5, status_forcelist=[503], allowed_methods=None)
+    session.mount("http://", HTTPAdapter(max_retries=busy))
+    return session

@@ -1,0 +1,238 @@
+"""What `factmill mechanism` makes, writes and prints."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from flows.commands.reports import write_file
+from flows.running import make_build
+from tasks.assets import load_list
+from tasks.core.evaluation.rows import EvaluationMetric
+from tasks.core.measures.metrics import round_value
+from tasks.core.rows import rows_from_arrow
+from tasks.errors import OutputError
+from tasks.evaluation.record import METRICS, Item, pick_worst
+from tasks.options import BuildReport, RunOptions, warehouse_of
+from tasks.reports.content import PaperRow, Report, Subject, Unscored
+from tasks.reports.entries import list_entries
+from tasks.reports.pages import RENDERERS
+from tasks.reports.texts import format_number, say, tell
+from tasks.slaq.core.mechanism.pairing import pair_fact
+from tasks.slaq.core.mechanism.rows import FEATURES, ComparedFact, PairedFact
+from tasks.slaq.mechanism.choose import choose_of
+from tasks.slaq.mechanism.extra import require_extra
+from tasks.slaq.mechanism.figures import PAPER, draw_figures
+from tasks.slaq.mechanism.local_model import choose_device, read_layers
+from tasks.slaq.mechanism.measure import ACCURACY, ALIGNED, ALL, AUC, DIFFERENCE, MISALIGNED
+from tasks.slaq.mechanism.pairs_file import read_pairs, write_pairs
+from tasks.slaq.mechanism.record import MECHANISM, MechanismParams, lock_inputs
+from tasks.storage.builds import BuildRecord, find_build, published_table
+from tasks.storage.warehouse import open_warehouse
+from tasks.text.whole import clean
+
+_ORDER = (AUC, ACCURACY, *FEATURES)
+
+
+def analyse(params: MechanismParams, run: RunOptions, force: bool, folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """Make an analysis and its report; return it as --json tells it, and as lines to read."""
+    require_extra()
+    choose_device(params.device)
+    made = make_build(MECHANISM, params, run, force)
+    warehouse = warehouse_of(run)
+    report = read_report(warehouse, find_build(warehouse, made.build_id))
+    written = [
+        write_file(render(report), folder / f"{made.build_id}{ending}", "--reports")
+        for ending, render in RENDERERS.items()
+    ]
+    metrics = [*report.headline, *report.more]
+    told = {
+        "mechanism_id": made.build_id,
+        "model": made.facts["model"],
+        "evaluations": made.facts["evaluations"],
+        "rows": made.rows,
+        "facts": made.facts["facts"],
+        "unscored": made.facts["unscored"],
+        "ablated": made.calls_sent,
+        "ablated_before": made.calls_replayed,
+        "seconds": made.seconds,
+        "up_to_date": made.up_to_date,
+        "reports": [str(path) for path in written],
+        "metrics": [metric.model_dump() for metric in metrics],
+    }
+    return told, _format(made, metrics, written)
+
+
+def _format(made: BuildReport, metrics: Sequence[EvaluationMetric], written: Sequence[Path]) -> list[str]:
+    """Return an analysis as lines to read: how many facts, how alike, what that tells, where to read on."""
+    found = {(each.setting, each.metric): each for each in metrics}
+    value = lambda *at: format_number(found[at].value) if at in found else "–"  # noqa: E731
+    lines = [f"{made.build_id}: {made.rows} facts of {made.facts['model']}"]
+    lines += [f"  {model}: {_tell_counts(counts)}" for model, counts in made.facts["facts"].items()]
+    details = made.facts["details"]
+    lines += [
+        f"  unscored: {count} {say(reason)}, the first: {clean(details[reason])}"
+        for reason, count in made.facts["unscored"].items()
+    ]
+    lines.append(f"  {'':20} {'aligned':>9} {'misaligned':>11} {'ROC-AUC':>9} {'accuracy':>9}")
+    for name in (*FEATURES, ALL):
+        lines.append(
+            f"  {say(name):20} {value(ALIGNED, name):>9} {value(MISALIGNED, name):>11} {value(name, AUC):>9} {value(name, ACCURACY):>9}"
+        )
+    if lacking := found.get((ALL, AUC)):
+        lines += [f"  no prediction: {lacking.note}"] if lacking.value is None else []
+    lines.append(
+        f"  answers ablated: {made.calls_sent} now, {made.calls_replayed} before; {made.seconds:.1f} s"
+        + ("; already there, from the same inputs" if made.up_to_date else "")
+    )
+    return [*lines, *(f"  report: {path}" for path in written if path.suffix == ".html")]
+
+
+def find_pairs(params: MechanismParams, run: RunOptions, path: Path) -> tuple[int, int]:
+    """Write the pairs of answers as they are found; return how many facts, and how many without a pair. No model is opened."""
+    locked = lock_inputs(params, run)
+    given, words = locked.inputs.params, frozenset(load_list("function_words"))
+    chosen = read_pairs(Path(given.pairs)) if given.pairs else {}
+    rows: list[PairedFact] = [
+        pair_fact(fact, words, given.least_matched, chosen)
+        for subject in locked.inputs.subjects
+        for fact in choose_of(warehouse_of(run), subject, given).facts
+    ]
+    try:
+        count = write_pairs(path, rows)
+    except OSError as error:
+        raise OutputError(
+            f"{path}: cannot be written: {error.strerror}; name another place with --write-pairs"
+        ) from error
+    return count, sum(not row.long_text for row in rows)
+
+
+def read_report(warehouse: Path, record: BuildRecord) -> Report:
+    """Return an analysis as reports tell it."""
+    with open_warehouse(warehouse) as db:
+        metrics = rows_from_arrow(EvaluationMetric, published_table(db, record.build_id, METRICS))
+        rows = rows_from_arrow(ComparedFact, published_table(db, record.build_id, MECHANISM.main_table))
+    name = clean(record.report["facts"]["model"])
+    entries, in_all = list_entries({name: pick_worst(_list_items(rows))}, MECHANISM.name, record.build_id)
+    overall = sorted(
+        (each for each in metrics if not each.group_by),
+        key=lambda each: (_ORDER.index(each.metric) if each.metric in _ORDER else len(_ORDER), each.id),
+    )
+    is_told = lambda each: each.setting in (ALIGNED, MISALIGNED, DIFFERENCE) or each.setting == ALL  # noqa: E731
+    return Report(
+        title=f"{name}: what carries facts in short and in long answers",
+        benchmark=MECHANISM.name,
+        warnings=tuple(_warn(record, rows)),
+        subjects=(Subject(name, name, record.build_id, _describe(record, rows)),),
+        headline=tuple(each for each in overall if is_told(each)),
+        more=tuple(each for each in overall if not is_told(each)),
+        rankings=(),
+        paper=tuple(_set_beside(overall, name)),
+        paper_notes=tuple(dict.fromkeys(f"{each.where}: {each.note}" for each in PAPER)),
+        grouped=tuple(each for each in metrics if each.group_by),
+        figures=tuple(draw_figures(metrics)),
+        unscored=tuple(_count_unscored(name, rows)),
+        entries=tuple(entries),
+        entries_in_all=in_all,
+    )
+
+
+def _describe(record: BuildRecord, rows: Sequence[ComparedFact]) -> dict[str, str]:
+    facts, lock, flow = record.report["facts"], record.lock, record.origin["flow"]
+    told = {
+        name: value for name, value in lock["params"]["params"].items() if name not in ("model", "evaluation", "pairs")
+    }
+    folders = {Path(path).name: Path(path) for path in flow["model"]}
+    subjects = lock["params"]["subjects"]
+    return {
+        "Models": "; ".join(_name_model(each, folders) for each in subjects),
+        "Evaluations": ", ".join(facts["evaluations"]),
+        "Facts": f"{len(rows)}: {sum(row.kind == ALIGNED for row in rows)} aligned (right in both answers), "
+        f"{sum(row.kind == MISALIGNED for row in rows)} misaligned (right in one)",
+        "Drawn from": "; ".join(f"{model}: {_tell_counts(counts)}" for model, counts in facts["facts"].items()),
+        "Pairs": _tell_pairs(rows, facts["unused_pairs"]),
+        "Parameters": "; ".join(f"{say(name)} {tell(value)}" for name, value in told.items()),
+        "Analysis": f"{record.build_id}, factmill {lock['version']}, code {lock['code']}",
+    }
+
+
+def _name_model(subject: Mapping[str, Any], folders: Mapping[str, Path]) -> str:
+    name = subject["model"]
+    shape = read_layers(folders[name]) if name in folders else ""
+    return f"{clean(name)}{f' ({shape})' if shape else ''}, which the evaluation calls {clean(subject['asked'])}"
+
+
+def _tell_counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {say(name)}" for name, count in counts.items())
+
+
+def _tell_pairs(rows: Sequence[ComparedFact], unused: int) -> str:
+    found = {by: sum(row.paired_by == by for row in rows) for by in ("alignment", "file", "")}
+    told = f"{found['alignment']} found by alignment, {found['file']} from a file, {found['']} facts without one"
+    return told + (f"; {unused} pairs of the file are of no fact that was drawn" if unused else "")
+
+
+def _warn(record: BuildRecord, rows: Sequence[ComparedFact]) -> list[str]:
+    without = sum(any(getattr(row, name) is None for name in FEATURES) for row in rows)
+    warnings = []
+    if rows and without / len(rows) > 0.05:
+        warnings.append(
+            f"{without} of {len(rows)} facts lack a similarity: what lacks one is seldom missing at random (see Unscored)."
+        )
+    kinds = {row.kind for row in rows}
+    if len(kinds) == 1:
+        warnings.append(
+            f"All facts are {next(iter(kinds))}: there is nothing to compare them with, and nothing to predict."
+        )
+    if record.caution:
+        warnings.append(f"{clean(record.caution)}.")
+    warnings.append(
+        "Zero-ablation says what a component does for a token's logit, not why; and what is aligned may be so for other reasons "
+        "than the model's inner workings: in misaligned facts one of the two texts says something else."
+    )
+    return warnings
+
+
+def _set_beside(overall: Sequence[EvaluationMetric], name: str) -> list[PaperRow]:
+    ours = {(each.metric, each.setting): each.value for each in overall}
+    return [
+        PaperRow(each.metric, each.setting, "", "", {name: ours[each.metric, each.setting]}, {each.model: each.value})
+        for each in PAPER
+        if (each.metric, each.setting) in ours
+    ]
+
+
+def _count_unscored(name: str, rows: Sequence[ComparedFact]) -> list[Unscored]:
+    found: dict[tuple[str, str, str], int] = {}
+    for row in rows:
+        for feature in FEATURES:
+            if getattr(row, feature) is None:
+                place = feature, row.kind, row.unscored
+                found[place] = found.get(place, 0) + 1
+    return [Unscored(name, kind, feature, reason, count) for (feature, kind, reason), count in sorted(found.items())]
+
+
+def _list_items(rows: Sequence[ComparedFact]) -> list[Item]:
+    return [
+        Item(
+            answer_id=row.id,
+            setting=row.kind,
+            question=row.question,
+            gold=row.gold,
+            answer=f"{row.short_text or row.short_answer} ⇄ {row.long_text or '(nothing found)'}",
+            verdict=_tell_similarity(row),
+            score=_mean(row),
+            row_id=row.id,
+            groups={"category": row.category, "model": row.model},
+        )
+        for row in rows
+    ]
+
+
+def _tell_similarity(row: ComparedFact) -> str:
+    told = [f"{say(name)} {format_number(getattr(row, name))}" for name in FEATURES if getattr(row, name) is not None]
+    return "; ".join([*told, *([f"unscored: {say(row.unscored)}"] if row.unscored else [])])
+
+
+def _mean(row: ComparedFact) -> float | None:
+    values = [getattr(row, name) for name in FEATURES]
+    return None if None in values else round_value(sum(values) / len(values))

@@ -1,0 +1,112 @@
+"""Distributions that a benchmark tells of its published rows on the page of a build: bars, counted in its own room."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from tasks.core.measures.figures import Figure, Series
+
+MOST_BARS = 24
+"""Of one figure; what is left is told together."""
+_LONGEST = 60
+"""Characters of a name beside a bar."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A published build, as its distributions are made of it."""
+
+    facts: Mapping[str, Any]
+    """What the benchmark reported of itself."""
+    read: Callable[[str, Sequence[str]], pa.Table]
+    """Published table and columns of it → their values, rows by id."""
+
+    def column(self, table: str, name: str) -> list[Any]:
+        """Return the values of one column."""
+        values: list[Any] = self.read(table, [name])[name].to_pylist()
+        return values
+
+
+Distributions = Callable[[Published], Iterable[Figure]]
+
+
+def draw_counts(
+    name: str,
+    title: str,
+    counted: str,
+    counts: Mapping[Any, int],
+    by: str = "",
+    note: str = "",
+    most: int = MOST_BARS,
+) -> Figure:
+    """Return bars, one a value, in the order given; `counted`: what there are so many of, `by`: what the values are."""
+    return draw_groups(name, title, counted, {counted: counts}, by, note, most)
+
+
+def draw_groups(
+    name: str,
+    title: str,
+    counted: str,
+    groups: Mapping[str, Mapping[Any, int]],
+    by: str = "",
+    note: str = "",
+    most: int = MOST_BARS,
+    kind: Literal["bars", "stacked"] = "bars",
+) -> Figure:
+    """Return bars of several colours: group → value → count; stacked where groups have no row in common. Where values are more
+    than `most`, the commonest stay and the others are one bar."""
+    cut = {group: _cut_names(counts) for group, counts in groups.items()}
+    in_all: Counter[str] = Counter()
+    for counts in cut.values():
+        in_all.update(counts)
+    kept = {value for value, _ in sorted(in_all.items(), key=lambda each: (-each[1], each[0]))[:most]}
+    values = [value for value in in_all if value in kept]
+    others = len(in_all) - len(values)
+    rest = [f"{others} others"] if others else []
+    series = []
+    for group, counts in cut.items():
+        left = [sum(count for value, count in counts.items() if value not in kept)] if others else []
+        series.append(
+            Series(group, (*values, *rest), tuple(float(each) for each in [*(counts[v] for v in values), *left]))
+        )
+    return Figure(name, title, kind, by, counted, tuple(series), note)
+
+
+def sort_counts(values: Iterable[Any]) -> dict[Any, int]:
+    """Return value → how often it is there, the commonest first, by name among equals."""
+    return dict(sorted(Counter(values).items(), key=lambda each: (-each[1], str(each[0]))))
+
+
+def count_numbers(values: Iterable[int]) -> dict[int, int]:
+    """Return number → how often it is there, in the order of numbers, without gaps."""
+    counts = Counter(values)
+    if not counts:
+        return {}
+    if max(counts) - min(counts) >= MOST_BARS:
+        return dict(sorted(counts.items()))
+    return {number: counts[number] for number in range(min(counts), max(counts) + 1)}
+
+
+def count_powers(values: Iterable[int | None]) -> dict[str, int]:
+    """Return power of ten → how many numbers have as many digits; numbers that are not known are told last."""
+    counts = Counter(None if value is None else len(str(value)) if value > 0 else 0 for value in values)
+    digits = [digit for digit in counts if digit is not None]
+    told = {_tell_power(digit): counts[digit] for digit in (range(min(digits), max(digits) + 1) if digits else ())}
+    return told | ({"not known": counts[None]} if None in counts else {})
+
+
+def _tell_power(digits: int) -> str:
+    if digits < 2:
+        return "1 to 9" if digits else "0"
+    return f"{10 ** (digits - 1):,} to {10**digits - 1:,}"
+
+
+def _cut_names(counts: Mapping[Any, int]) -> Counter[str]:
+    cut: Counter[str] = Counter()
+    for value, count in counts.items():
+        text = str(value)
+        cut[text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"] += count
+    return cut

@@ -1,0 +1,175 @@
+"""What models are measured on: the rows of a build in the warehouse, or of a release's folder, which needs no warehouse.
+
+A release that holds all that its build published has the build's own digest: an evaluation on either is the same one, and
+asks nothing again. One that was made without some of it is measured on as what it is.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tasks.core.fingerprints import combine_digests
+from tasks.core.publishing.release_forms import REJECT_DETAILS
+from tasks.core.rows import arrow_schema
+from tasks.engine.batches import Work
+from tasks.engine.benchmark import Benchmark
+from tasks.errors import SourceError, UnknownBuild, UsageError
+from tasks.options import RunOptions, warehouse_of
+from tasks.storage.builds import BuildRecord, find_build, list_builds
+from tasks.storage.stores import INDEX, Store, check_sums, is_release, read_released_build, read_told
+
+if TYPE_CHECKING:
+    from tasks.evaluation.record import Evaluation, EvaluationParams
+
+LATEST = "latest"
+
+
+def find_measured(benchmark: Benchmark, params: EvaluationParams, run: RunOptions) -> tuple[BuildRecord, Store]:
+    """Return the build that is measured on, and where its rows are read from; UsageError and UnknownBuild say what was
+    expected."""
+    if params.release is None:
+        record = _find_build(benchmark, params.build, run)
+        store = Store(warehouse_of(run), record.build_id)
+    else:
+        if params.build != LATEST:
+            raise UsageError("--build and --release both say what to measure on; give one of them")
+        store = Store(_check_release(Path(params.release)))
+        record = read_released_build(store.path)
+    if record.benchmark != benchmark.name:
+        what = params.release or record.build_id
+        raise UsageError(
+            f"{what} is a {'release' if params.release else 'build'} of {record.benchmark}; expected one of {benchmark.name}"
+        )
+    return record, store
+
+
+def digest_measured(record: BuildRecord, store: Store) -> str:
+    """Return the digest of what is measured on: the build's, unless a release leaves some of it out."""
+    if not _list_left_out(store):
+        return record.content_digest
+    files = [
+        f"{split['table']} {file['sha256']}"
+        for config in read_told(store.path, INDEX)["configs"]
+        for split in config["splits"]
+        for file in split["files"]
+        if file["format"] == "parquet"
+    ]
+    return combine_digests(sorted(files))
+
+
+def tell_left_out(benchmark: Benchmark, store: Store) -> list[str]:
+    """Return what a release lacks of its build that is measured on, a line each; nothing of a build."""
+    names = [str(each["what"]) for each in _list_left_out(store)]
+    hidden = [name for name in names if name in benchmark.tables and not name.endswith("_review")]
+    others = [name for name in names if name not in benchmark.tables and name != REJECT_DETAILS]
+    told = [f"the release has no {', '.join(hidden)}: questions with hidden answers are not measured"] if hidden else []
+    return [*told, f"the release leaves out {', '.join(others)}: these rows are not measured"] if others else told
+
+
+def _list_left_out(store: Store) -> list[dict[str, Any]]:
+    if not store.path.is_dir():
+        return []
+    left_out: list[dict[str, Any]] = read_told(store.path, INDEX).get("left_out", [])
+    return left_out
+
+
+def name_measured(evaluation: BuildRecord) -> str:
+    """Return what an evaluation was measured on, in words."""
+    flow = evaluation.origin["flow"]
+    return f"{flow['build']} as released to {flow['release']}" if flow.get("release") else str(flow["build"])
+
+
+def find_measured_record(warehouse: Path, evaluation: BuildRecord) -> BuildRecord | None:
+    """Return the build that an evaluation was measured on; None: it is not in the warehouse, nor where its release lay."""
+    flow = evaluation.origin["flow"]
+    with suppress(UnknownBuild):
+        return find_build(warehouse, flow["build"])
+    with suppress(SourceError):
+        return read_released_build(Path(flow["release"])) if flow.get("release") else None
+    return None
+
+
+def read_measured(work: Work, benchmark: Benchmark, table: str) -> pa.Table:
+    """Return the rows of a table of what is measured on, by id (shape: rows × columns of its row model)."""
+    return read_held(benchmark, _open_measured(work), table)[0]
+
+
+def gather_measured(work: Work, evaluation: Evaluation) -> pa.Table:
+    """Return the rows of what is measured on, as the evaluation's questions are made of them."""
+    return evaluation.gather_rows(lambda name: read_measured(work, evaluation.of, name))
+
+
+def is_held_back(benchmark: Benchmark, store: Store, table: str) -> bool:
+    """Return whether a table of hidden answers is none of a release's: its other questions are asked."""
+    return table in benchmark.held_out and store.is_without(table)
+
+
+def read_held(benchmark: Benchmark, store: Store, table: str) -> tuple[pa.Table, str]:
+    """Return the rows of a benchmark's table and a digest of what they were read from; no rows of what is held back."""
+    schema = arrow_schema(benchmark.tables[table])
+    if is_held_back(benchmark, store, table):
+        return schema.empty_table(), ""
+    return read_rows(benchmark, store, table)
+
+
+def read_rows(benchmark: Benchmark, store: Store, table: str) -> tuple[pa.Table, str]:
+    """Return the rows of a benchmark's table and a digest of what they were read from."""
+    try:
+        rows, where, digest = store.read(table)
+    except SourceError as error:
+        if table not in benchmark.held_out:
+            raise
+        raise SourceError(
+            f"{error}. It is held out of an export without answers, and {benchmark.name} is not measured without it; export "
+            "again: factmill export BUILD --to DIR --with-answers"
+        ) from error
+    schema = arrow_schema(benchmark.tables[table])
+    try:
+        return rows.select(schema.names).cast(schema).sort_by("id"), digest
+    except (KeyError, ValueError, TypeError) as error:
+        raise SourceError(
+            f"{where}: not the columns of {benchmark.name}, as this factmill builds it: {error}"
+        ) from error
+
+
+def _find_build(benchmark: Benchmark, name: str, run: RunOptions) -> BuildRecord:
+    wanted = f"latest:{benchmark.name}" if name == LATEST else name
+    try:
+        return find_build(warehouse_of(run), wanted)
+    except UnknownBuild as error:
+        if name != LATEST:
+            raise
+        raise UnknownBuild(
+            f"no build of {benchmark.name} to measure on; make one: factmill build {benchmark.name}, or name a release "
+            "with --release DIR"
+        ) from error
+
+
+def _check_release(folder: Path) -> Path:
+    """Return a release's folder whose files are those that were released; UsageError and SourceError say what it is instead."""
+    if not folder.is_dir():
+        raise UsageError(f"--release {folder}: no such folder; a release is made by factmill release BUILD --to DIR")
+    if not is_release(folder):
+        raise UsageError(
+            f"--release {folder}: no release lies there: it has no {INDEX}; one is made by factmill release BUILD --to DIR"
+        )
+    check_sums(folder)
+    return folder.resolve()
+
+
+def _open_measured(work: Work) -> Store:
+    """Return where the rows are that a run measures on: a build of that content, else the release that it was told of."""
+    warehouse, digest = Path(work.run.options["warehouse"]), work.run.lock["params"]["source_digest"]
+    if found := [build for build in list_builds(warehouse) if build.content_digest == digest]:
+        return Store(warehouse, found[-1].build_id)
+    folder = work.run.origin["flow"].get("release")
+    if folder is None:
+        raise UnknownBuild(f"the build that was measured is not in {warehouse} any more; build it again, then evaluate")
+    store = Store(Path(folder))
+    if digest_measured(read_released_build(store.path), store) != digest:
+        raise SourceError(f"{folder}: not the release that was measured lies there; evaluate again")
+    return store

@@ -1,0 +1,210 @@
+"""What stands on the page of a build, as data: HTML, Markdown and JSON are made of this and of nothing else.
+
+All of it is of the published build: its times and costs are those of when it was made, ages are as of its publishing. So the
+same build gives the same page.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.core.measures.figures import Figure
+from tasks.core.reviewing.review import ReviewItem
+from tasks.storage.builds import BuildRecord
+
+_BY_RULES = (
+    "These rows are by {author}: plain rules and replies written by hand for factmill's embedded world, no language model. "
+    "They show the pipeline and are no benchmark to report figures on."
+)
+
+
+def tell_notice(build: BuildRecord) -> str:
+    """Return what every text about a build says first: rows by the rules author are no benchmark; empty where nothing is
+    to be said."""
+    if build.caution:
+        return f"{build.caution[0].upper()}{build.caution[1:]}."
+    author = str(build.lock["author"])
+    return _BY_RULES.format(author=author) if author.startswith("rules") else ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallTold:
+    """A recorded call that a row rests on; texts are cut."""
+
+    stage: str
+    operation: str
+    service: str
+    at: str
+    """When it was asked, UTC."""
+    key: str
+    """Beginning of the call's key."""
+    asked: tuple[tuple[str, str], ...]
+    """What was asked, by name."""
+    replied: str
+    failed: bool
+    taken_off: str
+    """What the reply was read without; empty: nothing."""
+    more: int = 0
+    """Calls of the same stage and operation that follow and are not told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Where a row comes from: what `factmill explain` says of it, and its calls."""
+
+    lines: tuple[str, ...]
+    calls: tuple[CallTold, ...]
+    command: str
+    """Tells it whole."""
+    withheld: str = ""
+    """Why a part is not told; empty: all is."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowTold:
+    """A published row."""
+
+    id: str
+    shown: Mapping[str, str]
+    """Heading → value."""
+    groups: Mapping[str, str]
+    """By what it can be found: column → value."""
+    chain: Chain
+
+
+@dataclass(frozen=True, slots=True)
+class RejectTold:
+    """A rejected row, as an example of its reason."""
+
+    id: str
+    detail: str
+    chain: Chain
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why rows were rejected at a stage."""
+
+    stage: str
+    reason: str
+    rows: int
+    examples: tuple[RejectTold, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What a stage did."""
+
+    name: str
+    rows_in: int
+    opened: int
+    """Of `rows_in`, those that it made of the ones handed to it: a question's paths."""
+    rows_out: int
+    rejects: int
+    merged: int
+    calls_sent: int
+    calls_replayed: int
+    tokens_in: int
+    tokens_out: int
+    cost_usd: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Replies:
+    """When the replies of a service came that the build rests on."""
+
+    service: str
+    calls: int
+    oldest: str
+    newest: str
+    age: str
+    """Of the oldest one when the build was published."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """An item of the review queue, and what was decided about it."""
+
+    row_id: str
+    flag: str
+    detail: str
+    context: str
+    proposed: str
+    decision: str
+    edited: str
+    reviewer: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """The review queue."""
+
+    counts: tuple[tuple[str, str, int], ...]
+    """(flag, decision, items)."""
+    items: tuple[Decision, ...]
+    """The first of them, open ones first."""
+    in_all: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildPage:
+    """All that the page says."""
+
+    build_id: str
+    title: str
+    summary: str
+    """What was built, in two sentences for who knows nothing of it."""
+    warnings: tuple[str, ...]
+    """What must be known before anything is read; who wrote the rows, where that was no model, comes first."""
+    facts: Mapping[str, str]
+    balance: str
+    """Source rows = published + rejected + merged."""
+    stages: tuple[Stage, ...]
+    shape: Mapping[str, Mapping[str, Any]]
+    """Figure → here, n and the paper's."""
+    figures: tuple[Figure, ...]
+    """The first is the funnel, the second the time of each stage."""
+    reported: Mapping[str, str]
+    """What the benchmark reports of itself beside."""
+    reasons: tuple[Reason, ...]
+    replies: tuple[Replies, ...]
+    rows: tuple[RowTold, ...]
+    rows_in_all: int
+    drawn: str
+    """How rows were drawn; empty: all are there."""
+    review: Review | None
+    """None: the benchmark has no queue."""
+    canary: str = ""
+    """Line by which training sets find what is released."""
+
+    @property
+    def funnel(self) -> Figure:
+        """What became of the rows at each stage."""
+        return self.figures[0]
+
+    @property
+    def times(self) -> Figure:
+        """How long each stage took."""
+        return self.figures[1]
+
+    @property
+    def distributions(self) -> Sequence[Figure]:
+        """What rows have how many of."""
+        return self.figures[2:]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What of a build a page may tell; without any, all of it."""
+
+    rows: frozenset[str] | None = None
+    """Ids of the published rows that it may show; None: any."""
+    unanswered: frozenset[str] = frozenset()
+    """Ids of those whose answers are held out: neither what belongs to them nor their calls are told."""
+    withheld: str = ""
+    """Why rejects are told without what they say; empty: they are told whole."""
+    decisions: tuple[ReviewItem, ...] | None = None
+    """The review queue as it may be told; None: as it is."""
+    canary: str = ""

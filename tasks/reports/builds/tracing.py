@@ -1,0 +1,139 @@
+"""Where rows come from: the row or its reject, what belongs to it, the calls it rests on, as the warehouse has them."""
+
+import json
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from tasks.engine.benchmark import Benchmark
+from tasks.errors import OldBuild
+from tasks.storage.bodies import unpack_body
+from tasks.storage.warehouse import Connection, read_records
+
+Record = dict[str, Any]
+
+
+def trace_rows(db: Connection, benchmark: Benchmark, build_id: str, row_ids: Sequence[str]) -> list[Record]:
+    """Return everything that is known of rows, in the order of their ids given: `row` or `reject`, `beside`, `calls`.
+
+    `build_id`: of a build, or of a run that published nothing, which has rejects alone. A row that was made of another (a
+    translation of a path, a path of a question) rests on the calls of those too.
+    """
+    locks = read_records(db, "SELECT lock FROM builds WHERE build_id = ?", build_id)
+
+    def read(table: str, column: str) -> dict[str, list[Record]]:
+        """Return the rows' records in a published table, by id of the row."""
+        query = f"SELECT * EXCLUDE (build_id) FROM {table} WHERE build_id = ? AND {column} IN (SELECT unnest(?)) ORDER BY id"
+        return _group(read_records(db, query, build_id, row_ids) if locks else [], lambda each: str(each[column]))
+
+    rows = read(benchmark.main_table, "id")
+    beside = {side.table: read(side.table, side.column) for side in benchmark.beside}
+    trails = {
+        row_id: list(dict.fromkeys(rows[row_id][0][name] for name in benchmark.trace)) if row_id in rows else [row_id]
+        for row_id in row_ids
+    }
+    calls = _find_calls(db, build_id, list(dict.fromkeys(each for trail in trails.values() for each in trail)))
+    rejects = _find_rejects(db, build_id, row_ids)
+    services = json.loads(locks[0]["lock"]).get("services", {}) if locks else {}
+    return [
+        {
+            "build": build_id,
+            "benchmark": benchmark.name,
+            "id": row_id,
+            "row": rows[row_id][0] if row_id in rows else None,
+            "reject": rejects.get(row_id),
+            "beside": {table: found.get(row_id, []) for table, found in beside.items()},
+            "services": services,
+            "calls": [dict(call) for each in reversed(trails[row_id]) for call in calls.get(each, ())],
+        }
+        for row_id in row_ids
+    ]
+
+
+def explain_trace(benchmark: Benchmark, trace: Record) -> list[str]:
+    """Return a row with what belongs to it as lines to read; OldBuild where an earlier factmill made it."""
+    lines: list[str] = []
+    if trace["row"]:
+        lines += benchmark.explain(_read_row(benchmark.row, trace["row"], trace["build"]))
+    if reject := trace["reject"]:
+        lines += [
+            f"  rejected at {reject['stage']}: {reject['reason']}",
+            f"              {reject['detail']}",
+            f"  row then    {reject['row']}",
+        ]
+    for side in benchmark.beside:
+        model = benchmark.tables[side.table]
+        if found := [_read_row(model, each, trace["build"]) for each in trace["beside"][side.table]]:
+            lines += side.explain(found, trace["services"])
+    return lines
+
+
+def tell_call(call: Record) -> tuple[dict[str, Any], dict[str, Any], str]:
+    """Return what a call asked, the variables of its prompt, and what was replied: JSON, or the error."""
+    parts = call["parts"]
+    what = {k: v for k, v in parts.items() if k not in ("variables", "prompt_digest", "rejected", "language")}
+    answer = call["error"] if call["status"] != "ok" else json.dumps(call["body"], ensure_ascii=False)
+    return what, parts.get("variables", {}), answer or ""
+
+
+def _read_row(model: type[BaseModel], row: Record, build_id: str) -> Any:
+    try:
+        return model.model_validate(row)
+    except ValidationError as error:
+        columns = ", ".join(dict.fromkeys(str(each["loc"][0]) for each in error.errors()))
+        raise OldBuild(
+            f"{build_id} was made by an earlier factmill: its rows are without, or have otherwise, {columns}; make it again "
+            "with the same command (recorded replies are not asked for again), or see the row as it is with --json"
+        ) from error
+
+
+def _find_rejects(db: Connection, build_id: str, row_ids: Sequence[str]) -> dict[str, Record]:
+    """Return id → its reject."""
+    found = read_records(
+        db,
+        "SELECT id, stage, reason, detail, row FROM rejects WHERE build_id = ? AND id IN (SELECT unnest(?)) ORDER BY ALL",
+        build_id,
+        row_ids,
+    )
+    return {
+        row_id: {k: v for k, v in each[0].items() if k != "id"}
+        for row_id, each in _group(found, lambda each: str(each["id"])).items()
+    }
+
+
+def _find_calls(db: Connection, build_id: str, row_ids: Sequence[str]) -> dict[str, list[Record]]:
+    """Return id → the calls made for it, in the order of the stages."""
+    calls = read_records(
+        db,
+        "SELECT b.id, b.stage, c.operation, c.service, c.parts, c.status, c.error, c.body, c.asked_at, c.latency_s, c.tokens_in, "
+        "c.tokens_out, c.cost_usd, c.key, b.taken_off, k.why AS unchanged, k.checks "
+        "FROM build_calls b JOIN calls c USING (record_id) "
+        "LEFT JOIN kept_calls k ON k.build_id = b.build_id AND k.record_id = b.record_id "
+        "JOIN build_stages s ON s.build_id = b.build_id AND s.stage = b.stage "
+        "WHERE b.build_id = ? AND b.id IN (SELECT unnest(?)) ORDER BY s.position, c.record_id",
+        build_id,
+        row_ids,
+    )
+    checks = _tell_checks(db, {check for call in calls for check in call["checks"] or ()})
+    for call in calls:
+        call["checks"] = [checks[each] for each in call["checks"] or () if each in checks]
+        call["parts"], call["body"] = json.loads(call["parts"]), json.loads(unpack_body(call["body"]))
+    grouped = _group(calls, lambda each: str(each["id"]))
+    for call in calls:
+        del call["id"]
+    return grouped
+
+
+def _tell_checks(db: Connection, record_ids: Collection[str]) -> dict[str, str]:
+    """Return record → which call it is and when it was asked, of the calls by which others were kept as unchanged."""
+    query = "SELECT record_id, key, asked_at FROM calls WHERE list_contains(?, record_id)"
+    told = read_records(db, query, sorted(record_ids)) if record_ids else []
+    return {each["record_id"]: f"{each['key'][:12]} at {each['asked_at'].isoformat()}" for each in told}
+
+
+def _group(records: Iterable[Record], key: Callable[[Record], str]) -> dict[str, list[Record]]:
+    grouped: dict[str, list[Record]] = {}
+    for each in records:
+        grouped.setdefault(key(each), []).append(each)
+    return grouped

@@ -1,0 +1,151 @@
+"""Rows of SLAQ's mechanistic analysis: a fact that was answered short and long, and what carries its tokens in a model (paper §5)."""
+
+from typing import Literal
+
+from tasks.core.rows import Row, StrictModel
+
+Kind = Literal["aligned", "misaligned"]
+"""Aligned: right in both answers; misaligned: right in one of them. What is wrong in both is not looked at (§5)."""
+Side = Literal["short", "long"]
+Unscored = Literal[
+    "",
+    "no_answer",
+    "not_in_long_answer",
+    "text_not_found",
+    "too_long",
+    "base_not_positive",
+    "nan_logits",
+    "out_of_memory",
+    "set_not_reached",
+    "constant",
+]
+"""Why there is no similarity: an answer is empty; the long answer says nothing that the short one does; a text of the file of
+pairs is not in the answer; prompt and answer are longer than the model reads; a token's logit is not above 0, so no share of
+it can be lost; logits are no numbers; one row alone does not fit into memory; no set of components of the size allowed recovers
+a token's logit; importances that do not vary have no correlation. Empty: scored."""
+
+
+class Fact(Row):
+    """A fact as one model answered it; the id is `model/topic/number`."""
+
+    model: str
+    """Name of the model's folder."""
+    asked_as: str
+    """What the evaluation calls the model that gave the answers."""
+    item: str
+    """Row of the measured build: the topic."""
+    number: int
+    """Place of the fact in the long question, 1 to 5."""
+    topic: str
+    category: str
+    fact_type: str
+    question: str
+    long_question: str
+    gold: str
+    short_answer: str
+    """As the model gave it, read as it was judged."""
+    long_answer: str
+    right_short: int
+    right_long: int
+    kind: Kind
+
+
+class PairedFact(Fact):
+    """A fact with what of both answers states it."""
+
+    short_text: str
+    """The part of the short answer whose tokens count: all of it, unless the file of pairs says otherwise."""
+    long_text: str
+    """The part of the long answer that corresponds to it."""
+    short_start: int
+    """Where it begins in the short answer, in characters."""
+    long_start: int
+    matched: float | None
+    """Share of the short answer's content words that the long answer's part has; null where a file says the pair."""
+    paired_by: Literal["alignment", "file", ""]
+    unscored: Unscored
+    """Why the fact has no similarities, or lacks one; empty where it has all."""
+    detail: str
+    """One sentence about that."""
+
+
+class TokenEffect(StrictModel):
+    """What carries one token of an answer."""
+
+    token: str
+    """Its text."""
+    base: float
+    """Its logit, with nothing ablated."""
+    importances: list[float]
+    """(base − ablated) ÷ base of each component, layer by layer: its heads, then its MLP. To six digits."""
+    chosen: list[int]
+    """The minimal set: places of components in `importances`, most important first; empty where it was not reached."""
+    recovered: float | None
+    """Share of the logit that the set alone gives; null where no set of the size allowed gives enough."""
+
+
+class AblatedFact(PairedFact):
+    """A fact with what carries the tokens of both answers."""
+
+    heads: int
+    """Attention heads a layer; 0 where nothing was ablated."""
+    short_tokens: list[TokenEffect]
+    long_tokens: list[TokenEffect]
+    short_call: str
+    """Key of the recorded ablation."""
+    long_call: str
+
+
+class Similarities(StrictModel):
+    """How alike two tokens, or two answers, are carried: the paper's six measures."""
+
+    containment: float | None
+    """Components in both minimal sets, of the smaller set."""
+    iou: float | None
+    """Components in both minimal sets, of those in either."""
+    pearson_attention: float | None
+    spearman_attention: float | None
+    pearson_mlp: float | None
+    spearman_mlp: float | None
+
+
+class ComparedFact(PairedFact):
+    """A row of the published table `slaq_mechanism`."""
+
+    short_tokens: int
+    long_tokens: int
+    containment: float | None
+    """Of the six measures: weighted by the transport of least cost between the tokens of both answers (earth mover's distance)."""
+    iou: float | None
+    pearson_attention: float | None
+    spearman_attention: float | None
+    pearson_mlp: float | None
+    spearman_mlp: float | None
+    hungarian: Similarities
+    """The same by the best assignment of tokens one to one; what the longer answer has beyond is left out."""
+
+
+class TokenRow(Row):
+    """A row of the published table `slaq_mechanism_tokens`; the id is `model/topic/number/side/place`."""
+
+    fact: str
+    """Row of `slaq_mechanism`."""
+    side: Side
+    place: int
+    """Of the token among those that count, from 1."""
+    token: str
+    base: float
+    """Its logit, with nothing ablated."""
+    components: list[str]
+    """The minimal set, most important first: L3.H5 is an attention head, L3.MLP a layer's MLP, both from 0; empty where none
+    of the size allowed recovers the logit."""
+    recovered: float | None
+    """Share of the logit that the set alone gives."""
+    heads: int
+    """Attention heads a layer."""
+    importances: list[float]
+    """Of all components, layer by layer: its heads, then its MLP."""
+
+
+FEATURES = tuple(Similarities.model_fields)
+"""The six measures, in the paper's order."""

@@ -1,0 +1,324 @@
+"""Zero-ablation of every attention head and every MLP of a causal language model (paper §5.1, equation 6).
+
+A head is ablated where its output enters the output projection, an MLP where it leaves: hooks multiply both by a mask with
+a row for each run. So one pass ablates another component in each of its rows, and what is read of a row is the logits of
+all of an answer's tokens, since a token's logit does not depend on what stands behind it. Layers before the first ablated
+one give what they give without ablation, so a pass begins at that layer, with what entered it then.
+
+This module is the whole of what recorded ablations depend on, beside the model: its digest is in their keys.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.slaq.mechanism.extra import import_extra
+
+_SAME = 1e-3
+"""Up to which logits of the model and of our way through its layers may differ, as a share of the largest."""
+ROWS = 32
+"""Rows of a pass, until one does not fit into memory."""
+
+
+class UnknownShape(Exception):
+    """The model is not built like Llama, Qwen or GPT-2; the text says what was looked for."""
+
+
+class OutOfMemory(Exception):
+    """A pass of one row does not fit into memory."""
+
+
+class NoNumber(Exception):
+    """A logit is NaN or infinite; the text says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Where the parts of a model are."""
+
+    layers: Sequence[Any]
+    projections: Sequence[Any]
+    """Of each layer: what the joined heads enter."""
+    mlps: Sequence[Any]
+    norm: Any
+    """Behind the last layer."""
+    unembedding: Any
+    heads: int
+
+    @property
+    def components(self) -> int:
+        """Heads and MLPs of all layers."""
+        return len(self.layers) * (self.heads + 1)
+
+
+def find_blocks(model: Any) -> Blocks:
+    """Return where the parts of a model are that is built like Llama (Qwen, Mistral …) or GPT-2; UnknownShape otherwise."""
+    body = getattr(model, "base_model", None)
+    layers, norm = (
+        next((found for name in names if (found := getattr(body, name, None)) is not None), None)
+        for names in (("layers", "h"), ("norm", "ln_f"))
+    )
+    unembedding = model.get_output_embeddings()
+    heads = getattr(model.config, "num_attention_heads", None)
+    if layers is None or norm is None or unembedding is None or not heads:
+        raise UnknownShape(
+            f"{type(model).__name__} has no layers (`layers` or `h`), last norm (`norm` or `ln_f`), unembedding and heads "
+            "where Llama's, Qwen's and GPT-2's are"
+        )
+    attention = [getattr(layer, "self_attn", None) or getattr(layer, "attn", None) for layer in layers]
+    projections = [getattr(each, "o_proj", None) or getattr(each, "c_proj", None) for each in attention]
+    mlps = [getattr(layer, "mlp", None) for layer in layers]
+    if None in projections or None in mlps:
+        raise UnknownShape(
+            f"a layer of {type(model).__name__} has no `self_attn.o_proj` (or `attn.c_proj`) and `mlp`, as those of Llama, Qwen "
+            "and GPT-2 have"
+        )
+    return Blocks(list(layers), projections, mlps, norm, unembedding, int(heads))
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What carries one token."""
+
+    base: float
+    importances: list[float]
+    chosen: list[int]
+    """The minimal set, most important first; empty where it was not reached."""
+    recovered: float | None
+    """Share of the base logit that the set alone gives; None where no set of the size allowed gives enough."""
+
+
+class Ablator:
+    """A model whose components can be ablated; one text at a time."""
+
+    def __init__(self, model: Any, rows: int = ROWS, centre: bool = False) -> None:
+        """Hook a model. `rows`: of a pass, halved where they do not fit into memory.
+
+        `centre`: take each logit less the mean over the vocabulary, which changes no probability, for models whose
+        logits lie below 0.
+        """
+        self._torch = import_extra("torch")
+        self._model, self._blocks = model, find_blocks(model)
+        self._rows, self._centre = rows, centre
+        self._keep: Any = None
+        self._caught: list[tuple[tuple[Any, ...], dict[str, Any]]] | None = None
+        self._entered: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+        self._hooks = []
+        for layer, each in enumerate(self._blocks.layers):
+            self._hooks += [
+                each.register_forward_pre_hook(self._catch, with_kwargs=True),
+                self._blocks.projections[layer].register_forward_pre_hook(self._ablate_heads(layer)),
+                self._blocks.mlps[layer].register_forward_hook(self._ablate_mlp(layer)),
+            ]
+
+    def close(self) -> None:
+        """Take the hooks off the model."""
+        for hook in self._hooks:
+            hook.remove()
+
+    @property
+    def heads(self) -> int:
+        """Attention heads a layer."""
+        return self._blocks.heads
+
+    @property
+    def rows(self) -> int:
+        """Rows of a pass, as many as have fitted into memory."""
+        return self._rows
+
+    def enter(self, ids: Sequence[int], places: Sequence[int]) -> list[float]:
+        """Take a text (token numbers) and return the logits of its tokens at these places, with nothing ablated.
+
+        NoNumber where one is none; UnknownShape where the model's logits are not its unembedding of the last norm.
+        """
+        torch = self._torch
+        device = next(self._model.parameters()).device
+        self._at = torch.tensor([place - 1 for place in places], device=device)
+        self._tokens = torch.tensor([ids[place] for place in places], device=device)
+        with torch.inference_mode(), self._oom_named():
+            self._caught = []
+            try:
+                # what stands behind the last of the tokens changes no logit of theirs
+                read = torch.tensor([list(ids[: max(places)])], device=device)
+                logits = self._model(read, use_cache=False).logits[0, self._at]
+            finally:
+                self._entered, self._caught = self._caught, None
+            self._check(logits)
+            base = self._read(logits)
+            ours = self._pass(0, torch.ones((1, self._blocks.components), device=device))[0]
+        self._require_numbers(base, "with nothing ablated")
+        if float((ours - base).abs().max()) > _SAME * max(1.0, float(base.abs().max())):
+            raise UnknownShape(f"the logits of {type(self._model).__name__} are not its unembedding of its last norm")
+        return [float(each) for each in base]
+
+    def ablate_each(self) -> list[list[float]]:
+        """Return the logits of the text's tokens with each component ablated alone (shape: components × tokens)."""
+        torch, start = self._torch, 0
+        found: list[list[float]] = []
+        while start < self._blocks.components:
+            rows = min(self._rows, self._blocks.components - start)
+            keep = torch.ones((rows, self._blocks.components), device=self._at.device)
+            keep[torch.arange(rows), torch.arange(start, start + rows)] = 0.0
+            logits = self._try(start // (self.heads + 1), keep)
+            if logits is None:
+                continue
+            self._require_numbers(logits, f"with one of the components {start} to {start + rows - 1} ablated")
+            found += logits.tolist()
+            start += rows
+        return found
+
+    def keep_only(self, sets: Sequence[Sequence[int]], tokens: Sequence[int]) -> list[float]:
+        """Return the logit of one token a set (its place among the text's), with all components but the set's ablated."""
+        torch = self._torch
+        found: list[float] = []
+        while len(found) < len(sets):
+            mine = sets[len(found) : len(found) + self._rows]
+            keep = torch.zeros((len(mine), self._blocks.components), device=self._at.device)
+            for row, kept in enumerate(mine):
+                keep[row, list(kept)] = 1.0
+            chosen = list(tokens[len(found) : len(found) + len(mine)])
+            logits = self._try(0, keep, torch.tensor(chosen, device=self._at.device))
+            if logits is None:
+                continue
+            self._require_numbers(logits, "with all but a set of components ablated")
+            found += logits.tolist()
+        return found
+
+    def _try(self, start: int, keep: Any, chosen: Any = None) -> Any:
+        """Return what a pass gives; None where it did not fit into memory and the next is to have half as many rows."""
+        try:
+            with self._torch.inference_mode(), self._oom_named():
+                return self._pass(start, keep, chosen)
+        except OutOfMemory:
+            if len(keep) == 1:
+                raise
+            self._rows = max(1, len(keep) // 2)
+        if self._torch.cuda.is_available():
+            self._torch.cuda.empty_cache()
+        return None
+
+    def _pass(self, start: int, keep: Any, chosen: Any = None) -> Any:
+        """Go through the layers from `start` on, a row of `keep` each (shape: rows × components).
+
+        Return the logits of all of the text's tokens (rows × tokens), or of one a row (`chosen`: rows).
+        """
+        rows = len(keep)
+        self._keep = keep.view(rows, len(self._blocks.layers), self.heads + 1)
+        try:
+            hidden = _get_hidden(self._entered[start]).expand(rows, -1, -1)
+            for layer in range(start, len(self._blocks.layers)):
+                arguments, named = _put_hidden(self._entered[layer], hidden)
+                out = self._blocks.layers[layer](*arguments, **named)
+                hidden = out[0] if isinstance(out, tuple) else out
+        finally:
+            self._keep = None
+        if chosen is None:
+            return self._read(self._blocks.unembedding(self._blocks.norm(hidden[:, self._at])))
+        hidden = hidden[self._torch.arange(rows, device=hidden.device), self._at[chosen]]
+        return self._read(self._blocks.unembedding(self._blocks.norm(hidden)), self._tokens[chosen])
+
+    def _read(self, logits: Any, tokens: Any = None) -> Any:
+        """Return the logits of the text's tokens out of those of the vocabulary."""
+        logits = logits.float()
+        tokens = self._tokens if tokens is None else tokens
+        index = tokens.expand(logits.shape[:-1]).unsqueeze(-1)
+        found = logits.gather(-1, index).squeeze(-1)
+        return found - logits.mean(-1) if self._centre else found
+
+    def _check(self, logits: Any) -> None:
+        if len(self._entered) != len(self._blocks.layers):
+            raise UnknownShape(f"{type(self._model).__name__} does not pass each layer once")
+        self._require_numbers(logits, "with nothing ablated")
+
+    def _require_numbers(self, logits: Any, when: str) -> None:
+        if not bool(self._torch.isfinite(logits).all()):
+            raise NoNumber(f"a logit is NaN or infinite {when}")
+
+    def _catch(self, _layer: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        if self._caught is not None:
+            self._caught.append((arguments, named))
+
+    def _ablate_heads(self, layer: int) -> Any:
+        def hook(_projection: Any, arguments: tuple[Any, ...]) -> Any:
+            if self._keep is None:
+                return None
+            joined, *rest = arguments
+            mask = self._keep[:, layer, : self.heads].to(joined.dtype)
+            each = joined.view(*joined.shape[:-1], self.heads, -1) * mask[:, None, :, None]
+            return (each.view(joined.shape), *rest)
+
+        return hook
+
+    def _ablate_mlp(self, layer: int) -> Any:
+        def hook(_mlp: Any, _arguments: tuple[Any, ...], out: Any) -> Any:
+            if self._keep is None:
+                return None
+            told, *rest = (
+                out if isinstance(out, tuple) else (out,)
+            )  # mixtures of experts tell their router's choice too
+            told = told * self._keep[:, layer, self.heads].to(told.dtype)[:, None, None]
+            return (told, *rest) if isinstance(out, tuple) else told
+
+        return hook
+
+    @contextmanager
+    def _oom_named(self) -> Iterator[None]:
+        try:
+            yield
+        except (MemoryError, RuntimeError) as error:
+            if isinstance(error, MemoryError) or "memory" in str(error).lower():
+                raise OutOfMemory(str(error).partition("\n")[0][:200]) from error
+            raise
+
+
+def _get_hidden(entered: tuple[tuple[Any, ...], dict[str, Any]]) -> Any:
+    arguments, named = entered
+    return arguments[0] if arguments else named["hidden_states"]
+
+
+def _put_hidden(entered: tuple[tuple[Any, ...], dict[str, Any]], hidden: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    arguments, named = entered
+    return ((hidden, *arguments[1:]), named) if arguments else (arguments, {**named, "hidden_states": hidden})
+
+
+def measure_effects(
+    ablator: Ablator, ids: Sequence[int], places: Sequence[int], recover: float, largest_set: float
+) -> list[Effect]:
+    """Return what carries each token of a text at these places.
+
+    Components are added to a token's set in order of importance, equals in the order of the layers, until the set alone
+    (all others ablated) gives the share `recover` of the token's logit; a set has one component at least, and that share
+    of all components, `largest_set`, at most. A token whose logit is not above 0 has importances of its sign, and no set.
+    """
+    base = ablator.enter(ids, places)
+    ablated = ablator.ablate_each()
+    importances = [
+        [round((logit - row[token]) / logit, 6) + 0.0 if logit else 0.0 for row in ablated]
+        for token, logit in enumerate(base)
+    ]
+    sets = _grow_sets(ablator, base, importances, recover, max(1, int(largest_set * len(ablated))))
+    return [Effect(round(base[at], 6), importances[at], *sets[at]) for at in range(len(base))]
+
+
+def _grow_sets(
+    ablator: Ablator, base: Sequence[float], importances: Sequence[Sequence[float]], recover: float, most: int
+) -> list[tuple[list[int], float | None]]:
+    """Return the minimal set of each token, and the share of its logit that it gives: sets of growing size side by side."""
+    orders = [sorted(range(len(each)), key=lambda at: -each[at]) for each in importances]
+    found: dict[int, tuple[list[int], float | None]] = {at: ([], None) for at in range(len(base)) if base[at] <= 0}
+    size = dict.fromkeys((at for at in range(len(base)) if at not in found), 1)
+    while size:
+        each = max(1, ablator.rows // len(size))
+        tried = [(at, upto) for at, first in size.items() for upto in range(first, min(first + each, most + 1))]
+        logits = ablator.keep_only([orders[at][:upto] for at, upto in tried], [at for at, _ in tried])
+        for (at, upto), logit in zip(tried, logits, strict=True):
+            if at not in found and logit >= recover * base[at]:
+                found[at] = orders[at][:upto], round(logit / base[at], 6)
+        for at in list(size):
+            size[at] += each
+            if at not in found and size[at] > most:
+                found[at] = [], None
+            if at in found:
+                del size[at]
+    return [found[at] for at in range(len(base))]

@@ -1,0 +1,158 @@
+"""A causal language model in a folder of Hugging Face's form, as a service that ablates (core/mechanism/calls.py).
+
+The model reads what it was asked, by its chat template where it has one, and what it answered; answers are told into tokens
+by themselves. A token counts when it overlaps the part of the answer that counts, so tokens may split words there otherwise
+than in the other answer.
+"""
+
+import hashlib
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+from tasks.core.calls.call import Call, Deliver, Reply
+from tasks.core.fingerprints import digest_json
+from tasks.errors import UsageError
+from tasks.slaq.mechanism import ablating
+from tasks.slaq.mechanism.ablating import Ablator, NoNumber, OutOfMemory, UnknownShape, measure_effects
+from tasks.slaq.mechanism.encoding import encode
+from tasks.slaq.mechanism.extra import import_extra
+from tasks.storage.source_files import SourceFile
+
+Device = Literal["auto", "cpu", "cuda"]
+Precision = Literal["float32", "bfloat16", "float16"]
+CONFIG = "config.json"
+_WEIGHTS = (".safetensors", ".bin")
+_BESIDE = (".json", ".model", ".txt", ".jinja")
+"""Endings of the files beside the weights that a model is opened with."""
+
+
+def lock_model(folder: Path) -> list[SourceFile]:
+    """Return the files of a model's folder with their digests; UsageError says what is missing."""
+    if not (folder / CONFIG).is_file():
+        raise UsageError(
+            f"{folder}: no {CONFIG} in it; expected the folder of a causal language model in Hugging Face's form, with "
+            f"{CONFIG}, tokenizer.json and *.safetensors"
+        )
+    files = sorted(path for path in folder.iterdir() if path.is_file() and path.suffix in (*_WEIGHTS, *_BESIDE))
+    if not any(path.suffix in _WEIGHTS for path in files):
+        raise UsageError(f"{folder}: no weights in it (*.safetensors, or pytorch_model.bin)")
+    return [_lock_file(path) for path in files]
+
+
+def _lock_file(path: Path) -> SourceFile:
+    """Return a file with its digest; the files of a model hold no rows that a source would be looked at for."""
+    try:
+        with path.open("rb") as stream:
+            return SourceFile(path, path.name, hashlib.file_digest(stream, "sha256").hexdigest())
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def digest_model(files: Sequence[SourceFile]) -> str:
+    """Return the digest of a model, by the names and contents of its files."""
+    return digest_json([[file.name, file.sha256] for file in files])
+
+
+class LocalCausalModel:
+    """The service; the model is opened when it is first asked, and closed when another one is."""
+
+    is_outside = True
+
+    def __init__(self, identity: str, folder: Path, device: Device, precision: Precision) -> None:
+        """Keep how the model is opened; nothing is loaded yet."""
+        self.identity = identity
+        self._folder, self._device, self._precision = folder, device, precision
+        self._opened: tuple[Any, Any] | None = None
+        self._lock = threading.Lock()
+        self._rows = ablating.ROWS
+
+    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+        """Answer all calls, one after another: the model itself uses all cores, or the GPU."""
+        with self._lock:
+            for call in calls:
+                deliver(call, self._answer(call.parts))
+
+    def close(self) -> None:
+        """Let go of the model."""
+        self._opened = None
+
+    def _answer(self, parts: Mapping[str, Any]) -> Reply:
+        model, tokenizer = self._open()
+        prompt, ids, offsets = encode(tokenizer, parts["messages"], parts["answer"])
+        most = getattr(model.config, "max_position_embeddings", None)
+        if most and len(prompt) + len(ids) > most:
+            return Reply(None, "failed", f"too_long: {len(prompt) + len(ids)} tokens, the model reads {most}")
+        counted = [at for at, (begin, end) in enumerate(offsets) if begin < parts["end"] and end > parts["start"]]
+        if not counted or not prompt:
+            return Reply(None, "failed", "no_answer: the tokenizer makes no token of it")
+        ablator = Ablator(model, self._rows, centre=parts["centre"])
+        try:
+            effects = measure_effects(
+                ablator, [*prompt, *ids], [len(prompt) + at for at in counted], parts["recover"], parts["largest_set"]
+            )
+        except NoNumber as error:
+            return Reply(None, "failed", f"nan_logits: {error}")
+        except OutOfMemory as error:
+            return Reply(None, "failed", f"out_of_memory: {error}", transient=True)
+        except UnknownShape as error:
+            raise UsageError(f"{self._folder}: {error}") from error
+        finally:
+            self._rows = ablator.rows
+            ablator.close()
+        texts = [parts["answer"][begin:end] for begin, end in (offsets[at] for at in counted)]
+        tokens = [{"token": text, **asdict(effect)} for text, effect in zip(texts, effects, strict=True)]
+        return Reply({"heads": ablator.heads, "tokens": tokens}, tokens_in=len(prompt) + len(ids))
+
+    def _open(self) -> tuple[Any, Any]:
+        if self._opened is None:
+            self._opened = open_model(self._folder, self._device, self._precision)
+        return self._opened
+
+
+def choose_device(device: Device) -> Literal["cpu", "cuda"]:
+    """Return the device to compute on; UsageError when a GPU is wanted and there is none."""
+    has_gpu = import_extra("torch").cuda.is_available()
+    if device == "cuda" and not has_gpu:
+        raise UsageError("device cuda: torch finds no GPU on this machine; give auto or cpu")
+    return "cuda" if has_gpu and device != "cpu" else "cpu"
+
+
+def open_model(folder: Path, device: Device = "auto", precision: Precision = "float32") -> tuple[Any, Any]:
+    """Return a model, on the GPU where there is one, and its tokenizer; UsageError says why they cannot be opened."""
+    torch, transformers = import_extra("torch"), import_extra("transformers")
+    where = choose_device(device)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+        model = transformers.AutoModelForCausalLM.from_pretrained(
+            str(folder), dtype=getattr(torch, precision), local_files_only=True
+        )
+    except (OSError, ValueError, KeyError, RuntimeError, AttributeError, ImportError) as error:
+        told = str(error).strip().partition("\n")[0]
+        raise UsageError(
+            f"{folder}: transformers {transformers.__version__} cannot open it as a causal language model: {told}"
+        ) from error
+    if not tokenizer.is_fast:
+        raise UsageError(f"{folder}: its tokenizer has no tokenizer.json, which tells where tokens stand in a text")
+    known = model.get_input_embeddings().num_embeddings
+    if len(tokenizer) > known:
+        raise UsageError(
+            f"{folder}: its tokenizer has {len(tokenizer)} tokens and its model knows {known}; they do not belong together"
+        )
+    return model.eval().to(where), tokenizer
+
+
+def read_layers(folder: Path) -> str:
+    """Return what a model's configuration says of its kind and size, for people."""
+    try:
+        config = json.loads((folder / CONFIG).read_bytes())
+    except (OSError, ValueError):
+        return ""
+    layers = config.get("num_hidden_layers", config.get("n_layer"))
+    heads = config.get("num_attention_heads", config.get("n_head"))
+    return f"{config.get('model_type', 'unknown')}, {layers} layers of {heads} heads" if layers and heads else ""

@@ -1,0 +1,197 @@
+"""SLAQ's mechanistic analysis as commands know it: a build whose sources are evaluations, and the models that they are of."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from tasks.core.evaluation.rows import EvaluationMetric
+from tasks.core.rows import StrictModel
+from tasks.engine.benchmark import Assets, Benchmark, Inputs, Locked, SideTable
+from tasks.errors import UnknownBuild, UsageError
+from tasks.evaluation.record import METRICS
+from tasks.options import Option, Params, RunOptions, warehouse_of
+from tasks.slaq.core.mechanism.rows import FEATURES, ComparedFact, TokenRow
+from tasks.slaq.evaluation.ask import ANSWER_LONG, ANSWER_SHORT
+from tasks.slaq.evaluation.record import SLAQ_EVALUATION
+from tasks.slaq.mechanism.local_model import Device, Precision, lock_model
+from tasks.slaq.mechanism.pairs_file import read_pairs
+from tasks.storage.builds import BuildRecord, find_build
+from tasks.storage.source_files import SourceFile, lock_source
+
+NAME = "slaq_mechanism"
+PAIRS = "/pairs"
+"""Unit of the source under which the file of pairs lies; no folder of a model is called so."""
+LATEST = f"latest:{SLAQ_EVALUATION.name}"
+
+
+class MechanismParams(Params):
+    """What the mechanistic analysis can be told."""
+
+    evaluation: Annotated[tuple[str, ...], Option(metavar="EVALUATION")] = (LATEST,)
+    """Evaluations on SLAQ, in both settings: an id, the beginning of one, or latest:slaq_evaluation."""
+    model: Annotated[tuple[str, ...], Option(metavar="DIR")] = ()
+    """Folder of the model that gave the answers, in Hugging Face's form (repeatable: one for each evaluation, in its order)."""
+    pairs: Annotated[str | None, Option(metavar="FILE")] = None
+    """CSV with the columns id, short_text, long_text: parts of both answers that state the same fact, as people paired them; they come before what is found."""
+    per_kind: int = Field(default=30, ge=1)
+    """Facts of each model and kind (right in both answers; right in one), drawn with the seed."""
+    least_matched: float = Field(default=0.5, ge=0, le=1)
+    """Share of the short answer's content words that a part of the long answer must have to be its pair."""
+    recover: float = Field(default=0.9, gt=0, le=1)
+    """Share of a token's logit that its minimal set of components must give."""
+    largest_set: float = Field(default=1.0, gt=0, le=1)
+    """Share of all components that a minimal set may have; less saves time and leaves tokens without a set."""
+    centre: bool = False
+    """Take each logit less the mean over the vocabulary: for models whose logits lie below 0, as GPT-2's."""
+    precision: Precision = "float32"
+    """Numbers to compute in; importances of bfloat16 and float16 are coarse."""
+    device: Device = "auto"
+    """Where to compute; auto: on the GPU where there is one."""
+    folds: int = Field(default=5, ge=2)
+    """Parts of the cross-validation."""
+    seed: int = 0
+    """Seed of the draw of facts, the folds and the intervals."""
+
+
+class Subject(StrictModel):
+    """A model, and the evaluation that has its answers."""
+
+    model: str
+    """Name of its folder."""
+    evaluation: str
+    """Digest of what the evaluation published."""
+    asked: str
+    """What the evaluation calls the model."""
+
+
+class MechanismInputs(Inputs):
+    """What the steps of the mechanistic analysis read."""
+
+    resolved: ClassVar = frozenset({"evaluation", "model", "pairs", "device"})
+    params: MechanismParams
+    subjects: tuple[Subject, ...]
+
+
+def lock_inputs(params: MechanismParams, run: RunOptions) -> Locked[MechanismInputs]:
+    """Return what the analysis depends on; UsageError says what was expected."""
+    folders = [Path(each).expanduser().resolve() for each in params.model]
+    records = [_find_evaluation(each, run) for each in params.evaluation]
+    if len(folders) != len(records):
+        raise UsageError(
+            f"{len(records)} evaluations and {len(folders)} models: give --model DIR for each evaluation, in its order; "
+            f"{EXAMPLE}"
+        )
+    names = [folder.name for folder in folders]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"two models are called {twice}, by their folders; rows are told apart by that: rename one")
+    files: dict[str, list[SourceFile]] = {name: lock_model(folder) for name, folder in zip(names, folders, strict=True)}
+    changed: dict[str, Any] = {
+        "evaluation": tuple(each.build_id for each in records),
+        "model": tuple(map(str, folders)),
+    }
+    if params.pairs is not None:
+        path = Path(params.pairs).expanduser().resolve()
+        if not path.is_file():
+            raise UsageError(f"{params.pairs}: no such file of pairs; `--write-pairs FILE` writes one to begin with")
+        read_pairs(path)
+        files[PAIRS], changed["pairs"] = [lock_source(path)], str(path)
+    subjects = tuple(
+        Subject(model=name, evaluation=each.content_digest, asked=each.report["facts"]["model"])
+        for name, each in zip(names, records, strict=True)
+    )
+    notes = [
+        f"answers of {each.asked!r} are looked into with the model {each.model!r}: see to it that it is the same"
+        for each in subjects
+        if each.asked.casefold() not in each.model.casefold() and each.model.casefold() not in each.asked.casefold()
+    ]
+    return Locked(
+        MechanismInputs(params=params.model_copy(update=changed), subjects=subjects),
+        files,
+        author=", ".join(names),
+        notes=notes,
+    )
+
+
+def _find_evaluation(name: str, run: RunOptions) -> BuildRecord:
+    try:
+        record = find_build(warehouse_of(run), name)
+    except UnknownBuild as error:
+        if name != LATEST:
+            raise
+        raise UnknownBuild(
+            "no evaluation on SLAQ to look into; make one of the model's answers: factmill evaluate slaq --model NAME"
+        ) from error
+    if record.benchmark != SLAQ_EVALUATION.name:
+        raise UsageError(
+            f"{record.build_id} is a build of {record.benchmark}; expected an evaluation: factmill evaluate slaq"
+        )
+    settings = record.lock["params"]["settings"]
+    if missing := [each for each in SLAQ_EVALUATION.usual if each not in settings]:
+        raise UsageError(
+            f"{record.build_id} asked {', '.join(settings)} alone; {missing[0]} answers are needed too: evaluate without --setting"
+        )
+    return record
+
+
+def explain_fact(row: ComparedFact) -> Iterator[str]:
+    """Yield what a fact's row says, as lines to read."""
+    yield f"  question    {row.question}   ({row.topic}; factmill explain slaq {row.item})"
+    yield f"  gold        {row.gold}"
+    for side, answer, text, right in (
+        ("short", row.short_answer, row.short_text, row.right_short),
+        ("long", row.long_answer, row.long_text, row.right_long),
+    ):
+        yield f"  {side:11} {answer or '(none)'}   ({'right' if right else 'wrong'})"
+        yield f"  what counts {text or '(nothing)'}"
+    yield f"  paired by   {row.paired_by or 'nothing'}" + (
+        "" if row.matched is None else f", which has {row.matched:.0%} of the short answer's content words"
+    )
+    for name in FEATURES:
+        value, check = getattr(row, name), getattr(row.hungarian, name)
+        if value is not None:
+            told = "" if check is None else f"   (one to one: {check:.3f})"
+            yield f"  {name:18} {value:.3f}{told}"
+    yield from [f"  unscored    {row.unscored}: {row.detail}"] if row.unscored else []
+
+
+def explain_tokens(rows: Sequence[TokenRow], _: object) -> Iterator[str]:
+    """Yield what carries the tokens of a fact, as lines to read."""
+    for row in sorted(rows, key=lambda each: (each.side != "short", each.place)):
+        first = ", ".join(row.components[:5]) + (", …" if len(row.components) > 5 else "")
+        yield (
+            f"  {row.side} {row.place:>2}    {row.token!r}: logit {row.base:.3f}, "
+            + (
+                f"{len(row.components)} components give {row.recovered:.0%} of it: {first}"
+                if row.recovered is not None
+                else "no set"
+            )
+        )
+
+
+EXAMPLE = "factmill mechanism latest:slaq_evaluation --model ./Qwen3-1.7B"
+MECHANISM: Benchmark = Benchmark(
+    name=NAME,
+    title="Which components of a model carry a fact in its short and in its long answer (SLAQ, paper §5)",
+    examples=(EXAMPLE,),
+    params=MechanismParams,
+    lock_inputs=lock_inputs,
+    recipe="flows.evaluate.slaq_mechanism:analyse_slaq_mechanism",
+    tables={NAME: ComparedFact, "slaq_mechanism_tokens": TokenRow, METRICS: EvaluationMetric},
+    main_table=NAME,
+    part="kind",
+    shown={
+        "id": "id",
+        "kind": "kind",
+        "short_text": "short",
+        "long_text": "long",
+        "iou": "IoU",
+        "unscored": "unscored",
+    },
+    trace=("id",),
+    explain=explain_fact,
+    beside=(SideTable("slaq_mechanism_tokens", "fact", explain_tokens),),
+    assets=Assets(prompts=(ANSWER_SHORT, ANSWER_LONG), lists=("function_words.txt",)),
+    roles=lambda _: (),
+)

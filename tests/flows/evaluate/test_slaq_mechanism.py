@@ -1,0 +1,207 @@
+"""The mechanistic analysis whole: of an evaluation of a file of answers, with small random models."""
+
+import csv
+import json
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the mechanistic analysis needs the extra `mechanism`")
+for _module in ("transformers", "sklearn", "ot"):
+    pytest.importorskip(_module, reason="the mechanistic analysis needs the extra `mechanism`")
+
+from support.models.tiny_causal import write_model  # noqa: E402
+from support.work.command import Factmill, Ran  # noqa: E402
+from support.work.measured import Measured  # noqa: E402
+
+from tasks.slaq.core.mechanism.rows import FEATURES  # noqa: E402
+
+_STOPS_AFTER = """
+import sys, time
+from pathlib import Path
+from tasks.slaq.mechanism.local_model import LocalCausalModel
+answer, seen = LocalCausalModel._answer, []
+def stop(self, parts):
+    if len(seen) == 5:
+        Path({there!r}).touch()
+        time.sleep(600)
+    seen.append(parts)
+    return answer(self, parts)
+LocalCausalModel._answer = stop
+from flows.cli.main import main
+main()
+"""
+
+
+class Looked:
+    """An evaluation whose answers are right in many ways, and a model to look into."""
+
+    def __init__(self, measure: Measured, folder: Path) -> None:
+        torch.set_num_threads(1)
+        self.measure, self.folder = measure, folder
+        topics = measure.read("slaq", measure.build_id)[:4]
+        answers = [line for at, topic in enumerate(topics) for line in answer_topic(topic, at)]
+        path = folder / "answers.jsonl"
+        path.write_text("\n".join(json.dumps(each) for each in answers))
+        self.evaluation = measure("--answers", path)["evaluation_id"]
+        self.model = write_model(folder / "tiny-llama", texts=[each["answer"] for each in answers] * 3)
+
+    def __call__(self, *options: str | Path, code: int = 0, json_too: bool = True) -> Ran:
+        told = (
+            "--warehouse",
+            self.measure.warehouse,
+            "--reports",
+            self.folder / "reports",
+            *(("--json",) if json_too else ()),
+        )
+        ran = self.measure.factmill("mechanism", *options, *told)
+        assert ran.code == code, ran.err
+        return ran
+
+    def look(self, *options: str | Path) -> Any:
+        return self(self.evaluation, "--model", self.model, *options).json
+
+
+def answer_topic(topic: dict[str, Any], at: int) -> list[dict[str, str]]:
+    """Answer the facts of a topic: of five, two right in both, one short alone, one long alone, and one in neither."""
+    name = topic["Topic"]
+    said = {n: f"{name}: {topic[f'ShortA{n}']}." for n in range(1, 6)}
+    wrong = f"{name}: nobody knows in {1000 + at}."
+    short = {n: wrong if n in (4, 5) else said[n] for n in range(1, 6)}
+    long = " ".join(wrong if n in (3, 5) else said[n] for n in range(1, 6))
+    told = [{"id": f"{topic['id']}/{n}", "setting": "short", "answer": short[n]} for n in short]
+    return [*told, {"id": f"{topic['id']}/long", "setting": "long", "answer": long}]
+
+
+@pytest.fixture(scope="module")
+def looked(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> Looked:
+    folder = tmp_path_factory.mktemp("mechanism")
+    return Looked(Measured.build(factmill, "slaq", folder, "--category", "Astronomy"), folder)
+
+
+def test_facts_of_an_evaluation_are_looked_into(looked: Looked) -> None:
+    told = looked.look("--per-kind", "6")
+    assert (told["rows"], told["model"]) == (12, "tiny-llama")
+    counts = told["facts"]["tiny-llama"]
+    assert (counts["aligned"], counts["misaligned"], counts["wrong_in_both"]) == (8, 8, 4)
+    rows = looked.measure.read("slaq_mechanism", told["mechanism_id"])
+    scored = [row for row in rows if not row["unscored"]]
+    assert len(scored) >= 10
+    for row in scored:
+        assert row["paired_by"] == "alignment"
+        assert row["long_answer"][row["long_start"] :].startswith(row["long_text"])
+        assert all(-1 <= row[each] <= 1 for each in FEATURES)
+        if row["short_tokens"] == row["long_tokens"]:
+            assert all(row[each] == pytest.approx(row["hungarian"][each], abs=2e-6) for each in FEATURES)
+    tokens = looked.measure.read("slaq_mechanism_tokens", told["mechanism_id"])
+    assert len(tokens) == sum(row["short_tokens"] + row["long_tokens"] for row in rows)
+    assert all(len(each["importances"]) == 10 for each in tokens)
+    found = {(each["setting"], each["metric"]): each for each in told["metrics"]}
+    assert found["aligned", "iou"]["n"] + found["misaligned", "iou"]["n"] == len(scored)
+    assert found["all six", "roc_auc"]["n"] == len(scored)
+    page = Path(told["reports"][0]).read_text("utf-8")
+    assert page.count("<svg") == 3
+    assert "llama, 2 layers of 4 heads" in page
+    assert "Figure 4" in page
+
+    told_again = looked.folder / "again.html"
+    place = ("--warehouse", looked.measure.warehouse)
+    assert looked.measure.factmill("report", told["mechanism_id"], "--to", told_again, *place).code == 0
+    assert told_again.read_text("utf-8") == page
+    two = looked.measure.factmill("report", told["mechanism_id"], looked.evaluation, "--to", told_again, *place)
+    assert (two.code, "a report tells one mechanistic analysis" in two.err) == (2, True)
+
+    again = looked.look("--per-kind", "6")
+    assert (again["up_to_date"], again["ablated"]) == (True, 0)
+    # what a larger draw holds beside is ablated, and nothing twice
+    more = looked.look("--per-kind", "7")
+    assert (more["rows"], more["ablated_before"]) == (14, told["ablated"])
+
+    shown = looked.measure.factmill("show", "slaq_mechanism", "--warehouse", looked.measure.warehouse)
+    assert (shown.code, "aligned" in shown.out) == (0, True)
+    explained = looked.measure.factmill(
+        "explain", "slaq_mechanism", scored[0]["id"], "--warehouse", looked.measure.warehouse
+    )
+    assert explained.code == 0, explained.err
+    assert "components give" in explained.out
+    verified = looked.measure.factmill(
+        "verify", told["mechanism_id"], "--warehouse", looked.measure.warehouse, "--json"
+    )
+    assert verified.code == 0, verified.err
+    assert verified.json["agrees"]
+
+
+def test_a_run_that_was_killed_goes_on_and_ablates_nothing_twice(looked: Looked, tmp_path: Path) -> None:
+    there, other = tmp_path / "there", write_model(tmp_path / "killed", texts=["Ada was born in London."], seed=1)
+    killed = Factmill(
+        looked.measure.factmill.home, looked.measure.factmill.prefect_api, _STOPS_AFTER.format(there=str(there))
+    )
+    options = (looked.evaluation, "--model", other, "--per-kind", "3", "--warehouse", looked.measure.warehouse)
+    process = killed.start("mechanism", *options)
+    deadline = time.monotonic() + 300
+    while not there.exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    told = looked(*options[:5]).json
+    rows = looked.measure.read("slaq_mechanism", told["mechanism_id"])
+    assert told["ablated_before"] == 5
+    assert told["ablated"] == 2 * sum(bool(row["paired_by"]) for row in rows) - 5
+
+
+def test_two_models_are_told_together(looked: Looked, tmp_path: Path) -> None:
+    gpt2 = write_model(tmp_path / "tiny-gpt2", "gpt2", texts=["Ada was born in London."], lifted=False)
+    told = looked(
+        *(looked.evaluation, looked.evaluation),
+        *("--model", looked.model),
+        *("--model", gpt2),
+        *("--per-kind", "3"),
+        "--centre",
+    ).json
+    assert (told["rows"], told["model"]) == (12, "tiny-llama, tiny-gpt2")
+    assert {row["model"] for row in looked.measure.read("slaq_mechanism", told["mechanism_id"])} == {
+        "tiny-llama",
+        "tiny-gpt2",
+    }
+
+
+def test_pairs_are_written_mended_and_read(looked: Looked, tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    wrote = looked.look("--per-kind", "2", "--write-pairs", path)
+    assert (wrote["facts"], wrote["pairs"]) == (4, str(path))
+    with path.open(encoding="utf-8", newline="") as stream:
+        pairs = list(csv.DictReader(stream))
+    mended, missed = pairs[0], pairs[1]
+    mended["long_text"] = mended["long_answer"].split()[0]
+    missed["long_text"] = "not in the answer"
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, pairs[0].keys())
+        writer.writeheader()
+        writer.writerows([mended, missed, {**missed, "id": "nothing/here/1"}])
+    told = looked.look("--per-kind", "2", "--pairs", path)
+    rows = {row["id"]: row for row in looked.measure.read("slaq_mechanism", told["mechanism_id"])}
+    assert (rows[mended["id"]]["paired_by"], rows[mended["id"]]["long_text"]) == ("file", mended["long_text"])
+    assert (rows[missed["id"]]["unscored"], rows[missed["id"]]["iou"]) == ("text_not_found", None)
+    assert "1 pairs of the file are of no fact" in Path(told["reports"][0]).read_text("utf-8")
+
+
+def test_what_is_wrong_is_told(looked: Looked, tmp_path: Path) -> None:
+    assert "0 models: give --model DIR for each evaluation" in looked(looked.evaluation, code=2).err
+    assert "no config.json" in looked(looked.evaluation, "--model", tmp_path, code=2).err
+    build = looked.measure.build_id
+    assert f"{build} is a build of slaq; expected an evaluation" in looked(build, "--model", looked.model, code=2).err
+    twice = looked(looked.evaluation, looked.evaluation, "--model", looked.model, "--model", looked.model, code=2)
+    assert "two models are called tiny-llama" in twice.err
+    silent = looked.measure("--model", "silent")["evaluation_id"]
+    ran = looked(silent, "--model", looked.model, code=1)
+    assert "no fact is right in either answer" in ran.err
+    short = looked.measure("--model", "oracle", "--setting", "short")["evaluation_id"]
+    assert "asked short alone; long answers are needed too" in looked(short, "--model", looked.model, code=2).err
+    assert (
+        "no such file of pairs" in looked(looked.evaluation, "--model", looked.model, "--pairs", "none.csv", code=2).err
+    )

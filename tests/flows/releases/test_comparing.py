@@ -1,0 +1,144 @@
+"""Releases compared: what their locks tell of why rows differ, what they do not, and rows that one was made without."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.rows.published import publish_rows
+from support.rows.released import Rows, fanout_tables, multihal_tables
+from support.work.command import Factmill
+
+from flows.releases.comparing import compare_releases
+from flows.releases.forms import RELEASES
+from tasks.diff.core.changes import Diff
+from tasks.engine.benchmark import Benchmark
+from tasks.errors import SourceError, UsageError
+from tasks.fanoutqa.benchmark import FANOUTQA
+from tasks.multihal.benchmark import MULTIHAL
+from tasks.release.contents import Choices
+from tasks.release.reading import read_release
+from tasks.release.write import write_release
+from tasks.storage.warehouse import open_warehouse
+
+RULES: dict[str, Any] = {
+    "rules": "rules-1.0",
+    "services": {"wikidata": "embedded-0/wikidata", "wikipedia": "embedded-0/wikipedia"},
+}
+OPEN = Choices(allowed=("CC-BY-NC-SA-4.0", "CC-BY-NC-2.0"))
+
+
+class Maker:
+    """Publishes rows into one warehouse and releases them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.warehouse = folder, folder / "w.duckdb"
+
+    def release(
+        self,
+        name: str,
+        benchmark: Benchmark,
+        tables: dict[str, Rows],
+        choices: Choices = OPEN,
+        rejected: str = "",
+        **lock: Any,
+    ) -> str:
+        """Return the folder; `rejected`: a row that a stage drops."""
+        build = publish_rows(self.warehouse, benchmark, tables, **lock)
+        if rejected:
+            with open_warehouse(self.warehouse) as db:
+                db.execute(
+                    "INSERT INTO rejects VALUES (?, 'flag_duplicates', ?, 'duplicate', 'of q0', NULL)",
+                    [build.build_id, rejected],
+                )
+        read = read_release(self.warehouse, benchmark, RELEASES[benchmark.name], build, choices)
+        return str(write_release(read, self.folder / name).folder)
+
+    def compare(self, before: str, after: str) -> Diff:
+        return compare_releases(self.warehouse, before, after)
+
+
+@pytest.fixture
+def maker(tmp_path: Path) -> Maker:
+    return Maker(tmp_path)
+
+
+def ask_otherwise(tables: dict[str, Rows]) -> dict[str, Rows]:
+    first, *others = tables["fanoutqa"]
+    return {**tables, "fanoutqa": [{**first, "question": f"{first['question']} Today?"}, *others]}
+
+
+def tell(diff: Diff) -> list[tuple[str, str, str]]:
+    return [(row.kind, row.id, " + ".join(cause.label for cause in row.causes)) for row in diff.rows]
+
+
+def test_the_one_input_that_differs_is_the_cause_where_nothing_else_can_be(maker: Maker) -> None:
+    tables = fanout_tables()
+    old = maker.release("old", FANOUTQA, tables, **RULES)
+    new = maker.release("new", FANOUTQA, ask_otherwise(tables), **RULES, prompts={"fanoutqa/word": "2"})
+    found = maker.compare(old, new)
+    assert tell(found) == [("changed", "q0", "prompt: fanoutqa/word")]
+    assert found.same == 2
+
+
+def test_of_live_services_a_reply_may_be_why_too(maker: Maker) -> None:
+    tables = fanout_tables()
+    old = maker.release("old", FANOUTQA, tables)
+    new = maker.release("new", FANOUTQA, ask_otherwise(tables), code="1")
+    assert tell(maker.compare(old, new)) == [("changed", "q0", "one of: code: steps, reply")]
+
+
+def test_where_the_locks_are_the_same_the_cause_is_not_told(maker: Maker) -> None:
+    tables = fanout_tables()
+    old = maker.release("old", FANOUTQA, tables)
+    new = maker.release("new", FANOUTQA, ask_otherwise(tables))
+    ((cause,),) = (row.causes for row in maker.compare(old, new).rows)
+    assert cause.kind == "not told"
+    assert "releases hold no replies" in cause.told
+
+
+def test_a_rejected_row_is_told_with_its_stage_and_reason(maker: Maker) -> None:
+    tables = fanout_tables(("dev", "dev", "dev"))
+    fewer = {name: [row for row in rows if "q1" not in row.values()] for name, rows in tables.items()}
+    old = maker.release("old", FANOUTQA, tables, **RULES)
+    new = maker.release("new", FANOUTQA, fewer, rejected="q1", **RULES, params={"params": {"least": 3}})
+    (row,) = maker.compare(old, new).rows
+    assert (row.kind, row.id, row.cause.label) == ("removed", "q1", "parameter: least")
+    assert row.fate is not None
+    assert (row.fate.stage, row.fate.reason) == ("flag_duplicates", "duplicate")
+
+
+def test_rows_that_a_release_was_made_without_are_told_as_that(maker: Maker, factmill: Factmill) -> None:
+    whole = maker.release("whole", MULTIHAL, multihal_tables())
+    without = maker.release("without", MULTIHAL, multihal_tables(), Choices(without=("felm", "CC-BY-NC-2.0")))
+    ran = factmill("diff", whole, without, "--warehouse", maker.warehouse, "--json", "--exit-code")
+    assert ran.code == 1, ran.err
+    assert ran.json["counts"] == {"added": 0, "removed": 4, "changed": 0}
+    assert {each["told"] for row in ran.json["rows"] for each in row["causes"]} == {
+        "the later release was made without felm",
+        "the later release was made without CC-BY-NC-2.0",
+    }
+    told = factmill("diff", without, whole, "--warehouse", maker.warehouse, "--limit", "1")
+    assert "the earlier release was made without" in told.out
+
+
+def test_a_release_and_its_build_are_the_same(maker: Maker) -> None:
+    folder = maker.release("out", FANOUTQA, fanout_tables())
+    found = maker.compare("latest:fanoutqa", folder)
+    assert (found.rows, found.tables, found.same) == ([], {}, 3)
+    assert (found.before.build_id.endswith("(before)"), found.after.build_id.endswith("(after)")) == (True, True)
+
+
+def test_what_cannot_be_compared_is_told(maker: Maker, tmp_path: Path) -> None:
+    one, other = (
+        maker.release("one", FANOUTQA, fanout_tables()),
+        maker.release("other", MULTIHAL, multihal_tables()),
+    )
+    with pytest.raises(UsageError, match="are of different benchmarks"):
+        maker.compare(one, other)
+    with pytest.raises(UsageError, match=r"a folder that is no release: it has no release\.json"):
+        maker.compare(one, str(tmp_path))
+    index = json.loads((tmp_path / "one" / "release.json").read_text())
+    (tmp_path / "one" / "release.json").write_text(json.dumps(index | {"rows": 99}))
+    with pytest.raises(SourceError, match=r"one: not the files that were released: release\.json; fetch"):
+        maker.compare(one, one)

@@ -1,0 +1,225 @@
+"""Zero-ablation in batches against one component and one token at a time, and against what can be worked out by hand."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="ablation needs the extra `mechanism`")
+pytest.importorskip("transformers", reason="ablation needs the extra `mechanism`")
+
+from support.models.tiny_causal import Family, ablate_one, lift_logits, make_model  # noqa: E402
+
+from tasks.slaq.mechanism.ablating import (  # noqa: E402
+    Ablator,
+    NoNumber,
+    OutOfMemory,
+    UnknownShape,
+    find_blocks,
+    measure_effects,
+)
+
+IDS = [5, 17, 33, 80, 2, 9, 100, 200, 7, 4]
+PLACES = [5, 7, 8]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Small matrices gain nothing by threads, and lose much where other tests use the cores."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "qwen3"])
+def test_batches_give_what_one_component_and_token_at_a_time_gives(family: Family) -> None:
+    model = make_model(family, layers=3)
+    one_by_one = [
+        [ablate_one(model, IDS, place, layer, head) for place in PLACES]
+        for layer in range(3)
+        for head in (0, 1, 2, 3, None)
+    ]
+    ablator = Ablator(model, rows=4)
+    base = ablator.enter(IDS, PLACES)
+    found = ablator.ablate_each()
+    ablator.close()
+    with torch.inference_mode():
+        logits = model(torch.tensor([IDS])).logits[0]
+    assert base == pytest.approx([float(logits[place - 1, IDS[place]]) for place in PLACES], abs=1e-5)
+    assert torch.tensor(found) == pytest.approx(torch.tensor(one_by_one), abs=1e-5)
+    assert len({round(each, 4) for row in found for each in row}) > 20  # nothing is ablated in vain
+
+
+def test_ablating_everything_leaves_what_the_embedding_gives() -> None:
+    llama = make_model("llama")
+    ablator = Ablator(llama)
+    ablator.enter(IDS, PLACES)
+    left = ablator.keep_only([[]] * 3, [0, 1, 2])
+    with torch.inference_mode():
+        embedded = llama.model.embed_tokens(torch.tensor(IDS))
+        logits = llama.lm_head(llama.model.norm(embedded))
+    assert left == pytest.approx([float(logits[place - 1, IDS[place]]) for place in PLACES], abs=1e-5)
+
+
+def test_in_gpt2_the_biases_of_the_projections_stay() -> None:
+    gpt2 = make_model("gpt2")
+    for block in gpt2.transformer.h:
+        torch.nn.init.normal_(block.attn.c_proj.bias)
+        torch.nn.init.normal_(block.mlp.c_proj.bias)
+    ablator = Ablator(gpt2)
+    ablator.enter(IDS, PLACES)
+    left = ablator.keep_only([[]] * 3, [0, 1, 2])
+    body = gpt2.transformer
+    with torch.inference_mode():
+        hidden = body.wte(torch.tensor(IDS)) + body.wpe(torch.arange(len(IDS)))
+        hidden = hidden + sum(block.attn.c_proj.bias for block in body.h)  # an MLP's goes with its output
+        logits = gpt2.lm_head(body.ln_f(hidden))
+    assert left == pytest.approx([float(logits[place - 1, IDS[place]]) for place in PLACES], abs=1e-5)
+
+
+def make_copier(layer: int, head: int) -> Any:
+    """Return a model of 3 layers and 4 heads whose one head copies what stands before, and in which nothing else happens."""
+    model = make_model("llama", layers=3, heads=4, width=32, vocabulary=8)
+    with torch.no_grad():
+        for name, weights in model.named_parameters():
+            if "norm" not in name:
+                weights.zero_()
+        eye = torch.eye(8)
+        model.model.embed_tokens.weight[:, :8] = eye
+        model.lm_head.weight[:, 8:16] = eye
+        attention = model.model.layers[layer].self_attn
+        group = head // 2  # two heads share keys and values
+        attention.v_proj.weight[8 * group : 8 * group + 8, :8] = eye
+        attention.o_proj.weight[8:16, 8 * head : 8 * head + 8] = eye
+    return model
+
+
+@pytest.mark.parametrize(("layer", "head"), [(1, 2), (0, 0), (2, 3)])
+def test_the_one_head_that_copies_the_answer_ranks_first_and_is_the_minimal_set(layer: int, head: int) -> None:
+    ablator = Ablator(make_copier(layer, head), rows=5)
+    (effect,) = measure_effects(ablator, [3, 3, 1, 3, 3], [4], recover=0.9, largest_set=1.0)
+    place = layer * 5 + head
+    assert effect.base > 0
+    assert effect.importances[place] == 1.0
+    assert [each for at, each in enumerate(effect.importances) if at != place] == [0.0] * 14
+    assert (effect.chosen, effect.recovered) == ([place], 1.0)
+
+
+def test_a_set_grows_by_importance_until_it_gives_enough() -> None:
+    model = lift_logits(make_model("llama", layers=3, seed=3))
+    ablator = Ablator(model, rows=7)
+    for at, effect in enumerate(measure_effects(ablator, IDS, PLACES, recover=0.95, largest_set=1.0)):
+        order = sorted(range(15), key=lambda each: -effect.importances[each])
+        assert effect.chosen == order[: len(effect.chosen)]
+        smaller = [order[:size] for size in range(1, len(effect.chosen))]
+        assert all(each < 0.95 * effect.base for each in ablator.keep_only(smaller, [at] * len(smaller)))
+        (kept,) = ablator.keep_only([effect.chosen], [at])
+        assert kept / effect.base == pytest.approx(effect.recovered, rel=1e-3)
+        assert effect.recovered is not None
+        assert effect.recovered >= 0.95
+
+
+def test_a_set_that_would_have_to_be_larger_than_allowed_is_none() -> None:
+    ablator = Ablator(make_model("llama"))
+    whole = measure_effects(ablator, IDS, PLACES, recover=0.9, largest_set=1.0)
+    size = max(len(each.chosen) for each in whole)
+    assert size > 1
+    smaller = measure_effects(ablator, IDS, PLACES, recover=0.9, largest_set=(size - 0.5) / 10)
+    for before, after in zip(whole, smaller, strict=True):
+        reached = 0 < len(before.chosen) < size
+        assert (after.chosen, after.recovered) == ((before.chosen, before.recovered) if reached else ([], None))
+        assert after.importances == before.importances
+
+
+def test_a_token_whose_logit_is_not_above_0_has_no_set() -> None:
+    effects = measure_effects(Ablator(make_model("llama")), IDS, PLACES, recover=0.9, largest_set=1.0)
+    assert [(each.base > 0, each.recovered is not None) for each in effects] == [
+        (True, True),
+        (False, False),
+        (True, True),
+    ]
+
+
+def test_logits_can_be_taken_from_their_mean() -> None:
+    model = make_model("gpt2")
+    ablator = Ablator(model, centre=True)
+    base = ablator.enter(IDS, PLACES)
+    with torch.inference_mode():
+        logits = model(torch.tensor([IDS])).logits[0]
+    logits = logits - logits.mean(-1, keepdim=True)
+    assert base == pytest.approx([float(logits[place - 1, IDS[place]]) for place in PLACES], abs=1e-5)
+
+
+def refuse(most: int) -> Any:
+    def hook(_layer: Any, arguments: tuple[Any, ...], named: Any) -> None:
+        if len(arguments[0]) > most:
+            raise RuntimeError(
+                "[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried …"
+            )
+
+    return hook
+
+
+def test_what_does_not_fit_into_memory_is_halved_and_goes_on() -> None:
+    model = lift_logits(make_model("llama"))
+    expected = measure_effects(Ablator(model, rows=8), IDS, PLACES, recover=0.9, largest_set=1.0)
+    model = lift_logits(make_model("llama"))
+    model.model.layers[0].register_forward_pre_hook(refuse(3), with_kwargs=True)
+    ablator = Ablator(model, rows=8)
+    found = measure_effects(ablator, IDS, PLACES, recover=0.9, largest_set=1.0)
+    assert ablator.rows in (2, 3)
+    for one, other in zip(expected, found, strict=True):
+        assert one.chosen == other.chosen
+        assert one.importances == pytest.approx(other.importances, abs=1e-5)
+
+
+def test_one_row_that_does_not_fit_is_named() -> None:
+    model = make_model("llama")
+    model.model.layers[1].register_forward_pre_hook(refuse(0), with_kwargs=True)
+    with pytest.raises(OutOfMemory, match="can't allocate memory"):
+        Ablator(model).enter(IDS, PLACES)
+
+
+def test_other_faults_of_a_model_are_not_taken_for_a_lack_of_memory() -> None:
+    with pytest.raises(IndexError):
+        Ablator(make_model("llama")).enter([999, 5], [1])
+
+
+@pytest.mark.parametrize("when", ["always", "ablated"])
+def test_logits_that_are_no_numbers_are_named(when: str) -> None:
+    model = make_model("llama")
+
+    def spoil(_head: Any, _arguments: Any, out: Any) -> Any:
+        return out * float("nan") if when == "always" or len(out) > 1 else out
+
+    model.lm_head.register_forward_hook(spoil)
+    ablator = Ablator(model)
+    with pytest.raises(NoNumber, match="nothing ablated" if when == "always" else "components 0 to 9 ablated"):
+        measure_effects(ablator, IDS, PLACES, recover=0.9, largest_set=1.0)
+
+
+def test_a_model_of_another_shape_is_named() -> None:
+    import transformers
+
+    bloom = transformers.BloomForCausalLM(transformers.BloomConfig(vocab_size=50, hidden_size=8, n_layer=1, n_head=2))
+    with pytest.raises(UnknownShape, match="BloomForCausalLM"):
+        find_blocks(bloom)
+    model = make_model("llama")
+    model.lm_head.register_forward_hook(lambda _head, _arguments, out: out)
+    original = model.forward
+    model.forward = lambda *told, **named: _scale(original(*told, **named))  # as Gemma's cap of logits does
+    with pytest.raises(UnknownShape, match="are not its unembedding"):
+        Ablator(model).enter(IDS, PLACES)
+
+
+def _scale(out: Any) -> Any:
+    out.logits = out.logits * 0.5
+    return out
+
+
+def test_hooks_are_taken_off() -> None:
+    model = make_model("llama")
+    ablator = Ablator(model)
+    ablator.close()
+    assert not any(each._forward_hooks or each._forward_pre_hooks for each in model.modules())

@@ -1,0 +1,164 @@
+"""A folder of a causal language model as a service: which files it has, which tokens of an answer count, what it cannot say."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.core.calls.call import Call, Reply
+from tasks.errors import UsageError
+from tasks.slaq.core.mechanism.calls import call_ablate, read_effects
+from tasks.slaq.mechanism.extra import import_extra, require_extra
+from tasks.slaq.mechanism.local_model import LocalCausalModel, choose_device, digest_model, lock_model
+
+TEXTS = [
+    "London was the birthplace of Ada Lovelace.",
+    "Ada Lovelace was born in London, in 1815.",
+    "Who was born where?",
+]
+LONG = "Ada Lovelace was born in London, in 1815."
+
+
+def test_a_folder_without_a_model_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no config\.json in it; expected the folder of a causal language model"):
+        lock_model(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(UsageError, match="no weights in it"):
+        lock_model(tmp_path)
+
+
+def test_a_model_is_known_by_its_files(tmp_path: Path) -> None:
+    for name, text in (("config.json", "{}"), ("model.safetensors", "a"), ("README.md", "…")):
+        (tmp_path / name).write_text(text)
+    before = digest_model(lock_model(tmp_path))
+    (tmp_path / "README.md").write_text("other")
+    assert digest_model(lock_model(tmp_path)) == before
+    (tmp_path / "model.safetensors").write_text("b")
+    assert digest_model(lock_model(tmp_path)) != before
+
+
+def test_what_is_missing_of_the_extra_is_named_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "torch", None)
+    with pytest.raises(UsageError, match=r"needs torch, which is not installed: pip install 'factmill\[mechanism\]'"):
+        import_extra("torch")
+    with pytest.raises(UsageError, match="needs torch"):
+        require_extra()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch = pytest.importorskip("torch", reason="models are opened with the extra `mechanism`")
+    pytest.importorskip("transformers", reason="models are opened with the extra `mechanism`")
+    from support.models.tiny_causal import write_model
+
+    torch.set_num_threads(1)
+    return write_model(tmp_path_factory.mktemp("models") / "tiny", texts=TEXTS * 20)
+
+
+def ask(folder: Path, answer: str, text: str, **options: Any) -> Reply:
+    messages = [{"role": "user", "content": "Who was born where?"}]
+    told: dict[str, Any] = {"recover": 0.9, "largest_set": 1.0, "centre": False, **options}
+    call = call_ablate("s", messages, answer, answer.index(text), text, **told)
+    found: list[tuple[Call, Reply]] = []
+    LocalCausalModel("s", folder, "cpu", "float32").send([call], lambda *each: found.append(each))
+    ((_, reply),) = found
+    return reply
+
+
+def test_tokens_that_split_otherwise_in_the_two_answers_all_count(folder: Path) -> None:
+    heads, short = read_effects(ask(folder, "Lovelace: London", "Lovelace").body)
+    _, long = read_effects(ask(folder, LONG, "Lovelace").body)
+    assert heads == 4
+    assert [each.token for each in long] == [" Lovelace"]  # one token, with the space before it
+    assert len(short) > 1
+    assert "".join(each.token for each in short) == "Lovelace"
+    assert all(len(each.importances) == 10 for each in (*short, *long))
+
+
+def test_a_token_that_reaches_beyond_the_part_counts(folder: Path) -> None:
+    _, tokens = read_effects(ask(folder, LONG, "ondo").body)
+    assert [each.token for each in tokens] == [" London"]
+
+
+def test_what_the_model_reads_not_is_a_failed_reply(folder: Path) -> None:
+    reply = ask(folder, "London " * 600, "London")
+    assert reply.status == "failed"
+    assert reply.error is not None
+    assert reply.error.startswith("too_long: ")
+    assert reply.error.endswith("the model reads 512")
+
+
+def test_logits_that_are_no_numbers_are_a_failed_reply(folder: Path, tmp_path: Path) -> None:
+    import torch
+    import transformers
+
+    model = transformers.AutoModelForCausalLM.from_pretrained(str(folder))
+    with torch.no_grad():
+        model.lm_head.weight.mul_(float("nan"))
+    model.save_pretrained(str(tmp_path))
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    reply = ask(tmp_path, LONG, "London")
+    assert (reply.status, reply.error, reply.transient) == (
+        "failed",
+        "nan_logits: a logit is NaN or infinite with nothing ablated",
+        False,
+    )
+
+
+def test_a_lack_of_memory_may_pass(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tasks.slaq.mechanism import ablating
+
+    def refuse(*_: object, **__: object) -> None:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(ablating.Ablator, "_pass", refuse)
+    reply = ask(folder, LONG, "London")
+    assert (reply.status, reply.error, reply.transient) == ("failed", "out_of_memory: no room", True)
+
+
+def test_a_chat_template_is_used_where_there_is_one(folder: Path, tmp_path: Path) -> None:
+    import transformers
+
+    from tasks.slaq.mechanism.encoding import encode
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder))
+    asked = [{"role": "user", "content": "Who?"}]
+    plain, ids, offsets = encode(tokenizer, asked, "Ada, London")
+    assert tokenizer.decode(plain) == "Who?\n"
+    assert tokenizer.decode(ids) == "Ada, London"
+    assert offsets[0][0] == 0
+    assert offsets[-1][1] == len("Ada, London")
+    tokenizer.chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<answer>"
+    assert tokenizer.decode(encode(tokenizer, asked, "Ada")[0]) == "<user>Who?<answer>"
+
+
+def test_what_is_no_causal_model_is_told(folder: Path, tmp_path: Path) -> None:
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "model_type": "no_such_kind"}))
+    with pytest.raises(UsageError, match="cannot open it as a causal language model"):
+        ask(tmp_path, LONG, "London")
+
+
+def test_a_tokenizer_of_another_model_is_told(folder: Path, tmp_path: Path) -> None:
+    from support.models.tiny_causal import make_tokenizer
+
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    make_tokenizer(
+        [*TEXTS * 20, *["Charles Babbage's Analytical Engine was never built at all."] * 20]
+    ).save_pretrained(str(tmp_path))
+    with pytest.raises(UsageError, match="they do not belong together"):
+        ask(tmp_path, LONG, "London")
+
+
+def test_a_gpu_that_is_wanted_and_not_there_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert choose_device("auto") == "cpu"
+    with pytest.raises(UsageError, match="torch finds no GPU on this machine; give auto or cpu"):
+        choose_device("cuda")

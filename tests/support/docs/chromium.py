@@ -1,0 +1,42 @@
+"""A page as Chromium shows it, and what it asked for on the way."""
+
+import shutil
+import socketserver
+import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+
+
+def open_page(page: Path) -> tuple[str, list[str]]:
+    """Return the document that Chromium made of a page, and the addresses that it asked a proxy for."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if not chromium:
+        pytest.skip("no Chromium is installed: apt-get install chromium")
+    asked: list[str] = []
+
+    class Proxy(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_error(404)
+
+        do_CONNECT = do_GET  # noqa: N815 - named so by the library
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Proxy) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+        flags += [
+            f"--user-data-dir={page.parent / 'profile'}",
+            f"--proxy-server=127.0.0.1:{server.server_address[1]}",
+        ]
+        command = [chromium, *flags, "--proxy-bypass-list=<-loopback>", "--virtual-time-budget=2000", "--dump-dom"]
+        dumped = subprocess.run(
+            [*command, f"file://{page}"], capture_output=True, text=True, check=True, timeout=120
+        ).stdout
+        server.shutdown()
+    return dumped, asked

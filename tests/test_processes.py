@@ -1,0 +1,53 @@
+"""Processes that end with the one that started them, and one at a time."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+
+from tasks import processes
+
+_HOLD = """
+import sys
+from pathlib import Path
+from tasks.processes import one_at_a_time
+with one_at_a_time(Path(sys.argv[1]), print):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel tells of a parent's death on Linux alone")
+@pytest.mark.parametrize(("parent", "end"), [(os.getpid(), 0), (2**22 + 1, -signal.SIGTERM)], ids=["there", "gone"])
+def test_a_process_whose_parent_is_gone_before_it_looked_ends(parent: int, end: int) -> None:
+    code = f"from tasks.processes import die_with_parent; die_with_parent({parent})"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == end
+
+
+def test_who_waits_for_a_stopped_process_says_for_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "SAY_AFTER_S", 0.0)
+    told: SimpleQueue[str] = SimpleQueue()
+    lock, entered = tmp_path / "lock", threading.Event()
+
+    def enter() -> None:
+        with processes.one_at_a_time(lock, told.put):
+            entered.set()
+
+    with subprocess.Popen(
+        [sys.executable, "-c", _HOLD, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as held:
+        assert held.stdout
+        held.stdout.readline()
+        held.send_signal(signal.SIGSTOP)
+        thread = threading.Thread(target=enter)
+        thread.start()
+        assert f"waiting for process {held.pid}, which holds {lock}" in told.get()
+        assert not entered.is_set()
+        held.kill()
+    thread.join()
+    assert entered.is_set()
