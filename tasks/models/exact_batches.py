@@ -29,8 +29,9 @@ F = TypeVar("F", bound=np.floating[Any])
 
 _UNDER_WAY = 256
 """Batches started ahead of the one whose results are awaited: enough for every core, and replies still come early."""
-_TOKENS_AT_ONCE = 320
-"""Tokens of a filled batch: from about 250 on a core works at its full rate."""
+_TOKENS_AT_ONCE = 128
+"""Tokens of a filled batch: from about 100 on a core works at nearly its full rate (tests/speed/embed.py), and the more
+there are, the more rows only fill the last batch of a length up."""
 
 
 def choose_batching(batching: Batching, device: str, compute_type: ComputeType) -> Literal["length", "alone"]:
