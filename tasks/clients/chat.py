@@ -51,7 +51,7 @@ class Chat:
         """Its settings, with what was learnt of it."""
         self._told = model
         self._server = OpenAiServer(model, read_key, user_agent)
-        self._sender = Sender(model.limits, self._server.name)
+        self._sender = Sender(model.limits, self._server.name, counts=False)
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
         """Answer calls; the samples of a call arrive as one reply."""

@@ -6,6 +6,8 @@ hundred requests a second on.
 """
 
 import itertools
+import json
+import math
 import re
 import ssl
 from collections.abc import Callable, Mapping
@@ -18,14 +20,22 @@ import httpx2
 import openai
 
 from tasks.clients.sending.answers import fail, judge_status, shorten, tell_error
+from tasks.clients.sending.budget import TightError, find_account
 from tasks.clients.sending.redirects import check_redirect
 from tasks.clients.sending.sender import Retry
 from tasks.core.calls.call import Reply
-from tasks.errors import ServiceUnreachable
+from tasks.core.spending import Bounds
+from tasks.errors import BudgetReached, ServiceUnreachable
 from tasks.settings import Model
 
 _POOL_SIZE = 8
 _MOST_TOKENS = 2**53
+_TEMPLATE_TOKENS, _MESSAGE_TOKENS = 128, 16
+"""What a server's template may add to a request, and to each message."""
+_UNTOLD_TOKENS = 16_384
+"""Of a reply, where neither the request nor the world's file tells a limit, until replies tell more."""
+_MARGIN = 1.5
+"""On what a server was seen to count beyond what was expected."""
 _TOO_LONG = re.compile(
     r"context.?(length|window|size)|(prompt|input|message)s? (is|are) too long|too many tokens|string_above_max_length",
     re.IGNORECASE,
@@ -49,6 +59,8 @@ class OpenAiServer:
         """Keep what is needed; nothing is sent, and `read_key` is called when the first request is."""
         self.name = f"model {model.name} at {model.url}"
         self.model = model
+        self._over = [1.0, 1.0]
+        """How much more than was expected requests and replies were seen to count, at most."""
         self._read_key = read_key
         self._key = ""
         self._client = openai.AsyncOpenAI(
@@ -63,7 +75,60 @@ class OpenAiServer:
         )
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Answer:
-        """Send one request; Retry when the connection fails."""
+        """Send one request; Retry when the connection fails, TightError and BudgetReached when it may not go out."""
+        account = find_account()
+        account.budget.take(account.service)
+        is_bound = account.budget.bounds != Bounds()
+        expected = self.expect_tokens(body) if is_bound else (0, 0)
+        try:
+            held = account.budget.hold(self.name, self.price_at_most(*expected))
+        except (TightError, BudgetReached):
+            account.budget.give_back(account.service)
+            raise
+        try:
+            answer = await self._post(path, body)
+            usage = _read_usage(answer.text) if answer.status < 300 and is_bound else None
+        except (
+            BaseException
+        ) as error:  # whatever ends it, a time-out too: the server may have answered, and is then paid
+            if isinstance(error, Retry) and error.code == "unreachable":
+                account.budget.settle(held, 0.0, is_answer=False)
+            else:
+                account.budget.forgo(held)
+            raise
+        if (answer.status < 300 and usage is None and is_bound) or (answer.status >= 500 and answer.status != 503):
+            account.budget.forgo(held)
+        else:
+            account.budget.settle(held, self.price(usage).cost_usd, is_answer=usage is not None)
+            self._learn(usage, expected)
+        return answer
+
+    def expect_tokens(self, body: Mapping[str, Any]) -> tuple[int, int]:
+        """Return how many tokens a request and its replies have at most: a token of a request is a byte at least, and those
+        of a reply are limited; what servers were seen to count beyond is learnt."""
+        told = json.dumps(
+            [body.get(name) for name in ("messages", "prompt", "tools", "response_format")], ensure_ascii=False
+        )
+        asked = len(told.encode(errors="replace")) + _TEMPLATE_TOKENS + _MESSAGE_TOKENS * len(body.get("messages", ()))
+        limit = next((body[name] for name in ("max_tokens", "max_completion_tokens") if name in body), None)
+        if limit is None:
+            limit = self.model.context_tokens or _UNTOLD_TOKENS
+        return math.ceil(asked * self._over[0]), math.ceil(limit * body.get("n", 1) * self._over[1])
+
+    def price_at_most(self, tokens_in: int, tokens_out: int) -> float:
+        """Return what so many tokens can cost, whatever of them is cached or thought."""
+        usage = {"prompt_tokens": tokens_in, "completion_tokens": tokens_out}
+        cached = {"prompt_tokens_details": {"cached_tokens": tokens_in}}
+        thought = {"completion_tokens_details": {"reasoning_tokens": tokens_out}}
+        return max(self.price({**usage, **one, **other}).cost_usd for one in ({}, cached) for other in ({}, thought))
+
+    def _learn(self, usage: Any, expected: tuple[int, int]) -> None:
+        for at, name in enumerate(("prompt_tokens", "completion_tokens")):
+            counted = _count(usage, name)
+            if expected[at] and counted > expected[at]:
+                self._over[at] *= _MARGIN * counted / expected[at]
+
+    async def _post(self, path: str, body: Mapping[str, Any]) -> Answer:
         try:
             response = await self._client.post(path, body=dict(body), cast_to=httpx2.Response)
         except openai.APIStatusError as error:
@@ -132,6 +197,15 @@ def _count(usage: Any, *names: str) -> int:
     for name in names:
         usage = usage.get(name) if isinstance(usage, Mapping) else None
     return int(usage) if isinstance(usage, int | float) and 0 <= usage < _MOST_TOKENS else 0
+
+
+def _read_usage(text: str) -> Any:
+    """Return what a reply says was used; None where it says nothing that counts."""
+    try:
+        usage = json.loads(text)["usage"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return usage if _count(usage, "prompt_tokens") else None
 
 
 @cache

@@ -46,7 +46,7 @@ class Scorer:
         """Keep what is needed; nothing is sent, and `read_key` is called when the first request is."""
         self.identity = identity
         self._server = OpenAiServer(model, read_key, user_agent)
-        self._sender = Sender(model.limits, self._server.name)
+        self._sender = Sender(model.limits, self._server.name, counts=False)
         self._form: Form = "echo"
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:

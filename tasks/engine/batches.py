@@ -99,6 +99,7 @@ class Work:
         calls = list({call.key: call for _, call in pairs}.values())
         if not service.is_outside:
             return _ask_directly(service, calls)
+        self.run.services.budget.check()
         answers = self.run.recorder.answer(calls, service)
         self.answers.append(answers)
         self.uses.extend((row_id, call.key, answers.records[call.key].record_id) for row_id, call in pairs)

@@ -31,6 +31,7 @@ from tasks.core.receipts import SUMMED, Batch, Receipt, describe_stage, name_bat
 from tasks.core.rows import Row, arrow_schema
 from tasks.engine.batches import finished
 from tasks.engine.benchmark import Benchmark, Inputs, Locked
+from tasks.engine.bounds import begin_spending, tell_reached, tell_spent
 from tasks.engine.endings import (
     CAUSES,
     WAITING,
@@ -45,7 +46,7 @@ from tasks.engine.locks import describe_lock, describe_origin, make_lock
 from tasks.engine.runs import Run, close_run, describe_run, open_run, read_moments
 from tasks.engine.since.checking import settle_since
 from tasks.engine.since.contents import is_embedded, note_contents
-from tasks.errors import FactmillError, FunnelError, NothingPublished
+from tasks.errors import BudgetReached, FactmillError, FunnelError, NothingPublished
 from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.processes import end_soon
 from tasks.storage.builds import describe_caution, list_spoilt_calls, merge_stage, publish
@@ -318,6 +319,7 @@ class Build:
             stages=self.summaries,
             reasons={stage: reasons for stage, reasons in self.reasons.items() if reasons},
             since=self.kept.counts,
+            spent=tell_spent(self.run.services.budget),
             facts=dict(facts),
             notes=self.run.services.notes(),
         )
@@ -347,8 +349,12 @@ def open_build(benchmark: Benchmark, inputs: Locked[Inputs], options: RunOptions
         describe_run(folder, lock, describe_origin(inputs, options), options)
         run = open_run(str(folder))
         progress.log(describe_lock(run.lock))
-        yield Build(benchmark, run, options, settle_since(run))
+        begin_spending(run, options)
+        build = Build(benchmark, run, options, settle_since(run))
+        yield build
         finished_well = True
+    except BudgetReached as reached:
+        raise tell_reached(run, build.summaries, reached) from None
     except FactmillError:
         raise
     except Exception:  # a fault of ours stands in the run's log too, and is raised on
