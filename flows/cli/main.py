@@ -20,6 +20,7 @@ from flows.cli.diff import diff
 from flows.cli.drift import drift_app
 from flows.cli.entry import INTERRUPTED, catch_signals, find_stop, tell_stop
 from flows.cli.evaluate import evaluate_app
+from flows.cli.forecast import forecast_app
 from flows.cli.gc import compact, gc
 from flows.cli.judges.judge_card import judge_card
 from flows.cli.judges.label import label_app
@@ -51,6 +52,7 @@ app.add_typer(build_app, name="build")
 app.command("diff")(diff)
 app.add_typer(drift_app, name="drift")
 app.add_typer(evaluate_app, name="evaluate")
+app.add_typer(forecast_app, name="forecast")
 app.command("gc")(gc)
 app.command("compact")(compact)
 app.add_typer(graph_app, name="graph")

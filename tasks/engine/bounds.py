@@ -2,14 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from tasks import progress
 from tasks.clients.sending.budget import Budget, spent_by_process
+from tasks.core.fingerprints import digest_json
 from tasks.core.spending import Bounds, describe_spent, lower_bounds
 from tasks.engine.runs import Run
 from tasks.errors import BudgetReached
 from tasks.options import RunOptions
+from tasks.storage.forecasts import find_forecast, sum_up_calls
+from tasks.storage.warehouse import Connection, open_warehouse
 
 
 def begin_spending(run: Run, options: RunOptions) -> None:
@@ -33,8 +37,41 @@ def tell_reached(run: Run, stages: Sequence[Mapping[str, Any]], reached: BudgetR
     told = [f"the bound of {reached.bound} is reached, and the run was stopped before it crossed it"]
     told.append(f"spent by this run: {describe_spent(run.services.budget.spent)}")
     told.append(f"{done}{f', then {under_way}' if under_way else ''}")
+    with open_warehouse(Path(run.options["warehouse"])) as db:
+        forecast = find_forecast(db, digest_json(run.lock))
+    if forecast:
+        told.append(_tell_left(forecast, run))
     told.append("what was answered is recorded and never asked again: the same command goes on from here")
     return BudgetReached(reached.bound, "; ".join(told))
+
+
+def _tell_left(forecast: Mapping[str, Any], run: Run) -> str:
+    """Return what is left of a forecast: of that which is recorded for this build, and what this run has sent, is taken off."""
+    spent, total = run.services.budget.spent, forecast["total"]
+    usd = max(0.0, total["usd"] - forecast["recorded"]["usd"] - spent.paid_usd)
+    return (
+        f"the forecast of {forecast['made_at'][:10]} is US$ {total['usd']:.4f} in all, so that some US$ {usd:.4f} are left, "
+        "less what other runs have paid meanwhile"
+    )
+
+
+def compare(db: Connection, lock: Mapping[str, Any], run_id: str) -> dict[str, Any]:
+    """Return what was forecast for a build, with what it came to; empty where nothing was."""
+    told = find_forecast(db, digest_json(lock))
+    return {**told, "actual": sum_up_calls(db, run_id)} if told else {}
+
+
+class Meter:
+    """Counts what goes out by stage; stages of a build follow each other."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget, self._before = budget, budget.requests.copy()
+
+    def read(self) -> dict[str, dict[str, int]]:
+        """Return `requests`: service → what went out to it since this was last read; empty where nothing did."""
+        now = self._budget.requests.copy()
+        went_out, self._before = dict(now - self._before), now
+        return {"requests": went_out} if went_out else {}
 
 
 class Purse:

@@ -40,6 +40,8 @@ class Run:
     recorder: Recorder
     inputs: Any = None
     """The lock's inputs, as the model that steps read them by; kept once they were read."""
+    pilot_by: tuple[str, ...] = ()
+    """Columns whose values a pilot's rows have as often as all rows."""
 
 
 RUN = "run.json"
@@ -112,7 +114,7 @@ def describe_run(folder: Path, lock: Mapping[str, Any], origin: Mapping[str, Any
     path = folder / RUN
     now = datetime.now(UTC)
     ages = find_run_ages(options) if options.mode == "record" else {}
-    told = {"max_ages": ages, "stale_if_error": options.stale_if_error, "since": options.since}
+    told = {"max_ages": ages, "stale_if_error": options.stale_if_error, "since": options.since, "pilot": options.pilot}
     if described := read_run(folder):
         before = described["options"]
         age_s = (now - datetime.fromisoformat(before["begun"])).total_seconds()

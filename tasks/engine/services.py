@@ -54,7 +54,8 @@ class LazyService:
         self._lock = threading.Lock()
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
-        """Answer every call (see core.calls.call.Service)."""
+        """Answer every call (see core.calls.call.Service); BudgetReached when the run may spend no more."""
+        self.budget.check()
         with self._lock:
             if self._service is None:
                 self._service = self._open()
@@ -298,9 +299,10 @@ def _open_perplexity(world: World, home: Path) -> Service:
     from tasks.models.perplexity import LanguageModel, find_perplexity
     from tasks.models.services import serve_perplexity
 
-    return serve_perplexity(
+    local = serve_perplexity(
         identity, lambda: LanguageModel(find_perplexity(settings.name, home), compute_type=settings.compute_type)
     )
+    return LazyService(identity, True, lambda: local)
 
 
 def _open_translator(world: World, home: Path) -> Service:
@@ -308,10 +310,11 @@ def _open_translator(world: World, home: Path) -> Service:
     from tasks.models.translate import Translator, find_translator
 
     settings = translator_model(world)
-    return serve_translator(
-        translator_identity(world, home),
-        lambda: Translator(find_translator(settings.name, home), compute_type=settings.compute_type),
+    identity = translator_identity(world, home)
+    local = serve_translator(
+        identity, lambda: Translator(find_translator(settings.name, home), compute_type=settings.compute_type)
     )
+    return LazyService(identity, True, lambda: local)
 
 
 def check_prices(world: World, roles: Collection[str]) -> None:
