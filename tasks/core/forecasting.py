@@ -12,6 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from random import Random
 from typing import Any
 
@@ -219,14 +220,24 @@ def _spread(
     return low, high
 
 
-def draw_places(parts: Sequence[Sequence[str]], sizes: Sequence[int], ids: Sequence[str], wanted: int) -> list[int]:
+def draw_places(
+    parts: Sequence[Sequence[str]], sides: Sequence[str], sizes: Sequence[int], ids: Sequence[str], wanted: int
+) -> list[int]:
     """Return the places of the rows that stand for all: every so-manieth of them, by part, and by size within it.
 
     Rows of each size are so among them as often as among all, up and down in turns; what a row asks mostly goes by its
-    size. `ids` settle what is equal.
+    size. Of the `sides` of a part (halves that are balanced later) as many rows are drawn together. `ids` settle what is
+    equal.
     """
-    named = sorted(set(map(tuple, parts)))
-    turn = {part: (-1) ** at for at, part in enumerate(named)}
-    order = sorted(range(len(ids)), key=lambda at: (tuple(parts[at]), turn[tuple(parts[at])] * sizes[at], ids[at]))
-    count = min(wanted, len(order))
-    return sorted(order[int((at + 0.5) * len(order) / count)] for at in range(count))
+    by_side: dict[tuple[str, ...], dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for at in sorted(range(len(ids)), key=lambda at: (sizes[at], ids[at])):
+        by_side[tuple(parts[at])][sides[at]].append(at)
+    units: list[list[int]] = []
+    for turn, (_, found) in enumerate(sorted(by_side.items())):
+        of_part = [
+            [at for at in together if at is not None]
+            for together in zip_longest(*(found[side] for side in sorted(found)))
+        ]
+        units += reversed(of_part) if turn % 2 else of_part
+    count = max(1, min(len(units), round(wanted * len(units) / max(1, len(ids)))))
+    return sorted(at for draw in range(count) for at in units[int((draw + 0.5) * len(units) / count)]) if units else []

@@ -122,6 +122,8 @@ class Benchmark:
     apart by what they will ask; empty: right behind the source."""
     pilot_by: tuple[str, ...] = ()
     """Columns whose values a pilot's rows have as often as all rows, where it is not `part` alone."""
+    pilot_sides: str = ""
+    """Column of whose values as many rows are drawn together, since a later stage balances them."""
     audit: Audit = field(default_factory=partial(Audit, (), ""))
     """How people check its rows, as the paper's authors did; nobody checks those of an evaluation so."""
 

@@ -1,7 +1,7 @@
 """What a run may spend: begun with it, told when a bound is reached."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -85,4 +85,5 @@ class Purse:
         """The options with what is left of their bounds."""
         if self._run.bounds == Bounds():
             return self._run
-        return self._run.with_bounds(lower_bounds(self._run.bounds, spent_by_process().since(self._before)))
+        spent = spent_by_process().since(self._before)
+        return self._run.with_bounds(lower_bounds(self._run.bounds, replace(spent, hours=round(spent.hours, 6))))

@@ -123,7 +123,7 @@ class Build:
         """What the source was read by: relations, categories, foundations."""
         self.started_at = datetime.now(UTC)
         self._started = time.perf_counter()
-        run.pilot_by = benchmark.pilot_by or (benchmark.part,)
+        run.pilot_by, run.pilot_sides = benchmark.pilot_by or (benchmark.part,), benchmark.pilot_sides
 
     @property
     def run_id(self) -> str:

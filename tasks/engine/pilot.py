@@ -17,5 +17,7 @@ def draw_pilot(batch: Batch) -> Receipt:
     rows = table.to_pylist()
     by = [name for name in work.run.pilot_by if name in table.column_names]
     parts = [[str(row[name]) for name in by] for row in rows]
-    drawn = draw_places(parts, [len(str(row)) for row in rows], [row["id"] for row in rows], work.run.options["pilot"])
+    sides = [str(row.get(work.run.pilot_sides, "")) for row in rows]
+    sizes, ids = [len(str(row)) for row in rows], [row["id"] for row in rows]
+    drawn = draw_places(parts, sides, sizes, ids, work.run.options["pilot"])
     return work.finish_drawn(table, drawn, NOT_DRAWN)

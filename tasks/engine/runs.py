@@ -42,6 +42,8 @@ class Run:
     """The lock's inputs, as the model that steps read them by; kept once they were read."""
     pilot_by: tuple[str, ...] = ()
     """Columns whose values a pilot's rows have as often as all rows."""
+    pilot_sides: str = ""
+    """Column of whose values as many rows are drawn together."""
 
 
 RUN = "run.json"

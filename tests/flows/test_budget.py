@@ -12,7 +12,7 @@ from support.work.command import Factmill
 from tasks.engine.services import embedded_graph
 
 HABIT = "well-formed"
-SMALL = ("granola", "--limit", "32", "--samples", "2", "--json")
+SMALL = ("granola", "--limit", "16", "--samples", "2", "--json")
 
 
 @pytest.fixture(scope="module")
@@ -40,16 +40,13 @@ def test_a_build_stops_before_its_bound_and_goes_on_until_it_is_done_asking_noth
     given = ("build", *SMALL, "--world", world, "--warehouse", tmp_path / "w.duckdb")
     before = server.answered[HABIT]
 
-    stopped = factmill(*given, "--max-cost", "0.1")
+    stopped = factmill(*given, "--max-cost", "0.06")
     assert stopped.code == 3
-    assert "US$ 0.1000 (--max-cost)" in stopped.err
+    assert "US$ 0.0600 (--max-cost)" in stopped.err
     assert "the same command goes on from here" in stopped.err
     assert "stages are done, then generate_granular_answers" in stopped.err
     assert "Traceback" not in stopped.err
-    assert 0 < server.answered[HABIT] - before < 96
-
-    again = factmill(*given, "--max-requests", "20")
-    assert (again.code, "20 requests (--max-requests)" in again.err) == (3, True)
+    assert 0 < server.answered[HABIT] - before < 48
 
     done = factmill(*given, "--max-cost", "9", "--max-hours", "1")
     assert done.code == 0, done.err
@@ -57,7 +54,6 @@ def test_a_build_stops_before_its_bound_and_goes_on_until_it_is_done_asking_noth
     chats = sum(stage["requests"].get(f"{server.url(HABIT)}", 0) for stage in report["stages"] if "requests" in stage)
     assert chats == report["spent"]["by_service"][server.url(HABIT)] < server.answered[HABIT] - before
     asked = report["cost_usd"]
-    assert asked == pytest.approx(report["cost_usd"])
     assert report["spent"]["bounds"] == {"cost_usd": 9.0, "hours": 1.0}
     assert report["spent"]["paid_usd"] < asked
 
@@ -73,29 +69,28 @@ def test_a_forecast_by_a_pilot_is_kept_and_held_against_what_the_build_came_to(
     given = (*SMALL, "--world", world, "--warehouse", tmp_path / "w.duckdb")
     before = server.answered[HABIT]
 
-    told: dict[str, Any] = factmill("forecast", *given, "--pilot", "8").json
+    told: dict[str, Any] = factmill("forecast", *given, "--pilot", "4").json
     piloted = server.answered[HABIT] - before
-    assert piloted >= 8 * 3
+    assert piloted >= 4 * 3
     assert told["low"]["usd"] <= told["total"]["usd"] <= told["high"]["usd"]
-    assert "a pilot of 8 of" in told["basis"]
+    assert "a pilot of 4 of" in told["basis"]
     assert factmill("builds", "--warehouse", tmp_path / "w.duckdb").out == ""
 
     built = factmill("build", *given)
     report = json.loads(built.out.splitlines()[-1])
     actual = server.answered[HABIT] - before
-    assert actual == report["forecast"]["actual"]["calls"] - _calls_of_the_world(report) or actual > piloted
+    rows = report["stages"][0]["rows_out"]
+    assert actual == pytest.approx(
+        5 * rows, rel=0.2
+    )  # each asks an author once and a judge of two items twice, the pilot's once
     assert told["total"]["model_requests"] == pytest.approx(actual, rel=0.15)
     assert told["total"]["usd"] == pytest.approx(report["forecast"]["actual"]["usd"], rel=0.15)
 
-    later = factmill("forecast", *given, "--from", report["build_id"][:10], "--rows", "320").json
+    later = factmill("forecast", *given, "--from", report["build_id"][:10], "--rows", "160").json
     assert later["total"]["usd"] == pytest.approx(10 * report["forecast"]["actual"]["usd"], rel=0.2)
     page = factmill("report", report["build_id"], "--warehouse", tmp_path / "w.duckdb", "--to", tmp_path / "page.md")
     assert page.code == 0, page.err
     assert "| US$ | " in (tmp_path / "page.md").read_text("utf-8")
-
-
-def _calls_of_the_world(report: dict[str, Any]) -> int:
-    return sum(each["calls"] for each in report["replies"].values())
 
 
 def test_what_a_model_costs_has_to_be_told(factmill: Factmill, server: HabitsServer, tmp_path: Path) -> None:
