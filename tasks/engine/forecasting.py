@@ -46,8 +46,9 @@ def forecast_build(world: World, basis: Basis) -> tuple[Forecast, dict[str, floa
     scales = {stage.name: stage.scale for stage in stages}
     if not rows_asked:
         raise UsageError("no row of the basis came to where models are asked, so nothing can be forecast of it")
-    owners = _find_owners({use.row for use in uses})
-    uses = [replace(use, row=owners[use.row]) for use in uses]
+    # a source's calls are filed under what it is read by (a category), with which ids of its rows may begin
+    owners = _find_owners({use.row for use in uses if use.stage != stages[0].name})
+    uses = [replace(use, row=owners.get(use.row, use.row)) for use in uses]
     rows = {use.row for use in uses if scales.get(use.stage, 1.0) != 1.0}
     idle = [f"\x00{at}" for at in range(max(0, rows_asked - len(rows)))]  # nothing is known of them but their number
     forecast = make_forecast(stages, uses, [*sorted(rows), *idle], find_parallel(world))

@@ -33,40 +33,11 @@ def write_world(folder: Path, server: HabitsServer, prices: str) -> Path:
 PRICES = "usd_per_million_in = 10.0\nusd_per_million_out = 10.0"
 
 
-def test_a_build_stops_before_its_bound_and_goes_on_until_it_is_done_asking_nothing_twice(
+def test_a_build_is_forecast_stopped_before_its_bound_and_goes_on_asking_nothing_twice(
     factmill: Factmill, server: HabitsServer, tmp_path: Path
 ) -> None:
-    world = write_world(tmp_path, server, PRICES)
-    given = ("build", *SMALL, "--world", world, "--warehouse", tmp_path / "w.duckdb")
-    before = server.answered[HABIT]
-
-    stopped = factmill(*given, "--max-cost", "0.06")
-    assert stopped.code == 3
-    assert "US$ 0.0600 (--max-cost)" in stopped.err
-    assert "the same command goes on from here" in stopped.err
-    assert "stages are done, then generate_granular_answers" in stopped.err
-    assert "Traceback" not in stopped.err
-    assert 0 < server.answered[HABIT] - before < 48
-
-    done = factmill(*given, "--max-cost", "9", "--max-hours", "1")
-    assert done.code == 0, done.err
-    report = done.json
-    chats = sum(stage["requests"].get(f"{server.url(HABIT)}", 0) for stage in report["stages"] if "requests" in stage)
-    assert chats == report["spent"]["by_service"][server.url(HABIT)] < server.answered[HABIT] - before
-    asked = report["cost_usd"]
-    assert report["spent"]["bounds"] == {"cost_usd": 9.0, "hours": 1.0}
-    assert report["spent"]["paid_usd"] < asked
-
-    whole = factmill("build", *SMALL, "--world", world, "--warehouse", tmp_path / "other.duckdb")
-    assert whole.json["tables"] == report["tables"]
-    assert whole.json["cost_usd"] == pytest.approx(asked)
-
-
-def test_a_forecast_by_a_pilot_is_kept_and_held_against_what_the_build_came_to(
-    factmill: Factmill, server: HabitsServer, tmp_path: Path
-) -> None:
-    world = write_world(tmp_path, server, PRICES)
-    given = (*SMALL, "--world", world, "--warehouse", tmp_path / "w.duckdb")
+    warehouse = tmp_path / "w.duckdb"
+    given = (*SMALL, "--world", write_world(tmp_path, server, PRICES), "--warehouse", warehouse)
     before = server.answered[HABIT]
 
     told: dict[str, Any] = factmill("forecast", *given, "--pilot", "4").json
@@ -74,21 +45,34 @@ def test_a_forecast_by_a_pilot_is_kept_and_held_against_what_the_build_came_to(
     assert piloted >= 4 * 3
     assert told["low"]["usd"] <= told["total"]["usd"] <= told["high"]["usd"]
     assert "a pilot of 4 of" in told["basis"]
-    assert factmill("builds", "--warehouse", tmp_path / "w.duckdb").out == ""
+    assert factmill("builds", "--warehouse", warehouse).out == ""
 
-    built = factmill("build", *given)
-    report = json.loads(built.out.splitlines()[-1])
-    actual = server.answered[HABIT] - before
-    rows = report["stages"][0]["rows_out"]
-    assert actual == pytest.approx(
-        5 * rows, rel=0.2
-    )  # each asks an author once and a judge of two items twice, the pilot's once
-    assert told["total"]["model_requests"] == pytest.approx(actual, rel=0.15)
-    assert told["total"]["usd"] == pytest.approx(report["forecast"]["actual"]["usd"], rel=0.15)
+    stopped = factmill("build", *given, "--max-cost", "0.03")
+    assert stopped.code == 3
+    assert "US$ 0.0300 (--max-cost)" in stopped.err
+    assert "stages are done, then generate_granular_answers" in stopped.err
+    assert f"US$ {told['total']['usd']:.4f} in all" in stopped.err
+    assert "the same command goes on from here" in stopped.err
+    assert "Traceback" not in stopped.err
+    first = server.answered[HABIT] - before - piloted
+    assert 0 < first < 48
 
+    done = factmill("build", *given, "--max-cost", "9", "--max-hours", "1")
+    assert done.code == 0, done.err
+    report = json.loads(done.out.splitlines()[-1])
+    actual, spent = server.answered[HABIT] - before, report["spent"]
+    assert spent["bounds"] == {"cost_usd": 9.0, "hours": 1.0}
+    assert spent["by_service"][server.url(HABIT)] == actual - piloted - first
+    assert spent["paid_usd"] < report["cost_usd"]
+    chats = sum(stage["calls_sent"] + stage["calls_replayed"] for stage in report["stages"] if stage["tokens_in"])
+    assert actual <= 2 * chats
+
+    assert told["total"]["model_requests"] == pytest.approx(actual, rel=0.2)
+    came_to = report["forecast"]["actual"]
+    assert told["total"]["usd"] == pytest.approx(came_to["usd"], rel=0.2)
     later = factmill("forecast", *given, "--from", report["build_id"][:10], "--rows", "160").json
-    assert later["total"]["usd"] == pytest.approx(10 * report["forecast"]["actual"]["usd"], rel=0.2)
-    page = factmill("report", report["build_id"], "--warehouse", tmp_path / "w.duckdb", "--to", tmp_path / "page.md")
+    assert later["total"]["usd"] == pytest.approx(10 * came_to["usd"], rel=0.2)
+    page = factmill("report", report["build_id"], "--warehouse", warehouse, "--to", tmp_path / "page.md")
     assert page.code == 0, page.err
     assert "| US$ | " in (tmp_path / "page.md").read_text("utf-8")
 
