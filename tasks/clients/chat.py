@@ -4,7 +4,8 @@ Several samples are one request with `n` where the server can do that, and one r
 it cannot; every such request counts for the limiter and is tried again alone. No stream is ever asked for.
 
 What a server will not take is learnt from its refusal (refusals.py): the request is adapted and sent again, and when that
-was answered all further ones are made so; `notes` tells what to put into the world's file. Tools have nothing that they
+was answered all further ones are made so; `notes` tells what to put into the world's file. By batch jobs (batch_jobs/) the
+same requests are written, and what comes is read as a single answer is. Tools have nothing that they
 could be sent as instead: once they were refused, whatever has some fails with `tools_refused`, and who asked has to ask
 in another way.
 """
@@ -12,10 +13,13 @@ in another way.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from tasks.clients.openai_server import OpenAiServer, add_spent, is_too_long
-from tasks.clients.refusals import describe_learnt, merge_roles, read_refusal
+from tasks.clients.batch_jobs.desk import Desk
+from tasks.clients.batch_jobs.remote import Remote
+from tasks.clients.openai_server import Answer, OpenAiServer, add_spent, is_too_long
+from tasks.clients.refusals import describe_learnt, find_learnt, merge_roles, read_refusal
 from tasks.clients.sending.answers import fail, read_json, shorten
 from tasks.clients.sending.sender import Retry, Sender
 from tasks.core.calls.call import Call, Deliver, Reply
@@ -33,6 +37,11 @@ class _Draw:
     samples: int
     seed: int | None
 
+    @property
+    def custom_id(self) -> str:
+        """What it is told apart by in a batch job, in 64 characters: the call, and which sample of it."""
+        return self.call.key[:48] if self.seed is None else f"{self.call.key[:48]}-{self.seed}"
+
 
 _TOOLS = "tools_refused"
 _N_IGNORED = "n_ignored: "
@@ -44,14 +53,30 @@ class Chat:
 
     is_outside = True
 
-    def __init__(self, identity: str, model: Model, read_key: Callable[[], str], user_agent: str) -> None:
-        """Keep what is needed; nothing is sent, and `read_key` is called when the first request is."""
+    def __init__(
+        self,
+        identity: str,
+        model: Model,
+        read_key: Callable[[], str],
+        user_agent: str,
+        jobs_folder: Path | None = None,
+    ) -> None:
+        """Keep what is needed; nothing is sent, and `read_key` is called when the first request is.
+
+        `jobs_folder`: where it is kept what is known of batch jobs, if the model is asked by such; None: it is asked singly.
+        """
+        if jobs_folder is None:
+            model = model.model_copy(update={"mode": "single"})
         self.identity = identity
         self.model = model
         """Its settings, with what was learnt of it."""
         self._told = model
         self._server = OpenAiServer(model, read_key, user_agent)
         self._sender = Sender(model.limits, self._server.name, counts=False)
+        self._desk: Desk[_Draw] | None = None
+        if jobs_folder and model.mode == "batch":
+            self._desk = Desk(model, Remote(self._server, model.jobs, model.limits.attempts), self, jobs_folder)
+            self.model = model.model_copy(update=self._desk.find_learnt())
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
         """Answer calls; the samples of a call arrive as one reply."""
@@ -72,7 +97,10 @@ class Chat:
                     draw.call, _join_replies([arrived[seed] for seed in sorted(arrived)], "once" in draw.call.parts)
                 )
 
-        self._sender.send([[draw] for draw in draws], self._ask, join)
+        if self._desk:
+            self._desk.send([(draw.custom_id, draw) for draw in draws], join)
+        else:
+            self._sender.send([[draw] for draw in draws], self._ask, join)
         if alone:
             spent = {call.key: reply for call, reply in alone}
             self.send([call for call, _ in alone], lambda call, reply: deliver(call, add_spent(reply, spent[call.key])))
@@ -93,28 +121,50 @@ class Chat:
     async def _ask(self, group: Sequence[_Draw]) -> list[Reply]:
         draw, learnt, refused = group[0], dict[str, Any](), ""
         while True:
-            model = self.model.model_copy(update=learnt)
-            if draw.samples > 1 and not model.choices:
-                self.model = model
-                return [fail("n_ignored", "")]
-            if not model.tools and "tools" in draw.call.wire:
-                self.model = self.model.model_copy(update={"tools": False})
-                return [fail(_TOOLS, refused or "the world's file says that this model takes no tools")]
-            body = _write_body(model, draw)
-            answer = await self._server.post("/chat/completions", body)
-            if is_too_long(answer) or not (change := read_refusal(model, answer.status, answer.text, body)):
-                break
-            learnt |= change
+            body = self.write(draw, learnt, refused)
+            if isinstance(body, Reply):
+                return [body]
+            answer = await self._server.ask("/chat/completions", body)
+            heard = self.read(draw, learnt, answer)
+            if isinstance(heard, Reply):
+                return [heard]
+            learnt |= heard
             refused = shorten(answer.text)
+
+    def write(self, asked: _Draw, learnt: Mapping[str, Any], refused: str = "") -> dict[str, Any] | Reply:
+        """Return the body of a request, or the reply where there is no use in asking.
+
+        `learnt`: settings that the server's refusals have taught, the last of them being `refused`.
+        """
+        model = self.model.model_copy(update=learnt)
+        if asked.samples > 1 and not model.choices:
+            self.model = model
+            return fail("n_ignored", "")
+        if not model.tools and "tools" in asked.call.wire:
+            self.model = self.model.model_copy(update={"tools": False})
+            return fail(_TOOLS, refused or "the world's file says that this model takes no tools")
+        return _write_body(model, asked)
+
+    def read(self, asked: _Draw, learnt: Mapping[str, Any], answer: Answer) -> Reply | dict[str, Any]:
+        """Return the reply that an answer to a request holds, or by what settings to ask again; Retry for what may pass."""
+        model = self.model.model_copy(update=learnt)
+        if not is_too_long(answer) and (
+            change := read_refusal(model, answer.status, answer.text, _write_body(model, asked))
+        ):
+            return change
         if failure := self._server.judge(answer):
-            return [failure]
+            return failure
         reply = self._read_reply(read_json(answer.text))
         given = len(reply.body["texts"])  # type: ignore[index, call-overload]
         if not given:
             raise Retry(f"malformed_reply: no choices in {shorten(answer.text)}")
-        too_few = given < draw.samples
-        self.model = self.model.model_copy(update=learnt | ({"choices": False} if too_few else {}))
-        return [replace(reply, body=None, status="failed", error=_N_IGNORED) if too_few else reply]
+        too_few = given < asked.samples
+        self.model = self.model.model_copy(update={**learnt, **({"choices": False} if too_few else {})})
+        return replace(reply, body=None, status="failed", error=_N_IGNORED) if too_few else reply
+
+    def learnt(self) -> dict[str, Any]:
+        """Return the settings by which requests are not made as the world's file says."""
+        return find_learnt(self._told, self.model)
 
     def _read_reply(self, answer: Any) -> Reply:
         try:

@@ -10,7 +10,7 @@ import json
 import math
 import re
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -75,33 +75,80 @@ class OpenAiServer:
         )
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Answer:
-        """Send one request; Retry when the connection fails, TightError and BudgetReached when it may not go out."""
+        """Send one request, whatever it costs; Retry when the connection fails."""
+        return self._read(await self._send(self._client.post(path, body=dict(body), cast_to=httpx2.Response)))
+
+    async def get(self, path: str) -> Answer:
+        """Ask for what lies at a path; Retry when the connection fails."""
+        return self._read(await self._send(self._client.get(path, cast_to=httpx2.Response)))
+
+    async def fetch(self, path: str) -> tuple[Answer, bytes]:
+        """Return the answer for a file, without its text where there is one, and the file's bytes; Retry as `get`."""
+        response = await self._send(self._client.get(path, cast_to=httpx2.Response))
+        if response.is_success:
+            return Answer(response.status_code, "", None), response.content
+        return self._read(response), b""
+
+    async def upload(self, name: str, content: bytes, purpose: str) -> Answer:
+        """Upload a file; Retry when the connection fails."""
+        sending = self._client.post(
+            "/files",
+            body={"purpose": purpose},
+            files=[("file", (name, content, "application/jsonl"))],
+            options={"headers": {"Content-Type": "multipart/form-data"}},  # the client adds the boundary
+            cast_to=httpx2.Response,
+        )
+        return self._read(await self._send(sending))
+
+    async def _send(self, sending: Awaitable[httpx2.Response]) -> httpx2.Response:
+        try:
+            return await sending
+        except openai.APIStatusError as error:
+            return error.response
+        except openai.APITimeoutError:
+            raise Retry("timeout: the server did not answer in time") from None
+        except openai.APIConnectionError as error:
+            code = "unreachable" if isinstance(error.__cause__, httpx2.ConnectError) else "connection_cut"
+            raise Retry(f"{code}: {self._scrub(tell_error(error.__cause__ or error))}") from None
+
+    def _read(self, response: httpx2.Response) -> Answer:
+        return Answer(response.status_code, self._scrub(response.text), response.headers.get("Retry-After"))
+
+    async def ask(self, path: str, body: Mapping[str, Any]) -> Answer:
+        """Send a request that costs money; Retry when the connection fails, TightError and BudgetReached when it may not go out."""
+        budget = find_account().budget
+        is_bound = budget.bounds != Bounds()
+        held = self.hold(body)
+        try:
+            answer = await self.post(path, body)
+        except BaseException as error:  # a time-out too: the server may have answered, and is then paid
+            if isinstance(error, Retry) and error.code == "unreachable":
+                budget.settle(held, 0.0, is_answer=False)
+            else:
+                budget.forgo(held)
+            raise
+        usage = _read_usage(answer.text) if answer.status < 300 and is_bound else None
+        if (answer.status < 300 and usage is None and is_bound) or (answer.status >= 500 and answer.status != 503):
+            budget.forgo(held)
+        else:
+            budget.settle(held, self.price(usage).cost_usd, is_answer=usage is not None)
+            self._learn(usage, self.expect_tokens(body) if usage else (0, 0))
+        return answer
+
+    def hold(self, body: Mapping[str, Any], *, is_probed: bool = True) -> int:
+        """Count a request and hold the most that it can cost; TightError and BudgetReached when it may not go out.
+
+        `is_probed`: the first one goes alone, so that it tells whether the server keeps to limits.
+        """
         account = find_account()
         account.budget.take(account.service)
-        is_bound = account.budget.bounds != Bounds()
-        expected = self.expect_tokens(body) if is_bound else (0, 0)
         try:
-            held = account.budget.hold(self.name, self.price_at_most(*expected))
+            is_bound = account.budget.bounds != Bounds()
+            usd = self.price_at_most(*self.expect_tokens(body)) if is_bound else 0.0
+            return account.budget.hold(self.name, usd, is_probed=is_probed)
         except (TightError, BudgetReached):
             account.budget.give_back(account.service)
             raise
-        try:
-            answer = await self._post(path, body)
-            usage = _read_usage(answer.text) if answer.status < 300 and is_bound else None
-        except (
-            BaseException
-        ) as error:  # whatever ends it, a time-out too: the server may have answered, and is then paid
-            if isinstance(error, Retry) and error.code == "unreachable":
-                account.budget.settle(held, 0.0, is_answer=False)
-            else:
-                account.budget.forgo(held)
-            raise
-        if (answer.status < 300 and usage is None and is_bound) or (answer.status >= 500 and answer.status != 503):
-            account.budget.forgo(held)
-        else:
-            account.budget.settle(held, self.price(usage).cost_usd, is_answer=usage is not None)
-            self._learn(usage, expected)
-        return answer
 
     def expect_tokens(self, body: Mapping[str, Any]) -> tuple[int, int]:
         """Return how many tokens a request and its replies have at most: a token of a request is a byte at least, and those
@@ -128,18 +175,6 @@ class OpenAiServer:
             if expected[at] and counted > expected[at]:
                 self._over[at] *= _MARGIN * counted / expected[at]
 
-    async def _post(self, path: str, body: Mapping[str, Any]) -> Answer:
-        try:
-            response = await self._client.post(path, body=dict(body), cast_to=httpx2.Response)
-        except openai.APIStatusError as error:
-            response = error.response
-        except openai.APITimeoutError:
-            raise Retry("timeout: the server did not answer in time") from None
-        except openai.APIConnectionError as error:
-            code = "unreachable" if isinstance(error.__cause__, httpx2.ConnectError) else "connection_cut"
-            raise Retry(f"{code}: {self._scrub(tell_error(error.__cause__ or error))}") from None
-        return Answer(response.status_code, self._scrub(response.text), response.headers.get("Retry-After"))
-
     def judge(self, answer: Answer) -> Reply | None:
         """Return None for 2xx and a failed reply for what is final; raise Retry or ServiceUnreachable for the rest."""
         if is_too_long(answer):
@@ -160,6 +195,7 @@ class OpenAiServer:
         cost_usd = (tokens_in - cached) * model.usd_per_million_in + (tokens_out - thought) * model.usd_per_million_out
         cost_usd += cached * (model.usd_per_million_in if of_cached is None else of_cached)
         cost_usd += thought * (model.usd_per_million_out if of_thought is None else of_thought)
+        cost_usd *= model.batch_price if model.mode == "batch" else 1
         return Reply(None, tokens_in=tokens_in, tokens_out=tokens_out, cost_usd=cost_usd / 1e6)
 
     async def _check_redirect(self, response: httpx2.Response) -> None:

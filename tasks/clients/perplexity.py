@@ -64,7 +64,7 @@ class Scorer:
         missing = []
         spent = Reply(None)
         for form in (first, *(form for form in _FORMS if form != first)):
-            answer = await self._server.post("/completions", self._request_body(text, form))
+            answer = await self._server.ask("/completions", self._request_body(text, form))
             if not (reason := _why_refused(answer)):
                 if failure := self._server.judge(answer):
                     return [failure]

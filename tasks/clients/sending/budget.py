@@ -77,11 +77,11 @@ class Budget:
         self.requests[service] -= 1
         _of_process.requests -= 1
 
-    def hold(self, model: str, usd: float) -> int:
+    def hold(self, model: str, usd: float, *, is_probed: bool = True) -> int:
         """Hold the most that a request to a model can cost, and return the number of what is held.
 
         TightError when that has to wait for replies, BudgetReached when it is too much. Until a priced model has answered
-        once, one request goes out to it alone: whether its server keeps to limits is learnt from that.
+        once, one request goes out to it alone, if it `is_probed`: whether its server keeps to limits is learnt from that.
         """
         self.check()
         most = math.inf if self.bounds.cost_usd is None else self.bounds.cost_usd
@@ -93,7 +93,7 @@ class Budget:
             raise self._reach(f"US$ {most:.4f} (--max-cost), since the next request can cost up to US$ {usd:.4f}")
         self._last += 1
         self._held[self._last] = usd
-        if model not in self._answered and usd and math.isfinite(most):
+        if is_probed and model not in self._answered and usd and math.isfinite(most):
             self._probes[self._last] = model
         return self._last
 
@@ -145,7 +145,7 @@ def spending(account: Account) -> Iterator[None]:
 
 def find_account() -> Account:
     """Return the account of this context; one without bounds where nobody has opened any."""
-    return _account.get(None) or Account("", Budget())
+    return _account.get(_UNBOUND)
 
 
 def spent_by_process() -> Spent:
@@ -162,3 +162,4 @@ class _Total:
 
 _of_process = _Total()
 _account: ContextVar[Account] = ContextVar("_account")
+_UNBOUND = Account("", Budget())
