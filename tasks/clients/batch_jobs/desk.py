@@ -22,10 +22,9 @@ from tasks.clients.batch_jobs.lines import LineAnswer, Lines, read_lines, write_
 from tasks.clients.batch_jobs.remote import JobState, Remote
 from tasks.clients.openai_server import Answer
 from tasks.clients.sending.answers import fail
-from tasks.clients.sending.budget import TightError
 from tasks.clients.sending.sender import Retry, hand_over
 from tasks.core.calls.call import Reply
-from tasks.errors import BudgetReached, FactmillError, ServiceUnreachable
+from tasks.errors import FactmillError, ServiceUnreachable
 from tasks.settings import Model
 
 T = TypeVar("T")
@@ -230,7 +229,8 @@ class Desk(Generic[T]):
                 line = write_line(request.custom_id, body)
                 if requests and size + len(line) > most_bytes:
                     break
-                if not await self._can_pay(request, body, is_first=not requests):
+                request.held = await self._remote.hold(body, waits=not requests)
+                if request.held is None:
                     break
                 requests.append(request)
                 lines.append(line)
@@ -241,25 +241,8 @@ class Desk(Generic[T]):
         del self._fresh[:taken]
         return requests, b"".join(lines)
 
-    async def _can_pay(self, request: _Request[T], body: Mapping[str, Any], *, is_first: bool) -> bool:
-        """Hold the most that a line can cost; False where the job is to go without it. The first one of a job waits for
-        what others under way let go; BudgetReached when that is not enough."""
-        while True:
-            try:
-                request.held = self._remote.hold(body)
-            except TightError:
-                if not is_first:
-                    return False
-                await self._remote.wait_for_room()
-            except BudgetReached:
-                if is_first:
-                    raise
-                return False
-            else:
-                return True
-
     async def _submit(self, job: JobFile, content: bytes) -> None:
-        """Hand in a job. From here on it costs money; what its lines can cost is held (`_can_pay`)."""
+        """Hand in a job. From here on it costs money; what its lines can cost is held (`Remote.hold`)."""
         job.note(file=await self._remote.upload(job.name, content))
         await self._create(job)
         progress.say(

@@ -119,6 +119,12 @@ class Budget:
         while not self._room.is_set() and self._held:
             await self._room.wait()
 
+    async def wait_until_idle(self) -> None:
+        """Wait until nothing that costs money is under way."""
+        while self._held:
+            self._room.clear()
+            await self._room.wait()
+
     def _reach(self, what: str) -> BudgetReached:
         self._reached = self._reached or BudgetReached(what)
         return self._reached
