@@ -18,7 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from tasks import progress
 from tasks.clients.batch_jobs.job_files import JobFile, JobFiles
-from tasks.clients.batch_jobs.lines import LineAnswer, Lines, read_lines, write_line
+from tasks.clients.batch_jobs.lines import LineAnswer, Lines, count_requests, read_lines, write_line
 from tasks.clients.batch_jobs.remote import JobState, Remote
 from tasks.clients.openai_server import Answer
 from tasks.clients.sending.answers import fail
@@ -247,7 +247,7 @@ class Desk(Generic[T]):
         job.note(file=await self._remote.upload(job.name, content))
         await self._create(job)
         progress.say(
-            f"job {job.job_id}: {len(job.ids):,} requests to {self._model.name} handed in; done within "
+            f"job {job.job_id}: {count_requests(len(job.ids))} to {self._model.name} handed in; done within "
             f"{self._model.jobs.window}, as a rule"
         )
 
@@ -266,9 +266,11 @@ class Desk(Generic[T]):
                 self._ask_anew(job)
                 return
             await self._create(job)
-            progress.say(f"job {job.job_id}: made of {len(job.ids):,} requests that an earlier run had uploaded")
+            progress.say(f"job {job.job_id}: made of {count_requests(len(job.ids))} that an earlier run had uploaded")
         elif not job.ended:
-            progress.say(f"job {job.job_id}: going on with {len(job.ids):,} requests that an earlier run handed in")
+            progress.say(
+                f"job {job.job_id}: going on with {count_requests(len(job.ids))} that an earlier run handed in"
+            )
         await self._follow(job)
 
     def _ask_anew(self, job: JobFile) -> None:
@@ -324,7 +326,7 @@ class Desk(Generic[T]):
             raise ServiceUnreachable(f"{self._remote.name}: job {job.job_id} failed, and nothing of it was done: {why}")
         self._most, self._is_narrow = max(1, min(self._most, len(job.ids)) // 2), True
         progress.say(
-            f"note: job {job.job_id}: {why}. Jobs have {self._most:,} requests at most from now on, one at a time"
+            f"note: job {job.job_id}: {why}. Jobs have {count_requests(self._most)} at most from now on, one at a time"
         )
         await asyncio.sleep(self._model.jobs.poll_s)
         self._ask_anew(job)
@@ -350,11 +352,11 @@ class Desk(Generic[T]):
         if cancelled:
             self._files.forget(job)
             raise ServiceUnreachable(
-                f"{self._remote.name}: job {job.job_id} was cancelled; what it had done is kept, and {cancelled:,} requests "
-                "are without an answer. The same command asks for them in a new job"
+                f"{self._remote.name}: job {job.job_id} was cancelled; what it had done is kept, without an answer "
+                f"stay {count_requests(cancelled)}. The same command asks in a new job what is left"
             )
         if again:
-            progress.say(f"note: job {job.job_id}: {len(again):,} requests are asked again in another job")
+            progress.say(f"note: job {job.job_id}: {count_requests(len(again))} left unanswered go into another job")
             self._gather(again)
 
     def _is_to_be_asked_again(

@@ -131,7 +131,7 @@ def test_nothing_is_lost_or_doubled_when_the_server_restarts_and_loses_lines(mak
     assert bodies(got) == bodies(singly)
     assert server.restarts == 5 and server.lost >= 3 and server.failed >= 4
     assert set(server.answered.values()) == {1}, "nothing is paid for twice"
-    assert any("7 requests are asked again in another job" in line for line in told)
+    assert any("7 requests left unanswered go into another job" in line for line in told)
 
 
 def test_what_many_threads_ask_goes_into_one_job(make_server, tmp_path):
@@ -237,7 +237,7 @@ def test_a_cancelled_job_keeps_what_was_done_and_stops_the_run(make_server, tmp_
     server = make_server()
     server.ends = {1: "cancelled"}
     chat, got, calls = open_chat(server, tmp_path), {}, ask_all(10)
-    with pytest.raises(ServiceUnreachable, match=r"job batch_0001 was cancelled; .* 5 requests are without an answer"):
+    with pytest.raises(ServiceUnreachable, match=r"job batch_0001 was cancelled; .* without an answer stay 5 requests"):
         chat.send(calls, lambda call, reply: got.update({call.key: reply}))
     assert len(got) == 5
     assert len(collect(open_chat(server, tmp_path), [call for call in calls if call.key not in got])) == 5
