@@ -356,7 +356,9 @@ class Desk(Generic[T]):
                 f"stay {count_requests(cancelled)}. The same command asks in a new job what is left"
             )
         if again:
-            progress.say(f"note: job {job.job_id}: {count_requests(len(again))} left unanswered go into another job")
+            progress.say(
+                f"note: job {job.job_id}: {count_requests(len(again))} left unanswered, which another job asks"
+            )
             self._gather(again)
 
     def _is_to_be_asked_again(

@@ -131,7 +131,7 @@ def test_nothing_is_lost_or_doubled_when_the_server_restarts_and_loses_lines(mak
     assert bodies(got) == bodies(singly)
     assert server.restarts == 5 and server.lost >= 3 and server.failed >= 4
     assert set(server.answered.values()) == {1}, "nothing is paid for twice"
-    assert any("7 requests left unanswered go into another job" in line for line in told)
+    assert any("7 requests left unanswered, which another job asks" in line for line in told)
 
 
 def test_what_many_threads_ask_goes_into_one_job(make_server, tmp_path):
