@@ -78,6 +78,8 @@ class _Request(Generic[T]):
 
     custom_id: str
     waiting: list[tuple[_Sending[T], T]] = field(default_factory=list)
+    job: JobFile | None = None
+    """The job that it is left to; others that hold it have left it unanswered."""
     learnt: dict[str, Any] = field(default_factory=dict)
     tries: int = 0
 
@@ -148,6 +150,8 @@ class Desk(Generic[T]):
         """Leave requests to the jobs that hold them already, and gather the others."""
         left = set(new)
         for job in self._files.find(left):
+            for custom_id in left & job.left:
+                self._requests[custom_id].job = job
             left -= job.left
             if job not in self._followed:
                 self._followed.add(job)
@@ -155,7 +159,9 @@ class Desk(Generic[T]):
         self._gather(self._requests[custom_id] for custom_id in new if custom_id in left)
 
     def _gather(self, requests: Iterable[_Request[T]]) -> None:
-        self._fresh.extend(requests)
+        for request in requests:
+            request.job = None
+            self._fresh.append(request)
         if self._fresh and (self._collector is None or self._collector.done()):
             self._collector = self._start(self._collect())
 
@@ -214,6 +220,8 @@ class Desk(Generic[T]):
         job = self._files.begin(
             f"factmill-{os.urandom(8).hex()}.jsonl", [request.custom_id for request in requests], learnt
         )
+        for request in requests:
+            request.job = job
         self._followed.add(job)
         await self._submit(job, content)
         self._start(self._follow(job))
@@ -275,10 +283,15 @@ class Desk(Generic[T]):
 
     def _ask_anew(self, job: JobFile) -> None:
         """Gather again what was to go into a job that never reached the server."""
-        requests = [self._requests[custom_id] for custom_id in job.left if custom_id in self._requests]
+        requests = self._list_waiting(job)
         self._followed.discard(job)
         self._files.forget(job)
-        self._gather(sorted(requests, key=lambda request: request.custom_id))
+        self._gather(requests)
+
+    def _list_waiting(self, job: JobFile) -> list[_Request[T]]:
+        """Return the requests that are left to a job and waited for."""
+        known = (self._requests.get(custom_id) for custom_id in sorted(job.left))
+        return [request for request in known if request and request.job is job]
 
     async def _follow(self, job: JobFile) -> None:
         """Look at a job until it has ended, and read it."""
@@ -336,8 +349,8 @@ class Desk(Generic[T]):
         again: list[_Request[T]] = []
         stop: dict[str, FactmillError] = {}
         cancelled = 0
-        for custom_id in sorted(job.left & self._requests.keys()):
-            request, answer = self._requests[custom_id], lines.answers.get(custom_id)
+        for request in self._list_waiting(job):
+            answer = lines.answers.get(request.custom_id)
             if state.is_cancelled and (answer is None or not answer.status):
                 cancelled += 1
                 continue
@@ -345,7 +358,7 @@ class Desk(Generic[T]):
                 if self._is_to_be_asked_again(request, job, answer, state):
                     again.append(request)
             except FactmillError as error:
-                stop[custom_id] = error
+                stop[request.custom_id] = error
         if stop:
             self._files.keep(stop)
             raise next(iter(stop.values()))
