@@ -78,7 +78,7 @@ def _find_slot(data: Bytes, at: int, stop: int, mark: int, slots: Table, used: i
     # predicates of one vocabulary differ at their ends
     for place in range(max(at, stop - 12), stop):
         key = (key ^ np.uint64(data[place])) * np.uint64(1099511628211)
-    slot = np.int64((key >> np.uint64(20)) & np.uint64(_SLOTS - 1))
+    slot = int(np.int64((key >> np.uint64(20)) & np.uint64(_SLOTS - 1)))
     while slots[slot, 3]:
         begin = slots[slot, 0]
         if slots[slot, 2] == mark and slots[slot, 1] - begin == stop - at:
@@ -245,7 +245,7 @@ def _scan(
             code, numbers[line, 1] = _sort_claim(data, at, end, kind, typed, stop, tags, tag_ends)
         if code == _UNKEPT:
             is_unknown = kind == _IRI and begins(data, thing, stop, _GENID)
-            mark = UNDERSCORE if is_unknown else np.int64(data[thing])
+            mark = UNDERSCORE if is_unknown else int(np.int64(data[thing]))
             counted = _count_unkept(data, at + 1, end - 1, mark, slots, used)
             code, used = (_UNKEPT, counted) if counted >= 0 else (_LEFT, used)
         codes[line] = code
