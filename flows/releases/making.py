@@ -11,12 +11,14 @@ from tasks.diff.compare import compare_builds, require_comparable
 from tasks.diff.core.changelog import render_changelog
 from tasks.progress import say
 from tasks.release.beside import choose_shown
+from tasks.release.changes import withhold_changes
 from tasks.release.contents import Choices, Release
 from tasks.release.files import write_file
 from tasks.release.reading import read_release
 from tasks.release.write import PAGE, Written, write_release
 from tasks.reports.builds.pages import render_build_html
-from tasks.storage.builds import find_build
+from tasks.storage.builds import BuildRecord, find_build
+from tasks.text.markdown import escape_markdown
 
 HARNESS = "lm_eval"
 """Folder with the tasks for lm-evaluation-harness."""
@@ -35,11 +37,7 @@ def make_release(
     benchmark = find_benchmark(build.benchmark)
     say(f"{build.build_id}: reading what was published")
     release = read_release(warehouse, benchmark, forms, build, choices)
-    changes = ""
-    if since:
-        earlier = find_build(warehouse, since)
-        require_comparable(earlier, build)
-        changes = render_changelog(compare_builds(warehouse, benchmark, earlier, build, False), earlier.build_id)
+    changes = _tell_changes(warehouse, release, find_build(warehouse, since)) if since else ""
 
     def write_more(draft: Path) -> None:
         say(f"{build.build_id}: tasks for lm-evaluation-harness")
@@ -48,7 +46,7 @@ def make_release(
         page = read_build(warehouse, build, choose_shown(release, list_answered(release)))
         write_file(draft / PAGE, render_build_html(page).encode())
         if changes:
-            write_file(draft / CHANGES, f"{changes}\n{forms.canary_line}\n".encode())
+            write_file(draft / CHANGES, changes.encode())
 
     say(f"{build.build_id}: writing {release.rows} rows")
     written = write_release(release, folder, force=force, more=write_more)
@@ -57,6 +55,16 @@ def make_release(
         {"build_id": build.build_id, "folder": str(written.folder), "rows": release.rows, "since": since},
     )
     return written
+
+
+def _tell_changes(warehouse: Path, release: Release, earlier: BuildRecord) -> str:
+    """Return what changed since an earlier build, of the rows that are released."""
+    require_comparable(earlier, release.build)
+    diff = compare_builds(warehouse, release.benchmark, earlier, release.build, False)
+    told, names = withhold_changes(warehouse, release, earlier, diff)
+    without = escape_markdown(", ".join(names))
+    left_out = f"Rows of {without} are left out of the release; what changed of them is not told.\n\n" if names else ""
+    return f"{render_changelog(told, earlier.build_id)}\n{left_out}{release.forms.canary_line}\n"
 
 
 def list_answered(release: Release) -> frozenset[str]:

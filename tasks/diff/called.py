@@ -10,7 +10,7 @@ import pyarrow as pa
 from tasks.diff.core.calls import SeenCall
 from tasks.diff.core.changes import Fate
 from tasks.diff.matching import Sides
-from tasks.storage.bodies import unpack_body
+from tasks.storage.bodies import read_rejected, unpack_body
 from tasks.storage.warehouse import Connection
 
 _SEEN = "diff_seen"
@@ -87,17 +87,9 @@ def find_fates(
     finally:
         db.unregister("diff_wanted")
     return {
-        number: (Fate(side, stage, reason, detail), None if row is None else _read_json(row))
+        number: (Fate(side, stage, reason, detail), None if row is None else read_rejected(row))
         for number, stage, reason, detail, row in rows
     }
-
-
-def _read_json(text: str) -> Any:
-    """Return what a rejected row says; some stages keep a title or a name, which is no JSON."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _read_call(row: Mapping[str, Any], stages: Mapping[str, int]) -> SeenCall:

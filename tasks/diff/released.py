@@ -5,6 +5,7 @@ and where they do not tell which input it was, that is said (`core/causes.py`). 
 change of the benchmark.
 """
 
+import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -60,7 +61,7 @@ def laid_out(benchmark: Benchmark, sides: Sequence[Side]) -> Iterator[tuple[Path
             replace(each, build_id=f"{each.build_id} ({when})")
             for each, when in zip(records, ("before", "after"), strict=True)
         ]
-    with tempfile.TemporaryDirectory(prefix="factmill-diff-") as folder:
+    with tempfile.TemporaryDirectory(prefix=f"factmill-{os.getpid()}-diff-") as folder:
         warehouse = Path(folder) / "factmill.duckdb"
         with open_warehouse(warehouse) as db:
             for side, record in zip(sides, records, strict=True):

@@ -55,6 +55,9 @@ from tasks.storage.recording.records import sum_up_ages
 from tasks.storage.shards import digest_tables, has_kind, read_shard
 from tasks.storage.warehouse import Connection, open_warehouse
 
+_MOST_WAITING = 128
+"""Batches that wait for batch jobs at once, at most."""
+
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
@@ -186,11 +189,9 @@ class Build:
             return report.model_copy(update={"build_id": self.options.pinned_build, "tables": digest_tables(tables)})
         if not report.rows:
             report = report.model_copy(update={"nothing_published": self._describe_waiting() or self._end(report)})
-        warehouse = warehouse_of(self.options)
         if self.options.mode != "replay" and is_embedded(self.run.lock):
             note_contents(self.run, self.kept)
-        self.run.recorder.merge()
-        with open_warehouse(warehouse) as db:
+        with self.run.recorder.merging() as db:
             write_kept(db, self.run_id, self.kept)
             report = report.model_copy(update={"replies": self._sum_up_ages(db)})
             before = {build_id for (build_id,) in db.execute("SELECT build_id FROM builds").fetchall()}
@@ -229,7 +230,10 @@ class Build:
             _names.set({batch.index: name_batch(batch, units[batch.index], size, rows_in) for batch in batches})
             receipts = []
             # a runner of our own, since a flow's is made before its options are known
-            with ThreadPoolTaskRunner[Receipt](max_workers=self.options.concurrency) as runner, _interrupting():
+            with (
+                ThreadPoolTaskRunner[Receipt](max_workers=self._count_workers(len(batches), size)) as runner,
+                _interrupting(),
+            ):
                 futures = [
                     runner.submit(_prepare(step, receipt is None), {"batch": batch})
                     for batch, receipt in zip(batches, done, strict=True)
@@ -239,6 +243,14 @@ class Build:
                     bar.advance(receipts[-1])
         self._close_stage(step.name, receipts, rows_in, time.perf_counter() - started, opens=opens)
         return Dataset(tuple(receipts), tuple(units))
+
+    def _count_workers(self, batches: int, size: int) -> int:
+        """Return how many batches are worked on at once: where a model is asked by batch jobs, as many as fill one, since
+        those that wait for a job do nothing else."""
+        models = [] if self.options.mode == "replay" else self.run.services.world.models.items()
+        asked = (model for role, model in models if role in self.run.lock["models"] and model.mode == "batch")
+        most = max((model.jobs.requests for model in asked), default=0)
+        return max(self.options.concurrency, min(batches, _MOST_WAITING, -(-most // max(size, 1))))
 
     def _close_stage(
         self, stage: str, receipts: Sequence[Receipt], rows_in: int, seconds: float, *, opens: bool
@@ -254,8 +266,7 @@ class Build:
         progress.log(describe_stage(summary, self.reasons[stage]))
         self.receipts.extend(receipts)
         if self.options.pinned_build is None:
-            self.run.recorder.merge()
-            with open_warehouse(warehouse_of(self.options)) as db:
+            with self.run.recorder.merging() as db:
                 merge_stage(db, self.run_id, len(self.summaries), receipts, summary)
             if is_lost_to_run(came_in, self.reasons[stage], sum(receipt.unsettled for receipt in receipts)):
                 self._end(self._report(0, {}))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from tasks.assets import load_query
 from tasks.core.calls.call import Call, Deliver, Service
 from tasks.core.calls.paths import Ask, PathsByCalls
+from tasks.core.fingerprints import digest_json
 from tasks.core.paths import PathFinder
 from tasks.engine.cluster.asking import Cluster
 from tasks.engine.cluster.wanted import Wanted
@@ -76,6 +77,8 @@ class Services:
     pageviews: Service
     falcon: Service
     dbpedia: Service
+    jobs: Path | None
+    """Folder of what is known of batch jobs; None: models are asked singly, whatever the world says."""
     cluster: Cluster | None
     """Where models and graphs are asked; None: in this process."""
     _stack: ExitStack
@@ -83,8 +86,11 @@ class Services:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
-    def open(cls, world_name: str, graph: str | None, home: Path) -> "Services":
-        """Open the services of a world by name, with a local graph as its Wikidata if one is named."""
+    def open(cls, world_name: str, graph: str | None, home: Path, jobs: Path | None = None) -> "Services":
+        """Open the services of a world by name, with a local graph as its Wikidata if one is named.
+
+        `jobs`: folder in which what is known of batch jobs outlives this process.
+        """
         world = load_world(world_name, graph)
         stack = ExitStack()
         endpoints = _endpoint_finder(world, home, stack)
@@ -99,6 +105,7 @@ class Services:
             pageviews=_open_web_service("pageviews", world.pageviews, world, endpoints),
             falcon=_open_web_service("falcon", world.falcon, world, endpoints),
             dbpedia=_open_web_service("dbpedia", world.dbpedia, world, endpoints),
+            jobs=jobs,
             cluster=cluster,
             _stack=stack,
         )
@@ -111,7 +118,12 @@ class Services:
                 f"the world {self.world.name} names no model in the role {role}; add [models.{role}] to its file"
                 f"{suggest_name(role, self.world.models)}"
             )
-        return self._once(f"model {role}", lambda: _open_model(settings, self.world, self.home, self._stack)), settings
+        return self._once(f"model {role}", lambda: self._open_model(settings)), settings
+
+    def _open_model(self, settings: Model) -> Service:
+        if settings.kind == "rules":
+            return _open_rules(self.world, self.home, self._stack)
+        return _open_chat(settings, self.world.user_agent, self.jobs)
 
     def graph(self) -> "Graph":
         """Return the local graph of this world, for what needs all labels at hand; SettingsError when there is none."""
@@ -282,22 +294,23 @@ def _connect(name: ServiceName, url: str, identity: str, limits: Limits, user_ag
             return Dbpedia(url, identity, limits, user_agent, load_query("dbpedia/same_as"))
 
 
-def _open_model(settings: Model, world: World, home: Path, stack: ExitStack) -> Service:
-    if settings.kind == "rules":
+def _open_rules(world: World, home: Path, stack: ExitStack) -> Service:
+    def think() -> Service:
+        from tasks.rules.author import RulesAuthor
 
-        def think() -> Service:
-            from tasks.rules.author import RulesAuthor
+        return RulesAuthor(rules_identity(world, home), stack.enter_context(_local_graph(world, home)))
 
-            return RulesAuthor(rules_identity(world, home), stack.enter_context(_local_graph(world, home)))
+    return LazyService(rules_identity(world, home), True, think)
 
-        return LazyService(rules_identity(world, home), True, think)
 
+def _open_chat(settings: Model, user_agent: str, jobs: Path | None) -> Service:
     identity = settings.url
+    own_jobs = jobs / digest_json([identity, settings.name])[:16] if jobs else None
 
     def connect() -> Service:
         from tasks.clients.chat import Chat
 
-        return Chat(identity, settings, lambda: api_key(settings), world.user_agent)
+        return Chat(identity, settings, lambda: api_key(settings), user_agent, own_jobs)
 
     return LazyService(identity, True, connect)
 

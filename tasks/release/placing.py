@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tasks.errors import OutputError
+from tasks.storage.housekeeping.freed import is_left_by
 from tasks.storage.stores import INDEX
 
 _LEFT = re.compile(r"\.(?P<name>.+)\.(?P<process>\d+)\.(?P<kind>draft|old)")
@@ -84,19 +85,9 @@ def _tidy(place: Path) -> None:
     """Clear away what runs that were killed left beside the place; put back what one of them had just moved away."""
     for left in sorted(place.parent.iterdir()):
         found = _LEFT.fullmatch(left.name)
-        if not found or found["name"] != place.name or _is_running(int(found["process"])):
+        if not found or found["name"] != place.name or not is_left_by(found["process"]):
             continue
         if found["kind"] == "old" and not place.exists():
             left.rename(place)
         else:
             shutil.rmtree(left, ignore_errors=True)
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

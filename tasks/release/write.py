@@ -64,12 +64,12 @@ def write_release(
 
 
 def describe_build(release: Release) -> dict[str, Any]:
-    """Return the build with its lock; the decisions of its review are without texts where these tell hidden answers."""
+    """Return the build with its lock; the decisions of its review are without texts where these tell hidden answers, or rows
+    that are left out."""
     build, lock = release.build, dict(release.build.lock)
     reviewing = lock["params"].get("reviewing")
-    withheld = bool(reviewing and reviewing["decisions"]) and any(
-        each.what.endswith("_review") for each in release.left_out
-    )
+    leaves_out = release.choices.without or any(each.what.endswith("_review") for each in release.left_out)
+    withheld = bool(leaves_out and reviewing and reviewing["decisions"])
     if withheld:
         decisions = [
             {name: told for name, told in each.items() if name not in _WITHHELD} for each in reviewing["decisions"]
@@ -82,7 +82,8 @@ def describe_build(release: Release) -> dict[str, Any]:
         "published_at": build.published_at.isoformat(),
         "lock_digest": build.lock_digest,
         "content_digest": build.content_digest,
-        "withheld": "texts of review decisions, which tell hidden answers: the digest is of the lock with them"
+        "withheld": "texts of review decisions, which tell hidden answers or rows that are left out: the digest is of the lock with "
+        "them"
         if withheld
         else "",
         CANARY: release.forms.canary_line,

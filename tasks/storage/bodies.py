@@ -5,7 +5,9 @@ need more memory than that one column is worth; packed they take a sixth of it, 
 """
 
 import base64
+import json
 import zlib
+from typing import Any
 
 LONG = 4096
 """Characters from which a body is packed."""
@@ -25,3 +27,11 @@ def unpack_body(stored: str) -> str:
     if not stored.startswith(_MARK):
         return stored
     return zlib.decompress(base64.b64decode(stored.removeprefix(_MARK))).decode("utf-8")
+
+
+def read_rejected(row: str) -> Any:
+    """Return what a rejected row says: any JSON, as its source had it, or the title or name that a stage keeps, which is none."""
+    try:
+        return json.loads(row)
+    except (ValueError, RecursionError):
+        return row

@@ -227,18 +227,9 @@ def list_builds(warehouse: Path) -> list[BuildRecord]:
             "SELECT build_id, benchmark, lock_digest, lock, origin, content_digest, report, started_at, published_at "
             "FROM builds ORDER BY published_at, build_id"
         ).fetchall()
-    # DuckDB gives moments in the zone of the machine; what is written of a build must not depend on that
     return [
         BuildRecord(
-            build_id,
-            benchmark,
-            digest,
-            json.loads(lock),
-            json.loads(origin),
-            content,
-            json.loads(report),
-            begun.astimezone(UTC),
-            done.astimezone(UTC),
+            build_id, benchmark, digest, json.loads(lock), json.loads(origin), content, json.loads(report), begun, done
         )
         for build_id, benchmark, digest, lock, origin, content, report, begun, done in rows
     ]

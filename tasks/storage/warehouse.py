@@ -184,7 +184,8 @@ def _find_engine() -> duckdb.DuckDBPyConnection:
         # DuckDB keeps what does not fit beside the file, or in the working folder where it has none
         spill = str(Path(tempfile.gettempdir()) / f"factmill-{process}")
         config: dict[str, Any] = {"memory_limit": "1GB", "threads": 2, "temp_directory": spill}
-        config |= {"autoinstall_known_extensions": False}
+        # moments, and the days they fall on, must not depend on the machine's zone
+        config |= {"autoinstall_known_extensions": False, "TimeZone": "UTC"}
         _engines[process] = duckdb.connect(":memory:", config=config)
     return _engines[process]
 

@@ -50,6 +50,11 @@ def test_share_alike_is_the_licence_of_the_whole() -> None:
     assert [each.id for each in unite_licences(["MIT", "Apache-2.0", "MIT"])] == ["Apache-2.0", "MIT"]
 
 
+def test_what_forbids_something_is_not_lost_beside_share_alike() -> None:
+    told = ["MIT", "CC-BY-SA-4.0", "CC-BY-NC-2.0", "none stated"]
+    assert [each.id for each in unite_licences(told)] == ["CC-BY-NC-2.0", "CC-BY-SA-4.0", "none stated"]
+
+
 def test_pages_have_title_revision_address_and_licence(tmp_path: Path) -> None:
     build = publish_rows(tmp_path / "factmill.duckdb", FANOUTQA, fanout_tables())
     release = read_release(tmp_path / "factmill.duckdb", FANOUTQA, FANOUTQA_RELEASE, build, Choices())

@@ -105,6 +105,17 @@ def test_hidden_answers_are_in_no_file(warehouse: Path, tmp_path: Path) -> None:
     assert (whole["withheld"], whole["lock"]["params"]["reviewing"]) == ("", REVIEWING)
 
 
+def test_the_lock_tells_no_texts_of_decisions_about_rows_that_are_left_out(tmp_path: Path) -> None:
+    first, *others = (tables := fanout_tables())["fanoutqa"]
+    mixed = {**tables, "fanoutqa": [{**first, "source": "theirs"}, *others]}
+    publish_rows(tmp_path / "w.duckdb", FANOUTQA, mixed, {"reviewing": REVIEWING})
+    fewer = read(tmp_path / "w.duckdb", FANOUTQA, Choices(without=("theirs",), with_answers=True))
+    write_release(fewer, tmp_path / "out")
+    lock = json.loads((tmp_path / "out/lock.json").read_text("utf-8"))
+    assert lock["lock"]["params"]["reviewing"]["decisions"] == [{"id": "i1", "decision": "keep"}]
+    assert "rows that are left out" in lock["withheld"]
+
+
 def test_a_release_is_read_where_tables_are(warehouse: Path, tmp_path: Path) -> None:
     release = read(warehouse, FANOUTQA)
     write_release(release, tmp_path / "out")
@@ -230,13 +241,15 @@ def test_what_a_killed_run_left_is_cleared_away_and_what_it_moved_is_put_back(wa
     write_release(release, tmp_path / "out")
     before = read_all(tmp_path / "out")
     shutil.move(tmp_path / "out", tmp_path / f".out.{gone.pid}.old")
-    for name in (f".out.{gone.pid}.draft", f".out.{os.getppid()}.draft", f".other.{gone.pid}.draft"):
+    # a container's first process always has the same number, and no process has the longest
+    killed = (f".out.{gone.pid}.draft", f".out.{os.getpid()}.draft")
+    for name in (*killed, f".out.{os.getppid()}.draft", f".other.{gone.pid}.draft", f".out.{'9' * 30}.draft"):
         (tmp_path / name).mkdir()
     with pytest.raises(OutputError, match="a release lies there"):
         write_release(release, tmp_path / "out")
     assert read_all(tmp_path / "out") == before
     left = {path.name for path in tmp_path.iterdir()} - {"out"}
-    assert left == {f".out.{os.getppid()}.draft", f".other.{gone.pid}.draft"}
+    assert left == {f".out.{os.getppid()}.draft", f".other.{gone.pid}.draft", f".out.{'9' * 30}.draft"}
 
 
 KILLED = """

@@ -1,5 +1,6 @@
 """The warehouse: migrations, one process at a time, errors that say what to do."""
 
+import os
 import resource
 import signal
 import subprocess
@@ -244,3 +245,20 @@ def test_where_nothing_catches_signals_an_interrupted_statement_is_an_interrupt(
             raise RuntimeError("Query interrupted")
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+_DAY = """
+import sys
+from pathlib import Path
+from tasks.storage.warehouse import open_warehouse
+with open_warehouse(Path(sys.argv[1])) as db:
+    print(*db.execute("SELECT CAST(moment AS DATE), moment FROM (SELECT TIMESTAMPTZ '2026-05-01 20:00:00+00' AS moment)").fetchone())
+"""
+
+
+def test_the_day_of_a_moment_is_that_of_utc_wherever_the_machine_is(tmp_path: Path) -> None:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TZ": "Asia/Tokyo"}
+    ran = subprocess.run(
+        [sys.executable, "-c", _DAY, str(tmp_path / "w.duckdb")], env=env, check=True, capture_output=True
+    )
+    assert ran.stdout.decode().strip() == "2026-05-01 2026-05-01 20:00:00+00:00"

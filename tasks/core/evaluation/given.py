@@ -23,6 +23,8 @@ class Given:
     detail: str = ""
     tokens_in: int = 0
     tokens_out: int = 0
+    seconds: float = 0.0
+    """In which the model answered, as recorded."""
     call: str = ""
     drawn: tuple[str, ...] = ()
     """What was drawn on the way, where that is not `texts`."""

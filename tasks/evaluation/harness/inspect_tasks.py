@@ -178,7 +178,7 @@ def _read_outputs(session: Session, outputs: Sequence[ModelOutput]) -> Given:
     tokens = {
         name: sum(getattr(usage, f"{name[7:]}put_tokens") for usage in spent) for name in ("tokens_in", "tokens_out")
     }
-    return replace(given, **tokens)
+    return replace(given, **tokens, seconds=max(output.time or 0.0 for output in outputs))
 
 
 def _read_finish(output: ModelOutput) -> str:

@@ -71,7 +71,11 @@ class FanOutEvaluationParams(JudgedParams):
     tools: Tools = "auto"
     """Open book: how the model searches. By the chat protocol's tools (always), by lines of plain text (never), or by tools unless its server refuses them or the world's file says tools = false (auto)."""
     rounds: int = Field(default=16, ge=1)
-    """Open book: turns in which the model may search; then it is told to answer, once. Time has no limit of its own, since answers would depend on speed: a request may take the world's timeout_s."""
+    """Open book: turns in which the model may search; then it is told to answer, once."""
+    most_tokens: int | None = Field(default=None, ge=1)
+    """Open book: tokens, read and written, that a question's turns may take together before the model is told to answer. Default: no bound but rounds."""
+    most_seconds: float | None = Field(default=None, gt=0)
+    """Open book: seconds in which the model may answer, all turns of a question together, before it is told to answer; recorded ones, so a replay ends at the same turn. Default: no bound."""
     context_tokens: int | None = Field(default=None, ge=1024)
     """Tokens that the model can be shown at once, its answer included; 4 characters count as one. Default: context_tokens of the world's file, else 8,192."""
     retrieval_share: Annotated[float, Option("--retrieval-share", "SHARE")] = Field(default=0.5, gt=0, le=1)
@@ -159,7 +163,8 @@ def fill_prompt(asked: FanOutAsked, _: object = None) -> Ask:
 
 def converse(asked: FanOutAsked, params: FanOutEvaluationParams) -> Held:
     """Return a question as the dialogue of its setting."""
-    bounds = Bounds(params.rounds, (params.context_tokens or USUAL_CONTEXT) * CHARACTERS, params.retrieval_share)
+    context = (params.context_tokens or USUAL_CONTEXT) * CHARACTERS
+    bounds = Bounds(params.rounds, context, params.retrieval_share, params.most_tokens, params.most_seconds)
     if asked.setting == EVIDENCE_PROVIDED:
         prompt = load_prompt(ARTICLES)
         return answer_from_articles(

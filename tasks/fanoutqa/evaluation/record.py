@@ -64,6 +64,12 @@ _SETTINGS = {
     OPEN_BOOK: "the question, and articles as of the epoch that the model searches for",
     EVIDENCE_PROVIDED: "the question with the best passages of the articles that it needs",
 }
+_STOPPED = {
+    "rounds": "its rounds were used up",
+    "tokens": "its tokens were used up (--most-tokens)",
+    "time": "its seconds were used up (--most-seconds)",
+    "room": "there was no room for more",
+}
 
 
 def lock_inputs(params: FanOutEvaluationParams, run: RunOptions) -> Locked[FanOutEvaluationInputs]:
@@ -113,7 +119,7 @@ def explain_answer(row: ScoredFanOut) -> Iterator[str]:
     yield f"  gold        {'; '.join(write_gold(json.loads(row.gold)).splitlines())}"
     yield from map(_tell_search, row.searches)
     if row.stopped:
-        yield f"  stopped     told to answer, since {'its rounds were used up' if row.stopped == 'rounds' else 'there was no room for more'}"
+        yield f"  stopped     told to answer, since {_STOPPED[row.stopped]}"
     if row.context:
         yield f"  shown       {len(row.context)} passages as of {row.epoch}: {'; '.join(row.context[:5])}{' …' if len(row.context) > 5 else ''}"
     ended = f", ended by {row.finish}" if row.finish else ""

@@ -86,6 +86,7 @@ def converse(asked: GranolaAsked, params: GranolaEvaluationParams) -> Dialogue:
             drawn=first.texts,
             tokens_in=first.tokens_in + last.tokens_in,
             tokens_out=first.tokens_out + last.tokens_out,
+            seconds=first.seconds + last.seconds,
         )
     chosen = choose_majority(drawn)
     answer = first.texts[drawn.index(chosen)] if chosen else "".join(first.texts[:1])

@@ -87,11 +87,12 @@ def find_refused(told: Iterable[str], allowed: Iterable[str]) -> tuple[Licence, 
 
 
 def unite_licences(told: Iterable[str]) -> tuple[Licence, ...]:
-    """Return the licences that a release is under as a whole, by id: all of its rows', share-alike ones alone where any is.
+    """Return the licences that a release is under as a whole, by id: all of its rows', but open ones without share-alike
+    where any is share-alike.
 
-    Material under open licences without share-alike may be handed on under a share-alike one; the table of licences says
-    what each source has.
+    Material under open licences without share-alike may be handed on under a share-alike one. What forbids something, or is
+    not known, goes on to forbid it; the table of licences says what each source has.
     """
-    parts = sorted({part for each in told for part in split_licences(each)})
-    alike = [part for part in parts if "-SA" in part]
-    return tuple(describe_licence(part) for part in alike or parts)
+    found = [describe_licence(part) for part in sorted({part for each in told for part in split_licences(each)})]
+    left = [each for each in found if "-SA" in each.id or each.why_not]
+    return tuple(left if any("-SA" in each.id for each in found) else found)

@@ -1,6 +1,5 @@
 """Rows of a build as its page shows them: drawn where there are many, each with where it comes from, cut to what a page holds."""
 
-import json
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ from tasks.errors import OldBuild
 from tasks.reports.builds.contents import CallTold, Chain, RejectTold, RowTold, Shown
 from tasks.reports.builds.tracing import Record, explain_trace, tell_call, trace_rows
 from tasks.reports.entries import shorten
+from tasks.storage.bodies import read_rejected
 from tasks.storage.warehouse import Connection, read_records
 from tasks.text.whole import clean
 
@@ -132,8 +132,12 @@ def _tell_reject(benchmark: Benchmark, trace: Record, shown: Shown) -> RejectTol
 
 
 def _tell_fields(row: str) -> Iterator[str]:
-    """Yield the fields of a rejected row that say anything, as the stage got them; `row`: JSON."""
-    for name, value in list(json.loads(row).items())[:_MOST_LINES]:
+    """Yield the fields of a rejected row that say anything, as the stage got them; what has no fields in one line."""
+    told = read_rejected(row)
+    if not isinstance(told, Mapping):
+        yield f"  {shorten(tell_value(told), _LONG_CALL)}"
+        return
+    for name, value in list(told.items())[:_MOST_LINES]:
         if value not in (None, "", [], {}):
             yield f"  {shorten(name, 60)}: {shorten(tell_value(value), _LONG_CALL)}"
 

@@ -27,6 +27,7 @@ def compact_warehouse(path: Path) -> tuple[int, int]:
     path = path.resolve()  # where a link names it, the file behind is replaced, and no other disk filled
     draft = path.with_name(f"{path.name}.compact-{os.getpid()}")
     before = path.stat().st_size
+    _remove(draft)  # of a killed process that had our number
     try:
         with open_warehouse(path) as db:
             if holder := find_holder(path):
@@ -38,9 +39,13 @@ def compact_warehouse(path: Path) -> tuple[int, int]:
             # that is gone: while it is held here, such a one gives up at once, tries again and opens the new file
             time.sleep(_LINGER_S)
     finally:
-        for left in (draft, draft.with_name(f"{draft.name}.wal")):
-            left.unlink(missing_ok=True)
+        _remove(draft)
     return before, path.stat().st_size
+
+
+def _remove(draft: Path) -> None:
+    for left in (draft, draft.with_name(f"{draft.name}.wal")):
+        left.unlink(missing_ok=True)
 
 
 def _take_over_rights(path: Path, draft: Path) -> None:

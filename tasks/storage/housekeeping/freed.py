@@ -3,7 +3,9 @@
 import fcntl
 import os
 import shutil
-from collections.abc import Iterable
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,29 +53,38 @@ def is_alive(process: str) -> bool:
     return True
 
 
+def is_left_by(process: str) -> bool:
+    """True when a file with the number of a process was left by one that is gone: before it is made anew, one with our own
+    number is of another that had it, as the first of a container always has."""
+    return process == str(os.getpid()) or not is_alive(process)
+
+
 def measure(path: Path) -> int:
     """Return the bytes of a file, or of all files below a folder; what goes away meanwhile counts nothing."""
-    if not path.is_dir():
-        return _size(path)
-    return sum(_size(each) for each in path.rglob("*"))
+    return sum(told.st_size for told in _look(path) if not stat.S_ISDIR(told.st_mode))
 
 
 def last_change(path: Path) -> float:
     """Return when a file, or the newest thing below a folder, was last changed (seconds since the epoch)."""
-    return max((each.lstat().st_mtime for each in (path, *path.rglob("*")) if each.exists()), default=0.0)
+    return max((told.st_mtime for told in _look(path)), default=0.0)
 
 
 def remove_paths(kind: str, paths: Iterable[Path], *, remove: bool) -> Freed:
-    """Remove files and folders, where that is wanted, and return what they took."""
-    found = sorted(paths)
-    size_bytes = sum(map(measure, found))
+    """Remove files and folders, where that is wanted, and return what they took; what cannot be removed is told as left."""
+    found = {path: measure(path) for path in sorted(paths)}
     for path in found if remove else ():
-        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
-    return Freed(kind, len(found), size_bytes, tuple(map(str, found)))
+        with suppress(OSError):
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    stay = [path for path in found if remove and os.path.lexists(path)]
+    for path in stay:
+        del found[path]
+    left = f"{len(stay):,} cannot be removed, the first {stay[0]}: see whose it is" if stay else ""
+    return Freed(kind, len(found), sum(found.values()), tuple(map(str, found)), left)
 
 
-def _size(path: Path) -> int:
-    try:
-        return path.lstat().st_size
-    except OSError:
-        return 0
+def _look(path: Path) -> Iterator[os.stat_result]:
+    """Yield what is known of a file, or of a folder and all below it; what goes away meanwhile is passed over."""
+    below = (Path(folder, name) for folder, folders, files in os.walk(path) for name in (*folders, *files))
+    for each in (path, *below):
+        with suppress(OSError):
+            yield each.lstat()

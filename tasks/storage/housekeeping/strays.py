@@ -12,7 +12,8 @@ from tasks.storage.recording.recorder import work_folder
 
 _JUST_MADE_S = 60.0
 _SPILLED = "factmill-"
-"""With a process's number: where its DuckDB puts what does not fit into memory."""
+"""With a process's number: where its DuckDB puts what does not fit into memory; with more behind a hyphen, what else it
+needs for a while."""
 
 
 def clean_strays(home: Path, warehouse: Path, since: datetime, *, remove: bool) -> list[Freed]:
@@ -20,12 +21,21 @@ def clean_strays(home: Path, warehouse: Path, since: datetime, *, remove: bool) 
     last, temporary, runs = since.timestamp(), Path(tempfile.gettempdir()), work_folder(warehouse)
     logs = [each for each in (home / "prefect").glob("server-*.log") if not is_alive(each.stem.removeprefix("server-"))]
     logs += [each for each in (home / "world-cache").glob("*.log") if last_change(each) < last]
-    left = [each for each in temporary.glob(f"{_SPILLED}*") if not is_alive(each.name.removeprefix(_SPILLED))]
+    left = [
+        each
+        for each in temporary.glob(f"{_SPILLED}*")
+        if not is_alive(each.name.removeprefix(_SPILLED).partition("-")[0])
+    ]
     left += [
         each for each in temporary.glob(f"{VERIFYING}*") if not is_held(each / "held") and last_change(each) < last
     ]
     left += [each for each in (home / "world-cache").glob("building-*") if last_change(each) < last]
-    left += [each for each in warehouse.parent.glob(f"{warehouse.name}.compact-*") if not is_alive(each.suffix[9:])]
+    copy = f"{warehouse.name}.compact-"
+    left += [
+        each
+        for each in warehouse.parent.glob(f"{copy}*")
+        if not is_alive(each.name.removeprefix(copy).removesuffix(".wal"))
+    ]
     left += [each for each in (runs / "journal").glob("*.journal") if _is_left_behind(each)]
     # of runs on servers that may be gone for good; those of the one that is named now are ended (flows/commands/gc.py)
     gone = {each: server for each, server in find_gone_runs(home).items() if server != name_server()}

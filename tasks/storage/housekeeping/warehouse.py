@@ -22,7 +22,7 @@ from tasks.storage.warehouse import open_warehouse
 _UNFINISHED = "-unfinished"
 """What the name of a run ends with under which stages stand before a build is published."""
 VERIFYING = "factmill-verify-"
-_SHARED = ("journal", "claims")
+_SHARED = ("journal", "claims", "jobs", "jobs-refresh")
 """Folders beside those of runs, which all processes of a warehouse use."""
 
 
@@ -117,9 +117,12 @@ def _choose_builds(db: duckdb.DuckDBPyConnection, keeping: Keeping) -> list[str]
             kept.add(build_id)
     if keeping.measured:
         kept |= {name for (name,) in db.execute("SELECT DISTINCT build_id FROM audit_verdicts").fetchall()}
-        # an evaluation has the digest of what it measured in its lock
-        locks = [lock for build_id, _, lock, _, _ in found if build_id in kept]
-        kept |= {build_id for build_id, _, _, content, _ in found if any(content in lock for lock in locks)}
+        # an evaluation has the digest of what it measured in its lock, and what looks into evaluations that of these
+        new = kept
+        while new:
+            locks = [lock for build_id, _, lock, _, _ in found if build_id in new]
+            new = {build_id for build_id, _, _, content, _ in found if any(content in lock for lock in locks)} - kept
+            kept |= new
     return [build_id for build_id, *_ in found if build_id not in kept]
 
 

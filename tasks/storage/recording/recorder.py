@@ -11,8 +11,9 @@ import math
 import os
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -37,7 +38,7 @@ from tasks.storage.recording.journal import (
 )
 from tasks.storage.recording.kept import Kept, take_over
 from tasks.storage.recording.records import MOMENT, insert_records, newest_record, read_all
-from tasks.storage.warehouse import is_there, open_warehouse
+from tasks.storage.warehouse import Connection, is_there, open_warehouse
 
 _MOST_FRESH = 64 * 2**20
 """Characters of bodies that a run keeps before it moves them into the warehouse, within a stage too."""
@@ -296,12 +297,21 @@ class Recorder:
 
     def merge(self) -> None:
         """Move what this run has journalled into the warehouse, in one transaction."""
+        if self._journal is not None and self._fresh:
+            with self.merging():
+                pass
+
+    @contextmanager
+    def merging(self) -> Iterator[Connection]:
+        """Open the warehouse for a transaction that begins with moving in what this run has journalled."""
         with self._lock:
-            records = list(self._fresh.values())
+            records = list(self._fresh.values()) if self._journal is not None else []
+        with open_warehouse(self._warehouse) as db:
+            if records:
+                insert_records(db, records)
+            yield db
         if not records or self._journal is None:
             return
-        with open_warehouse(self._warehouse) as db:
-            insert_records(db, records)
         with self._lock:
             for record in records:
                 # another batch may have moved it at the same time
@@ -361,6 +371,11 @@ class Recorder:
         if not nearest:
             return f"{text}; the nearest recorded call differs only in the rendered messages or in its age"
         return f"{text}; the nearest recorded call differs in {'; '.join(nearest)}"
+
+
+def jobs_folder(warehouse: Path, mode: Mode) -> Path:
+    """Return the folder of what is known of batch jobs; a refresh goes on with its own alone."""
+    return work_folder(warehouse) / ("jobs-refresh" if mode == "refresh" else "jobs")
 
 
 def work_folder(warehouse: Path) -> Path:

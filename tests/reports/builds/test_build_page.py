@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,19 @@ def test_the_same_build_has_the_same_bytes_in_any_place(tmp_path: Path) -> None:
     ).stdout
     assert there == render_all(warehouse)
     assert b"published 2026-05-01." in there
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [("A title", "A title"), ("1984", "1984"), ('["a", 2]', "a · 2"), ("null", ""), ('{"broken', '{"broken')],
+)
+def test_a_rejected_row_that_has_no_fields_is_told_as_it_is(tmp_path: Path, row: str, told: str) -> None:
+    build = publish_rows(tmp_path / "w.duckdb", MULTIHAL, {"multihal": [multihal_row("felm_1")]})
+    report = {**build.report, "stages": [{"stage": "read"}], "reasons": {"read": {"malformed_row": 1}}}
+    with open_warehouse(tmp_path / "w.duckdb") as db:
+        db.execute("INSERT INTO rejects VALUES (?, 'read', 'felm_2', 'malformed_row', '', ?)", [build.build_id, row])
+    (reason,) = read_build(tmp_path / "w.duckdb", replace(build, report=report)).reasons
+    assert reason.examples[0].chain.lines == (f"  {told}",)
 
 
 def test_a_build_of_an_earlier_factmill_has_a_page_that_says_what_it_lacks(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from tasks.storage.audits import save_verdicts
 from tasks.storage.builds import list_builds, merge_stage, publish, published_names, published_table
 from tasks.storage.housekeeping import compacting
 from tasks.storage.housekeeping.compacting import compact_warehouse
-from tasks.storage.housekeeping.freed import Freed, is_held
+from tasks.storage.housekeeping.freed import Freed, is_held, remove_paths
 from tasks.storage.housekeeping.strays import clean_strays
 from tasks.storage.housekeeping.warehouse import Keeping, clean_warehouse
 from tasks.storage.recording.journal import Journal, make_record
@@ -155,6 +155,19 @@ def test_what_was_measured_or_audited_stays_unless_it_may_go(house: House) -> No
     assert not {measured, audited} & set(house.builds())
 
 
+def test_what_was_measured_stays_beside_what_looks_into_its_evaluation(house: House) -> None:
+    def digest(build: str) -> str:
+        return next(each.content_digest for each in list_builds(house.path) if each.build_id == build)
+
+    measured = house.build("a")
+    evaluation = house.build("b", "a model", params={"source_digest": digest(measured)})
+    analysis = house.build("c", "folder", params={"evaluation": digest(evaluation)})
+    house.build("d", "a model")
+    newest = house.build("e")
+    house.clean()
+    assert {measured, evaluation, analysis, newest} <= set(house.builds())
+
+
 def test_a_removed_builds_number_is_never_given_to_another(house: House) -> None:
     ids = []
     with open_warehouse(house.path) as db:
@@ -241,9 +254,11 @@ def test_strays_of_dead_processes_go_and_those_of_living_ones_stay(
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     stray = [f"prefect/server-{ended.pid}.log", f"tmp/factmill-{ended.pid}/x", f"w.duckdb.compact-{ended.pid}"]
+    stray += [f"w.duckdb.compact-{ended.pid}.wal", f"tmp/factmill-{ended.pid}-diff-a/x"]
     stray += ["prefect/runs/0-1", "tmp/factmill-verify-a/held", "prefect/storage/toy-1-s-0", "world-cache/store-1.log"]
     alive = [f"prefect/server-{os.getpid()}.log", f"tmp/factmill-{os.getpid()}/x", f"w.duckdb.compact-{os.getpid()}"]
     alive += [
+        f"tmp/factmill-{os.getpid()}-diff-b/x",
         "tmp/factmill-verify-b/held",
         "prefect/storage/toy-2-s-0",
         "tmp/factmill-tests/x",
@@ -255,7 +270,7 @@ def test_strays_of_dead_processes_go_and_those_of_living_ones_stay(
     held = os.open(tmp_path / "tmp/factmill-verify-b/held", os.O_RDWR)
     fcntl.flock(held, fcntl.LOCK_EX)
     found = clean_strays(tmp_path, house.path, ALL.since, remove=False)
-    assert [each.count for each in found] == [2, 4, 1]
+    assert [each.count for each in found] == [2, 6, 1]
     assert clean_strays(tmp_path, house.path, ALL.since, remove=True) == found
     os.close(held)
     assert [name for name in stray if (tmp_path / name).exists()] == []
@@ -287,6 +302,10 @@ def test_a_compacted_file_stays_where_it_was_and_belongs_to_whom_it_did(house: H
     house.path.chmod(0o660)
     link = house.path.parent / "link.duckdb"
     link.symlink_to(house.path.name)
+    left = house.path.with_name(
+        f"w.duckdb.compact-{os.getpid()}"
+    )  # of a process of our number, as the first of a container
+    left.write_bytes(house.path.read_bytes())
     compact_warehouse(link)
     assert link.is_symlink()
     assert stat.S_IMODE(house.path.stat().st_mode) == 0o660
@@ -310,6 +329,16 @@ def test_what_lies_beside_a_warehouse_that_cannot_be_used_goes_all_the_same(hous
     assert freed["run folders"].count == 1
     assert not folder.exists()
     assert [kind for kind, each in freed.items() if "is no DuckDB file" in each.trouble] == ["builds", "records"]
+
+
+def test_a_folder_behind_a_link_stays_and_what_cannot_be_removed_is_told(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to("elsewhere")
+    assert remove_paths("x", [tmp_path / "link"], remove=True).count == 1
+    assert [each.name for each in tmp_path.iterdir()] == ["elsewhere"]
+    freed = remove_paths("x", [Path("/proc/self/stat")], remove=True)
+    assert (freed.count, freed.names) == (0, ())
+    assert freed.left == "1 cannot be removed, the first /proc/self/stat: see whose it is"
 
 
 def test_an_empty_journal_goes_when_it_is_not_just_being_made(house: House) -> None:

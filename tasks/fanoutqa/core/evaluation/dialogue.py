@@ -3,11 +3,11 @@
 In the open book a model asks for articles by their titles, with the chat protocol's calls of tools, or, where a server
 knows none, by lines `SEARCH: title`; when it asks for nothing its text is the answer. What it is shown of an article are
 the chunks that fit the question best, in at most a share of its context. When the rounds are used up, or there is no room
-for one more chunk, it is told to answer, once; if it searches even then it has given no answer.
+for one more chunk, or it has spent its tokens or seconds, it is told to answer, once; if it searches even then it has given
+no answer.
 
-Room is counted in characters, CHARACTERS a token, since servers count tokens each in their own way. Time is no limit here,
-for then answers would depend on a machine's speed: how long one request may take is the world's matter (`timeout_s`), and
-how many there can be is `rounds`.
+Room is counted in characters, CHARACTERS a token, since servers count tokens each in their own way; what a dialogue spends
+is told by its replies. Seconds are those in which the model answered, as recorded, so that a replay ends at the same turn.
 """
 
 import json
@@ -59,6 +59,10 @@ class Bounds:
     """Characters that the model can be shown at once."""
     share: float
     """Share of these that one look-up may fill."""
+    tokens: int | None = None
+    """Read and written, of all turns together, as the server counts them."""
+    seconds: float | None = None
+    """In which the model answered, of all turns together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +113,7 @@ class FanOutGiven(Given):
     rounds: int = 0
     """Turns in which it searched."""
     stopped: str = ""
-    """Why it was told to answer: rounds, room; empty: it was not."""
+    """Why it was told to answer: rounds, tokens, time, room; empty: it was not."""
 
     @classmethod
     def of(cls, given: Given, **more: Any) -> Self:
@@ -177,7 +181,23 @@ class _Log:
     stopped: str = ""
     tokens_in: int = 0
     tokens_out: int = 0
+    seconds: float = 0.0
     """Of all turns so far."""
+
+    def add(self, given: Given) -> None:
+        self.tokens_in += given.tokens_in
+        self.tokens_out += given.tokens_out
+        self.seconds += given.seconds
+
+    def end(self, bounds: Bounds, has_room: bool) -> str:
+        """Return which bound forbids one more search; empty: none."""
+        if self.rounds >= bounds.rounds:
+            return "rounds"
+        if bounds.tokens is not None and self.tokens_in + self.tokens_out >= bounds.tokens:
+            return "tokens"
+        if bounds.seconds is not None and self.seconds >= bounds.seconds:
+            return "time"
+        return "" if has_room else "room"
 
     def tell(self) -> dict[str, Any]:
         return {
@@ -187,6 +207,7 @@ class _Log:
             "stopped": self.stopped,
             "tokens_in": self.tokens_in,
             "tokens_out": self.tokens_out,
+            "seconds": self.seconds,
         }
 
 
@@ -201,8 +222,7 @@ def _converse(
     log, ask = _Log(), first
     while True:
         given = yield from _ask(ask)
-        log.tokens_in += given.tokens_in
-        log.tokens_out += given.tokens_out
+        log.add(given)
         said = read(given)
         if isinstance(said, Given):
             return FanOutGiven.of(said, **log.tell())
@@ -228,9 +248,7 @@ def _converse(
             log.shown += map(str, found.chunks)
             results.append((request, tell_found(request.title, found)))
         ask = replace(ask, turns=(*ask.turns, *write(given, results)))
-        log.stopped = (
-            "rounds" if log.rounds == bounds.rounds else "room" if bounds.context - _measure(ask) < LEAST_ROOM else ""
-        )
+        log.stopped = log.end(bounds, bounds.context - _measure(ask) >= LEAST_ROOM)
         if log.stopped:
             last = {**ask.turns[-1], "content": f"{ask.turns[-1]['content']}\n\n{_ANSWER_NOW}"}
             ask = replace(ask, turns=(*ask.turns[:-1], last))

@@ -81,7 +81,7 @@ class FanOutAnswer(FanOutAsked, Answer):
     rounds: int
     """Turns in which it searched."""
     stopped: str
-    """Why it was told to answer: rounds, room; empty: it answered by itself."""
+    """Why it was told to answer: rounds, tokens, time, room; empty: it answered by itself."""
 
 
 class JudgedFanOut(FanOutAnswer):

@@ -149,6 +149,26 @@ def test_a_model_that_answers_when_it_is_told_to_has_answered() -> None:
 
 
 @pytest.mark.parametrize(
+    ("bounds", "turns", "stopped"),
+    [
+        ({"tokens": 12}, 1, "tokens"),
+        ({"tokens": 13}, 2, "tokens"),
+        ({"seconds": 1.5}, 1, "time"),
+        ({"seconds": 2.9}, 2, "time"),
+        ({"tokens": 1000, "seconds": 100.0}, 3, "rounds"),
+    ],
+)
+def test_a_dialogue_ends_where_its_turns_have_spent_their_tokens_or_seconds(
+    bounds: dict[str, Any], turns: int, stopped: str
+) -> None:
+    said = [say("", "Enns", seconds=1.5)] * turns
+    told, asks, looks = search(*said, say("254 km", seconds=1.5), bounds=replace(BOUNDS, **bounds))
+    assert (told.rounds, told.stopped, told.read, len(looks)) == (turns, stopped, ("254 km",), turns)
+    assert (told.tokens_in + told.tokens_out, told.seconds) == (12 * (turns + 1), 1.5 * (turns + 1))
+    assert "Give your final answer now." in asks[-1].turns[-1]["content"]
+
+
+@pytest.mark.parametrize(
     ("turn", "trouble"),
     [
         (call("search", "{broken"), "the arguments of search are '{broken', expected"),
