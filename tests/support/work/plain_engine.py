@@ -79,5 +79,5 @@ def _check_table(table: Sequence[Mapping[str, Any]], key: str, description: str)
 
 def _check_markdown(markdown: str, key: str, description: str) -> None:
     assert key == key.lower()
-    assert markdown
+    assert isinstance(markdown, str)  # empty where there is nothing to draw
     assert description
