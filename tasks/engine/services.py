@@ -363,8 +363,7 @@ def _open_translator(world: World, home: Path, cluster: Cluster | None) -> Servi
     from tasks.models.translate import Translator, find_translator
 
     local = serve_translator(
-        identity,
-        lambda: Translator(find_translator(settings.name, home), compute_type=settings.compute_type),
+        identity, lambda: Translator(find_translator(settings.name, home), compute_type=settings.compute_type)
     )
     return LazyService(identity, True, lambda: local)
 
