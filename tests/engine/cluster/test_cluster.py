@@ -139,7 +139,7 @@ def test_paths_are_those_of_this_process(cluster: Cluster, home: Path) -> None:
 def test_who_holds_nothing_of_the_kind_is_told_what_to_do(cluster: Cluster) -> None:
     cluster.compute = cluster.compute.model_copy(update={"wait_s": 0.1})
     with pytest.raises(
-        ServiceUnreachable, match=r"none of the 2 workers at tcp.* holds the graph f+; theirs: \w+; start one"
+        ServiceUnreachable, match=r"no worker at tcp.* \(2 there\) holds the graph f+; theirs: \w+; start one"
     ):
         cluster.ask(Wanted("graph", "f" * 64), [("item_paths", [])], lambda number, answer: None)
 
