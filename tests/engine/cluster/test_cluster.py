@@ -33,6 +33,8 @@ from tasks.models.services import serve_perplexity, serve_translator
 from tasks.settings import graphs_folder
 from tasks.text.values.literals import Date
 
+pytestmark = pytest.mark.slow
+
 LINES = """
     wd:Q1 wdt:P1 wd:Q2
     wd:Q2 wdt:P2 wd:Q3
