@@ -93,6 +93,12 @@ class Work:
         self.rows_in += read.num_rows
         return read
 
+    def any_rows(self) -> pa.Table:
+        """Return the batch's rows as columns, of whichever model, for a step that changes none of them."""
+        read = read_range(self.batch.files, self.batch.start, self.batch.stop)
+        self.rows_in += read.num_rows
+        return read
+
     def take(self, row_id: str, as_it_came: str | Row) -> None:
         """Note a row that came in, for the funnel and for the reject it may become."""
         self.rows_in += 1
@@ -208,6 +214,12 @@ class Work:
         self._check_balance(rows["id"].to_pylist())
         schema = arrow_schema(model)
         return self._write(rows.select(schema.names).cast(schema), [], [])
+
+    def finish_drawn(self, rows: pa.Table, drawn: Sequence[int], reason: str) -> Receipt:
+        """Write the rows of these places, and the others as rejected for a reason."""
+        left = sorted({*range(rows.num_rows)} - {*drawn})
+        rejects = [Reject(row_id, reason, "") for row_id in rows["id"].take(left).to_pylist()]
+        return self._write(rows.take(drawn), rejects, [])
 
     def _write(self, rows: pa.Table, rejects: Sequence[Reject], merged: Sequence[Merged]) -> Receipt:
         batch = self.batch

@@ -137,6 +137,12 @@ def publish(
     return record
 
 
+def forget_run(db: duckdb.DuckDBPyConnection, run_id: str) -> None:
+    """Remove what a run left under its own id."""
+    for table in _OF_RUNS:
+        db.execute(f"DELETE FROM {table} WHERE build_id = ?", [run_id])
+
+
 def insert_rows(db: duckdb.DuckDBPyConnection, build_id: str, name: str, table: pa.Table) -> None:
     """Write a build's rows into a published table; one that no migration made gets the columns of its rows.
 

@@ -18,7 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from tasks import progress
 from tasks.clients.batch_jobs.job_files import JobFile, JobFiles
-from tasks.clients.batch_jobs.lines import LineAnswer, Lines, read_lines, write_line
+from tasks.clients.batch_jobs.lines import LineAnswer, Lines, count_requests, read_lines, write_line
 from tasks.clients.batch_jobs.remote import JobState, Remote
 from tasks.clients.openai_server import Answer
 from tasks.clients.sending.answers import fail
@@ -78,8 +78,12 @@ class _Request(Generic[T]):
 
     custom_id: str
     waiting: list[tuple[_Sending[T], T]] = field(default_factory=list)
+    job: JobFile | None = None
+    """The job that it is left to; others that hold it have left it unanswered."""
     learnt: dict[str, Any] = field(default_factory=dict)
     tries: int = 0
+    held: int | None = None
+    """What is held of the run's budget while a job of this run has the line."""
 
     @property
     def asked(self) -> T:
@@ -148,6 +152,8 @@ class Desk(Generic[T]):
         """Leave requests to the jobs that hold them already, and gather the others."""
         left = set(new)
         for job in self._files.find(left):
+            for custom_id in left & job.left:
+                self._requests[custom_id].job = job
             left -= job.left
             if job not in self._followed:
                 self._followed.add(job)
@@ -155,7 +161,9 @@ class Desk(Generic[T]):
         self._gather(self._requests[custom_id] for custom_id in new if custom_id in left)
 
     def _gather(self, requests: Iterable[_Request[T]]) -> None:
-        self._fresh.extend(requests)
+        for request in requests:
+            request.job = None
+            self._fresh.append(request)
         if self._fresh and (self._collector is None or self._collector.done()):
             self._collector = self._start(self._collect())
 
@@ -214,6 +222,8 @@ class Desk(Generic[T]):
         job = self._files.begin(
             f"factmill-{os.urandom(8).hex()}.jsonl", [request.custom_id for request in requests], learnt
         )
+        for request in requests:
+            request.job = job
         self._followed.add(job)
         await self._submit(job, content)
         self._start(self._follow(job))
@@ -233,6 +243,9 @@ class Desk(Generic[T]):
                 line = write_line(request.custom_id, body)
                 if requests and size + len(line) > most_bytes:
                     break
+                request.held = await self._remote.hold(body, waits=not requests)
+                if request.held is None:
+                    break
                 requests.append(request)
                 lines.append(line)
                 size += len(line)
@@ -243,11 +256,11 @@ class Desk(Generic[T]):
         return requests, b"".join(lines)
 
     async def _submit(self, job: JobFile, content: bytes) -> None:
-        """Hand in a job. From here on it costs money: what bounds that has to set aside the price of all its lines."""
+        """Hand in a job. From here on it costs money; what its lines can cost is held (`Remote.hold`)."""
         job.note(file=await self._remote.upload(job.name, content))
         await self._create(job)
         progress.say(
-            f"job {job.job_id}: {len(job.ids):,} requests to {self._model.name} handed in; done within "
+            f"job {job.job_id}: {count_requests(len(job.ids))} to {self._model.name} handed in; done within "
             f"{self._model.jobs.window}, as a rule"
         )
 
@@ -266,17 +279,27 @@ class Desk(Generic[T]):
                 self._ask_anew(job)
                 return
             await self._create(job)
-            progress.say(f"job {job.job_id}: made of {len(job.ids):,} requests that an earlier run had uploaded")
+            progress.say(f"job {job.job_id}: made of {count_requests(len(job.ids))} that an earlier run had uploaded")
         elif not job.ended:
-            progress.say(f"job {job.job_id}: going on with {len(job.ids):,} requests that an earlier run handed in")
+            progress.say(
+                f"job {job.job_id}: going on with {count_requests(len(job.ids))} that an earlier run handed in"
+            )
         await self._follow(job)
 
     def _ask_anew(self, job: JobFile) -> None:
         """Gather again what was to go into a job that never reached the server."""
-        requests = [self._requests[custom_id] for custom_id in job.left if custom_id in self._requests]
+        requests = self._list_waiting(job)
+        for request in requests:
+            self._remote.settle(request.held, Reply(None))
+            request.held = None
         self._followed.discard(job)
         self._files.forget(job)
-        self._gather(sorted(requests, key=lambda request: request.custom_id))
+        self._gather(requests)
+
+    def _list_waiting(self, job: JobFile) -> list[_Request[T]]:
+        """Return the requests that are left to a job and waited for."""
+        known = (self._requests.get(custom_id) for custom_id in sorted(job.left))
+        return [request for request in known if request and request.job is job]
 
     async def _follow(self, job: JobFile) -> None:
         """Look at a job until it has ended, and read it."""
@@ -324,7 +347,7 @@ class Desk(Generic[T]):
             raise ServiceUnreachable(f"{self._remote.name}: job {job.job_id} failed, and nothing of it was done: {why}")
         self._most, self._is_narrow = max(1, min(self._most, len(job.ids)) // 2), True
         progress.say(
-            f"note: job {job.job_id}: {why}. Jobs have {self._most:,} requests at most from now on, one at a time"
+            f"note: job {job.job_id}: {why}. Jobs have {count_requests(self._most)} at most from now on, one at a time"
         )
         await asyncio.sleep(self._model.jobs.poll_s)
         self._ask_anew(job)
@@ -334,8 +357,8 @@ class Desk(Generic[T]):
         again: list[_Request[T]] = []
         stop: dict[str, FactmillError] = {}
         cancelled = 0
-        for custom_id in sorted(job.left & self._requests.keys()):
-            request, answer = self._requests[custom_id], lines.answers.get(custom_id)
+        for request in self._list_waiting(job):
+            answer = lines.answers.get(request.custom_id)
             if state.is_cancelled and (answer is None or not answer.status):
                 cancelled += 1
                 continue
@@ -343,18 +366,20 @@ class Desk(Generic[T]):
                 if self._is_to_be_asked_again(request, job, answer, state):
                     again.append(request)
             except FactmillError as error:
-                stop[custom_id] = error
+                stop[request.custom_id] = error
         if stop:
             self._files.keep(stop)
             raise next(iter(stop.values()))
         if cancelled:
             self._files.forget(job)
             raise ServiceUnreachable(
-                f"{self._remote.name}: job {job.job_id} was cancelled; what it had done is kept, and {cancelled:,} requests "
-                "are without an answer. The same command asks for them in a new job"
+                f"{self._remote.name}: job {job.job_id} was cancelled; what it had done is kept, without an answer "
+                f"stay {count_requests(cancelled)}. The same command asks in a new job what is left"
             )
         if again:
-            progress.say(f"note: job {job.job_id}: {len(again):,} requests are asked again in another job")
+            progress.say(
+                f"note: job {job.job_id}: {count_requests(len(again))} left unanswered, which another job asks"
+            )
             self._gather(again)
 
     def _is_to_be_asked_again(
@@ -364,10 +389,13 @@ class Desk(Generic[T]):
         try:
             heard = self._hear(request, job.learnt, answer, state)
         except Retry as trouble:
-            request.tries += 1
+            self._remote.settle(request.held, None)
+            request.tries, request.held = request.tries + 1, None
             if request.tries < self._model.limits.attempts:
                 return True
             heard = Reply(None, "failed", error=str(trouble), transient=True)
+        self._remote.settle(request.held, heard if isinstance(heard, Reply) else Reply(None))
+        request.held = None
         if not isinstance(heard, Reply):
             request.learnt = {**job.learnt, **heard}
             return True

@@ -6,7 +6,7 @@ answered. A request to make a job whose answer is lost may have made it; hence j
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -15,9 +15,11 @@ from tasks import progress
 from tasks.clients.batch_jobs.lines import ENDPOINT
 from tasks.clients.openai_server import Answer, OpenAiServer
 from tasks.clients.sending.answers import judge_status, read_json, shorten
+from tasks.clients.sending.budget import TightError, find_account
 from tasks.clients.sending.sender import Retry
+from tasks.core.calls.call import Reply
 from tasks.core.calls.jobs import Jobs
-from tasks.errors import ServiceUnreachable
+from tasks.errors import BudgetReached, ServiceUnreachable
 
 T = TypeVar("T")
 
@@ -76,11 +78,44 @@ class Remote:
         first = self._jobs.poll_s
         return itertools.accumulate(itertools.repeat(first), lambda pause, _: min(pause * _GROWTH, first * _MOST_GROWN))
 
+    async def hold(self, body: Mapping[str, Any], *, waits: bool) -> int | None:
+        """Count a line of a job as a request and hold the most that it can cost (sending/budget.py); None where that does
+        not fit in now. If it `waits`, it does so for what others let go; BudgetReached when that is not enough."""
+        budget = find_account().budget
+        while True:
+            try:
+                return self._server.hold(body, is_probed=False)  # all lines go at once: none tells of the others
+            except TightError:
+                if not waits:
+                    return None
+                await budget.wait_for_room()
+            except BudgetReached:
+                if not waits:
+                    return None
+                await budget.wait_until_idle()
+                raise
+
+    def settle(self, held: int | None, reply: Reply | None) -> None:
+        """Count what a line has cost; None: nothing is known of it, and it may have cost all that was held.
+
+        Lines of jobs that an earlier run handed in hold nothing, since that run was bound by itself.
+        """
+        budget = find_account().budget
+        if held is not None and reply is None:
+            budget.forgo(held)
+        elif held is not None and reply is not None:
+            budget.settle(held, reply.cost_usd)
+
     async def upload(self, name: str, content: bytes) -> str:
         """Upload the file of a job; return its id."""
 
         async def send() -> str:
-            return _read_id(await self._read(self._server.upload(name, content, "batch"), "takes no files"))
+            return _read_id(
+                await self._read(
+                    self._server.upload(name, content, "batch"),
+                    "takes no files, so it has no batch jobs: leave out mode",
+                )
+            )
 
         return await self._ask(send)
 
@@ -99,7 +134,7 @@ class Remote:
             if tried and (found := await self._find_once("batches", _is_job, mark)):
                 return found
             tried = True
-            return _read_id(await self._read(self._server.post("/batches", body), "takes no batch jobs"))
+            return _read_id(await self._read(self._server.post("/batches", body), "has no batch jobs: leave out mode"))
 
         return await self._ask(make)
 
@@ -165,6 +200,11 @@ class Remote:
 
     def _check(self, answer: Answer, missing: str) -> None:
         """Raise Retry or ServiceUnreachable unless an answer is one; `missing`: what is said of a server with a 404."""
+        if answer.status == 413:
+            raise ServiceUnreachable(
+                f"{self.name}: the file of a batch job is too large for it; lower jobs.megabytes or jobs.requests of this model "
+                f"in the world's file (HTTP 413: {shorten(answer.text)})"
+            )
         if answer.status in (404, 405, 501):
             raise ServiceUnreachable(f"{self.name}: {missing} (HTTP {answer.status}: {shorten(answer.text)})")
         if answer.status == 429 and "insufficient_quota" in answer.text:
