@@ -71,7 +71,7 @@ def loopback(home: Path) -> Iterator[LoopbackCluster]:
 def cluster(loopback: LoopbackCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     monkeypatch.setattr(remote, "_LEAST_LETTERS", 60)
     monkeypatch.setattr(remote, "_LEAST_PAIRS", 2)
-    with closing(Cluster(Compute(engine="dask", address=loopback.address))) as connected:
+    with closing(Cluster(Compute(engine="dask", address=loopback.address, wait_s=300))) as connected:
         yield connected
 
 
