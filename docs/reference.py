@@ -64,6 +64,7 @@ def list_settings() -> Iterator[str]:
         "[models.NAME]": settings.Model,
         "limits": settings.Limits,
         "jobs": settings.Jobs,
+        "[compute]": settings.Compute,
     }
     for title, model in sections.items():
         yield f"## {title}\n"

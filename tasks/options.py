@@ -81,7 +81,7 @@ class RunOptions(StrictModel):
     concurrency: int = Field(default=4, ge=1, le=64)
     """Batches worked on at once."""
     batch_size: int = Field(default=500, ge=1)
-    """Rows a batch."""
+    """Rows a batch; more in a stage of over 32,000 rows, which has 64 batches at most."""
     max_cost: Annotated[float | None, Option(metavar="USD")] = Field(default=None, ge=0, allow_inf_nan=False)
     """Spend at most so many US dollars on models: before a request goes out, the most that it can cost has to fit in. The run
     stops cleanly before the bound is crossed (exit code 3), and the same command goes on."""

@@ -26,6 +26,7 @@ from pydantic import (
 )
 
 from tasks.assets import ROOT
+from tasks.compute import CLUSTER, Compute, read_cluster
 from tasks.core.calls.jobs import Jobs
 from tasks.core.fingerprints import digest_json
 from tasks.core.rows import StrictModel
@@ -206,6 +207,7 @@ _PARTS: dict[str, type[StrictModel]] = {
     "models": Model,
     "limits": Limits,
     "jobs": Jobs,
+    "compute": Compute,
     "wikidata": Wikidata,
     **dict.fromkeys(SECTIONS[1:], Endpoint),
 }
@@ -226,6 +228,7 @@ class World(StrictModel):
     falcon: Endpoint = Endpoint()
     dbpedia: Endpoint = Endpoint()
     """SPARQL endpoint that knows which Wikidata item a DBpedia resource is."""
+    compute: Compute = Compute()
     models: dict[str, Model]
     """By role; under any other name, such as `answerer`, a model that can be measured, or judge others."""
 
@@ -294,14 +297,15 @@ class World(StrictModel):
         return self.epoch or datetime.now(UTC).date().replace(day=1)
 
     def digest(self, roles: Collection[str]) -> str:
-        """Return the digest of what can change an answer of these models: without limits, ages, prices, batch jobs and the user agent."""
-        told = self.model_dump(mode="json", exclude={"user_agent", "epoch"})
+        """Return the digest of what can change an answer of these models: without limits, ages, prices, batch jobs, compute and the user agent."""
+        told = self.model_dump(mode="json", exclude={"user_agent", "epoch", "compute"})
         told["models"] = {role: model for role, model in told["models"].items() if role in roles}
         return digest_json(_without_limits(told))
 
 
 def load_world(name: str, graph: str | None = None) -> World:
-    """Read a shipped world by name or any world by path, with a local graph as its Wikidata if one is named.
+    """Read a shipped world by name or any by path, with a local graph as its Wikidata if one is named, and the cluster
+    that FACTMILL_CLUSTER names, if it is set.
 
     SettingsError names file, key and what was expected.
     """
@@ -319,6 +323,8 @@ def load_world(name: str, graph: str | None = None) -> World:
     except (ValueError, RecursionError) as error:
         why = "nested too deeply" if isinstance(error, RecursionError) else str(error).partition(";")[0]
         raise SettingsError(f"{path}: not a TOML file that can be read: {why}") from error
+    if cluster := environment(CLUSTER):
+        world = world.model_copy(update={"compute": read_cluster(cluster)})
     return world if graph is None else world.with_graph(graph)
 
 

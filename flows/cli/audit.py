@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.options import AsJson, Warehouse, print_json
+from flows.cli.options import AsJson, Warehouse, print_json, print_lines
 from tasks.core.measures.audits import PAPER_ROWS
 from tasks.options import RunOptions, warehouse_of
 
@@ -75,4 +75,4 @@ def audit(
         return
     lines = format_figures(known, figures)
     nothing = f"no row of {build_id} has a verdict yet; ask in a terminal, or: factmill audit {benchmark} --to FILE.csv"
-    typer.echo("\n".join([*([told] if told else []), *(lines or ([] if to else [nothing]))]))
+    print_lines([*([told] if told else []), *(lines or ([] if to else [nothing]))])

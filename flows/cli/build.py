@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from flows.benchmarks import BENCHMARKS
-from flows.cli.options import AsJson, list_options, print_json, read_options
+from flows.cli.options import AsJson, list_options, print_json, print_lines, read_options
 from tasks import progress
 from tasks.engine.benchmark import Benchmark
 from tasks.errors import NothingPublished
@@ -37,9 +37,7 @@ def build(given: Any) -> None:
                 report = make_build(benchmark, params, purse.left, force)
             except NothingPublished as lost:
                 report = lost.report
-            print_json(report.model_dump(mode="json")) if given.as_json else typer.echo(
-                "\n".join(format_report(report))
-            )
+            print_json(report.model_dump(mode="json")) if given.as_json else print_lines(format_report(report))
             if report.nothing_published:
                 raise NothingPublished(report.nothing_published, report)
 

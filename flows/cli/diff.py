@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.options import AsJson, Warehouse, print_json
+from flows.cli.options import AsJson, Warehouse, print_json, print_lines
 from tasks.options import RunOptions, warehouse_of
 
 
@@ -74,6 +74,6 @@ def diff(
     if as_json:
         print_json(list_changes(told) | ({"files": [str(file) for file in written]} if written else {}))
     else:
-        typer.echo("\n".join([*format_diff(told, limit, len(found.rows)), *map(str, written)]))
+        print_lines([*format_diff(told, limit, len(found.rows)), *map(str, written)])
     if exit_code and found.differs:
         raise typer.Exit(1)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.cli.options import AsJson, Warehouse, check_given_age, print_json
+from flows.cli.options import AsJson, Warehouse, check_given_age, print_json, print_lines
 from tasks import progress
 from tasks.errors import OutputError
 from tasks.options import RunOptions, warehouse_of
@@ -119,7 +119,7 @@ def drift_fanoutqa(
         print_json({**summary, **told})
     else:
         lines = [] if to else [line for each in listed for line in format_drift(each)]
-        typer.echo("\n".join([*lines, format_counts(build.build_id, moments, counts)]))
+        print_lines([*lines, format_counts(build.build_id, moments, counts)])
         if counts["not_looked_up"]:
             typer.echo(f"{counts['not_looked_up']:,} could not be looked up; run this again later", err=True)
     if verdict == "over":

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.options import AsJson, Warehouse, check_given_age, print_json
+from flows.cli.options import AsJson, Warehouse, check_given_age, print_json, print_lines
 from tasks.errors import UnknownBuild, WarehouseError
 from tasks.options import RunOptions, warehouse_of
 from tasks.storage.housekeeping.freed import Freed
@@ -76,7 +76,7 @@ def gc(
     if as_json:
         print_json({"warehouse": str(path), "removed": yes, "freed": [asdict(each) for each in freed]})
     else:
-        typer.echo("\n".join(line for each in freed for line in _format_freed(each)))
+        print_lines(line for each in freed for line in _format_freed(each))
         typer.echo("removed" if yes else "nothing was removed; to remove it: the same command with --yes")
     if trouble := next((each.trouble for each in freed if each.trouble), ""):
         raise WarehouseError(trouble)

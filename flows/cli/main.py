@@ -28,7 +28,8 @@ from flows.cli.local.graphs import graph_app
 from flows.cli.local.mechanism import MECHANISM_HELP, mechanism
 from flows.cli.local.models import models_app
 from flows.cli.local.paths import paths
-from flows.cli.options import CONCURRENCY, AsJson, Concurrency, Warehouse, naming_options, print_json
+from flows.cli.local.worker import worker
+from flows.cli.options import CONCURRENCY, AsJson, Concurrency, Warehouse, naming_options, print_json, print_lines
 from flows.cli.releases.release import release
 from flows.cli.report import report
 from flows.cli.review import review_app
@@ -66,6 +67,7 @@ app.command("report")(report)
 app.add_typer(review_app, name="review")
 app.command("serve", help=SERVE_HELP)(serve)
 app.add_typer(validate_app, name="validate")
+app.command("worker")(worker)
 app.add_typer(world_app, name="world")
 
 BuildName = Annotated[
@@ -216,7 +218,7 @@ def explain(
     build_id, _ = find_rejecting(path, build_name or f"latest:{benchmark}")
     with open_warehouse(path) as db:
         trace = trace_row(db, known, build_id, row)
-    print_json(trace) if as_json else typer.echo("\n".join(format_trace(known, trace)))
+    print_json(trace) if as_json else print_lines(format_trace(known, trace))
 
 
 @app.command()
@@ -291,7 +293,7 @@ def export(
         told = {"build_id": record.build_id, "caution": record.caution, "held_out": list(held_out)}
         print_json({**told, "files": [str(file) for file in files]})
         return
-    typer.echo("\n".join(str(file) for file in files))
+    print_lines(str(file) for file in files)
     if record.caution:
         typer.echo(f"note: {record.caution}", err=True)
     if held_out:
@@ -339,9 +341,7 @@ def doctor(
         print_json({"ok": all(f["ok"] for f in findings), "findings": findings})
     else:
         for f in findings:
-            typer.echo(
-                f"{'ok     ' if f['ok'] else 'MISSING'} {f['what']:22} {f['found']}"
-                + ("" if f["ok"] else f"\n        → {f['advice']}")
-            )
+            advice = [] if f["ok"] else [f"        → {f['advice']}"]
+            print_lines([f"{'ok     ' if f['ok'] else 'MISSING'} {f['what']:22} {f['found']}", *advice])
     if not all(f["ok"] for f in findings):
         raise typer.Exit(1)

@@ -4,7 +4,7 @@ Values go to the model as they were typed; what it refuses is told with the opti
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 from tasks.options import Option, RunOptions
 from tasks.text.ages import check_age
 from tasks.text.suggestions import suggest_name
+from tasks.text.whole import clean
 
 M = TypeVar("M", bound=BaseModel)
 _RUN = RunOptions.model_fields
@@ -37,6 +38,11 @@ def check_given_age(given: str | None) -> str | None:
 def print_json(value: Any) -> None:
     """Print a result as one JSON object."""
     typer.echo(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines to read; nothing that sources or models say in them acts on a terminal."""
+    typer.echo(clean("\n".join(lines)))
 
 
 def list_options(model: type[BaseModel], leave_out: Sequence[str] = ()) -> list[tuple[str, Any, Any]]:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.options import AsJson, Warehouse, print_json
+from flows.cli.options import AsJson, Warehouse, print_json, print_lines
 from tasks.errors import UsageError
 from tasks.options import RunOptions, warehouse_of
 
@@ -82,4 +82,4 @@ def report(
     if as_json:
         print_json({kind: told, "files": [str(file) for file in written]})
     else:
-        typer.echo("\n".join([*map(str, written), *(f"note: {warning}" for warning in warnings)]))
+        print_lines([*map(str, written), *(f"note: {warning}" for warning in warnings)])

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.options import AsJson, print_json
+from flows.cli.options import AsJson, print_json, print_lines
 from tasks.fanoutqa.core.questions import LEAST_ARTICLES
 
 validate_app = typer.Typer(help="Check files of questions before a build.", no_args_is_help=True)
@@ -60,6 +60,6 @@ def validate_fanoutqa(
         print_json(told)
     else:
         lines = [line for report in reports for line in format_file_report(report)]
-        typer.echo("\n".join([*lines, *(format_pairs(similar) if similar else ())]))
+        print_lines([*lines, *(format_pairs(similar) if similar else ())])
     if not is_valid:
         raise typer.Exit(1)

@@ -21,6 +21,7 @@ from tasks.core.measures.audits import (
 from tasks.engine.benchmark import Benchmark
 from tasks.storage.audits import load_verdicts, save_verdicts
 from tasks.storage.warehouse import Connection, open_warehouse
+from tasks.text.whole import clean
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def take_verdicts(warehouse: Path, benchmark: Benchmark, sample: Sample, reviewe
     """
     todo = [row_id for row_id in sample.shown if row_id not in sample.verdicts]
     for number, row_id in enumerate(todo, 1):
-        typer.echo(f"\n[{number} of {len(todo)}] {sample.shown[row_id]}\n")
+        typer.echo(f"\n[{number} of {len(todo)}] {clean(sample.shown[row_id])}\n")
         marks = {}
         for kind in benchmark.audit.kinds:
             if (mark := _ask(kind)) is None:

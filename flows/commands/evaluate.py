@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import typer
 from pydantic import BaseModel
 
-from flows.cli.options import print_json
+from flows.cli.options import print_json, print_lines
 from flows.running import make_build
 from tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, choose_card, describe_card
 from tasks.core.evaluation.rows import EvaluationMetric
@@ -112,7 +111,7 @@ class Sweep:
             return
         self.made.append(made.build_id)
         self.models += [made.facts["model"]] if made.facts["model"] not in self.models else []
-        print_json(told) if self.as_json else typer.echo("\n".join(lines))
+        print_json(told) if self.as_json else print_lines(lines)
 
     def sum_up(self, card: Sequence[Path]) -> None:
         """Print what was made, what failed, why, and what to do next."""
@@ -127,7 +126,7 @@ class Sweep:
                 f"  FAILED {', '.join(f'{each.benchmark} ({shorten_line(each.model)})' for each in alike)}: {why}"
             )
             lines += [f"    again: {each.next}" for each in alike]
-        typer.echo("\n".join([*lines, *(f"card: {path}" for path in card if path.suffix == ".html")]))
+        print_lines([*lines, *(f"card: {path}" for path in card if path.suffix == ".html")])
 
     def _fail(self, evaluation: Evaluation, params: EvaluationParams, error: Exception) -> None:
         name, model = evaluation.of.name, params.model

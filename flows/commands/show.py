@@ -21,6 +21,7 @@ from tasks.options import BuildReport
 from tasks.reports.texts import shorten_line
 from tasks.storage.builds import find_build, find_rejecting
 from tasks.storage.warehouse import open_warehouse, read_records
+from tasks.text.whole import clean
 
 _MOST_DETAIL = 300
 """Characters of a reject's detail in a table."""
@@ -165,11 +166,11 @@ def show_columns(known: Benchmark, as_json: bool) -> None:
 
 def print_rows(title: str, columns: Mapping[str, str | None], rows: list[dict[str, Any]]) -> None:
     """Print rows as a table as wide as the terminal; `columns`: name → heading (None: the name)."""
-    table = Table(title=title, box=box.SIMPLE_HEAD, header_style="bold", title_justify="left", pad_edge=False)
+    table = Table(title=clean(title), box=box.SIMPLE_HEAD, header_style="bold", title_justify="left", pad_edge=False)
     for column, heading in columns.items():
         table.add_column(heading or column, no_wrap=column == "id", overflow="fold")
     for row in rows:
-        table.add_row(*(_cell(row[column]) for column in columns))
+        table.add_row(*(clean(_cell(row[column])) for column in columns))
     Console(highlight=False, markup=False).print(table)
 
 

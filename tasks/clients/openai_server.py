@@ -29,6 +29,8 @@ from tasks.errors import BudgetReached, ServiceUnreachable
 from tasks.settings import Model
 
 _POOL_SIZE = 8
+_FILE_TIMEOUT_S = 600.0
+"""How long nothing may come while a file of a batch job is sent or fetched."""
 _MOST_TOKENS = 2**53
 _TEMPLATE_TOKENS, _MESSAGE_TOKENS = 128, 16
 """What a server's template may add to a request, and to each message."""
@@ -84,7 +86,9 @@ class OpenAiServer:
 
     async def fetch(self, path: str) -> tuple[Answer, bytes]:
         """Return the answer for a file, without its text where there is one, and the file's bytes; Retry as `get`."""
-        response = await self._send(self._client.get(path, cast_to=httpx2.Response))
+        response = await self._send(
+            self._client.get(path, cast_to=httpx2.Response, options={"timeout": _FILE_TIMEOUT_S})
+        )
         if response.is_success:
             return Answer(response.status_code, "", None), response.content
         return self._read(response), b""
@@ -95,7 +99,8 @@ class OpenAiServer:
             "/files",
             body={"purpose": purpose},
             files=[("file", (name, content, "application/jsonl"))],
-            options={"headers": {"Content-Type": "multipart/form-data"}},  # the client adds the boundary
+            # the client adds the boundary; a server reads a large file for long before it answers
+            options={"headers": {"Content-Type": "multipart/form-data"}, "timeout": _FILE_TIMEOUT_S},
             cast_to=httpx2.Response,
         )
         return self._read(await self._send(sending))
@@ -195,7 +200,6 @@ class OpenAiServer:
         cost_usd = (tokens_in - cached) * model.usd_per_million_in + (tokens_out - thought) * model.usd_per_million_out
         cost_usd += cached * (model.usd_per_million_in if of_cached is None else of_cached)
         cost_usd += thought * (model.usd_per_million_out if of_thought is None else of_thought)
-        cost_usd *= model.batch_price if model.mode == "batch" else 1
         return Reply(None, tokens_in=tokens_in, tokens_out=tokens_out, cost_usd=cost_usd / 1e6)
 
     async def _check_redirect(self, response: httpx2.Response) -> None:

@@ -29,7 +29,7 @@ from tasks.clients.sending.sender import interrupt_sending
 from tasks.core.fingerprints import digest_json
 from tasks.core.receipts import SUMMED, Batch, Receipt, describe_stage, name_batch
 from tasks.core.rows import Row, arrow_schema
-from tasks.engine.batches import finished
+from tasks.engine.batches import choose_size, finished
 from tasks.engine.benchmark import Benchmark, Inputs, Locked
 from tasks.engine.bounds import Meter, begin_spending, compare, tell_reached, tell_spent
 from tasks.engine.endings import (
@@ -50,7 +50,7 @@ from tasks.engine.since.contents import is_embedded, note_contents
 from tasks.errors import BudgetReached, FactmillError, FunnelError, NothingPublished
 from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.processes import end_soon
-from tasks.storage.builds import describe_caution, list_spoilt_calls, merge_stage, publish
+from tasks.storage.builds import describe_caution, describe_tables, list_spoilt_calls, merge_stage, publish
 from tasks.storage.housekeeping.warehouse import VERIFYING
 from tasks.storage.recording.kept import Kept, write_kept
 from tasks.storage.recording.records import sum_up_ages
@@ -161,7 +161,8 @@ class Build:
         if step.name == self.benchmark.pilot_at:
             rows = self._draw_pilot(rows)
         total = rows.rows
-        size = max(total, 1) if whole else min(self.options.batch_size, most_rows or self.options.batch_size)
+        usual = choose_size(self.options.batch_size, total)
+        size = max(total, 1) if whole else min(usual, most_rows or usual)
         content = [(receipt.digest, receipt.rows) for receipt in rows.receipts]
         batches, units = [], []
         for index, start in enumerate(range(0, max(total, 1), size)):
@@ -221,8 +222,9 @@ class Build:
                 report.model_dump(mode="json", exclude={"build_id", "tables"}),
                 self.started_at,
             )
+            described = describe_tables(db, record.build_id)
         named = {"build_id": record.build_id, "confirmed": record.build_id in before}
-        published = report.model_copy(update={**named, "tables": digest_tables(tables)})
+        published = report.model_copy(update={**named, "tables": described})
         return published.model_copy(update={"seconds": round(time.perf_counter() - self._started, 2)})
 
     def _sum_up_ages(self, db: Connection) -> dict[str, dict[str, Any]]:

@@ -14,6 +14,8 @@ from tasks.core.calls.call import Call, Deliver, Service
 from tasks.core.calls.paths import Ask, PathsByCalls
 from tasks.core.fingerprints import digest_json
 from tasks.core.paths import PathFinder
+from tasks.engine.cluster.asking import Cluster
+from tasks.engine.cluster.wanted import Wanted
 from tasks.engine.identities import (
     embedder_name,
     identify_service,
@@ -32,7 +34,7 @@ from tasks.text.suggestions import suggest_name
 
 if TYPE_CHECKING:
     from tasks.graph.lookup import Graph
-    from tasks.models.cross_encoder import CrossEncoder
+    from tasks.models.cross_encoder import PairScorer
     from tasks.models.embed import Embedder
 
 T = TypeVar("T")
@@ -82,6 +84,8 @@ class Services:
     dbpedia: Service
     jobs: Path | None
     """Folder of what is known of batch jobs; None: models are asked singly, whatever the world says."""
+    cluster: Cluster | None
+    """Where models and graphs are asked; None: in this process."""
     _stack: ExitStack
     budget: Budget = field(default_factory=Budget)
     """What all of them spend from."""
@@ -102,6 +106,9 @@ class Services:
         world = load_world(world_name, graph)
         stack = ExitStack()
         endpoints = _endpoint_finder(world, home, stack)
+        cluster = Cluster(world.compute) if world.compute.engine == "dask" else None
+        if cluster:
+            stack.callback(cluster.close)
         return cls(
             world=world,
             home=home,
@@ -111,6 +118,7 @@ class Services:
             falcon=_open_web_service("falcon", world.falcon, world, endpoints),
             dbpedia=_open_web_service("dbpedia", world.dbpedia, world, endpoints),
             jobs=jobs,
+            cluster=cluster,
             _stack=stack,
         )
 
@@ -137,25 +145,55 @@ class Services:
             return self.wikidata
         return self._once("graph", lambda: self._stack.enter_context(_local_graph(self.world, self.home)))
 
+    def paths(self, ask: Ask) -> PathFinder:
+        """Return what finds paths in this world's Wikidata: a local graph, here or on a cluster, or calls through `ask`."""
+        from tasks.graph.lookup import Graph
+
+        service, cluster = self.wikidata, self.cluster
+        if not isinstance(service, Graph):
+            return PathsByCalls(ask, service.identity)
+        if cluster is None:
+            return service
+        from tasks.engine.cluster.remote import RemotePaths
+
+        return RemotePaths(service.manifest.digest, cluster)
+
     def embedder(self) -> "Embedder":
         """Return the sentence encoder of this world, opened once a process."""
-        from tasks.models.embed import share_embedder
+        return self._once("embedder", self._open_embedder)
 
-        return self._once("embedder", lambda: share_embedder(embedder_name(self.world, self.home), self.home))
+    def _open_embedder(self) -> "Embedder":
+        from tasks.models.char_ngrams import CHAR_NGRAMS
+        from tasks.models.embed import find_embedder, share_embedder
 
-    def cross_encoder(self, name: str) -> "CrossEncoder":
+        name = embedder_name(self.world, self.home)
+        # n-grams are counted in less time than it takes to ask for them
+        if self.cluster is None or name == CHAR_NGRAMS:
+            return share_embedder(name, self.home)
+        from tasks.engine.cluster.remote import open_remote_embedder
+
+        return open_remote_embedder(find_embedder(name, self.home), self.cluster)
+
+    def cross_encoder(self, name: str) -> "PairScorer":
         """Return a cross-encoder of this home, opened once."""
+        return self._once(f"cross-encoder {name}", lambda: self._open_cross_encoder(name))
+
+    def _open_cross_encoder(self, name: str) -> "PairScorer":
         from tasks.models.cross_encoder import CrossEncoder, find_cross_encoder
 
-        return self._once(f"cross-encoder {name}", lambda: CrossEncoder(find_cross_encoder(name, self.home)))
+        if self.cluster is None:
+            return CrossEncoder(find_cross_encoder(name, self.home))
+        from tasks.engine.cluster.remote import open_remote_cross_encoder
+
+        return open_remote_cross_encoder(find_cross_encoder(name, self.home), self.cluster)
 
     def translator(self) -> Service:
         """Return the translator of this world."""
-        return self._once("translator", lambda: _open_translator(self.world, self.home))
+        return self._once("translator", lambda: _open_translator(self.world, self.home, self.cluster))
 
     def perplexity(self) -> Service:
         """Return the language model of this world that weighs texts."""
-        return self._once("perplexity", lambda: _open_perplexity(self.world, self.home))
+        return self._once("perplexity", lambda: _open_perplexity(self.world, self.home, self.cluster))
 
     def _once(self, name: str, open_it: Callable[[], T]) -> T:
         """Return what is opened at the first call of that name."""
@@ -178,13 +216,6 @@ class Services:
     def close(self) -> None:
         """Stop what was started."""
         self._stack.close()
-
-
-def choose_finder(service: Service, ask: Ask) -> PathFinder:
-    """Return the engine behind a world's Wikidata: the local graph itself, or calls to the endpoint through `ask`."""
-    from tasks.graph.lookup import Graph
-
-    return service if isinstance(service, Graph) else PathsByCalls(ask, service.identity)
 
 
 def embedded_graph(home: Path) -> "Graph":
@@ -301,7 +332,7 @@ def _open_chat(settings: Model, user_agent: str, jobs: Path | None) -> Service:
     return LazyService(identity, True, connect)
 
 
-def _open_perplexity(world: World, home: Path) -> Service:
+def _open_perplexity(world: World, home: Path, cluster: Cluster | None) -> Service:
     settings, identity = perplexity_model(world), perplexity_identity(world, home)
     if settings.kind == "openai":
         from tasks.clients.perplexity import Scorer
@@ -309,6 +340,10 @@ def _open_perplexity(world: World, home: Path) -> Service:
         return LazyService(
             identity, True, lambda: Scorer(identity, settings, lambda: api_key(settings), world.user_agent)
         )
+    if cluster:
+        from tasks.engine.cluster.remote import RemoteModel
+
+        return RemoteModel(cluster, Wanted("perplexity", identity))
     from tasks.models.perplexity import LanguageModel, find_perplexity
     from tasks.models.services import serve_perplexity
 
@@ -318,12 +353,15 @@ def _open_perplexity(world: World, home: Path) -> Service:
     return LazyService(identity, True, lambda: local)
 
 
-def _open_translator(world: World, home: Path) -> Service:
+def _open_translator(world: World, home: Path, cluster: Cluster | None) -> Service:
+    settings, identity = translator_model(world), translator_identity(world, home)
+    if cluster:
+        from tasks.engine.cluster.remote import RemoteModel
+
+        return RemoteModel(cluster, Wanted("translator", identity))
     from tasks.models.services import serve_translator
     from tasks.models.translate import Translator, find_translator
 
-    settings = translator_model(world)
-    identity = translator_identity(world, home)
     local = serve_translator(
         identity, lambda: Translator(find_translator(settings.name, home), compute_type=settings.compute_type)
     )

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.options import AsJson, Warehouse, naming_options, print_json
+from flows.cli.options import AsJson, Warehouse, naming_options, print_json, print_lines
 from tasks.core.calls.call import Mode
 from tasks.options import RunOptions
 
@@ -65,4 +65,4 @@ def judge_card(
     if as_json:
         print_json({"cards": [{"id": card.id, **card.model_dump()} for card in cards], "notes": list(notes)})
         return
-    typer.echo("\n".join([*(line for card in cards for line in format_card(card)), *(f"  {note}" for note in notes)]))
+    print_lines([*(line for card in cards for line in format_card(card)), *(f"  {note}" for note in notes)])

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.options import AsJson, Warehouse, print_json
+from flows.cli.options import AsJson, Warehouse, print_json, print_lines
 from tasks.options import RunOptions, warehouse_of
 
 label_app = typer.Typer(help="Answers for people to label, by which judges are checked.", no_args_is_help=True)
@@ -44,7 +44,7 @@ def export_answers(
     from flows.commands.judges.label import export_labels, format_export
 
     told = export_labels(warehouse_of(RunOptions(warehouse=warehouse)), evaluation, to, n, seed, by or [])
-    print_json(told) if as_json else typer.echo("\n".join(format_export(told)))
+    print_json(told) if as_json else print_lines(format_export(told))
 
 
 @label_app.command("import")
@@ -81,6 +81,6 @@ def import_answers(
         among = {name: each.model_dump() for name, each in taken.among.items()}
         print_json({**told, "labellers": taken.labellers, "troubles": rows, "among_people": among})
     else:
-        typer.echo("\n".join(format_import(file, taken)))
+        print_lines(format_import(file, taken))
     if troubles.keys() - {"missing", "doubled"}:
         raise typer.Exit(1)

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from flows.cli.options import AsJson, print_json
+from flows.cli.options import AsJson, print_json, print_lines
 
 graph_app = typer.Typer(help="Local graphs: Wikidata dumps on this machine.", no_args_is_help=True)
 
@@ -51,7 +51,7 @@ def load_graph(
         print_json(manifest)
         return
     told = manifest | {"files": f"{sum(file['size_bytes'] for file in manifest['files'].values()):,} bytes"}
-    typer.echo("\n".join(f"{key:16} {value}" for key, value in told.items()))
+    print_lines(f"{key:16} {value}" for key, value in told.items())
 
 
 @graph_app.command("list")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.cli.options import AsJson, list_options, print_json, read_options
+from flows.cli.options import AsJson, list_options, print_json, print_lines, read_options
 from tasks import progress
 from tasks.options import RunOptions
 from tasks.settings import home
@@ -59,7 +59,7 @@ def _look_into(given: Any) -> None:
         print_json(told) if given.as_json else typer.echo(line)
         return
     told, lines = analyse(params, run, given.force, given.reports or home() / "reports")
-    print_json(told) if given.as_json else typer.echo("\n".join(lines))
+    print_json(told) if given.as_json else print_lines(lines)
 
 
 _own = [each for each in list_options(MechanismParams) if each[0] != "evaluation"]

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from flows.cli.options import print_lines
 from tasks import progress
 from tasks.errors import UsageError
 
@@ -75,7 +76,7 @@ def paths(
             elif as_json:
                 _print_json(found.to_pylist(), statuses.to_pylist())
             else:
-                typer.echo("\n".join(format_pairs(found, statuses, limit)))
+                print_lines(format_pairs(found, statuses, limit))
     if to:
         summary = {"files": [str(file) for file in files.files], **dict(sorted(counts.items()))} if files else {}
         typer.echo(json.dumps(summary) if as_json else _format_summary(counts, to))

@@ -18,7 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from tasks import progress
 from tasks.clients.batch_jobs.job_files import JobFile, JobFiles
-from tasks.clients.batch_jobs.lines import LineAnswer, Lines, read_lines, write_line
+from tasks.clients.batch_jobs.lines import LineAnswer, Lines, count_requests, read_lines, write_line
 from tasks.clients.batch_jobs.remote import JobState, Remote
 from tasks.clients.openai_server import Answer
 from tasks.clients.sending.answers import fail
@@ -42,10 +42,16 @@ class Asker(Protocol[T_contra]):
     """What the desk leaves to the chat client: how a request is written, and how an answer is read."""
 
     def write(self, asked: T_contra, learnt: Mapping[str, Any]) -> dict[str, Any] | Reply:
-        """Return the body of a request, or the reply where there is no use in asking; `learnt`: changed settings."""
+        """Return the body of a request, or the reply where there is no use in asking.
+
+        `learnt`: settings by which it is not written as the world's file says.
+        """
 
     def read(self, asked: T_contra, learnt: Mapping[str, Any], answer: Answer) -> Reply | dict[str, Any]:
-        """Return the reply that an answer holds, or by what settings to ask again; raises Retry as a single request."""
+        """Return the reply that an answer holds, or by what further settings to ask again; Retry for what may pass.
+
+        `learnt`: by which the request was written.
+        """
 
     def learnt(self) -> dict[str, Any]:
         """Return by which settings requests are not made as the world's file says."""
@@ -72,6 +78,8 @@ class _Request(Generic[T]):
 
     custom_id: str
     waiting: list[tuple[_Sending[T], T]] = field(default_factory=list)
+    job: JobFile | None = None
+    """The job that it is left to; others that hold it have left it unanswered."""
     learnt: dict[str, Any] = field(default_factory=dict)
     tries: int = 0
     held: int | None = None
@@ -103,8 +111,8 @@ class Desk(Generic[T]):
         self._is_narrow = False
         """True once the server had too much in hand: one job at a time then."""
 
-    def find_learnt(self) -> dict[str, Any]:
-        """Return what jobs that are still open had learnt of the model."""
+    def find_learnt(self) -> dict[str, Any] | None:
+        """Return what jobs that are still open had learnt of the model; None where there is none."""
         return self._files.find_learnt()
 
     def send(self, asked: Sequence[tuple[str, T]], deliver: Callable[[T, Reply], None]) -> None:
@@ -144,6 +152,8 @@ class Desk(Generic[T]):
         """Leave requests to the jobs that hold them already, and gather the others."""
         left = set(new)
         for job in self._files.find(left):
+            for custom_id in left & job.left:
+                self._requests[custom_id].job = job
             left -= job.left
             if job not in self._followed:
                 self._followed.add(job)
@@ -151,7 +161,9 @@ class Desk(Generic[T]):
         self._gather(self._requests[custom_id] for custom_id in new if custom_id in left)
 
     def _gather(self, requests: Iterable[_Request[T]]) -> None:
-        self._fresh.extend(requests)
+        for request in requests:
+            request.job = None
+            self._fresh.append(request)
         if self._fresh and (self._collector is None or self._collector.done()):
             self._collector = self._start(self._collect())
 
@@ -201,28 +213,30 @@ class Desk(Generic[T]):
 
     async def _hand_in(self) -> None:
         """Make one job of what waits, and follow it."""
-        requests, content = await self._write()
+        learnt = self._asker.learnt()
+        for request in self._fresh[: self._most]:
+            learnt |= request.learnt
+        requests, content = await self._write(learnt)
         if not requests:
             return
-        learnt = self._asker.learnt()
-        for request in requests:
-            learnt |= request.learnt
         job = self._files.begin(
             f"factmill-{os.urandom(8).hex()}.jsonl", [request.custom_id for request in requests], learnt
         )
+        for request in requests:
+            request.job = job
         self._followed.add(job)
         await self._submit(job, content)
         self._start(self._follow(job))
 
-    async def _write(self) -> tuple[list[_Request[T]], bytes]:
-        """Take requests for one job from what waits, and return them with their lines."""
+    async def _write(self, learnt: Mapping[str, Any]) -> tuple[list[_Request[T]], bytes]:
+        """Take requests for one job from what waits, and return them with their lines; all are written by the same settings."""
         most_bytes = self._model.jobs.megabytes * 1e6
         requests: list[_Request[T]] = []
         lines: list[bytes] = []
         size = taken = 0
         while taken < len(self._fresh) and len(requests) < self._most:
             request = self._fresh[taken]
-            body = self._asker.write(request.asked, request.learnt)
+            body = self._asker.write(request.asked, learnt)
             if isinstance(body, Reply):
                 self._finish(request, body)
             else:
@@ -246,7 +260,7 @@ class Desk(Generic[T]):
         job.note(file=await self._remote.upload(job.name, content))
         await self._create(job)
         progress.say(
-            f"job {job.job_id}: {len(job.ids):,} requests to {self._model.name} handed in; done within "
+            f"job {job.job_id}: {count_requests(len(job.ids))} to {self._model.name} handed in; done within "
             f"{self._model.jobs.window}, as a rule"
         )
 
@@ -265,20 +279,27 @@ class Desk(Generic[T]):
                 self._ask_anew(job)
                 return
             await self._create(job)
-            progress.say(f"job {job.job_id}: made of {len(job.ids):,} requests that an earlier run had uploaded")
+            progress.say(f"job {job.job_id}: made of {count_requests(len(job.ids))} that an earlier run had uploaded")
         elif not job.ended:
-            progress.say(f"job {job.job_id}: going on with {len(job.ids):,} requests that an earlier run handed in")
+            progress.say(
+                f"job {job.job_id}: going on with {count_requests(len(job.ids))} that an earlier run handed in"
+            )
         await self._follow(job)
 
     def _ask_anew(self, job: JobFile) -> None:
         """Gather again what was to go into a job that never reached the server."""
-        requests = [self._requests[custom_id] for custom_id in job.left if custom_id in self._requests]
+        requests = self._list_waiting(job)
         for request in requests:
             self._remote.settle(request.held, Reply(None))
             request.held = None
         self._followed.discard(job)
         self._files.forget(job)
-        self._gather(sorted(requests, key=lambda request: request.custom_id))
+        self._gather(requests)
+
+    def _list_waiting(self, job: JobFile) -> list[_Request[T]]:
+        """Return the requests that are left to a job and waited for."""
+        known = (self._requests.get(custom_id) for custom_id in sorted(job.left))
+        return [request for request in known if request and request.job is job]
 
     async def _follow(self, job: JobFile) -> None:
         """Look at a job until it has ended, and read it."""
@@ -326,7 +347,7 @@ class Desk(Generic[T]):
             raise ServiceUnreachable(f"{self._remote.name}: job {job.job_id} failed, and nothing of it was done: {why}")
         self._most, self._is_narrow = max(1, min(self._most, len(job.ids)) // 2), True
         progress.say(
-            f"note: job {job.job_id}: {why}. Jobs have {self._most:,} requests at most from now on, one at a time"
+            f"note: job {job.job_id}: {why}. Jobs have {count_requests(self._most)} at most from now on, one at a time"
         )
         await asyncio.sleep(self._model.jobs.poll_s)
         self._ask_anew(job)
@@ -336,8 +357,8 @@ class Desk(Generic[T]):
         again: list[_Request[T]] = []
         stop: dict[str, FactmillError] = {}
         cancelled = 0
-        for custom_id in sorted(job.left & self._requests.keys()):
-            request, answer = self._requests[custom_id], lines.answers.get(custom_id)
+        for request in self._list_waiting(job):
+            answer = lines.answers.get(request.custom_id)
             if state.is_cancelled and (answer is None or not answer.status):
                 cancelled += 1
                 continue
@@ -345,18 +366,20 @@ class Desk(Generic[T]):
                 if self._is_to_be_asked_again(request, job, answer, state):
                     again.append(request)
             except FactmillError as error:
-                stop[custom_id] = error
+                stop[request.custom_id] = error
         if stop:
             self._files.keep(stop)
             raise next(iter(stop.values()))
         if cancelled:
             self._files.forget(job)
             raise ServiceUnreachable(
-                f"{self._remote.name}: job {job.job_id} was cancelled; what it had done is kept, and {cancelled:,} requests "
-                "are without an answer. The same command asks for them in a new job"
+                f"{self._remote.name}: job {job.job_id} was cancelled; what it had done is kept, without an answer "
+                f"stay {count_requests(cancelled)}. The same command asks in a new job what is left"
             )
         if again:
-            progress.say(f"note: job {job.job_id}: {len(again):,} requests are asked again in another job")
+            progress.say(
+                f"note: job {job.job_id}: {count_requests(len(again))} left unanswered, which another job asks"
+            )
             self._gather(again)
 
     def _is_to_be_asked_again(
@@ -364,7 +387,7 @@ class Desk(Generic[T]):
     ) -> bool:
         """Hand over what is said of a request; True where another job may say more."""
         try:
-            heard = self._hear(request, {**job.learnt, **request.learnt}, answer, state)
+            heard = self._hear(request, job.learnt, answer, state)
         except Retry as trouble:
             self._remote.settle(request.held, None)
             request.tries, request.held = request.tries + 1, None
@@ -374,9 +397,10 @@ class Desk(Generic[T]):
         self._remote.settle(request.held, heard if isinstance(heard, Reply) else Reply(None))
         request.held = None
         if not isinstance(heard, Reply):
-            request.learnt |= heard
+            request.learnt = {**job.learnt, **heard}
             return True
-        self._finish(request, replace(heard, latency_s=state.seconds))
+        cost_usd = heard.cost_usd * self._model.batch_price
+        self._finish(request, replace(heard, latency_s=state.seconds, cost_usd=cost_usd))
         return False
 
     def _hear(

@@ -139,15 +139,15 @@ class JobFiles:
             found = [job for job in self._held.values() if job.left & wanted]
         return sorted(found, key=lambda job: job.begun, reverse=True)
 
-    def find_learnt(self) -> dict[str, Any]:
-        """Return what the newest job that nobody follows had learnt of the model."""
+    def find_learnt(self) -> dict[str, Any] | None:
+        """Return what the newest job had learnt of the model; None where there is no job."""
         jobs = []
         for path in self._folder.glob("*.job"):
             job = JobFile(path, -1)
             job.read()
             jobs.append(job)
         newest = max(jobs, key=lambda job: job.begun, default=None)
-        return newest.learnt if newest else {}
+        return newest.learnt if newest else None
 
     def keep(self, ids: Iterable[str]) -> None:
         """Note that the answers of these requests are kept; a job without others is forgotten."""

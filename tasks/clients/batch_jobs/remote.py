@@ -110,7 +110,12 @@ class Remote:
         """Upload the file of a job; return its id."""
 
         async def send() -> str:
-            return _read_id(await self._read(self._server.upload(name, content, "batch"), "takes no files"))
+            return _read_id(
+                await self._read(
+                    self._server.upload(name, content, "batch"),
+                    "takes no files, so it has no batch jobs: leave out mode",
+                )
+            )
 
         return await self._ask(send)
 
@@ -129,7 +134,7 @@ class Remote:
             if tried and (found := await self._find_once("batches", _is_job, mark)):
                 return found
             tried = True
-            return _read_id(await self._read(self._server.post("/batches", body), "takes no batch jobs"))
+            return _read_id(await self._read(self._server.post("/batches", body), "has no batch jobs: leave out mode"))
 
         return await self._ask(make)
 
@@ -172,6 +177,9 @@ class Remote:
         for _ in range(_MOST_PAGES):
             answer = await self._server.get(f"/{kind}?limit={_PAGE}{after}")
             if answer.status in _NOT_LISTED:
+                progress.say(
+                    f"note: {self.name} lists no {kind}, so it is not known whether {mark} came to it; it is sent again"
+                )
                 return ""
             self._check(answer, f"lists no {kind}")
             page = read_json(answer.text)
@@ -192,6 +200,11 @@ class Remote:
 
     def _check(self, answer: Answer, missing: str) -> None:
         """Raise Retry or ServiceUnreachable unless an answer is one; `missing`: what is said of a server with a 404."""
+        if answer.status == 413:
+            raise ServiceUnreachable(
+                f"{self.name}: the file of a batch job is too large for it; lower jobs.megabytes or jobs.requests of this model "
+                f"in the world's file (HTTP 413: {shorten(answer.text)})"
+            )
         if answer.status in (404, 405, 501):
             raise ServiceUnreachable(f"{self.name}: {missing} (HTTP {answer.status}: {shorten(answer.text)})")
         if answer.status == 429 and "insufficient_quota" in answer.text:

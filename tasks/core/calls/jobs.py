@@ -15,5 +15,8 @@ class Jobs(StrictModel):
     """Requests in one job, at most."""
     megabytes: float = Field(default=200.0, gt=0)
     """Megabytes of one job's file, at most."""
+    first_singly: bool = True
+    """The first request of a run goes out by itself, at the full price, so that what the server will not take is learnt in
+    seconds and not by a whole job."""
     window: str = "24h"
     """Time that the server is given (`completion_window`)."""

@@ -96,18 +96,18 @@ class Stage:
     """What a stage did."""
 
     name: str
-    rows_in: int
-    opened: int
+    rows_in: int = 0
+    opened: int = 0
     """Of `rows_in`, those that it made of the ones handed to it: a question's paths."""
-    rows_out: int
-    rejects: int
-    merged: int
-    calls_sent: int
-    calls_replayed: int
-    tokens_in: int
-    tokens_out: int
-    cost_usd: float
-    seconds: float
+    rows_out: int = 0
+    rejects: int = 0
+    merged: int = 0
+    calls_sent: int = 0
+    calls_replayed: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost_usd: float = 0.0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ def _add_up(page: BuildPage) -> Stage:
     """Return all stages together."""
     counts = ("calls_sent", "calls_replayed", "tokens_in", "tokens_out", "seconds", "cost_usd")
     sums = {name: sum(getattr(stage, name) for stage in page.stages) for name in counts}
-    return Stage(name="all stages", rows_in=0, opened=0, rows_out=0, rejects=0, merged=0, **sums)
+    return Stage("all stages", **sums)
 
 
 def _list_filters(page: BuildPage) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -166,14 +167,8 @@ def _list_facts(build: BuildRecord) -> dict[str, str]:
 
 
 def _read_stage(told: Mapping[str, Any], is_first: bool) -> Stage:
-    counts = ("rows_in", "rows_out", "rejects", "merged", "calls_sent", "calls_replayed", "tokens_in", "tokens_out")
-    return Stage(
-        name=told["stage"],
-        opened=0 if is_first else told.get("opened", 0),
-        cost_usd=told.get("cost_usd", 0.0),
-        seconds=told.get("seconds", 0.0),
-        **{name: told.get(name, 0) for name in counts},
-    )
+    stage = Stage(told["stage"], **{each.name: told[each.name] for each in fields(Stage) if each.name in told})
+    return replace(stage, opened=0) if is_first else stage
 
 
 def _read_foretold(told: Mapping[str, Any]) -> Iterator[Foretold]:

@@ -24,13 +24,13 @@ def compact_warehouse(path: Path) -> tuple[int, int]:
     """Write a warehouse anew; return its bytes before and after. WarehouseError when the copy is not the same, or cannot
     be written; the file is then as it was. WarehouseBusy where a process works with it: it might wait too long."""
     require_writable(path)
-    named, path = path, path.resolve()  # where a link names it, the file behind is replaced, and no other disk filled
+    path = path.resolve()  # where a link names it, the file behind is replaced, and no other disk filled
     draft = path.with_name(f"{path.name}.compact-{os.getpid()}")
     before = path.stat().st_size
     _remove(draft)  # of a killed process that had our number
     try:
         with open_warehouse(path) as db:
-            if holder := find_holder(named) or find_holder(path):
+            if holder := find_holder(path):
                 raise WarehouseBusy(f"{holder} works with the warehouse {path}; compact it when that is done")
             _copy(db, path, draft)
             _take_over_rights(path, draft)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.batches.server import BatchServer
+from support.work.warehouses import empty_warehouse
 
 from tasks import progress
 from tasks.clients.chat import Chat
@@ -16,6 +17,7 @@ from tasks.core.calls.jobs import Jobs
 from tasks.core.prompts import fill_in, read_prompt
 from tasks.errors import ServiceError, ServiceUnreachable
 from tasks.settings import Limits, Model
+from tasks.storage.recording.recorder import Recorder
 
 PROMPT = b"""+++
 role = "author"
@@ -67,10 +69,14 @@ def open_chat(server: BatchServer, folder: Path | None, **changed) -> Chat:
         "usd_per_million_in": 2.0,
         "usd_per_million_out": 10.0,
         "key_env": "MY_KEY",
-        "jobs": Jobs(poll_s=0.005),
+        "jobs": jobs(),
         "limits": Limits(parallel=4, timeout_s=5, attempts=4, backoff_s=0.01),
     }
     return Chat("here", Model.model_validate({**given, **changed}), lambda: "key", "tests", folder and folder / "jobs")
+
+
+def jobs(**changed) -> Jobs:
+    return Jobs.model_validate({"poll_s": 0.005, "first_singly": False, **changed})
 
 
 def ask(name="Ada", samples=1, once=False):
@@ -125,12 +131,12 @@ def test_nothing_is_lost_or_doubled_when_the_server_restarts_and_loses_lines(mak
     assert bodies(got) == bodies(singly)
     assert server.restarts == 5 and server.lost >= 3 and server.failed >= 4
     assert set(server.answered.values()) == {1}, "nothing is paid for twice"
-    assert any("7 requests are asked again in another job" in line for line in told)
+    assert any("7 requests left unanswered, which another job asks" in line for line in told)
 
 
 def test_what_many_threads_ask_goes_into_one_job(make_server, tmp_path):
     server = make_server()
-    chat, calls = open_chat(server, tmp_path, jobs=Jobs(poll_s=0.2)), ask_all(40)
+    chat, calls = open_chat(server, tmp_path, jobs=jobs(poll_s=0.2)), ask_all(40)
     got: dict[str, Reply] = {}
     threads = [
         threading.Thread(target=chat.send, args=(calls[at : at + 5], lambda call, reply: got.update({call.key: reply})))
@@ -144,10 +150,10 @@ def test_what_many_threads_ask_goes_into_one_job(make_server, tmp_path):
     assert [len(server.read_input(job)) for job in server.jobs] == [40]
 
 
-@pytest.mark.parametrize(("jobs", "sizes"), [({"requests": 8}, [8, 8, 4]), ({"megabytes": 0.0015}, [5, 5, 5, 5])])
-def test_jobs_are_no_larger_than_the_world_says(make_server, tmp_path, jobs, sizes):
+@pytest.mark.parametrize(("most", "sizes"), [({"requests": 8}, [8, 8, 4]), ({"megabytes": 0.0015}, [5, 5, 5, 5])])
+def test_jobs_are_no_larger_than_the_world_says(make_server, tmp_path, most, sizes):
     server = make_server()
-    assert len(collect(open_chat(server, tmp_path, jobs=Jobs(poll_s=0.005, **jobs)), ask_all(20))) == 20
+    assert len(collect(open_chat(server, tmp_path, jobs=jobs(**most)), ask_all(20))) == 20
     assert [len(server.read_input(job)) for job in server.jobs] == sizes
 
 
@@ -164,6 +170,30 @@ def test_what_a_server_will_not_take_is_learnt_from_lines_as_from_single_answers
     assert {len(reply.body["texts"]) for reply in got.values()} == {2}
     assert [len(server.read_input(job)) for job in server.jobs] == [5, 5, 10]
     assert "choices = false" in chat.notes()[0] and 'token_limit = "max_completion_tokens"' in chat.notes()[0]
+
+
+def test_the_first_request_goes_out_singly_and_spares_jobs_that_only_learn(make_server, tmp_path):
+    def refuse(body):
+        if "max_tokens" in body:
+            return {"status": 400, "json": {"error": {"message": "no 'max_tokens'", "param": "max_tokens"}}}
+        return answer({**body, "n": 1})
+
+    server, calls = make_server(refuse), ask_all(5, samples=2)
+    chat = open_chat(server, tmp_path, choices=True, jobs=jobs(first_singly=True))
+    got = collect(chat, calls)
+    assert {len(reply.body["texts"]) for reply in got.values()} == {2}
+    assert [len(server.read_input(job)) for job in server.jobs] == [10]
+    chat.send([ask("Bob")], lambda call, reply: got.update({call.key: reply}))
+    assert len(server.jobs) == 2
+    assert got[calls[1].key].cost_usd == pytest.approx(got[ask("Bob").key].cost_usd * 2)
+
+
+def test_a_server_of_jobs_alone_gets_the_first_request_by_a_job_too(make_server, tmp_path, told):
+    server = make_server()
+    server.answers_singly = False
+    assert len(collect(open_chat(server, tmp_path, jobs=jobs(first_singly=True)), ask_all(3))) == 3
+    assert [len(server.read_input(job)) for job in server.jobs] == [3]
+    assert told[0].startswith("note: the first request of all is left to a batch job too: ")
 
 
 def test_a_line_that_is_refused_for_good_is_final_and_one_without_words_is_as_a_single_reply(make_server, tmp_path):
@@ -207,7 +237,7 @@ def test_a_cancelled_job_keeps_what_was_done_and_stops_the_run(make_server, tmp_
     server = make_server()
     server.ends = {1: "cancelled"}
     chat, got, calls = open_chat(server, tmp_path), {}, ask_all(10)
-    with pytest.raises(ServiceUnreachable, match=r"job batch_0001 was cancelled; .* 5 requests are without an answer"):
+    with pytest.raises(ServiceUnreachable, match=r"job batch_0001 was cancelled; .* without an answer stay 5 requests"):
         chat.send(calls, lambda call, reply: got.update({call.key: reply}))
     assert len(got) == 5
     assert len(collect(open_chat(server, tmp_path), [call for call in calls if call.key not in got])) == 5
@@ -272,6 +302,27 @@ def test_a_build_that_is_stopped_goes_on_with_its_job(make_server, tmp_path, tol
     assert list((tmp_path / "jobs").iterdir()) == []
 
 
+def test_a_job_that_is_read_again_for_who_comes_late_asks_nothing_again(make_server, tmp_path, told):
+    """What it has left unanswered is in another job by then."""
+    server, calls = make_server(), ask_all(10)
+    server.ends = {1: "never", 2: "never"}
+    interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in told))
+    del server.ends[1]
+    lost = calls[0].key[:48].encode()
+    server.spoil = lambda content: b"\n".join(line for line in content.split(b"\n") if lost not in line)
+    chat, got = open_chat(server, tmp_path), {}
+    early = threading.Thread(target=chat.send, args=(calls[:5], lambda call, reply: got.update({call.key: reply})))
+    early.start()
+    wait_for(lambda: len(server.jobs) == 2)
+    assert len(collect(chat, calls[5:])) == 5
+    server.spoil = lambda content: content
+    server.ends.clear()
+    early.join()
+    assert len(got) == 5
+    assert [len(server.read_input(job)) for job in server.jobs] == [10, 1]
+    assert {reply.status for reply in got.values()} == {"ok"}
+
+
 @pytest.mark.parametrize("path", ["/files", "/batches"])
 def test_what_the_server_did_but_did_not_tell_is_found_again(make_server, tmp_path, path):
     """The answer to an upload or to making a job is lost, and then the process dies."""
@@ -281,17 +332,18 @@ def test_what_the_server_did_but_did_not_tell_is_found_again(make_server, tmp_pa
     assert len(server.jobs) == 1
 
 
-@pytest.mark.parametrize(("path", "lists", "jobs"), [("/files", True, 1), ("/batches", True, 1), ("/files", False, 1), ("/batches", False, 2)])  # fmt: skip
-def test_a_process_that_died_while_it_handed_a_job_in_pays_once(make_server, tmp_path, path, lists, jobs):
+@pytest.mark.parametrize(("path", "lists", "made"), [("/files", True, 1), ("/batches", True, 1), ("/files", False, 1), ("/batches", False, 2)])  # fmt: skip
+def test_a_process_that_died_while_it_handed_a_job_in_pays_once(make_server, tmp_path, path, lists, made, told):
     server, calls = make_server(), ask_all(10)
     server.lists = lists
     server.cuts[path] = 1_000
     handed_in = lambda: server.cuts[path] < 1_000  # noqa: E731
-    chat = open_chat(server, tmp_path, jobs=Jobs(poll_s=0.05))
+    chat = open_chat(server, tmp_path, jobs=jobs(poll_s=0.05))
     assert interrupt(chat, calls, handed_in) == {}
     server.cuts.clear()
     assert len(collect(open_chat(server, tmp_path), calls)) == 10
-    assert len(server.jobs) == jobs
+    assert len(server.jobs) == made
+    assert any("lists no batches" in line for line in told) == (not lists)
     assert max(server.answered.values()) == 1
 
 
@@ -299,7 +351,7 @@ def test_a_server_that_is_not_there_stops_the_run_soon_and_one_without_jobs_is_t
     server = make_server()
     with pytest.raises(ServiceUnreachable, match="gave no useful answer about a batch job to 4 requests"):
         collect(open_chat(server, tmp_path, url="http://127.0.0.1:9/v1"), [ask()])
-    with pytest.raises(ServiceUnreachable, match="takes no files"):
+    with pytest.raises(ServiceUnreachable, match="takes no files, so it has no batch jobs: leave out mode"):
         collect(open_chat(server, tmp_path / "b", url=f"{server.url}/elsewhere"), [ask()])
     assert len(collect(open_chat(server, tmp_path), [ask()])) == 1, "what never reached a server is asked anew"
 
@@ -360,3 +412,14 @@ def test_files_of_jobs_that_are_damaged_or_old_are_no_trouble(make_server, tmp_p
     assert len(collect(open_chat(server, tmp_path), [ask()])) == 1
     assert [job["id"] for job in server.jobs] == ["batch_0001"]
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("first_by_job", [True, False])
+def test_what_was_recorded_in_one_way_serves_the_other(make_server, tmp_path, first_by_job):
+    server, calls = make_server(), ask_all(6, samples=2)
+    ways = [open_chat(server, tmp_path), open_chat(server, None)]
+    recorder = Recorder(empty_warehouse(tmp_path / "w.duckdb"), "record")
+    first, second = (recorder.answer(calls, way) for way in (ways if first_by_job else ways[::-1]))
+    recorder.close()
+    assert (first.sent, second.sent, second.replayed) == (6, 0, 6)
+    assert first.records == second.records

@@ -39,6 +39,7 @@ class BatchServer:
         self.spoil: Callable[[bytes], bytes] = lambda content: content
         """What becomes of the bytes of files of answers."""
         self.restarts = self.requests = self.lost = self.failed = 0
+        self.answers_singly = True
         self.lists = True
         """False: it lists neither files nor jobs."""
         self.cuts: Counter[str] = Counter()
@@ -89,7 +90,7 @@ class BatchServer:
 
     def _serve(self, seen: Seen, path: str) -> dict[str, Any]:
         match seen.method, path.strip("/").split("/"):
-            case "POST", ["chat", "completions"]:
+            case "POST", ["chat", "completions"] if self.answers_singly:
                 answer = self._answer(seen.json())
             case "POST", ["files"]:
                 answer = self._take_file(seen)
@@ -144,7 +145,9 @@ class BatchServer:
         return dict(json.loads((self._folder / f"{job_id}.json").read_text("utf-8")))
 
     def _save(self, job: dict[str, Any]) -> dict[str, Any]:
-        (self._folder / f"{job['id']}.json").write_text(json.dumps(job), "utf-8")
+        draft = self._folder / "draft"
+        draft.write_text(json.dumps(job), "utf-8")
+        draft.replace(self._folder / f"{job['id']}.json")
         return {"json": job}
 
     def _step(self, job: dict[str, Any]) -> dict[str, Any]:
