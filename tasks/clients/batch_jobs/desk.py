@@ -394,13 +394,14 @@ class Desk(Generic[T]):
             if request.tries < self._model.limits.attempts:
                 return True
             heard = Reply(None, "failed", error=str(trouble), transient=True)
-        self._remote.settle(request.held, heard if isinstance(heard, Reply) else Reply(None))
+        reply = heard if isinstance(heard, Reply) else Reply(None)
+        reply = replace(reply, latency_s=state.seconds, cost_usd=reply.cost_usd * self._model.batch_price)
+        self._remote.settle(request.held, reply)
         request.held = None
         if not isinstance(heard, Reply):
             request.learnt = {**job.learnt, **heard}
             return True
-        cost_usd = heard.cost_usd * self._model.batch_price
-        self._finish(request, replace(heard, latency_s=state.seconds, cost_usd=cost_usd))
+        self._finish(request, reply)
         return False
 
     def _hear(
