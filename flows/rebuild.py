@@ -28,6 +28,7 @@ from flows.watching.pages import leave_page
 from flows.watching.runs import watched
 from tasks import progress
 from tasks.engine.benchmark import Benchmark
+from tasks.engine.bounds import Purse
 from tasks.engine.holding import holding
 from tasks.errors import BuildError, BuildHeld, PrefectLost
 from tasks.evaluation.record import Evaluation, EvaluationParams, settle_batches
@@ -63,8 +64,9 @@ def rebuild_all(params: ChosenBenchmarks, run: RunOptions) -> str:
     with holding(work_folder(warehouse_of(run)) / "rebuild", "rebuilding"), ending_with_a_part():
         done = create_progress_artifact(0.0, key="rebuild-progress", description=f"0 of {len(chosen)} benchmarks")
         outcomes: list[Outcome] = []
+        purse = Purse(run)
         for number, benchmark in enumerate(chosen, start=1):
-            outcomes += _rebuild(benchmark, params, run)
+            outcomes += _rebuild(benchmark, params, purse)
             update_progress_artifact(
                 cast(UUID, done), 100.0 * number / len(chosen), f"{number} of {len(chosen)} benchmarks"
             )
@@ -78,10 +80,10 @@ def rebuild_all(params: ChosenBenchmarks, run: RunOptions) -> str:
     return "; ".join(each.said for each in outcomes)
 
 
-def _rebuild(benchmark: Benchmark, params: ChosenBenchmarks, run: RunOptions) -> list[Outcome]:
+def _rebuild(benchmark: Benchmark, params: ChosenBenchmarks, purse: Purse) -> list[Outcome]:
     """Build a benchmark and measure models on it, each a run of its own below this one: build → evaluate (→ release)."""
     own: Params = getattr(params, benchmark.name)
-    build, report = _try(benchmark.name, lambda: make_build(benchmark, own, run))
+    build, report = _try(benchmark.name, lambda: make_build(benchmark, own, purse.left))
     outcomes = [build]
     if report is None:
         return outcomes
@@ -89,9 +91,9 @@ def _rebuild(benchmark: Benchmark, params: ChosenBenchmarks, run: RunOptions) ->
         leave_page(report)
     for model, evaluation in params.evaluations(benchmark):
         asked = cast(EvaluationParams, evaluation.params.model_validate({"model": model, "build": report.build_id}))
-        outcomes.append(_try(f"{model} on {benchmark.name}", partial(_evaluate, evaluation, asked, run))[0])
+        outcomes.append(_try(f"{model} on {benchmark.name}", partial(_evaluate, evaluation, asked, purse.left))[0])
     if params.release and not any(each.ending == "failed" for each in outcomes):
-        outcomes.append(_try(f"release of {benchmark.name}", partial(_release, report.build_id, params, run))[0])
+        outcomes.append(_try(f"release of {benchmark.name}", partial(_release, report.build_id, params, purse.left))[0])
     return outcomes
 
 

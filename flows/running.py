@@ -20,7 +20,7 @@ from tasks.engine.holding import forget_finished, refuse_held, run_folder
 from tasks.engine.identities import find_oldest_moments
 from tasks.engine.locks import make_lock
 from tasks.engine.runs import find_run_ages
-from tasks.engine.services import check_models
+from tasks.engine.services import check_models, check_prices
 from tasks.engine.since.earlier import find_earlier
 from tasks.errors import OldBuild, PrefectLost
 from tasks.options import BuildReport, Params, RunOptions, warehouse_of
@@ -54,7 +54,10 @@ def make_build(
             return _report_present(present, run, time.perf_counter() - started)
     if run.mode != "replay":
         require_home()
-        check_models(load_world(run.world, run.graph), benchmark.roles(params))
+        world, roles = load_world(run.world, run.graph), benchmark.roles(params)
+        check_models(world, roles)
+        if run.max_cost is not None:
+            check_prices(world, roles)
         require_writable(warehouse_of(run))
     refuse_held(run_folder(benchmark.name, lock, run))
     if caution := describe_caution(lock):

@@ -6,6 +6,7 @@ FactmillError
 │   └── SourceError           a source file is missing, empty or malformed as a whole
 ├── BuildError                a build cannot go on                         (exit code 1)
 │   ├── BuildHeld             another process is making the very same
+│   ├── BudgetReached         a bound on what a run may spend is reached (exit code 3)
 │   ├── FunnelError           a stage's rows do not add up
 │   ├── NothingPublished      no row came through, or none was read
 │   ├── ReplayMiss            replay needs a call that was never recorded
@@ -53,6 +54,17 @@ class BuildError(FactmillError):
 
 class BuildHeld(BuildError):
     """Another process is making the very same build."""
+
+
+class BudgetReached(BuildError):
+    """A run may spend no more; nothing is under way, what was answered is kept, and the same command goes on."""
+
+    exit_code = 3
+
+    def __init__(self, bound: str, told: str = "") -> None:
+        super().__init__(told or f"the bound of {bound} is reached")
+        self.bound = bound
+        """Which bound, in words."""
 
 
 class FunnelError(BuildError):

@@ -10,6 +10,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from tasks.core.calls.call import Mode
 from tasks.core.rows import StrictModel
+from tasks.core.spending import Bounds
 from tasks.settings import SHIPPED_WORLDS, Age, default_warehouse
 
 
@@ -80,15 +81,37 @@ class RunOptions(StrictModel):
     concurrency: int = Field(default=4, ge=1, le=64)
     """Batches worked on at once."""
     batch_size: int = Field(default=500, ge=1)
-    """Rows a batch."""
+    """Rows a batch; more in a stage of over 32,000 rows, which has 64 batches at most."""
+    max_cost: Annotated[float | None, Option(metavar="USD")] = Field(default=None, ge=0, allow_inf_nan=False)
+    """Spend at most so many US dollars on models: before a request goes out, the most that it can cost has to fit in. The run
+    stops cleanly before the bound is crossed (exit code 3), and the same command goes on."""
+    max_requests: int | None = Field(default=None, ge=0)
+    """Send at most so many requests to services, each try of one."""
+    max_hours: Annotated[float | None, Option(metavar="HOURS")] = Field(default=None, ge=0, allow_inf_nan=False)
+    """Send nothing more after so many hours."""
+    pilot: SkipJsonSchema[int | None] = Field(default=None, exclude=True, ge=1)
+    """Pass on only so many rows, drawn by a digest, keep what they show for a forecast, and publish nothing."""
     pinned_build: SkipJsonSchema[str | None] = Field(default=None, exclude=True)
     """With mode replay: serve the very replies of this build, and publish nothing."""
+
+    @property
+    def bounds(self) -> Bounds:
+        """What the run may spend."""
+        return Bounds(self.max_cost, self.max_requests, self.max_hours)
+
+    def with_bounds(self, bounds: Bounds) -> "RunOptions":
+        """Return these options with other bounds."""
+        return self.model_copy(
+            update={"max_cost": bounds.cost_usd, "max_requests": bounds.requests, "max_hours": bounds.hours}
+        )
 
     def absolute_world(self) -> str:
         """Return the world's name, or its path as it holds from any working directory."""
         return self.world if self.world in SHIPPED_WORLDS else os.path.realpath(self.world)
 
 
+HIDDEN = ("pilot", "pinned_build")
+"""Options of runs that only factmill's own commands give."""
 LAST = "last"
 """As `since`: the newest build of the benchmark in this world."""
 
@@ -128,6 +151,10 @@ class BuildReport(BaseModel):
     """Published table → rows and SHA-256 of its Parquet bytes."""
     confirmed: bool = False
     """True when it was made again and is, byte for byte, the build that was there."""
+    spent: dict[str, Any] = {}
+    """What this run sent over the network (core/spending.py) and its `bounds`; empty where nothing was sent."""
+    forecast: dict[str, Any] = {}
+    """What was forecast for this build (core/forecasts), where something was."""
     replies: dict[str, dict[str, Any]] = {}
     """Live service → `calls` that it rests on, when their replies came (`oldest`, `newest`), how many of them it `asked`
     itself, and how many are `too_old` and stand in for a failure."""

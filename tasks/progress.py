@@ -156,6 +156,11 @@ def stage(name: str, batches: int) -> Iterator[StageBar]:
             yield _bar
 
 
+def stage_under_way() -> str:
+    """Return how far the stage has come that is under way, in words; empty when there is none."""
+    return _bar.describe() if _bar is not None and _bar.done < _bar.batches else ""
+
+
 def _watching(bar: StageBar) -> AbstractContextManager[None]:
     return _watchers[-1].watch(bar) if _watchers else nullcontext()
 

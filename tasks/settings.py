@@ -52,6 +52,8 @@ OURS = {"model", "messages", "stream", "n", "max_tokens", "max_completion_tokens
     "reasoning_effort",
 }
 """What a chat request holds anyhow."""
+PRICES = ("usd_per_million_in", "usd_per_million_out")
+"""Settings of a model without which nobody can say what it costs."""
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
 EMBEDDED = "embedded"
 _LONGEST_NAMED = 200

@@ -11,7 +11,7 @@ from flows.cli.options import AsJson, list_options, print_json, print_lines, rea
 from tasks import progress
 from tasks.engine.benchmark import Benchmark
 from tasks.errors import NothingPublished
-from tasks.options import RunOptions
+from tasks.options import HIDDEN, RunOptions
 
 Force = Annotated[bool, typer.Option("--force", help="Build even when a build with the same inputs is there.")]
 
@@ -24,16 +24,17 @@ def build(given: Any) -> None:
     from flows.commands.show import format_report
     from flows.prefect_server import shared_server
     from flows.running import make_build
+    from tasks.engine.bounds import Purse
 
     progress.show()
-    run = read_options(RunOptions, given)
+    purse = Purse(read_options(RunOptions, given))
     with shared_server():
         for benchmark in given.benchmarks:
             params = read_options(benchmark.params, given)
             # a build that is there already may have open items to ask about
             force = given.force or getattr(given, "review", None) == "ask"
             try:
-                report = make_build(benchmark, params, run, force)
+                report = make_build(benchmark, params, purse.left, force)
             except NothingPublished as lost:
                 report = lost.report
             print_json(report.model_dump(mode="json")) if given.as_json else print_lines(format_report(report))
@@ -50,15 +51,16 @@ build_app = typer.Typer(
 
 def _add_command(name: str, title: str, examples: Sequence[str], benchmarks: Sequence[Benchmark], own: Any) -> None:
     """Add a command whose callback is the record of its options, which `build` then gets."""
-    shared = [*list_options(RunOptions, ["pinned_build"]), ("force", Force, False), ("as_json", AsJson, False)]
+    shared = [*list_options(RunOptions, HIDDEN), ("force", Force, False), ("as_json", AsJson, False)]
     options = make_dataclass(name, [*own, *shared], namespace={"benchmarks": benchmarks}, kw_only=True)
     told = "\n".join([f"{title}.", "", "\b", "Examples:", *(f"  {example}" for example in examples)])
     build_app.command(name, help=told)(options)
 
 
 _SINCE = "factmill build {} --world my-world.toml --since last"
-_ALL = ("factmill build all", _SINCE.format("all"))
+_BOUND = "factmill build {} --world my-world.toml --max-cost 5 --max-hours 12"
+_ALL = ("factmill build all", _SINCE.format("all"), _BOUND.format("all"))
 for _each in BENCHMARKS.values():
-    _examples = (*_each.examples, _SINCE.format(_each.name))
+    _examples = (*_each.examples, _SINCE.format(_each.name), _BOUND.format(_each.name))
     _add_command(_each.name, _each.title, _examples, [_each], list_options(_each.params))
 _add_command("all", "Every benchmark, with its defaults", _ALL, list(BENCHMARKS.values()), [])

@@ -1,6 +1,6 @@
 """The command `factmill`: thin; what it does is in flows/running.py, flows/commands and the tasks.
 
-Exit codes: 0 right, 1 a build or a check failed, 2 wrong usage, 130 stopped with Ctrl-C, 143 with SIGTERM. Progress and messages go to
+Exit codes: 0 right, 1 a build or a check failed, 2 wrong usage, 3 a bound on what a run may spend is reached, 130 stopped with Ctrl-C, 143 with SIGTERM. Progress and messages go to
 standard error, results to standard output.
 """
 
@@ -20,6 +20,7 @@ from flows.cli.diff import diff
 from flows.cli.drift import drift_app
 from flows.cli.entry import INTERRUPTED, catch_signals, find_stop, tell_stop
 from flows.cli.evaluate import evaluate_app
+from flows.cli.forecast import forecast_app
 from flows.cli.gc import compact, gc
 from flows.cli.judges.judge_card import judge_card
 from flows.cli.judges.label import label_app
@@ -52,6 +53,7 @@ app.add_typer(build_app, name="build")
 app.command("diff")(diff)
 app.add_typer(drift_app, name="drift")
 app.add_typer(evaluate_app, name="evaluate")
+app.add_typer(forecast_app, name="forecast")
 app.command("gc")(gc)
 app.command("compact")(compact)
 app.add_typer(graph_app, name="graph")

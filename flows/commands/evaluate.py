@@ -16,8 +16,9 @@ from flows.running import make_build
 from tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, choose_card, describe_card
 from tasks.core.evaluation.rows import EvaluationMetric
 from tasks.core.rows import arrow_schema, rows_from_arrow
+from tasks.engine.bounds import Purse
 from tasks.engine.locks import make_lock
-from tasks.errors import FactmillError, OldBuild, OutputError
+from tasks.errors import BudgetReached, FactmillError, OldBuild, OutputError
 from tasks.evaluation.measured import find_measured, read_held, tell_left_out
 from tasks.evaluation.record import METRICS, Evaluation, EvaluationParams, identify_judge, settle_batches
 from tasks.options import BuildReport, RunOptions, warehouse_of
@@ -67,6 +68,11 @@ class Sweep:
     """What their models are called in tables and reports."""
     failures: list[Failure] = field(default_factory=list)
     _cannot: set[tuple[str, str]] = field(default_factory=set)
+    _purse: Purse = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Have all evaluations spend from one purse."""
+        self._purse = Purse(self.run)
 
     def check(self, plans: Sequence[Plan]) -> None:
         """Find out what cannot be asked; the error is raised here where a model can be asked of no benchmark."""
@@ -90,10 +96,12 @@ class Sweep:
         if (evaluation.of.name, params.model) in self._cannot:
             return
         try:
-            made = make_build(evaluation, params, settle_batches(params, self.run), self.force)
+            made = make_build(evaluation, params, settle_batches(params, self._purse.left), self.force)
             written = report_evaluations(warehouse_of(self.run), [made.build_id], self.folder)
             told = describe_evaluation(evaluation, made, written)
             lines = format_evaluation(evaluation, made, written)
+        except BudgetReached:
+            raise  # the others may spend no more either
         except Exception as error:
             if self.is_alone:
                 raise

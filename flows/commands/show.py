@@ -50,6 +50,7 @@ def format_report(report: BuildReport) -> list[str]:
         f"  calls: {report.calls_sent} sent, {report.calls_replayed} replayed; tokens {report.tokens_in} in, {report.tokens_out} out; "
         f"US$ {report.cost_usd:.4f}; {report.seconds:.1f} s"
     )
+    lines += _format_forecast(report.forecast)
     lines += [f"  since {tell_since(report.since)}"] if report.since else []
     lines += map(_format_replies, report.replies, report.replies.values())
     lines += [f"  note: {note}" for note in report.notes]
@@ -67,6 +68,17 @@ def format_report(report: BuildReport) -> list[str]:
         shown = f"factmill show {report.benchmark}, factmill verify {report.build_id}"
         lines.append(f"  next: {shown}, factmill export {report.build_id} --to DIR")
     return lines
+
+
+def _format_forecast(told: Mapping[str, Any]) -> list[str]:
+    """Return what was forecast beside what it came to, in a line; none where nothing was."""
+    if "actual" not in told:
+        return []
+    total, actual = told["total"], told["actual"]
+    return [
+        f"  forecast of {told['made_at'][:10]}: {total['calls']:,.0f} calls, US$ {total['usd']:.4f} ({told['low']['usd']:.4f} to "
+        f"{told['high']['usd']:.4f}); actual: {actual['calls']:,.0f} calls, US$ {actual['usd']:.4f}"
+    ]
 
 
 def _format_replies(service: str, told: Mapping[str, Any]) -> str:

@@ -63,6 +63,7 @@ BIOKALMA = Benchmark(
     },
     main_table="biokalma",
     part="relation",
+    pilot_at="annotate_paragraph",
     shown={"id": "id", "general_question": "question", "paragraph": "answer", "minimum_knowledge": "knowledge"},
     trace=("id",),
     matching=Matching(

@@ -73,7 +73,7 @@ class Chat:
         """Its settings, with what was learnt of it."""
         self._told = model
         self._server = OpenAiServer(model, read_key, user_agent)
-        self._sender = Sender(model.limits, self._server.name)
+        self._sender = Sender(model.limits, self._server.name, counts=False)
         self._desk: Desk[_Draw] | None = None
         self._is_tried, self._trying = True, threading.Lock()
         if jobs_folder and model.mode == "batch":
@@ -146,7 +146,7 @@ class Chat:
             body = self._write(model, draw, refused)
             if isinstance(body, Reply):
                 return [body]
-            heard = self._hear(model, draw, learnt, await self._server.post("/chat/completions", body))
+            heard = self._hear(model, draw, learnt, await self._server.ask("/chat/completions", body))
             if isinstance(heard, Reply):
                 return [heard]
             learnt |= heard[0]

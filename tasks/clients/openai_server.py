@@ -6,6 +6,8 @@ hundred requests a second on.
 """
 
 import itertools
+import json
+import math
 import re
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,15 +19,23 @@ from urllib.parse import urljoin
 import httpx2
 import openai
 
-from tasks.clients.sending.answers import fail, judge_status, shorten
+from tasks.clients.sending.answers import fail, judge_status, shorten, tell_error
+from tasks.clients.sending.budget import TightError, find_account
 from tasks.clients.sending.redirects import check_redirect
 from tasks.clients.sending.sender import Retry
 from tasks.core.calls.call import Reply
-from tasks.errors import ServiceUnreachable
+from tasks.core.spending import Bounds
+from tasks.errors import BudgetReached, ServiceUnreachable
 from tasks.settings import Model
 
 _POOL_SIZE = 8
 _MOST_TOKENS = 2**53
+_TEMPLATE_TOKENS, _MESSAGE_TOKENS = 128, 16
+"""What a server's template may add to a request, and to each message."""
+_UNTOLD_TOKENS = 16_384
+"""Of a reply, where neither the request nor the world's file tells a limit, until replies tell more."""
+_MARGIN = 1.5
+"""On what a server was seen to count beyond what was expected."""
 _TOO_LONG = re.compile(
     r"context.?(length|window|size)|(prompt|input|message)s? (is|are) too long|too many tokens|string_above_max_length",
     re.IGNORECASE,
@@ -49,6 +59,8 @@ class OpenAiServer:
         """Keep what is needed; nothing is sent, and `read_key` is called when the first request is."""
         self.name = f"model {model.name} at {model.url}"
         self.model = model
+        self._over = [1.0, 1.0]
+        """How much more than was expected requests and replies were seen to count, at most."""
         self._read_key = read_key
         self._key = ""
         self._client = openai.AsyncOpenAI(
@@ -63,7 +75,7 @@ class OpenAiServer:
         )
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Answer:
-        """Send one request; Retry when the connection fails."""
+        """Send one request, whatever it costs; Retry when the connection fails."""
         return self._read(await self._send(self._client.post(path, body=dict(body), cast_to=httpx2.Response)))
 
     async def get(self, path: str) -> Answer:
@@ -97,10 +109,71 @@ class OpenAiServer:
             raise Retry("timeout: the server did not answer in time") from None
         except openai.APIConnectionError as error:
             code = "unreachable" if isinstance(error.__cause__, httpx2.ConnectError) else "connection_cut"
-            raise Retry(f"{code}: {self._scrub(repr(error.__cause__ or error))}") from None
+            raise Retry(f"{code}: {self._scrub(tell_error(error.__cause__ or error))}") from None
 
     def _read(self, response: httpx2.Response) -> Answer:
         return Answer(response.status_code, self._scrub(response.text), response.headers.get("Retry-After"))
+
+    async def ask(self, path: str, body: Mapping[str, Any]) -> Answer:
+        """Send a request that costs money; Retry when the connection fails, TightError and BudgetReached when it may not go out."""
+        budget = find_account().budget
+        is_bound = budget.bounds != Bounds()
+        held = self.hold(body)
+        try:
+            answer = await self.post(path, body)
+        except BaseException as error:  # a time-out too: the server may have answered, and is then paid
+            if isinstance(error, Retry) and error.code == "unreachable":
+                budget.settle(held, 0.0, is_answer=False)
+            else:
+                budget.forgo(held)
+            raise
+        usage = _read_usage(answer.text) if answer.status < 300 and is_bound else None
+        if (answer.status < 300 and usage is None and is_bound) or (answer.status >= 500 and answer.status != 503):
+            budget.forgo(held)
+        else:
+            budget.settle(held, self.price(usage).cost_usd, is_answer=usage is not None)
+            self._learn(usage, self.expect_tokens(body) if usage else (0, 0))
+        return answer
+
+    def hold(self, body: Mapping[str, Any], *, is_probed: bool = True) -> int:
+        """Count a request and hold the most that it can cost; TightError and BudgetReached when it may not go out.
+
+        `is_probed`: the first one goes alone, so that it tells whether the server keeps to limits.
+        """
+        account = find_account()
+        account.budget.take(account.service)
+        try:
+            is_bound = account.budget.bounds != Bounds()
+            usd = self.price_at_most(*self.expect_tokens(body)) if is_bound else 0.0
+            return account.budget.hold(self.name, usd, is_probed=is_probed)
+        except (TightError, BudgetReached):
+            account.budget.give_back(account.service)
+            raise
+
+    def expect_tokens(self, body: Mapping[str, Any]) -> tuple[int, int]:
+        """Return how many tokens a request and its replies have at most: a token of a request is a byte at least, and those
+        of a reply are limited; what servers were seen to count beyond is learnt."""
+        told = json.dumps(
+            [body.get(name) for name in ("messages", "prompt", "tools", "response_format")], ensure_ascii=False
+        )
+        asked = len(told.encode(errors="replace")) + _TEMPLATE_TOKENS + _MESSAGE_TOKENS * len(body.get("messages", ()))
+        limit = next((body[name] for name in ("max_tokens", "max_completion_tokens") if name in body), None)
+        if limit is None:
+            limit = self.model.context_tokens or _UNTOLD_TOKENS
+        return math.ceil(asked * self._over[0]), math.ceil(limit * body.get("n", 1) * self._over[1])
+
+    def price_at_most(self, tokens_in: int, tokens_out: int) -> float:
+        """Return what so many tokens can cost, whatever of them is cached or thought."""
+        usage = {"prompt_tokens": tokens_in, "completion_tokens": tokens_out}
+        cached = {"prompt_tokens_details": {"cached_tokens": tokens_in}}
+        thought = {"completion_tokens_details": {"reasoning_tokens": tokens_out}}
+        return max(self.price({**usage, **one, **other}).cost_usd for one in ({}, cached) for other in ({}, thought))
+
+    def _learn(self, usage: Any, expected: tuple[int, int]) -> None:
+        for at, name in enumerate(("prompt_tokens", "completion_tokens")):
+            counted = _count(usage, name)
+            if expected[at] and counted > expected[at]:
+                self._over[at] *= _MARGIN * counted / expected[at]
 
     def judge(self, answer: Answer) -> Reply | None:
         """Return None for 2xx and a failed reply for what is final; raise Retry or ServiceUnreachable for the rest."""
@@ -159,6 +232,15 @@ def _count(usage: Any, *names: str) -> int:
     for name in names:
         usage = usage.get(name) if isinstance(usage, Mapping) else None
     return int(usage) if isinstance(usage, int | float) and 0 <= usage < _MOST_TOKENS else 0
+
+
+def _read_usage(text: str) -> Any:
+    """Return what a reply says was used; None where it says nothing that counts."""
+    try:
+        usage = json.loads(text)["usage"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return usage if _count(usage, "prompt_tokens") else None
 
 
 @cache

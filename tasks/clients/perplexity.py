@@ -46,7 +46,7 @@ class Scorer:
         """Keep what is needed; nothing is sent, and `read_key` is called when the first request is."""
         self.identity = identity
         self._server = OpenAiServer(model, read_key, user_agent)
-        self._sender = Sender(model.limits, self._server.name)
+        self._sender = Sender(model.limits, self._server.name, counts=False)
         self._form: Form = "echo"
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
@@ -64,7 +64,7 @@ class Scorer:
         missing = []
         spent = Reply(None)
         for form in (first, *(form for form in _FORMS if form != first)):
-            answer = await self._server.post("/completions", self._request_body(text, form))
+            answer = await self._server.ask("/completions", self._request_body(text, form))
             if not (reason := _why_refused(answer)):
                 if failure := self._server.judge(answer):
                     return [failure]

@@ -117,6 +117,13 @@ class Benchmark:
     """Parameters → services that steps ask, by their sections in a world's file."""
     roles: Callable[[Any], Collection[str]] = lambda _: ROLES
     """Parameters → the world's models that it may ask."""
+    pilot_at: str = ""
+    """Stage before which a pilot draws its rows, where those before have to see all rows (a choice among them) or tell rows
+    apart by what they will ask; empty: right behind the source."""
+    pilot_by: tuple[str, ...] = ()
+    """Columns whose values a pilot's rows have as often as all rows, where it is not `part` alone."""
+    pilot_sides: str = ""
+    """Column of whose values as many rows are drawn together, since a later stage balances them."""
     audit: Audit = field(default_factory=partial(Audit, (), ""))
     """How people check its rows, as the paper's authors did; nobody checks those of an evaluation so."""
 

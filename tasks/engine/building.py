@@ -29,8 +29,9 @@ from tasks.clients.sending.sender import interrupt_sending
 from tasks.core.fingerprints import digest_json
 from tasks.core.receipts import SUMMED, Batch, Receipt, describe_stage, name_batch
 from tasks.core.rows import Row, arrow_schema
-from tasks.engine.batches import finished
+from tasks.engine.batches import choose_size, finished
 from tasks.engine.benchmark import Benchmark, Inputs, Locked
+from tasks.engine.bounds import Meter, begin_spending, compare, tell_reached, tell_spent
 from tasks.engine.endings import (
     CAUSES,
     WAITING,
@@ -42,13 +43,14 @@ from tasks.engine.endings import (
 )
 from tasks.engine.holding import hold, run_folder
 from tasks.engine.locks import describe_lock, describe_origin, make_lock
+from tasks.engine.pilot import draw_pilot
 from tasks.engine.runs import Run, close_run, describe_run, open_run, read_moments
 from tasks.engine.since.checking import settle_since
 from tasks.engine.since.contents import is_embedded, note_contents
-from tasks.errors import FactmillError, FunnelError, NothingPublished
+from tasks.errors import BudgetReached, FactmillError, FunnelError, NothingPublished
 from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.processes import end_soon
-from tasks.storage.builds import describe_caution, list_spoilt_calls, merge_stage, publish
+from tasks.storage.builds import describe_caution, describe_tables, list_spoilt_calls, merge_stage, publish
 from tasks.storage.housekeeping.warehouse import VERIFYING
 from tasks.storage.recording.kept import Kept, write_kept
 from tasks.storage.recording.records import sum_up_ages
@@ -119,10 +121,12 @@ class Build:
         self.receipts: list[Receipt] = []
         self.summaries: list[dict[str, Any]] = []
         self.reasons: dict[str, dict[str, int]] = {}
+        self._meter = Meter(run.services.budget)
         self.units: list[str] = []
         """What the source was read by: relations, categories, foundations."""
         self.started_at = datetime.now(UTC)
         self._started = time.perf_counter()
+        run.pilot_by, run.pilot_sides = benchmark.pilot_by or (benchmark.part,), benchmark.pilot_sides
 
     @property
     def run_id(self) -> str:
@@ -136,7 +140,8 @@ class Build:
             Batch(run=str(self.run.folder), stage=step.name, index=index, unit=unit, key=self._key(step.name, unit))
             for index, unit in enumerate(self.units)
         ]
-        return self._map(step, batches, [(unit,) for unit in self.units], 0, opens=True)
+        read = self._map(step, batches, [(unit,) for unit in self.units], 0, opens=True)
+        return read if self.benchmark.pilot_at else self._draw_pilot(read)
 
     def stage(
         self,
@@ -153,8 +158,11 @@ class Build:
         rows of one (a question's paths); its rows in are those it opened. `most_rows`: of a batch, for a step that
         holds much for each row (the articles near a question).
         """
+        if step.name == self.benchmark.pilot_at:
+            rows = self._draw_pilot(rows)
         total = rows.rows
-        size = max(total, 1) if whole else min(self.options.batch_size, most_rows or self.options.batch_size)
+        usual = choose_size(self.options.batch_size, total)
+        size = max(total, 1) if whole else min(usual, most_rows or usual)
         content = [(receipt.digest, receipt.rows) for receipt in rows.receipts]
         batches, units = [], []
         for index, start in enumerate(range(0, max(total, 1), size)):
@@ -174,6 +182,10 @@ class Build:
             )
         return self._map(step, batches, units, total, opens=opens, size=size)
 
+    def _draw_pilot(self, rows: Dataset) -> Dataset:
+        """Return the rows that a pilot goes on with: all of them where this is none."""
+        return self.stage(draw_pilot, rows, whole=True) if self.options.pilot else rows
+
     def publish(self, tables: Mapping[str, pa.Table], facts: Mapping[str, Any] | None = None) -> BuildReport:
         """Publish tables atomically and return the report.
 
@@ -187,13 +199,18 @@ class Build:
             )
         if self.options.pinned_build is not None:
             return report.model_copy(update={"build_id": self.options.pinned_build, "tables": digest_tables(tables)})
+        if self.options.pilot is not None:
+            self.run.recorder.merge()
+            return report
         if not report.rows:
             report = report.model_copy(update={"nothing_published": self._describe_waiting() or self._end(report)})
         if self.options.mode != "replay" and is_embedded(self.run.lock):
             note_contents(self.run, self.kept)
         with self.run.recorder.merging() as db:
             write_kept(db, self.run_id, self.kept)
-            report = report.model_copy(update={"replies": self._sum_up_ages(db)})
+            report = report.model_copy(
+                update={"replies": self._sum_up_ages(db), "forecast": compare(db, self.run.lock, self.run_id)}
+            )
             before = {build_id for (build_id,) in db.execute("SELECT build_id FROM builds").fetchall()}
             record = publish(
                 db,
@@ -205,8 +222,9 @@ class Build:
                 report.model_dump(mode="json", exclude={"build_id", "tables"}),
                 self.started_at,
             )
+            described = describe_tables(db, record.build_id)
         named = {"build_id": record.build_id, "confirmed": record.build_id in before}
-        published = report.model_copy(update={**named, "tables": digest_tables(tables)})
+        published = report.model_copy(update={**named, "tables": described})
         return published.model_copy(update={"seconds": round(time.perf_counter() - self._started, 2)})
 
     def _sum_up_ages(self, db: Connection) -> dict[str, dict[str, Any]]:
@@ -261,6 +279,7 @@ class Build:
             raise FunnelError(f"stage {stage}: {rows_in} rows were handed over, {came_in} read, {totals} left")
         summary = {"stage": stage, **totals, "rows_out": totals.pop("rows"), "seconds": round(seconds, 3)}
         summary["opened"] = came_in - rows_in
+        summary |= self._meter.read()
         self.summaries.append(summary)
         self.reasons[stage] = count_reasons(receipts)
         progress.log(describe_stage(summary, self.reasons[stage]))
@@ -329,6 +348,7 @@ class Build:
             stages=self.summaries,
             reasons={stage: reasons for stage, reasons in self.reasons.items() if reasons},
             since=self.kept.counts,
+            spent=tell_spent(self.run.services.budget),
             facts=dict(facts),
             notes=self.run.services.notes(),
         )
@@ -358,8 +378,12 @@ def open_build(benchmark: Benchmark, inputs: Locked[Inputs], options: RunOptions
         describe_run(folder, lock, describe_origin(inputs, options), options)
         run = open_run(str(folder))
         progress.log(describe_lock(run.lock))
-        yield Build(benchmark, run, options, settle_since(run))
+        begin_spending(run, options)
+        build = Build(benchmark, run, options, settle_since(run))
+        yield build
         finished_well = True
+    except BudgetReached as reached:
+        raise tell_reached(run, build.summaries, reached) from None
     except FactmillError:
         raise
     except Exception:  # a fault of ours stands in the run's log too, and is raised on

@@ -22,6 +22,7 @@ _PAUSES_S = (0.005, 0.02, 0.0)
 def run_folder(name: str, lock: Mapping[str, Any], options: RunOptions) -> Path:
     """Return the folder in which a build with this lock is made; `name`: the benchmark's."""
     run_id = f"{name}-{digest_json(lock)[:12]}" + ("-refresh" if options.mode == "refresh" else "")
+    run_id += f"-pilot{options.pilot}" if options.pilot else ""
     return work_folder(warehouse_of(options)) / run_id
 
 

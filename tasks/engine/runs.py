@@ -40,6 +40,10 @@ class Run:
     recorder: Recorder
     inputs: Any = None
     """The lock's inputs, as the model that steps read them by; kept once they were read."""
+    pilot_by: tuple[str, ...] = ()
+    """Columns whose values a pilot's rows have as often as all rows."""
+    pilot_sides: str = ""
+    """Column of whose values as many rows are drawn together."""
 
 
 RUN = "run.json"
@@ -113,7 +117,7 @@ def describe_run(folder: Path, lock: Mapping[str, Any], origin: Mapping[str, Any
     path = folder / RUN
     now = datetime.now(UTC)
     ages = find_run_ages(options) if options.mode == "record" else {}
-    told = {"max_ages": ages, "stale_if_error": options.stale_if_error, "since": options.since}
+    told = {"max_ages": ages, "stale_if_error": options.stale_if_error, "since": options.since, "pilot": options.pilot}
     if described := read_run(folder):
         before = described["options"]
         age_s = (now - datetime.fromisoformat(before["begun"])).total_seconds()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from tasks.assets import load_query
+from tasks.clients.sending.budget import Account, Budget, spending
 from tasks.core.calls.call import Call, Deliver, Service
 from tasks.core.calls.paths import Ask, PathsByCalls
 from tasks.core.fingerprints import digest_json
@@ -28,7 +29,7 @@ from tasks.engine.identities import (
 from tasks.errors import SettingsError
 from tasks.processes import one_at_a_time
 from tasks.progress import say
-from tasks.settings import Endpoint, Limits, Model, Wikidata, World, api_key, graphs_folder, load_world
+from tasks.settings import PRICES, Endpoint, Limits, Model, Wikidata, World, api_key, graphs_folder, load_world
 from tasks.text.suggestions import suggest_name
 
 if TYPE_CHECKING:
@@ -48,17 +49,21 @@ class LazyService:
 
     def __init__(self, identity: str, is_outside: bool, open_service: Callable[[], Service]) -> None:
         self.identity = identity
+        self.budget = Budget()
+        """What it spends from: the run's, once it is one of a run's."""
         self.is_outside = is_outside
         self._open = open_service
         self._service: Service | None = None
         self._lock = threading.Lock()
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
-        """Answer every call (see core.calls.call.Service)."""
+        """Answer every call (see core.calls.call.Service); BudgetReached when the run may spend no more."""
+        self.budget.check()
         with self._lock:
             if self._service is None:
                 self._service = self._open()
-        self._service.send(calls, deliver)
+        with spending(Account(self.identity, self.budget)):
+            self._service.send(calls, deliver)
 
     def notes(self) -> list[str]:
         """Return what was learnt of the service, where it is one that learns (a chat model)."""
@@ -82,8 +87,15 @@ class Services:
     cluster: Cluster | None
     """Where models and graphs are asked; None: in this process."""
     _stack: ExitStack
+    budget: Budget = field(default_factory=Budget)
+    """What all of them spend from."""
     _opened: dict[str, Any] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        """Have the services spend from one budget."""
+        for service in (self.wikidata, self.wikipedia, self.pageviews, self.falcon, self.dbpedia):
+            self._charge(service)
 
     @classmethod
     def open(cls, world_name: str, graph: str | None, home: Path, jobs: Path | None = None) -> "Services":
@@ -187,9 +199,14 @@ class Services:
         """Return what is opened at the first call of that name."""
         with self._lock:
             if name not in self._opened:
-                self._opened[name] = open_it()
+                self._opened[name] = self._charge(open_it())
             opened: T = self._opened[name]
             return opened
+
+    def _charge(self, opened: T) -> T:
+        if isinstance(opened, LazyService):
+            opened.budget = self.budget
+        return opened
 
     def notes(self) -> list[str]:
         """Return what was learnt of the models that were asked, as lines to read."""
@@ -330,9 +347,10 @@ def _open_perplexity(world: World, home: Path, cluster: Cluster | None) -> Servi
     from tasks.models.perplexity import LanguageModel, find_perplexity
     from tasks.models.services import serve_perplexity
 
-    return serve_perplexity(
+    local = serve_perplexity(
         identity, lambda: LanguageModel(find_perplexity(settings.name, home), compute_type=settings.compute_type)
     )
+    return LazyService(identity, True, lambda: local)
 
 
 def _open_translator(world: World, home: Path, cluster: Cluster | None) -> Service:
@@ -344,10 +362,21 @@ def _open_translator(world: World, home: Path, cluster: Cluster | None) -> Servi
     from tasks.models.services import serve_translator
     from tasks.models.translate import Translator, find_translator
 
-    return serve_translator(
-        identity,
-        lambda: Translator(find_translator(settings.name, home), compute_type=settings.compute_type),
+    local = serve_translator(
+        identity, lambda: Translator(find_translator(settings.name, home), compute_type=settings.compute_type)
     )
+    return LazyService(identity, True, lambda: local)
+
+
+def check_prices(world: World, roles: Collection[str]) -> None:
+    """Raise SettingsError when a model of these roles has no price, so that nobody can say what it costs."""
+    for role, model in sorted(world.models.items()):
+        lacking = [key for key in PRICES if key not in model.model_fields_set]
+        if role in roles and model.kind == "openai" and lacking:
+            raise SettingsError(
+                f"--max-cost: the world {world.name} does not say what the model {model.name} costs; add "
+                f"{' and '.join(f'{key} = …' for key in lacking)} to [models.{role}] of its file (0.0 where it costs nothing)"
+            )
 
 
 def check_models(world: World, roles: Collection[str]) -> None:

@@ -10,7 +10,7 @@ import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import duckdb
 import pyarrow as pa
 
 from tasks.core.calls.call import Call, Deliver
-from tasks.core.calls.knowledge import Candidate, Description, Fact, Neighbour, Qid, write_facts
+from tasks.core.calls.knowledge import Candidate, Description, Fact, Neighbour, Qid, write_description, write_facts
 from tasks.core.fingerprints import Json
 from tasks.core.paths import FoundPaths, PathOptions
 from tasks.errors import GraphError
@@ -275,7 +275,7 @@ class Graph(AbstractContextManager["Graph"]):
 
     def _answer_describe_items(self, parts: Sequence[Parts], language: str) -> list[Json]:
         found = self.describe([each["qid"] for each in parts], language)
-        return [asdict(found[each["qid"]]) for each in parts]
+        return [write_description(found[each["qid"]]) for each in parts]
 
     def _answer_label(self, parts: Sequence[Parts], language: str) -> list[Json]:
         found = self.labels([each["id"] for each in parts], language)

@@ -51,6 +51,7 @@ MULTIHAL = Benchmark(
     tables={"multihal": MultiHalRow, "multihal_dropped_paths": DroppedPath},
     main_table="multihal",
     part="source_dataset",
+    pilot_at="select_paths",
     shown={"id": "id", "input": "question", "output": "answer", "trip_labels": "path", "judged_score": "score"},
     trace=("id", "path_id", "question_id"),
     matching=Matching(

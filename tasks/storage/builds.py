@@ -137,6 +137,12 @@ def publish(
     return record
 
 
+def forget_run(db: duckdb.DuckDBPyConnection, run_id: str) -> None:
+    """Remove what a run left under its own id."""
+    for table in _OF_RUNS:
+        db.execute(f"DELETE FROM {table} WHERE build_id = ?", [run_id])
+
+
 def insert_rows(db: duckdb.DuckDBPyConnection, build_id: str, name: str, table: pa.Table) -> None:
     """Write a build's rows into a published table; one that no migration made gets the columns of its rows.
 
@@ -254,6 +260,14 @@ def published_names(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, s
     return dict(
         db.execute("SELECT table_name, sha256 FROM build_tables WHERE build_id = ? ORDER BY 1", [build_id]).fetchall()
     )
+
+
+def describe_tables(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, dict[str, Any]]:
+    """Return published table → its rows and the SHA-256 of its Parquet bytes."""
+    found = db.execute(
+        "SELECT table_name, rows, sha256 FROM build_tables WHERE build_id = ? ORDER BY 1", [build_id]
+    ).fetchall()
+    return {name: {"rows": rows, "sha256": sha256} for name, rows, sha256 in found}
 
 
 def _build_id(db: duckdb.DuckDBPyConnection, benchmark: str, lock_digest: str, content: str) -> str:

@@ -14,11 +14,9 @@ from pathlib import Path
 import duckdb
 
 from flows.benchmarks import BENCHMARKS
-from tasks.assets import load_prompt
-from tasks.core.prompts import Ask
+from tasks.engine.forecasting import CHARACTERS_A_TOKEN, count_prompt
 from tasks.settings import home
 
-CHARACTERS_A_TOKEN = 4
 _CALLS = """
     SELECT u.stage, c.operation, c.parts, sum(length(c.body)) AS said, count(DISTINCT c.key) AS calls
     FROM build_calls u JOIN calls c USING (record_id) WHERE u.build_id = ? GROUP BY u.stage, c.operation, c.parts
@@ -56,9 +54,7 @@ def _add_up(db: duckdb.DuckDBPyConnection, build_id: str) -> list[tuple[str, str
         sums = found.setdefault((stage, operation), [0, 0.0, 0.0])
         sums[0] += calls
         if operation == "chat":
-            asked = json.loads(parts)
-            messages = Ask(load_prompt(asked["prompt"]), asked["variables"]).messages()
-            sums[1] += calls * sum(len(each["content"]) for each in messages) / CHARACTERS_A_TOKEN
+            sums[1] += calls * count_prompt(json.loads(parts)) / CHARACTERS_A_TOKEN
             sums[2] += said / CHARACTERS_A_TOKEN
     return [(*place, int(calls), sent, said) for place, (calls, sent, said) in sorted(found.items())]
 

@@ -80,6 +80,8 @@ class _Request(Generic[T]):
     waiting: list[tuple[_Sending[T], T]] = field(default_factory=list)
     learnt: dict[str, Any] = field(default_factory=dict)
     tries: int = 0
+    held: int | None = None
+    """What is held of the run's budget while a job of this run has the line."""
 
     @property
     def asked(self) -> T:
@@ -233,6 +235,9 @@ class Desk(Generic[T]):
                 line = write_line(request.custom_id, body)
                 if requests and size + len(line) > most_bytes:
                     break
+                request.held = await self._remote.hold(body, waits=not requests)
+                if request.held is None:
+                    break
                 requests.append(request)
                 lines.append(line)
                 size += len(line)
@@ -243,7 +248,7 @@ class Desk(Generic[T]):
         return requests, b"".join(lines)
 
     async def _submit(self, job: JobFile, content: bytes) -> None:
-        """Hand in a job. From here on it costs money: what bounds that has to set aside the price of all its lines."""
+        """Hand in a job. From here on it costs money; what its lines can cost is held (`Remote.hold`)."""
         job.note(file=await self._remote.upload(job.name, content))
         await self._create(job)
         progress.say(
@@ -274,6 +279,9 @@ class Desk(Generic[T]):
     def _ask_anew(self, job: JobFile) -> None:
         """Gather again what was to go into a job that never reached the server."""
         requests = [self._requests[custom_id] for custom_id in job.left if custom_id in self._requests]
+        for request in requests:
+            self._remote.settle(request.held, Reply(None))
+            request.held = None
         self._followed.discard(job)
         self._files.forget(job)
         self._gather(sorted(requests, key=lambda request: request.custom_id))
@@ -364,10 +372,13 @@ class Desk(Generic[T]):
         try:
             heard = self._hear(request, job.learnt, answer, state)
         except Retry as trouble:
-            request.tries += 1
+            self._remote.settle(request.held, None)
+            request.tries, request.held = request.tries + 1, None
             if request.tries < self._model.limits.attempts:
                 return True
             heard = Reply(None, "failed", error=str(trouble), transient=True)
+        self._remote.settle(request.held, heard if isinstance(heard, Reply) else Reply(None))
+        request.held = None
         if not isinstance(heard, Reply):
             request.learnt = {**job.learnt, **heard}
             return True

@@ -6,7 +6,7 @@ answered. A request to make a job whose answer is lost may have made it; hence j
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -15,9 +15,11 @@ from tasks import progress
 from tasks.clients.batch_jobs.lines import ENDPOINT
 from tasks.clients.openai_server import Answer, OpenAiServer
 from tasks.clients.sending.answers import judge_status, read_json, shorten
+from tasks.clients.sending.budget import TightError, find_account
 from tasks.clients.sending.sender import Retry
+from tasks.core.calls.call import Reply
 from tasks.core.calls.jobs import Jobs
-from tasks.errors import ServiceUnreachable
+from tasks.errors import BudgetReached, ServiceUnreachable
 
 T = TypeVar("T")
 
@@ -75,6 +77,34 @@ class Remote:
         """Return the seconds to wait between looks, growing."""
         first = self._jobs.poll_s
         return itertools.accumulate(itertools.repeat(first), lambda pause, _: min(pause * _GROWTH, first * _MOST_GROWN))
+
+    async def hold(self, body: Mapping[str, Any], *, waits: bool) -> int | None:
+        """Count a line of a job as a request and hold the most that it can cost (sending/budget.py); None where that does
+        not fit in now. If it `waits`, it does so for what others let go; BudgetReached when that is not enough."""
+        budget = find_account().budget
+        while True:
+            try:
+                return self._server.hold(body, is_probed=False)  # all lines go at once: none tells of the others
+            except TightError:
+                if not waits:
+                    return None
+                await budget.wait_for_room()
+            except BudgetReached:
+                if not waits:
+                    return None
+                await budget.wait_until_idle()
+                raise
+
+    def settle(self, held: int | None, reply: Reply | None) -> None:
+        """Count what a line has cost; None: nothing is known of it, and it may have cost all that was held.
+
+        Lines of jobs that an earlier run handed in hold nothing, since that run was bound by itself.
+        """
+        budget = find_account().budget
+        if held is not None and reply is None:
+            budget.forgo(held)
+        elif held is not None and reply is not None:
+            budget.settle(held, reply.cost_usd)
 
     async def upload(self, name: str, content: bytes) -> str:
         """Upload the file of a job; return its id."""

@@ -24,10 +24,11 @@ from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
+from tasks.clients.sending.budget import Account, TightError, find_account
 from tasks.clients.sending.group_size import GroupSize, Piece
 from tasks.clients.sending.limiter import LONGEST_PAUSE_S, SHORT_PAUSE_S, Limiter, PauseError, wait_for_event
 from tasks.core.calls.call import Reply
-from tasks.errors import ServiceError, ServiceUnreachable
+from tasks.errors import BudgetReached, ServiceError, ServiceUnreachable
 from tasks.settings import Limits
 
 Item = TypeVar("Item")
@@ -67,6 +68,8 @@ class _Job(Generic[Item]):
         self.request = request
         self.open = sum(map(len, groups))
         """Items that have no reply yet."""
+        self.stopped: BudgetReached | None = None
+        """Why nothing more goes out; what is under way is waited for."""
         self.changed = asyncio.Event()
         self.arrived: SimpleQueue[list[tuple[Item, Reply]] | None] = SimpleQueue()
         given: Sequence[GroupSize | None] = [None] * len(groups) if sizes is None else sizes
@@ -88,6 +91,15 @@ class _Job(Generic[Item]):
     def put_off(self, piece: Piece[Item], due: float) -> None:
         piece.tries += 1
         heapq.heappush(self._put_off, (due, next(self._order), piece))
+        self.changed.set()
+
+    def stop(self, reached: BudgetReached) -> None:
+        self.stopped = self.stopped or reached
+        self.changed.set()
+
+    def put_back(self, piece: Piece[Item]) -> None:
+        """Put a piece in front that has not gone out."""
+        self._ready.appendleft(piece)
         self.changed.set()
 
     def trim(self, piece: Piece[Item]) -> None:
@@ -121,13 +133,14 @@ class Sender:
     """Sends one service's requests, from any number of threads, under one limiter.
 
     `timeouts_s`: the time-out of the first, second, … try of a request, the last one for all further tries; by default
-    always `limits.timeout_s`.
+    always `limits.timeout_s`. `counts`: False where `request` itself counts what it sends (openai_server.py).
     """
 
-    def __init__(self, limits: Limits, name: str, timeouts_s: Sequence[float] = ()) -> None:
+    def __init__(self, limits: Limits, name: str, timeouts_s: Sequence[float] = (), *, counts: bool = True) -> None:
         self._limits = limits
         self._name = name
         self._timeouts_s = tuple(timeouts_s) or (limits.timeout_s,)
+        self._counts = counts
         self._limiter = Limiter(limits.parallel)
         self._random = random.Random()
         self._was_answered = False
@@ -144,37 +157,49 @@ class Sender:
 
         A group goes out in one request, or, with `sizes`, one for each group, in requests of that many items.
         Raises ServiceUnreachable when the service never answers, whatever `request` and `deliver` raise beside Retry,
-        and lets Ctrl-C through at once; what is under way is then cancelled.
+        and lets Ctrl-C through at once; what is under way is then cancelled. BudgetReached comes when all that was under way
+        has been delivered.
         """
         job = _Job(groups, request, sizes)
         hand_over(self._name, self._run(job), job.arrived, deliver)
 
     async def _run(self, job: _Job[Any]) -> None:
         loop = asyncio.get_running_loop()
+        account = find_account()
         try:
             async with asyncio.TaskGroup() as under_way:
-                while job.open:
+                while job.open and job.stopped is None:
                     job.changed.clear()
                     piece, wait_s = job.take(loop.time())
                     if piece is None:
                         await wait_for_event(job.changed, wait_s)
                         continue
+                    if not self._counts:
+                        await account.budget.wait_for_room()
                     try:
                         await self._limiter.enter()
                     except PauseError as error:
                         self._give_up(job, piece, Retry(f"asked_to_wait: {error}"))
                     else:
                         job.trim(piece)
-                        under_way.create_task(self._try_once(job, piece))
+                        under_way.create_task(self._try_once(job, piece, account))
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
+        if job.stopped is not None:
+            raise job.stopped
 
-    async def _try_once(self, job: _Job[Any], piece: Piece[Any]) -> None:
+    async def _try_once(self, job: _Job[Any], piece: Piece[Any], account: Account) -> None:
         timeout_s = self._timeouts_s[min(piece.tries, len(self._timeouts_s) - 1)]
         started = time.perf_counter()
         try:
+            if self._counts:
+                account.budget.take(account.service)
             async with asyncio.timeout(timeout_s):
                 replies = await job.request(piece.items)
+        except BudgetReached as reached:
+            job.stop(reached)
+        except TightError:
+            job.put_back(piece)
         except TimeoutError:
             self._try_again(job, piece, Retry(f"timeout: no answer within {timeout_s:g} s", split=True))
         except Retry as trouble:

@@ -123,6 +123,19 @@ class Replies:
 
 
 @dataclass(frozen=True, slots=True)
+class Foretold:
+    """An amount that was forecast, beside what it came to."""
+
+    what: str
+    forecast: float
+    low: float
+    high: float
+    actual: float
+    off: str
+    """By how much the forecast was more or less, as a share; a dash where nothing came."""
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """An item of the review queue, and what was decided about it."""
 
@@ -162,6 +175,10 @@ class BuildPage:
     balance: str
     """Source rows = published + rejected + merged."""
     stages: tuple[Stage, ...]
+    foretold: tuple[Foretold, ...]
+    """Forecast against actual; empty where nothing was forecast."""
+    foretold_by: str
+    """What the forecast was made of, and when."""
     shape: Mapping[str, Mapping[str, Any]]
     """Figure → here, n and the paper's."""
     figures: tuple[Figure, ...]

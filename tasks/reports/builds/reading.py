@@ -11,9 +11,20 @@ import pyarrow as pa
 from tasks.core.measures.figures import Figure, Series
 from tasks.core.publishing.distributions import Distributions, Published
 from tasks.core.reviewing.review import Edit, ReviewItem
+from tasks.core.spending import Bounds, Spent, describe_spent
 from tasks.engine.benchmark import Benchmark
 from tasks.errors import OldBuild
-from tasks.reports.builds.contents import BuildPage, Decision, Reason, Replies, Review, Shown, Stage, tell_notice
+from tasks.reports.builds.contents import (
+    BuildPage,
+    Decision,
+    Foretold,
+    Reason,
+    Replies,
+    Review,
+    Shown,
+    Stage,
+    tell_notice,
+)
 from tasks.reports.builds.drawn import draw_ids, tell_moment, tell_rejects, tell_rows
 from tasks.reports.entries import shorten
 from tasks.reports.texts import describe_rows, say, tell
@@ -31,6 +42,13 @@ _LONG_TEXT = 600
 """Characters of a text in it."""
 _MOST_NAMES = 12
 """Source files that are named."""
+_FORETOLD = {
+    "calls": "different calls",
+    "tokens_in": "tokens in",
+    "tokens_out": "tokens out",
+    "usd": "US$",
+}
+"""Amount of a forecast → what it is called."""
 _TELLS_ANSWERS = (
     "This page tells answers of the test part, which releases and exports hold out: it is for who makes the benchmark, not "
     "to be published. The page in a release leaves them out."
@@ -71,6 +89,8 @@ def read_page(
         facts={name: fact for name, fact in _list_facts(build).items() if fact},
         balance=describe_rows(build.report),
         stages=stages,
+        foretold=tuple(_read_foretold(build.report.get("forecast") or {})),
+        foretold_by=_tell_basis(build.report.get("forecast") or {}),
         shape=build.report["facts"].get("shape", {}),
         figures=(_draw_funnel(stages), _draw_times(stages), *figures),
         reported={
@@ -137,6 +157,7 @@ def _list_facts(build: BuildRecord) -> dict[str, str]:
         "Tokens": f"{report['tokens_in']:,} in, {report['tokens_out']:,} out" if report.get("tokens_in") else "",
         "Cost": f"US$ {report['cost_usd']:.4f}" if "cost_usd" in report else "",
         "Time": f"{report['seconds']:.1f} s" if "seconds" in report else "",
+        "Bounds": _tell_bounds(report.get("spent") or {}),
         "Made by": f"factmill {lock['version']}, code {lock['code']}",
         "Lock": f"SHA-256 {build.lock_digest[:16]}… (names every input by content)",
         "Content": f"SHA-256 {build.content_digest[:16]}… (of the published tables)",
@@ -148,6 +169,31 @@ def _list_facts(build: BuildRecord) -> dict[str, str]:
 def _read_stage(told: Mapping[str, Any], is_first: bool) -> Stage:
     stage = Stage(told["stage"], **{each.name: told[each.name] for each in fields(Stage) if each.name in told})
     return replace(stage, opened=0) if is_first else stage
+
+
+def _read_foretold(told: Mapping[str, Any]) -> Iterator[Foretold]:
+    """Yield what was forecast of a build beside what it came to."""
+    for name, what in _FORETOLD.items():
+        if name in told.get("actual", ()):
+            forecast, actual = told["total"][name], told["actual"][name]
+            off = f"{100 * (forecast / actual - 1):+.1f} %" if actual else "–"
+            yield Foretold(what, forecast, told["low"][name], told["high"][name], actual, off)
+
+
+def _tell_basis(told: Mapping[str, Any]) -> str:
+    return f"Forecast on {told['made_at'][:10]} by {shorten(told['basis'], 500)}." if told else ""
+
+
+def _tell_bounds(spent: Mapping[str, Any]) -> str:
+    """Return what the run was bound to, and what it spent."""
+    if not spent.get("bounds"):
+        return ""
+    bounds = Bounds(**spent["bounds"])
+    told = [f"US$ {bounds.cost_usd:.2f}"] if bounds.cost_usd is not None else []
+    told += [f"{bounds.requests:,} requests"] if bounds.requests is not None else []
+    told += [f"{bounds.hours:g} hours"] if bounds.hours is not None else []
+    names = ("paid_usd", "unanswered_usd", "requests", "hours")
+    return f"at most {', '.join(told)}; its last run spent {describe_spent(Spent(**{name: spent[name] for name in names}))}"
 
 
 def _draw_funnel(stages: Sequence[Stage]) -> Figure:

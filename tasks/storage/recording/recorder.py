@@ -40,8 +40,10 @@ from tasks.storage.recording.kept import Kept, take_over
 from tasks.storage.recording.records import MOMENT, insert_records, newest_record, read_all
 from tasks.storage.warehouse import Connection, is_there, open_warehouse
 
-_MOST_FRESH = 64 * 2**20
-"""Characters of bodies that a run keeps before it moves them into the warehouse, within a stage too."""
+_MOST_FRESH = 32 * 2**20
+"""Characters of records that a run keeps before it moves them into the warehouse, within a stage too."""
+_REST_OF_RECORD = 500
+"""Characters that stand for its key, ids and counts."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
 """How often it is looked whether another process has the replies that it asks for."""
 _SAY_AFTER_S = 15.0
@@ -89,7 +91,7 @@ class Recorder:
         self._others = OtherJournals(self._journal_folder)
         self._fresh: dict[str, Record] = {}
         self._fresh_length = 0
-        """Characters of their bodies."""
+        """Characters that they hold, about."""
         self._merged: set[str] = set()
         """Keys of what was fresh and has been moved into the warehouse."""
         self._claimed: dict[str, Future[None]] = {}
@@ -231,7 +233,7 @@ class Recorder:
         self._journal.append(record)
         with self._lock:
             self._fresh[record.key] = record
-            self._fresh_length += len(record.body)
+            self._fresh_length += _measure(record)
 
     def _recorded(self, calls: Sequence[Call]) -> dict[str, Record]:
         """Return the newest usable record of each call that the warehouse holds."""
@@ -316,7 +318,7 @@ class Recorder:
             for record in records:
                 # another batch may have moved it at the same time
                 if self._fresh.pop(record.key, None) is not None:
-                    self._fresh_length -= len(record.body)
+                    self._fresh_length -= _measure(record)
                 self._merged.add(record.key)
             if not self._fresh:
                 self._journal.clear()
@@ -371,6 +373,10 @@ class Recorder:
         if not nearest:
             return f"{text}; the nearest recorded call differs only in the rendered messages or in its age"
         return f"{text}; the nearest recorded call differs in {'; '.join(nearest)}"
+
+
+def _measure(record: Record) -> int:
+    return len(record.body) + len(record.parts) + _REST_OF_RECORD
 
 
 def jobs_folder(warehouse: Path, mode: Mode) -> Path:

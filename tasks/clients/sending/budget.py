@@ -1,0 +1,171 @@
+"""Bounds on what a run may spend: money, requests, hours; kept while it runs, before they are crossed.
+
+Nobody knows what a request to a priced model costs before its reply has come, and with 64 under way at once a bound that
+is compared with what was paid is long crossed when it is noticed. So each request first holds the most that it can cost
+(openai_server.py), and what is paid and what is held never come to more than the bound. The reply tells the real price,
+and the rest is let go. What cannot be afforded just now waits while others are under way, whose replies may let go enough;
+when none is, the bound is reached.
+
+A request whose reply never came (a time-out, a cut connection) may have been paid for: what it held counts as spent.
+
+`LazyService` opens an account of its service around `send`; the sender and the server find it by the context, in which all
+that is sent there runs. All but `check` and `spent` is used from the sending loop only.
+"""
+
+import asyncio
+import math
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from tasks.core.spending import Bounds, Spent
+from tasks.errors import BudgetReached
+
+
+class TightError(Exception):
+    """A request cannot be afforded while others are under way, whose replies may let go enough of what they hold."""
+
+
+class Budget:
+    """What a run has spent, and may spend."""
+
+    def __init__(self, bounds: Bounds = Bounds()) -> None:  # noqa: B008 - frozen
+        self.bounds = bounds
+        self.requests: Counter[str] = Counter()
+        """Service → requests that went out to it, each try of one."""
+        self._paid = self._unanswered = 0.0
+        self._held: dict[int, float] = {}
+        self._answered: set[str] = set()
+        self._probes: dict[int, str] = {}
+        self._last = 0
+        self._room = asyncio.Event()
+        self._room.set()
+        self._started = time.monotonic()
+        self._reached: BudgetReached | None = None
+
+    def bind(self, bounds: Bounds) -> None:
+        """Begin a run with these bounds; its hours count from now."""
+        self.bounds, self._started, self._reached = bounds, time.monotonic(), None
+
+    @property
+    def spent(self) -> Spent:
+        """What was spent so far."""
+        hours = (time.monotonic() - self._started) / 3600
+        return Spent(self._paid, self._unanswered, self.requests.total(), hours)
+
+    def check(self) -> None:
+        """Raise BudgetReached when a bound was reached before, or time is up."""
+        if self._reached is None and self.bounds.hours is not None and self.spent.hours >= self.bounds.hours:
+            raise self._reach(f"{self.bounds.hours:.4g} hours (--max-hours)")
+        if self._reached is not None:
+            raise self._reached
+
+    def take(self, service: str) -> None:
+        """Count a request that is about to go out; BudgetReached when it would be one too many."""
+        self.check()
+        most = self.bounds.requests
+        if most is not None and self.requests.total() >= most:
+            raise self._reach(f"{most:,} requests (--max-requests)")
+        self.requests[service] += 1
+        _of_process.requests += 1
+
+    def give_back(self, service: str) -> None:
+        """Take back the count of a request that did not go out after all."""
+        self.requests[service] -= 1
+        _of_process.requests -= 1
+
+    def hold(self, model: str, usd: float, *, is_probed: bool = True) -> int:
+        """Hold the most that a request to a model can cost, and return the number of what is held.
+
+        TightError when that has to wait for replies, BudgetReached when it is too much. Until a priced model has answered
+        once, one request goes out to it alone, if it `is_probed`: whether its server keeps to limits is learnt from that.
+        """
+        self.check()
+        most = math.inf if self.bounds.cost_usd is None else self.bounds.cost_usd
+        committed = self._paid + self._unanswered + math.fsum(self._held.values())
+        if model in self._probes.values() or (committed + usd > most and self._held):
+            self._room.clear()
+            raise TightError
+        if committed + usd > most:
+            raise self._reach(f"US$ {most:.4f} (--max-cost), since the next request can cost up to US$ {usd:.4f}")
+        self._last += 1
+        self._held[self._last] = usd
+        if is_probed and model not in self._answered and usd and math.isfinite(most):
+            self._probes[self._last] = model
+        return self._last
+
+    def settle(self, number: int, usd: float, *, is_answer: bool = True) -> None:
+        """Let go what a request held, and count what it has cost."""
+        model = self._probes.pop(number, None)
+        if model is not None and is_answer:
+            self._answered.add(model)
+        del self._held[number]
+        self._paid += usd
+        _of_process.paid_usd += usd
+        self._room.set()
+
+    def forgo(self, number: int) -> None:
+        """Count as spent what a request held whose reply never came: it may have been paid for."""
+        usd = self._held[number]
+        self.settle(number, 0.0, is_answer=False)
+        self._unanswered += usd
+        _of_process.unanswered_usd += usd
+
+    async def wait_for_room(self) -> None:
+        """Wait while nothing can be afforded before another request is answered."""
+        while not self._room.is_set() and self._held:
+            await self._room.wait()
+
+    async def wait_until_idle(self) -> None:
+        """Wait until nothing that costs money is under way."""
+        while self._held:
+            self._room.clear()
+            await self._room.wait()
+
+    def _reach(self, what: str) -> BudgetReached:
+        self._reached = self._reached or BudgetReached(what)
+        return self._reached
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A budget, as one service spends from it."""
+
+    service: str
+    """Its identity."""
+    budget: Budget
+
+
+@contextmanager
+def spending(account: Account) -> Iterator[None]:
+    """Have what is sent in this context spend from an account."""
+    token = _account.set(account)
+    try:
+        yield
+    finally:
+        _account.reset(token)
+
+
+def find_account() -> Account:
+    """Return the account of this context; one without bounds where nobody has opened any."""
+    return _account.get(_UNBOUND)
+
+
+def spent_by_process() -> Spent:
+    """Return what all runs of this process have spent so far, hours counted from its start."""
+    return Spent(_of_process.paid_usd, _of_process.unanswered_usd, _of_process.requests, time.monotonic() / 3600)
+
+
+@dataclass(slots=True)
+class _Total:
+    paid_usd: float = 0.0
+    unanswered_usd: float = 0.0
+    requests: int = 0
+
+
+_of_process = _Total()
+_account: ContextVar[Account] = ContextVar("_account")
+_UNBOUND = Account("", Budget())

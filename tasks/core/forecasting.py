@@ -1,0 +1,243 @@
+"""What a build will ask, from what some of its rows have asked (a pilot), or an earlier build.
+
+Not all that is asked grows with the rows: a corpus is counted once, and what several rows want is asked once, so that the
+more rows there are the less each brings that is new. How the calls of one kind grow is read off the rows that were asked:
+half of them want so many different calls, all of them so many, and the number goes on growing by that power of the rows
+(Heaps' law): 1 where each row has calls of its own, 0 where all rows share them.
+
+The spread is that of drawing the rows anew (bootstrap), lessened by the share of all rows that was asked, which is known.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import zip_longest
+from random import Random
+from typing import Any
+
+import numpy as np
+
+_HALVES = 20
+_DRAWS = 1_000
+_TAILS = (5.0, 95.0)
+AMOUNTS = ("calls", "requests", "tokens_in", "tokens_out", "usd")
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A call that a row of the basis rests on."""
+
+    stage: str
+    row: str
+    key: str
+    service: str
+    operation: str
+    model: str
+    """Of a chat; empty for others."""
+    requests: float
+    """That went out for the call, or would go out."""
+    tokens_in: float
+    tokens_out: float
+    usd: float
+    latency_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class StageSeen:
+    """A stage of the basis."""
+
+    name: str
+    rows_in: int
+    scale: float
+    """How many rows the whole has for each of these."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """What one service is asked by a stage of the whole."""
+
+    stage: str
+    service: str
+    operation: str
+    model: str
+    growth: float
+    """Power of the rows by which its calls grow."""
+    calls: float
+    requests: float
+    tokens_in: float
+    tokens_out: float
+    usd: float
+    latency_s: float
+    """Mean of a call."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageForecast:
+    """What a stage of the whole does."""
+
+    stage: str
+    rows: float
+    hours: float
+    asked: tuple[Volume, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What the whole will ask."""
+
+    stages: tuple[StageForecast, ...]
+    total: Mapping[str, float]
+    """Amount (AMOUNTS, `model_requests`, `hours`) → number."""
+    low: Mapping[str, float]
+    high: Mapping[str, float]
+    """Ends of the 90 % intervals of the amounts that are extrapolated."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON holds it, rounded."""
+        return round_numbers(asdict(self))
+
+
+def round_numbers(told: Any) -> Any:
+    """Return JSON with numbers to six digits behind the point."""
+    if isinstance(told, dict):
+        return {name: round_numbers(each) for name, each in told.items()}
+    if isinstance(told, list | tuple):
+        return [round_numbers(each) for each in told]
+    return round(told, 6) if isinstance(told, float) else told
+
+
+def make_forecast(
+    stages: Sequence[StageSeen], uses: Sequence[Use], rows: Sequence[str], parallel: Mapping[str, int]
+) -> Forecast:
+    """Return what the whole will ask.
+
+    `rows`: ids of all rows that stages with a scale saw, with and without calls.
+    `parallel`: service → requests under way at once.
+    """
+    scales = {stage.name: stage.scale for stage in stages}
+    first: dict[str, str] = {}
+    for use in uses:
+        first.setdefault(use.key, use.stage)
+    kinds: dict[tuple[str, str, str, str], list[Use]] = defaultdict(list)
+    for use in uses:
+        if first[use.key] == use.stage:  # what an earlier stage has asked is at hand
+            kinds[use.stage, use.service, use.operation, use.model].append(use)
+    volumes = [_grow(kind, found, scales.get(kind[0], 1.0), rows) for kind, found in sorted(kinds.items())]
+    told = tuple(_tell_stage(stage, volumes, kinds, parallel) for stage in stages)
+    total = {name: sum(getattr(each, name) for each in volumes) for name in AMOUNTS}
+    total["model_requests"] = sum(each.requests for each in volumes if each.model)
+    total["hours"] = sum(each.hours for each in told)
+    low, high = _spread(kinds, volumes, scales, rows)
+    return Forecast(told, total, low, high)
+
+
+def _grow(kind: tuple[str, str, str, str], uses: Sequence[Use], scale: float, rows: Sequence[str]) -> Volume:
+    calls = {use.key: use for use in uses}
+    growth = _find_growth(uses, rows) if scale != 1.0 else 1.0
+    times = scale**growth
+    sums = {name: times * sum(getattr(use, name) for use in calls.values()) for name in AMOUNTS if name != "calls"}
+    latency_s = sum(use.latency_s for use in calls.values()) / len(calls)
+    return Volume(*kind, growth=round(growth, 3), calls=times * len(calls), latency_s=latency_s, **sums)
+
+
+def _find_growth(uses: Sequence[Use], rows: Sequence[str]) -> float:
+    """Return the power of the rows by which different calls grow, from 0 to 1."""
+    users: dict[str, set[str]] = defaultdict(set)
+    for use in uses:
+        users[use.key].add(use.row)
+    if all(len(found) == 1 for found in users.values()):
+        return 1.0
+    random, known, counts = Random(0), sorted({*rows, *(use.row for use in uses)}), []
+    for _ in range(_HALVES):
+        half = set(random.sample(known, len(known) // 2))
+        counts.append(sum(not half.isdisjoint(found) for found in users.values()))
+    mean = sum(counts) / _HALVES
+    share = (len(known) // 2) / len(known)
+    if not mean or not share:
+        return 1.0
+    return min(1.0, max(0.0, math.log(mean / len(users)) / math.log(share)))
+
+
+def _tell_stage(
+    stage: StageSeen,
+    volumes: Sequence[Volume],
+    kinds: Mapping[tuple[str, str, str, str], Sequence[Use]],
+    parallel: Mapping[str, int],
+) -> StageForecast:
+    """Return a stage: what its slowest service takes, and what the stage took beside that, by the rows."""
+    asked = tuple(each for each in volumes if each.stage == stage.name)
+    waits, waited = defaultdict[str, float](float), defaultdict[str, float](float)
+    for each in asked:
+        calls = {use.key for use in kinds[each.stage, each.service, each.operation, each.model]}
+        one_s = each.latency_s / max(1, parallel.get(each.service, 1))
+        # of a call that is bundled with others, the latency is that of the bundle
+        per_call = min(1.0, each.requests / each.calls) if each.calls else 1.0
+        waits[each.service] += each.calls * per_call * one_s
+        waited[each.service] += len(calls) * per_call * one_s
+    beside_s = max(0.0, stage.seconds - max(waited.values(), default=0.0)) * stage.scale
+    hours = (max(waits.values(), default=0.0) + beside_s) / 3600
+    return StageForecast(stage.name, stage.rows_in * stage.scale, hours, asked)
+
+
+def _spread(
+    kinds: Mapping[tuple[str, str, str, str], Sequence[Use]],
+    volumes: Sequence[Volume],
+    scales: Mapping[str, float],
+    rows: Sequence[str],
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the ends of the intervals: the rows that were asked, drawn anew."""
+    places = {row: at for at, row in enumerate(rows)}
+    table = np.zeros((len(places), len(AMOUNTS) + 1))
+    fixed = np.zeros(len(AMOUNTS) + 1)
+    most = 1.0
+    for volume in volumes:
+        uses = kinds[volume.stage, volume.service, volume.operation, volume.model]
+        scale = scales.get(volume.stage, 1.0)
+        amounts = [getattr(volume, name) for name in AMOUNTS] + [volume.requests if volume.model else 0.0]
+        if scale == 1.0:
+            fixed += np.array(amounts)
+            continue
+        most = max(most, scale)
+        users: dict[str, list[Use]] = defaultdict(list)
+        for use in uses:
+            users[use.key].append(use)
+        times = scale**volume.growth
+        for found in users.values():
+            for use in found:
+                each = [1.0, use.requests, use.tokens_in, use.tokens_out, use.usd, use.requests if use.model else 0.0]
+                table[places[use.row]] += np.array(each) * times / len(found)
+    names = (*AMOUNTS, "model_requests")
+    if not places:
+        return dict(zip(names, fixed.tolist(), strict=True)), dict(zip(names, fixed.tolist(), strict=True))
+    count = len(places)
+    drawn = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), _DRAWS) @ table
+    known = math.sqrt(max(0.0, 1 - 1 / most)) if most > 1 else 1.0
+    middle = table.sum(axis=0)
+    ends = [fixed + middle + known * (end - middle) for end in np.percentile(drawn, _TAILS, axis=0)]
+    low, high = (dict(zip(names, np.maximum(end, 0.0).tolist(), strict=True)) for end in ends)
+    return low, high
+
+
+def draw_places(
+    parts: Sequence[Sequence[str]], sides: Sequence[str], sizes: Sequence[int], ids: Sequence[str], wanted: int
+) -> list[int]:
+    """Return the places of the rows that stand for all: every so-manieth of them, by part, and by size within it.
+
+    Rows of each size are so among them as often as among all, up and down in turns; what a row asks mostly goes by its
+    size. Of the `sides` of a part (halves that are balanced later) as many rows are drawn together. `ids` settle what is
+    equal.
+    """
+    by_side: dict[tuple[str, ...], dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for at in sorted(range(len(ids)), key=lambda at: (sizes[at], ids[at])):
+        by_side[tuple(parts[at])][sides[at]].append(at)
+    units: list[list[int]] = []
+    for turn, (_, found) in enumerate(sorted(by_side.items())):
+        of_part = [
+            [at for at in together if at is not None]
+            for together in zip_longest(*(found[side] for side in sorted(found)))
+        ]
+        units += reversed(of_part) if turn % 2 else of_part
+    count = max(1, min(len(units), round(wanted * len(units) / max(1, len(ids)))))
+    return sorted(at for draw in range(count) for at in units[int((draw + 0.5) * len(units) / count)]) if units else []

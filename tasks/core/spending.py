@@ -1,0 +1,54 @@
+"""What a run may spend, and has spent."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a run may spend; None: as much as it takes."""
+
+    cost_usd: float | None = None
+    requests: int | None = None
+    hours: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a run has spent, over the network."""
+
+    paid_usd: float = 0.0
+    """By the usage that replies told."""
+    unanswered_usd: float = 0.0
+    """The most that requests can have cost whose replies never came."""
+    requests: int = 0
+    """Requests that went out, each try of one."""
+    hours: float = 0.0
+
+    @property
+    def cost_usd(self) -> float:
+        """The most that all of it can have cost."""
+        return self.paid_usd + self.unanswered_usd
+
+    def since(self, before: "Spent") -> "Spent":
+        """Return what was spent after `before`."""
+        return Spent(
+            self.paid_usd - before.paid_usd,
+            self.unanswered_usd - before.unanswered_usd,
+            self.requests - before.requests,
+            self.hours - before.hours,
+        )
+
+
+def describe_spent(spent: Spent) -> str:
+    """Return what was spent, in words."""
+    lost = f", up to US$ {spent.unanswered_usd:.4f} more in requests without a reply" if spent.unanswered_usd else ""
+    return f"US$ {spent.paid_usd:.4f}{lost}, {spent.requests:,} requests, {spent.hours:.2f} hours"
+
+
+def lower_bounds(bounds: Bounds, spent: Spent) -> Bounds:
+    """Return what is left of bounds."""
+    return Bounds(
+        None if bounds.cost_usd is None else max(0.0, bounds.cost_usd - spent.cost_usd),
+        None if bounds.requests is None else max(0, bounds.requests - spent.requests),
+        None if bounds.hours is None else max(0.0, bounds.hours - spent.hours),
+    )

@@ -1,0 +1,89 @@
+"""What a run may spend: begun with it, told when a bound is reached."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from tasks import progress
+from tasks.clients.sending.budget import Budget, spent_by_process
+from tasks.core.fingerprints import digest_json
+from tasks.core.spending import Bounds, describe_spent, lower_bounds
+from tasks.engine.runs import Run
+from tasks.errors import BudgetReached
+from tasks.options import RunOptions
+from tasks.storage.forecasts import find_forecast, sum_up_calls
+from tasks.storage.warehouse import Connection, open_warehouse
+
+
+def begin_spending(run: Run, options: RunOptions) -> None:
+    """Bind a run to the bounds of its options."""
+    run.services.budget.bind(options.bounds)
+
+
+def tell_spent(budget: Budget) -> dict[str, Any]:
+    """Return what a run has spent and may spend, for its report; empty where it sent nothing and was not bound."""
+    bounds = {name: bound for name, bound in asdict(budget.bounds).items() if bound is not None}
+    if not budget.requests.total() and not bounds:
+        return {}
+    told = {name: round(each, 6) for name, each in asdict(budget.spent).items()}
+    return {**told, "by_service": dict(sorted(budget.requests.items())), "bounds": bounds}
+
+
+def tell_reached(run: Run, stages: Sequence[Mapping[str, Any]], reached: BudgetReached) -> BudgetReached:
+    """Return the error of a run that may spend no more: what was spent, what is done, what is left, and how it goes on."""
+    under_way = progress.stage_under_way()
+    done = f"{len(stages)} stages are done" if stages else "no stage is done"
+    told = [f"the bound of {reached.bound} is reached, and the run was stopped before it crossed it"]
+    told.append(f"spent by this run: {describe_spent(run.services.budget.spent)}")
+    told.append(f"{done}{f', then {under_way}' if under_way else ''}")
+    with open_warehouse(Path(run.options["warehouse"])) as db:
+        forecast = find_forecast(db, digest_json(run.lock))
+    if forecast:
+        told.append(_tell_left(forecast, run))
+    told.append("what was answered is recorded and never asked again: the same command goes on from here")
+    return BudgetReached(reached.bound, "; ".join(told))
+
+
+def _tell_left(forecast: Mapping[str, Any], run: Run) -> str:
+    """Return what is left of a forecast: of that which is recorded for this build, and what this run has sent, is taken off."""
+    spent, total = run.services.budget.spent, forecast["total"]
+    usd = max(0.0, total["usd"] - forecast["recorded"]["usd"] - spent.paid_usd)
+    return (
+        f"the forecast of {forecast['made_at'][:10]} is US$ {total['usd']:.4f} in all, so that some US$ {usd:.4f} are left, "
+        "less what other runs have paid meanwhile"
+    )
+
+
+def compare(db: Connection, lock: Mapping[str, Any], run_id: str) -> dict[str, Any]:
+    """Return what was forecast for a build, with what it came to; empty where nothing was."""
+    told = find_forecast(db, digest_json(lock))
+    return {**told, "actual": sum_up_calls(db, run_id)} if told else {}
+
+
+class Meter:
+    """Counts what goes out by stage; stages of a build follow each other."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget, self._before = budget, budget.requests.copy()
+
+    def read(self) -> dict[str, dict[str, int]]:
+        """Return `requests`: service → what went out to it since this was last read; empty where nothing did."""
+        now = self._budget.requests.copy()
+        went_out, self._before = dict(now - self._before), now
+        return {"requests": went_out} if went_out else {}
+
+
+class Purse:
+    """The bounds of a command that makes several builds one after another: what one has spent, the next may not."""
+
+    def __init__(self, run: RunOptions) -> None:
+        self._run, self._before = run, spent_by_process()
+
+    @property
+    def left(self) -> RunOptions:
+        """The options with what is left of their bounds."""
+        if self._run.bounds == Bounds():
+            return self._run
+        spent = spent_by_process().since(self._before)
+        return self._run.with_bounds(lower_bounds(self._run.bounds, replace(spent, hours=round(spent.hours, 6))))

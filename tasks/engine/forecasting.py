@@ -1,0 +1,153 @@
+"""Forecasts of builds: what their rows have asked so far, priced as the world prices it (core/forecasting.py)."""
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from tasks.assets import load_prompt
+from tasks.core.forecasting import Forecast, StageSeen, Use, make_forecast, round_numbers
+from tasks.core.prompts import Ask
+from tasks.engine.identities import identify_service, service_urls
+from tasks.engine.pilot import draw_pilot
+from tasks.errors import UsageError
+from tasks.settings import Model, World
+from tasks.storage.forecasts import Asked
+
+CHARACTERS_A_TOKEN = 4
+"""Of English, about: what a token is taken for where no server has told usage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What a forecast is made of."""
+
+    asked: Asked
+    requests: Mapping[str, Mapping[str, int]]
+    """Stage → service → requests that went out in its own run."""
+    models: Mapping[str, str]
+    """Role → name of the model that the basis asked, by its lock."""
+    source_rows: int | None = None
+    """Rows of the whole's source, where the basis is an earlier build; None: the basis is a pilot."""
+
+
+def count_prompt(parts: Mapping[str, Any]) -> int:
+    """Return the characters of a chat's messages, rendered of what is recorded of it."""
+    asked = Ask(load_prompt(parts["prompt"]), parts["variables"]).messages()
+    return sum(len(each["content"]) for each in asked)
+
+
+def forecast_build(world: World, basis: Basis) -> tuple[Forecast, dict[str, float], list[str]]:
+    """Return the forecast, what of it is recorded already, and what is to be known of it."""
+    stages, rows_asked = _scale_stages(basis)
+    uses, notes = _price_uses(world, basis)
+    scales = {stage.name: stage.scale for stage in stages}
+    if not rows_asked:
+        raise UsageError("no row of the basis came to where models are asked, so nothing can be forecast of it")
+    # a source's calls are filed under what it is read by (a category), with which ids of its rows may begin
+    owners = _find_owners({use.row for use in uses if use.stage != stages[0].name})
+    uses = [replace(use, row=owners.get(use.row, use.row)) for use in uses]
+    rows = {use.row for use in uses if scales.get(use.stage, 1.0) != 1.0}
+    idle = [f"\x00{at}" for at in range(max(0, rows_asked - len(rows)))]  # nothing is known of them but their number
+    forecast = make_forecast(stages, uses, [*sorted(rows), *idle], find_parallel(world))
+    seen = {use.key: use for use in uses}.values()
+    recorded = {"calls": float(len(seen)), "usd": sum(use.usd for use in seen)}
+    return forecast, recorded, notes
+
+
+def _find_owners(rows: Collection[str]) -> dict[str, str]:
+    """Return row → the row that it was opened of (a path's question), whose id its own begins with; else itself."""
+    owners, last = dict[str, str](), ""
+    for row in sorted(rows):
+        is_opened = last and row.startswith(last) and not row[len(last)].isalnum()
+        last = last if is_opened else row
+        owners[row] = last
+    return owners
+
+
+def _scale_stages(basis: Basis) -> tuple[list[StageSeen], int]:
+    """Return the stages with the rows that the whole has for each of theirs, and how many rows were asked."""
+    stages, scale, rows = basis.asked.stages, 1.0, 0
+    if basis.source_rows is not None:
+        rows = stages[0]["rows_in"] if stages else 0
+        scale = basis.source_rows / rows if rows else 1.0
+    told = []
+    for stage in stages:
+        if stage["stage"] == draw_pilot.name:
+            rows, scale = stage["rows_out"], stage["rows_in"] / max(1, stage["rows_out"])
+            continue
+        told.append(StageSeen(stage["stage"], stage["rows_in"], scale, stage["seconds"]))
+    return told, rows
+
+
+def _price_uses(world: World, basis: Basis) -> tuple[list[Use], list[str]]:
+    sent = defaultdict[tuple[str, str], set[str]](set)
+    for call in basis.asked.calls:
+        if call["is_new"]:
+            sent[call["stage"], call["service"]].add(call["key"])
+    uses, guessed, unpriced = [], False, set[str]()
+    for call in basis.asked.calls:
+        tokens_in, tokens_out, usd = float(call["tokens_in"]), float(call["tokens_out"]), call["cost_usd"]
+        model = _find_model(world, basis, call)
+        if call["parts"] is not None:
+            guessed = True
+            tokens_in = count_prompt(json.loads(call["parts"])) / CHARACTERS_A_TOKEN
+            tokens_out = call["said"] / CHARACTERS_A_TOKEN
+        if model is not None and (call["parts"] is not None or basis.source_rows is not None):
+            samples = 1 if model.choices else call["samples"]
+            times = samples if call["parts"] is not None else 1
+            usd = (tokens_in * times * model.usd_per_million_in + tokens_out * model.usd_per_million_out) / 1e6
+        if model is not None and not model.model_fields_set & {"usd_per_million_in", "usd_per_million_out"}:
+            unpriced.add(model.name)
+        requests = _count_requests(call, basis, sent, model)
+        told = (call["stage"], call["row"], call["key"], call["service"], call["operation"], call["model"])
+        uses.append(Use(*told, requests, tokens_in, tokens_out, usd, call["latency_s"]))
+    notes = []
+    if guessed:
+        notes.append(
+            f"no usage is known of some models: their tokens are taken as a {CHARACTERS_A_TOKEN}th of the characters of prompts and "
+            "replies, and thoughts of a model that reasons come on top; a pilot (--pilot N) tells what they count"
+        )
+    notes += [f"the world {world.name} does not say what the model {name} costs" for name in sorted(unpriced)]
+    return uses, notes
+
+
+def _count_requests(
+    call: Mapping[str, Any], basis: Basis, sent: Mapping[tuple[str, str], set[str]], model: Model | None
+) -> float:
+    """Return the requests of a call: by what went out for those of its stage, else one, or one a sample."""
+    went_out = basis.requests.get(call["stage"], {}).get(call["service"], 0)
+    asked = len(sent.get((call["stage"], call["service"]), ()))
+    if went_out and asked:
+        return went_out / asked
+    return float(call["samples"]) if model is not None and not model.choices else 1.0
+
+
+def _find_model(world: World, basis: Basis, call: Mapping[str, Any]) -> Model | None:
+    """Return the model of this world that a chat went to, or that is asked in its place: of several the dearest."""
+    if call["operation"] != "chat":
+        return None
+    models = {role: model for role, model in world.models.items() if model.kind == "openai"}
+    same = [each for each in models.values() if (each.name, each.url) == (call["model"], call["service"])]
+    roles = [role for role, name in basis.models.items() if name == call["model"]]
+    found = same or [models[role] for role in roles if role in models]
+    return max(found, key=lambda each: (each.usd_per_million_in, each.usd_per_million_out), default=None)
+
+
+def find_parallel(world: World) -> dict[str, int]:
+    """Return service → requests that a world has under way at once."""
+    named = {name: getattr(world, name).limits.parallel for name in service_urls(world)}
+    told = {identify_service(name, getattr(world, name).url): most for name, most in named.items()}
+    return told | {model.url: model.limits.parallel for model in world.models.values() if model.url}
+
+
+def describe_forecast(
+    forecast: Forecast, recorded: Mapping[str, float], notes: Sequence[str], basis: str, at: datetime, world: str
+) -> dict[str, Any]:
+    """Return a forecast as it is kept and printed."""
+    told: dict[str, Any] = round_numbers(
+        {**forecast.as_json(), "recorded": dict(recorded), "notes": list(notes), "basis": basis, "world": world}
+    )
+    return {**told, "made_at": at.isoformat()}

@@ -1,0 +1,38 @@
+"""Batch jobs of a run that may spend only so much: a job takes the lines that can be paid."""
+
+import pytest
+from clients.batch_jobs.test_desk import ask_all, make_server, open_chat
+
+from tasks.clients.sending.budget import Account, Budget, spending
+from tasks.core.calls.call import Reply
+from tasks.core.spending import Bounds
+from tasks.errors import BudgetReached
+
+__all__ = ["make_server"]
+
+
+def ask_bound(server, folder, bounds: Bounds) -> tuple[dict[str, Reply], Budget]:
+    got: dict[str, Reply] = {}
+    budget = Budget(bounds)
+    chat = open_chat(server, folder, usd_per_million_in=0.0, usd_per_million_out=2e4)
+    with spending(Account("here", budget)), pytest.raises(BudgetReached):
+        chat.send(ask_all(60), lambda call, reply: got.__setitem__(call.key, reply))
+    return got, budget
+
+
+def test_jobs_take_what_can_be_paid_until_the_bound_is_reached(make_server, tmp_path):
+    # a line can cost US$ 0.99 at half the price, and costs 0.20
+    got, budget = ask_bound(server := make_server(), tmp_path, Bounds(cost_usd=5.0))
+    lines = [len(server.read_input(job)) for job in server.jobs]
+    assert len(got) == sum(lines) == budget.requests["here"]
+    assert (
+        budget.spent.paid_usd == pytest.approx(0.2 * len(got)) == pytest.approx(sum(r.cost_usd for r in got.values()))
+    )
+    assert 4.0 < budget.spent.cost_usd <= 5.0
+    assert lines[0] == 5 and len(lines) > 2
+
+
+def test_lines_of_jobs_are_requests_and_what_is_handed_in_is_waited_for(make_server, tmp_path):
+    got, budget = ask_bound(server := make_server(), tmp_path, Bounds(requests=7))
+    assert len(got) == 7 == budget.requests["here"]
+    assert [len(server.read_input(job)) for job in server.jobs] == [7]

@@ -1,0 +1,149 @@
+"""What a run may spend is never crossed: what it could cost at most is held before a request goes out."""
+
+import threading
+from random import Random
+
+import pytest
+from support.webs.loopback import Loopback
+
+from tasks.clients.chat import Chat
+from tasks.clients.sending.budget import Account, Budget, TightError, spending
+from tasks.clients.sending.sender import Sender
+from tasks.core.calls.call import Reply
+from tasks.core.calls.chat import call_chat
+from tasks.core.prompts import fill_in, read_prompt
+from tasks.core.spending import Bounds, Spent, lower_bounds
+from tasks.errors import BudgetReached
+from tasks.settings import Limits, Model
+
+PROMPT = read_prompt(
+    "test/p",
+    b'+++\nrole = "author"\ninputs = ["name"]\ntemperature = 0.7\nmax_tokens = 100\n+++\n# user\nWho is $name?\n',
+)
+
+
+@pytest.fixture
+def server():
+    web = Loopback()
+    yield web
+    web.close()
+
+
+def ask(server, budget: Budget, names: int = 200, parallel: int = 16, **changed) -> dict[str, Reply]:
+    """Ask until the bound is reached, which it has to be; return the replies that came."""
+    told = {"kind": "openai", "name": "m", "url": f"{server.url}/v1", "usd_per_million_in": 0.0, **changed}
+    limits = Limits(parallel=parallel, timeout_s=0.5, attempts=4, backoff_s=0.001)
+    chat = Chat(
+        "m", Model.model_validate({"usd_per_million_out": 1e4, "limits": limits, **told}), lambda: "none", "tests"
+    )
+    came: dict[str, Reply] = {}
+    with spending(Account("m", budget)), pytest.raises(BudgetReached):
+        calls = [call_chat("m", "m", fill_in(PROMPT, name=str(number))) for number in range(names)]
+        chat.send(calls, lambda call, reply: came.__setitem__(call.key, reply))
+    return came
+
+
+def says(tokens_out: int, **more):
+    choices = [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "x"}}]
+    return {"json": {"choices": choices, "usage": {"prompt_tokens": 10, "completion_tokens": tokens_out}}, **more}
+
+
+def test_what_is_owed_stays_below_the_bound_whatever_replies_cost(server):
+    random, owed, lock = Random(3), [], threading.Lock()
+
+    def answer(_):
+        with lock:
+            owed.append(random.choice([1, 5, 100]) / 100)  # US$ 1 is 100 tokens
+        return says(round(100 * owed[-1]), delay_s=0.002 + random.random() / 200)
+
+    server.handle = answer
+    budget = Budget(Bounds(cost_usd=20.0))
+    came = ask(server, budget)
+    assert 18.0 < sum(owed) <= 20.0
+    assert (
+        budget.spent.paid_usd
+        == pytest.approx(sum(owed))
+        == pytest.approx(sum(reply.cost_usd for reply in came.values()))
+    )
+    assert len(came) == len(owed)
+    assert server.most_at_once > 1
+
+
+def test_what_a_lost_reply_may_have_cost_counts(server):
+    server.script(says(1), says(1, cut=True), says(1))
+    budget = Budget(Bounds(cost_usd=2.5))
+    ask(server, budget, parallel=1)
+    assert budget.spent.unanswered_usd == pytest.approx(1.0)
+    assert 2.5 >= budget.spent.cost_usd > 1.49
+
+
+def test_a_refused_request_costs_nothing(server):
+    server.script(*[{"status": 429, "json": {"error": {"message": "slow"}}}] * 3, says(100))
+    budget = Budget(Bounds(cost_usd=1.0))
+    assert len(ask(server, budget, parallel=1)) == 1
+    assert (budget.spent.cost_usd, budget.spent.requests) == (1.0, 4)
+
+
+def test_a_server_that_goes_beyond_its_limit_is_held_to_what_it_took(server):
+    server.script(says(300))
+    budget = Budget(Bounds(cost_usd=20.0))
+    ask(server, budget)
+    assert 20.0 - 4.5 < budget.spent.paid_usd <= 20.0
+
+
+def test_no_limit_told_is_as_much_as_the_model_can_be_shown(server):
+    server.script(says(1))
+    budget = Budget(Bounds(cost_usd=2.0))
+    assert ask(server, budget, token_limit="none", context_tokens=201) == {}
+    assert len(ask(server, Budget(Bounds(cost_usd=2.0)), token_limit="none", context_tokens=199, parallel=1)) > 0
+
+
+def test_no_request_beyond_the_bound_and_those_under_way_are_delivered(server):
+    server.handle = lambda _: says(1, delay_s=0.02)
+    budget = Budget(Bounds(requests=30))
+    assert len(ask(server, budget, parallel=4)) == len(server.seen) == 30
+
+
+def test_a_request_that_has_to_wait_for_room_is_counted_once(server):
+    server.handle = lambda _: says(100, delay_s=0.002)
+    budget = Budget(Bounds(cost_usd=5.0, requests=100))
+    ask(server, budget)
+    assert budget.requests == {"m": len(server.seen)} == {"m": 5}
+
+
+def test_time_that_is_up_sends_nothing(server):
+    server.script(says(1))
+    assert ask(server, Budget(Bounds(hours=0.0))) == {}
+    assert not server.seen
+
+
+def test_any_service_is_held_to_requests():
+    async def answer(group):
+        return [Reply(each) for each in group]
+
+    got: list[int] = []
+    with (
+        spending(Account("wiki", budget := Budget(Bounds(requests=3)))),
+        pytest.raises(BudgetReached, match="3 requests"),
+    ):
+        Sender(Limits(parallel=2), "wiki").send([[1], [2], [3], [4], [5]], answer, lambda item, _: got.append(item))
+    assert sorted(got) == [1, 2, 3]
+    assert budget.requests == {"wiki": 3}
+    with pytest.raises(BudgetReached):
+        budget.check()
+
+
+def test_the_first_request_to_a_priced_model_goes_alone():
+    budget = Budget(Bounds(cost_usd=10.0))
+    first = budget.hold("m", 1.0)
+    with pytest.raises(TightError):
+        budget.hold("m", 1.0)
+    other = budget.hold("n", 1.0)
+    budget.settle(first, 0.5)
+    budget.hold("m", 1.0)
+    budget.forgo(other)
+    assert budget.spent.cost_usd == 1.5
+
+
+def test_what_one_build_has_spent_the_next_may_not():
+    assert lower_bounds(Bounds(1.0, None, 2.0), Spent(0.25, 0.25, 7, 3.0)) == Bounds(0.5, None, 0.0)
