@@ -10,7 +10,8 @@ hundreds of every length, so --texts are drawn of --lengths lengths only: as man
 all lengths as they come, as in a stage of few texts. All search as in MultiHal's Table 2 (beam 5, length penalty 1.1), but
 for the rule that no token pair is said twice (--no-repeat 2): with it CTranslate2, which applies it before it normalises,
 and transformers, which applies it after, part. Since random weights hardly ever end a translation, each is cut off after
---tokens tokens, so everyone does the same work; models are kept in --keep, or removed. `--avx2` holds all libraries to CPUs without VNNI (cpus.py). Peers in turn:
+--tokens tokens, so everyone does the same work. `--avx2` holds all libraries to what CPUs without VNNI have (cpus.py);
+models are kept in --keep, or removed. Peers in turn:
 
 - transformers: generate() in float32 (on a GPU float16), batches of 8 (Table 2) sorted by length and padded
 - factmill float32, one text a batch: exact, the default for float32; the first --alone texts only
