@@ -63,6 +63,8 @@ def list_settings() -> Iterator[str]:
         "[wikipedia], [pageviews], [falcon], [dbpedia]": settings.Endpoint,
         "[models.NAME]": settings.Model,
         "limits": settings.Limits,
+        "jobs": settings.Jobs,
+        "[compute]": settings.Compute,
     }
     for title, model in sections.items():
         yield f"## {title}\n"

@@ -80,7 +80,7 @@ class RunOptions(StrictModel):
     concurrency: int = Field(default=4, ge=1, le=64)
     """Batches worked on at once."""
     batch_size: int = Field(default=500, ge=1)
-    """Rows a batch."""
+    """Rows a batch; more in a stage of over 32,000 rows, which has 64 batches at most."""
     pinned_build: SkipJsonSchema[str | None] = Field(default=None, exclude=True)
     """With mode replay: serve the very replies of this build, and publish nothing."""
 

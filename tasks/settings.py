@@ -26,6 +26,8 @@ from pydantic import (
 )
 
 from tasks.assets import ROOT
+from tasks.compute import CLUSTER, Compute, read_cluster
+from tasks.core.calls.jobs import Jobs
 from tasks.core.fingerprints import digest_json
 from tasks.core.rows import StrictModel
 from tasks.errors import SettingsError
@@ -170,6 +172,11 @@ class Model(StrictModel):
     """Of output tokens spent on reasoning; None: as other output."""
     max_age: Age | None = None
     """Of kind `openai`: a recorded reply that is older is asked for again; None: replies serve for ever."""
+    mode: Literal["single", "batch"] = "single"
+    """`batch`: builds and evaluations ask by batch jobs of the server (`/v1/files`, `/v1/batches`), for less and within a day."""
+    batch_price: float = Field(default=0.5, ge=0)
+    """What a batch job costs of the prices above; 1 where these are those of batch jobs."""
+    jobs: Jobs = Jobs()
     limits: Limits = Limits()
 
     @field_validator("key_env")
@@ -197,6 +204,8 @@ class Model(StrictModel):
 _PARTS: dict[str, type[StrictModel]] = {
     "models": Model,
     "limits": Limits,
+    "jobs": Jobs,
+    "compute": Compute,
     "wikidata": Wikidata,
     **dict.fromkeys(SECTIONS[1:], Endpoint),
 }
@@ -217,6 +226,7 @@ class World(StrictModel):
     falcon: Endpoint = Endpoint()
     dbpedia: Endpoint = Endpoint()
     """SPARQL endpoint that knows which Wikidata item a DBpedia resource is."""
+    compute: Compute = Compute()
     models: dict[str, Model]
     """By role; under any other name, such as `answerer`, a model that can be measured, or judge others."""
 
@@ -235,6 +245,8 @@ class World(StrictModel):
                 raise ValueError(
                     f"models.{role}.{next(iter(model.profile()))}: only a chat model behind a server has one"
                 )
+            if model.mode == "batch" and (model.kind != "openai" or role == "perplexity"):
+                raise ValueError(f"models.{role}.mode: only a chat model behind a server is asked by batch jobs")
         self._check_ages()
         if empty := [name for name in SECTIONS if name in self.model_fields_set and not self.has(name)]:
             raise ValueError(f"{empty[0]}.url: expected an address")
@@ -283,14 +295,15 @@ class World(StrictModel):
         return self.epoch or datetime.now(UTC).date().replace(day=1)
 
     def digest(self, roles: Collection[str]) -> str:
-        """Return the digest of what can change an answer of these models: limits, ages, prices and the user agent are left out."""
-        told = self.model_dump(mode="json", exclude={"user_agent", "epoch"})
+        """Return the digest of what can change an answer of these models: without limits, ages, prices, batch jobs, compute and the user agent."""
+        told = self.model_dump(mode="json", exclude={"user_agent", "epoch", "compute"})
         told["models"] = {role: model for role, model in told["models"].items() if role in roles}
         return digest_json(_without_limits(told))
 
 
 def load_world(name: str, graph: str | None = None) -> World:
-    """Read a shipped world by name or any world by path, with a local graph as its Wikidata if one is named.
+    """Read a shipped world by name or any by path, with a local graph as its Wikidata if one is named, and the cluster
+    that FACTMILL_CLUSTER names, if it is set.
 
     SettingsError names file, key and what was expected.
     """
@@ -308,6 +321,8 @@ def load_world(name: str, graph: str | None = None) -> World:
     except (ValueError, RecursionError) as error:
         why = "nested too deeply" if isinstance(error, RecursionError) else str(error).partition(";")[0]
         raise SettingsError(f"{path}: not a TOML file that can be read: {why}") from error
+    if cluster := environment(CLUSTER):
+        world = world.model_copy(update={"compute": read_cluster(cluster)})
     return world if graph is None else world.with_graph(graph)
 
 
@@ -390,6 +405,6 @@ def _without_limits(value: Any) -> Any:
         return {
             k: _without_limits(v)
             for k, v in value.items()
-            if k not in ("limits", "max_age") and not k.startswith("usd_")
+            if k not in ("limits", "max_age", "mode", "batch_price", "jobs") and not k.startswith("usd_")
         }
     return value

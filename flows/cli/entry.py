@@ -4,6 +4,7 @@ Nothing but what is quick to import is imported here before signals are caught. 
 replies and finished batches are kept, so an end in the middle of anything is as good as any other.
 """
 
+import gc
 import os
 import signal
 import sys
@@ -15,6 +16,10 @@ from tasks.processes import end_soon, own_process
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 """What the command ends with after Ctrl-C and after SIGTERM, as shells have it."""
 
+_COLLECT_AFTER = (50_000, 20, 100)
+"""Objects made until the collector looks for cycles (Python's own: 700), and young for old looks. Rows, calls and replies
+come by the hundred thousand and hold no cycles: looking through them took an eighth of a build's CPU."""
+
 _stops: list[int] = []
 """Exit code of the signal that stops this process, once one has come."""
 _told: list[bool] = []
@@ -22,6 +27,7 @@ _told: list[bool] = []
 
 def main() -> NoReturn:
     """Run the command."""
+    gc.set_threshold(*_COLLECT_AFTER)
     catch_signals()
     try:
         from flows.cli.main import main as run

@@ -27,6 +27,7 @@ from flows.cli.local.graphs import graph_app
 from flows.cli.local.mechanism import MECHANISM_HELP, mechanism
 from flows.cli.local.models import models_app
 from flows.cli.local.paths import paths
+from flows.cli.local.worker import worker
 from flows.cli.options import CONCURRENCY, AsJson, Concurrency, Warehouse, naming_options, print_json, print_lines
 from flows.cli.releases.release import release
 from flows.cli.report import report
@@ -64,6 +65,7 @@ app.command("report")(report)
 app.add_typer(review_app, name="review")
 app.command("serve", help=SERVE_HELP)(serve)
 app.add_typer(validate_app, name="validate")
+app.command("worker")(worker)
 app.add_typer(world_app, name="world")
 
 BuildName = Annotated[

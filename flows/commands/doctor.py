@@ -39,6 +39,7 @@ def examine(world_name: str, warehouse: Path, ask: bool = False) -> list[Finding
     return [
         *_examine_machine(warehouse),
         *_examine_graphs(world),
+        *_examine_compute(world),
         *map(_examine_assets, BENCHMARKS.values()),
         *(_examine_embedded() if world.is_embedded else ()),
         *(_compare_builds(warehouse) if world_name == EMBEDDED else ()),
@@ -105,6 +106,31 @@ def _examine_graphs(world: World) -> Iterator[Finding]:
         lambda: ", ".join(graph["name"] for graph in listing()) or "none loaded",
         "reload the damaged graph",
     )
+
+
+def _examine_compute(world: World) -> Iterator[Finding]:
+    """Say where models and paths are computed, and whether a worker of the cluster holds each that the world names."""
+    if world.compute.engine == "local":
+        yield _finding("compute", True, "this machine", "")
+        return
+    from tasks.engine.cluster.asking import Cluster, explain_lack
+    from tasks.engine.cluster.needs import list_wanted
+
+    cluster, address = Cluster(world.compute), world.compute.address
+    try:
+        workers = cluster.list_workers()
+        yield _finding(
+            "compute", bool(workers), f"{address}: {len(workers)} workers", f"factmill worker --address {address}"
+        )
+        for wanted in list_wanted(world, home()):
+            count = cluster.count_holders(wanted)
+            lack = "" if count else explain_lack(wanted, workers, address)
+            told = lack or f"{count} of {len(workers)} workers hold {wanted.identity}"
+            yield _finding(f"cluster {wanted.kind}", bool(count), told, f"factmill worker --address {address}")
+    except FactmillError as error:
+        yield _finding("compute", False, str(error), "check [compute] of the world's file, or FACTMILL_CLUSTER")
+    finally:
+        cluster.close()
 
 
 def _examine_embedded() -> Iterator[Finding]:

@@ -4,22 +4,29 @@ Several samples are one request with `n` where the server can do that, and one r
 it cannot; every such request counts for the limiter and is tried again alone. No stream is ever asked for.
 
 What a server will not take is learnt from its refusal (refusals.py): the request is adapted and sent again, and when that
-was answered all further ones are made so; `notes` tells what to put into the world's file. Tools have nothing that they
+was answered all further ones are made so; `notes` tells what to put into the world's file. By batch jobs (batch_jobs/) the
+same requests are written, and what comes is read as a single answer is. Tools have nothing that they
 could be sent as instead: once they were refused, whatever has some fails with `tools_refused`, and who asked has to ask
 in another way.
 """
 
 import json
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from tasks.clients.openai_server import OpenAiServer, add_spent, is_too_long
-from tasks.clients.refusals import describe_learnt, merge_roles, read_refusal
+from tasks import progress
+from tasks.clients.batch_jobs.desk import Desk
+from tasks.clients.batch_jobs.remote import Remote
+from tasks.clients.openai_server import Answer, OpenAiServer, add_spent, is_too_long
+from tasks.clients.refusals import describe_learnt, find_learnt, merge_roles, read_refusal
 from tasks.clients.sending.answers import fail, read_json, shorten
 from tasks.clients.sending.sender import Retry, Sender
 from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.core.replies import CUT, FILTERED
+from tasks.errors import ServiceUnreachable
 from tasks.settings import Model
 
 
@@ -33,6 +40,11 @@ class _Draw:
     samples: int
     seed: int | None
 
+    @property
+    def custom_id(self) -> str:
+        """What it is told apart by in a batch job, in 64 characters: the call, and which sample of it."""
+        return self.call.key[:48] if self.seed is None else f"{self.call.key[:48]}-{self.seed}"
+
 
 _TOOLS = "tools_refused"
 _N_IGNORED = "n_ignored: "
@@ -44,14 +56,31 @@ class Chat:
 
     is_outside = True
 
-    def __init__(self, identity: str, model: Model, read_key: Callable[[], str], user_agent: str) -> None:
-        """Keep what is needed; nothing is sent, and `read_key` is called when the first request is."""
+    def __init__(
+        self,
+        identity: str,
+        model: Model,
+        read_key: Callable[[], str],
+        user_agent: str,
+        jobs_folder: Path | None = None,
+    ) -> None:
+        """Keep what is needed; nothing is sent, and `read_key` is called when the first request is.
+
+        `jobs_folder`: where it is kept what is known of batch jobs, if the model is asked by such; None: it is asked singly.
+        """
         self.identity = identity
         self.model = model
         """Its settings, with what was learnt of it."""
         self._told = model
         self._server = OpenAiServer(model, read_key, user_agent)
         self._sender = Sender(model.limits, self._server.name)
+        self._desk: Desk[_Draw] | None = None
+        self._is_tried, self._trying = True, threading.Lock()
+        if jobs_folder and model.mode == "batch":
+            self._desk = Desk(model, Remote(self._server, model.jobs, model.limits.attempts), self, jobs_folder)
+            learnt = self._desk.find_learnt()
+            self.model = model.model_copy(update=learnt or {})
+            self._is_tried = learnt is not None or not model.jobs.first_singly
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
         """Answer calls; the samples of a call arrive as one reply."""
@@ -72,10 +101,30 @@ class Chat:
                     draw.call, _join_replies([arrived[seed] for seed in sorted(arrived)], "once" in draw.call.parts)
                 )
 
-        self._sender.send([[draw] for draw in draws], self._ask, join)
+        if self._desk:
+            left = self._try_first(draws, join)
+            self._desk.send([(draw.custom_id, draw) for draw in left], join)
+        else:
+            self._sender.send([[draw] for draw in draws], self._ask, join)
         if alone:
             spent = {call.key: reply for call, reply in alone}
             self.send([call for call, _ in alone], lambda call, reply: deliver(call, add_spent(reply, spent[call.key])))
+
+    def _try_first(self, draws: Sequence[_Draw], join: Callable[[_Draw, Reply], None]) -> Sequence[_Draw]:
+        """Ask the first request of all singly, before any job is made; return those that are left to jobs."""
+        heard: list[Reply] = []
+        with self._trying:
+            if self._is_tried or not draws:
+                return draws
+            self._is_tried = True
+            try:
+                self._sender.send([draws[:1]], self._ask, lambda _, reply: heard.append(reply))
+            except ServiceUnreachable as error:
+                progress.say(f"note: the first request of all is left to a batch job too: {error}")
+        if not heard or heard[0].transient:
+            return draws
+        join(draws[0], heard[0])
+        return draws[1:]
 
     def notes(self) -> list[str]:
         """Return what was learnt of the model, as a line to read."""
@@ -94,27 +143,57 @@ class Chat:
         draw, learnt, refused = group[0], dict[str, Any](), ""
         while True:
             model = self.model.model_copy(update=learnt)
-            if draw.samples > 1 and not model.choices:
-                self.model = model
-                return [fail("n_ignored", "")]
-            if not model.tools and "tools" in draw.call.wire:
-                self.model = self.model.model_copy(update={"tools": False})
-                return [fail(_TOOLS, refused or "the world's file says that this model takes no tools")]
-            body = _write_body(model, draw)
-            answer = await self._server.post("/chat/completions", body)
-            if is_too_long(answer) or not (change := read_refusal(model, answer.status, answer.text, body)):
-                break
-            learnt |= change
-            refused = shorten(answer.text)
+            body = self._write(model, draw, refused)
+            if isinstance(body, Reply):
+                return [body]
+            heard = self._hear(model, draw, learnt, await self._server.post("/chat/completions", body))
+            if isinstance(heard, Reply):
+                return [heard]
+            learnt |= heard[0]
+            refused = heard[1]
+
+    def write(self, asked: _Draw, learnt: Mapping[str, Any]) -> dict[str, Any] | Reply:
+        """Return a request of a batch job (see Asker)."""
+        return self._write(self._told.model_copy(update=learnt), asked, "")
+
+    def read(self, asked: _Draw, learnt: Mapping[str, Any], answer: Answer) -> Reply | dict[str, Any]:
+        """Return what an answer to a request of a batch job says (see Asker)."""
+        heard = self._hear(self._told.model_copy(update=learnt), asked, learnt, answer)
+        return heard if isinstance(heard, Reply) else heard[0]
+
+    def learnt(self) -> dict[str, Any]:
+        """Return the settings by which requests are not made as the world's file says."""
+        return find_learnt(self._told, self.model)
+
+    def _write(self, model: Model, draw: _Draw, refused: str) -> dict[str, Any] | Reply:
+        """Return the body of a request, or the reply where there is no use in asking; `refused`: what was said of it before."""
+        if draw.samples > 1 and not model.choices:
+            self.model = model
+            return fail("n_ignored", "")
+        if not model.tools and "tools" in draw.call.wire:
+            self.model = self.model.model_copy(update={"tools": False})
+            return fail(_TOOLS, refused or "the world's file says that this model takes no tools")
+        return _write_body(model, draw)
+
+    def _hear(
+        self, model: Model, draw: _Draw, learnt: Mapping[str, Any], answer: Answer
+    ) -> Reply | tuple[dict[str, Any], str]:
+        """Return the reply that an answer holds, or by what settings to ask again, and why; Retry for what may pass.
+
+        `model`: by which the request was written, others may have learnt meanwhile; `learnt`: what is, where it is answered.
+        """
+        sent = _write_body(model, draw)
+        if not is_too_long(answer) and (change := read_refusal(model, answer.status, answer.text, sent)):
+            return change, shorten(answer.text)
         if failure := self._server.judge(answer):
-            return [failure]
+            return failure
         reply = self._read_reply(read_json(answer.text))
         given = len(reply.body["texts"])  # type: ignore[index, call-overload]
         if not given:
             raise Retry(f"malformed_reply: no choices in {shorten(answer.text)}")
         too_few = given < draw.samples
-        self.model = self.model.model_copy(update=learnt | ({"choices": False} if too_few else {}))
-        return [replace(reply, body=None, status="failed", error=_N_IGNORED) if too_few else reply]
+        self.model = self.model.model_copy(update={**learnt, **({"choices": False} if too_few else {})})
+        return replace(reply, body=None, status="failed", error=_N_IGNORED) if too_few else reply
 
     def _read_reply(self, answer: Any) -> Reply:
         try:

@@ -8,7 +8,7 @@ hundred requests a second on.
 import itertools
 import re
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -17,7 +17,7 @@ from urllib.parse import urljoin
 import httpx2
 import openai
 
-from tasks.clients.sending.answers import fail, judge_status, shorten, tell_error
+from tasks.clients.sending.answers import fail, judge_status, shorten
 from tasks.clients.sending.redirects import check_redirect
 from tasks.clients.sending.sender import Retry
 from tasks.core.calls.call import Reply
@@ -64,15 +64,42 @@ class OpenAiServer:
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Answer:
         """Send one request; Retry when the connection fails."""
+        return self._read(await self._send(self._client.post(path, body=dict(body), cast_to=httpx2.Response)))
+
+    async def get(self, path: str) -> Answer:
+        """Ask for what lies at a path; Retry when the connection fails."""
+        return self._read(await self._send(self._client.get(path, cast_to=httpx2.Response)))
+
+    async def fetch(self, path: str) -> tuple[Answer, bytes]:
+        """Return the answer for a file, without its text where there is one, and the file's bytes; Retry as `get`."""
+        response = await self._send(self._client.get(path, cast_to=httpx2.Response))
+        if response.is_success:
+            return Answer(response.status_code, "", None), response.content
+        return self._read(response), b""
+
+    async def upload(self, name: str, content: bytes, purpose: str) -> Answer:
+        """Upload a file; Retry when the connection fails."""
+        sending = self._client.post(
+            "/files",
+            body={"purpose": purpose},
+            files=[("file", (name, content, "application/jsonl"))],
+            options={"headers": {"Content-Type": "multipart/form-data"}},  # the client adds the boundary
+            cast_to=httpx2.Response,
+        )
+        return self._read(await self._send(sending))
+
+    async def _send(self, sending: Awaitable[httpx2.Response]) -> httpx2.Response:
         try:
-            response = await self._client.post(path, body=dict(body), cast_to=httpx2.Response)
+            return await sending
         except openai.APIStatusError as error:
-            response = error.response
+            return error.response
         except openai.APITimeoutError:
             raise Retry("timeout: the server did not answer in time") from None
         except openai.APIConnectionError as error:
             code = "unreachable" if isinstance(error.__cause__, httpx2.ConnectError) else "connection_cut"
-            raise Retry(f"{code}: {self._scrub(tell_error(error.__cause__ or error))}") from None
+            raise Retry(f"{code}: {self._scrub(repr(error.__cause__ or error))}") from None
+
+    def _read(self, response: httpx2.Response) -> Answer:
         return Answer(response.status_code, self._scrub(response.text), response.headers.get("Retry-After"))
 
     def judge(self, answer: Answer) -> Reply | None:

@@ -76,8 +76,13 @@ def _refuses_tools(text: str, sent: Mapping[str, Any]) -> bool:
 
 def describe_learnt(before: Model, after: Model) -> list[str]:
     """Return the settings by which two states of a model differ, as lines of a world's file."""
+    return [f"{name} = {json.dumps(value)}" for name, value in find_learnt(before, after).items()]
+
+
+def find_learnt(before: Model, after: Model) -> dict[str, Any]:
+    """Return the settings of one state of a model that another has otherwise."""
     was, now = (model.model_dump(mode="json") for model in (before, after))
-    return [f"{name} = {json.dumps(now[name])}" for name in now if now[name] != was[name]]
+    return {name: value for name, value in now.items() if value != was[name]}
 
 
 def _find_named(text: str, sent: Mapping[str, Any]) -> str | None:

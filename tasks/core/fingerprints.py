@@ -5,12 +5,15 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+_WRITE = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+"""Made once: with settings of its own json.dumps makes an encoder a call, which takes as long as the writing."""
+
 Json = None | bool | int | float | str | list[Any] | dict[str, Any]
 
 
 def canonical_json(value: Any) -> str:
     """Return the one JSON text of a value: sorted keys, no spaces, UTF-8 characters as they are."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return _WRITE(value)
 
 
 def digest_bytes(data: bytes) -> str:
@@ -20,7 +23,12 @@ def digest_bytes(data: bytes) -> str:
 
 def digest_json(value: Any) -> str:
     """Return the SHA-256 of a value's canonical JSON in hex (64 characters)."""
-    return digest_bytes(canonical_json(value).encode("utf-8", "surrogatepass"))
+    return digest_text(canonical_json(value))
+
+
+def digest_text(text: str) -> str:
+    """Return the SHA-256 of a text's UTF-8 in hex; half a surrogate pair is digested as it stands."""
+    return digest_bytes(text.encode("utf-8", "surrogatepass"))
 
 
 def combine_digests(digests: Iterable[str]) -> str:

@@ -9,7 +9,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from string import Template
+from functools import lru_cache
 from typing import Any
 
 from tasks.core.fingerprints import Json, digest_bytes
@@ -71,9 +71,8 @@ class Ask:
 
     def messages(self) -> list[dict[str, Any]]:
         """Return the chat messages, role and content each: user and assistant in turns, a user's or a tool's last."""
-        filled: list[dict[str, Any]] = [
-            {"role": who, "content": _fill(text, self.variables)} for who, text in self.prompt.parts
-        ]
+        safe = {name: value.replace("</", "< /") for name, value in self.variables.items()}
+        filled: list[dict[str, Any]] = [{"role": who, "content": _fill(text, safe)} for who, text in self.prompt.parts]
         if self.correction:
             filled.append({"role": "assistant", "content": self.rejected})
             filled.append({"role": "user", "content": self.correction})
@@ -137,13 +136,20 @@ def fill_in(prompt: Prompt, samples: int = 1, **variables: str) -> Ask:
     return Ask(prompt, variables, samples)
 
 
+def _fill(text: str, safe: Mapping[str, str]) -> str:
+    pieces, names = _cut(text)
+    return "".join(piece + safe[name] for piece, name in zip(pieces, names, strict=False)) + pieces[-1]
+
+
+@lru_cache(maxsize=256)
+def _cut(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what stands before, between and behind the placeholders of a part, and their names."""
+    pieces = _PLACEHOLDER.split(text)
+    return tuple(pieces[::2]), tuple(pieces[1::2])
+
+
 def _shorten_turn(turn: Mapping[str, Any]) -> dict[str, Json]:
     """Return a turn as it is recorded: whole it would stand there once more for every turn behind it."""
     text = str(turn["content"])
     cut = {} if len(text) <= _MOST_KEPT else {"content": f"{text[:_MOST_KEPT]} […]", "characters": len(text)}
     return {**turn, **cut}
-
-
-def _fill(text: str, variables: Mapping[str, str]) -> str:
-    safe = {name: value.replace("</", "< /") for name, value in variables.items()}
-    return Template(text).substitute(safe)

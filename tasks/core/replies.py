@@ -143,7 +143,10 @@ def hear(
     texts: Sequence[str], finish: Sequence[str], form: Form, read: Callable[[list[str]], A | Unreadable]
 ) -> Heard[A]:
     """Read the samples of a reply, one text and finish reason each; `read` gets the plain texts of those that say something."""
-    each = [read_said(text, why, form) for text, why in zip(texts, finish, strict=True)]
+    samples = list(zip(texts, finish, strict=True))
+    # many samples are as short as Yes or No, and alike
+    as_read = {sample: read_said(*sample, form) for sample in dict.fromkeys(samples)}
+    each = [as_read[sample] for sample in samples]
     said = [one for one in each if isinstance(one, Said)]
     result: A | Unreadable
     if said:

@@ -11,6 +11,7 @@ import typing
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from operator import attrgetter
 from typing import Any, Self, TypeVar
 
 import pyarrow as pa
@@ -45,7 +46,8 @@ class Row(StrictModel):
 
         ValidationError names those that are then missing, unknown to the model, or of another type.
         """
-        kept = {name: value for name, value in self.__dict__.items() if name in model.model_fields}
+        fields = model.model_fields
+        kept = {name: value for name, value in self.__dict__.items() if name in fields}
         return model.model_validate(kept | more)
 
     def replace(self, **changed: Any) -> Self:
@@ -84,7 +86,12 @@ def arrow_schema(model: type[BaseModel]) -> pa.Schema:
 
 def arrow_table(model: type[BaseModel], rows: Iterable[BaseModel]) -> pa.Table:
     """Return rows as an Arrow table with the model's schema (shape: len(rows) × number of attributes)."""
-    return pa.Table.from_pylist([row.model_dump() for row in rows], schema=arrow_schema(model))
+    schema, listed = arrow_schema(model), list(rows)
+    columns = []
+    for field in schema:
+        cells = list(map(attrgetter(field.name), listed))
+        columns.append(pa.array(map(_dump, cells) if _holds_models(field.type) else cells, field.type))
+    return pa.table(columns, schema=schema)
 
 
 def rows_from_arrow(model: type[M], table: pa.Table) -> list[M]:
@@ -95,6 +102,16 @@ def rows_from_arrow(model: type[M], table: pa.Table) -> list[M]:
 def column_docs(model: type[BaseModel]) -> dict[str, str]:
     """Return column → docstring, for cards and `factmill show --columns`."""
     return {name: info.description or "" for name, info in model.model_fields.items()}
+
+
+def _holds_models(kind: pa.DataType) -> bool:
+    return pa.types.is_struct(kind) or (pa.types.is_list(kind) and _holds_models(kind.value_type))
+
+
+def _dump(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump()
+    return [_dump(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 _SCALARS: dict[Any, pa.DataType] = {

@@ -1,7 +1,8 @@
 """What a task does with its batch: read the rows, get the replies, write what became of each row."""
 
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from tasks.engine.runs import Run, open_run
 from tasks.errors import BuildError, ServiceUnreachable
 from tasks.storage.recording.journal import Record, make_record
 from tasks.storage.recording.recorder import Answers
-from tasks.storage.shards import MERGED, REJECTS, USES, read_range, read_receipt, write_receipt, write_shard
+from tasks.storage.shards import MERGED, REJECTS, USES, make_table, read_range, read_receipt, write_receipt, write_shard
 from tasks.storage.source_files import SourceFile
 
 R = TypeVar("R", bound=Row)
@@ -30,6 +31,9 @@ T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
 A = TypeVar("A")
+
+_LARGE_STAGE, _MOST_BATCHES = 32_000, 64
+"""A stage of more rows than these has no more than so many batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,8 @@ class Work:
     batch: Batch
     run: Run
     rows_in: int = 0
-    originals: dict[str, str] = field(default_factory=dict)
+    originals: dict[str, str | Row] = field(default_factory=dict)
+    """Row id → the row as it came in; written out only for those that become rejects."""
     uses: list[tuple[str, str, str]] = field(default_factory=list)
     taken_off: dict[str, str] = field(default_factory=dict)
     """Call → kinds of what was taken off its reply before it was read."""
@@ -75,7 +80,7 @@ class Work:
         """Return the batch's rows."""
         rows = self.rows_to_open(model)
         for row in rows:
-            self.take(row.id, row.model_dump_json())
+            self.take(row.id, row)
         return rows
 
     def rows_to_open(self, model: type[R]) -> list[R]:
@@ -88,7 +93,7 @@ class Work:
         self.rows_in += read.num_rows
         return read
 
-    def take(self, row_id: str, as_it_came: str) -> None:
+    def take(self, row_id: str, as_it_came: str | Row) -> None:
         """Note a row that came in, for the funnel and for the reject it may become."""
         self.rows_in += 1
         self.originals[row_id] = as_it_came
@@ -111,18 +116,32 @@ class Work:
         read: Callable[[Any], V],
         failure: str = "wikidata_failed",
     ) -> tuple[dict[K, V], dict[str, Reject]]:
-        """Put every (row id, thing, call); return thing → what was read of the reply, and row id → Reject where there is none."""
-        calls = list(asked)
-        records = self.call(service, ((row_id, call) for row_id, _, call in calls))
-        found: dict[K, V] = {}
+        """Put every (row id, thing, call); return thing → what was read of the reply, and row id → Reject where there is none.
+
+        Of the calls for one thing, which are the same, the first is put; read is its reply, once.
+        """
+        pairs: list[tuple[str, K]] = []
+        calls: dict[K, Call] = {}
+        for row_id, thing, call in asked:
+            pairs.append((row_id, thing))
+            calls.setdefault(thing, call)
+        replies = self._reply(service, pairs, calls)
+        found = {thing: read(reply.body) for thing, reply in replies.items() if reply.status == "ok"}
         failed: dict[str, Reject] = {}
-        for row_id, thing, call in calls:
-            reply = records[call.key].reply()
-            if reply.status == "ok":
-                found[thing] = read(reply.body)
-            else:
+        for row_id, thing in pairs:
+            if thing not in found:
+                reply = replies[thing]
                 failed[row_id] = Reject(row_id, failure, reply.error or "no reason given", reply.transient)
         return found, failed
+
+    def _reply(self, service: Service, pairs: Sequence[tuple[str, K]], calls: Mapping[K, Call]) -> Mapping[K, Reply]:
+        """Return thing → its reply; what is not recorded needs no key and no record either."""
+        if service.is_outside:
+            records = self.call(service, ((row_id, calls[thing]) for row_id, thing in pairs))
+            return {thing: records[call.key].reply() for thing, call in calls.items()}
+        told: dict[int, Reply] = {}
+        service.send(list(calls.values()), lambda call, reply: told.__setitem__(id(call), reply))
+        return {thing: told[id(call)] for thing, call in calls.items()}
 
     def ask(
         self, role: str, asked: Iterable[tuple[str, T, Ask]], form: Form, read: Callable[[T, list[str]], A | Unreadable]
@@ -134,12 +153,13 @@ class Work:
         second Unreadable and a failure become Rejects, the reply kept. Yields (row, answer) in the order given.
         """
         service, model = self.run.services.model(role)
+        profile = model.profile()
         pending = list(asked)
         asks = [ask for _, _, ask in pending]
         answers: dict[int, Answered[A]] = {}
         for attempt in (1, 2):
             todo = [index for index in range(len(pending)) if index not in answers]
-            calls = {index: call_chat(service.identity, model.name, asks[index], model.profile()) for index in todo}
+            calls = {index: call_chat(service.identity, model.name, asks[index], profile) for index in todo}
             records = self.call(service, ((pending[index][0], calls[index]) for index in todo))
             for index in todo:
                 row_id, row, _ = pending[index]
@@ -194,21 +214,9 @@ class Work:
         shard = shard_path(batch)
         tables = {
             "rows": rows,
-            "rejects": pa.Table.from_pylist(
-                [
-                    {"id": r.row_id, "reason": r.reason, "detail": r.detail, "row": self.originals.get(r.row_id)}
-                    for r in rejects
-                ],
-                REJECTS,
-            ),
-            "merged": pa.Table.from_pylist([{"id": m.row_id, "into_id": m.into} for m in merged], MERGED),
-            "uses": pa.Table.from_pylist(
-                [
-                    {"id": i, "key": k, "record_id": r, "taken_off": self.taken_off.get(k)}
-                    for i, k, r in dict.fromkeys(self.uses)
-                ],
-                USES,
-            ),
+            "rejects": make_table(REJECTS, [(r.row_id, r.reason, r.detail, self._recall(r.row_id)) for r in rejects]),
+            "merged": make_table(MERGED, [(m.row_id, m.into) for m in merged]),
+            "uses": make_table(USES, [(*use, self.taken_off.get(use[1])) for use in dict.fromkeys(self.uses)]),
         }
         if self.extras is not None:
             tables["extras"] = self.extras
@@ -236,6 +244,11 @@ class Work:
         # Prefect takes a task for an input of those that are given parts of its result, by their identity: what a receipt
         # has of its batch would link all batches of a stage with each other
         return Receipt.model_validate_json(receipt.model_dump_json())
+
+    def _recall(self, row_id: str) -> str | None:
+        """Return a row as it came in, as text."""
+        row = self.originals.get(row_id)
+        return row.model_dump_json() if isinstance(row, Row) else row
 
     def _check_balance(self, ids: Sequence[str]) -> None:
         if len(ids) != self.rows_in or len(set(ids)) != len(ids):
@@ -268,6 +281,11 @@ def ask_before_work(run: Run, service: Service, calls: Sequence[Call], read: Cal
     missing = [call for call in calls if not read(replies[call.key].body)]
     run.recorder.ask_again({records[call.key].record_id for call in missing} if service.is_outside else ())
     return missing
+
+
+def choose_size(told: int, rows: int) -> int:
+    """Return the rows of a batch: as told, but more in a large stage, since Prefect keeps a run of every batch."""
+    return max(told, math.ceil(rows / _MOST_BATCHES)) if rows > _LARGE_STAGE else told
 
 
 def shard_path(batch: Batch) -> Path:

@@ -29,7 +29,7 @@ from tasks.clients.sending.sender import interrupt_sending
 from tasks.core.fingerprints import digest_json
 from tasks.core.receipts import SUMMED, Batch, Receipt, describe_stage, name_batch
 from tasks.core.rows import Row, arrow_schema
-from tasks.engine.batches import finished
+from tasks.engine.batches import choose_size, finished
 from tasks.engine.benchmark import Benchmark, Inputs, Locked
 from tasks.engine.endings import (
     CAUSES,
@@ -48,12 +48,15 @@ from tasks.engine.since.contents import is_embedded, note_contents
 from tasks.errors import FactmillError, FunnelError, NothingPublished
 from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.processes import end_soon
-from tasks.storage.builds import describe_caution, list_spoilt_calls, merge_stage, publish
+from tasks.storage.builds import describe_caution, describe_tables, list_spoilt_calls, merge_stage, publish
 from tasks.storage.housekeeping.warehouse import VERIFYING
 from tasks.storage.recording.kept import Kept, write_kept
 from tasks.storage.recording.records import sum_up_ages
 from tasks.storage.shards import digest_tables, has_kind, read_shard
 from tasks.storage.warehouse import Connection, open_warehouse
+
+_MOST_WAITING = 128
+"""Batches that wait for batch jobs at once, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +154,8 @@ class Build:
         holds much for each row (the articles near a question).
         """
         total = rows.rows
-        size = max(total, 1) if whole else min(self.options.batch_size, most_rows or self.options.batch_size)
+        usual = choose_size(self.options.batch_size, total)
+        size = max(total, 1) if whole else min(usual, most_rows or usual)
         content = [(receipt.digest, receipt.rows) for receipt in rows.receipts]
         batches, units = [], []
         for index, start in enumerate(range(0, max(total, 1), size)):
@@ -186,11 +190,9 @@ class Build:
             return report.model_copy(update={"build_id": self.options.pinned_build, "tables": digest_tables(tables)})
         if not report.rows:
             report = report.model_copy(update={"nothing_published": self._describe_waiting() or self._end(report)})
-        warehouse = warehouse_of(self.options)
         if self.options.mode != "replay" and is_embedded(self.run.lock):
             note_contents(self.run, self.kept)
-        self.run.recorder.merge()
-        with open_warehouse(warehouse) as db:
+        with self.run.recorder.merging() as db:
             write_kept(db, self.run_id, self.kept)
             report = report.model_copy(update={"replies": self._sum_up_ages(db)})
             before = {build_id for (build_id,) in db.execute("SELECT build_id FROM builds").fetchall()}
@@ -204,8 +206,9 @@ class Build:
                 report.model_dump(mode="json", exclude={"build_id", "tables"}),
                 self.started_at,
             )
+            described = describe_tables(db, record.build_id)
         named = {"build_id": record.build_id, "confirmed": record.build_id in before}
-        published = report.model_copy(update={**named, "tables": digest_tables(tables)})
+        published = report.model_copy(update={**named, "tables": described})
         return published.model_copy(update={"seconds": round(time.perf_counter() - self._started, 2)})
 
     def _sum_up_ages(self, db: Connection) -> dict[str, dict[str, Any]]:
@@ -229,7 +232,10 @@ class Build:
             _names.set({batch.index: name_batch(batch, units[batch.index], size, rows_in) for batch in batches})
             receipts = []
             # a runner of our own, since a flow's is made before its options are known
-            with ThreadPoolTaskRunner[Receipt](max_workers=self.options.concurrency) as runner, _interrupting():
+            with (
+                ThreadPoolTaskRunner[Receipt](max_workers=self._count_workers(len(batches), size)) as runner,
+                _interrupting(),
+            ):
                 futures = [
                     runner.submit(_prepare(step, receipt is None), {"batch": batch})
                     for batch, receipt in zip(batches, done, strict=True)
@@ -239,6 +245,14 @@ class Build:
                     bar.advance(receipts[-1])
         self._close_stage(step.name, receipts, rows_in, time.perf_counter() - started, opens=opens)
         return Dataset(tuple(receipts), tuple(units))
+
+    def _count_workers(self, batches: int, size: int) -> int:
+        """Return how many batches are worked on at once: where a model is asked by batch jobs, as many as fill one, since
+        those that wait for a job do nothing else."""
+        models = [] if self.options.mode == "replay" else self.run.services.world.models.items()
+        asked = (model for role, model in models if role in self.run.lock["models"] and model.mode == "batch")
+        most = max((model.jobs.requests for model in asked), default=0)
+        return max(self.options.concurrency, min(batches, _MOST_WAITING, -(-most // max(size, 1))))
 
     def _close_stage(
         self, stage: str, receipts: Sequence[Receipt], rows_in: int, seconds: float, *, opens: bool
@@ -254,8 +268,7 @@ class Build:
         progress.log(describe_stage(summary, self.reasons[stage]))
         self.receipts.extend(receipts)
         if self.options.pinned_build is None:
-            self.run.recorder.merge()
-            with open_warehouse(warehouse_of(self.options)) as db:
+            with self.run.recorder.merging() as db:
                 merge_stage(db, self.run_id, len(self.summaries), receipts, summary)
             if is_lost_to_run(came_in, self.reasons[stage], sum(receipt.unsettled for receipt in receipts)):
                 self._end(self._report(0, {}))

@@ -93,7 +93,7 @@ def translator_identity(world: World, home: Path) -> str:
     from tasks.models.translate import identify_translator
 
     settings = translator_model(world)
-    return identify_translator(settings.name, home, compute_type=settings.compute_type)
+    return identify_translator(settings.name, home, world.compute.device, settings.compute_type)
 
 
 def perplexity_model(world: World) -> Model:
@@ -115,7 +115,7 @@ def perplexity_identity(world: World, home: Path) -> str:
     settings = perplexity_model(world)
     if settings.kind == "openai":
         return name_scorer(settings.url, settings.name)
-    return identify_perplexity(settings.name, home, compute_type=settings.compute_type)
+    return identify_perplexity(settings.name, home, world.compute.device, settings.compute_type)
 
 
 def service_identities(world: World, home: Path) -> dict[str, str]:

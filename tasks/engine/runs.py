@@ -19,7 +19,7 @@ from tasks.engine.services import Services
 from tasks.errors import BuildError
 from tasks.options import RunOptions, warehouse_of
 from tasks.settings import home, load_world
-from tasks.storage.recording.recorder import Recorder
+from tasks.storage.recording.recorder import Recorder, jobs_folder
 from tasks.storage.recording.records import newest_record
 
 NOW = "0s"
@@ -64,7 +64,8 @@ def open_run(folder: str) -> Run:
                 read_moments(options["oldest"]),
                 options["stale_if_error"],
             )
-            services = Services.open(options["world"], options["graph"], Path(options["home"]))
+            jobs = jobs_folder(Path(options["warehouse"]), mode)
+            services = Services.open(options["world"], options["graph"], Path(options["home"]), jobs)
             _runs[folder] = Run(Path(folder), described["lock"], described["origin"], options, services, recorder)
         return _runs[folder]
 

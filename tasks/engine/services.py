@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from tasks.assets import load_query
 from tasks.core.calls.call import Call, Deliver, Service
 from tasks.core.calls.paths import Ask, PathsByCalls
+from tasks.core.fingerprints import digest_json
 from tasks.core.paths import PathFinder
+from tasks.engine.cluster.asking import Cluster
+from tasks.engine.cluster.wanted import Wanted
 from tasks.engine.identities import (
     embedder_name,
     identify_service,
@@ -30,7 +33,7 @@ from tasks.text.suggestions import suggest_name
 
 if TYPE_CHECKING:
     from tasks.graph.lookup import Graph
-    from tasks.models.cross_encoder import CrossEncoder
+    from tasks.models.cross_encoder import PairScorer
     from tasks.models.embed import Embedder
 
 T = TypeVar("T")
@@ -74,16 +77,26 @@ class Services:
     pageviews: Service
     falcon: Service
     dbpedia: Service
+    jobs: Path | None
+    """Folder of what is known of batch jobs; None: models are asked singly, whatever the world says."""
+    cluster: Cluster | None
+    """Where models and graphs are asked; None: in this process."""
     _stack: ExitStack
     _opened: dict[str, Any] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
-    def open(cls, world_name: str, graph: str | None, home: Path) -> "Services":
-        """Open the services of a world by name, with a local graph as its Wikidata if one is named."""
+    def open(cls, world_name: str, graph: str | None, home: Path, jobs: Path | None = None) -> "Services":
+        """Open the services of a world by name, with a local graph as its Wikidata if one is named.
+
+        `jobs`: folder in which what is known of batch jobs outlives this process.
+        """
         world = load_world(world_name, graph)
         stack = ExitStack()
         endpoints = _endpoint_finder(world, home, stack)
+        cluster = Cluster(world.compute) if world.compute.engine == "dask" else None
+        if cluster:
+            stack.callback(cluster.close)
         return cls(
             world=world,
             home=home,
@@ -92,6 +105,8 @@ class Services:
             pageviews=_open_web_service("pageviews", world.pageviews, world, endpoints),
             falcon=_open_web_service("falcon", world.falcon, world, endpoints),
             dbpedia=_open_web_service("dbpedia", world.dbpedia, world, endpoints),
+            jobs=jobs,
+            cluster=cluster,
             _stack=stack,
         )
 
@@ -103,7 +118,12 @@ class Services:
                 f"the world {self.world.name} names no model in the role {role}; add [models.{role}] to its file"
                 f"{suggest_name(role, self.world.models)}"
             )
-        return self._once(f"model {role}", lambda: _open_model(settings, self.world, self.home, self._stack)), settings
+        return self._once(f"model {role}", lambda: self._open_model(settings)), settings
+
+    def _open_model(self, settings: Model) -> Service:
+        if settings.kind == "rules":
+            return _open_rules(self.world, self.home, self._stack)
+        return _open_chat(settings, self.world.user_agent, self.jobs)
 
     def graph(self) -> "Graph":
         """Return the local graph of this world, for what needs all labels at hand; SettingsError when there is none."""
@@ -113,25 +133,55 @@ class Services:
             return self.wikidata
         return self._once("graph", lambda: self._stack.enter_context(_local_graph(self.world, self.home)))
 
+    def paths(self, ask: Ask) -> PathFinder:
+        """Return what finds paths in this world's Wikidata: a local graph, here or on a cluster, or calls through `ask`."""
+        from tasks.graph.lookup import Graph
+
+        service, cluster = self.wikidata, self.cluster
+        if not isinstance(service, Graph):
+            return PathsByCalls(ask, service.identity)
+        if cluster is None:
+            return service
+        from tasks.engine.cluster.remote import RemotePaths
+
+        return RemotePaths(service.manifest.digest, cluster)
+
     def embedder(self) -> "Embedder":
         """Return the sentence encoder of this world, opened once a process."""
-        from tasks.models.embed import share_embedder
+        return self._once("embedder", self._open_embedder)
 
-        return self._once("embedder", lambda: share_embedder(embedder_name(self.world, self.home), self.home))
+    def _open_embedder(self) -> "Embedder":
+        from tasks.models.char_ngrams import CHAR_NGRAMS
+        from tasks.models.embed import find_embedder, share_embedder
 
-    def cross_encoder(self, name: str) -> "CrossEncoder":
+        name = embedder_name(self.world, self.home)
+        # n-grams are counted in less time than it takes to ask for them
+        if self.cluster is None or name == CHAR_NGRAMS:
+            return share_embedder(name, self.home)
+        from tasks.engine.cluster.remote import open_remote_embedder
+
+        return open_remote_embedder(find_embedder(name, self.home), self.cluster)
+
+    def cross_encoder(self, name: str) -> "PairScorer":
         """Return a cross-encoder of this home, opened once."""
+        return self._once(f"cross-encoder {name}", lambda: self._open_cross_encoder(name))
+
+    def _open_cross_encoder(self, name: str) -> "PairScorer":
         from tasks.models.cross_encoder import CrossEncoder, find_cross_encoder
 
-        return self._once(f"cross-encoder {name}", lambda: CrossEncoder(find_cross_encoder(name, self.home)))
+        if self.cluster is None:
+            return CrossEncoder(find_cross_encoder(name, self.home))
+        from tasks.engine.cluster.remote import open_remote_cross_encoder
+
+        return open_remote_cross_encoder(find_cross_encoder(name, self.home), self.cluster)
 
     def translator(self) -> Service:
         """Return the translator of this world."""
-        return self._once("translator", lambda: _open_translator(self.world, self.home))
+        return self._once("translator", lambda: _open_translator(self.world, self.home, self.cluster))
 
     def perplexity(self) -> Service:
         """Return the language model of this world that weighs texts."""
-        return self._once("perplexity", lambda: _open_perplexity(self.world, self.home))
+        return self._once("perplexity", lambda: _open_perplexity(self.world, self.home, self.cluster))
 
     def _once(self, name: str, open_it: Callable[[], T]) -> T:
         """Return what is opened at the first call of that name."""
@@ -149,13 +199,6 @@ class Services:
     def close(self) -> None:
         """Stop what was started."""
         self._stack.close()
-
-
-def choose_finder(service: Service, ask: Ask) -> PathFinder:
-    """Return the engine behind a world's Wikidata: the local graph itself, or calls to the endpoint through `ask`."""
-    from tasks.graph.lookup import Graph
-
-    return service if isinstance(service, Graph) else PathsByCalls(ask, service.identity)
 
 
 def embedded_graph(home: Path) -> "Graph":
@@ -251,27 +294,28 @@ def _connect(name: ServiceName, url: str, identity: str, limits: Limits, user_ag
             return Dbpedia(url, identity, limits, user_agent, load_query("dbpedia/same_as"))
 
 
-def _open_model(settings: Model, world: World, home: Path, stack: ExitStack) -> Service:
-    if settings.kind == "rules":
+def _open_rules(world: World, home: Path, stack: ExitStack) -> Service:
+    def think() -> Service:
+        from tasks.rules.author import RulesAuthor
 
-        def think() -> Service:
-            from tasks.rules.author import RulesAuthor
+        return RulesAuthor(rules_identity(world, home), stack.enter_context(_local_graph(world, home)))
 
-            return RulesAuthor(rules_identity(world, home), stack.enter_context(_local_graph(world, home)))
+    return LazyService(rules_identity(world, home), True, think)
 
-        return LazyService(rules_identity(world, home), True, think)
 
+def _open_chat(settings: Model, user_agent: str, jobs: Path | None) -> Service:
     identity = settings.url
+    own_jobs = jobs / digest_json([identity, settings.name])[:16] if jobs else None
 
     def connect() -> Service:
         from tasks.clients.chat import Chat
 
-        return Chat(identity, settings, lambda: api_key(settings), world.user_agent)
+        return Chat(identity, settings, lambda: api_key(settings), user_agent, own_jobs)
 
     return LazyService(identity, True, connect)
 
 
-def _open_perplexity(world: World, home: Path) -> Service:
+def _open_perplexity(world: World, home: Path, cluster: Cluster | None) -> Service:
     settings, identity = perplexity_model(world), perplexity_identity(world, home)
     if settings.kind == "openai":
         from tasks.clients.perplexity import Scorer
@@ -279,6 +323,10 @@ def _open_perplexity(world: World, home: Path) -> Service:
         return LazyService(
             identity, True, lambda: Scorer(identity, settings, lambda: api_key(settings), world.user_agent)
         )
+    if cluster:
+        from tasks.engine.cluster.remote import RemoteModel
+
+        return RemoteModel(cluster, Wanted("perplexity", identity))
     from tasks.models.perplexity import LanguageModel, find_perplexity
     from tasks.models.services import serve_perplexity
 
@@ -287,13 +335,17 @@ def _open_perplexity(world: World, home: Path) -> Service:
     )
 
 
-def _open_translator(world: World, home: Path) -> Service:
+def _open_translator(world: World, home: Path, cluster: Cluster | None) -> Service:
+    settings, identity = translator_model(world), translator_identity(world, home)
+    if cluster:
+        from tasks.engine.cluster.remote import RemoteModel
+
+        return RemoteModel(cluster, Wanted("translator", identity))
     from tasks.models.services import serve_translator
     from tasks.models.translate import Translator, find_translator
 
-    settings = translator_model(world)
     return serve_translator(
-        translator_identity(world, home),
+        identity,
         lambda: Translator(find_translator(settings.name, home), compute_type=settings.compute_type),
     )
 

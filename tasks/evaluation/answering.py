@@ -125,8 +125,8 @@ def read_reply(reply: Reply, key: str, form: Form = TEXT) -> Given:
     chat = read_chat(reply.body)
     given = read_given(chat.texts, chat.finish, form)
     calls = chat.calls[0] if chat.calls else ()
-    spent = {"tokens_in": reply.tokens_in, "tokens_out": reply.tokens_out, "seconds": reply.latency_s}
-    return replace(given, **spent, call=key, calls=calls)
+    given = replace(given, tokens_in=reply.tokens_in, tokens_out=reply.tokens_out, seconds=reply.latency_s)
+    return replace(given, call=key, calls=calls)
 
 
 def read_given(texts: Sequence[str], finishes: Sequence[str], form: Form) -> Given:

@@ -35,7 +35,7 @@ from tasks.text.suggestions import suggest_name
 
 if TYPE_CHECKING:
     from tasks.evaluation.judging import Judging
-    from tasks.models.cross_encoder import CrossEncoder
+    from tasks.models.cross_encoder import PairScorer
     from tasks.models.embed import Embedder
 
 BUILT_IN = {
@@ -139,7 +139,7 @@ class Tools(Protocol):
     def embedder(self) -> "Embedder":
         """Return the world's sentence encoder."""
 
-    def cross_encoder(self, name: str) -> "CrossEncoder":
+    def cross_encoder(self, name: str) -> "PairScorer":
         """Return a cross-encoder of the home; SettingsError where there is none of that name."""
 
 

@@ -124,8 +124,9 @@ def measure_popularity(batch: Batch) -> Receipt:
 def describe(work: Work, asked: Iterable[tuple[str, str]]) -> tuple[dict[str, Description], dict[str, Reject]]:
     """Return QID → description for every (row id, QID), and row id → Reject where the Wikidata failed."""
     wikidata = work.run.services.wikidata
-    calls = ((row_id, qid, call_describe_item(wikidata.identity, qid)) for row_id, qid in asked)
-    return work.look_up(wikidata, calls, read_description)
+    pairs = list(asked)
+    calls = {qid: call_describe_item(wikidata.identity, qid) for qid in dict.fromkeys(qid for _, qid in pairs)}
+    return work.look_up(wikidata, ((row_id, qid, calls[qid]) for row_id, qid in pairs), read_description)
 
 
 def _describe_row(

@@ -63,7 +63,8 @@ def score_description_consistency(batch: Batch) -> Receipt:
 
 def _read_score(_: AnsweredQuestion, texts: Sequence[str]) -> float | Unreadable:
     """Return the share of No among the samples that can be read; Unreadable when none can."""
-    verdicts = [read_verdict(text) for text in texts]
+    read = {text: read_verdict(text) for text in set(texts)}
+    verdicts = [read[text] for text in texts]
     score = score_error(verdicts).score
     if score is None:
         return next(verdict for verdict in verdicts if isinstance(verdict, Unreadable))

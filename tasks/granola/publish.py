@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tasks.core.counting import compare_figures, divide
 from tasks.core.rows import arrow_schema
@@ -28,32 +29,32 @@ def publish_granola(build: Build, linked: Dataset, cleaned: Dataset) -> BuildRep
     candidates = linked.extras(arrow_schema(CandidateRow))
     rows = cleaned.table(GranolaRow)
     facts = {
-        **count_names(candidates.to_pylist()),
+        **count_names(candidates),
         "rows_against_the_graph": rows["fact_in_graph"].to_pylist().count(False),
         "shape": describe_shape(rows, build.summaries),
     }
     return build.publish({"granola_eq": rows, "granola_candidates": candidates}, facts)
 
 
-def count_names(candidates: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+def count_names(candidates: pa.Table) -> dict[str, int]:
     """Return how many names were found, how many of them several items bear, and how often the policies differ.
 
     The policies differ in a row where the relation holds between candidates and the smallest numbers are not among them.
     """
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for row in candidates:
-        groups.setdefault((row["row_id"], row["role"]), []).append(row)
-    names = {group[0]["name"]: len(group) for group in groups.values()}
-    differing = {
-        row_id
-        for (row_id, _), group in groups.items()
-        if any(row["linked"] for row in group) and not any(row["linked"] and row["chosen"] for row in group)
-    }
+    linked = pc.fill_null(candidates["linked"], False)
+    told = candidates.select(["row_id", "role", "name"])
+    told = told.append_column("linked", linked).append_column("agrees", pc.and_(linked, candidates["chosen"]))
+    groups = told.group_by(["row_id", "role"], use_threads=False).aggregate(
+        [("name", "first"), ("name", "count"), ("linked", "any"), ("agrees", "any")]
+    )
+    names = dict(zip(groups["name_first"].to_pylist(), groups["name_count"].to_pylist(), strict=True))
+    differing = groups.filter(pc.and_not(groups["linked_any"], groups["agrees_any"]))
+    ambiguous = groups.filter(pc.greater(groups["name_count"], 1))
     return {
         "names": len(names),
         "ambiguous_names": sum(count > 1 for count in names.values()),
-        "rows_with_ambiguous_name": len({row_id for (row_id, _), group in groups.items() if len(group) > 1}),
-        "rows_where_linked_differs": len(differing),
+        "rows_with_ambiguous_name": len(pc.unique(ambiguous["row_id"])),
+        "rows_where_linked_differs": len(pc.unique(differing["row_id"])),
     }
 
 

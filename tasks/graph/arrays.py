@@ -19,7 +19,7 @@ literal_precisions uint8[l]    of a date, DAY where the data do not say it; 0 fo
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -61,22 +61,18 @@ _TYPES: dict[str, type[np.integer[Any]]] = {
 }
 ARRAY_FILES = tuple(f"{name}.npy" for name in _TYPES)
 
-_PROPERTY_PLACES = """
-    CREATE OR REPLACE TEMP TABLE property_places AS
-    SELECT property, (row_number() OVER (ORDER BY property) - 1)::UINTEGER AS place FROM (
+_PROPERTIES = """
+    SELECT DISTINCT property FROM (
         SELECT property FROM edges UNION SELECT property FROM literals
         UNION SELECT qualifier FROM literals WHERE qualifier IS NOT NULL
-    )
+    ) ORDER BY property
 """
-_EDGES = """
-    SELECT {row} AS item, {neighbour} AS items, place::USMALLINT AS properties
-    FROM edges JOIN property_places USING (property) ORDER BY ALL
-"""
+_EDGES = "SELECT {row} AS item, {neighbour} AS items, property AS properties FROM edges ORDER BY ALL"
+# literals were stored by id, and tables are read in the order in which they were stored
 _LITERALS = f"""
-    SELECT item, holder.place::USMALLINT AS properties, claim.place::USMALLINT AS claims, key AS keys,
+    SELECT item, coalesce(qualifier, property) AS properties, property AS claims, key AS keys,
         coalesce(precision, CASE WHEN number IS NULL THEN {DAY} ELSE 0 END)::UTINYINT AS precisions
-    FROM literals JOIN property_places claim ON claim.property = literals.property
-    JOIN property_places holder ON holder.property = coalesce(qualifier, literals.property) ORDER BY id
+    FROM literals
 """
 
 
@@ -169,11 +165,16 @@ def _put_together(found: dict[str, Array]) -> Arrays:
 
 
 def _open_array(file: Path) -> Array:
+    return open_array(file, _TYPES[file.stem])
+
+
+def open_array(file: Path, expected: type[np.integer[Any]]) -> Array:
+    """Map one array of a graph; GraphError when it is missing, damaged or not one row of the expected type."""
     try:
         array = np.load(file, mmap_mode="r")
     except (OSError, ValueError, EOFError) as error:
         raise GraphError(f"{file}: cannot be opened ({error}); {format_load_advice(file.parent.name)}") from error
-    dtype = np.dtype(_TYPES[file.stem])
+    dtype = np.dtype(expected)
     if array.ndim != 1 or array.dtype != dtype:
         raise GraphError(
             f"{file}: holds {array.dtype} of shape {array.shape}, expected one row of {dtype};"
@@ -198,6 +199,13 @@ def _check_lengths(path: Path, found: dict[str, Array]) -> None:
             )
 
 
+class _Known(NamedTuple):
+    """What the numbers in tables are placed by."""
+
+    items: ItemIndex
+    properties: npt.NDArray[np.int32]
+
+
 def write_arrays(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
     """Write all arrays into a folder from the tables `items`, `edges` and `literals` of the database in use.
 
@@ -205,10 +213,10 @@ def write_arrays(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
     fit together or use too many properties.
     """
     items = _write_items(connection, folder)
-    _write_properties(connection, folder)
-    _write_rows(connection, folder, items, "out", "edges", _EDGES.format(row="subject", neighbour="object"))
-    _write_rows(connection, folder, items, "in", "edges", _EDGES.format(row="object", neighbour="subject"))
-    _write_rows(connection, folder, items, "literal", "literals", _LITERALS)
+    known = _Known(items, _write_properties(connection, folder))
+    _write_rows(connection, folder, known, "out", "edges", _EDGES.format(row="subject", neighbour="object"))
+    _write_rows(connection, folder, known, "in", "edges", _EDGES.format(row="object", neighbour="subject"))
+    _write_rows(connection, folder, known, "literal", "literals", _LITERALS)
 
 
 def _write_items(connection: duckdb.DuckDBPyConnection, folder: Path) -> ItemIndex:
@@ -231,24 +239,25 @@ def _write_items(connection: duckdb.DuckDBPyConnection, folder: Path) -> ItemInd
     return ItemIndex(items, _open_array(folder / "item_bits.npy"), _open_array(folder / "item_ranks.npy"))
 
 
-def _write_properties(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
-    connection.execute(_PROPERTY_PLACES)
-    count = _count_rows(connection, "property_places")
-    if count > MOST_PROPERTIES:
-        raise GraphError(f"{folder}: the triples use {count:,} properties; a graph holds {MOST_PROPERTIES:,} at most")
-    with _create(folder, "properties", count) as file:
-        for batch in _read_batches(connection, "SELECT property FROM property_places ORDER BY place"):
-            file.write(batch["property"].data)
+def _write_properties(connection: duckdb.DuckDBPyConnection, folder: Path) -> npt.NDArray[np.int32]:
+    properties = np.array([number for (number,) in connection.execute(_PROPERTIES).fetchall()], np.int32)
+    if len(properties) > MOST_PROPERTIES:
+        raise GraphError(
+            f"{folder}: the triples use {len(properties):,} properties; a graph holds {MOST_PROPERTIES:,} at most"
+        )
+    with _create(folder, "properties", len(properties)) as file:
+        file.write(properties.data)
+    return properties
 
 
 def _write_rows(
-    connection: duckdb.DuckDBPyConnection, folder: Path, items: ItemIndex, rows: str, table: str, query: str
+    connection: duckdb.DuckDBPyConnection, folder: Path, known: _Known, rows: str, table: str, query: str
 ) -> None:
     """Write the offsets of the column `item`, and each other column of a query into the file of its name."""
     fields = (Literals if rows == "literal" else Rows)._fields[1:]
-    count, known = _count_rows(connection, table), len(items.numbers)
+    count, items = _count_rows(connection, table), known.items
     with ExitStack() as stack:
-        offsets = stack.enter_context(_create(folder, f"{rows}_offsets", known + 1))
+        offsets = stack.enter_context(_create(folder, f"{rows}_offsets", len(items.numbers) + 1))
         files = {name: stack.enter_context(_create(folder, f"{rows}_{name}", count)) for name in fields}
         read = following = 0
         for batch in _read_batches(connection, query):
@@ -257,9 +266,11 @@ def _write_rows(
             read, following = read + len(places), int(places[-1]) + 1
             if "items" in batch:
                 batch["items"] = _place_all(items, batch["items"], table, folder).astype(np.uint32)
+            for name in batch.keys() & {"properties", "claims"}:
+                batch[name] = np.searchsorted(known.properties, batch[name]).astype(np.uint16)
             for name, file in files.items():
                 file.write(batch[name].data)
-        _write_offsets(offsets, following, known + 1, np.empty(0, np.int64), read)
+        _write_offsets(offsets, following, len(items.numbers) + 1, np.empty(0, np.int64), read)
 
 
 def _write_offsets(file: BinaryIO, first: int, last: int, places: Ints, read: int) -> None:
@@ -276,13 +287,17 @@ def _place_all(items: ItemIndex, numbers: Ints, table: str, folder: Path) -> Int
     return places
 
 
+def _create(folder: Path, name: str, length: int) -> AbstractContextManager[BinaryIO]:
+    return create_array(folder, name, length, _TYPES[name])
+
+
 @contextmanager
-def _create(folder: Path, name: str, length: int) -> Iterator[BinaryIO]:
-    """Open a file for an array that is written piece by piece.
+def create_array(folder: Path, name: str, length: int, dtype: type[np.integer[Any]]) -> Iterator[BinaryIO]:
+    """Open a file `<name>.npy` for an array of so many numbers that is written piece by piece.
 
     Not mapped: a full disk raises an error where a mapped file would end the process.
     """
-    header = {"descr": npy_format.dtype_to_descr(np.dtype(_TYPES[name])), "fortran_order": False, "shape": (length,)}
+    header = {"descr": npy_format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": (length,)}
     with (folder / f"{name}.npy").open("wb") as file:
         npy_format.write_array_header_1_0(file, header)
         yield file

@@ -28,6 +28,7 @@ from tasks.graph.folders import (
     put_in_place,
     read_request,
 )
+from tasks.graph.literal_texts import write_literal_texts
 from tasks.graph.load_progress import LoadProgress, Meter
 from tasks.graph.loading.reading import read_sources
 from tasks.graph.loading.rows import TABLES
@@ -36,7 +37,9 @@ from tasks.graph.loading.streams import STDIN, Form, Source, SourceChanged, chec
 from tasks.graph.loading.tables import Stored, digest_tables, find_dump_date, store_tables
 from tasks.graph.manifest import DATABASE, FORMAT_VERSION, GraphManifest, graph_path, loading_path, write_manifest
 
-READING_MODULES = ("columns", "ntriples", "rows", "shapes", "statement_shapes", "streams", "turtle")
+READING_MODULES = (
+    "columns", "ntriples", "rows", "scanning/lines", "scanning/terms", "shapes", "statement_shapes", "streams", "turtle",
+)  # fmt: skip
 """The modules that decide which rows are read: a half load made by others of them is dropped."""
 
 _LANGUAGE = re.compile(r"[a-z]{2,12}(-[a-z0-9]{1,12})*")
@@ -156,6 +159,7 @@ def _write(job: _Job, connection: duckdb.DuckDBPyConnection) -> _Written:
     digest = digest_tables(connection, languages=job.request.languages, dump_date=date, format_version=FORMAT_VERSION)
     job.meter.enter("writing")
     write_arrays(connection, graph)
+    write_literal_texts(connection, graph)
     return _Written(stored, digest, date)
 
 

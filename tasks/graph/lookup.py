@@ -10,7 +10,7 @@ import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,13 @@ import duckdb
 import pyarrow as pa
 
 from tasks.core.calls.call import Call, Deliver
-from tasks.core.calls.knowledge import Candidate, Description, Fact, Neighbour, Qid, write_facts
+from tasks.core.calls.knowledge import Candidate, Description, Fact, Neighbour, Qid, write_description, write_facts
 from tasks.core.fingerprints import Json
 from tasks.core.paths import FoundPaths, PathOptions
 from tasks.errors import GraphError
 from tasks.graph.answers import Answer, Parts, answer_calls
 from tasks.graph.arrays import Ints, open_arrays
+from tasks.graph.literal_texts import open_literal_texts
 from tasks.graph.loading.shapes import ANY_LANGUAGE
 from tasks.graph.loading.tables import attach_database, connect_memory
 from tasks.graph.manifest import DATABASE, GraphManifest, format_load_advice, graph_path, read_manifest
@@ -108,6 +109,7 @@ class Graph(AbstractContextManager["Graph"]):
         self.manifest = manifest
         self.identity = f"graph-{manifest.digest[:16]}"
         self.arrays = open_arrays(path)
+        self._texts = open_literal_texts(path, len(self.arrays.literals.keys))
         self._lock = threading.Lock()
         try:
             # not connected to directly: DuckDB would hand out an older file still open under this path
@@ -219,6 +221,8 @@ class Graph(AbstractContextManager["Graph"]):
 
     def read_literals(self, ids: Ints) -> pa.Table:
         """Return the rows of table `literals` with these ids, which ascend, in their order."""
+        if self._texts:
+            return self._texts.read(self.arrays, ids)
         with self._connect({"keys": pa.table({"id": ids})}) as cursor:
             return cursor.sql(_LITERALS).to_arrow_table()
 
@@ -271,7 +275,7 @@ class Graph(AbstractContextManager["Graph"]):
 
     def _answer_describe_items(self, parts: Sequence[Parts], language: str) -> list[Json]:
         found = self.describe([each["qid"] for each in parts], language)
-        return [asdict(found[each["qid"]]) for each in parts]
+        return [write_description(found[each["qid"]]) for each in parts]
 
     def _answer_label(self, parts: Sequence[Parts], language: str) -> list[Json]:
         found = self.labels([each["id"] for each in parts], language)

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,8 @@ ReadLiterals = Callable[[Ints], pa.Table]
 _PAIRS_A_CHUNK = 1024
 _ROWS_A_CHUNK = 4096
 _NO_CAP = int(np.iinfo(np.int64).max)
-_STEPS = {YEAR: 10_000, MONTH: 100, DAY: 1}
+_STEPS, _PRECISIONS = np.array([10_000, 100, 1]), np.array([YEAR, MONTH, DAY], np.uint8)
+"""By what is given of a date, the year, the month too or all: how many keys it takes in, and its precision."""
 _HIGHEST_YEAR = 10**14
 _STATUSES = pa.array(["found", "none", "capped", "identical", "unknown_subject", "unknown_object"])
 _FOUND, _NONE, _CAPPED, _IDENTICAL, _UNKNOWN_SUBJECT, _UNKNOWN_OBJECT = range(6)
@@ -82,6 +84,7 @@ def find_literal_paths(
 ) -> FoundPaths:
     """Find the paths from items to dates, or to numbers, as core.paths.PathFinder says."""
     _check_lengths(subjects, objects)
+    numbers = _list_numbers(objects)
     counted = _flag(arrays, properties) & ~_flag(arrays, options.ignored)
     search = _Search(
         arrays,
@@ -89,7 +92,7 @@ def find_literal_paths(
         _make_ground(arrays, options.ignored),
         arrays.items.find_places(subjects),
         _seek(objects, counted),
-        _list_numbers(objects),
+        numbers,
         _cap(options),
     )
     one_hop, totals = _find_at(search, 1, np.arange(len(subjects)))
@@ -124,7 +127,7 @@ def _find_at(search: _Search, hops: int, pairs: Ints) -> tuple[pa.Table, Ints]:
     sought = Sought(lowest[pairs], highest[pairs], precisions[pairs], properties)
 
     def walk(first: int, last: int, found: Table) -> tuple[int, int]:
-        stopped, written = walk_literals(
+        stopped, written, _ = walk_literals(
             search.ground, search.arrays.literals, sought, starts, hops, first, last, cap, found, totals
         )
         return stopped, written
@@ -214,23 +217,22 @@ def _cap(options: PathOptions) -> int:
 
 
 def _seek(objects: Sequence[Date] | Sequence[Number], properties: npt.NDArray[np.bool_]) -> Sought:
-    """Return which keys and precisions are those of the dates, or numbers."""
-    ranges = [_find_keys(each) for each in objects]
-    lowest, highest, precisions = zip(*ranges, strict=True) if ranges else ((), (), ())
-    return Sought(np.array(lowest, np.int64), np.array(highest, np.int64), np.array(precisions, np.uint8), properties)
-
-
-def _find_keys(wanted: Date | Number) -> tuple[int, int, int]:
-    """Return the lowest and highest key of what fits (see Date.fits, Number.fits), and the least precision."""
-    if isinstance(wanted, Number):
-        key = number_key(wanted.number)
-        return key, key, 0
-    if abs(wanted.year) > _HIGHEST_YEAR:
-        # no value is so far away, and no key could be
-        return 1, 0, wanted.precision
-    step = _STEPS[wanted.precision]
-    lowest = wanted.key // step * step
-    return lowest, lowest + step - 1, wanted.precision
+    """Return which keys and precisions are those of the dates, or numbers; see Date.fits, Number.fits."""
+    if objects and isinstance(objects[0], Number):
+        keys = np.array([number_key(cast(Number, each).number) for each in objects], np.int64)
+        return Sought(keys, keys, np.zeros(len(keys), np.uint8), properties)
+    dates = cast(Sequence[Date], objects)
+    months = np.array([-1 if each.month is None else each.month for each in dates], np.int64)
+    days = np.array([-1 if each.day is None else each.day for each in dates], np.int64)
+    kinds = np.where(months < 0, 0, np.where(days < 0, 1, 2))
+    # no value is further away than the highest year, and no key could be
+    is_near = np.array([abs(each.year) <= _HIGHEST_YEAR for each in dates], np.bool_)
+    years = np.array([each.year if near else 0 for each, near in zip(dates, is_near.tolist(), strict=True)], np.int64)
+    steps = _STEPS[kinds]
+    lowest = (years * 10_000 + np.maximum(months, 0) * 100 + np.maximum(days, 0)) // steps * steps
+    return Sought(
+        np.where(is_near, lowest, 1), np.where(is_near, lowest + steps - 1, 0), _PRECISIONS[kinds], properties
+    )
 
 
 def _list_numbers(objects: Sequence[Date] | Sequence[Number]) -> pa.Table | None:

@@ -58,7 +58,7 @@ class Sought(NamedTuple):
     """By place of a property: True where its values count."""
 
 
-def _compile(function: Callable[..., Any]) -> Any:
+def compile_kernel(function: Callable[..., Any]) -> Any:
     """Compile a kernel at its first call, once for all processes."""
     try:
         return njit(nogil=True, cache=True)(function)
@@ -68,10 +68,10 @@ def _compile(function: Callable[..., Any]) -> Any:
 
 
 # handing over some ten arrays takes longer than what most calls have to do
-_inline = njit(forceinline=True)
+inline = njit(forceinline=True)
 
 
-@_inline
+@inline
 def _find_first(values: Column, begin: int, end: int, wanted: int) -> int:
     """Return where in the ascending values[begin:end] the first lies that is not below the wanted one."""
     while begin < end:
@@ -83,7 +83,7 @@ def _find_first(values: Column, begin: int, end: int, wanted: int) -> int:
     return begin
 
 
-@_inline
+@inline
 def _skip_to(values: Column, begin: int, end: int, wanted: int) -> int:
     """Do as `_find_first` does, in ever longer steps: quick when what is wanted is near."""
     step = 1
@@ -93,7 +93,7 @@ def _skip_to(values: Column, begin: int, end: int, wanted: int) -> int:
     return _find_first(values, begin, min(begin + step, end), wanted)
 
 
-@_inline
+@inline
 def _find_run_end(values: Column, begin: int, end: int) -> int:
     """Return where the values that equal values[begin] end."""
     value = values[begin]
@@ -103,7 +103,7 @@ def _find_run_end(values: Column, begin: int, end: int) -> int:
     return begin
 
 
-@_inline
+@inline
 def _touch_rows(
     out_offsets: Ints, out_items: Column, in_offsets: Ints, in_items: Column,
     subjects: Ints, objects: Ints, first: int, last: int,
@@ -124,7 +124,7 @@ def _touch_rows(
     return total
 
 
-@_inline
+@inline
 def _walk_one_hop(
     items: Column, properties: Column, edge: int, stop: int, other: int,
     ignored: Flags, found: Table, at: int, room: int, total: int,
@@ -142,7 +142,7 @@ def _walk_one_hop(
     return total
 
 
-@_inline
+@inline
 def _join_hops(
     properties_1: Column, begin_1: int, end_1: int, properties_2: Column, begin_2: int, end_2: int, middle: int,
     ignored: Flags, found: Table, at: int, room: int, total: int,
@@ -162,7 +162,7 @@ def _join_hops(
     return total
 
 
-@_inline
+@inline
 def _merge_rows(
     items_1: Column, properties_1: Column, first: int, end_1: int,
     items_2: Column, properties_2: Column, second: int, end_2: int,
@@ -184,7 +184,7 @@ def _merge_rows(
     return total
 
 
-@_inline
+@inline
 def _look_up_end(
     offsets: Column, items: Column, properties: Column, first: int, end_1: int, end: int,
     ignored: Flags, found: Table, at: int, room: int, total: int,
@@ -203,7 +203,7 @@ def _look_up_end(
     return total
 
 
-@_compile
+@compile_kernel
 def walk_items(
     ground: Ground, subjects: Ints, objects: Ints, first: int, last: int, all_hops: bool, most_paths: int,
     found: Table, totals: Ints,
@@ -261,7 +261,7 @@ def walk_items(
     return last, written, unused
 
 
-@_inline
+@inline
 def _find_literals(
     literals: Literals, sought: Sought, ignored: Flags, pair: int, begin: int, end: int,
     middle: int, first_hop: int, found: Table, at: int, room: int, total: int,
@@ -284,16 +284,46 @@ def _find_literals(
     return total
 
 
-@_compile
+@inline
+def _touch_literals(
+    out_offsets: Ints, out_items: Column, starts: Ints, keys: Column, subjects: Ints, hops: int, first: int, last: int,
+) -> int:  # fmt: skip
+    """Do as `_touch_rows` does with the beginnings of all literals that some pairs may end in."""
+    total, end = 0, len(keys) - 1
+    if end < 0:
+        return 0
+    for pair in range(first, last):
+        if subjects[pair] >= 0:
+            total += starts[subjects[pair]] + out_offsets[subjects[pair]]
+    for pair in range(first, last):
+        subject = subjects[pair]
+        if subject >= 0 and hops == 1:
+            total += keys[min(starts[subject], end)]
+        elif subject >= 0:
+            for edge in range(out_offsets[subject], out_offsets[subject + 1]):
+                total += starts[out_items[edge]]
+    if hops == 2:
+        for pair in range(first, last):
+            subject = subjects[pair]
+            if subject >= 0:
+                for edge in range(out_offsets[subject], out_offsets[subject + 1]):
+                    total += keys[min(starts[out_items[edge]], end)]
+    return total
+
+
+@compile_kernel
 def walk_literals(
     ground: Ground, literals: Literals, sought: Sought, subjects: Ints, hops: int, first: int, last: int,
     most_paths: int, found: Table, totals: Ints,
-) -> tuple[int, int]:  # fmt: skip
+) -> tuple[int, int, int]:  # fmt: skip
     """Find the literals that are sought at one hop from items, or at two, as `walk_items` finds items."""
     offsets, items, properties = ground.out
     starts, ignored = literals.offsets, ground.ignored
-    written = 0
+    written, unused = 0, 0
     for pair in range(first, last):
+        if (pair - first) % _PAIRS_AHEAD == 0:
+            ahead = min(pair + _PAIRS_AHEAD, last)
+            unused += _touch_literals(offsets, items, starts, literals.keys, subjects, hops, pair, ahead)
         total, room, subject = 0, min(most_paths, len(found) - written), subjects[pair]
         if subject >= 0 and hops == 1:
             total = _find_literals(
@@ -310,6 +340,6 @@ def walk_literals(
                     )  # fmt: skip
         totals[pair] = total
         if min(total, most_paths) > room:
-            return pair, written
+            return pair, written, unused
         written += min(total, room)
-    return last, written
+    return last, written, unused

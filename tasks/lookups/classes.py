@@ -18,8 +18,9 @@ def look_up_claims(
 ) -> tuple[dict[str, list[Neighbour]], dict[str, Reject]]:
     """Return QID → its claims of some properties for every (row id, QID), and row id → Reject where they cannot be had."""
     service, wanted = work.run.services.wikidata, sorted(set(pids))
-    calls = ((row_id, qid, call_neighbours(service.identity, qid, wanted)) for row_id, qid in dict.fromkeys(asked))
-    return work.look_up(service, calls, read_neighbours)
+    pairs = list(dict.fromkeys(asked))
+    calls = {qid: call_neighbours(service.identity, qid, wanted) for qid in dict.fromkeys(qid for _, qid in pairs)}
+    return work.look_up(service, ((row_id, qid, calls[qid]) for row_id, qid in pairs), read_neighbours)
 
 
 def find_instances(

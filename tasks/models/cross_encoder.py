@@ -9,7 +9,7 @@ the last bits of the encoder's float32, which two digits of a probability hide b
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -61,6 +61,17 @@ class CrossEncoderSettings(StrictModel):
                 f"probabilities of: {told}. Name them in id2label of the checkpoint's config.json and convert it again"
             )
         return [columns[0] for columns in found]
+
+
+class PairScorer(Protocol):
+    """What scores pairs of texts: a cross-encoder, here or on the workers of a cluster."""
+
+    @property
+    def name(self) -> str: ...
+
+    def score(self, pairs: Sequence[tuple[str, str]], wanted: Sequence[Collection[str]] | None = None) -> Floats:
+        """Return the scores of pairs (`CrossEncoder.score`)."""
+        ...
 
 
 class CrossEncoder:

@@ -40,6 +40,11 @@ def choose_device(device: Device) -> Literal["cpu", "cuda"]:
     return "cpu"
 
 
+def name_device(device: Device) -> Literal["cpu", "cuda"]:
+    """Return the device that results are named by: the one that is wanted, on this machine or another; auto: this one's."""
+    return choose_device("auto") if device == "auto" else device
+
+
 def count_workers(device: str, threads: int | None) -> int:
     """Return how many batches run at once: on the CPU `threads`, or one a core; on a GPU one."""
     return 1 if device == "cuda" else threads or len(os.sched_getaffinity(0))

@@ -137,7 +137,7 @@ def open_embedder(
     """
     if str(name_or_path) == CHAR_NGRAMS:
         return CharNgrams()
-    return SentenceEncoder(_find_folder(str(name_or_path), home_folder), device, threads)
+    return SentenceEncoder(find_embedder(str(name_or_path), home_folder), device, threads)
 
 
 def share_embedder(name_or_path: str | Path, home_folder: Path) -> Embedder:
@@ -147,7 +147,7 @@ def share_embedder(name_or_path: str | Path, home_folder: Path) -> Embedder:
     """
     if str(name_or_path) == CHAR_NGRAMS:
         return CharNgrams()
-    folder = _find_folder(str(name_or_path), home_folder)
+    folder = find_embedder(str(name_or_path), home_folder)
     read_model(folder, "embedder")
     state = tuple((path, path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(folder.rglob("*")))
     with _sharing:
@@ -161,7 +161,7 @@ def identify_embedder(name_or_path: str | Path, home_folder: Path) -> str:
     """Return an embedder's digest without opening it (`Embedder.digest`)."""
     if str(name_or_path) == CHAR_NGRAMS:
         return CharNgrams.digest
-    return read_model(_find_folder(str(name_or_path), home_folder), "embedder").digest
+    return read_model(find_embedder(str(name_or_path), home_folder), "embedder").digest
 
 
 def choose_embedder(home_folder: Path) -> str:
@@ -170,7 +170,11 @@ def choose_embedder(home_folder: Path) -> str:
     return PACKAGED if is_there else CHAR_NGRAMS
 
 
-def _find_folder(name_or_path: str, home_folder: Path) -> Path:
+def find_embedder(name_or_path: str, home_folder: Path) -> Path:
+    """Return the folder of a sentence encoder: one of a home by name, or any by path; UsageError says what there is.
+
+    The packaged one is converted first where it is installed and was not yet.
+    """
     folder, advice = models_folder(home_folder), ":"
     if name_or_path == PACKAGED and PACKAGED not in list_models(folder):
         if package := _find_package():

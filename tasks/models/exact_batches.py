@@ -29,8 +29,9 @@ F = TypeVar("F", bound=np.floating[Any])
 
 _UNDER_WAY = 256
 """Batches started ahead of the one whose results are awaited: enough for every core, and replies still come early."""
-_TOKENS_AT_ONCE = 320
-"""Tokens of a filled batch: from about 250 on a core works at its full rate."""
+_TOKENS_AT_ONCE = 96
+"""Tokens of a filled batch: from about 80 on a core works at nine tenths of its rate or more (tests/speed/embed.py), and the more
+there are, the more rows only fill the last batch of a length up."""
 
 
 def choose_batching(batching: Batching, device: str, compute_type: ComputeType) -> Literal["length", "alone"]:
@@ -46,15 +47,16 @@ def run_batches(
     batching: Literal["length", "alone"],
     batch_tokens: int,
     start: Callable[[list[int]], Callable[[], Sequence[T]]],
+    batch_texts: int | None = None,
 ) -> Iterator[tuple[int, T]]:
     """Yield each place with its result, in the order of the batches: those of the longest texts first.
 
     `shapes`: what texts of one batch have in common, one a place; `lengths`: their tokens; `batch_tokens`: tokens of a
-    batch, at most, unless a single text has more; `start`: begins the batch of some places and returns what waits for its
-    results.
+    batch, at most, unless a single text has more, and `batch_texts` its texts; `start`: begins the batch of some places and
+    returns what waits for its results.
     """
     under_way: deque[tuple[list[int], Callable[[], Sequence[T]]]] = deque()
-    for places in _batch(shapes, lengths, batching, batch_tokens):
+    for places in _batch(shapes, lengths, batching, batch_tokens, batch_texts or len(shapes)):
         under_way.append((places, start(places)))
         if len(under_way) > _UNDER_WAY:
             yield from _finish(*under_way.popleft())
@@ -99,13 +101,17 @@ def _finish(places: list[int], wait: Callable[[], Sequence[T]]) -> Iterator[tupl
 
 
 def _batch(
-    shapes: Sequence[Hashable], lengths: Sequence[int], batching: Literal["length", "alone"], batch_tokens: int
+    shapes: Sequence[Hashable],
+    lengths: Sequence[int],
+    batching: Literal["length", "alone"],
+    batch_tokens: int,
+    batch_texts: int,
 ) -> Iterator[list[int]]:
     """Yield places in batches, the longest first: alone, or with others of the very same shape."""
     by_shape: dict[Hashable, list[int]] = {}
     for place, shape in enumerate(shapes):
         by_shape.setdefault(shape, []).append(place)
     for places in sorted(by_shape.values(), key=lambda places: -lengths[places[0]]):
-        most = 1 if batching == "alone" else max(1, batch_tokens // lengths[places[0]])
+        most = 1 if batching == "alone" else max(1, min(batch_texts, batch_tokens // lengths[places[0]]))
         for first in range(0, len(places), most):
             yield places[first : first + most]

@@ -31,6 +31,7 @@ from tasks.models.devices import (
     choose_device,
     count_workers,
     describe_numbers,
+    name_device,
     open_model,
 )
 from tasks.models.exact_batches import Batching, choose_batching, run_batches
@@ -161,7 +162,7 @@ def identify_perplexity(
     """Return a language model's identity without opening it (`LanguageModel.identity`)."""
     path = find_perplexity(name_or_path, home_folder)
     manifest = read_model(path, "perplexity")
-    return _identify(manifest, choose_compute_type(path, compute_type), choose_device(device))
+    return _identify(manifest, choose_compute_type(path, compute_type), name_device(device))
 
 
 def find_perplexity(name_or_path: str | Path, home_folder: Path) -> Path:

@@ -1,7 +1,13 @@
-"""Local models as services: they answer the calls of core/calls/, each model opened when it is first asked."""
+"""Local models as services: they answer the calls of core/calls/, each model opened when it is first asked.
+
+Batches of a stage that ask at once are answered together, since texts share a model's batches only with texts of their
+very length (exact_batches.py): the more there are, the fuller those batches. What is asked together is translated in
+runs of some thousand texts, those of like length in one run, and every run's replies are delivered before the next
+begins, so that little is lost when a build is broken off.
+"""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from tasks.core.calls.call import Call, Deliver, Reply
@@ -11,6 +17,32 @@ from tasks.models.translate import Translator
 from tasks.text.translation import Outcome, PathPart, Untranslatable
 
 M = TypeVar("M")
+
+
+_TEXTS_AT_ONCE = 2048
+"""Texts or paths translated before their replies are delivered."""
+
+
+class _Waiting:
+    """Calls of one caller that wait for the model."""
+
+    def __init__(self, calls: Sequence[Call], deliver: Deliver) -> None:
+        self.calls: dict[str, list[Call]] = {}
+        """Key → calls of that key, of those that have no reply yet."""
+        for call in calls:
+            self.calls.setdefault(call.key, []).append(call)
+        self.problem: Exception | None = None
+        """What its `deliver` raised; the caller's own trouble, which the others are spared."""
+        self._deliver = deliver
+
+    def take(self, key: str, reply: Reply) -> None:
+        """Deliver a reply to every call of this key."""
+        for call in self.calls.pop(key, ()):
+            try:
+                if self.problem is None:
+                    self._deliver(call, reply)
+            except Exception as error:  # noqa: BLE001 - whatever it was, it is raised where this caller waits
+                self.problem = error
 
 
 class LocalModel(Generic[M]):
@@ -28,17 +60,50 @@ class LocalModel(Generic[M]):
         self._answers = answers
         self._model: M | None = None
         self._lock = threading.Lock()
+        self._waiting: list[_Waiting] = []
+        self._queueing = threading.Lock()
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
-        """Answer all calls; one caller at a time, since the model itself uses all cores."""
-        with self._lock:
-            if self._model is None:
-                self._model = self._open()
-            for operation, answer in self._answers.items():
-                answer(self._model, [call for call in calls if call.operation == operation], deliver)
+        """Answer all calls, with those of callers that wait meanwhile; one go at a time, since a model uses all cores.
+
+        When the model fails, those that waited ask again themselves, so that every caller meets its own error.
+        """
         for call in calls:
             if call.operation not in self._answers:
                 deliver(call, Reply(None, "failed", f"unknown_operation: a {self._what} has no {call.operation}"))
+        mine = _Waiting([call for call in calls if call.operation in self._answers], deliver)
+        with self._queueing:
+            self._waiting.append(mine)
+        try:
+            with self._lock:
+                if mine.calls and mine.problem is None:
+                    self._answer(mine)
+        finally:
+            with self._queueing:
+                self._waiting = [each for each in self._waiting if each is not mine]
+        if mine.problem is not None:
+            raise mine.problem
+
+    def _answer(self, mine: _Waiting) -> None:
+        """Answer all that wait just now; what is left without a reply, but for the caller's own, waits on."""
+        with self._queueing:
+            together, self._waiting = self._waiting, []
+        calls = {key: some[0] for each in together for key, some in each.calls.items()}
+
+        def deliver(call: Call, reply: Reply) -> None:
+            for each in together:
+                each.take(call.key, reply)
+            if mine.problem is not None and all(each.problem for each in together):
+                raise mine.problem
+
+        try:
+            if self._model is None:
+                self._model = self._open()
+            for operation, answer in self._answers.items():
+                answer(self._model, [call for call in calls.values() if call.operation == operation], deliver)
+        finally:
+            with self._queueing:
+                self._waiting += [each for each in together if each.calls and each.problem is None]
 
 
 Answer = Callable[[M, Sequence[Call], Deliver], None]
@@ -57,9 +122,17 @@ def serve_perplexity(identity: str, open_model: Callable[[], LanguageModel]) -> 
 
 
 def _translate_texts(model: Translator, calls: Sequence[Call], deliver: Deliver) -> None:
-    asked = [(str(call.parts["text"]), str(call.parts["language"])) for call in calls]
-    for call, outcome in zip(calls, model.translate(asked), strict=True):
-        deliver(call, _write_text_reply(outcome))
+    for some in _runs_of_like_length(calls, lambda call: len(model.tokenize(str(call.parts["text"])))):
+        asked = [(str(call.parts["text"]), str(call.parts["language"])) for call in some]
+        for call, outcome in zip(some, model.translate(asked), strict=True):
+            deliver(call, _write_text_reply(outcome))
+
+
+def _runs_of_like_length(calls: Sequence[Call], count: Callable[[Call], int]) -> Iterator[list[Call]]:
+    """Yield calls in runs, those with the most tokens first."""
+    order = sorted(((count(call), call) for call in calls), key=lambda pair: -pair[0])
+    for start in range(0, len(order), _TEXTS_AT_ONCE):
+        yield [call for _, call in order[start : start + _TEXTS_AT_ONCE]]
 
 
 def _write_text_reply(outcome: Outcome) -> Reply:
@@ -69,8 +142,9 @@ def _write_text_reply(outcome: Outcome) -> Reply:
 
 
 def _translate_paths(model: Translator, calls: Sequence[Call], deliver: Deliver) -> None:
-    for call, told in zip(calls, model.translate_paths(list(map(_read_path, calls))), strict=True):
-        deliver(call, Reply([{"text": part.text, "origin": part.origin} for part in told.parts]))
+    for some in _runs_of_like_length(calls, lambda call: sum(len(part.text) for part in _read_path(call)[0])):
+        for call, told in zip(some, model.translate_paths(list(map(_read_path, some))), strict=True):
+            deliver(call, Reply([{"text": part.text, "origin": part.origin} for part in told.parts]))
 
 
 def _read_path(call: Call) -> tuple[list[PathPart], str]:

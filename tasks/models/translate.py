@@ -22,7 +22,7 @@ from tasks.assets import ROOT
 from tasks.core.fingerprints import digest_json
 from tasks.core.rows import StrictModel
 from tasks.errors import UsageError
-from tasks.models.devices import Device, choose_compute_type, choose_device, describe_numbers
+from tasks.models.devices import Device, choose_compute_type, describe_numbers, name_device
 from tasks.models.exact_batches import Batching
 from tasks.models.model_folder import ModelManifest, check_model, find_model, read_model, read_settings
 from tasks.models.translate_search import Decoding, Found, Search, Tokens
@@ -205,7 +205,7 @@ def identify_translator(
     """Return a translator's identity without opening it (`Translator.identity`)."""
     path = find_translator(name_or_path, home_folder)
     manifest = read_model(path, "translator")
-    return _identify(manifest, choose_compute_type(path, compute_type), choose_device(device), decoding or Decoding())
+    return _identify(manifest, choose_compute_type(path, compute_type), name_device(device), decoding or Decoding())
 
 
 def find_translator(name_or_path: str | Path, home_folder: Path) -> Path:

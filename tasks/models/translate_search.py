@@ -31,6 +31,9 @@ class Decoding:
     """Longest text and longest translation; a longer one is Untranslatable, never cut."""
     batch_tokens: int = 4096
     """Source tokens of a batch, at most, unless a single text has more."""
+    batch_texts: int = 64
+    """Texts of a batch, at most: each takes a float for every beam and token of the vocabulary, 330 MB of NLLB's in all, and
+    more do not make a core quicker (tests/speed/translate.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,8 @@ class Search:
     ) -> list[Any]:
         """Return what `start` gives for each place, started in batches of one shape each."""
         found: list[Any] = [None] * len(shapes)
-        for place, result in run_batches(shapes, lengths, self.batching, self._decoding.batch_tokens, start):
+        decoding = self._decoding
+        batches = run_batches(shapes, lengths, self.batching, decoding.batch_tokens, start, decoding.batch_texts)
+        for place, result in batches:
             found[place] = result
         return found

@@ -14,7 +14,6 @@ from tasks.core.paths import FoundPaths, PathOptions, list_path_ids
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import Outcome, Reject, arrow_table
 from tasks.engine.batches import Work, batch_key, work_on
-from tasks.engine.services import choose_finder
 from tasks.lookups.labels import look_up_labels
 from tasks.multihal.core.pairing import Pair, Target, pair_up
 from tasks.multihal.core.path_words import find_wordless, list_ids, list_labels
@@ -76,7 +75,7 @@ def _mine_kind(
     params = work.inputs(MultiHalInputs).params
     options = PathOptions(params.all_hops, load_properties("ignored_properties"), params.most_paths)
     subjects = np.array([subject for _, subject, _ in pairs], np.int64)
-    finder = choose_finder(work.run.services.wikidata, _asker(work, pairs, failed))
+    finder = work.run.services.paths(_asker(work, pairs, failed))
     if kind == "other":
         objects = np.array([target for _, _, target in pairs], np.int64)
         result = finder.find_item_paths(subjects, objects, options)

@@ -1,7 +1,7 @@
 """Question, answers and path labels in the other languages (MultiHal, paper §2.4)."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from prefect import task
 
@@ -22,11 +22,13 @@ def translate_paths(batch: Batch) -> Receipt:
     """Make one row a language: English as it is, the others by the translator (§2.4)."""
     work = work_on(batch)
     rows = work.rows_to_open(ScoredPath)
-    outcomes: list[Outcome] = []
-    for language in work.inputs(MultiHalInputs).languages:
+    languages = work.inputs(MultiHalInputs).languages
+    for language in languages:
         for row in rows:
             work.take(f"{row.id}_{language}", row.model_dump_json())
-        outcomes += _make_english(rows) if language == "eng" else _translate(work, rows, language)
+    outcomes = _make_english(rows) if "eng" in languages else []
+    if others := [language for language in languages if language != "eng"]:
+        outcomes += _translate(work, rows, others)
     return work.finish(outcomes, MultiHalRow)
 
 
@@ -43,29 +45,56 @@ def _make_english(rows: Iterable[ScoredPath]) -> list[Outcome]:
     ]
 
 
-def _translate(work: Work, rows: list[ScoredPath], language: str) -> list[Outcome]:
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is asked for the rows in one language."""
+
+    language: str
+    texts: dict[str, Call]
+    """Text → its call."""
+    paths: dict[str, Call]
+    """Row id → the call of its path."""
+    failed: dict[str, Reject]
+    """Row id → why it cannot be had in the language."""
+
+
+def _translate(work: Work, rows: list[ScoredPath], languages: Iterable[str]) -> list[Outcome]:
+    """Translate rows, all languages in one go: a model's batches are of texts of one length, whatever their language."""
     service = work.run.services.translator()
+    asked = [_ask(work, rows, language, service.identity) for language in languages]
+    records = work.call(
+        service,
+        (
+            (f"{row.id}_{each.language}", call)
+            for each in asked
+            for row in rows
+            for call in _calls_of(row, each.texts, each.paths[row.id])
+        ),
+    )
+    return [
+        replace(each.failed[row.id], row_id=f"{row.id}_{each.language}")
+        if row.id in each.failed
+        else _translate_row(row, each.language, each.texts, each.paths[row.id], records, service.identity)
+        for each in asked
+        for row in rows
+    ]
+
+
+def _ask(work: Work, rows: list[ScoredPath], language: str, translator: str) -> _Asked:
     tag = TAGS[language]
     labels, failed = _own_labels(work, rows, language)
     paths = {
         row.id: call_translate_path(
-            service.identity, row.path_labels, [labels.get(each) for each in row.responses_formatted], tag
+            translator, row.path_labels, [labels.get(each) for each in row.responses_formatted], tag
         )
         for row in rows
     }
     texts = {
-        text: call_translate_text(service.identity, text, tag)
+        text: call_translate_text(translator, text, tag)
         for row in rows
         for text in (row.input, row.output, *row.optional_output)
     }
-    asked = [(f"{row.id}_{language}", call) for row in rows for call in _calls_of(row, texts, paths[row.id])]
-    records = work.call(service, asked)
-    return [
-        replace(failed[row.id], row_id=f"{row.id}_{language}")
-        if row.id in failed
-        else _translate_row(row, language, texts, paths[row.id], records, service.identity)
-        for row in rows
-    ]
+    return _Asked(language, texts, paths, failed)
 
 
 def _own_labels(work: Work, rows: list[ScoredPath], language: str) -> tuple[dict[str, str], dict[str, Reject]]:

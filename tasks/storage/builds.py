@@ -256,6 +256,14 @@ def published_names(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, s
     )
 
 
+def describe_tables(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, dict[str, Any]]:
+    """Return published table → its rows and the SHA-256 of its Parquet bytes."""
+    found = db.execute(
+        "SELECT table_name, rows, sha256 FROM build_tables WHERE build_id = ? ORDER BY 1", [build_id]
+    ).fetchall()
+    return {name: {"rows": rows, "sha256": sha256} for name, rows, sha256 in found}
+
+
 def _build_id(db: duckdb.DuckDBPyConnection, benchmark: str, lock_digest: str, content: str) -> str:
     """Return the id of the build with this lock and content, a new one with a number if the content is new."""
     before = db.execute(

@@ -74,6 +74,14 @@ def has_kind(shard: str, kind: str) -> bool:
     return Path(f"{shard}.{kind}.parquet").is_file()
 
 
+def make_table(schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
+    """Return rows, a value a column each, as a table."""
+    columns = zip(*rows, strict=True) if rows else ((),) * len(schema)
+    return pa.table(
+        [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
+    )
+
+
 def parquet_bytes(table: pa.Table, metadata: Mapping[str, str] | None = None) -> bytes:
     """Return a table as ZSTD Parquet; equal tables give equal bytes (one row group a 64k rows, no thread in play).
 

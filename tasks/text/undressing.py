@@ -41,6 +41,7 @@ _RETRACTS = re.compile(
 _LIST_MARK = re.compile(r"[ \t]*(?:>[ \t]*|#{1,6}[ \t]+|[-*+•·–—][ \t]+)+")
 _EMPHASIS = tuple((mark, mark) for mark in ("***", "**", "__", "*", "_", "```", "`"))
 _QUOTES = (('"', '"'), ("“", "”"), ("«", "»"), ("'", "'"), ("‘", "’"))
+_OPENING = frozenset(left[0] for left, _ in (*_EMPHASIS, *_QUOTES))
 _WIDE = str.maketrans("：．，；！？（）／＝｛｝［］０１２３４５６７８９", ":.,;!?()/={}[]0123456789")
 _JSON_MARKS = re.compile(r'"(?:[^"\\]|\\.)*"|[：，｛｝［］]')
 
@@ -97,6 +98,8 @@ def unwrap(text: str, *, quotes: bool) -> str:
 
     Where such marks stand around a part of it too ("Note G" and "Notes"), nothing is taken off.
     """
+    if text[:1] not in _OPENING:
+        return text
     for left, right in (*_EMPHASIS, *(_QUOTES if quotes else ())):
         inner = text[len(left) : -len(right)].strip()
         if text.startswith(left) and text.endswith(right) and inner:

@@ -1,6 +1,7 @@
 """The chat client: what is sent, how samples are joined, what each failure is."""
 
 import logging
+import threading
 from collections import Counter
 
 import pytest
@@ -293,3 +294,26 @@ def test_the_key_is_in_no_error_and_no_log(server, inbox, caplog):
     open_chat(server).send([ask()], inbox)
     assert inbox[ask()].error == "http_400: you sent Bearer ***"
     assert KEY not in caplog.text
+
+
+def test_a_refusal_that_comes_when_others_have_taught_the_same_is_heeded_too(server, inbox):
+    """Several requests go out before the first is answered: each is refused for what it was sent with."""
+    all_sent = threading.Event()
+
+    def answer(seen):
+        if "temperature" not in seen.json():
+            return says("fine")
+        told = {"error": {"message": "no 'temperature'", "param": "temperature"}}
+        if "Ada" in seen.json()["messages"][-1]["content"]:
+            return {"status": 400, "json": told}
+        return {"status": 400, "json": told, "until": all_sent}
+
+    server.handle = answer
+    chat = open_chat(server)
+
+    def deliver(call, reply):
+        inbox(call, reply)
+        all_sent.set()
+
+    chat.send([ask("Ada"), ask("Bob"), ask("Cleo")], deliver)
+    assert {reply.status for reply in inbox.replies.values()} == {"ok"}

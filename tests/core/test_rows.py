@@ -44,6 +44,12 @@ def test_rows_survive_arrow() -> None:
     assert rows_from_arrow(Whole, arrow_table(Whole, [])) == []
 
 
+def test_a_key_is_the_digest_of_service_operation_parts_and_wire() -> None:
+    for wire in ({}, {"messages": ["é"]}):
+        call = Call('s"1', "say", {"name": "ß", "n": 1.0}, wire)
+        assert call.key == digest_json(['s"1', "say", {"name": "ß", "n": 1.0}, digest_json(wire)])
+
+
 def test_schema_follows_the_annotations() -> None:
     schema = arrow_schema(Whole)
     assert schema.field("share").nullable

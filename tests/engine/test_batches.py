@@ -14,7 +14,7 @@ from tasks.core.receipts import Batch
 from tasks.core.replies import TEXT, Unreadable
 from tasks.core.rows import Merged, Reject, Row
 from tasks.engine import runs
-from tasks.engine.batches import Work, finished, work_on
+from tasks.engine.batches import Work, choose_size, finished, work_on
 from tasks.engine.runs import Run
 from tasks.errors import BuildError
 from tasks.storage.recording.recorder import Recorder
@@ -147,7 +147,7 @@ def test_finish_writes_rows_rejects_merges_and_uses(open_work: Callable[[Scripte
     work = open_work(Scripted({"a": [said("1")]}))
     rows = [Named(id=name, name=name) for name in "abc"]
     for row in rows:
-        work.take(row.id, row.model_dump_json())
+        work.take(row.id, row)
     ask_all(work, ["a"])
     receipt = work.finish([rows[0], Reject("b", "too_odd", "it is odd"), Merged("c", "a")], Named)
     assert (receipt.rows_in, receipt.rows, receipt.rejects, receipt.merged, receipt.calls_sent) == (3, 1, 1, 1, 1)
@@ -187,3 +187,42 @@ def test_rows_that_are_lost_or_doubled_stop_the_build(
         work.take(name, "{}")
     with pytest.raises(BuildError, match="2 rows came in but"):
         work.finish(outcomes, Named)
+
+
+class Local(Scripted):
+    """A graph on this machine: what it says is not recorded."""
+
+    identity = "graph-1"
+    is_outside = False
+
+    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+        for call in reversed(calls):
+            name = str(call.parts["name"])
+            self.asked.append((name, ""))
+            deliver(call, self.script[name][0])
+
+
+@pytest.mark.parametrize("outside", [False, True])
+def test_a_thing_that_several_rows_need_is_looked_up_and_read_once(
+    open_work: Callable[[Scripted], Work], outside: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Local, "is_outside", outside)
+    graph = Local({"Ada": [Reply(["Q7259"])], "Bob": [Reply(None, "failed", "bad_call: no")]})
+    work, read = open_work(graph), list[Any]()
+    asked = [
+        (row_id, name, Call(graph.identity, "find", {"name": name}))
+        for row_id, name in (("1", "Ada"), ("2", "Ada"), ("3", "Bob"), ("4", "Bob"))
+    ]
+    found, failed = work.look_up(graph, asked, lambda body: read.append(body) or len(read))
+    assert (found, read) == ({"Ada": 1}, [["Q7259"]])
+    assert failed == {row_id: Reject(row_id, "wikidata_failed", "bad_call: no") for row_id in "34"}
+    assert sorted(graph.asked) == [("Ada", ""), ("Bob", "")]
+    assert [use[0] for use in work.uses] == (["1", "2", "3", "4"] if outside else [])
+
+
+@pytest.mark.parametrize(
+    ("told", "rows", "size"),
+    [(500, 0, 500), (1, 32_000, 1), (500, 32_001, 501), (500, 100_000, 1563), (5_000, 100_000, 5_000)],
+)
+def test_a_large_stage_has_64_batches_at_most(told: int, rows: int, size: int) -> None:
+    assert choose_size(told, rows) == size

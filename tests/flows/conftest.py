@@ -58,4 +58,11 @@ def embedded_build(embedded_builds: dict[str, Any]) -> Any:
 
 @pytest.fixture(scope="session")
 def factmill(session_home: Path, prefect_api: str) -> Factmill:
+    """Return the command; builds and evaluations that it makes in this process go without Prefect."""
+    return Factmill(session_home, prefect_api, on_prefect=False)
+
+
+@pytest.fixture(scope="session")
+def factmill_on_prefect(session_home: Path, prefect_api: str) -> Factmill:
+    """Return the command, for tests of what a Prefect server is told, or of how Prefect stops a run."""
     return Factmill(session_home, prefect_api)

@@ -152,7 +152,7 @@ def test_an_endpoint_that_answers_html_ends_the_build_with_a_named_error(
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM], ids=["kill -9", "Ctrl-C", "SIGTERM"])
 def test_a_build_stopped_while_a_model_thinks_goes_on_and_asks_nothing_twice(
-    factmill: Factmill, chat: ChatServer, tmp_path: Path, how: signal.Signals
+    factmill: Factmill, factmill_on_prefect: Factmill, chat: ChatServer, tmp_path: Path, how: signal.Signals
 ) -> None:
     chat.broken, chat.thinks_of_corrections = False, True
     build = ("build", "granola", "--world", write_world(tmp_path, chat), "--source", write_source(tmp_path), "--json")
@@ -174,7 +174,7 @@ def test_a_build_stopped_while_a_model_thinks_goes_on_and_asks_nothing_twice(
     chat.thinks_of_corrections = False
     chat.web.free.set()
 
-    again = factmill(*build, "--warehouse", stopped, TEST_KEY="x").json
+    again = factmill_on_prefect(*build, "--warehouse", stopped, TEST_KEY="x").json
     assert set(chat.asked_first.values()) == {1}
     sent = {stage["stage"]: stage["calls_sent"] for stage in again["stages"]}
     assert (sent["find_qids"], sent["describe_entities"], sent["measure_popularity"]) == (0, 0, 0)

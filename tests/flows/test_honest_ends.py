@@ -46,8 +46,9 @@ def write_source(folder: Path) -> Path:
     ids=["refused parameter", "no format"],
 )
 def test_a_model_that_loses_every_row_ends_the_build_and_is_asked_again_when_mended(
-    factmill: Factmill, author: Author, tmp_path: Path, said: tuple[int, str], reason: str, detail: str
+    factmill_on_prefect: Factmill, author: Author, tmp_path: Path, said: tuple[int, str], reason: str, detail: str
 ) -> None:
+    factmill = factmill_on_prefect
     world = write_chat_world(tmp_path, author.web.url, ["author"])
     warehouse = ("--warehouse", tmp_path / "w.duckdb")
 

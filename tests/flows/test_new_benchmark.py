@@ -10,9 +10,9 @@ from support.work.toy_command import ToyCommand
 
 
 @pytest.fixture
-def command(factmill: Factmill, tmp_path: Path) -> Iterator[ToyCommand]:
+def command(factmill_on_prefect: Factmill, tmp_path: Path) -> Iterator[ToyCommand]:
     """Run `factmill` where the benchmark's module lies in a temporary folder and its record is in the list."""
-    toy = ToyCommand(factmill, tmp_path)
+    toy = ToyCommand(factmill_on_prefect, tmp_path)
     yield toy
     toy.close()
 

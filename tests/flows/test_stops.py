@@ -117,8 +117,9 @@ def test_an_address_where_no_prefect_server_answers_is_one_line(factmill: Factmi
 
 
 def test_a_prefect_server_that_goes_away_is_one_line_and_the_build_goes_on_with_another(
-    factmill: Factmill, model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    factmill_on_prefect: Factmill, model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    factmill = factmill_on_prefect
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     options = build_options(tmp_path, model.web.url)
     with prefect_server(factmill.home) as server:

@@ -19,7 +19,7 @@ def test_names_are_counted_once_and_policies_compared_by_row() -> None:
         candidate("r2", "answer", "Germany", "Q183", True, True),
         candidate("r3", "question", "Ulm", "Q3012", True),
     ]
-    assert count_names(rows) == {
+    assert count_names(pa.Table.from_pylist(rows)) == {
         "names": 4,
         "ambiguous_names": 1,
         "rows_with_ambiguous_name": 2,

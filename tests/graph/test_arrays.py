@@ -14,6 +14,7 @@ from support.graphs.small_arrays import Literal, SmallGraph
 
 from tasks.errors import GraphError
 from tasks.graph import arrays as arrays_module
+from tasks.graph import literal_texts as texts_module
 from tasks.graph.arrays import ARRAY_FILES, open_arrays, write_arrays
 from tasks.text.values.literals import date_key, number_key
 
@@ -64,12 +65,13 @@ def test_the_same_rows_in_any_order_and_any_blocks_give_the_same_bytes(
     digests = []
     for name, rows_at_once in (("a", 1 << 20), ("b", 5)):
         monkeypatch.setattr(arrays_module, "_ROWS_AT_ONCE", rows_at_once)
+        monkeypatch.setattr(texts_module, "_ROWS_AT_ONCE", rows_at_once)
         monkeypatch.setattr(arrays_module, "_WORDS_AT_ONCE", 1 + rows_at_once // 5)
         (tmp_path / name).mkdir()
         SmallGraph(tmp_path / name, edges, LITERALS, others=range(5000, 6000))
         digests.append(digest_files(tmp_path / name))
         edges.reverse()
-    assert sorted(digests[0]) == sorted(ARRAY_FILES)
+    assert digests[0].keys() >= set(ARRAY_FILES)
     assert digests[0] == digests[1]
 
 

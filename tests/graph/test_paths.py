@@ -85,7 +85,7 @@ LITERALS = st.lists(
         statement=st.none() | st.sampled_from(["q1-A", "q1-b"]),
         value=st.sampled_from(DATES),
         precision=st.none() | st.sampled_from([0, 7, 9, 10, 11, 14]),
-        main=st.none() | st.sampled_from(["Q5", "text"]),
+        main=st.none() | st.sampled_from(["Q5", "text", ""]),
     )
     | st.builds(
         Literal,
@@ -362,7 +362,7 @@ def test_kernels_work_where_nothing_compiled_can_be_kept(monkeypatch: pytest.Mon
 
     with pytest.raises(RuntimeError, match="cannot cache"):
         numba.njit(cache=True)(double)
-    assert walking._compile(double)(21) == 42
+    assert walking.compile_kernel(double)(21) == 42
 
 
 @pytest.mark.slow

@@ -1,9 +1,20 @@
-"""The language model as a service: opened when first asked, every call answered once."""
+"""Local models as services: opened when first asked, every call answered once, whoever else asks at the time."""
 
-from tasks.core.calls.call import Call, Reply
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.core.calls.perplexity import Outcome, Weighed, call_perplexity, read_weighed
+from tasks.core.calls.translation import call_translate_text
+from tasks.models import services
 from tasks.models.perplexity import EMBEDDED, EMBEDDED_FOLDER, LanguageModel, identify_perplexity
-from tasks.models.services import serve_perplexity
+from tasks.models.services import LocalModel, serve_perplexity, serve_translator
+from tasks.models.translate import EMBEDDED_FOLDER as EMBEDDED_TRANSLATOR
+from tasks.models.translate import Translator
 
 
 def test_the_model_is_opened_once_and_not_before_it_is_needed(tmp_path) -> None:
@@ -39,3 +50,91 @@ def test_what_a_language_model_cannot_do_is_a_failed_reply(tmp_path) -> None:
     service.send(calls, lambda call, reply: replies.update({call.operation: reply}))
     assert replies["chat"].error == "unknown_operation: a language model has no chat"
     assert replies["perplexity"].status == "ok"
+
+
+class Slow:
+    """Answers calls in goes that it keeps, the first one when it is let."""
+
+    def __init__(self, failing: int = 0) -> None:
+        self.goes: list[list[str]] = []
+        self.begun, self.let = threading.Event(), threading.Event()
+        self.failing = failing
+
+    def answer(self, _model: str, calls: Sequence[Call], deliver: Deliver) -> None:
+        self.goes.append(sorted(str(call.parts["text"]) for call in calls))
+        self.begun.set()
+        assert self.let.wait(20)
+        if len(self.goes) <= self.failing:
+            raise OSError(f"no memory in go {len(self.goes)}")
+        for call in calls:
+            deliver(call, Reply(str(call.parts["text"]).upper()))
+
+
+def ask_at_once(slow: Slow, asked: Sequence[list[str]], delivers: Sequence[Deliver] = ()) -> list[object]:
+    """Let callers ask, the later ones while the first is answered; return what each got, or the error it met."""
+    service = LocalModel("here", "model", lambda: "model", {"say": slow.answer})
+
+    def ask(place: int) -> object:
+        got: dict[str, object] = {}
+
+        def keep(call: Call, reply: Reply) -> None:
+            if place < len(delivers):
+                delivers[place](call, reply)
+            assert str(call.parts["text"]) not in got, "delivered twice"
+            got[str(call.parts["text"])] = reply.body
+
+        try:
+            service.send([Call("here", "say", {"text": text}) for text in asked[place]], keep)
+        except OSError as error:
+            return str(error)
+        return got
+
+    with ThreadPoolExecutor(len(asked)) as pool:
+        first = pool.submit(ask, 0)
+        assert slow.begun.wait(20)
+        others = [pool.submit(ask, place) for place in range(1, len(asked))]
+        while len(service._waiting) < len(others):
+            time.sleep(0.001)
+        slow.let.set()
+        return [future.result(20) for future in (first, *others)]
+
+
+def test_callers_that_wait_are_answered_in_one_go_each_with_its_own() -> None:
+    slow = Slow()
+    got = ask_at_once(slow, [["a"], ["b", "c"], ["c", "d"], ["a", "e"]])
+    assert slow.goes == [["a"], ["a", "b", "c", "d", "e"]]
+    assert got == [{"a": "A"}, {"b": "B", "c": "C"}, {"c": "C", "d": "D"}, {"a": "A", "e": "E"}]
+
+
+def test_when_the_model_fails_every_caller_meets_an_error_of_its_own() -> None:
+    slow = Slow(failing=2)
+    got = ask_at_once(slow, [["a"], ["b"], ["c"]])
+    assert got[0] == "no memory in go 1"
+    assert sorted(map(str, got[1:])) in [["no memory in go 2", f"{{'{text}': '{text.upper()}'}}"] for text in "bc"]
+    assert len(slow.goes) == 3
+
+
+def test_a_caller_that_cannot_take_a_reply_hurts_no_other() -> None:
+    def refuse(_call: Call, _reply: Reply) -> None:
+        raise OSError("the disk is full")
+
+    slow = Slow()
+    got = ask_at_once(slow, [["a"], ["b", "c"], ["c", "d"]], [lambda *_: None, refuse])
+    assert got == [{"a": "A"}, "the disk is full", {"c": "C", "d": "D"}]
+
+
+def test_calls_are_answered_in_runs_of_like_length_that_are_delivered_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(services, "_TEXTS_AT_ONCE", 2)
+    opened = Translator(EMBEDDED_TRANSLATOR, "cpu", threads=1)
+    runs: list[list[str]] = []
+    translate = opened.translate
+    monkeypatch.setattr(opened, "translate", lambda asked: runs.append([text for text, _ in asked]) or translate(asked))
+    service = serve_translator("here", lambda: opened)
+    texts = ["Berlin", "Where was Marie Curie born?", "Rome", "In which city did Karl Marx die?"]
+    calls = [call_translate_text("here", text, "de") for text in texts]
+    got: dict[str, Reply] = {}
+    service.send(calls, lambda call, reply: got.update({call.key: reply}))
+    assert runs == [[texts[3], texts[1]], [texts[0], texts[2]]]
+    assert [got[call.key].body for call in calls] == translate([(text, "de") for text in texts])

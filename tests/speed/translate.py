@@ -1,36 +1,39 @@
 """How fast the translator is against Hugging Face transformers on the same weights, and what exactness costs.
 
-    python tests/speed/translate.py [--layers 4] [--texts 48] [--tokens 24] [--threads 1] [--no-repeat 2]
+    python tests/speed/translate.py [--layers 4] [--texts 64] [--lengths 2] [--tokens 12] [--threads 1] [--no-repeat 0]
+                                    [--avx2] [--alone 8] [--held-out 0]
 
 Needs the extra `convert` (torch, transformers). The model has random weights in the shape of NLLB-200-distilled-600M
 (width 1024, inner width 4096, 16 heads, 256,206 tokens), with --layers encoder and as many decoder layers instead of
-12 each. Texts are questions of the embedded world, cut by the embedded translator's vocabulary, in mixed lengths. All
-search as in MultiHal's Table 2 (beam 5, length penalty 1.1, no token pair twice); since random weights hardly ever end a
-translation, each is cut off after --tokens tokens, so everyone does the same work. Peers, one after the other:
+12 each. Texts are questions of the embedded world, cut by the embedded translator's vocabulary. A stage of 31,000 texts has
+hundreds of every length, so --texts are drawn of --lengths lengths only: as many of one length as fill its batches; 0: of
+all lengths as they come, as in a stage of few texts. All search as in MultiHal's Table 2 (beam 5, length penalty 1.1), but
+for the rule that no token pair is said twice (--no-repeat 2): with it CTranslate2, which applies it before it normalises,
+and transformers, which applies it after, part. Since random weights hardly ever end a translation, each is cut off after
+--tokens tokens, so everyone does the same work. `--avx2` holds all libraries to CPUs without VNNI (cpus.py). Peers in turn:
 
-- transformers: generate() in float32, batches of 8 (Table 2) sorted by length and padded
-- factmill float32, one text a batch: exact, the default for float32
-- factmill float32, batches of equal length: exact but for near-ties
+- transformers: generate() in float32 (on a GPU float16), batches of 8 (Table 2) sorted by length and padded
+- factmill float32, one text a batch: exact, the default for float32; the first --alone texts only
+- factmill float32, batches of equal length: exact as far as "turned" tells on the CPU at hand
 - factmill int8 in 7 bits, batches of equal length: exact, the default of converted models
-- factmill int8 in 7 bits, one text a batch
+- factmill int8 in 7 bits, one text a batch; the first --alone texts only
 - CTranslate2 int8 in 8 bits as it batches by itself: mixed lengths, padded, up to the same number of tokens; not exact
 
-Before them, what int8 costs in truth: the embedded translator, whose weights mean something, on --held-out sentences that
-it was not taught, in float32, in 7 bits, and in CTranslate2's own 8 bits, which overflow on CPUs without VNNI.
+With --held-out, before them, what int8 costs in truth: the embedded translator, whose weights mean something, on so many
+sentences that it was not taught, in float32, in 7 bits, and in CTranslate2's own 8 bits, which overflow without VNNI.
 
-"As first" counts translations equal to the first peer's: with the no-repeat rule they part, since CTranslate2 applies it
-before it normalises and transformers after; --no-repeat 0 compares without. "Turned" counts those that differ from what
-the same compute type says of the text alone. On a GPU the same is done once more in float16, where there is one. Seconds
-are those of translating alone, after one text to warm up.
+"As first" counts translations equal to the first peer's; "turned" those of the first --alone texts that differ, in a token
+or in a bit of the score, from what the same compute type says of the text alone. Where there is a GPU the same is done
+there in float16 too (by wall time, with joules where nvidia-smi tells them). On the CPU, seconds are the process's CPU
+seconds, so that what else runs on the machine does not count; those of translating alone, after one text to warm up.
 """
 
 import argparse
 import gc
 import json
 import os
-import random
-import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -42,14 +45,15 @@ from typing import Literal
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[2] / "data" / "models"))
+sys.path.insert(0, str(Path(__file__).parent))
 
 import ctranslate2
 import torch
 import transformers
-import yaml
+from cpus import describe_cpu
+from questions import draw_texts
 from translator_corpus import list_held_out, read_corpus
 
-from tasks.assets import ROOT
 from tasks.models.converting.translator import add_translator
 from tasks.models.exact_batches import Batching
 from tasks.models.translate import EMBEDDED_FOLDER, END, VOCABULARY, Translator
@@ -60,9 +64,10 @@ from tasks.text.translation import LANGUAGE_CODES, TARGET_LANGUAGES, Asked
 WIDTH, INNER_WIDTH, HEADS, TOKENS = 1024, 4096, 16, 256_206
 BATCH = 8
 BATCH_TOKENS = 1024
+"""Of CTranslate2's own batches."""
 
-Said = list[tuple[str, ...]]
-"""Pieces of each translation."""
+Said = list[tuple[tuple[str, ...], float]]
+"""Pieces of each translation, and its score where it has one."""
 Say = Callable[[list[Asked]], Said]
 
 
@@ -86,15 +91,15 @@ def write_checkpoint(folder: Path, layers: int) -> None:
     (folder / "special_tokens_map.json").write_text(json.dumps(codes), "utf-8")
 
 
-def draw_texts(count: int) -> list[Asked]:
-    """Return questions of the embedded world, one to three in a text, each with a language."""
-    forms = yaml.safe_load((ROOT / "data" / "world" / "sources" / "multihal_forms.yaml").read_text("utf-8"))
-    questions = [re.sub(r"[\[\]_]+", " ", form["en"]) for form in forms["questions"].values()]
-    chance = random.Random(3)
-    return [
-        (" ".join(chance.sample(questions, chance.randint(1, 3))), chance.choice(TARGET_LANGUAGES))
-        for _ in range(count)
-    ]
+def draw_of_lengths(cutter: Translator, count: int, lengths: int) -> list[Asked]:
+    """Return texts of so many lengths, the ones that most texts have; of all lengths when that is 0."""
+    if not lengths:
+        return draw_texts(count)
+    by_length: dict[int, list[Asked]] = {}
+    for asked in dict.fromkeys(draw_texts(60 * count)):
+        by_length.setdefault(len(cutter.tokenize(asked[0])), []).append(asked)
+    most = sorted(by_length.values(), key=len)[-lengths:]
+    return [asked for several in zip(*most, strict=False) for asked in several][:count]
 
 
 @dataclass(frozen=True)
@@ -113,6 +118,8 @@ class Bench:
     no_repeat: int
     """So many tokens never follow each other twice."""
     asked: list[Asked]
+    alone: int
+    """So many texts, the first, are also translated one by one."""
 
     @property
     def wide(self) -> Literal["float32", "float16"]:
@@ -138,7 +145,7 @@ def open_transformers(bench: Bench) -> Say:
 
     def say(asked: list[Asked]) -> Said:
         sources = [[numbers["eng_Latn"], *(numbers[p] for p in bench.cutter.tokenize(text)), 2] for text, _ in asked]
-        said: Said = [()] * len(asked)
+        said: Said = [((), 0.0)] * len(asked)
         order = sorted(range(len(asked)), key=lambda place: len(sources[place]))
         for start in range(0, len(order), BATCH):
             places = order[start : start + BATCH]
@@ -158,7 +165,7 @@ def open_transformers(bench: Bench) -> Say:
                     do_sample=False,
                 )
             for place, row in zip(places, found.tolist(), strict=True):
-                said[place] = tuple(bench.vocabulary[number] for number in row[2:] if number not in (1, 2))
+                said[place] = tuple(bench.vocabulary[number] for number in row[2:] if number not in (1, 2)), 0.0
         return said
 
     return say
@@ -166,10 +173,12 @@ def open_transformers(bench: Bench) -> Say:
 
 def open_factmill(bench: Bench, compute_type: ComputeType, batching: Batching) -> Say:
     """Return a function that translates as builds do."""
-    decoding = Decoding(no_repeat_ngram=bench.no_repeat, max_tokens=bench.tokens + 1, batch_tokens=BATCH_TOKENS)
+    decoding = Decoding(no_repeat_ngram=bench.no_repeat, max_tokens=bench.tokens + 1)
     folder = bench.narrow if compute_type == "int8" else bench.folder
     translator = Translator(folder, bench.device, compute_type, bench.threads, batching, decoding)
-    return lambda asked: [tuple(token for token in found.tokens if token != END) for found in translator.find(asked)]
+    return lambda asked: [
+        (tuple(token for token in found.tokens if token != END), found.score) for found in translator.find(asked)
+    ]
 
 
 def open_ctranslate2(bench: Bench) -> Say:
@@ -190,44 +199,69 @@ def open_ctranslate2(bench: Bench) -> Say:
             max_batch_size=BATCH_TOKENS,
             batch_type="tokens",
         )
-        return [tuple(piece for piece in result.hypotheses[0][1:] if piece != END) for result in results]
+        return [(tuple(piece for piece in result.hypotheses[0][1:] if piece != END), 0.0) for result in results]
 
     return say
 
 
-def measure(name: str, open_peer: Callable[[], Say], asked: list[Asked]) -> tuple[Said, float]:
-    """Return what a peer says, and its tokens a second."""
+@dataclass(frozen=True)
+class Found:
+    """What a peer said, and what it took."""
+
+    said: Said
+    tokens_a_second: float
+    joules: float | None
+
+
+def measure(name: str, open_peer: Callable[[], Say], asked: list[Asked], device: str) -> Found:
+    """Let a peer translate; in CPU seconds, on a GPU in seconds of the wall."""
     say = open_peer()
     say(asked[:1])
-    started = time.perf_counter()
+    clock = time.perf_counter if device == "cuda" else time.process_time
+    energy = read_joules(device)
+    started = clock()
     said = say(asked)
-    seconds = time.perf_counter() - started
+    seconds = clock() - started
+    spent = read_joules(device)
+    joules = spent - energy if spent is not None and energy is not None else None
     del say
     gc.collect()
     sys.stderr.write(f"{name}: {seconds:.1f} s\n")
-    return said, sum(map(len, said)) / seconds
+    return Found(said, sum(len(tokens) for tokens, _ in said) / seconds, joules)
+
+
+def read_joules(device: str) -> float | None:
+    """Return what the first GPU has used since its driver was loaded; None where the driver does not tell."""
+    if device != "cuda" or not shutil.which("nvidia-smi"):
+        return None
+    command = ["nvidia-smi", "--id=0", "--query-gpu=total_energy_consumption", "--format=csv,noheader,nounits"]
+    told = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    return float(told) / 1000 if told.replace(".", "", 1).isdecimal() else None
 
 
 def compare(bench: Bench) -> None:
     """Print the table of one device."""
-    wide = bench.wide
-    peers: dict[str, Callable[[], Say]] = {
-        f"transformers {wide}, batches of {BATCH}": lambda: open_transformers(bench),
-        f"factmill {wide}, alone": lambda: open_factmill(bench, wide, "alone"),
-        f"factmill {wide}, equal length": lambda: open_factmill(bench, wide, "length"),
-        "factmill int8, equal length": lambda: open_factmill(bench, "int8", "length"),
-        "factmill int8, alone": lambda: open_factmill(bench, "int8", "alone"),
-        "ctranslate2 int8, own batches": lambda: open_ctranslate2(bench),
+    wide, few = bench.wide, bench.asked[: bench.alone]
+    peers: dict[str, tuple[Callable[[], Say], list[Asked]]] = {
+        f"transformers {wide}, batches of {BATCH}": (lambda: open_transformers(bench), bench.asked),
+        f"factmill {wide}, alone": (lambda: open_factmill(bench, wide, "alone"), few),
+        f"factmill {wide}, equal length": (lambda: open_factmill(bench, wide, "length"), bench.asked),
+        "factmill int8, equal length": (lambda: open_factmill(bench, "int8", "length"), bench.asked),
+        "factmill int8, alone": (lambda: open_factmill(bench, "int8", "alone"), few),
+        "ctranslate2 int8, own batches": (lambda: open_ctranslate2(bench), bench.asked),
     }
-    found = {name: measure(name, open_peer, bench.asked) for name, open_peer in peers.items()}
-    first, first_rate = next(iter(found.values()))
-    print(f"\n{bench.device:34}{'tokens/s':>9}{'ratio':>7}{'as first':>10}{'turned':>8}")
-    for name, (said, rate) in found.items():
-        alone = found["factmill int8, alone" if "int8" in name else f"factmill {wide}, alone"][0]
-        same = sum(one == other for one, other in zip(said, first, strict=True)) / len(first)
-        turned = sum(one != other for one, other in zip(said, alone, strict=True))
-        shown = "-" if name.startswith("transformers") else str(turned)
-        print(f"{name:34}{rate:9.1f}{rate / first_rate:7.2f}{same:10.0%}{shown:>8}")
+    found = {name: measure(name, peer, asked, bench.device) for name, (peer, asked) in peers.items()}
+    first = next(iter(found.values()))
+    print(f"\n{bench.device:34}{'tokens/s':>9}{'ratio':>7}{'as first':>10}{'turned':>8}{'joules':>8}")
+    for name, each in found.items():
+        alone = found["factmill int8, alone" if "int8" in name else f"factmill {wide}, alone"].said
+        pairs = list(zip(each.said, first.said, strict=False))
+        same = sum(one[0] == other[0] for one, other in pairs) / len(pairs)
+        turned = sum(one != other for one, other in zip(each.said, alone, strict=False))
+        shown = f"{turned}/{len(alone)}" if name.startswith("factmill") else "-"
+        joules = "-" if each.joules is None else f"{each.joules:.0f}"
+        rate = each.tokens_a_second
+        print(f"{name:34}{rate:9.1f}{rate / first.tokens_a_second:7.2f}{same:10.0%}{shown:>8}{joules:>8}")
 
 
 def examine_numbers(count: int, models: Path) -> None:
@@ -255,32 +289,36 @@ def main() -> None:
     """Print a table of all peers for each device."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--texts", type=int, default=48)
-    parser.add_argument("--tokens", type=int, default=24)
+    parser.add_argument("--texts", type=int, default=64)
+    parser.add_argument("--lengths", type=int, default=2)
+    parser.add_argument("--tokens", type=int, default=12)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--no-repeat", type=int, default=2)
-    parser.add_argument("--held-out", type=int, default=300, help="sentences, each in five languages")
+    parser.add_argument("--no-repeat", type=int, default=0)
+    parser.add_argument("--alone", type=int, default=8)
+    parser.add_argument("--held-out", type=int, default=0, help="sentences, each in five languages")
+    parser.add_argument("--avx2", action="store_true", help="hold all libraries to AVX2 without VNNI")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     transformers.utils.logging.set_verbosity_error()
     has_gpu = ctranslate2.get_cuda_device_count() > 0
     print(
         f"NLLB-200-distilled-600M's shape with {given.layers}+{given.layers} layers, random weights; {given.texts} texts, "
-        f"{given.tokens} tokens each; {given.threads} thread(s) of {os.cpu_count()} cores\n"
+        f"{given.tokens} tokens each; {given.threads} thread(s) of {os.cpu_count()} cores; {describe_cpu()}\n"
         f"ctranslate2 {ctranslate2.__version__}, transformers {transformers.__version__}, torch {torch.__version__}; "
         f"GPU: {'yes' if has_gpu else 'none on this machine'}"
     )
     with tempfile.TemporaryDirectory() as temporary:
         checkpoint, models = Path(temporary) / "random", Path(temporary) / "models"
-        examine_numbers(given.held_out, models)
+        if given.held_out:
+            examine_numbers(given.held_out, models)
         write_checkpoint(checkpoint, given.layers)
         add_translator(checkpoint, models, quantization="float32")
         add_translator(models / "random", models, "random-int8", quantization="int8")
         devices: list[Literal["cpu", "cuda"]] = ["cpu", "cuda"] if has_gpu else ["cpu"]
         for device in devices:
-            asked = draw_texts(given.texts)
             folders = checkpoint, models / "random", models / "random-int8"
-            compare(Bench(*folders, device, given.threads, given.tokens, given.no_repeat, asked))
+            asked = draw_of_lengths(Translator(folders[2], "cpu", threads=1), given.texts, given.lengths)
+            compare(Bench(*folders, device, given.threads, given.tokens, given.no_repeat, asked, given.alone))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,15 @@ import pytest
 
 from tasks.core.receipts import Receipt
 from tasks.errors import ShardError
-from tasks.storage.shards import parquet_bytes, read_range, read_receipt, write_receipt, write_shard
+from tasks.storage.shards import (
+    REJECTS,
+    make_table,
+    parquet_bytes,
+    read_range,
+    read_receipt,
+    write_receipt,
+    write_shard,
+)
 
 
 def numbers(first: int, count: int) -> pa.Table:
@@ -97,3 +105,10 @@ def test_bytes_are_the_same_before_and_after_a_stay_in_duckdb() -> None:
     db.execute("CREATE TABLE kept AS SELECT * FROM t")
     assert parquet_bytes(db.sql("SELECT * FROM kept ORDER BY id").to_arrow_table()) == parquet_bytes(table)
     db.close()
+
+
+def test_a_table_is_made_of_rows_of_values() -> None:
+    table = make_table(REJECTS, [("a", "odd", "", None), ("b", "even", "very", "{}")])
+    assert table.schema == REJECTS
+    assert table.to_pylist()[1] == {"id": "b", "reason": "even", "detail": "very", "row": "{}"}
+    assert make_table(REJECTS, []) == REJECTS.empty_table()

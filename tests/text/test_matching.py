@@ -50,3 +50,8 @@ def test_normalising_twice_changes_nothing_more(text: str) -> None:
     once = normalise(text)
     assert normalise(once) == once
     assert normal_words(text) == once.split()
+
+
+@pytest.mark.parametrize("mark", [chr(number) for number in range(128)])
+def test_a_text_in_ascii_is_normalised_as_any_other(mark: str) -> None:
+    assert normalise(f"The A{mark}B") == normalise(f"The A{mark}B é").removesuffix(" é")

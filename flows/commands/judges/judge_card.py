@@ -25,7 +25,7 @@ from tasks.options import RunOptions, warehouse_of
 from tasks.settings import home, load_world
 from tasks.storage.builds import list_builds
 from tasks.storage.labels import find_items, load_labels, save_card
-from tasks.storage.recording.recorder import Recorder
+from tasks.storage.recording.recorder import Recorder, jobs_folder
 from tasks.storage.warehouse import open_warehouse
 
 Labels = dict[str, dict[str, str]]
@@ -192,7 +192,7 @@ def _ask(evaluation: Evaluation, judge: str, labelled: Labelled, run: RunOptions
     warehouse = warehouse_of(run)
     role = choose_judge(load_world(run.world, run.graph), judge)
     recorder = Recorder(warehouse, run.mode)
-    services = Services.open(run.world, run.graph, home())
+    services = Services.open(run.world, run.graph, home(), jobs_folder(warehouse, run.mode))
     try:
         lock = {"params": {"params": {"judge": role}}}
         work = Work(Batch(run="", stage="", index=0, key=""), Run(Path(), lock, {}, {}, services, recorder))

@@ -17,7 +17,7 @@ from tasks.core.calls.call import Call, Service
 from tasks.core.calls.knowledge import call_find_items, call_label, choose_candidate, read_candidates
 from tasks.core.calls.paths import ask_service
 from tasks.core.paths import FoundPaths, PathFinder, PathOptions, list_path_ids
-from tasks.engine.services import Services, choose_finder
+from tasks.engine.services import Services
 from tasks.errors import ServiceError, UsageError
 from tasks.text.ids import id_number, is_pid, is_qid
 from tasks.text.values.literals import format_value
@@ -92,7 +92,7 @@ def mine_pairs(
     looked up; a pair whose paths cannot be had says so in its row.
     """
     service = services.wikidata
-    finder = choose_finder(service, ask_service(service))
+    finder = services.paths(ask_service(service))
     for start, texts in _batches(pairs, batch):
         wanted = _read_wanted(texts, kind, service, language)
         yield _mine_batch(start, texts, wanted, finder, service, options, language)

@@ -14,7 +14,7 @@ from tasks.biokalma.core.evaluation.scoring import score_citations
 from tasks.biokalma.evaluation.ask import BiokalmaEvaluationInputs
 from tasks.biokalma.sources.lists import load_relation_forms
 from tasks.core.rows import arrow_table, rows_from_arrow
-from tasks.models.cross_encoder import ENTAILMENT, CrossEncoder
+from tasks.models.cross_encoder import ENTAILMENT, PairScorer
 
 _LIKELY = 0.5
 """Probability of entailment from which a triple follows from a sentence."""
@@ -23,7 +23,7 @@ _LIKELY = 0.5
 class Encoders(Protocol):
     """What opens cross-encoders."""
 
-    def cross_encoder(self, name: str) -> CrossEncoder:
+    def cross_encoder(self, name: str) -> PairScorer:
         """Return the cross-encoder of a name."""
 
 

@@ -18,7 +18,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import replace
 from queue import SimpleQueue
@@ -147,21 +147,7 @@ class Sender:
         and lets Ctrl-C through at once; what is under way is then cancelled.
         """
         job = _Job(groups, request, sizes)
-        loop = _background_loop()
-        with _starting:  # requests may go out before this thread goes on, and are then to be found by interrupt_sending
-            future = asyncio.run_coroutine_threadsafe(self._run(job), loop)
-            _under_way.add(future)
-        future.add_done_callback(lambda _: job.arrived.put(None))
-        try:
-            while (pairs := job.arrived.get()) is not None:
-                for item, reply in pairs:
-                    deliver(item, reply)
-            future.result()
-        except CancelledError:
-            raise ServiceError(f"{self._name}: sending was interrupted") from None
-        finally:
-            future.cancel()
-            _under_way.discard(future)
+        hand_over(self._name, self._run(job), job.arrived, deliver)
 
     async def _run(self, job: _Job[Any]) -> None:
         loop = asyncio.get_running_loop()
@@ -240,6 +226,34 @@ class Sender:
             return trouble.retry_after_s * self._random.uniform(1.0, 1.1)
         backoff_s: float = self._limits.backoff_s * 2**tries * self._random.uniform(0.5, 1.5)
         return min(_LONGEST_BACKOFF_S, backoff_s)
+
+
+def hand_over(
+    name: str,
+    work: Coroutine[Any, Any, None],
+    arrived: SimpleQueue[list[tuple[Item, Reply]] | None],
+    deliver: Callable[[Item, Reply], None],
+) -> None:
+    """Do work in the sending loop, calling `deliver` in this thread for all that it puts into the queue, until it is done.
+
+    Raises what the work or `deliver` raises, and lets Ctrl-C through at once; the work is then cancelled. ServiceError
+    when it was interrupted.
+    """
+    loop = _background_loop()
+    with _starting:  # requests may go out before this thread goes on, and are then to be found by interrupt_sending
+        future = asyncio.run_coroutine_threadsafe(work, loop)
+        _under_way.add(future)
+    future.add_done_callback(lambda _: arrived.put(None))
+    try:
+        while (pairs := arrived.get()) is not None:
+            for item, reply in pairs:
+                deliver(item, reply)
+        future.result()
+    except CancelledError:
+        raise ServiceError(f"{name}: sending was interrupted") from None
+    finally:
+        future.cancel()
+        _under_way.discard(future)
 
 
 async def run_in_thread(function: Callable[..., Result], *args: Any) -> Result:

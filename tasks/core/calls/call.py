@@ -11,10 +11,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
-from tasks.core.fingerprints import Json, digest_json
+from tasks.core.fingerprints import Json, canonical_json, digest_json, digest_text
 
 Mode = Literal["record", "replay", "refresh"]
 """How recorded replies are used: serve and add to them, serve only, or ask everything anew."""
+
+
+_NO_WIRE = digest_json({})
 
 
 @dataclass(frozen=True)
@@ -31,9 +34,16 @@ class Call:
     """What is sent beside the parts and follows from them (rendered messages); digested into the key, not recorded."""
 
     @cached_property
+    def written_parts(self) -> str:
+        """The parts as canonical JSON, which the key and the record both need."""
+        return canonical_json(dict(self.parts))
+
+    @cached_property
     def key(self) -> str:
-        """SHA-256 over service, operation, parts and wire."""
-        return digest_json([self.service, self.operation, dict(self.parts), digest_json(dict(self.wire))])
+        """SHA-256 over service, operation, parts and wire, as the canonical JSON of a list of these."""
+        wire = digest_json(dict(self.wire)) if self.wire else _NO_WIRE
+        pieces = (canonical_json(self.service), canonical_json(self.operation), self.written_parts, f'"{wire}"')
+        return digest_text(f"[{','.join(pieces)}]")
 
 
 @dataclass(frozen=True, slots=True)

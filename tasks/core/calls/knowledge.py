@@ -133,6 +133,16 @@ def read_description(body: Any) -> Description:
     return Description(body["label"], body["description"], body["title"], body["modified"])
 
 
+def write_description(known: Description) -> Json:
+    """Return the answer to describe_items."""
+    return {
+        "label": known.label,
+        "description": known.description,
+        "title": known.title,
+        "modified": known.modified,
+    }
+
+
 def read_neighbours(body: Any) -> list[Neighbour]:
     """Read the answer to neighbours."""
     return [Neighbour(Pid(edge["pid"]), Qid(edge["qid"]), edge["label"]) for edge in body]

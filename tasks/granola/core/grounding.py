@@ -9,9 +9,9 @@ says the same as an answer before in other words, or more.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from tasks.core.authoring.granularity import FILLER
 from tasks.core.calls.knowledge import Neighbour
@@ -29,6 +29,8 @@ _WORD = re.compile(r"[^\s,;:()\[\]\"“”/–—-]+")
 _POSSESSIVE = re.compile(r"['’]s?$")
 _BORN = re.compile(r"\b[\w-]+-born\b")
 _LONGEST = 5
+_REMEMBERED = 8192
+"""Texts whose terms are kept."""
 _FILLER = FILLER | {"that", "who", "which", "someone", "somewhere", "based", "located", "situated", "headquartered"}
 _PHRASE = re.compile(r"an? ", re.IGNORECASE)
 _COUNTY = re.compile(r".+ (?:County|Parish)(?:, .+)?")
@@ -48,8 +50,20 @@ class Lexicon:
     wider: Mapping[str, str]
     """Noun → the wider noun."""
 
-    def read_terms(self, text: str) -> list[str]:
+    @cached_property
+    def _remembered(self) -> Callable[[str], tuple[str, ...]]:
+        # rows share most of what is read: names of places, classes, trades
+        return lru_cache(_REMEMBERED)(self._read_terms)
+
+    @cached_property
+    def _followed(self) -> Callable[[str], frozenset[str]]:
+        return lru_cache(_REMEMBERED)(self._follow_text)
+
+    def read_terms(self, text: str) -> tuple[str, ...]:
         """Return what a text says, one term a word, singular; a country or region is one term, `=Ohio`."""
+        return self._remembered(text)
+
+    def _read_terms(self, text: str) -> tuple[str, ...]:
         found = (_POSSESSIVE.sub("", word) for word in _WORD.findall(text))
         words = [word for word in found if normalise(word)]
         terms, at = [], 0
@@ -58,7 +72,7 @@ class Lexicon:
             term = f"={place}" if place else singular_form(words[at])
             terms += [term] if term not in _FILLER else []
             at += taken
-        return terms
+        return tuple(terms)
 
     def _read_place(self, words: Sequence[str]) -> tuple[int, str]:
         if words[0][0].isupper():
@@ -71,8 +85,11 @@ class Lexicon:
 
     def follow(self, texts: Iterable[str]) -> frozenset[str]:
         """Return the terms of texts and all that follows from them."""
+        return frozenset().union(*map(self._followed, texts))
+
+    def _follow_text(self, text: str) -> frozenset[str]:
         terms: set[str] = set()
-        todo, read = list(texts), set[str]()
+        todo, read = [text], set[str]()
         while todo:
             text = todo.pop()
             if text in read:
@@ -88,7 +105,7 @@ class Lexicon:
 
     def follow_places(self, text: str) -> frozenset[str]:
         """Return the countries and regions that a text names, and those around them."""
-        return frozenset(term[1:] for term in self.follow([text]) if term[0] == "=")
+        return frozenset(term[1:] for term in self._followed(text) if term[0] == "=")
 
 
 @dataclass(frozen=True)
@@ -220,6 +237,7 @@ def _list_senses(text: str, lexicon: Lexicon) -> frozenset[str]:
     return frozenset(_SYNONYMS.get(term, term) for term in map(_drop_gender, lexicon.read_terms(text)))
 
 
+@lru_cache(_REMEMBERED)
 def _drop_gender(term: str) -> str:
     return _PERSON.sub(lambda found: "or" if found[0] == "ress" else "man", term)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from tasks.errors import SourceError
 from tasks.graph.load_progress import Meter
 from tasks.graph.loading.rows import Sorted
-from tasks.graph.loading.shapes import Group, make_shapes, sort_block
+from tasks.graph.loading.shapes import Shapes, make_shapes, sort_block
 from tasks.graph.loading.staging import Staging, Tally
 from tasks.graph.loading.streams import START, Block, Position, Source, SourceChanged
 from tasks.graph.manifest import SourceFile
@@ -82,7 +82,7 @@ class _Commits:
 
 
 def _sort_blocks(
-    source: Source, after: Position, shapes: Sequence[Group], pool: ThreadPoolExecutor, meter: Meter
+    source: Source, after: Position, shapes: Shapes, pool: ThreadPoolExecutor, meter: Meter
 ) -> Iterator[tuple[Block, Sorted]]:
     """Yield each block with what it holds, in order, a few blocks being sorted ahead."""
     under_way: deque[tuple[Block, Future[Sorted]]] = deque()

@@ -13,6 +13,7 @@ most of the expressions.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -52,6 +53,8 @@ DESCRIPTION = b"http://schema.org/description"
 SAME_AS = b"http://www.w3.org/2002/07/owl#sameAs"
 ANY_LANGUAGE = "mul"
 """Tag of names that stand in all languages (in Wikidata since 2024); used where a language has none of its own."""
+SCANNED_BYTES = 1 << 20
+"""Blocks of so many bytes are scanned first (tasks/graph/loading/scanning), smaller ones not worth loading that for."""
 MALFORMED_BYTES_AT_MOST = 10_000
 """So much of a malformed line is set aside."""
 
@@ -90,19 +93,30 @@ class Group:
     shapes: list[Shape]
 
 
-def make_shapes(languages: Sequence[str]) -> list[Group]:
-    """Return the shapes of lines by the groups they are in; a line is of the first group that it begins like.
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """What lines are told apart by."""
+
+    languages: tuple[str, ...]
+    """Tags of texts that are kept."""
+    groups: list[Group]
+    """A line is of the first that it begins like."""
+
+
+def make_shapes(languages: Sequence[str]) -> Shapes:
+    """Return the shapes of lines by the groups they are in.
 
     Languages are lower-case tags; `en` does not stand for `en-gb`, but `mul` is always kept with them.
     """
-    tags = b"|".join(re.escape(language).encode() for language in {*languages, ANY_LANGUAGE})
+    kept = tuple(sorted({*languages, ANY_LANGUAGE}))
+    tags = b"|".join(re.escape(language).encode() for language in kept)
     texts = b"|".join(re.escape(predicate) for predicate in _TEXT_TABLES)
     words = rb" " + QUOTED + rb"@(?i:" + tags + rb")"
     changed: Shape = (
         _CHANGED + rb" <http://schema\.org/dateModified> " + _MOMENT + rb"\^\^<" + re.escape(DATE_TIME) + rb">",
         _take_changes,
     )
-    return [
+    groups = [
         Group(
             b"<http://www.wikidata.org/entity/Q",
             [
@@ -127,20 +141,33 @@ def make_shapes(languages: Sequence[str]) -> list[Group]:
         ),
         Group(b"<http", [changed]),
     ]
+    return Shapes(kept, groups)
 
 
-def sort_block(block: Block, groups: Sequence[Group]) -> Sorted:
+def sort_block(block: Block, shapes: Shapes) -> Sorted:
     """Sort the lines of a block into what is kept, what is only counted and what is malformed."""
     out = Sorted()
     lines = split_lines(block.data)
     out.lines = len(lines)
-    unlike = _sort_lines(lines, groups, out) if _is_utf8(lines) else np.arange(len(lines))
+    unlike = np.arange(len(lines))
+    if _is_utf8(lines):
+        left = _scan_lines(block.data, lines, shapes, out) if len(block.data) >= SCANNED_BYTES else unlike
+        unlike = left[_sort_lines(lines.take(pa.array(left)), shapes.groups, out)]
     respelled = b"".join(_respell(block, lines, unlike, out))
-    if respelled and len(_sort_lines(split_lines(respelled), groups, out)):
+    if respelled and len(_sort_lines(split_lines(respelled), shapes.groups, out)):
         raise AssertionError("a line in canonical form fits no shape")
     return out
 
 
+def _scan_lines(data: bytes, lines: pa.BinaryArray, shapes: Shapes, out: Sorted) -> npt.NDArray[np.intp]:
+    # what is compiled takes half a second to load
+    from tasks.graph.loading.scanning.lines import scan_lines
+
+    ends = np.frombuffer(lines.buffers()[1], np.int32)[1:]
+    return scan_lines(data, ends, shapes.languages, name_unkept, out)
+
+
+@lru_cache(1 << 16)
 def name_unkept(predicate: bytes, mark: bytes) -> str:
     """Return the kind of a triple that is not kept, from its predicate and the first byte of its object.
 

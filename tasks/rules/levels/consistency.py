@@ -5,6 +5,8 @@ description whose kind is known and not among them is of a namesake: a film has 
 A description that is not understood rules nothing out.
 """
 
+from functools import lru_cache
+
 from tasks.core.relations import Relation, cut_entity
 from tasks.rules.reading import kinds_described
 from tasks.rules.tables import load_tables
@@ -31,6 +33,7 @@ def expected_kinds(question: str, entity: str) -> frozenset[str]:
     return expected
 
 
+@lru_cache(maxsize=1024)
 def find_relations(question: str) -> list[tuple[Relation, str]]:
     """Return the relations whose template the question fits, each with the subject it cuts out."""
     cut = ((relation, cut_entity(question, relation)) for relation in load_tables().relations.values())

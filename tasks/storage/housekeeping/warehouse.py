@@ -22,7 +22,7 @@ from tasks.storage.warehouse import open_warehouse
 _UNFINISHED = "-unfinished"
 """What the name of a run ends with under which stages stand before a build is published."""
 VERIFYING = "factmill-verify-"
-_SHARED = ("journal", "claims")
+_SHARED = ("journal", "claims", "jobs", "jobs-refresh")
 """Folders beside those of runs, which all processes of a warehouse use."""
 
 

@@ -74,7 +74,7 @@ def make_record(call: Call, reply: Reply, after: str = "") -> Record:
         key=call.key,
         service=call.service,
         operation=call.operation,
-        parts=canonical_json(dict(call.parts)),
+        parts=call.written_parts,
         status=reply.status,
         error=reply.error,
         transient=reply.transient,
@@ -121,22 +121,22 @@ class Journal:
         except OSError as error:
             raise ShardError(f"cannot write the journal {path}: {error.strerror}") from error
         else:
-            self.path, self._fd = path, fd
+            self.path, self._fd, self._size = path, fd, 0
 
     def append(self, record: Record) -> None:
         """Write one record; ShardError when the disk is full."""
         line = encode_line(record)
         with self._lock:
-            size = os.fstat(self._fd).st_size
             try:
                 written = os.write(self._fd, line)
                 if written < len(line):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             except OSError as error:
-                os.ftruncate(self._fd, size)
+                os.ftruncate(self._fd, self._size)
                 raise ShardError(
                     f"cannot write the journal {self.path}: {error}; free some space and run the same command again"
                 ) from error
+            self._size += written
             if time.monotonic() - self._synced > _SYNC_EVERY_S:
                 os.fsync(self._fd)
                 self._synced = time.monotonic()

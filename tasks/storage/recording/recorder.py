@@ -11,8 +11,9 @@ import math
 import os
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -37,10 +38,12 @@ from tasks.storage.recording.journal import (
 )
 from tasks.storage.recording.kept import Kept, take_over
 from tasks.storage.recording.records import MOMENT, insert_records, newest_record, read_all
-from tasks.storage.warehouse import is_there, open_warehouse
+from tasks.storage.warehouse import Connection, is_there, open_warehouse
 
-_MOST_FRESH = 64 * 2**20
-"""Characters of bodies that a run keeps before it moves them into the warehouse, within a stage too."""
+_MOST_FRESH = 32 * 2**20
+"""Characters of records that a run keeps before it moves them into the warehouse, within a stage too."""
+_REST_OF_RECORD = 500
+"""Characters that stand for its key, ids and counts."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
 """How often it is looked whether another process has the replies that it asks for."""
 _SAY_AFTER_S = 15.0
@@ -88,7 +91,7 @@ class Recorder:
         self._others = OtherJournals(self._journal_folder)
         self._fresh: dict[str, Record] = {}
         self._fresh_length = 0
-        """Characters of their bodies."""
+        """Characters that they hold, about."""
         self._merged: set[str] = set()
         """Keys of what was fresh and has been moved into the warehouse."""
         self._claimed: dict[str, Future[None]] = {}
@@ -230,7 +233,7 @@ class Recorder:
         self._journal.append(record)
         with self._lock:
             self._fresh[record.key] = record
-            self._fresh_length += len(record.body)
+            self._fresh_length += _measure(record)
 
     def _recorded(self, calls: Sequence[Call]) -> dict[str, Record]:
         """Return the newest usable record of each call that the warehouse holds."""
@@ -296,17 +299,26 @@ class Recorder:
 
     def merge(self) -> None:
         """Move what this run has journalled into the warehouse, in one transaction."""
+        if self._journal is not None and self._fresh:
+            with self.merging():
+                pass
+
+    @contextmanager
+    def merging(self) -> Iterator[Connection]:
+        """Open the warehouse for a transaction that begins with moving in what this run has journalled."""
         with self._lock:
-            records = list(self._fresh.values())
+            records = list(self._fresh.values()) if self._journal is not None else []
+        with open_warehouse(self._warehouse) as db:
+            if records:
+                insert_records(db, records)
+            yield db
         if not records or self._journal is None:
             return
-        with open_warehouse(self._warehouse) as db:
-            insert_records(db, records)
         with self._lock:
             for record in records:
                 # another batch may have moved it at the same time
                 if self._fresh.pop(record.key, None) is not None:
-                    self._fresh_length -= len(record.body)
+                    self._fresh_length -= _measure(record)
                 self._merged.add(record.key)
             if not self._fresh:
                 self._journal.clear()
@@ -361,6 +373,15 @@ class Recorder:
         if not nearest:
             return f"{text}; the nearest recorded call differs only in the rendered messages or in its age"
         return f"{text}; the nearest recorded call differs in {'; '.join(nearest)}"
+
+
+def _measure(record: Record) -> int:
+    return len(record.body) + len(record.parts) + _REST_OF_RECORD
+
+
+def jobs_folder(warehouse: Path, mode: Mode) -> Path:
+    """Return the folder of what is known of batch jobs; a refresh goes on with its own alone."""
+    return work_folder(warehouse) / ("jobs-refresh" if mode == "refresh" else "jobs")
 
 
 def work_folder(warehouse: Path) -> Path:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import duckdb
 import pyarrow as pa
 
 from tasks.core.calls.lasting import find_oldest
-from tasks.storage.bodies import pack_body, unpack_body
+from tasks.storage.bodies import LONG, pack_body, unpack_body
 from tasks.storage.recording.journal import Record
+from tasks.storage.shards import make_table
 from tasks.storage.warehouse import is_there, open_warehouse
 
 _COLUMNS = ", ".join(f"c.{name}" for name in Record.__slots__)
@@ -29,6 +31,7 @@ _SCHEMA = pa.schema(
         ("asked_at", MOMENT),
     ]
 )
+_READ = attrgetter(*Record.__slots__)
 _AT_ONCE = 1000
 """Records that are read at once, for the sake of memory."""
 
@@ -36,10 +39,9 @@ _AT_ONCE = 1000
 def insert_records(db: duckdb.DuckDBPyConnection, records: Sequence[Record]) -> None:
     """Insert records that are not in the warehouse yet."""
     rows = [
-        {name: getattr(record, name) for name in Record.__slots__} | {"body": pack_body(record.body)}
-        for record in records
+        _READ(record if len(record.body) < LONG else replace(record, body=pack_body(record.body))) for record in records
     ]
-    db.register("new_records", pa.Table.from_pylist(rows, schema=_SCHEMA))
+    db.register("new_records", make_table(_SCHEMA, rows))
     names = ", ".join(Record.__slots__)
     db.execute(f"INSERT INTO calls ({names}) SELECT {names} FROM new_records ANTI JOIN calls USING (record_id)")
     db.unregister("new_records")
@@ -54,7 +56,11 @@ def _read_records(db: duckdb.DuckDBPyConnection, ids: Sequence[str], start: int)
     """Return some of the records, from a place in their ids on."""
     query = f"SELECT {_COLUMNS} FROM calls c WHERE c.record_id IN (SELECT unnest(?))"
     found = db.execute(query, [list(ids[start : start + _AT_ONCE])]).fetchall()
-    return [replace(record, body=unpack_body(record.body)) for record in (Record(*row) for row in found)]
+    records = (Record(*row) for row in found)
+    return [
+        record if (body := unpack_body(record.body)) is record.body else replace(record, body=body)
+        for record in records
+    ]
 
 
 def newest_record(warehouse: Path) -> str:

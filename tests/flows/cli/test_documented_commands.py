@@ -5,6 +5,7 @@ import gzip
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -21,6 +22,8 @@ from tasks.world.files.reading import load_world_data
 from tasks.world.rdf import write_rdf
 
 SOURCES = ROOT / "data" / "world" / "sources"
+ON_PREFECT = ("README.md", "docs/measure/evaluate.md")
+"""Documents whose commands run as for a reader, on a Prefect server; each benchmark is evaluated in them."""
 ENDLESS = ("serve", "world serve")
 """Commands of factmill that end when they are stopped; tests/flows/test_serve.py runs them."""
 
@@ -63,6 +66,7 @@ def test_commands_do_what_the_documents_say(
     document: str, reader: Factmill, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
+    reader = replace(reader, on_prefect=document in ON_PREFECT)
     for example in list_examples(document):
         if not example.can_run(ENDLESS):
             continue

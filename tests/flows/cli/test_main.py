@@ -249,9 +249,9 @@ def test_a_warehouse_held_by_another_process_is_waited_for_and_named(
 
 
 def test_a_run_leaves_funnel_sample_and_cost_in_prefect(
-    factmill: Factmill, embedded_build: Any, prefect_api: str
+    factmill_on_prefect: Factmill, embedded_build: Any, prefect_api: str
 ) -> None:
-    assert factmill("build", "granola", "--force", "--json").code == 0
+    assert factmill_on_prefect("build", "granola", "--force", "--json").code == 0
     found = requests.post(f"{prefect_api}/artifacts/filter", json={"sort": "CREATED_DESC"}, timeout=60).json()
     ours = {
         artifact["key"]: artifact["data"]

@@ -55,7 +55,7 @@ def wait_for(look: Callable[[], Any]) -> Any:
 
 
 def test_a_killed_run_is_ended_by_the_next_which_tells_what_it_does(
-    factmill: Factmill, prefect_api: str, model: Model, tmp_path: Path
+    factmill_on_prefect: Factmill, prefect_api: str, model: Model, tmp_path: Path
 ) -> None:
     world = write_chat_world(tmp_path, model.web.url, ["author"])
     name = f"granola · {world.stem} · P19 · samples 1 · 4"
@@ -63,7 +63,7 @@ def test_a_killed_run_is_ended_by_the_next_which_tells_what_it_does(
     runs = lambda: ask(prefect_api, "flow_runs/filter", flow_runs={"name": {"any_": [name]}}, sort="START_TIME_ASC")  # noqa: E731
     of = lambda run: {"flow_run_id": {"any_": [run["id"]]}}  # noqa: E731
 
-    killed = factmill.start(*options, TEST_KEY="x")
+    killed = factmill_on_prefect.start(*options, TEST_KEY="x")
     model.asked.wait(_LIMIT_S)
     (run,) = runs()
 
@@ -79,7 +79,7 @@ def test_a_killed_run_is_ended_by_the_next_which_tells_what_it_does(
     assert progress["description"].endswith(", 0 of 4 replies")
 
     model.web.free.set()
-    ran = factmill.run_process(*options, TEST_KEY="x")
+    ran = factmill_on_prefect.run_process(*options, TEST_KEY="x")
     assert ran.code == 0, ran.err
     first, second = runs()
     assert (first["state"]["type"], second["state"]["type"]) == ("CRASHED", "COMPLETED")
@@ -87,7 +87,7 @@ def test_a_killed_run_is_ended_by_the_next_which_tells_what_it_does(
     (crashed,) = ask(prefect_api, "logs/filter", logs={**of(first), "level": {"ge_": 40}})
     assert crashed["message"] == f"Crashed: {first['state']['message']}"
     assert [each["description"].endswith(" replies; crashed here") for each in read_progress()] == [True]
-    left = {each.name for each in (factmill.home / "prefect" / "runs").iterdir()}
+    left = {each.name for each in (factmill_on_prefect.home / "prefect" / "runs").iterdir()}
     assert not left & {first["id"], second["id"]}
 
     def read_log() -> Any:
@@ -107,11 +107,13 @@ def test_a_killed_run_is_ended_by_the_next_which_tells_what_it_does(
     assert sample[0]["granola_answers"].endswith(" | somewhere in Europe")
 
 
-def test_a_failed_run_says_why_in_its_log(factmill: Factmill, prefect_api: str, model: Model, tmp_path: Path) -> None:
+def test_a_failed_run_says_why_in_its_log(
+    factmill_on_prefect: Factmill, prefect_api: str, model: Model, tmp_path: Path
+) -> None:
     world = write_chat_world(tmp_path, model.web.url, ["author"])
     model.status = 401
     model.web.free.set()
-    ran = factmill("build", "granola", "--world", world, "--limit", "3", "--samples", "1", TEST_KEY="x")
+    ran = factmill_on_prefect("build", "granola", "--world", world, "--limit", "3", "--samples", "1", TEST_KEY="x")
     assert ran.code == 1
     (run,) = ask(
         prefect_api, "flow_runs/filter", flow_runs={"name": {"any_": [f"granola · {world.stem} · samples 1 · 3"]}}
@@ -128,12 +130,12 @@ def test_a_failed_run_says_why_in_its_log(factmill: Factmill, prefect_api: str, 
 
 
 def test_a_build_that_publishes_nothing_leaves_what_its_stages_did(
-    factmill: Factmill, prefect_api: str, model: Model, tmp_path: Path
+    factmill_on_prefect: Factmill, prefect_api: str, model: Model, tmp_path: Path
 ) -> None:
     world = write_chat_world(tmp_path, model.web.url, ["author"])
     model.refusal = "I'm sorry, but I can't assist with that."
     model.web.free.set()
-    ran = factmill("build", "granola", "--world", world, "--limit", "2", "--samples", "1", TEST_KEY="x")
+    ran = factmill_on_prefect("build", "granola", "--world", world, "--limit", "2", "--samples", "1", TEST_KEY="x")
     assert ran.code == 1
     assert "with that. What to do: take a model that does not refuse" in " ".join(ran.err.split())
     (run,) = ask(

@@ -1,7 +1,7 @@
 """Small graphs as arrays, from edges and literals written in the test, and what a plain search finds in them."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from tasks.core.paths import FoundPaths, PathOptions
 from tasks.graph.arrays import Arrays, Ints, open_arrays, write_arrays
+from tasks.graph.literal_texts import open_literal_texts, write_literal_texts
 from tasks.graph.paths import find_item_paths, find_literal_paths
 from tasks.text.values.literals import DAY, Date, Number, canonical_number, date_key, number_key
 
@@ -68,10 +69,13 @@ class SmallGraph:
     connection: duckdb.DuckDBPyConnection = field(init=False)
 
     def __post_init__(self) -> None:
-        self.literals = sorted(set(self.literals), key=lambda each: null_first(astuple(each)))
+        # as tables hold them: numbers in their canonical spelling
+        spelled = {replace(each, value=each.number or each.value) for each in self.literals}
+        self.literals = sorted(spelled, key=lambda each: null_first(astuple(each)))
         self.connection = duckdb.connect(config={"python_enable_replacements": False, "threads": 1})
         self.store_tables()
         write_arrays(self.connection, self.folder)
+        write_literal_texts(self.connection, self.folder)
         self.arrays = open_arrays(self.folder)
 
     def store_tables(self) -> None:
@@ -95,7 +99,9 @@ class SmallGraph:
 
     def read_literals(self, ids: Ints) -> pa.Table:
         assert ids.tolist() == sorted(set(ids.tolist()))
-        return self.connection.sql("FROM literals ORDER BY id").to_arrow_table().take(pa.array(ids))
+        texts = open_literal_texts(self.folder, len(self.literals))
+        assert texts
+        return texts.read(self.arrays, ids)
 
     def knows(self, item: int) -> bool:
         return bool(self.arrays.items.find_places(np.array([item]))[0] >= 0)

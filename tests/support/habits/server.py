@@ -60,7 +60,11 @@ class HabitsServer:
         if not seen.body.strip(b"{}"):
             self.refused[name] += 1
             return _error(400, "Missing required parameter: 'messages'.")
-        answer = self._answer(name, HABITS[name], seen.json())
+        return self.answer(name, seen.json())
+
+    def answer(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Answer a request to the model with a habit."""
+        answer = self._answer(name, HABITS[name], body)
         (self.answered if answer.get("status", 200) == 200 else self.refused)[name] += 1
         return answer
 
@@ -101,11 +105,18 @@ def write_habit_world(
     folder: Path, server: HabitsServer, habit: str, roles: Sequence[str] = ("author", "judge")
 ) -> Path:
     """Write the embedded world with the model of this habit in some roles."""
+    return write_model_world(folder, server.url(habit), habit, roles)
+
+
+def write_model_world(
+    folder: Path, url: str, habit: str, roles: Sequence[str] = ("author", "judge"), settings: str = ""
+) -> Path:
+    """Write the embedded world with the model of this habit at an address in some roles; `settings`: lines about it."""
     text = (ROOT / "data" / "worlds" / "embedded.toml").read_text("utf-8")
     told = "\n".join(f"{key} = {str(value).lower()}" for key, value in HABITS[habit].model.items())
     for role in roles:
         text = re.sub(rf"\[models\.{role}\][^\[]*", "", text) + (
-            f'\n[models.{role}]\nkind = "openai"\nname = "habits"\nurl = "{server.url(habit)}"\n{told}\nlimits = {_LIMITS}\n'
+            f'\n[models.{role}]\nkind = "openai"\nname = "habits"\nurl = "{url}"\n{told}\n{settings}\nlimits = {_LIMITS}\n'
         )
     path = folder / f"{habit.replace(' ', '-')}.toml"
     path.write_text(text.replace('name = "embedded"', f'name = "{habit}"', 1), "utf-8")

@@ -31,18 +31,19 @@ class Seen:
 
 
 class Loopback:
-    """The server. An answer is a dict: status, headers, json or text (and type), delay_s, until, cut, truncate.
+    """The server. An answer is a dict: status, headers, json, text or bytes (and type), delay_s, until, cut, truncate.
 
     `until` is an event (threading.Event) that the answer waits for.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
+        """Start; `port`: 0 takes any that is free."""
         self.seen: list[Seen] = []
         self.handle: Callable[[Seen], dict[str, Any]] = lambda _: {"status": 500, "text": "nothing scripted"}
         self.most_at_once = 0
         self._at_once = 0
         self._lock = threading.Lock()
-        self._web = ThreadingHTTPServer(("127.0.0.1", 0), self._make_handler())
+        self._web = ThreadingHTTPServer(("127.0.0.1", port), self._make_handler())
         self._web.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._web.server_port}"
         threading.Thread(target=self._web.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
@@ -51,6 +52,10 @@ class Loopback:
         """Give these answers one after the other, the last one for ever."""
         left = list(answers)
         self.handle = lambda _: left.pop(0) if len(left) > 1 else left[0]
+
+    @property
+    def port(self) -> int:
+        return int(self._web.server_port)
 
     def close(self) -> None:
         self._web.shutdown()
@@ -90,7 +95,7 @@ class Loopback:
             def _write(self, answer: dict[str, Any]) -> None:
                 text = json.dumps(answer["json"]) if "json" in answer else answer.get("text", "")
                 kind = answer.get("type", "application/json" if "json" in answer else "text/html")
-                data = text.encode()
+                data = answer.get("bytes", text.encode())
                 self.send_response(answer.get("status", 200))
                 for name, value in {"Content-Type": kind, **answer.get("headers", {})}.items():
                     self.send_header(name, value)

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,6 +16,8 @@ import pytest
 from prefect.context import SettingsContext, get_settings_context
 from prefect.settings import PREFECT_API_URL, Settings
 from support.processes.ready import ReadyProcess, start_ready
+from support.work.plain_engine import without_prefect
+from typer.main import get_command
 
 from flows.cli import main as cli
 from tasks import progress
@@ -53,6 +55,8 @@ class Factmill:
     """Address of a standing Prefect server; empty: a build starts one of its own, which only a process can."""
     program: str = "from flows.cli.main import main; main()"
     """What a process of its own runs."""
+    on_prefect: bool = True
+    """False: what is made in this process is made without Prefect."""
 
     def __call__(self, *arguments: str | Path, stdin: bytes = b"", **environment: str) -> Ran:
         """Run a command in this process, as `main` does but for the end of the process.
@@ -68,7 +72,9 @@ class Factmill:
             for name, value in {**self._environment(), **environment}.items():
                 patch.setenv(name, value)
             patch.setattr(sys, "argv", ["factmill", *map(str, arguments)])
+            patch.setattr("typer.main.get_command", _commands)
             with (
+                nullcontext() if self.on_prefect else without_prefect(),
                 os.fdopen(piped, encoding="utf-8") as reader,
                 SettingsContext(profile=get_settings_context().profile, settings=_prefect_settings(self.prefect_api)),
                 redirect_stdout(out),
@@ -113,6 +119,10 @@ class Factmill:
             "COLUMNS": _WIDTH,
             "PREFECT_API_URL": self.prefect_api,
         }
+
+
+_commands = cache(get_command)
+"""Typer's app → what it makes of it for each command anew."""
 
 
 @cache

@@ -21,7 +21,7 @@ EVALUATIONS[COUNTRIES.name] = COUNTRIES_EVALUATION
 for name in [name for name in sys.modules if name.startswith("flows.cli")]:
     del sys.modules[name]  # commands are made of the lists when they are imported
 from support.work.command import Factmill
-factmill = Factmill(Path(sys.argv[1]), sys.argv[2])
+factmill = Factmill(Path(sys.argv[1]), sys.argv[2], on_prefect=sys.argv[3] == "True")
 for line in sys.stdin:
     ran = factmill(*json.loads(line))
     print(json.dumps([ran.code, ran.out, ran.err]), flush=True)
@@ -38,7 +38,7 @@ class ToyCommand:
         path = os.pathsep.join(map(str, (ROOT, ROOT / "tests", folder)))
         self._process = start_ready(
             _WITH_THE_RECORDS,
-            [str(factmill.home), factmill.prefect_api],
+            [str(factmill.home), factmill.prefect_api, str(factmill.on_prefect)],
             os.environ | {"PYTHONPATH": path, "PREFECT_API_URL": factmill.prefect_api, "TEST_KEY": "k"},
             folder,
             takes_input=True,

@@ -1,6 +1,6 @@
 """MultiHal from load to judged paths on thousands of questions: wall time and peak memory, and where the time goes.
 
-    python tests/speed/multihal_builds.py --graph-from DUMP.nt.gz [--questions 5000]
+    python tests/speed/builds/multihal_builds.py --graph-from DUMP.nt.gz [--questions 5000]
 
 The questions are made from the dump's own facts ("What is the <property> of <item>?"), so that nearly all are linked and
 have paths; they stand in a file of HaluEval's form. The judge is the embedded world's rules, no language model: a build
@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from whole_builds import run
 

@@ -1,7 +1,7 @@
 """Whole builds of GRANOLA-EQ as a user runs them: wall time and peak memory of each command, a line each.
 
-    python tests/speed/whole_builds.py                              the embedded world
-    python tests/speed/whole_builds.py --graph-from DUMP.nt.gz --source FOLDER      and on real input
+    python tests/speed/builds/whole_builds.py                              the embedded world
+    python tests/speed/builds/whole_builds.py --graph-from DUMP.nt.gz --source FOLDER      and on real input
 
 Every command is a process of its own; memory is the largest resident set of that process (its Prefect server, which is
 a process of its own too, is not in it). Exits 1 when a build that should have the same bytes has others.
@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 COMMAND = [sys.executable, "-c", "from flows.cli.main import main; main()"]
 
 

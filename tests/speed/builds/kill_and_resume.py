@@ -1,6 +1,6 @@
 """Kill a build with SIGKILL at several moments, run the same command again, and compare with an undisturbed build.
 
-    python tests/speed/kill_and_resume.py [--graph-from DUMP.nt.gz] [-- more arguments of factmill build granola]
+    python tests/speed/builds/kill_and_resume.py [--graph-from DUMP.nt.gz] [-- more arguments of factmill build granola]
 
 For each moment a new home and warehouse. Prints a line a moment: what had been recorded when it was killed, what the
 second run asked, whether any recorded call was asked twice, and whether the table is the same. Exits 1 on a difference.
@@ -19,7 +19,7 @@ from typing import Any
 
 import duckdb
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 COMMAND = [sys.executable, "-c", "from flows.cli.main import main; main()"]
 MOMENTS = [
     ("before the first stage", "starting Prefect", 0),

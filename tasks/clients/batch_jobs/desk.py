@@ -1,0 +1,403 @@
+"""The desk where one model's requests are gathered into batch jobs, which are handed in, watched and read.
+
+Any number of threads bring requests. A job is handed in when it is full, or when nothing was added for `poll_s`, so that
+it holds what all batches of a stage ask at about the same time. What a job leaves unanswered goes into the next one, as
+often as a single request would be tried. Jobs that an earlier process left are gone on with where they hold what is
+asked now (job_files.py).
+
+All that is known of requests and jobs is changed in the sending loop alone; files are read and written under a lock.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Generic, Protocol, TypeVar
+
+from tasks import progress
+from tasks.clients.batch_jobs.job_files import JobFile, JobFiles
+from tasks.clients.batch_jobs.lines import LineAnswer, Lines, read_lines, write_line
+from tasks.clients.batch_jobs.remote import JobState, Remote
+from tasks.clients.openai_server import Answer
+from tasks.clients.sending.answers import fail
+from tasks.clients.sending.sender import Retry, hand_over
+from tasks.core.calls.call import Reply
+from tasks.errors import FactmillError, ServiceUnreachable
+from tasks.settings import Model
+
+T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
+
+_LONGEST_SETTLING = 10
+"""How many times `poll_s` a job waits for further requests, at most."""
+_TOO_MANY_TOKENS = "token_limit_exceeded"
+"""A job failed for what other jobs of the account have in hand."""
+_AT_ONCE = 200
+"""Lines that are written before others have their turn in the loop."""
+
+
+class Asker(Protocol[T_contra]):
+    """What the desk leaves to the chat client: how a request is written, and how an answer is read."""
+
+    def write(self, asked: T_contra, learnt: Mapping[str, Any]) -> dict[str, Any] | Reply:
+        """Return the body of a request, or the reply where there is no use in asking.
+
+        `learnt`: settings by which it is not written as the world's file says.
+        """
+
+    def read(self, asked: T_contra, learnt: Mapping[str, Any], answer: Answer) -> Reply | dict[str, Any]:
+        """Return the reply that an answer holds, or by what further settings to ask again; Retry for what may pass.
+
+        `learnt`: by which the request was written.
+        """
+
+    def learnt(self) -> dict[str, Any]:
+        """Return by which settings requests are not made as the world's file says."""
+
+
+@dataclass(eq=False, slots=True)
+class _Sending(Generic[T]):
+    """One thread's requests."""
+
+    arrived: SimpleQueue[list[tuple[T, Reply]] | None]
+    done: asyncio.Future[None]
+    open: int
+
+    def finish(self, asked: T, reply: Reply) -> None:
+        self.arrived.put([(asked, reply)])
+        self.open -= 1
+        if not self.open and not self.done.done():
+            self.done.set_result(None)
+
+
+@dataclass(eq=False, slots=True)
+class _Request(Generic[T]):
+    """One line of a job, and who waits for its answer."""
+
+    custom_id: str
+    waiting: list[tuple[_Sending[T], T]] = field(default_factory=list)
+    learnt: dict[str, Any] = field(default_factory=dict)
+    tries: int = 0
+
+    @property
+    def asked(self) -> T:
+        return self.waiting[0][1]
+
+
+class Desk(Generic[T]):
+    """Answers one model's requests by batch jobs."""
+
+    def __init__(self, model: Model, remote: Remote, asker: Asker[T], folder: Path) -> None:
+        self._model = model
+        self._remote = remote
+        self._asker = asker
+        self._files = JobFiles(folder)
+        self._most = model.jobs.requests
+        """Requests in a job; fewer than the world says when the server had too much in hand."""
+        self._refused_in_a_row = 0
+        self._requests: dict[str, _Request[T]] = {}
+        self._fresh: list[_Request[T]] = []
+        """Those that are in no job yet."""
+        self._followed: set[JobFile] = set()
+        self._sendings: set[_Sending[T]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._collector: asyncio.Task[None] | None = None
+        self._is_narrow = False
+        """True once the server had too much in hand: one job at a time then."""
+
+    def find_learnt(self) -> dict[str, Any] | None:
+        """Return what jobs that are still open had learnt of the model; None where there is none."""
+        return self._files.find_learnt()
+
+    def send(self, asked: Sequence[tuple[str, T]], deliver: Callable[[T, Reply], None]) -> None:
+        """Answer every (custom id, request), calling `deliver` in this thread for each as its job is read."""
+        if not asked:
+            return
+        arrived: SimpleQueue[list[tuple[T, Reply]] | None] = SimpleQueue()
+        self._files.enter()
+        try:
+            hand_over(self._remote.name, self._take(asked, arrived), arrived, deliver)
+            self._files.keep(custom_id for custom_id, _ in asked)
+        except BaseException:
+            self._say_what_goes_on()
+            raise
+        finally:
+            self._files.leave()
+
+    async def _take(self, asked: Sequence[tuple[str, T]], arrived: SimpleQueue[list[tuple[T, Reply]] | None]) -> None:
+        """Take requests in and wait until all are answered."""
+        sending = _Sending(arrived, asyncio.get_running_loop().create_future(), len(asked))
+        self._sendings.add(sending)
+        try:
+            new = []
+            for custom_id, each in asked:
+                if custom_id not in self._requests:
+                    self._requests[custom_id] = _Request(custom_id)
+                    new.append(custom_id)
+                self._requests[custom_id].waiting.append((sending, each))
+            self._place(new)
+            await sending.done
+        finally:
+            self._sendings.discard(sending)
+            if not self._sendings:
+                self._let_go()
+
+    def _place(self, new: Sequence[str]) -> None:
+        """Leave requests to the jobs that hold them already, and gather the others."""
+        left = set(new)
+        for job in self._files.find(left):
+            left -= job.left
+            if job not in self._followed:
+                self._followed.add(job)
+                self._start(self._go_on(job))
+        self._gather(self._requests[custom_id] for custom_id in new if custom_id in left)
+
+    def _gather(self, requests: Iterable[_Request[T]]) -> None:
+        self._fresh.extend(requests)
+        if self._fresh and (self._collector is None or self._collector.done()):
+            self._collector = self._start(self._collect())
+
+    def _let_go(self) -> None:
+        """Stop following jobs, since nobody waits for them."""
+        for task in self._tasks:
+            task.cancel()
+        self._tasks.clear()
+        self._requests.clear()
+        self._fresh.clear()
+        self._followed.clear()
+        self._collector = None
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(self._guard(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do work, and hand what goes wrong to every thread that waits."""
+        try:
+            await work
+        except Exception as error:  # noqa: BLE001 (raised in the threads that wait)
+            for sending in list(self._sendings):
+                if not sending.done.done():
+                    sending.done.set_exception(error)
+
+    async def _collect(self) -> None:
+        """Hand in jobs while there are requests without one."""
+        while self._fresh:
+            await self._settle()
+            while self._fresh:
+                while self._is_narrow and self._followed:
+                    await asyncio.sleep(self._model.jobs.poll_s)
+                await self._hand_in()
+
+    async def _settle(self) -> None:
+        """Wait until no further requests come, or a job is full."""
+        for _ in range(_LONGEST_SETTLING):
+            before = len(self._fresh)
+            if before >= self._most:
+                return
+            await asyncio.sleep(self._model.jobs.poll_s)
+            if len(self._fresh) == before:
+                return
+
+    async def _hand_in(self) -> None:
+        """Make one job of what waits, and follow it."""
+        learnt = self._asker.learnt()
+        for request in self._fresh[: self._most]:
+            learnt |= request.learnt
+        requests, content = await self._write(learnt)
+        if not requests:
+            return
+        job = self._files.begin(
+            f"factmill-{os.urandom(8).hex()}.jsonl", [request.custom_id for request in requests], learnt
+        )
+        self._followed.add(job)
+        await self._submit(job, content)
+        self._start(self._follow(job))
+
+    async def _write(self, learnt: Mapping[str, Any]) -> tuple[list[_Request[T]], bytes]:
+        """Take requests for one job from what waits, and return them with their lines; all are written by the same settings."""
+        most_bytes = self._model.jobs.megabytes * 1e6
+        requests: list[_Request[T]] = []
+        lines: list[bytes] = []
+        size = taken = 0
+        while taken < len(self._fresh) and len(requests) < self._most:
+            request = self._fresh[taken]
+            body = self._asker.write(request.asked, learnt)
+            if isinstance(body, Reply):
+                self._finish(request, body)
+            else:
+                line = write_line(request.custom_id, body)
+                if requests and size + len(line) > most_bytes:
+                    break
+                requests.append(request)
+                lines.append(line)
+                size += len(line)
+            taken += 1
+            if taken % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+        del self._fresh[:taken]
+        return requests, b"".join(lines)
+
+    async def _submit(self, job: JobFile, content: bytes) -> None:
+        """Hand in a job. From here on it costs money: what bounds that has to set aside the price of all its lines."""
+        job.note(file=await self._remote.upload(job.name, content))
+        await self._create(job)
+        progress.say(
+            f"job {job.job_id}: {len(job.ids):,} requests to {self._model.name} handed in; done within "
+            f"{self._model.jobs.window}, as a rule"
+        )
+
+    async def _create(self, job: JobFile) -> None:
+        job.note(job=await self._remote.create(job.file_id, job.name))
+
+    async def _go_on(self, job: JobFile) -> None:
+        """Follow a job that is known from its file: one of an earlier process, or one whose answers others have read."""
+        await asyncio.sleep(self._model.jobs.poll_s)  # others that it serves may come meanwhile, and it is read once
+        if not job.job_id and (job_id := await self._remote.find_job(job.name)):
+            job.note(job=job_id)
+        if not job.job_id:
+            if not job.file_id and (file_id := await self._remote.find_file(job.name)):
+                job.note(file=file_id)
+            if not job.file_id:
+                self._ask_anew(job)
+                return
+            await self._create(job)
+            progress.say(f"job {job.job_id}: made of {len(job.ids):,} requests that an earlier run had uploaded")
+        elif not job.ended:
+            progress.say(f"job {job.job_id}: going on with {len(job.ids):,} requests that an earlier run handed in")
+        await self._follow(job)
+
+    def _ask_anew(self, job: JobFile) -> None:
+        """Gather again what was to go into a job that never reached the server."""
+        requests = [self._requests[custom_id] for custom_id in job.left if custom_id in self._requests]
+        self._followed.discard(job)
+        self._files.forget(job)
+        self._gather(sorted(requests, key=lambda request: request.custom_id))
+
+    async def _follow(self, job: JobFile) -> None:
+        """Look at a job until it has ended, and read it."""
+        said = ""
+        for pause_s in self._remote.pauses():
+            state = await self._remote.look(job.job_id)
+            if (told := state.describe(len(job.ids))) != said:
+                said = told
+                progress.say(f"job {job.job_id}: {told}")
+            if state.has_ended:
+                break
+            await asyncio.sleep(pause_s)
+        lines = await self._read(job, state)
+        self._followed.discard(job)
+        job.ended = True
+        if state.status == "failed" and not lines.answers:
+            await self._mend(job, state)
+        else:
+            self._refused_in_a_row = 0
+            self._take_up(job, state, lines)
+
+    async def _read(self, job: JobFile, state: JobState) -> Lines:
+        """Read the files of a job; once more where they hold fewer lines than the server counts."""
+        for attempt in (1, 2):
+            lines = Lines()
+            for file_id in state.files:
+                content = await self._remote.fetch(file_id)
+                if content is None:
+                    progress.say(f"note: job {job.job_id}: its file {file_id} is gone from the server")
+                else:
+                    read_lines(content, job.ids, lines)
+            if len(lines.answers) >= min(len(job.ids), state.done + state.failed) or attempt == 2:
+                break
+            await asyncio.sleep(self._model.jobs.poll_s)
+        if odd := lines.describe():
+            progress.say(f"note: job {job.job_id}: of its lines {odd}; they are left out")
+        return lines
+
+    async def _mend(self, job: JobFile, state: JobState) -> None:
+        """Do what can be done about a job of which the server did nothing: make smaller ones where it has too much in hand."""
+        why = "; ".join(state.errors) or "it gives no reason"
+        self._refused_in_a_row += 1
+        if _TOO_MANY_TOKENS not in why or self._refused_in_a_row >= self._model.limits.attempts:
+            self._files.forget(job)
+            raise ServiceUnreachable(f"{self._remote.name}: job {job.job_id} failed, and nothing of it was done: {why}")
+        self._most, self._is_narrow = max(1, min(self._most, len(job.ids)) // 2), True
+        progress.say(
+            f"note: job {job.job_id}: {why}. Jobs have {self._most:,} requests at most from now on, one at a time"
+        )
+        await asyncio.sleep(self._model.jobs.poll_s)
+        self._ask_anew(job)
+
+    def _take_up(self, job: JobFile, state: JobState, lines: Lines) -> None:
+        """Hand over what a job's lines say, and gather again what it leaves unanswered."""
+        again: list[_Request[T]] = []
+        stop: dict[str, FactmillError] = {}
+        cancelled = 0
+        for custom_id in sorted(job.left & self._requests.keys()):
+            request, answer = self._requests[custom_id], lines.answers.get(custom_id)
+            if state.is_cancelled and (answer is None or not answer.status):
+                cancelled += 1
+                continue
+            try:
+                if self._is_to_be_asked_again(request, job, answer, state):
+                    again.append(request)
+            except FactmillError as error:
+                stop[custom_id] = error
+        if stop:
+            self._files.keep(stop)
+            raise next(iter(stop.values()))
+        if cancelled:
+            self._files.forget(job)
+            raise ServiceUnreachable(
+                f"{self._remote.name}: job {job.job_id} was cancelled; what it had done is kept, and {cancelled:,} requests "
+                "are without an answer. The same command asks for them in a new job"
+            )
+        if again:
+            progress.say(f"note: job {job.job_id}: {len(again):,} requests are asked again in another job")
+            self._gather(again)
+
+    def _is_to_be_asked_again(
+        self, request: _Request[T], job: JobFile, answer: LineAnswer | None, state: JobState
+    ) -> bool:
+        """Hand over what is said of a request; True where another job may say more."""
+        try:
+            heard = self._hear(request, job.learnt, answer, state)
+        except Retry as trouble:
+            request.tries += 1
+            if request.tries < self._model.limits.attempts:
+                return True
+            heard = Reply(None, "failed", error=str(trouble), transient=True)
+        if not isinstance(heard, Reply):
+            request.learnt = {**job.learnt, **heard}
+            return True
+        cost_usd = heard.cost_usd * self._model.batch_price
+        self._finish(request, replace(heard, latency_s=state.seconds, cost_usd=cost_usd))
+        return False
+
+    def _hear(
+        self, request: _Request[T], learnt: Mapping[str, Any], answer: LineAnswer | None, state: JobState
+    ) -> Reply | dict[str, Any]:
+        if answer is None:
+            code = "batch_expired: the job ended before" if state.status == "expired" else "lost_line: the job has"
+            raise Retry(f"{code} no line for this request")
+        if not answer.status:
+            raise Retry(answer.text)
+        heard = self._asker.read(request.asked, learnt, Answer(answer.status, answer.text, None))
+        if not isinstance(heard, Reply) and heard.items() <= learnt.items():
+            return fail(f"http_{answer.status}", answer.text)  # it was asked so, and refused all the same
+        return heard
+
+    def _finish(self, request: _Request[T], reply: Reply) -> None:
+        self._requests.pop(request.custom_id, None)
+        for sending, asked in request.waiting:
+            sending.finish(asked, reply)
+
+    def _say_what_goes_on(self) -> None:
+        """Say of each job that goes on without us how to go on with it and how to cancel it."""
+        key = f' -H "Authorization: Bearer ${self._model.key_env}"' if self._model.key_env else ""
+        for job in self._files.tell_open():
+            progress.say(
+                f"note: job {job.job_id} goes on at the server, and is paid for; the same command goes on with it. To cancel "
+                f"it: curl -X POST{key} {self._model.url.rstrip('/')}/batches/{job.job_id}/cancel"
+            )

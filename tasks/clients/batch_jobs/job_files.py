@@ -1,0 +1,213 @@
+"""What is known of jobs that a server works on, on disk from before they are handed in until all their answers are kept.
+
+One file a job, locked while a process follows it, to which JSON objects are added, one a line: the ids of its requests
+before anything is sent, the uploaded file, the job, and the ids whose answers were kept. So a build that is killed at
+any point finds its job again, and pays for nothing twice.
+"""
+
+import fcntl
+import json
+import os
+import threading
+import time
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tasks.errors import ShardError
+
+_LASTS_S = 30 * 86400.0
+"""How long servers keep the files of jobs; what is older is of no use."""
+_DRAFT = ".opening"
+
+
+@dataclass(eq=False, slots=True)
+class JobFile:
+    """One job, as its file has it."""
+
+    path: Path
+    fd: int
+    """Locks the file; -1: given back."""
+    name: str = ""
+    """What our file is called at the server, and the job's mark there."""
+    ids: frozenset[str] = frozenset()
+    begun: float = 0.0
+    """Seconds since 1970."""
+    learnt: dict[str, Any] = field(default_factory=dict)
+    """Settings of the model by which the requests differ from what the world's file says."""
+    file_id: str = ""
+    job_id: str = ""
+    left: set[str] = field(default_factory=set)
+    """Those of the ids whose answers are not kept yet."""
+    said: bool = False
+    """True once it was told that the job goes on without us."""
+    ended: bool = False
+    """True once its answers were read."""
+
+    def note(self, **told: Any) -> None:
+        """Add to the file what came of the job; ShardError when the disk is full."""
+        line = b"\n" * (not told) + json.dumps(told, separators=(",", ":")).encode() + b"\n"
+        size = os.fstat(self.fd).st_size
+        try:
+            if os.write(self.fd, line) < len(line):
+                os.ftruncate(self.fd, size)
+                raise OSError("no space left")
+            os.fsync(self.fd)
+        except OSError as error:
+            raise ShardError(
+                f"cannot write {self.path}, which holds what is known of a batch job: {error}; free some space and run the "
+                "same command again"
+            ) from error
+        self._take(told)
+
+    def read(self) -> None:
+        """Read what stands in the file; lines that a crash has torn say nothing."""
+        for line in self.path.read_bytes().split(b"\n"):
+            try:
+                told = json.loads(line)
+                self._take(told)
+            except (ValueError, TypeError, AttributeError, RecursionError):
+                continue
+
+    def _take(self, told: Mapping[str, Any]) -> None:
+        if "ids" in told:
+            self.name, self.begun = str(told["name"]), float(told["begun"])
+            self.ids = frozenset(told["ids"])
+            self.left = set(self.ids)
+            self.learnt = dict(told["learnt"])
+        self.file_id = told.get("file", self.file_id)
+        self.job_id = told.get("job", self.job_id)
+        self.left -= set(told.get("kept", ()))
+
+
+class JobFiles:
+    """The files of one folder, as one desk of this process sees them; used from several threads."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._held: dict[Path, JobFile] = {}
+        self._read: dict[Path, tuple[tuple[int, int], set[str]]] = {}
+        """File that is not held → its size and time, and the ids that are left in it."""
+        self._users = 0
+        self._lock = threading.Lock()
+
+    def enter(self) -> None:
+        """Count a thread that waits for answers."""
+        with self._lock:
+            self._users += 1
+
+    def leave(self) -> None:
+        """Count it out; behind the last one, files are given back to whoever asks next."""
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                for job in self._held.values():
+                    _give_back(job)
+                self._held.clear()
+
+    def begin(self, name: str, ids: Collection[str], learnt: Mapping[str, Any]) -> JobFile:
+        """Write down a job that is about to be handed in."""
+        path = self._folder / f"{name}.job"
+        draft = path.with_suffix(_DRAFT)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            fd = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise ShardError(f"cannot write {draft}: {error.strerror}; see to it that it can be written") from error
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        job = JobFile(draft, fd)
+        try:
+            job.note(name=name, begun=time.time(), learnt=dict(learnt), ids=sorted(ids))
+        except ShardError:
+            draft.unlink(missing_ok=True)
+            os.close(fd)
+            raise
+        draft.rename(path)
+        job.path = path
+        with self._lock:
+            self._held[path] = job
+        return job
+
+    def find(self, ids: Collection[str]) -> list[JobFile]:
+        """Return the jobs that hold any of these requests, the newest first: ours, and those of processes that are gone."""
+        wanted = set(ids)
+        with self._lock:
+            for path in self._folder.glob("*.job"):
+                if path not in self._held and (job := self._take_over(path, wanted)):
+                    self._held[path] = job
+            found = [job for job in self._held.values() if job.left & wanted]
+        return sorted(found, key=lambda job: job.begun, reverse=True)
+
+    def find_learnt(self) -> dict[str, Any] | None:
+        """Return what the newest job had learnt of the model; None where there is no job."""
+        jobs = []
+        for path in self._folder.glob("*.job"):
+            job = JobFile(path, -1)
+            job.read()
+            jobs.append(job)
+        newest = max(jobs, key=lambda job: job.begun, default=None)
+        return newest.learnt if newest else None
+
+    def keep(self, ids: Iterable[str]) -> None:
+        """Note that the answers of these requests are kept; a job without others is forgotten."""
+        kept = set(ids)
+        with self._lock:
+            for job in list(self._held.values()):
+                if done := job.left & kept:
+                    if done == job.left:
+                        self._forget(job)
+                    else:
+                        job.note(kept=sorted(done))
+
+    def forget(self, job: JobFile) -> None:
+        """Remove the file of a job of which nothing is left at the server."""
+        with self._lock:
+            self._forget(job)
+
+    def tell_open(self) -> list[JobFile]:
+        """Return the jobs that the server still works on, each once."""
+        with self._lock:
+            jobs = [job for job in self._held.values() if job.job_id and not job.ended and not job.said]
+            for job in jobs:
+                job.said = True
+        return jobs
+
+    def _forget(self, job: JobFile) -> None:
+        self._held.pop(job.path, None)
+        job.path.unlink(missing_ok=True)
+        job.left = set()
+        _give_back(job)
+
+    def _take_over(self, path: Path, wanted: set[str]) -> JobFile | None:
+        """Lock a file that nobody follows, where it holds any of these requests; None, and it is left, otherwise."""
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_APPEND)
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        told = os.fstat(fd)
+        mark = (told.st_size, told.st_mtime_ns)
+        if path in self._read and self._read[path][0] == mark and not self._read[path][1] & wanted:
+            os.close(fd)
+            return None
+        job = JobFile(path, fd)
+        job.read()
+        self._read[path] = mark, set(job.left)
+        if job.begun < time.time() - _LASTS_S:
+            path.unlink(missing_ok=True)
+        elif job.left & wanted:
+            job.note()  # ends a line that a crash has torn
+            return job
+        _give_back(job)
+        return None
+
+
+def _give_back(job: JobFile) -> None:
+    if job.fd >= 0:
+        os.close(job.fd)
+        job.fd = -1

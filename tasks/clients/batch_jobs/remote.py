@@ -1,0 +1,245 @@
+"""A server's files and batch jobs, as the OpenAI protocol has them (`/v1/files`, `/v1/batches`).
+
+Whoever asks waits for hours, so a server that is away for a while is waited for: a request is made again until it is
+answered. A request to make a job whose answer is lost may have made it; hence jobs are found again by their mark.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from tasks import progress
+from tasks.clients.batch_jobs.lines import ENDPOINT
+from tasks.clients.openai_server import Answer, OpenAiServer
+from tasks.clients.sending.answers import judge_status, read_json, shorten
+from tasks.clients.sending.sender import Retry
+from tasks.core.calls.jobs import Jobs
+from tasks.errors import ServiceUnreachable
+
+T = TypeVar("T")
+
+_GROWTH, _MOST_GROWN = 1.5, 10
+_MOST_SILENT = 60
+"""How many requests in a row a server that has answered before may leave without an answer."""
+_MOST_PAGES = 20
+_PAGE = 100
+_ENDED = frozenset({"completed", "failed", "expired", "cancelled", "canceled"})
+_NOT_LISTED = frozenset({404, 405, 501})
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """What a server says of a job."""
+
+    job_id: str
+    status: str
+    done: int
+    failed: int
+    total: int
+    files: tuple[str, ...]
+    """Those with answers: output and errors."""
+    errors: tuple[str, ...]
+    """Why a job failed as a whole: a code, a colon and particulars each."""
+    seconds: float
+    """How long the job took; 0 while it goes on."""
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status in _ENDED
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self.status in ("cancelled", "canceled")
+
+    def describe(self, requests: int) -> str:
+        """Return how far the job is, in words; `requests`: how many it was made of."""
+        failed = f", {self.failed:,} failed" if self.failed else ""
+        return f"{self.done:,} of {self.total or requests:,} done{failed}, {self.status}"
+
+
+class Remote:
+    """The jobs of one model's server."""
+
+    def __init__(self, server: OpenAiServer, jobs: Jobs, attempts: int) -> None:
+        """`attempts`: how often a server that has answered nothing yet is asked."""
+        self.name = server.name
+        self._server = server
+        self._jobs = jobs
+        self._attempts = attempts
+        self._was_answered = False
+
+    def pauses(self) -> "itertools.accumulate[float]":
+        """Return the seconds to wait between looks, growing."""
+        first = self._jobs.poll_s
+        return itertools.accumulate(itertools.repeat(first), lambda pause, _: min(pause * _GROWTH, first * _MOST_GROWN))
+
+    async def upload(self, name: str, content: bytes) -> str:
+        """Upload the file of a job; return its id."""
+
+        async def send() -> str:
+            return _read_id(await self._read(self._server.upload(name, content, "batch"), "takes no files"))
+
+        return await self._ask(send)
+
+    async def create(self, file_id: str, mark: str) -> str:
+        """Make a job of an uploaded file; return its id. One that was made by a request whose answer was lost is taken."""
+        body = {
+            "input_file_id": file_id,
+            "endpoint": ENDPOINT,
+            "completion_window": self._jobs.window,
+            "metadata": {"factmill": mark},
+        }
+        tried = False
+
+        async def make() -> str:
+            nonlocal tried
+            if tried and (found := await self._find_once("batches", _is_job, mark)):
+                return found
+            tried = True
+            return _read_id(await self._read(self._server.post("/batches", body), "takes no batch jobs"))
+
+        return await self._ask(make)
+
+    async def look(self, job_id: str) -> JobState:
+        """Return what the server says of a job; ServiceUnreachable when it knows none of that id."""
+        unknown = 0
+
+        async def ask() -> JobState:
+            nonlocal unknown
+            answer = await self._server.get(f"/batches/{quote(job_id, safe='')}")
+            if answer.status == 404 and (unknown := unknown + 1) < self._attempts:
+                raise Retry(f"http_404: {shorten(answer.text)}")  # one that has just started may not have read all yet
+            self._check(answer, f"knows no job {job_id}, which was made with another key, or has lost it")
+            return _read_state(job_id, read_json(answer.text))
+
+        return await self._ask(ask)
+
+    async def fetch(self, file_id: str) -> bytes | None:
+        """Return a file; None where the server has none of that id."""
+
+        async def get() -> bytes | None:
+            answer, content = await self._server.fetch(f"/files/{quote(file_id, safe='')}/content")
+            if answer.status == 404:
+                return None
+            self._check(answer, "gives no files")
+            return content
+
+        return await self._ask(get)
+
+    async def find_job(self, mark: str) -> str:
+        """Return the id of the job with a mark; empty where there is none, or the server lists none."""
+        return await self._ask(lambda: self._find_once("batches", _is_job, mark))
+
+    async def find_file(self, mark: str) -> str:
+        """Return the id of the file with a name; empty where there is none, or the server lists none."""
+        return await self._ask(lambda: self._find_once("files", _is_file, mark))
+
+    async def _find_once(self, kind: str, is_it: Callable[[Any, str], bool], mark: str) -> str:
+        after = ""
+        for _ in range(_MOST_PAGES):
+            answer = await self._server.get(f"/{kind}?limit={_PAGE}{after}")
+            if answer.status in _NOT_LISTED:
+                progress.say(
+                    f"note: {self.name} lists no {kind}, so it is not known whether {mark} came to it; it is sent again"
+                )
+                return ""
+            self._check(answer, f"lists no {kind}")
+            page = read_json(answer.text)
+            listed = page.get("data") if isinstance(page, dict) else None
+            if not isinstance(listed, list):
+                return ""
+            if found := next((each for each in listed if isinstance(each, dict) and is_it(each, mark)), None):
+                return _read_id(found)
+            if not listed or not page.get("has_more"):
+                return ""
+            after = f"&after={quote(str(listed[-1].get('id')), safe='')}"
+        return ""
+
+    async def _read(self, sending: Awaitable[Answer], missing: str) -> Any:
+        answer = await sending
+        self._check(answer, missing)
+        return read_json(answer.text)
+
+    def _check(self, answer: Answer, missing: str) -> None:
+        """Raise Retry or ServiceUnreachable unless an answer is one; `missing`: what is said of a server with a 404."""
+        if answer.status in (404, 405, 501):
+            raise ServiceUnreachable(f"{self.name}: {missing} (HTTP {answer.status}: {shorten(answer.text)})")
+        if answer.status == 429 and "insufficient_quota" in answer.text:
+            raise ServiceUnreachable(f"{self.name}: HTTP 429: {shorten(answer.text)}. Check the account")
+        if failure := judge_status(self.name, answer.status, answer.text, answer.retry_after):
+            raise ServiceUnreachable(f"{self.name}: a batch job is refused: {failure.error}")
+
+    async def _ask(self, request: Callable[[], Awaitable[T]]) -> T:
+        """Return what a request gives, made again while it fails in ways that may pass."""
+        for silent, pause_s in enumerate(self.pauses(), 1):
+            try:
+                found = await request()
+            except Retry as trouble:
+                self._was_answered |= trouble.code != "unreachable"
+                if silent >= (_MOST_SILENT if self._was_answered else self._attempts):
+                    raise ServiceUnreachable(
+                        f"{self.name}: gave no useful answer about a batch job to {silent} requests in a row; last trouble: "
+                        f"{trouble}. What it works on it goes on with; run the same command again later"
+                    ) from None
+                if silent == 2:
+                    progress.say(
+                        f"note: {self.name} does not answer about its batch jobs ({trouble}); it is waited for"
+                    )
+                await asyncio.sleep(max(pause_s, trouble.retry_after_s or 0))
+            else:
+                self._was_answered = True
+                return found
+        raise AssertionError("pauses have no end")
+
+
+def _read_id(told: Any) -> str:
+    found = told.get("id") if isinstance(told, dict) else None
+    if not isinstance(found, str) or not found:
+        raise Retry(f"malformed_reply: no id in {shorten(str(told))}")
+    return found
+
+
+def _is_job(job: Any, mark: str) -> bool:
+    metadata = job.get("metadata")
+    return isinstance(metadata, dict) and metadata.get("factmill") == mark
+
+
+def _is_file(file: Any, mark: str) -> bool:
+    return file.get("filename") == mark
+
+
+def _read_state(job_id: str, told: Any) -> JobState:
+    if not isinstance(told, dict) or not isinstance(told.get("status"), str):
+        raise Retry(f"malformed_reply: no status in {shorten(str(told))}")
+    counts = told.get("request_counts")
+    done, failed, total = (_count(counts, name) for name in ("completed", "failed", "total"))
+    errors = told.get("errors")
+    listed = errors.get("data") if isinstance(errors, dict) else errors
+    ends = [_count(told, name) for name in ("completed_at", "expired_at", "cancelled_at", "failed_at")]
+    return JobState(
+        job_id,
+        told["status"],
+        done,
+        failed,
+        total,
+        tuple(
+            told[name] for name in ("output_file_id", "error_file_id") if isinstance(told.get(name), str) and told[name]
+        ),
+        tuple(_describe_error(each) for each in listed) if isinstance(listed, list) else (),
+        max(0.0, float(max(ends) - _count(told, "created_at"))) if any(ends) else 0.0,
+    )
+
+
+def _describe_error(error: Any) -> str:
+    if not isinstance(error, dict):
+        return shorten(str(error))
+    line = f"line {error['line']}: " if isinstance(error.get("line"), int) else ""
+    return shorten(f"{error.get('code')}: {line}{error.get('message')}")
+
+
+def _count(told: Any, name: str) -> int:
+    value = told.get(name) if isinstance(told, dict) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0

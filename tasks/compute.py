@@ -1,0 +1,75 @@
+"""Where the heavy part of a build is computed: in this process, or on the workers of a Dask cluster.
+
+Nothing of it is part of a lock or of a key, since it changes no reply: models and graphs are known by their digests, and
+what a worker says of a text does not depend on what else it is asked. `device` is the exception in name only: it says
+which numbers the workers compute in, and models' identities say that already.
+"""
+
+from typing import Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, ValidationError, model_validator
+
+from tasks.core.rows import StrictModel
+from tasks.errors import SettingsError
+
+CLUSTER = "FACTMILL_CLUSTER"
+"""Environment variable that names a scheduler's address for worlds whose file does not."""
+
+
+class Compute(StrictModel):
+    """Where local models and the search for paths in local graphs are computed."""
+
+    engine: Literal["local", "dask"] = "local"
+    """`local`: in this process; `dask`: on the workers of a Dask cluster, each started with `factmill worker`."""
+    address: str = ""
+    """The scheduler's, with engine `dask`: tcp://HOST:PORT, or tls://HOST:PORT with the three files below."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """What the workers compute on, by which translators and perplexity models are known; auto: as this machine would."""
+    wait_s: float = Field(default=60.0, gt=0)
+    """Seconds to wait for a worker that holds what is asked, before the build ends with what to do."""
+    ca_file: str = ""
+    """PEM file of the authority that signed the certificates of the cluster."""
+    cert_file: str = ""
+    """PEM file of this side's certificate."""
+    key_file: str = ""
+    """PEM file of its key."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "Compute":
+        if self.engine == "local":
+            if given := sorted(self.model_fields_set - {"engine"}):
+                raise ValueError(f'{given[0]} is for engine = "dask"; add that line, or leave {given[0]} out')
+            return self
+        check_address(self.address)
+        check_files(self.address, (self.ca_file, self.cert_file, self.key_file))
+        return self
+
+
+def check_address(address: str) -> None:
+    """Raise ValueError unless an address can be a scheduler's."""
+    try:
+        parts = urlsplit(address)
+        fits = parts.scheme in ("tcp", "tls") and bool(parts.hostname) and parts.port is not None
+    except ValueError:
+        fits = False
+    if not fits or parts.path or parts.username is not None:
+        raise ValueError(f"expected a scheduler's address such as tcp://10.0.0.5:8786, not {address!r}")
+
+
+def check_files(address: str, files: tuple[str, str, str]) -> None:
+    """Raise ValueError unless a tls:// address has its three files, and a tcp:// address none."""
+    is_safe = address.startswith("tls://")
+    if is_safe and not all(files):
+        raise ValueError("a tls:// address needs ca_file, cert_file and key_file")
+    if not is_safe and any(files):
+        raise ValueError("ca_file, cert_file and key_file are for a tls:// address")
+
+
+def read_cluster(address: str) -> Compute:
+    """Return the settings of a cluster that the environment names; SettingsError for what is no address of one."""
+    try:
+        return Compute(engine="dask", address=address)
+    except ValidationError as error:
+        told = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
+        raise SettingsError(f"{CLUSTER}: {told}; certificates are named in a world's file") from None

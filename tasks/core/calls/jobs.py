@@ -1,0 +1,22 @@
+"""How a model's batch jobs are made: many requests in one file, answered within a day for less (OpenAI's `/v1/batches`)."""
+
+from pydantic import Field
+
+from tasks.core.rows import StrictModel
+
+
+class Jobs(StrictModel):
+    """How a model's batch jobs are made and watched."""
+
+    poll_s: float = Field(default=30.0, gt=0)
+    """Seconds until a job is looked at again, growing to ten times that; also how long a job that is not full waits for
+    further requests before it is handed in."""
+    requests: int = Field(default=50_000, ge=1)
+    """Requests in one job, at most."""
+    megabytes: float = Field(default=200.0, gt=0)
+    """Megabytes of one job's file, at most."""
+    first_singly: bool = True
+    """The first request of a run goes out by itself, at the full price, so that what the server will not take is learnt in
+    seconds and not by a whole job."""
+    window: str = "24h"
+    """Time that the server is given (`completion_window`)."""

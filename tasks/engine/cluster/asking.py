@@ -1,0 +1,243 @@
+"""The driver's side of a cluster: groups go out, a few to each worker at a time, and answers come in as they are ready.
+
+A group whose worker dies is sent to another by Dask; each is handed on once. What cannot be answered ends the build in
+words: no scheduler, no worker that holds what is asked, a worker that refuses. A stop of the driver cancels what is out.
+"""
+
+import pickle
+import queue
+import threading
+import time
+import uuid
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.compute import Compute
+from tasks.engine.cluster.library import import_distributed, secure
+from tasks.engine.cluster.wanted import Held, Wanted, name_code, name_resource, read_resource
+from tasks.errors import ServiceUnreachable
+from tasks.progress import say
+
+_GROUPS_A_WORKER = 3
+"""Under way at once: one that is answered and some that wait at the worker."""
+_LOOK_EVERY_S = 1.0
+_SAY_AFTER_S = 3.0
+_CONNECT_S = 10.0
+_READ_S = 60.0
+_TRIES_AFTER_LOSS = 10
+"""Of a group whose answer went with its worker."""
+_TRIES_AFTER_FAULT = 2
+"""Of a group whose worker raised what may pass, such as want of memory; dead workers count apart (Dask's allowed-failures)."""
+
+Group = tuple[str, Any]
+"""Operation and what is asked, as wire.py writes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker of the cluster."""
+
+    address: str
+    held: tuple[Held, ...]
+
+
+class Cluster:
+    """A Dask cluster, connected to when it is first asked."""
+
+    def __init__(self, compute: Compute) -> None:
+        self.compute = compute
+        self._client: Any = None
+        self._is_closed = False
+        self._lock = threading.Lock()
+
+    def ask(self, wanted: Wanted, groups: Sequence[Group], take: Callable[[int, Any], None]) -> None:
+        """Have every group answered; `take` gets the number of each with its answer, as soon as that has come."""
+        client = self._connect()
+        question = _import_question()
+        code, resource = name_code(), {name_resource(Held(wanted, name_code())): 1}
+        waiting = deque(enumerate(groups))
+        under_way: dict[str, tuple[int, Any]] = {}
+        again: Counter[int] = Counter()
+        done: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        holders = _Holders(self, wanted)
+        try:
+            while waiting or under_way:
+                room = _GROUPS_A_WORKER * holders.count() - len(under_way)
+                for _ in range(min(room, len(waiting))):
+                    number, (operation, asked) = waiting.popleft()
+                    future = client.submit(
+                        pickle.loads,
+                        pickle.dumps(question(wanted.kind, wanted.identity, code, operation, asked)),
+                        key=f"factmill-{wanted.kind}-{uuid.uuid4()}",
+                        resources=resource,
+                        retries=_TRIES_AFTER_FAULT,
+                    )
+                    under_way[future.key] = number, future
+                    future.add_done_callback(done.put)
+                try:
+                    future = done.get(timeout=_LOOK_EVERY_S)
+                except queue.Empty:
+                    continue
+                number, _ = under_way.pop(future.key)
+                answer = self._read(future, wanted)
+                future.release()
+                if answer is None:
+                    # its worker died before the answer was fetched
+                    again[number] += 1
+                    if again[number] > _TRIES_AFTER_LOSS:
+                        raise self._unanswered(wanted, f"it was lost {again[number]} times with its workers")
+                    waiting.appendleft((number, groups[number]))
+                else:
+                    take(number, answer)
+        finally:
+            for _, future in under_way.values():
+                # without waiting for the scheduler, which may be the one that has gone
+                future.release()
+
+    def list_workers(self) -> list[Worker]:
+        """Return the workers that are there now; ServiceUnreachable when the scheduler does not answer."""
+        client = self._connect()
+        if client.status != "running":
+            raise self._lost()
+        try:
+            found = client.scheduler_info(n_workers=-1)["workers"]
+        except (OSError, TimeoutError) as error:  # the connection was lost just now
+            raise self._lost() from error
+        return [
+            Worker(address, tuple(sorted(filter(None, map(read_resource, told["resources"])))))
+            for address, told in sorted(found.items())
+        ]
+
+    def count_holders(self, wanted: Wanted) -> int:
+        """Return how many workers hold the very thing and answer with the very code."""
+        held = Held(wanted, name_code())
+        return sum(held in worker.held for worker in self.list_workers())
+
+    def close(self) -> None:
+        """Let go of the cluster: what is still out is cancelled."""
+        with self._lock:
+            self._is_closed = True
+            if self._client is not None:
+                self._client.close(timeout=2)
+                self._client = None
+
+    def _connect(self) -> Any:
+        with self._lock:
+            if self._is_closed:
+                raise ServiceUnreachable(f"the connection to {self.compute.address} is closed, since the run ends")
+            if self._client is None:
+                library = import_distributed()
+                try:
+                    self._client = library.Client(
+                        self.compute.address,
+                        timeout=_CONNECT_S,
+                        set_as_default=False,
+                        security=secure(self.compute),
+                        name="factmill",
+                    )
+                except (OSError, TimeoutError, ValueError) as error:
+                    raise ServiceUnreachable(
+                        f"no Dask scheduler answers at {self.compute.address} ({_shorten(error)}): start one there "
+                        f"(`dask scheduler`) and workers (`factmill worker --address {self.compute.address}`), or leave "
+                        "[compute] out of the world's file to compute on this machine"
+                    ) from error
+                say(f"models and paths are computed on the cluster at {self.compute.address}")
+            return self._client
+
+    def _read(self, future: Any, wanted: Wanted) -> Any:
+        """Return the answer that a future holds, None where it is lost; ServiceUnreachable says why there is none."""
+        client = self._connect()
+        try:
+            if future.status in ("cancelled", "lost"):
+                raise TimeoutError
+            state, answer = future.result(timeout=_READ_S)
+        except (import_distributed().CancelledError, TimeoutError) as error:
+            if client.status != "running":
+                raise self._lost() from error
+            return None
+        except Exception as error:
+            raise self._unanswered(wanted, _shorten(error)) from error
+        if state == "refused":
+            raise ServiceUnreachable(f"a worker of {self.compute.address} refused the {wanted}: {answer}")
+        return answer
+
+    def _unanswered(self, wanted: Wanted, why: str) -> ServiceUnreachable:
+        return ServiceUnreachable(
+            f"the cluster at {self.compute.address} gave no answer of the {wanted}: {why}; the workers' logs say more (when "
+            "several died of the same group, give them more memory)"
+        )
+
+    def _lost(self) -> ServiceUnreachable:
+        return ServiceUnreachable(
+            f"the Dask scheduler at {self.compute.address} has gone away; what was answered is kept: start it and its workers "
+            "again, then the same command"
+        )
+
+
+class _Holders:
+    """How many workers hold what is asked, looked up once a second; gives up when there was none for too long."""
+
+    def __init__(self, cluster: Cluster, wanted: Wanted) -> None:
+        self._cluster, self._wanted = cluster, wanted
+        self._looked, self._found = 0.0, 0
+        self._since = time.monotonic()
+        self._is_told = False
+
+    def count(self) -> int:
+        """Return how many; ServiceUnreachable when it was none for the seconds that the world allows."""
+        now = time.monotonic()
+        if now - self._looked >= _LOOK_EVERY_S:
+            self._looked, self._found = now, self._cluster.count_holders(self._wanted)
+        if self._found:
+            self._since, self._is_told = now, False
+            return self._found
+        wait_s = self._cluster.compute.wait_s
+        if now - self._since >= wait_s:
+            why = explain_lack(self._wanted, self._cluster.list_workers(), self._cluster.compute.address)
+            raise ServiceUnreachable(f"{why} (waited {wait_s:g} s)")
+        if now - self._since >= _SAY_AFTER_S and not self._is_told:
+            self._is_told = True
+            say(f"note: waiting up to {wait_s:g} s for a worker at {self._cluster.compute.address}: {self._wanted}")
+        return 0
+
+
+def explain_lack(wanted: Wanted, workers: Sequence[Worker], address: str) -> str:
+    """Return why no worker is sent what is asked, and what to do."""
+    advice = f"start one on a machine that has it: factmill worker --address {address}"
+    if not workers:
+        return f"no worker has joined {address}, so nobody can answer for the {wanted}: {advice}"
+    for worker in workers:
+        for held in worker.held:
+            if held.wanted == wanted:
+                return (
+                    f"{worker.address} holds the {wanted}, but answers with other code ({held.code}; here: {name_code()}): "
+                    "install the same factmill and libraries on both sides"
+                )
+    others = sorted({held.wanted.identity for each in workers for held in each.held if held.wanted.kind == wanted.kind})
+    told = f"theirs: {', '.join(others)}" if others else f"they hold no {wanted.kind}"
+    if _leave_numbers_out(wanted.identity) in map(_leave_numbers_out, others):
+        advice = (
+            "the model is the same, but computes in other numbers: set compute_type of the model, or device of [compute], to "
+            "what the workers have (with int8, CT2_FORCE_CPU_ISA=AVX2 on both sides makes CPUs alike)"
+        )
+    return f"none of the {len(workers)} workers at {address} holds the {wanted}; {told}; {advice}"
+
+
+def _leave_numbers_out(identity: str) -> str:
+    """Return name and digest of a model's identity (name@digest-numbers-device); a digest alone as it is."""
+    name, at, known_by = identity.rpartition("@")
+    return f"{name}{at}{known_by.partition('-')[0]}"
+
+
+def _import_question() -> Callable[..., object]:
+    # what a worker runs imports all models; the driver needs it only where it has something to ask
+    from tasks.engine.cluster.answering import Question
+
+    return Question
+
+
+def _shorten(error: BaseException) -> str:
+    told = str(error).strip().partition("\n")[0][:300]
+    return told or type(error).__name__

@@ -1,0 +1,214 @@
+"""Models and graphs that are on the workers of a cluster, with the manners of those on this machine."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tasks.core.calls.call import Call, Deliver
+from tasks.core.fingerprints import canonical_json
+from tasks.core.paths import ITEM_PATHS, LITERAL_PATHS, PAIRS, FoundPaths, PathOptions
+from tasks.engine.cluster.asking import Cluster, Group
+from tasks.engine.cluster.groups import cut_groups, cut_ranges
+from tasks.engine.cluster.wanted import Wanted
+from tasks.engine.cluster.wire import (
+    read_array,
+    read_found,
+    read_reply,
+    write_array,
+    write_calls,
+    write_literals,
+    write_options,
+)
+from tasks.models.cross_encoder import CrossEncoderSettings
+from tasks.models.embed import EncoderSettings
+from tasks.models.model_folder import read_model, read_settings
+from tasks.text.values.literals import Date, Number
+
+Ints = npt.NDArray[np.int64]
+
+_LEAST_LETTERS, _MOST_LETTERS = 2_048, 32_768
+"""Of a group of texts: from some dozen on batches fill up, and some hundred take any worker seconds."""
+_LEAST_PAIRS, _MOST_PAIRS = 1_000, 50_000
+"""Of a group of pairs between which paths are looked for: some microseconds each."""
+
+
+class RemoteModel:
+    """A translator or language model as a service."""
+
+    is_outside = True
+
+    def __init__(self, cluster: Cluster, wanted: Wanted) -> None:
+        self.identity = wanted.identity
+        self._cluster, self._wanted = cluster, wanted
+
+    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+        """Answer every call (see core.calls.call.Service)."""
+
+        def take(places: Sequence[int], replies: Any) -> None:
+            for place, reply in zip(places, replies, strict=True):
+                deliver(calls[place], read_reply(reply))
+
+        weights = [len(canonical_json(dict(call.parts))) for call in calls]
+        _ask_by_weight(
+            self._cluster,
+            self._wanted,
+            weights,
+            lambda places: ("calls", write_calls([calls[place] for place in places])),
+            take,
+        )
+
+
+@dataclass(slots=True)
+class RemoteEmbedder:
+    """A sentence encoder (models.embed.Embedder)."""
+
+    name: str
+    digest: str
+    dimensions: int
+    _cluster: Cluster
+
+    def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Return vectors of length 1 (len(texts) × dimensions)."""
+        different = sorted(set(texts))
+        vectors = np.zeros((len(different), self.dimensions), np.float32)
+        _ask_by_weight(
+            self._cluster,
+            Wanted("embedder", self.digest),
+            [len(text) for text in different],
+            lambda places: ("vectors", [different[place] for place in places]),
+            lambda places, found: vectors.__setitem__(list(places), read_array(found)),
+        )
+        rows = {text: row for row, text in enumerate(different)}
+        return vectors[[rows[text] for text in texts]] if len(texts) else vectors
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteCrossEncoder:
+    """A cross-encoder (models.cross_encoder.PairScorer)."""
+
+    name: str
+    digest: str
+    _settings: CrossEncoderSettings
+    _cluster: Cluster
+
+    def score(
+        self, pairs: Sequence[tuple[str, str]], wanted: Sequence[Collection[str]] | None = None
+    ) -> npt.NDArray[np.float64]:
+        """Return the scores of pairs (models.cross_encoder.CrossEncoder.score)."""
+        columns = slice(None) if wanted is None else self._settings.find_columns(wanted, self.name)
+        different = sorted(set(pairs))
+        scores = np.zeros((len(different), len(self._settings.labels)))
+        _ask_by_weight(
+            self._cluster,
+            Wanted("cross-encoder", self.digest),
+            [len(first) + len(second) for first, second in different],
+            lambda places: ("scores", [list(different[place]) for place in places]),
+            lambda places, found: scores.__setitem__(list(places), read_array(found)),
+        )
+        rows = {pair: row for row, pair in enumerate(different)}
+        return scores[[rows[pair] for pair in pairs]][:, columns]
+
+
+@dataclass(frozen=True, slots=True)
+class RemotePaths:
+    """What finds paths in a local graph (core.paths.PathFinder)."""
+
+    digest: str
+    """The graph's."""
+    _cluster: Cluster
+
+    def find_item_paths(self, subjects: Ints, objects: Ints, options: PathOptions) -> FoundPaths:
+        """Find the paths between items."""
+
+        def write(places: range) -> Group:
+            return "item_paths", [
+                write_array(subjects[places.start : places.stop]),
+                write_array(objects[places.start : places.stop]),
+                [],
+                write_options(options),
+            ]
+
+        return self._find(len(subjects), write, ITEM_PATHS)
+
+    def find_literal_paths(
+        self,
+        subjects: Ints,
+        objects: Sequence[Date] | Sequence[Number],
+        properties: frozenset[int],
+        options: PathOptions,
+    ) -> FoundPaths:
+        """Find the paths from items to dates or numbers."""
+
+        def write(places: range) -> Group:
+            return "literal_paths", [
+                write_array(subjects[places.start : places.stop]),
+                write_literals(objects[places.start : places.stop]),
+                sorted(properties),
+                write_options(options),
+            ]
+
+        return self._find(len(subjects), write, LITERAL_PATHS)
+
+    def _find(self, count: int, write: Callable[[range], Group], schema: pa.Schema) -> FoundPaths:
+        wanted = Wanted("graph", self.digest)
+        if not count:
+            return FoundPaths(schema.empty_table(), PAIRS.empty_table())
+        ranges = cut_ranges(count, self._cluster.count_holders(wanted), _LEAST_PAIRS, _MOST_PAIRS)
+        found: dict[int, FoundPaths] = {}
+        self._cluster.ask(
+            wanted,
+            [write(places) for places in ranges],
+            lambda number, answer: found.__setitem__(number, read_found(answer)),
+        )
+        parts = [_shift(found[number], places.start) for number, places in enumerate(ranges)]
+        problems = {pair: why for part in parts for pair, why in part.problems.items()}
+        return FoundPaths(
+            pa.concat_tables(part.paths for part in parts), pa.concat_tables(part.pairs for part in parts), problems
+        )
+
+
+def open_remote_embedder(path: Path, cluster: Cluster) -> RemoteEmbedder:
+    """Return the sentence encoder of a model folder, of which only what it says of itself is read here."""
+    manifest = read_model(path, "embedder")
+    settings = read_settings(path, manifest, EncoderSettings)
+    return RemoteEmbedder(manifest.name, manifest.digest, settings.dimensions, cluster)
+
+
+def open_remote_cross_encoder(path: Path, cluster: Cluster) -> RemoteCrossEncoder:
+    """Return the cross-encoder of a model folder, of which only what it says of itself is read here."""
+    manifest = read_model(path, "cross-encoder")
+    settings = read_settings(path, manifest, CrossEncoderSettings)
+    return RemoteCrossEncoder(manifest.name, manifest.digest, settings, cluster)
+
+
+def _ask_by_weight(
+    cluster: Cluster,
+    wanted: Wanted,
+    weights: Sequence[int],
+    write: Callable[[Sequence[int]], Group],
+    take: Callable[[Sequence[int], Any], None],
+) -> None:
+    """Have all places answered, in groups of such as weigh alike."""
+    if not weights:
+        return
+    groups = cut_groups(weights, cluster.count_holders(wanted), _LEAST_LETTERS, _MOST_LETTERS)
+    cluster.ask(wanted, [write(places) for places in groups], lambda number, answer: take(groups[number], answer))
+
+
+def _shift(found: FoundPaths, start: int) -> FoundPaths:
+    """Return what was found for a range of pairs, numbered as in the whole."""
+    return FoundPaths(
+        _shift_pairs(found.paths, start),
+        _shift_pairs(found.pairs, start),
+        {pair + start: why for pair, why in found.problems.items()},
+    )
+
+
+def _shift_pairs(table: pa.Table, start: int) -> pa.Table:
+    places = pa.array(table["pair"].to_numpy() + start, pa.int32())
+    return table.set_column(table.schema.get_field_index("pair"), table.schema.field("pair"), places)

@@ -1,0 +1,168 @@
+"""A worker: joins a cluster with the models and graphs that it holds, and leaves nothing behind when it goes.
+
+One process is one worker and answers one group at a time, since a model uses all the cores, or the GPU, that it is given.
+"""
+
+import asyncio
+import signal
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tasks.compute import check_address, check_files
+from tasks.engine.cluster.answering import hold
+from tasks.engine.cluster.library import import_distributed, make_security
+from tasks.engine.cluster.offers import Holding, Offer, offer_graph, offer_model
+from tasks.engine.cluster.wanted import Held, name_code, name_resource
+from tasks.errors import FactmillError, ServiceUnreachable, UsageError
+from tasks.graph.manifest import list_names
+from tasks.models import perplexity, translate
+from tasks.models.devices import Device, choose_device
+from tasks.models.embed import PACKAGED, choose_embedder, find_embedder
+from tasks.models.model_folder import list_models, model_path, models_folder
+from tasks.settings import graphs_folder
+
+Tell = Callable[[str], object]
+
+_JOIN_S = 10.0
+
+
+def find_offers(
+    home: Path, models: Sequence[str], graphs: Sequence[str], device: Device, threads: int | None, tell: Tell
+) -> list[Offer]:
+    """Return what is to be held: the models and graphs named, or, when none is, all of the home that are whole.
+
+    Their files are read and compared with their digests. UsageError or GraphError for one that is named and damaged.
+    """
+    if device != "auto":
+        choose_device(device)
+    if models or graphs:
+        offers = [offer for name in models for offer in offer_model(_find_model(name, home), device, threads)]
+        return offers + [_offer_graph(name, home) for name in graphs]
+    offers = []
+    for path in _list_all_models(home):
+        offers += _unless_damaged(lambda path=path: offer_model(path, device, threads), tell)  # type: ignore[misc]
+    for name in list_names(graphs_folder(home)):
+        offers += _unless_damaged(lambda name=name: [offer_graph(name, graphs_folder(home))], tell)  # type: ignore[misc]
+    return offers
+
+
+def check_options(address: str, files: tuple[str, str, str]) -> None:
+    """Raise UsageError unless an address can be a scheduler's, and has the PEM files that it needs."""
+    try:
+        check_address(address)
+        check_files(address, files)
+    except ValueError as error:
+        raise UsageError(f"--address: {error}".replace("_file", "-file")) from None
+    if missing := [file for file in files if file and not Path(file).is_file()]:
+        raise UsageError(f"there is no file {missing[0]}; --ca-file, --cert-file and --key-file name PEM files")
+
+
+def work(
+    address: str,
+    offers: Sequence[Offer],
+    tell: Tell,
+    host: str = "",
+    files: tuple[str, str, str] = ("", "", ""),
+) -> int:
+    """Answer what the scheduler sends until it goes, or this process is stopped; return the number of that signal.
+
+    `files`: PEM files of the authority, the certificate and its key, for a tls:// address. ServiceUnreachable when the scheduler
+    does not answer, or has gone.
+    """
+    library = import_distributed()
+    security = make_security(*files, "worker")
+    hold(Holding(offers))
+    with tempfile.TemporaryDirectory(prefix="factmill-worker-") as folder:
+        options: dict[str, Any] = {
+            "nthreads": 1,
+            "resources": {name_resource(Held(offer.wanted, name_code())): 1 for offer in offers},
+            "local_directory": folder,
+            "security": security,
+            # models are what fills the memory; it is no reason to pause
+            "memory_limit": 0,
+            "dashboard": False,
+            "death_timeout": _JOIN_S,
+        }
+        return asyncio.run(_work(library, address, options | ({"host": host} if host else {}), tell))
+
+
+async def _work(library: Any, address: str, options: dict[str, Any], tell: Tell) -> int:
+    worker = library.Worker(address, **options)
+    stops: list[int] = []
+
+    def stop(number: int) -> None:
+        stops.append(number)
+        leaving.set()
+
+    leaving = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop, number)
+    joining = asyncio.ensure_future(_join(worker, address))
+    left = asyncio.ensure_future(leaving.wait())
+    await asyncio.wait([joining, left], return_when=asyncio.FIRST_COMPLETED)
+    if joining.done():
+        joining.result()
+        tell(f"joined {address} as {worker.address}")
+        gone = asyncio.ensure_future(worker.finished())
+        await asyncio.wait([gone, left], return_when=asyncio.FIRST_COMPLETED)
+    if not stops:
+        raise ServiceUnreachable(
+            f"the scheduler at {address} has gone away, or sent this worker home; start it again to join anew"
+        )
+    tell("leaving: what this worker has under way goes to another")
+    # what it computes just now cannot be broken off, and is not waited for
+    await worker.close(timeout=1, executor_wait=False, nanny=False)
+    return stops[0]
+
+
+async def _join(worker: Any, address: str) -> None:
+    try:
+        await worker
+    except Exception as error:
+        why = str(error).partition("\n")[0].rstrip(".") or type(error).__name__
+        raise ServiceUnreachable(
+            f"no Dask scheduler answers at {address} ({why}): start one there (`dask scheduler`), then this worker again"
+        ) from error
+
+
+def _list_all_models(home: Path) -> Iterator[Path]:
+    """Yield the folders of a home's models and of those that come with factmill."""
+    # the packaged encoder is made a folder of the home's on first use
+    if choose_embedder(home) == PACKAGED:
+        find_embedder(PACKAGED, home)
+    folder = models_folder(home)
+    yield from (model_path(name, folder) for name in list_models(folder))
+    yield translate.EMBEDDED_FOLDER
+    yield perplexity.EMBEDDED_FOLDER
+
+
+def _find_model(name: str, home: Path) -> Path:
+    """Return the folder of a model by its name or path; UsageError says what there is."""
+    known = {translate.EMBEDDED: translate.EMBEDDED_FOLDER, perplexity.EMBEDDED: perplexity.EMBEDDED_FOLDER}
+    if name in known:
+        return known[name]
+    if "/" in name:
+        return Path(name)
+    folder = models_folder(home)
+    if name == PACKAGED:
+        return find_embedder(name, home)
+    if name in list_models(folder):
+        return model_path(name, folder)
+    there = ", ".join([*known, *list_models(folder)])
+    raise UsageError(f"no model {name} in {folder} (there: {there}); copy its folder there, or give its path")
+
+
+def _offer_graph(name: str, home: Path) -> Offer:
+    path = Path(name)
+    return offer_graph(path.name, path.parent) if "/" in name else offer_graph(name, graphs_folder(home))
+
+
+def _unless_damaged(offer: Callable[[], list[Offer]], tell: Tell) -> list[Offer]:
+    try:
+        return offer()
+    except FactmillError as error:
+        tell(f"note: left out: {error}")
+        return []

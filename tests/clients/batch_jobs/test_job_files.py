@@ -1,0 +1,91 @@
+"""What is known of jobs, on disk: found again after any end, by one process at a time."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tasks.clients.batch_jobs.job_files import JobFiles
+from tasks.errors import ShardError
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> JobFiles:
+    files = JobFiles(tmp_path / "jobs")
+    files.enter()
+    return files
+
+
+def begin(files: JobFiles, *ids: str, name: str = "a.jsonl", **learnt: object):
+    job = files.begin(name, ids, learnt)
+    job.note(file="file-1")
+    job.note(job="batch-1")
+    return job
+
+
+def test_a_job_is_found_by_what_is_left_of_it_and_goes_when_nothing_is(files, tmp_path):
+    begin(files, "x", "y", seed=False)
+    files.keep(["x"])
+    files.leave()
+    others = JobFiles(tmp_path / "jobs")
+    others.enter()
+    assert others.find(["x"]) == []
+    (job,) = others.find(["x", "y"])
+    assert (job.name, job.file_id, job.job_id, job.ids, job.left) == (
+        "a.jsonl",
+        "file-1",
+        "batch-1",
+        {"x", "y"},
+        {"y"},
+    )
+    assert others.find_learnt() == {"seed": False}
+    others.keep(["y", "z"])
+    assert list((tmp_path / "jobs").iterdir()) == []
+    assert others.find_learnt() is None
+
+
+def test_a_job_that_another_process_follows_is_left_to_it(files, tmp_path):
+    begin(files, "x")
+    others = JobFiles(tmp_path / "jobs")
+    others.enter()
+    assert others.find(["x"]) == []
+    files.leave()
+    assert [job.job_id for job in others.find(["x"])] == ["batch-1"]
+
+
+def test_the_newest_job_with_a_request_comes_first(files):
+    begin(files, "x", "y", name="old.jsonl")
+    begin(files, "x", name="new.jsonl")
+    assert [job.name for job in files.find(["x"])] == ["new.jsonl", "old.jsonl"]
+
+
+@pytest.mark.parametrize("torn", [b'{"kept":["x"', b"\x00\x00"])
+def test_a_line_that_a_crash_has_torn_spoils_none_before_or_behind_it(files, tmp_path, torn):
+    path = begin(files, "x", "y").path
+    files.leave()
+    with path.open("ab") as file:
+        file.write(torn)
+    files.enter()
+    (job,) = files.find(["x"])
+    assert (job.job_id, job.left) == ("batch-1", {"x", "y"})
+    files.keep(["y"])
+    files.leave()
+    files.enter()
+    (job,) = files.find(["x"])
+    assert job.left == {"x"}
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path):
+    (tmp_path / "jobs").write_text("")
+    with pytest.raises(ShardError, match="cannot write"):
+        JobFiles(tmp_path / "jobs").begin("a.jsonl", ["x"], {})
+
+
+def test_a_disk_that_is_full_is_told_and_leaves_no_half_line(files, monkeypatch):
+    job = begin(files, "x")
+    before = job.path.read_bytes()
+    whole = os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: whole(fd, data[:5]))
+    with pytest.raises(ShardError, match="what is known of a batch job"):
+        job.note(kept=["x"])
+    assert job.path.read_bytes() == before

@@ -1,0 +1,124 @@
+"""Lines of batch jobs: written so that nothing splits them otherwise, and read whatever a server makes of them."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.clients.batch_jobs.lines import LineAnswer, Lines, read_lines, write_line
+
+KNOWN = ("a", "b", "c")
+
+
+def line(custom_id="a", text="hello", status=200, **more) -> bytes:
+    body = {"choices": [{"message": {"content": text}}]}
+    told = {"custom_id": custom_id, "response": {"status_code": status, "body": body}, "error": None}
+    return json.dumps({**told, **more}, ensure_ascii=False).encode()
+
+
+def read(content: bytes) -> Lines:
+    lines = Lines()
+    read_lines(content, KNOWN, lines)
+    return lines
+
+
+def said(lines: Lines) -> dict[str, str]:
+    return {key: json.loads(each.text)["choices"][0]["message"]["content"] for key, each in lines.answers.items()}
+
+
+def test_a_line_holds_its_request_in_ascii_alone():
+    written = write_line("k-1", {"messages": [{"content": "naïve\u2028\u0085\ud800\n"}]})
+    assert written.isascii() and written.count(b"\n") == 1 and len(written.splitlines()) == 1
+    told = json.loads(written)
+    assert (told["custom_id"], told["method"], told["url"]) == ("k-1", "POST", "/v1/chat/completions")
+    assert told["body"]["messages"][0]["content"] == "naïve\u2028\u0085\ud800\n"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        line("a", "né") + b"\n" + line("b") + b"\n",
+        line("a", "né") + b"\r\n" + line("b"),
+        b"\xef\xbb\xbf" + line("a", "né") + b"\n\n \n" + line("b"),
+        (line("a", "né") + b"\n" + line("b")).decode().encode("utf-16"),
+        b"\xfe\xff" + (line("a", "né") + b"\r\n" + line("b")).decode().encode("utf-16-be"),
+        line("b") + b"\n" + line("a", "né"),
+    ],
+)
+def test_files_are_read_in_any_form(content):
+    assert said(read(content)) == {"a": "né", "b": "hello"}
+
+
+def test_separators_within_a_text_end_no_line():
+    assert said(read(line("a", "x\u2028y\u0085z\x0c"))) == {"a": "x\u2028y\u0085z\x0c"}
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        line()[:-3],
+        b"<html>",
+        b"null",
+        b"[]",
+        b'"a"',
+        b"{}",
+        b'{"custom_id": 5}',
+        b'{"custom_id": "a"}',
+        b'{"custom_id": ["a"], "response": {}}',
+        b'{"custom_id": "a", "response": {"body": {}}}',
+        b'{"custom_id": "a", "response": {"status_code": true, "body": {}}}',
+        line("a", "né").decode().encode("latin-1"),
+        b"[" * 100_000,
+    ],
+)
+def test_a_line_that_says_nothing_is_counted_and_left_out(broken):
+    lines = read(b"\n".join([broken, line("b")]))
+    assert said(lines) == {"b": "hello"}
+    assert (lines.unreadable, lines.describe()) == (1, "1 could not be read")
+
+
+def test_lines_of_requests_that_nobody_made_are_left_out():
+    lines = read(line("z") + b"\n" + line("a"))
+    assert said(lines) == {"a": "hello"}
+    assert lines.describe() == "1 answer no request of ours"
+
+
+def test_of_doubled_lines_the_first_that_answers_counts():
+    lines = read(
+        b"\n".join([line("a", "first"), line("a", "second"), line("b", "no", 500), line("b", "yes"), line("b", "late")])
+    )
+    assert said(lines) == {"a": "first", "b": "yes"}
+    assert lines.describe() == "3 came twice"
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ({"response": {"status_code": 429, "body": {"error": "slow"}}}, LineAnswer(429, '{"error": "slow"}')),
+        ({"response": {"status_code": "400", "body": "oops"}}, LineAnswer(400, "oops")),
+        ({"response": {"body": {"choices": []}}}, LineAnswer(200, '{"choices": []}')),
+        (
+            {"response": None, "error": {"code": "batch_expired", "message": "late"}},
+            LineAnswer(0, "batch_expired: late"),
+        ),
+        ({"error": "gone"}, LineAnswer(0, "line_failed: gone")),
+        ({"error": {"code": None}}, LineAnswer(0, "line_failed: no reason given")),
+    ],
+)
+def test_what_a_line_says(told, expected):
+    assert read(json.dumps({"custom_id": "a", **told}).encode()).answers == {"a": expected}
+
+
+@given(st.lists(st.sampled_from([line("a"), line("b", "né"), line("c")[:-9], b"\r", b"\x00", b"", b'{"custom_id":', b"\xff\xfe"])), st.binary(max_size=40))  # fmt: skip
+def test_nothing_that_comes_raises_and_whole_lines_are_found(parts, noise):
+    lines = read(b"\n".join([noise.replace(b"\n", b""), *parts]))
+    if not noise.startswith((b"\xff\xfe", b"\xfe\xff")):
+        assert ("b" in lines.answers) == (line("b", "né") in parts)
+    assert set(lines.answers) <= set(KNOWN)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["custom_id", "response", "error", "status_code", "body", "code"]), inner), max_leaves=8))  # fmt: skip
+def test_any_json_is_a_line_or_none(told):
+    lines = read(json.dumps(told).encode())
+    assert len(lines.answers) + lines.unreadable + lines.unknown == 1

@@ -1,0 +1,64 @@
+"""What a worker refuses, and what the driver says of a cluster that lacks what it asks."""
+
+import pickle
+
+import pytest
+
+from tasks.engine.cluster.answering import Question, answer, hold
+from tasks.engine.cluster.asking import Worker, explain_lack
+from tasks.engine.cluster.offers import Holding, Offer
+from tasks.engine.cluster.wanted import Held, Wanted, name_code, name_resource, read_resource
+from tasks.errors import UsageError
+
+ADDRESS = "tcp://10.0.0.5:8786"
+NLLB = Wanted("translator", "nllb@1234-float32-cpu")
+
+
+def fail(_operation: str, _asked: object) -> object:
+    raise UsageError("the folder is damaged")
+
+
+def test_a_worker_answers_for_what_it_holds_with_the_code_that_is_asked_for() -> None:
+    opened = []
+
+    def open_model() -> object:
+        opened.append(1)
+        return lambda operation, asked: [operation, asked]
+
+    hold(Holding([Offer(NLLB, "nllb", open_model), Offer(Wanted("graph", "1"), "small", lambda: fail)]))  # type: ignore[arg-type, return-value]
+    question = pickle.dumps(Question(NLLB.kind, NLLB.identity, name_code(), "calls", ["text"]))
+    assert [pickle.loads(question), pickle.loads(question)] == [["answered", ["calls", ["text"]]]] * 2
+    assert opened == [1]
+    assert answer("graph", "1", name_code(), "item_paths", []) == ["refused", "the folder is damaged"]
+    assert answer("graph", "2", name_code(), "item_paths", []) == ["refused", "does not hold the graph 2"]
+    refused = answer(NLLB.kind, NLLB.identity, "factmill 0", "calls", [])
+    assert refused == ["refused", f"answers with {name_code()}, asked for was factmill 0"]
+    hold(Holding([]))
+
+
+def test_what_a_worker_holds_is_told_by_the_name_of_a_resource() -> None:
+    held = Held(NLLB, "factmill 0")
+    assert read_resource(name_resource(held)) == held
+    assert [read_resource(name) for name in ("GPU", '["other", 1, 2, 3]', "3", '{"a": 1}')] == [None] * 4
+
+
+@pytest.mark.parametrize(
+    ("held", "told"),
+    [
+        ([], f"no worker has joined {ADDRESS}.*: factmill worker --address {ADDRESS}"),
+        ([Held(NLLB, "factmill 0")], r"but answers with other code \(factmill 0; here: .*install the same factmill"),
+        (
+            [Held(Wanted("translator", "nllb@1234-float16-cuda"), "factmill 0")],
+            "theirs: nllb@1234-float16-cuda; the model is the same, but computes in other numbers: set compute_type",
+        ),
+        (
+            [Held(Wanted("translator", "nllb@9876-float32-cpu"), "factmill 0")],
+            "theirs: nllb@9876.*; start one on a machine",
+        ),
+        ([Held(Wanted("graph", "1"), "factmill 0")], "they hold no translator; start one on a machine that has it"),
+    ],
+)
+def test_a_lack_is_told_with_what_to_do(held: list[Held], told: str) -> None:
+    workers = [Worker("tcp://10.0.0.6:1", tuple(held))] if held else []
+    with pytest.raises(AssertionError, match=told):
+        raise AssertionError(explain_lack(NLLB, workers, ADDRESS))

@@ -1,0 +1,178 @@
+"""Two workers, each a process, answer as this process does; they may be killed and others may join in the midst."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.graphs.rdf_lines import spell_out
+from support.models.tiny_encoder import make_head, make_weights, write_checkpoint
+from support.processes.cluster import LoopbackCluster, loopback_cluster
+
+from tasks.compute import Compute
+from tasks.core.calls.call import Call, Reply, Service
+from tasks.core.calls.perplexity import call_perplexity
+from tasks.core.calls.translation import call_translate_path, call_translate_text
+from tasks.core.paths import FoundPaths, PathFinder, PathOptions
+from tasks.engine.cluster import remote
+from tasks.engine.cluster.asking import Cluster
+from tasks.engine.cluster.remote import RemoteModel, RemotePaths, open_remote_cross_encoder, open_remote_embedder
+from tasks.engine.cluster.wanted import Wanted
+from tasks.errors import ServiceUnreachable
+from tasks.graph.load import load_graph
+from tasks.graph.lookup import open_graph
+from tasks.models import perplexity, translate
+from tasks.models.converting.cross_encoder import add_cross_encoder
+from tasks.models.converting.encoder import add_embedder
+from tasks.models.cross_encoder import CrossEncoder, find_cross_encoder
+from tasks.models.embed import SentenceEncoder, find_embedder
+from tasks.models.model_folder import models_folder
+from tasks.models.services import serve_perplexity, serve_translator
+from tasks.settings import graphs_folder
+from tasks.text.values.literals import Date
+
+LINES = """
+    wd:Q1 wdt:P1 wd:Q2
+    wd:Q2 wdt:P2 wd:Q3
+    wd:Q3 wdt:P3 wd:Q1
+    wd:Q1 wdt:P569 "1815-12-10T00:00:00Z"^^xsd:dateTime
+"""
+TEXTS = ["Who was born in Paris?", "a river flows", "", "river " * 40, "the river", "who"]
+SENTENCES = [
+    f"{name} was born in {place}." for name in ("Ada Lovelace", "Lord Byron") for place in ("London", "Rome", "")
+]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cluster")
+    add_embedder(write_checkpoint(folder / "tiny", make_weights()), models_folder(folder))
+    weights = make_weights(prefix="bert.") | make_head(3)
+    labels = {"0": "CONTRADICTION", "1": "neutral", "2": "Entailment"}
+    add_cross_encoder(write_checkpoint(folder / "nli", weights, id2label=labels), models_folder(folder))
+    (folder / "small.nt").write_text(spell_out(LINES), "utf-8")
+    load_graph([folder / "small.nt"], "small", graphs_folder(folder))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def loopback(home: Path) -> Iterator[LoopbackCluster]:
+    with loopback_cluster(home) as cluster:
+        for worker in [cluster.start(), cluster.start()]:
+            assert "holds small: graph " in cluster.wait_joined(worker)
+        yield cluster
+
+
+@pytest.fixture
+def cluster(loopback: LoopbackCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    monkeypatch.setattr(remote, "_LEAST_LETTERS", 60)
+    monkeypatch.setattr(remote, "_LEAST_PAIRS", 2)
+    with closing(Cluster(Compute(engine="dask", address=loopback.address))) as connected:
+        yield connected
+
+
+def ask(service: Service, calls: list[Call]) -> tuple[dict[str, Reply], Counter[str]]:
+    """Return the replies to calls by key, and how often each was delivered."""
+    replies: dict[str, Reply] = {}
+    delivered: Counter[str] = Counter()
+
+    def take(call: Call, reply: Reply) -> None:
+        replies[call.key] = reply
+        delivered[call.key] += 1
+
+    service.send(calls, take)
+    return replies, delivered
+
+
+def test_translations_and_perplexities_are_those_of_this_process(cluster: Cluster, home: Path) -> None:
+    identity = translate.identify_translator(translate.EMBEDDED, home)
+    local: Service = serve_translator(identity, lambda: translate.Translator(translate.EMBEDDED_FOLDER, threads=1))
+    calls = [call_translate_text(identity, text, tag) for text in SENTENCES for tag in ("de", "fr")]
+    calls += [call_translate_path(identity, ["London", "born in"], [None, "né à"], "fr"), Call(identity, "sing", {})]
+    replies, delivered = ask(RemoteModel(cluster, Wanted("translator", identity)), calls)
+    assert (replies, delivered) == ask(local, calls)
+    assert set(delivered.values()) == {1} and {reply.status for reply in replies.values()} == {"ok", "failed"}
+
+    identity = perplexity.identify_perplexity(perplexity.EMBEDDED, home)
+    local = serve_perplexity(identity, lambda: perplexity.LanguageModel(perplexity.EMBEDDED_FOLDER, threads=1))
+    calls = [call_perplexity(identity, text) for text in SENTENCES]
+    assert ask(RemoteModel(cluster, Wanted("perplexity", identity)), calls) == ask(local, calls)
+
+
+def test_vectors_and_scores_are_those_of_this_process(cluster: Cluster, home: Path) -> None:
+    folder = find_embedder("tiny", home)
+    here, there = SentenceEncoder(folder, threads=1), open_remote_embedder(folder, cluster)
+    assert (there.name, there.digest, there.dimensions) == (here.name, here.digest, here.dimensions)
+    texts = [*TEXTS, TEXTS[0]]
+    assert there.encode(texts).tobytes() == here.encode(texts).tobytes()
+    assert there.encode([]).shape == (0, here.dimensions)
+
+    folder = find_cross_encoder("nli", home)
+    scorer, remote_scorer = CrossEncoder(folder, threads=1), open_remote_cross_encoder(folder, cluster)
+    pairs = [(first, second) for first in TEXTS for second in TEXTS[:3]]
+    for wanted in (None, [{"entailment"}, {"contradiction"}]):
+        np.testing.assert_array_equal(remote_scorer.score(pairs, wanted), scorer.score(pairs, wanted))
+
+
+def test_paths_are_those_of_this_process(cluster: Cluster, home: Path) -> None:
+    subjects, objects = np.array([1, 1, 2, 3, 9, 1, 3]), np.array([2, 3, 1, 2, 1, 1, 1])
+    dates = [Date(1815, 12, 10), Date(1815), Date(1900)] + [Date(1815)] * 4
+    options = PathOptions(all_hops=True, ignored=frozenset({3}), most_paths=5)
+    with open_graph("small", graphs_folder(home)) as graph:
+        finders: list[PathFinder] = [graph, RemotePaths(graph.manifest.digest, cluster)]
+
+        def find(finder: PathFinder) -> list[FoundPaths]:
+            return [
+                finder.find_item_paths(subjects, objects, options),
+                finder.find_literal_paths(subjects, dates, frozenset({569}), options),
+                finder.find_item_paths(subjects[:0], objects[:0], options),
+            ]
+
+        here, there = map(find, finders)
+    for one, other in zip(here, there, strict=True):
+        assert one.paths.equals(other.paths) and one.pairs.equals(other.pairs) and one.problems == other.problems
+    assert len(here[0].paths) and len(here[1].paths)
+
+
+def test_who_holds_nothing_of_the_kind_is_told_what_to_do(cluster: Cluster) -> None:
+    cluster.compute = cluster.compute.model_copy(update={"wait_s": 0.1})
+    with pytest.raises(
+        ServiceUnreachable, match=r"none of the 2 workers at tcp.* holds the graph f+; theirs: \w+; start one"
+    ):
+        cluster.ask(Wanted("graph", "f" * 64), [("item_paths", [])], lambda number, answer: None)
+
+
+def test_nothing_is_lost_or_doubled_when_every_worker_is_killed_and_another_joins(
+    cluster: Cluster, loopback: LoopbackCluster, home: Path
+) -> None:
+    identity = perplexity.identify_perplexity(perplexity.EMBEDDED, home)
+    calls = [call_perplexity(identity, f"Rome is a city of {number} people.") for number in range(150)]
+    expected, _ = ask(
+        serve_perplexity(identity, lambda: perplexity.LanguageModel(perplexity.EMBEDDED_FOLDER, threads=1)), calls
+    )
+    seen: Counter[str] = Counter()
+    replies: dict[str, Reply] = {}
+
+    def take(call: Call, reply: Reply) -> None:
+        if not seen:
+            # one joins while the others die: what they have under way waits for it
+            loopback.start("--model", perplexity.EMBEDDED)
+            for worker in loopback.workers[:2]:
+                loopback.kill(worker)
+        seen[call.key] += 1
+        replies[call.key] = reply
+
+    RemoteModel(cluster, Wanted("perplexity", identity)).send(calls, take)
+    assert replies == expected
+    assert set(seen.values()) == {1} and len(seen) == len(calls)
+
+
+def test_a_scheduler_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.engine.cluster.asking._CONNECT_S", 0.2)
+    with (
+        closing(Cluster(Compute(engine="dask", address="tcp://127.0.0.1:9"))) as lonely,
+        pytest.raises(ServiceUnreachable, match=r"no Dask scheduler answers at tcp://127.0.0.1:9 .*`dask scheduler`"),
+    ):
+        lonely.list_workers()

@@ -1,0 +1,40 @@
+"""The CPU that speed is measured on, and the same one held to AVX2 without VNNI, as most AMD and older Intel CPUs have it.
+
+A program that imports this and was started with `--avx2` starts anew with all libraries held to AVX2.
+"""
+
+import os
+import platform
+import sys
+from pathlib import Path
+
+AVX2 = {
+    "CT2_FORCE_CPU_ISA": "AVX2",
+    "CT2_USE_MKL": "0",
+    "DNNL_MAX_CPU_ISA": "AVX2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    "ATEN_CPU_CAPABILITY": "avx2",
+}
+"""What holds CTranslate2 (by oneDNN, as on AMD) and torch (by MKL and oneDNN) to AVX2."""
+
+
+def hold_to_avx2() -> None:
+    """Start this program anew with all libraries held to AVX2, unless it is so already."""
+    if any(os.environ.get(name) != value for name, value in AVX2.items()):
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | AVX2)
+
+
+if "--avx2" in sys.argv:
+    hold_to_avx2()
+
+
+def describe_cpu() -> str:
+    """Return the CPU's name, whether it has VNNI, and how libraries are held back."""
+    lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines() if Path("/proc/cpuinfo").is_file() else []
+    told = dict(line.split(":", 1) for line in lines if ":" in line)
+    names = {name.strip(): value.strip() for name, value in told.items()}
+    has_vnni = bool({"avx512_vnni", "avx_vnni"} & set(names.get("flags", "").split()))
+    name = f"{names.get('model name', platform.machine())}, {'with' if has_vnni else 'without'} VNNI"
+    held = [f"{each}={os.environ[each]}" for each in AVX2 if each in os.environ]
+    return f"{name}; {' '.join(held) or 'as it is'}"

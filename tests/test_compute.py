@@ -1,0 +1,58 @@
+"""[compute] of a world's file: what is refused, and that it is part of no lock."""
+
+from pathlib import Path
+
+import pytest
+
+from tasks.compute import Compute
+from tasks.errors import SettingsError
+from tasks.settings import load_world
+
+WORLD = 'name = "w"\nuser_agent = "me"\n[models.translator]\nkind = "local"\nname = "embedded-nllb-1"\n'
+DASK = '[compute]\nengine = "dask"\naddress = "tcp://10.0.0.5:8786"\n'
+TLS = DASK.replace("tcp:", "tls:")
+
+
+def write(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "world.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_where_is_computed_is_no_part_of_a_world_s_digest(tmp_path: Path) -> None:
+    here = load_world(write(tmp_path, WORLD))
+    there = load_world(write(tmp_path, WORLD + DASK + "wait_s = 5\n"))
+    assert here.compute == Compute() and there.compute.address == "tcp://10.0.0.5:8786"
+    assert here.digest(["translator"]) == there.digest(["translator"])
+    # what models compute in is: by their identities
+    assert there.compute.device == "auto"
+
+
+def test_the_environment_names_a_cluster_for_any_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FACTMILL_CLUSTER", "tcp://[::1]:8786")
+    assert load_world("embedded").compute == Compute(engine="dask", address="tcp://[::1]:8786")
+    assert load_world(write(tmp_path, WORLD + DASK)).compute.address == "tcp://[::1]:8786"
+    for wrong in ("10.0.0.5:8786", "http://10.0.0.5:8786", "tcp://10.0.0.5", "tls://10.0.0.5:8786", "tcp://a:x"):
+        monkeypatch.setenv("FACTMILL_CLUSTER", wrong)
+        with pytest.raises(SettingsError, match=r"^FACTMILL_CLUSTER: .*tls?:// address|expected a scheduler's address"):
+            load_world("embedded")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('[compute]\nengine = "ray"\n', r"compute.engine: Input should be 'local' or 'dask'"),
+        (
+            '[compute]\nengine = "dask"\n',
+            r"compute: expected a scheduler's address such as tcp://10.0.0.5:8786, not ''",
+        ),
+        ('[compute]\naddress = "tcp://10.0.0.5:8786"\n', r'compute: address is for engine = "dask"; add that line'),
+        (DASK + "adress = 1\n", r"compute.adress: there is no such setting; did you mean address"),
+        (DASK + 'ca_file = "ca.pem"\n', "compute: ca_file, cert_file and key_file are for a tls:// address"),
+        (TLS + 'ca_file = "ca.pem"\n', "compute: a tls:// address needs ca_file, cert_file and key_file"),
+        (DASK + "wait_s = 0\n", "compute.wait_s"),
+    ],
+)
+def test_what_cannot_be_is_told(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(SettingsError, match=told):
+        load_world(write(tmp_path, WORLD + text))
