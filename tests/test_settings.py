@@ -126,6 +126,19 @@ def test_prices_and_limits_are_no_part_of_the_digest_of_a_world_but_a_profile_is
     assert load_world(write(tmp_path, WORLD + "thinking_tokens = 3\n")).digest(ROLES) != plain
 
 
+def test_the_way_in_which_a_model_is_asked_is_no_part_of_the_digest_of_a_world_and_goes_for_chat_models(
+    tmp_path: Path,
+) -> None:
+    by_jobs = 'mode = "batch"\nbatch_price = 0.4\njobs = { poll_s = 5, requests = 10 }\n'
+    world = load_world(write(tmp_path, WORLD + by_jobs))
+    assert world.digest(ROLES) == load_world(write(tmp_path, WORLD)).digest(ROLES)
+    with pytest.raises(SettingsError, match=r"there is no such setting; did you mean requests"):
+        load_world(write(tmp_path, WORLD + "jobs = { request = 10 }\n"))
+    local = '[models.translator]\nkind = "local"\nname = "t"\nmode = "batch"\n'
+    with pytest.raises(SettingsError, match=r"models.translator.mode: only a chat model behind a server"):
+        load_world(write(tmp_path, f"{WORLD}\n{local}"))
+
+
 def test_a_misspelt_setting_is_told_with_the_one_that_may_be_meant(tmp_path: Path) -> None:
     author = '[models.author]\nkind = "openai"\nname = "m"\nurl = "http://b"\n'
     world = write(tmp_path, f'name = "w"\nuser_agent = "me"\n{author}temprature = 1\nlimits = {{ paralel = 2 }}\n')

@@ -29,6 +29,8 @@ from tasks.errors import BudgetReached, ServiceUnreachable
 from tasks.settings import Model
 
 _POOL_SIZE = 8
+_FILE_TIMEOUT_S = 600.0
+"""How long nothing may come while a file of a batch job is sent or fetched."""
 _MOST_TOKENS = 2**53
 _TEMPLATE_TOKENS, _MESSAGE_TOKENS = 128, 16
 """What a server's template may add to a request, and to each message."""
@@ -84,7 +86,9 @@ class OpenAiServer:
 
     async def fetch(self, path: str) -> tuple[Answer, bytes]:
         """Return the answer for a file, without its text where there is one, and the file's bytes; Retry as `get`."""
-        response = await self._send(self._client.get(path, cast_to=httpx2.Response))
+        response = await self._send(
+            self._client.get(path, cast_to=httpx2.Response, options={"timeout": _FILE_TIMEOUT_S})
+        )
         if response.is_success:
             return Answer(response.status_code, "", None), response.content
         return self._read(response), b""
@@ -95,7 +99,8 @@ class OpenAiServer:
             "/files",
             body={"purpose": purpose},
             files=[("file", (name, content, "application/jsonl"))],
-            options={"headers": {"Content-Type": "multipart/form-data"}},  # the client adds the boundary
+            # the client adds the boundary; a server reads a large file for long before it answers
+            options={"headers": {"Content-Type": "multipart/form-data"}, "timeout": _FILE_TIMEOUT_S},
             cast_to=httpx2.Response,
         )
         return self._read(await self._send(sending))
@@ -135,16 +140,17 @@ class OpenAiServer:
             self._learn(usage, self.expect_tokens(body) if usage else (0, 0))
         return answer
 
-    def hold(self, body: Mapping[str, Any], *, is_probed: bool = True) -> int:
+    def hold(self, body: Mapping[str, Any], *, is_probed: bool = True, share: float = 1.0) -> int:
         """Count a request and hold the most that it can cost; TightError and BudgetReached when it may not go out.
 
-        `is_probed`: the first one goes alone, so that it tells whether the server keeps to limits.
+        `is_probed`: the first one goes alone, so that it tells whether the server keeps to limits. `share`: what it costs of
+        the model's prices.
         """
         account = find_account()
         account.budget.take(account.service)
         try:
             is_bound = account.budget.bounds != Bounds()
-            usd = self.price_at_most(*self.expect_tokens(body)) if is_bound else 0.0
+            usd = share * self.price_at_most(*self.expect_tokens(body)) if is_bound else 0.0
             return account.budget.hold(self.name, usd, is_probed=is_probed)
         except (TightError, BudgetReached):
             account.budget.give_back(account.service)

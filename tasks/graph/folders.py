@@ -100,7 +100,11 @@ def keep_half_load(beside: Path, request: Request) -> None:
     """Note what the half load in a folder was asked for: from now on it is worth keeping."""
     if not (beside / REQUEST).exists():
         partly = beside / f"{REQUEST}.partly"
-        partly.write_text(request.model_dump_json(indent=2), "utf-8")
+        with partly.open("w", encoding="utf-8") as file:
+            file.write(request.model_dump_json(indent=2))
+            file.flush()
+            # a machine that loses its power would leave an empty note, and hours of reading worth nothing
+            os.fsync(file.fileno())
         partly.rename(beside / REQUEST)
 
 

@@ -39,13 +39,19 @@ def find_item_paths(arrays: Arrays, subjects: Ints, objects: Ints, options: Path
     _check_lengths(subjects, objects)
     ground, cap = _make_ground(arrays, options.ignored), _cap(options)
     starts, ends = arrays.items.find_places(subjects), arrays.items.find_places(objects)
+    # neighbours share pages, which may have to come from disk
+    order = np.lexsort((ends, starts))
+    sorted_starts, sorted_ends = starts[order], ends[order]
     totals = np.zeros(len(starts), np.int64)
 
     def walk(first: int, last: int, found: Table) -> tuple[int, int]:
-        stopped, written, _ = walk_items(ground, starts, ends, first, last, options.all_hops, cap, found, totals)
+        stopped, written, _ = walk_items(
+            ground, sorted_starts, sorted_ends, first, last, options.all_hops, cap, found, totals
+        )
         return stopped, written
 
-    pairs, backward, middles, first, second = _walk_chunks(walk, ITEM_COLUMNS, totals, cap).T
+    found, totals = _put_back(_walk_chunks(walk, ITEM_COLUMNS, totals, cap), totals, order, cap)
+    pairs, backward, middles, first, second = found.T
     is_direct = middles < 0
     columns = [
         pa.array(pairs.astype(np.int32)),
@@ -95,10 +101,14 @@ def find_literal_paths(
         numbers,
         _cap(options),
     )
-    one_hop, totals = _find_at(search, 1, np.arange(len(subjects)))
+    # neighbours share pages, which may have to come from disk; paths get the order of their pairs below
+    nearby = np.argsort(search.starts, kind="stable")
+    one_hop, direct = _find_at(search, 1, nearby)
     # decided only now: a hit may have turned out to be another number, or one in another unit
-    left = np.arange(len(subjects)) if options.all_hops else np.flatnonzero(totals == 0)
+    left = nearby if options.all_hops else nearby[direct == 0]
     two_hops, further = _find_at(search, 2, left)
+    totals = np.zeros(len(subjects), np.int64)
+    totals[nearby] = direct
     totals[left] += further
     found = pa.concat_tables([one_hop, two_hops])
     order = np.argsort(found["pair"].to_numpy(), kind="stable")
@@ -196,6 +206,17 @@ def _walk_chunks(walk: Callable[[int, int, Table], tuple[int, int]], width: int,
         for first in chunks:
             pieces += walk_chunk(first)
     return np.concatenate(pieces)
+
+
+def _put_back(found: Table, totals: Ints, order: Ints, cap: int) -> tuple[Table, Ints]:
+    """Return the rows that were found for pairs in some order, and how many each pair has, in the order asked for."""
+    kept = np.minimum(totals, cap)
+    place = np.argsort(order)
+    counts, begins = kept[place], (np.cumsum(kept) - kept)[place]
+    ends = np.cumsum(counts)
+    rows = found[np.arange(len(found)) + np.repeat(begins - ends + counts, counts)]
+    rows[:, 0] = np.repeat(np.arange(len(order)), counts)
+    return rows, totals[place]
 
 
 def _count_cores() -> int:

@@ -11,6 +11,7 @@ import pytest
 from support.processes.other_machine import HOME, other_machine
 from support.webs.prepared import copy_prepared
 from support.work.command import Factmill, Ran
+from support.work.small_builds import SmallBuilds
 from support.work.standing_prefect import copy_history, standing_server, wait_ready
 
 
@@ -66,3 +67,12 @@ def factmill(session_home: Path, prefect_api: str) -> Factmill:
 def factmill_on_prefect(session_home: Path, prefect_api: str) -> Factmill:
     """Return the command, for tests of what a Prefect server is told, or of how Prefect stops a run."""
     return Factmill(session_home, prefect_api)
+
+
+@pytest.fixture(scope="session")
+def small_builds(
+    factmill: Factmill, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> SmallBuilds:
+    folder = tmp_path_factory.getbasetemp()
+    is_one_of_several = hasattr(pytestconfig, "workerinput")
+    return SmallBuilds(factmill, (folder.parent if is_one_of_several else folder) / "small-builds")

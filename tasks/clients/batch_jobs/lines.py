@@ -50,6 +50,11 @@ class Lines:
         return ", ".join(f"{count:,} {what}" for what, count in odd.items() if count)
 
 
+def count_requests(number: int) -> str:
+    """Return a number of requests in words."""
+    return f"{number:,} request{'' if number == 1 else 's'}"
+
+
 def write_line(custom_id: str, body: Mapping[str, Any]) -> bytes:
     """Return a request's line, in ASCII alone: no separator of lines that some program knows can stand in it."""
     line = {"custom_id": custom_id, "method": "POST", "url": ENDPOINT, "body": body}

@@ -84,7 +84,8 @@ class Remote:
         budget = find_account().budget
         while True:
             try:
-                return self._server.hold(body, is_probed=False)  # all lines go at once: none tells of the others
+                # all lines go at once: none tells of the others
+                return self._server.hold(body, is_probed=False, share=self._server.model.batch_price)
             except TightError:
                 if not waits:
                     return None
@@ -110,7 +111,12 @@ class Remote:
         """Upload the file of a job; return its id."""
 
         async def send() -> str:
-            return _read_id(await self._read(self._server.upload(name, content, "batch"), "takes no files"))
+            return _read_id(
+                await self._read(
+                    self._server.upload(name, content, "batch"),
+                    "takes no files, so it has no batch jobs: leave out mode",
+                )
+            )
 
         return await self._ask(send)
 
@@ -129,7 +135,7 @@ class Remote:
             if tried and (found := await self._find_once("batches", _is_job, mark)):
                 return found
             tried = True
-            return _read_id(await self._read(self._server.post("/batches", body), "takes no batch jobs"))
+            return _read_id(await self._read(self._server.post("/batches", body), "has no batch jobs: leave out mode"))
 
         return await self._ask(make)
 
@@ -195,6 +201,11 @@ class Remote:
 
     def _check(self, answer: Answer, missing: str) -> None:
         """Raise Retry or ServiceUnreachable unless an answer is one; `missing`: what is said of a server with a 404."""
+        if answer.status == 413:
+            raise ServiceUnreachable(
+                f"{self.name}: the file of a batch job is too large for it; lower jobs.megabytes or jobs.requests of this model "
+                f"in the world's file (HTTP 413: {shorten(answer.text)})"
+            )
         if answer.status in (404, 405, 501):
             raise ServiceUnreachable(f"{self.name}: {missing} (HTTP {answer.status}: {shorten(answer.text)})")
         if answer.status == 429 and "insufficient_quota" in answer.text:

@@ -131,7 +131,7 @@ def test_nothing_is_lost_or_doubled_when_the_server_restarts_and_loses_lines(mak
     assert bodies(got) == bodies(singly)
     assert server.restarts == 5 and server.lost >= 3 and server.failed >= 4
     assert set(server.answered.values()) == {1}, "nothing is paid for twice"
-    assert any("7 requests are asked again in another job" in line for line in told)
+    assert any("7 requests left unanswered, which another job asks" in line for line in told)
 
 
 def test_what_many_threads_ask_goes_into_one_job(make_server, tmp_path):
@@ -237,7 +237,7 @@ def test_a_cancelled_job_keeps_what_was_done_and_stops_the_run(make_server, tmp_
     server = make_server()
     server.ends = {1: "cancelled"}
     chat, got, calls = open_chat(server, tmp_path), {}, ask_all(10)
-    with pytest.raises(ServiceUnreachable, match=r"job batch_0001 was cancelled; .* 5 requests are without an answer"):
+    with pytest.raises(ServiceUnreachable, match=r"job batch_0001 was cancelled; .* without an answer stay 5 requests"):
         chat.send(calls, lambda call, reply: got.update({call.key: reply}))
     assert len(got) == 5
     assert len(collect(open_chat(server, tmp_path), [call for call in calls if call.key not in got])) == 5
@@ -302,6 +302,27 @@ def test_a_build_that_is_stopped_goes_on_with_its_job(make_server, tmp_path, tol
     assert list((tmp_path / "jobs").iterdir()) == []
 
 
+def test_a_job_that_is_read_again_for_who_comes_late_asks_nothing_again(make_server, tmp_path, told):
+    """What it has left unanswered is in another job by then."""
+    server, calls = make_server(), ask_all(10)
+    server.ends = {1: "never", 2: "never"}
+    interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in told))
+    del server.ends[1]
+    lost = calls[0].key[:48].encode()
+    server.spoil = lambda content: b"\n".join(line for line in content.split(b"\n") if lost not in line)
+    chat, got = open_chat(server, tmp_path), {}
+    early = threading.Thread(target=chat.send, args=(calls[:5], lambda call, reply: got.update({call.key: reply})))
+    early.start()
+    wait_for(lambda: len(server.jobs) == 2)
+    assert len(collect(chat, calls[5:])) == 5
+    server.spoil = lambda content: content
+    server.ends.clear()
+    early.join()
+    assert len(got) == 5
+    assert [len(server.read_input(job)) for job in server.jobs] == [10, 1]
+    assert {reply.status for reply in got.values()} == {"ok"}
+
+
 @pytest.mark.parametrize("path", ["/files", "/batches"])
 def test_what_the_server_did_but_did_not_tell_is_found_again(make_server, tmp_path, path):
     """The answer to an upload or to making a job is lost, and then the process dies."""
@@ -330,7 +351,7 @@ def test_a_server_that_is_not_there_stops_the_run_soon_and_one_without_jobs_is_t
     server = make_server()
     with pytest.raises(ServiceUnreachable, match="gave no useful answer about a batch job to 4 requests"):
         collect(open_chat(server, tmp_path, url="http://127.0.0.1:9/v1"), [ask()])
-    with pytest.raises(ServiceUnreachable, match="takes no files"):
+    with pytest.raises(ServiceUnreachable, match="takes no files, so it has no batch jobs: leave out mode"):
         collect(open_chat(server, tmp_path / "b", url=f"{server.url}/elsewhere"), [ask()])
     assert len(collect(open_chat(server, tmp_path), [ask()])) == 1, "what never reached a server is asked anew"
 

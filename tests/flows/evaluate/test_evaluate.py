@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.batches.server import BatchServer
 from support.work.command import Factmill
 from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
 from support.work.toy_command import ToyCommand
@@ -159,6 +160,34 @@ def test_a_model_is_asked_once_whatever_it_says_and_no_answer_gets_out_of_the_fr
     assert (again["calls_sent"], again["judge"]) == (0, "tester")
     assert "rebuilt byte for byte" in toy("verify", told["evaluation_id"]).out
     assert server.asked == dict.fromkeys(NAMES, 1)
+
+
+def test_a_model_asked_by_batch_jobs_is_asked_once_and_a_line_that_never_comes_is_no_answer_of_it(
+    toy: ToyCommand, server: Server, tmp_path: Path
+) -> None:
+    def answer(body: dict[str, Any]) -> dict[str, Any]:
+        message = {"role": "assistant", "content": server._answer(body["messages"])[1]}
+        return {"json": {"choices": [{"index": 0, "finish_reason": "stop", "message": message}]}}
+
+    jobs = BatchServer(tmp_path / "jobs", answer, restarts_at=frozenset({3, 5}))
+    jobs.spoil = lambda content: b"\n".join(line for line in content.split(b"\n") if b"and more" not in line)
+    world = write_chat_world(tmp_path, jobs.url, ["answerer", "judge"])
+    told = 'mode = "batch"\njobs = { poll_s = 0.02, first_singly = false }\nlimits'
+    world.write_text(re.sub("^limits(?=.*600)", told, world.read_text("utf-8"), flags=re.MULTILINE), "utf-8")
+    told = toy("evaluate", "countries", "--world", world, "--batch-size", "3", "--json").json
+    assert server.asked == {**dict.fromkeys(NAMES, 1), "Italy": 2}, "a try of each job, two in all"
+    assert [len(jobs.read_input(job)) for job in jobs.jobs] == [8, 1, 5], "what three batches of rows ask is one job"
+    rows = {row["item"]: row["why_not"] for row in toy("show", "countries_evaluation", "--json").json["rows"]}
+    assert {item: why for item, why in rows.items() if why} == {
+        "c-France": "no_answer",
+        "c-Poland": "refused",
+        "c-Italy": "model_failed",
+    }
+    assert told["unscored"] == 3
+    jobs.spoil = lambda content: content
+    assert toy("evaluate", "countries", "--world", world, "--batch-size", "3", "--json").json["unscored"] == 2
+    assert server.asked == {**dict.fromkeys(NAMES, 1), "Italy": 3}, "the next run asks for that one alone"
+    jobs.close()
 
 
 def test_a_killed_evaluation_goes_on_and_asks_nothing_twice(

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from support.models.tiny_encoder import make_head, make_weights, write_checkpoint
-from support.work.command import Factmill, Ran
+from support.work.command import Ran
 from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
+from support.work.small_builds import SmallBuilds
 
 from tasks.models.converting.cross_encoder import add_cross_encoder
 from tasks.models.model_folder import models_folder, remove_model
@@ -28,10 +29,9 @@ KEY = {"TEST_KEY": "secret-key-1"}
 class Measured:
     """A build of eight rows, with the command to measure on it."""
 
-    def __init__(self, factmill: Factmill, warehouse: Path) -> None:
-        self.factmill, self.warehouse = factmill, warehouse
-        built = factmill("build", "biokalma", "--limit", "8", "--warehouse", warehouse, "--json")
-        self.build_id: str = built.json["build_id"]
+    def __init__(self, small_builds: SmallBuilds, warehouse: Path) -> None:
+        self.factmill, self.warehouse = small_builds.factmill, warehouse
+        self.build_id = small_builds.copy("biokalma", warehouse)
         self.rows = self.read("biokalma", self.build_id)
 
     def run(self, *options: str | Path, **environment: str) -> Ran:
@@ -60,8 +60,8 @@ class Measured:
 
 
 @pytest.fixture(scope="module")
-def measure(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> Measured:
-    return Measured(factmill, tmp_path_factory.mktemp("biokalma") / "w.duckdb")
+def measure(small_builds: SmallBuilds, tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    return Measured(small_builds, tmp_path_factory.mktemp("biokalma") / "w.duckdb")
 
 
 def read_values(told: Any) -> dict[tuple[str, str], Any]:

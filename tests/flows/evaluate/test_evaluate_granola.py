@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.work.command import Factmill
 from support.work.measured import Measured, list_overall
 from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
+from support.work.small_builds import SmallBuilds
 
 from tasks.assets import load_prompt
 from tasks.granola.core.evaluation.scoring import MAIN
@@ -20,8 +20,8 @@ KEY = {"TEST_KEY": "secret-key-1"}
 
 
 @pytest.fixture(scope="module")
-def measure(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> Measured:
-    return Measured.build(factmill, "granola", tmp_path_factory.mktemp("granola"), "--relation", "P19", "--limit", "12")
+def measure(small_builds: SmallBuilds, tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    return Measured.small(small_builds, "granola", tmp_path_factory.mktemp("granola"))
 
 
 def read_main(told: Any, setting: str = "greedy") -> list[float]:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.work.command import Factmill
 from support.work.measured import Measured, list_overall
 from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
+from support.work.small_builds import SmallBuilds
 
 from tasks.slaq.evaluation.measure import BOTH
 
@@ -16,8 +16,8 @@ RIGHT = "Verdict: 1"
 
 
 @pytest.fixture(scope="module")
-def measure(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> Measured:
-    return Measured.build(factmill, "slaq", tmp_path_factory.mktemp("slaq"), "--category", "Astronomy")
+def measure(small_builds: SmallBuilds, tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    return Measured.small(small_builds, "slaq", tmp_path_factory.mktemp("slaq"))
 
 
 def read_values(told: Any) -> dict[tuple[str, str], float]:

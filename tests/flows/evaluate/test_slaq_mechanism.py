@@ -16,6 +16,7 @@ for _module in ("transformers", "sklearn", "ot"):
 from support.models.tiny_causal import write_model  # noqa: E402
 from support.work.command import Factmill, Ran  # noqa: E402
 from support.work.measured import Measured  # noqa: E402
+from support.work.small_builds import SmallBuilds  # noqa: E402
 
 from tasks.slaq.core.mechanism.rows import FEATURES  # noqa: E402
 
@@ -77,9 +78,9 @@ def answer_topic(topic: dict[str, Any], at: int) -> list[dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def looked(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> Looked:
+def looked(small_builds: SmallBuilds, tmp_path_factory: pytest.TempPathFactory) -> Looked:
     folder = tmp_path_factory.mktemp("mechanism")
-    return Looked(Measured.build(factmill, "slaq", folder, "--category", "Astronomy"), folder)
+    return Looked(Measured.small(small_builds, "slaq", folder), folder)
 
 
 def test_facts_of_an_evaluation_are_looked_into(looked: Looked) -> None:

@@ -7,7 +7,8 @@ from functools import cache, cached_property
 from typing import Any
 
 import pytest
-from support.work.command import FEW_QUESTIONS, Factmill
+from support.work.command import Factmill
+from support.work.small_builds import SmallBuilds
 
 from flows.evaluate.evaluations import EVALUATIONS
 from flows.evaluate.sessions import open_session
@@ -15,14 +16,6 @@ from tasks.core.rows import rows_from_arrow
 from tasks.evaluation.offline import Session
 from tasks.storage.stores import Store
 
-SMALL = {
-    "granola": ("--relation", "P19", "--limit", "12"),
-    "multihal": ("--foundation", "simpleqa", "--language", "eng"),
-    "slaq": ("--category", "Astronomy"),
-    "fanoutqa": FEW_QUESTIONS,
-    "biokalma": ("--limit", "8"),
-}
-"""Benchmark → options that make its build small."""
 SAID = (None, "", "I'm sorry, but I cannot help with that.", "**Answer:** Paris", None, "I do not know.")
 """What questions are answered with in turns; None: the gold answer."""
 
@@ -62,15 +55,16 @@ class Played:
 
 
 @pytest.fixture(scope="session")
-def play(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Played]]:
+def play(
+    factmill: Factmill, small_builds: SmallBuilds, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], Played]]:
     """Yield what plays a benchmark, built once a session: the files of this folder go to one process."""
 
     @cache
     def play(name: str) -> Played:
         warehouse = tmp_path_factory.mktemp(f"harness-{name}") / "w.duckdb"
-        built = factmill("build", name, *SMALL.get(name, ()), "--warehouse", warehouse, "--json")
-        assert built.code == 0, built.err
-        store = Store(warehouse, built.json["build_id"])
+        build_id = small_builds.copy(name, warehouse)
+        store = Store(warehouse, build_id)
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("FACTMILL_HOME", str(factmill.home))
             session = open_session(name, store, EVALUATIONS[name].plain)
@@ -81,7 +75,7 @@ def play(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> Iterat
             text = SAID[at % len(SAID)]
             said = by_prompt.setdefault(prompt, say_gold(asked) if text is None else text)
             answers[asked.setting, asked.question_id] = said
-        return Played(factmill, session, store, built.json["build_id"], answers, by_prompt)
+        return Played(factmill, session, store, build_id, answers, by_prompt)
 
     yield play
     play.cache_clear()  # what sessions have opened is closed with them

@@ -1,11 +1,12 @@
 """How fast paths are found in a local graph, how fast a graph is loaded, and how both grow; peers in the same run.
 
-    python tests/speed/mining/mining.py [speed] [loading] [growth] [--edges 10 50] [--pairs 10000] [--runs 9] [--seed 7]
+    python tests/speed/mining/mining.py [speed] [literals] [loading] [growth] [--edges 10 50] [--pairs 10000] [--runs 9] [--seed 7]
 
 speed     batches of pairs, a third of which have paths, on random graphs shaped like Wikidata (graph_maker.py): all
           paths of one and two hops in both directions, written as Arrow. Ours, plain numpy, DuckDB, and SPARQL on
           Oxigraph get the same pairs; each peer first tries several ways to ask and keeps its quickest. Paths are
           compared one by one. The memory of ours is that of a process that does nothing else.
+literals  batches of pairs of an item and a date, or a number, a third said by the item and a third by one it points at.
 loading   the same N-Triples by ours and by `oxigraph load`: edges with labels, and the mixture of a truthy dump; and
           what unpacking gzip alone takes.
 growth    graphs of 1 million edges and up, batches of 1 pair and up; from it an estimate for the whole truthy Wikidata.
@@ -36,7 +37,7 @@ from mining_tasks import MIB, Result, measure_command, run_task
 from triple_maker import EDGE_SHARE
 
 MILLION = 1_000_000
-SECTIONS = ("speed", "loading", "growth")
+SECTIONS = ("speed", "literals", "loading", "growth")
 BATCHES = (1, 10, 100, 1_000, 10_000, 100_000)
 COLD_PAIRS = 1_000
 """Few, since many pairs bring a graph of this size into memory as a whole, which those of a whole dump would not."""
@@ -198,6 +199,29 @@ def _compare(work: Path, peer: str, number: int) -> bool:
     return np.array_equal(_read_ours(work, number), np.load(work / f"{peer}-{number}.npy"))
 
 
+def measure_literals(room: Room, edges: int, literals: int, pairs: int, runs: int) -> None:
+    """Print how many pairs with dates and numbers are answered a second in a graph with so many."""
+    folder, _ = room.make_graph(edges)
+    path, work, name = room.folder / "literals.nt", room.folder / "literals", f"literals-{literals}"
+    asked = {"count": literals, "pairs": pairs, "sets": runs + 1, "seed": room.seed, "work": work}
+    run_task("write_literal_file", folder=folder, out=path, **asked)
+    loaded = run_task("load_ours", path=path, name=name, home=room.home)
+    path.unlink()
+    print(
+        f"\n## {literals:,} dates and numbers beside {edges:,} edges, loaded in {loaded['seconds']:.1f} s:"
+        f" {loaded['arrays_bytes'] / MIB:,.0f} MiB of arrays, {loaded['tables_bytes'] / MIB:,.0f} MiB of tables"
+    )
+    for kind in ("dates", "numbers"):
+        found = run_task("find_literals", name=name, home=room.home, work=work, kind=kind, sets=runs + 1)
+        cpu, paths = median(found["cpu_seconds"]) / pairs * 1e6, median(found["paths"])
+        print(
+            f"{kind:10}{rate_of(found, pairs):11,.0f} pairs/s, {cpu:.1f} µs of CPU a pair, {paths:,.0f} paths",
+            flush=True,
+        )
+        room.report.setdefault("literals", {}).setdefault(str(literals), {})[kind] = found
+    shutil.rmtree(work)
+
+
 def measure_loading(room: Room, lines: int) -> None:
     """Print a table of loading the same files by ours and by Oxigraph; seconds are those of whole processes."""
     heads = f"{'seconds':>9}{'triples/s':>12}{'ours is':>9}{'CPU s':>8}{'peak MiB':>10}{'MiB on disk':>13}"
@@ -317,6 +341,7 @@ def read_options() -> argparse.Namespace:
         "--growth-edges", type=float, nargs="+", default=[1, 10, 50], help="those of growth, in millions"
     )
     parser.add_argument("--sparql-edges", type=float, default=10, help="ask Oxigraph on graphs up to so many millions")
+    parser.add_argument("--literals", type=float, nargs="+", default=[2.5, 12.5], help="dates and numbers, in millions")
     parser.add_argument("--lines", type=float, default=10, help="lines of loading, in millions")
     parser.add_argument("--pairs", type=int, default=10_000, help="pairs in a batch of speed")
     parser.add_argument("--batches", type=int, nargs="+", default=list(BATCHES), help="batches of growth")
@@ -348,6 +373,10 @@ def main() -> int:
             for size in options.edges:
                 edges, most = round(size * MILLION), round(options.sparql_edges * MILLION)
                 measure_speed(room, edges, options.pairs, options.runs, most)
+        if "literals" in wanted:
+            for size in options.literals:
+                edges, literals = round(options.edges[0] * MILLION), round(size * MILLION)
+                measure_literals(room, edges, literals, options.pairs, options.runs)
         if "loading" in wanted:
             measure_loading(room, round(options.lines * MILLION))
         if "growth" in wanted:

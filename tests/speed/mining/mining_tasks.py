@@ -25,6 +25,7 @@ import pyarrow as pa
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from graph_maker import Edges, Ints, draw_pairs, make_edges, read_edges, save_edges
+from literal_maker import FIRST_PID, PROPERTIES, draw_literals, save_literal_pairs, write_literals
 from triple_maker import write_dump, write_triples
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -235,11 +236,43 @@ def _read_pairs(pairs: Path, number: int) -> Ints:
     return np.load(pairs / f"pairs-{number}.npy")
 
 
-def _time(find: Callable[[Ints, Ints], T], subjects: Ints, objects: Ints) -> tuple[T, float, float]:
+def _time(find: Callable[..., T], subjects: Ints, objects: Any) -> tuple[T, float, float]:
     """Return what a finder found, its seconds, and its processor seconds."""
     started, cpu_started = time.perf_counter(), time.process_time()
     found = find(subjects, objects)
     return found, time.perf_counter() - started, time.process_time() - cpu_started
+
+
+def write_literal_file(folder: str, out: str, count: int, seed: int, pairs: int, sets: int, work: str) -> Result:
+    """Write a graph with `count` dates and numbers as N-Triples, and sets of pairs to look for paths to them."""
+    edges = read_edges(Path(folder))
+    Path(work).mkdir(parents=True, exist_ok=True)
+    with Path(out).open("wb") as file:
+        written = write_triples(edges, file) + write_literals(edges, draw_literals(edges, count, seed), file)
+    save_literal_pairs(edges, count, pairs, sets, seed, Path(work))
+    return {"lines": written}
+
+
+def find_literals(name: str, home: str, work: str, kind: str, sets: int) -> Result:
+    """Time paths to dates, or numbers, pages warm; set 0 is not counted."""
+    from tasks.core.paths import PathOptions
+    from tasks.text.values.literals import Date, Number
+
+    read_pages(Path(home) / name)
+    graph, _ = _open_ours(name, home)
+    options = PathOptions(all_hops=True, most_paths=None)
+    seconds, cpu, paths = [], [], []
+    for number in range(sets):
+        subjects, values = np.load(Path(work) / f"{kind}-{number}.npy")
+        days = [Date(day.year, day.month, day.day) for day in values.astype("datetime64[D]").tolist()]
+        wanted: Any = days if kind == "dates" else [Number(str(value)) for value in values.tolist()]
+        counted = frozenset(range(FIRST_PID, FIRST_PID + PROPERTIES))
+        find = partial(graph.find_literal_paths, properties=counted, options=options)
+        found, took, used = _time(find, subjects, wanted)
+        seconds.append(took)
+        cpu.append(used)
+        paths.append(len(found.paths))
+    return {"seconds": seconds[1:], "cpu_seconds": cpu[1:], "paths": paths[1:], "memory": read_memory()}
 
 
 def find_like(peer: str, folder: str, place: str, pairs: str, sets: int, out: str, sample: int) -> Result:
@@ -301,7 +334,7 @@ def grow(name: str, home: str, pairs: str, batches: list[int]) -> Result:
 TASKS: dict[str, Callable[..., Result]] = {
     each.__name__: each
     for each in (
-        make_graph, make_pairs, write_file, read_gzip, load_ours, load_oxigraph, warm_up_ours, find_ours, find_like, grow,
+        make_graph, make_pairs, write_file, write_literal_file, read_gzip, load_ours, load_oxigraph, warm_up_ours, find_ours, find_literals, find_like, grow,
     )
 }  # fmt: skip
 

@@ -145,7 +145,9 @@ class BatchServer:
         return dict(json.loads((self._folder / f"{job_id}.json").read_text("utf-8")))
 
     def _save(self, job: dict[str, Any]) -> dict[str, Any]:
-        (self._folder / f"{job['id']}.json").write_text(json.dumps(job), "utf-8")
+        draft = self._folder / "draft"
+        draft.write_text(json.dumps(job), "utf-8")
+        draft.replace(self._folder / f"{job['id']}.json")
         return {"json": job}
 
     def _step(self, job: dict[str, Any]) -> dict[str, Any]:

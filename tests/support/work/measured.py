@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from support.work.command import Factmill
+from support.work.small_builds import SmallBuilds
 
 from tasks.storage.builds import published_table
 from tasks.storage.warehouse import open_warehouse
@@ -20,11 +21,9 @@ class Measured:
     build_id: str
 
     @classmethod
-    def build(cls, factmill: Factmill, benchmark: str, folder: Path, *options: str | Path) -> "Measured":
+    def small(cls, small_builds: SmallBuilds, benchmark: str, folder: Path) -> "Measured":
         warehouse = folder / "w.duckdb"
-        built = factmill("build", benchmark, *options, "--warehouse", warehouse, "--json")
-        assert built.code == 0, built.err
-        return cls(factmill, benchmark, warehouse, built.json["build_id"])
+        return cls(small_builds.factmill, benchmark, warehouse, small_builds.copy(benchmark, warehouse))
 
     def __call__(self, *options: str | Path, **environment: str) -> Any:
         """Evaluate, and return what --json prints."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.graph.loading.rows import Sorted
+from tasks.graph.loading.scanning.compiling import compile_kernel, inline
 from tasks.graph.loading.scanning.terms import (
     AT,
     CARET,
@@ -37,7 +38,6 @@ from tasks.graph.loading.scanning.terms import (
     skip_digits,
     spell,
 )
-from tasks.graph.walking import compile_kernel, inline
 
 _ENTITY, _DIRECT, _PROP = (
     spell(b"<http://www.wikidata.org/" + rest) for rest in (b"entity/Q", b"prop/direct/P", b"prop/P")
@@ -78,7 +78,7 @@ def _find_slot(data: Bytes, at: int, stop: int, mark: int, slots: Table, used: i
     # predicates of one vocabulary differ at their ends
     for place in range(max(at, stop - 12), stop):
         key = (key ^ np.uint64(data[place])) * np.uint64(1099511628211)
-    slot = np.int64((key >> np.uint64(20)) & np.uint64(_SLOTS - 1))
+    slot = int(np.int64((key >> np.uint64(20)) & np.uint64(_SLOTS - 1)))
     while slots[slot, 3]:
         begin = slots[slot, 0]
         if slots[slot, 2] == mark and slots[slot, 1] - begin == stop - at:
@@ -152,9 +152,14 @@ def _tell_object(data: Bytes, at: int, stop: int) -> tuple[int, int, int]:
 
 
 @inline
-def _find_property(data: Bytes, at: int, stop: int) -> int:
-    """Return the number of the property of a direct claim's predicate; -1 when it is another predicate."""
-    return read_id(data, at + len(_DIRECT), stop - 1, 9) if begins(data, at, stop, _DIRECT) else -1
+def _end_predicate(data: Bytes, at: int, stop: int) -> tuple[int, int]:
+    """Return where a predicate ends, -1 when there is none, and the number of the property of a direct claim, or -1."""
+    if begins(data, at, stop, _DIRECT):
+        end = skip_digits(data, at + len(_DIRECT), stop)
+        number = read_id(data, at + len(_DIRECT), end, 9)
+        if number >= 0 and end < stop and data[end] == CLOSE:
+            return end + 1, number
+    return end_iri(data, at, stop), -1
 
 
 @inline
@@ -179,18 +184,17 @@ def _read_page(data: Bytes, at: int, stop: int) -> int:
 
 @inline
 def _sort_claim(
-    data: Bytes, at: int, stop: int, kind: int, begin: int, end: int, tags: Bytes, tag_ends: Places
+    data: Bytes, at: int, stop: int, number: int, kind: int, begin: int, end: int, tags: Bytes, tag_ends: Places
 ) -> tuple[int, int]:
     """Return what is done with a line of an item, by predicate (from `at` to `stop`) and object, and property or table.
 
-    `begin` and `end` are those of the language tag.
+    `number` is that of a direct claim's property, `begin` and `end` are those of the language tag.
     """
-    property_ = _find_property(data, at, stop)
-    if property_ >= 0 and kind == _ITEM:
-        return _EDGE, property_
-    if property_ >= 0 and kind in (_DAY, _NUMBER):
-        return _VALUE, property_
-    if begins(data, at, stop, _PROP) or is_text(data, at, stop, _SAME_AS):
+    if number >= 0 and kind == _ITEM:
+        return _EDGE, number
+    if number >= 0 and kind in (_DAY, _NUMBER):
+        return _VALUE, number
+    if number < 0 and (begins(data, at, stop, _PROP) or is_text(data, at, stop, _SAME_AS)):
         return _LEFT, 0
     table = _find_table(data, at, stop) if kind == _TAGGED else -1
     return (_TEXT, table) if table >= 0 and is_kept(data, begin, end, tags, tag_ends) else (_UNKEPT, 0)
@@ -227,7 +231,7 @@ def _scan(
         if subject_end < 0 or subject_end + 1 >= stop or data[subject_end] != SPACE:
             continue
         at = subject_end + 1
-        end = end_iri(data, at, stop)
+        end, number = _end_predicate(data, at, stop)
         if end < 0 or end + 1 >= stop or data[end] != SPACE:
             continue
         thing = end + 1
@@ -242,10 +246,10 @@ def _scan(
             is_moment = kind == _DAY and skip_digits(data, thing + 1, found) == thing + 5
             code, numbers[line, 0] = (_CHANGE, page) if page >= 0 and is_moment else (_LEFT, 0)
         elif item >= 0:
-            code, numbers[line, 1] = _sort_claim(data, at, end, kind, typed, stop, tags, tag_ends)
+            code, numbers[line, 1] = _sort_claim(data, at, end, number, kind, typed, stop, tags, tag_ends)
         if code == _UNKEPT:
             is_unknown = kind == _IRI and begins(data, thing, stop, _GENID)
-            mark = UNDERSCORE if is_unknown else np.int64(data[thing])
+            mark = UNDERSCORE if is_unknown else int(np.int64(data[thing]))
             counted = _count_unkept(data, at + 1, end - 1, mark, slots, used)
             code, used = (_UNKEPT, counted) if counted >= 0 else (_LEFT, used)
         codes[line] = code

@@ -7,7 +7,7 @@ not the usual one, is left to the regular expressions of tasks/graph/loading/sha
 import numpy as np
 import numpy.typing as npt
 
-from tasks.graph.walking import inline
+from tasks.graph.loading.scanning.compiling import inline
 
 Bytes = npt.NDArray[np.uint8]
 Places = npt.NDArray[np.int32]
@@ -59,7 +59,7 @@ def read_id(data: Bytes, at: int, stop: int, most: int) -> int:
         return -1
     number = 0
     for place in range(at, stop):
-        number = 10 * number + (np.int64(data[place]) - _ZERO)
+        number = 10 * number + int(np.int64(data[place]) - _ZERO)
     return number
 
 
@@ -99,7 +99,7 @@ def is_tag(data: Bytes, at: int, stop: int) -> bool:
 @inline
 def _is_pair(data: Bytes, at: int, highest: int) -> bool:
     """True for two digits that say a number up to some other."""
-    tens, ones = np.int64(data[at]) - _ZERO, np.int64(data[at + 1]) - _ZERO
+    tens, ones = int(np.int64(data[at]) - _ZERO), int(np.int64(data[at + 1]) - _ZERO)
     return 0 <= tens <= 9 and 0 <= ones <= 9 and 10 * tens + ones <= highest
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from support.work.command import Factmill
 from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
+from support.work.small_builds import SmallBuilds
 
 from tasks.storage.builds import published_table
 from tasks.storage.warehouse import open_warehouse
@@ -61,12 +62,12 @@ def plain(cell: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def marked(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> Marked:
+def marked(factmill: Factmill, small_builds: SmallBuilds, tmp_path_factory: pytest.TempPathFactory) -> Marked:
     folder = tmp_path_factory.mktemp("labels")
     warehouse = folder / "w.duckdb"
-    built = factmill("build", "slaq", "--category", "Astronomy", "--warehouse", warehouse, "--json")
+    build_id = small_builds.copy("slaq", warehouse)
     with open_warehouse(warehouse) as db:
-        topics = published_table(db, built.json["build_id"], "slaq").to_pylist()
+        topics = published_table(db, build_id, "slaq").to_pylist()
     draw, lines = random.Random(0), []
     for topic in topics:
         said = [

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.work.command import FEW_QUESTIONS, Factmill
+from support.work.command import Factmill
 from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
+from support.work.small_builds import SmallBuilds
 
 from tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, describe_card
 
 KEY = {"TEST_KEY": "k"}
-SMALL = {"fanoutqa": FEW_QUESTIONS, "biokalma": ("--limit", "8")}
 SETTING = {"fanoutqa": "closed_book", "biokalma": "given_graph"}
 LABELS = {"fanoutqa": "BA", "biokalma": "53"}
 """What people say of the first half of the answers, and of the second."""
@@ -28,8 +28,10 @@ def replace_prompts(judge: JudgeIdentity) -> JudgeIdentity:
     return judge.model_copy(update={"prompt_digest": "0" * 64})
 
 
-@pytest.mark.parametrize("name", list(SMALL))
-def test_grades_and_ratings_are_labelled_and_checked(factmill: Factmill, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", list(SETTING))
+def test_grades_and_ratings_are_labelled_and_checked(
+    factmill: Factmill, small_builds: SmallBuilds, tmp_path: Path, name: str
+) -> None:
     from sklearn.metrics import cohen_kappa_score
 
     place = ("--warehouse", tmp_path / "w.duckdb")
@@ -39,7 +41,7 @@ def test_grades_and_ratings_are_labelled_and_checked(factmill: Factmill, tmp_pat
         assert ran.code == 0, ran.err
         return ran.json
 
-    run("build", name, *SMALL[name])
+    small_builds.copy(name, tmp_path / "w.duckdb")
 
     def answer(messages: Sequence[Message]) -> tuple[int, str]:
         return 200, f"{'Verdict' if name == 'fanoutqa' else 'Rating'}: {judge(name, messages[-1]['content'])}"

@@ -1,0 +1,96 @@
+"""Loads in small steps that are stopped half way, and the files they read."""
+
+import bz2
+import gzip
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyoxigraph
+from support.graphs.rdf_lines import spell_out
+from support.processes.ready import Ended, run_ready
+
+from tasks.graph.load import load_graph
+from tasks.graph.load_progress import LoadProgress
+from tasks.graph.manifest import GraphManifest
+
+SMALL_STEPS = """
+import os, resource, signal, sys
+from pathlib import Path
+from tasks.graph import load
+from tasks.graph.loading import reading, streams, turtle
+streams.BLOCK_BYTES, turtle.TRIPLES_AT_ONCE, reading.COMMIT_TEXT_BYTES = 4000, 30, 24_000
+files, folder = sys.argv[2:], Path(sys.argv[1])
+"""
+"""How a process of its own loads in small blocks and commits every few, as a long load would."""
+
+
+def make_lines(start: int, stop: int) -> list[str]:
+    """Return lines of edges, labels, what is not kept, blank and malformed ones."""
+    text = []
+    for nth in range(start, stop):
+        text += [f"wd:Q{nth} wdt:P31 wd:Q{nth % 7 + 1}", f'wd:Q{nth} rdfs:label "item {nth}"@en']
+        text += [f'wd:Q{nth} wdt:P569 "19{nth % 100:02d}-01-01T00:00:00Z"^^xsd:dateTime', f"wd:Q{nth} p:P1 wds:q{nth}"]
+    lines = spell_out("\n".join(text)).splitlines(keepends=True)
+    lines[5:5] = ["\n", "# words\n", "no triple\n"]
+    return lines
+
+
+LINES = make_lines(1, 200)
+MORE = make_lines(150, 300)
+
+
+@dataclass
+class Loads:
+    """Loads of some files into one folder, and what they told."""
+
+    files: Sequence[Path]
+    folder: Path
+    notices: list[str] = field(default_factory=list)
+    phases: list[str] = field(default_factory=list)
+
+    def run(self, name: str = "small", stop_after: int | None = None, **options: object) -> GraphManifest:
+        """Load; `stop_after` so many news, stop it as Ctrl-C does."""
+        self.notices, self.phases, news = [], [], 0
+
+        def hear(told: LoadProgress) -> None:
+            nonlocal news
+            news += 1
+            self.phases.append(told.phase)
+            if news == stop_after:
+                raise KeyboardInterrupt
+
+        return load_graph(
+            self.files,
+            name,
+            self.folder,
+            progress=hear,
+            notice=self.notices.append,
+            **options,  # type: ignore[arg-type]
+        )
+
+
+def write_files(folder: Path) -> list[Path]:
+    """Write a plain and a packed file of N-Triples and one of Turtle."""
+    (folder / "a.nt").write_text("".join(LINES), "utf-8")
+    (folder / "b.nt.gz").write_bytes(gzip.compress("".join(MORE).encode(), mtime=0))
+    triples = pyoxigraph.parse("".join(line for line in make_lines(400, 450)[8:]), format=pyoxigraph.RdfFormat.TURTLE)
+    pyoxigraph.serialize(triples, str(folder / "c.ttl"), format=pyoxigraph.RdfFormat.TURTLE)
+    (folder / "c.ttl.bz2").write_bytes(bz2.compress((folder / "c.ttl").read_bytes()))
+    return [folder / name for name in ("a.nt", "b.nt.gz", "c.ttl.bz2")]
+
+
+def contents(made: GraphManifest) -> dict[str, object]:
+    """Return what must not depend on how often a load was stopped. (Files of DuckDB differ with its row groups.)"""
+    found = made.model_dump(exclude={"name", "created_at", "files"})
+    for source in found["sources"]:
+        source["path"] = Path(source["path"]).name
+    return found
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def run_in_small_steps(program: str, folder: Path, files: Sequence[Path], piped: bytes | None = None) -> Ended:
+    return run_ready(SMALL_STEPS + program, folder, *files, piped=piped)
