@@ -29,7 +29,7 @@ def make_forecast(
         basis, told = _ask_pilot(benchmark, params, run)
     else:
         record = _find_earlier(benchmark, run, earlier)
-        requests = {stage["stage"]: stage.get("requests", {}) for stage in record.report["stages"]}
+        requests = {stage["stage"]: stage["requests"] for stage in record.report["stages"] if "requests" in stage}
         source_rows = rows or record.report["stages"][0]["rows_in"]
         asked = read_asked(warehouse, record.build_id, record.started_at)
         basis = Basis(asked, requests, record.lock["models"], source_rows)
@@ -54,7 +54,7 @@ def _ask_pilot(benchmark: Benchmark, params: Params, run: RunOptions) -> tuple[B
     report = make_build(benchmark, params, run, force=True)
     asked = read_asked(warehouse, report.build_id, begun)
     forget_pilot(warehouse, report.build_id)
-    requests = {stage["stage"]: stage.get("requests", {}) for stage in report.stages}
+    requests = {stage["stage"]: stage["requests"] for stage in report.stages if "requests" in stage}
     drawn = next(stage for stage in asked.stages if stage["stage"] == "draw_pilot")
     told = (
         f"a pilot of {drawn['rows_out']:,} of {drawn['rows_in']:,} rows, really asked, drawn "

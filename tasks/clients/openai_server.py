@@ -140,16 +140,17 @@ class OpenAiServer:
             self._learn(usage, self.expect_tokens(body) if usage else (0, 0))
         return answer
 
-    def hold(self, body: Mapping[str, Any], *, is_probed: bool = True) -> int:
+    def hold(self, body: Mapping[str, Any], *, is_probed: bool = True, share: float = 1.0) -> int:
         """Count a request and hold the most that it can cost; TightError and BudgetReached when it may not go out.
 
-        `is_probed`: the first one goes alone, so that it tells whether the server keeps to limits.
+        `is_probed`: the first one goes alone, so that it tells whether the server keeps to limits. `share`: what it costs of
+        the model's prices.
         """
         account = find_account()
         account.budget.take(account.service)
         try:
             is_bound = account.budget.bounds != Bounds()
-            usd = self.price_at_most(*self.expect_tokens(body)) if is_bound else 0.0
+            usd = share * self.price_at_most(*self.expect_tokens(body)) if is_bound else 0.0
             return account.budget.hold(self.name, usd, is_probed=is_probed)
         except (TightError, BudgetReached):
             account.budget.give_back(account.service)

@@ -93,12 +93,11 @@ def _price_uses(world: World, basis: Basis) -> tuple[list[Use], list[str]]:
         model = _find_model(world, basis, call)
         if call["parts"] is not None:
             guessed = True
-            tokens_in = count_prompt(json.loads(call["parts"])) / CHARACTERS_A_TOKEN
+            times = call["samples"] if model is not None and not model.choices else 1
+            tokens_in = times * count_prompt(json.loads(call["parts"])) / CHARACTERS_A_TOKEN
             tokens_out = call["said"] / CHARACTERS_A_TOKEN
         if model is not None and (call["parts"] is not None or basis.source_rows is not None):
-            samples = 1 if model.choices else call["samples"]
-            times = samples if call["parts"] is not None else 1
-            usd = (tokens_in * times * model.usd_per_million_in + tokens_out * model.usd_per_million_out) / 1e6
+            usd = (tokens_in * model.usd_per_million_in + tokens_out * model.usd_per_million_out) / 1e6
         if model is not None and not model.model_fields_set & {"usd_per_million_in", "usd_per_million_out"}:
             unpriced.add(model.name)
         requests = _count_requests(call, basis, sent, model)
@@ -107,8 +106,8 @@ def _price_uses(world: World, basis: Basis) -> tuple[list[Use], list[str]]:
     notes = []
     if guessed:
         notes.append(
-            f"no usage is known of some models: their tokens are taken as a {CHARACTERS_A_TOKEN}th of the characters of prompts and "
-            "replies, and thoughts of a model that reasons come on top; a pilot (--pilot N) tells what they count"
+            f"no usage is known of some models: {CHARACTERS_A_TOKEN} characters of prompts and replies are taken for a token, "
+            "and thoughts of a model that reasons come on top; a pilot (--pilot N) tells what they count"
         )
     notes += [f"the world {world.name} does not say what the model {name} costs" for name in sorted(unpriced)]
     return uses, notes
@@ -117,10 +116,11 @@ def _price_uses(world: World, basis: Basis) -> tuple[list[Use], list[str]]:
 def _count_requests(
     call: Mapping[str, Any], basis: Basis, sent: Mapping[tuple[str, str], set[str]], model: Model | None
 ) -> float:
-    """Return the requests of a call: by what went out for those of its stage, else one, or one a sample."""
+    """Return the requests of a call: by what went out for those of its stage (to a model of this machine nothing), else one,
+    or one a sample."""
     went_out = basis.requests.get(call["stage"], {}).get(call["service"], 0)
     asked = len(sent.get((call["stage"], call["service"]), ()))
-    if went_out and asked:
+    if asked and basis.requests:
         return went_out / asked
     return float(call["samples"]) if model is not None and not model.choices else 1.0
 

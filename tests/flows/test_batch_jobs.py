@@ -64,9 +64,9 @@ def test_a_build_by_batch_jobs_has_the_rows_of_single_calls(
     ran, embedded = build(world), build("embedded")
     assert server.restarts == 3 and server.lost >= 1 and server.failed >= 1
     assert max(asked.values()) == 1, "nothing is paid for twice"
-    # three batches of rows, of which two are worked on at once: all that a stage asks is in one job, and what was lost in another
+    # a batch of four rows asks at most 4 requests in the first stage with a model, and 16 in the second
     sizes = [len(server.read_input(job)) for job in server.jobs]
-    assert len(sizes) <= 4 and sizes[0] >= 8, sizes
+    assert sizes[0] > 4 or max(sizes) > 16, "a job holds what several batches ask"
     assert "job batch_0001: " in ran.err and " handed in; done within 24h" in ran.err
     rows = read_rows(tmp_path / f"{world.stem}.duckdb", ran.json)
     assert rows == read_rows(tmp_path / "embedded.duckdb", embedded.json)

@@ -1,16 +1,18 @@
 """How fast the translator is against Hugging Face transformers on the same weights, and what exactness costs.
 
     python tests/speed/translate.py [--layers 4] [--texts 64] [--lengths 2] [--tokens 12] [--threads 1] [--no-repeat 0]
-                                    [--avx2] [--alone 8] [--held-out 0]
+                                    [--avx2] [--alone 8] [--held-out 0] [--keep FOLDER]
+                                    [--vocabulary 256206]
 
 Needs the extra `convert` (torch, transformers). The model has random weights in the shape of NLLB-200-distilled-600M
 (width 1024, inner width 4096, 16 heads, 256,206 tokens), with --layers encoder and as many decoder layers instead of
-12 each. Texts are questions of the embedded world, cut by the embedded translator's vocabulary. A stage of 31,000 texts has
+12 each; --vocabulary 21350 tokens for each of them keep the share of work that the vocabulary has. Texts are questions of the embedded world, cut by the embedded translator's vocabulary. A stage of 31,000 texts has
 hundreds of every length, so --texts are drawn of --lengths lengths only: as many of one length as fill its batches; 0: of
 all lengths as they come, as in a stage of few texts. All search as in MultiHal's Table 2 (beam 5, length penalty 1.1), but
 for the rule that no token pair is said twice (--no-repeat 2): with it CTranslate2, which applies it before it normalises,
 and transformers, which applies it after, part. Since random weights hardly ever end a translation, each is cut off after
---tokens tokens, so everyone does the same work. `--avx2` holds all libraries to CPUs without VNNI (cpus.py). Peers in turn:
+--tokens tokens, so everyone does the same work. `--avx2` holds all libraries to what CPUs without VNNI have (cpus.py);
+models are kept in --keep, or removed. Peers in turn:
 
 - transformers: generate() in float32 (on a GPU float16), batches of 8 (Table 2) sorted by length and padded
 - factmill float32, one text a batch: exact, the default for float32; the first --alone texts only
@@ -29,6 +31,7 @@ seconds, so that what else runs on the machine does not count; those of translat
 """
 
 import argparse
+import contextlib
 import gc
 import json
 import os
@@ -71,11 +74,11 @@ Said = list[tuple[tuple[str, ...], float]]
 Say = Callable[[list[Asked]], Said]
 
 
-def write_checkpoint(folder: Path, layers: int) -> None:
+def write_checkpoint(folder: Path, layers: int, vocabulary: int) -> None:
     """Write a checkpoint directory with random weights."""
     torch.manual_seed(0)
     config = transformers.M2M100Config(
-        vocab_size=TOKENS,
+        vocab_size=vocabulary,
         d_model=WIDTH,
         encoder_layers=layers,
         decoder_layers=layers,
@@ -289,6 +292,7 @@ def main() -> None:
     """Print a table of all peers for each device."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--vocabulary", type=int, default=TOKENS)
     parser.add_argument("--texts", type=int, default=64)
     parser.add_argument("--lengths", type=int, default=2)
     parser.add_argument("--tokens", type=int, default=12)
@@ -296,24 +300,26 @@ def main() -> None:
     parser.add_argument("--no-repeat", type=int, default=0)
     parser.add_argument("--alone", type=int, default=8)
     parser.add_argument("--held-out", type=int, default=0, help="sentences, each in five languages")
+    parser.add_argument("--keep", type=Path, help="where the models are kept for the next run of the same shape")
     parser.add_argument("--avx2", action="store_true", help="hold all libraries to AVX2 without VNNI")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     transformers.utils.logging.set_verbosity_error()
     has_gpu = ctranslate2.get_cuda_device_count() > 0
     print(
-        f"NLLB-200-distilled-600M's shape with {given.layers}+{given.layers} layers, random weights; {given.texts} texts, "
+        f"NLLB-200-distilled-600M's shape with {given.layers}+{given.layers} layers, {given.vocabulary:,} tokens, random weights; {given.texts} texts, "
         f"{given.tokens} tokens each; {given.threads} thread(s) of {os.cpu_count()} cores; {describe_cpu()}\n"
         f"ctranslate2 {ctranslate2.__version__}, transformers {transformers.__version__}, torch {torch.__version__}; "
         f"GPU: {'yes' if has_gpu else 'none on this machine'}"
     )
-    with tempfile.TemporaryDirectory() as temporary:
-        checkpoint, models = Path(temporary) / "random", Path(temporary) / "models"
+    with contextlib.nullcontext(given.keep) if given.keep else tempfile.TemporaryDirectory() as folder:
+        checkpoint, models = Path(folder) / "random", Path(folder) / "models"
         if given.held_out:
             examine_numbers(given.held_out, models)
-        write_checkpoint(checkpoint, given.layers)
-        add_translator(checkpoint, models, quantization="float32")
-        add_translator(models / "random", models, "random-int8", quantization="int8")
+        if not (models / "random-int8").is_dir():
+            write_checkpoint(checkpoint, given.layers, given.vocabulary)
+            add_translator(checkpoint, models, quantization="float32", if_there="replace")
+            add_translator(models / "random", models, "random-int8", quantization="int8")
         devices: list[Literal["cpu", "cuda"]] = ["cpu", "cuda"] if has_gpu else ["cpu"]
         for device in devices:
             folders = checkpoint, models / "random", models / "random-int8"

@@ -1,0 +1,88 @@
+"""Forecasts of what a pilot or an earlier build asked: scaled by rows, priced as the world prices it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tasks.assets import load_prompt
+from tasks.core.prompts import fill_in
+from tasks.engine.forecasting import CHARACTERS_A_TOKEN, Basis, count_prompt, forecast_build
+from tasks.errors import UsageError
+from tasks.settings import Model, World, load_world
+from tasks.storage.forecasts import Asked
+
+URL = "http://127.0.0.1:9/v1"
+
+
+def stage(name: str, rows_in: int, rows_out: int) -> dict[str, Any]:
+    return {"stage": name, "rows_in": rows_in, "rows_out": rows_out, "seconds": 1.0}
+
+
+def call(row: str, at: str = "ask", **changed: Any) -> dict[str, Any]:
+    told = {
+        "stage": at,
+        "row": row,
+        "key": f"{at} {row}",
+        "service": URL,
+        "operation": "chat",
+        "model": "m",
+        "samples": 4,
+    }
+    spent = {"tokens_in": 1000, "tokens_out": 100, "cost_usd": 0.5, "latency_s": 1.0, "said": 40, "parts": None}
+    return {**told, **spent, "is_new": True, **changed}
+
+
+def world(**changed: Any) -> World:
+    model = Model.model_validate({"kind": "openai", "name": "m", "url": URL, **changed})
+    return load_world("embedded").model_copy(update={"models": {"author": model}})
+
+
+def test_a_pilot_is_scaled_behind_where_it_drew_and_costs_what_it_cost():
+    stages = [stage("read", 40, 40), stage("draw_pilot", 40, 10), stage("ask", 10, 10)]
+    calls = [call(f"r{at}") for at in range(5)] + [
+        call(f"r{at}", "read", operation="label", service="w", model="", tokens_in=0, tokens_out=0, cost_usd=0.0)
+        for at in range(40)
+    ]
+    basis = Basis(Asked(stages, calls), {"ask": {URL: 25}, "read": {"w": 4}}, {})
+    forecast, recorded, notes = forecast_build(world(usd_per_million_in=1.0, usd_per_million_out=1.0), basis)
+    assert notes == []
+    assert forecast.total["calls"] == pytest.approx(40 + 20)
+    assert forecast.total["model_requests"] == pytest.approx(25 * 4)
+    assert forecast.total["requests"] == pytest.approx(25 * 4 + 4)
+    assert forecast.total["usd"] == pytest.approx(10.0)
+    assert forecast.low["usd"] < 10.0 < forecast.high["usd"]
+    assert recorded == {"calls": 45.0, "usd": 2.5}
+
+
+def test_an_earlier_build_costs_what_this_world_asks_for_its_tokens():
+    basis = Basis(
+        Asked([stage("read", 10, 10), stage("ask", 10, 10)], [call(f"r{at}") for at in range(10)]), {}, {}, 50
+    )
+    forecast, _, notes = forecast_build(world(usd_per_million_in=2.0, usd_per_million_out=10.0), basis)
+    assert forecast.total["usd"] == pytest.approx(50 * (1000 * 2.0 + 100 * 10.0) / 1e6)
+    assert forecast.total["requests"] == pytest.approx(50 * 4)
+    assert notes == []
+
+
+def test_where_no_usage_is_known_characters_are_counted_and_that_is_told():
+    ask = fill_in(load_prompt("slaq/fact_type"), question="Who?", answer="Ada")
+    parts = {"prompt": "slaq/fact_type", "variables": {"question": "Who?", "answer": "Ada"}}
+    length = sum(len(each["content"]) for each in ask.messages())
+    assert count_prompt(parts) == length
+    told = call(
+        "r0", tokens_in=0, tokens_out=0, cost_usd=0.0, model="rules-1", service="rules-1", parts=json.dumps(parts)
+    )
+    basis = Basis(Asked([stage("read", 1, 1), stage("ask", 1, 1)], [told]), {}, {"author": "rules-1"}, 1)
+    forecast, _, notes = forecast_build(world(), basis)
+    assert forecast.total["tokens_in"] == 4 * length / CHARACTERS_A_TOKEN
+    assert forecast.total["tokens_out"] == 40 / CHARACTERS_A_TOKEN
+    assert [note.partition(":")[0] for note in notes] == [
+        "no usage is known of some models",
+        "the world embedded does not say what the model m costs",
+    ]
+
+
+def test_nothing_is_forecast_of_rows_that_never_came():
+    with pytest.raises(UsageError, match="no row of the basis"):
+        forecast_build(world(), Basis(Asked([stage("draw_pilot", 0, 0)], []), {}, {}))
