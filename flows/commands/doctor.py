@@ -120,12 +120,12 @@ def _examine_compute(world: World) -> Iterator[Finding]:
     try:
         workers = cluster.list_workers()
         yield _finding(
-            "compute", bool(workers), f"{address}: {len(workers)} workers", f"factmill worker --address {address}"
+            "compute", bool(workers), f"{address}; workers: {len(workers)}", f"factmill worker --address {address}"
         )
         for wanted in list_wanted(world, home()):
             count = cluster.count_holders(wanted)
             lack = "" if count else explain_lack(wanted, workers, address)
-            told = lack or f"{count} of {len(workers)} workers hold {wanted.identity}"
+            told = lack or f"{wanted.identity} on {count} of its workers"
             yield _finding(f"cluster {wanted.kind}", bool(count), told, f"factmill worker --address {address}")
     except FactmillError as error:
         yield _finding("compute", False, str(error), "check [compute] of the world's file, or FACTMILL_CLUSTER")

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import urlencode
 
 from tasks.biokalma.sources.lists import load_pair_relations
 from tasks.core.publishing.card_forms import Beside, CardForms
@@ -15,8 +14,7 @@ def list_pages(row: Mapping[str, Any]) -> Iterator[Page]:
     """Yield the article that the first round's text is from, where it is from one."""
     for each in row["text_pages"]:
         title, _, revision = each.rpartition(", revision ")
-        query = urlencode({"title": title.replace(" ", "_"), "oldid": revision})
-        yield Page(title, revision, f"https://en.wikipedia.org/w/index.php?{query}")
+        yield Page.of_wikipedia(title, revision)
 
 
 def tell_beside(facts: Mapping[str, Any], rows: int) -> Beside:

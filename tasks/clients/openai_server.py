@@ -140,10 +140,11 @@ class OpenAiServer:
             self._learn(usage, self.expect_tokens(body) if usage else (0, 0))
         return answer
 
-    def hold(self, body: Mapping[str, Any], share: float = 1.0, *, is_probed: bool = True) -> int:
+    def hold(self, body: Mapping[str, Any], *, is_probed: bool = True, share: float = 1.0) -> int:
         """Count a request and hold the most that it can cost; TightError and BudgetReached when it may not go out.
 
-        `share`: of the prices, in a batch job. `is_probed`: the first one goes alone, so that it tells whether the server keeps to limits.
+        `is_probed`: the first one goes alone, so that it tells whether the server keeps to limits. `share`: what it costs of
+        the model's prices.
         """
         account = find_account()
         account.budget.take(account.service)

@@ -15,6 +15,7 @@ from tasks.core.calls.paths import Ask, PathsByCalls
 from tasks.core.fingerprints import digest_json
 from tasks.core.paths import PathFinder
 from tasks.engine.cluster.asking import Cluster
+from tasks.engine.cluster.library import import_distributed
 from tasks.engine.cluster.wanted import Wanted
 from tasks.engine.identities import (
     embedder_name,
@@ -380,7 +381,11 @@ def check_prices(world: World, roles: Collection[str]) -> None:
 
 
 def check_models(world: World, roles: Collection[str]) -> None:
-    """Raise SettingsError when a model of these roles cannot be asked: its key is not set, or rules have no graph."""
+    """Raise SettingsError when a model of these roles cannot be asked: its key is not set, rules have no graph, or a
+    cluster's library is missing.
+    """
+    if world.compute.engine == "dask":
+        import_distributed()
     for model in (model for role, model in world.models.items() if role in roles):
         if model.kind == "rules":
             _check_graph(world)

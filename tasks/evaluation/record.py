@@ -4,7 +4,7 @@ It has a record like a benchmark's, so what lists, shows, explains, verifies and
 """
 
 import os
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -153,6 +153,11 @@ def _ask_once(ask: Ask, read: Callable[[str], str]) -> Dialogue:
     return replace(given, read=tuple(map(read, given.read)))
 
 
+def tell_answer(told: str, row: Answer) -> str:
+    """Return what `explain` says of an answer first: its text, who gave it, and how it ended."""
+    return f"  answer      {told or '(none)'}   (by {row.model}{f', ended by {row.finish}' if row.finish else ''})"
+
+
 def keep_answers(answers: pa.Table, _inputs: EvaluationInputs, _tools: Tools) -> pa.Table:
     """Return answers as they are: the scores are verdicts, or follow from columns that are there."""
     return answers
@@ -162,6 +167,8 @@ def keep_answers(answers: pa.Table, _inputs: EvaluationInputs, _tools: Tools) ->
 class Evaluation(Benchmark):
     """How models are measured on one benchmark: all that a recipe, a program and another harness go by alike."""
 
+    trace: tuple[str, ...] = ("id",)
+    roles: Callable[[Any], Collection[str]] = lambda params: list_roles(params)  # noqa: PLW0108 - which stands below
     matching: Matching = field(default_factory=partial(Matching, marks=("call", "tokens_in", "tokens_out")))
     of: Benchmark
     """What it measures on; the rows are those of its main table."""

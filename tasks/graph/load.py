@@ -38,7 +38,7 @@ from tasks.graph.loading.tables import Stored, digest_tables, find_dump_date, st
 from tasks.graph.manifest import DATABASE, FORMAT_VERSION, GraphManifest, graph_path, loading_path, write_manifest
 
 READING_MODULES = (
-    "columns", "ntriples", "rows", "scanning/lines", "scanning/terms", "shapes", "statement_shapes", "streams", "turtle",
+    "columns", "ntriples", "rows", "scanning/compiling", "scanning/lines", "scanning/terms", "shapes", "statement_shapes", "streams", "turtle",
 )  # fmt: skip
 """The modules that decide which rows are read: a half load made by others of them is dropped."""
 

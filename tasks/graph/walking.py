@@ -16,14 +16,13 @@ Waiting for memory would take most of the time, so what the next pairs will need
 more than what most helpers do, and more still when threads do it at once.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from tasks.graph.arrays import Ints, Literals, Rows
+from tasks.graph.loading.scanning.compiling import compile_kernel, inline
 
 Flags = npt.NDArray[np.bool_]
 Column = npt.NDArray[np.integer[Any]]
@@ -56,19 +55,6 @@ class Sought(NamedTuple):
     precisions: npt.NDArray[np.uint8]
     properties: Flags
     """By place of a property: True where its values count."""
-
-
-def compile_kernel(function: Callable[..., Any]) -> Any:
-    """Compile a kernel at its first call, once for all processes."""
-    try:
-        return njit(nogil=True, cache=True)(function)
-    except RuntimeError:
-        # neither the package's folder nor the user's cache can be written: each process compiles for itself
-        return njit(nogil=True)(function)
-
-
-# handing over some ten arrays takes longer than what most calls have to do
-inline = njit(forceinline=True)
 
 
 @inline

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import urlencode
 
 from tasks.core.publishing.card_forms import Beside, CardForms
 from tasks.core.publishing.release_forms import OWN_WORLD, ConfigForms, Page, Paper, ReleaseForms
@@ -10,8 +9,7 @@ from tasks.core.publishing.release_forms import OWN_WORLD, ConfigForms, Page, Pa
 
 def list_pages(row: Mapping[str, Any]) -> Iterator[Page]:
     """Yield the article that a topic's facts are from."""
-    query = urlencode({"title": row["Topic"].replace(" ", "_"), "oldid": row["revid"]})
-    yield Page(row["Topic"], str(row["revid"]), f"https://en.wikipedia.org/w/index.php?{query}")
+    yield Page.of_wikipedia(row["Topic"], str(row["revid"]))
 
 
 def tell_beside(facts: Mapping[str, Any], rows: int) -> Beside:

@@ -17,7 +17,7 @@ from support.graphs.small_arrays import Edge, Literal, SmallGraph, rows_of, sear
 
 from tasks.core.paths import ITEM_PATHS, LITERAL_PATHS, PAIRS, PathFinder, PathOptions
 from tasks.graph import paths as graph_paths
-from tasks.graph import walking
+from tasks.graph.loading.scanning.compiling import compile_kernel
 from tasks.graph.lookup import Graph
 from tasks.graph.paths import find_item_paths
 from tasks.text.values.literals import Date, Number, number_key
@@ -362,7 +362,7 @@ def test_kernels_work_where_nothing_compiled_can_be_kept(monkeypatch: pytest.Mon
 
     with pytest.raises(RuntimeError, match="cannot cache"):
         numba.njit(cache=True)(double)
-    assert walking.compile_kernel(double)(21) == 42
+    assert compile_kernel(double)(21) == 42
 
 
 @pytest.mark.slow

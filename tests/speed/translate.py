@@ -1,7 +1,7 @@
 """How fast the translator is against Hugging Face transformers on the same weights, and what exactness costs.
 
     python tests/speed/translate.py [--layers 4] [--texts 64] [--lengths 2] [--tokens 12] [--threads 1] [--no-repeat 0]
-                                    [--avx2] [--alone 8] [--held-out 0]
+                                    [--avx2] [--alone 8] [--held-out 0] [--keep FOLDER]
 
 Needs the extra `convert` (torch, transformers). The model has random weights in the shape of NLLB-200-distilled-600M
 (width 1024, inner width 4096, 16 heads, 256,206 tokens), with --layers encoder and as many decoder layers instead of
@@ -10,7 +10,8 @@ hundreds of every length, so --texts are drawn of --lengths lengths only: as man
 all lengths as they come, as in a stage of few texts. All search as in MultiHal's Table 2 (beam 5, length penalty 1.1), but
 for the rule that no token pair is said twice (--no-repeat 2): with it CTranslate2, which applies it before it normalises,
 and transformers, which applies it after, part. Since random weights hardly ever end a translation, each is cut off after
---tokens tokens, so everyone does the same work. `--avx2` holds all libraries to CPUs without VNNI (cpus.py). Peers in turn:
+--tokens tokens, so everyone does the same work. `--avx2` holds all libraries to what CPUs without VNNI have (cpus.py);
+models are kept in --keep, or removed. Peers in turn:
 
 - transformers: generate() in float32 (on a GPU float16), batches of 8 (Table 2) sorted by length and padded
 - factmill float32, one text a batch: exact, the default for float32; the first --alone texts only
@@ -29,6 +30,7 @@ seconds, so that what else runs on the machine does not count; those of translat
 """
 
 import argparse
+import contextlib
 import gc
 import json
 import os
@@ -296,6 +298,7 @@ def main() -> None:
     parser.add_argument("--no-repeat", type=int, default=0)
     parser.add_argument("--alone", type=int, default=8)
     parser.add_argument("--held-out", type=int, default=0, help="sentences, each in five languages")
+    parser.add_argument("--keep", type=Path, help="where the models are kept for the next run with as many --layers")
     parser.add_argument("--avx2", action="store_true", help="hold all libraries to AVX2 without VNNI")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
@@ -307,13 +310,14 @@ def main() -> None:
         f"ctranslate2 {ctranslate2.__version__}, transformers {transformers.__version__}, torch {torch.__version__}; "
         f"GPU: {'yes' if has_gpu else 'none on this machine'}"
     )
-    with tempfile.TemporaryDirectory() as temporary:
-        checkpoint, models = Path(temporary) / "random", Path(temporary) / "models"
+    with contextlib.nullcontext(given.keep) if given.keep else tempfile.TemporaryDirectory() as folder:
+        checkpoint, models = Path(folder) / "random", Path(folder) / "models"
         if given.held_out:
             examine_numbers(given.held_out, models)
-        write_checkpoint(checkpoint, given.layers)
-        add_translator(checkpoint, models, quantization="float32")
-        add_translator(models / "random", models, "random-int8", quantization="int8")
+        if not (models / "random-int8").is_dir():
+            write_checkpoint(checkpoint, given.layers)
+            add_translator(checkpoint, models, quantization="float32", if_there="replace")
+            add_translator(models / "random", models, "random-int8", quantization="int8")
         devices: list[Literal["cpu", "cuda"]] = ["cpu", "cuda"] if has_gpu else ["cpu"]
         for device in devices:
             folders = checkpoint, models / "random", models / "random-int8"

@@ -24,7 +24,6 @@ from tasks.evaluation.record import (
     Item,
     JudgedParams,
     draw_clusters,
-    list_roles,
     lock_evaluation,
 )
 from tasks.evaluation.steps import make_answering, make_asking, make_judging
@@ -178,9 +177,7 @@ COUNTRIES_EVALUATION = Evaluation(
     main_table="countries_answers",
     part="setting",
     shown={"id": "id", "question": "question", "answer": "answer", "is_right": "right"},
-    trace=("id",),
     explain=lambda row: [f"  answer      {row.answer}", f"  right       {row.is_right}"],
-    roles=list_roles,
     of=COUNTRIES,
     settings={"ask": "the question alone", "ask_again": "the same"},
     usual=("ask",),

@@ -17,7 +17,7 @@ from tasks.biokalma.evaluation.measure import (
     RECALL,
 )
 from tasks.core.evaluation.rows import EvaluationMetric
-from tasks.core.measures.figures import Figure, Series
+from tasks.core.measures.figures import Figure, make_series
 from tasks.evaluation.record import PaperFigure
 
 _SHARE = (0.0, 1.0)
@@ -64,7 +64,7 @@ def _draw_bars(
 ) -> Figure:
     there = [each for each in metrics if any((setting, each) == place[1:] for place in found)]
     series = [
-        _make_series(model, [_shorten(each) for each in there], [found.get((model, setting, each)) for each in there])
+        make_series(model, ((_shorten(each), found.get((model, setting, each))) for each in there))
         for model in dict.fromkeys(model for model, where, each in found if where == setting and each in there)
     ]
     y_label = "rating" if ends == (LEAST, MOST) else "share"
@@ -90,22 +90,12 @@ def _draw_lines(
                 if (place := (model, setting, f"{MICRO}_{metric}")) in found
             }
             if len(mine) > 1:
-                series.append(_make_series(f"{model}, {_shorten(metric)}", list(mine), list(mine.values())))
+                series.append(make_series(f"{model}, {_shorten(metric)}", mine.items()))
     return Figure(name, title, "lines", x_label, "share", tuple(series), f"{where}, micro. {_WHISKERS}", _SHARE)
 
 
 def _shorten(metric: str) -> str:
     return metric.removeprefix(f"{MICRO}_").replace("na_", "[NA] ").replace("f1", "F1")
-
-
-def _make_series(label: str, x: Sequence[str], found: Sequence[EvaluationMetric | None]) -> Series:
-    return Series(
-        label,
-        tuple(x),
-        tuple(None if each is None else each.value for each in found),
-        tuple(None if each is None else each.ci_low for each in found),
-        tuple(None if each is None else each.ci_high for each in found),
-    )
 
 
 _TABLE_3 = {

@@ -26,7 +26,7 @@ from tasks.core.evaluation.labels import LabelScheme
 from tasks.core.evaluation.rows import EvaluationMetric, Score
 from tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Locked
 from tasks.evaluation.measured import find_measured
-from tasks.evaluation.record import BUILT_IN, EXACT, Evaluation, list_roles, lock_evaluation
+from tasks.evaluation.record import BUILT_IN, EXACT, Evaluation, list_roles, lock_evaluation, tell_answer
 from tasks.models.cross_encoder import ENTAILMENT, identify_cross_encoder
 from tasks.options import RunOptions
 from tasks.settings import home
@@ -87,7 +87,7 @@ def explain_answer(row: ScoredBio) -> Iterator[str]:
     yield f"  shown       {shown or '(nothing)'}: {len(row.given)} pieces"
     for piece in row.minimum:
         yield f"  needed      {piece.qid} {piece.property}: {piece.value}{'   (not shown)' if piece in row.removed else ''}"
-    yield f"  answer      {row.answer or '(none)'}   (by {row.model}{f', ended by {row.finish}' if row.finish else ''})"
+    yield tell_answer(row.answer, row)
     yield from _explain_citations(row)
     rated = {name: getattr(row, name) for name in JUDGES}
     if any(rated.values()):
@@ -135,7 +135,6 @@ BIOKALMA_EVALUATION: Evaluation = Evaluation(
     main_table="biokalma_answers",
     part="setting",
     shown={"id": "id", "question": "question", "answer": "answer", "retrieved_names": "shown"},
-    trace=("id",),
     explain=explain_answer,
     assets=Assets(
         prompts=(ANSWER, *JUDGES.values()),

@@ -11,15 +11,16 @@ All that is known of requests and jobs is changed in the sending loop alone; fil
 import asyncio
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tasks import progress
 from tasks.clients.batch_jobs.job_files import JobFile, JobFiles
 from tasks.clients.batch_jobs.lines import LineAnswer, Lines, count_requests, read_lines, write_line
 from tasks.clients.batch_jobs.remote import JobState, Remote
+from tasks.clients.batch_jobs.waiting import Asker, Request, Sending
 from tasks.clients.openai_server import Answer
 from tasks.clients.sending.answers import fail
 from tasks.clients.sending.sender import Retry, hand_over
@@ -28,7 +29,6 @@ from tasks.errors import FactmillError, ServiceUnreachable
 from tasks.settings import Model
 
 T = TypeVar("T")
-T_contra = TypeVar("T_contra", contravariant=True)
 
 _LONGEST_SETTLING = 10
 """How many times `poll_s` a job waits for further requests, at most."""
@@ -36,58 +36,6 @@ _TOO_MANY_TOKENS = "token_limit_exceeded"
 """A job failed for what other jobs of the account have in hand."""
 _AT_ONCE = 200
 """Lines that are written before others have their turn in the loop."""
-
-
-class Asker(Protocol[T_contra]):
-    """What the desk leaves to the chat client: how a request is written, and how an answer is read."""
-
-    def write(self, asked: T_contra, learnt: Mapping[str, Any]) -> dict[str, Any] | Reply:
-        """Return the body of a request, or the reply where there is no use in asking.
-
-        `learnt`: settings by which it is not written as the world's file says.
-        """
-
-    def read(self, asked: T_contra, learnt: Mapping[str, Any], answer: Answer) -> Reply | dict[str, Any]:
-        """Return the reply that an answer holds, or by what further settings to ask again; Retry for what may pass.
-
-        `learnt`: by which the request was written.
-        """
-
-    def learnt(self) -> dict[str, Any]:
-        """Return by which settings requests are not made as the world's file says."""
-
-
-@dataclass(eq=False, slots=True)
-class _Sending(Generic[T]):
-    """One thread's requests."""
-
-    arrived: SimpleQueue[list[tuple[T, Reply]] | None]
-    done: asyncio.Future[None]
-    open: int
-
-    def finish(self, asked: T, reply: Reply) -> None:
-        self.arrived.put([(asked, reply)])
-        self.open -= 1
-        if not self.open and not self.done.done():
-            self.done.set_result(None)
-
-
-@dataclass(eq=False, slots=True)
-class _Request(Generic[T]):
-    """One line of a job, and who waits for its answer."""
-
-    custom_id: str
-    waiting: list[tuple[_Sending[T], T]] = field(default_factory=list)
-    job: JobFile | None = None
-    """The job that it is left to; others that hold it have left it unanswered."""
-    learnt: dict[str, Any] = field(default_factory=dict)
-    tries: int = 0
-    held: int | None = None
-    """What is held of the run's budget while a job of this run has the line."""
-
-    @property
-    def asked(self) -> T:
-        return self.waiting[0][1]
 
 
 class Desk(Generic[T]):
@@ -101,11 +49,11 @@ class Desk(Generic[T]):
         self._most = model.jobs.requests
         """Requests in a job; fewer than the world says when the server had too much in hand."""
         self._refused_in_a_row = 0
-        self._requests: dict[str, _Request[T]] = {}
-        self._fresh: list[_Request[T]] = []
+        self._requests: dict[str, Request[T]] = {}
+        self._fresh: list[Request[T]] = []
         """Those that are in no job yet."""
         self._followed: set[JobFile] = set()
-        self._sendings: set[_Sending[T]] = set()
+        self._sendings: set[Sending[T]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._collector: asyncio.Task[None] | None = None
         self._is_narrow = False
@@ -132,13 +80,13 @@ class Desk(Generic[T]):
 
     async def _take(self, asked: Sequence[tuple[str, T]], arrived: SimpleQueue[list[tuple[T, Reply]] | None]) -> None:
         """Take requests in and wait until all are answered."""
-        sending = _Sending(arrived, asyncio.get_running_loop().create_future(), len(asked))
+        sending = Sending(arrived, asyncio.get_running_loop().create_future(), len(asked))
         self._sendings.add(sending)
         try:
             new = []
             for custom_id, each in asked:
                 if custom_id not in self._requests:
-                    self._requests[custom_id] = _Request(custom_id)
+                    self._requests[custom_id] = Request(custom_id)
                     new.append(custom_id)
                 self._requests[custom_id].waiting.append((sending, each))
             self._place(new)
@@ -160,7 +108,7 @@ class Desk(Generic[T]):
                 self._start(self._go_on(job))
         self._gather(self._requests[custom_id] for custom_id in new if custom_id in left)
 
-    def _gather(self, requests: Iterable[_Request[T]]) -> None:
+    def _gather(self, requests: Iterable[Request[T]]) -> None:
         for request in requests:
             request.job = None
             self._fresh.append(request)
@@ -228,10 +176,10 @@ class Desk(Generic[T]):
         await self._submit(job, content)
         self._start(self._follow(job))
 
-    async def _write(self, learnt: Mapping[str, Any]) -> tuple[list[_Request[T]], bytes]:
+    async def _write(self, learnt: Mapping[str, Any]) -> tuple[list[Request[T]], bytes]:
         """Take requests for one job from what waits, and return them with their lines; all are written by the same settings."""
         most_bytes = self._model.jobs.megabytes * 1e6
-        requests: list[_Request[T]] = []
+        requests: list[Request[T]] = []
         lines: list[bytes] = []
         size = taken = 0
         while taken < len(self._fresh) and len(requests) < self._most:
@@ -296,7 +244,7 @@ class Desk(Generic[T]):
         self._files.forget(job)
         self._gather(requests)
 
-    def _list_waiting(self, job: JobFile) -> list[_Request[T]]:
+    def _list_waiting(self, job: JobFile) -> list[Request[T]]:
         """Return the requests that are left to a job and waited for."""
         known = (self._requests.get(custom_id) for custom_id in sorted(job.left))
         return [request for request in known if request and request.job is job]
@@ -354,7 +302,7 @@ class Desk(Generic[T]):
 
     def _take_up(self, job: JobFile, state: JobState, lines: Lines) -> None:
         """Hand over what a job's lines say, and gather again what it leaves unanswered."""
-        again: list[_Request[T]] = []
+        again: list[Request[T]] = []
         stop: dict[str, FactmillError] = {}
         cancelled = 0
         for request in self._list_waiting(job):
@@ -383,7 +331,7 @@ class Desk(Generic[T]):
             self._gather(again)
 
     def _is_to_be_asked_again(
-        self, request: _Request[T], job: JobFile, answer: LineAnswer | None, state: JobState
+        self, request: Request[T], job: JobFile, answer: LineAnswer | None, state: JobState
     ) -> bool:
         """Hand over what is said of a request; True where another job may say more."""
         try:
@@ -394,18 +342,19 @@ class Desk(Generic[T]):
             if request.tries < self._model.limits.attempts:
                 return True
             heard = Reply(None, "failed", error=str(trouble), transient=True)
-        reply = heard if isinstance(heard, Reply) else Reply(None)
-        reply = replace(reply, latency_s=state.seconds, cost_usd=reply.cost_usd * self._model.batch_price)
-        self._remote.settle(request.held, reply)
+        if isinstance(heard, Reply):
+            cost_usd = heard.cost_usd * self._model.batch_price
+            heard = replace(heard, latency_s=state.seconds, cost_usd=cost_usd)
+        self._remote.settle(request.held, heard if isinstance(heard, Reply) else Reply(None))
         request.held = None
         if not isinstance(heard, Reply):
             request.learnt = {**job.learnt, **heard}
             return True
-        self._finish(request, reply)
+        self._finish(request, heard)
         return False
 
     def _hear(
-        self, request: _Request[T], learnt: Mapping[str, Any], answer: LineAnswer | None, state: JobState
+        self, request: Request[T], learnt: Mapping[str, Any], answer: LineAnswer | None, state: JobState
     ) -> Reply | dict[str, Any]:
         if answer is None:
             code = "batch_expired: the job ended before" if state.status == "expired" else "lost_line: the job has"
@@ -417,7 +366,7 @@ class Desk(Generic[T]):
             return fail(f"http_{answer.status}", answer.text)  # it was asked so, and refused all the same
         return heard
 
-    def _finish(self, request: _Request[T], reply: Reply) -> None:
+    def _finish(self, request: Request[T], reply: Reply) -> None:
         self._requests.pop(request.custom_id, None)
         for sending, asked in request.waiting:
             sending.finish(asked, reply)

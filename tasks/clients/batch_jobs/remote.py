@@ -84,9 +84,8 @@ class Remote:
         budget = find_account().budget
         while True:
             try:
-                return self._server.hold(
-                    body, self._server.model.batch_price, is_probed=False
-                )  # all lines go at once: none tells of the others
+                # all lines go at once: none tells of the others
+                return self._server.hold(body, is_probed=False, share=self._server.model.batch_price)
             except TightError:
                 if not waits:
                     return None

@@ -1,7 +1,10 @@
 """Figures as data: what a report draws. A benchmark says what stands in them, tasks/reports how they look."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
+
+from tasks.core.evaluation.rows import EvaluationMetric
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +34,13 @@ class Figure:
     note: str = ""
     """What the reader must know to read it: where it stands in the paper, what the bars' ends are."""
     y_range: tuple[float, float] | None = None
+
+
+def make_series(label: str, points: Iterable[tuple[float | str, EvaluationMetric | None]]) -> Series:
+    """Return metrics with their intervals as points; None: nothing was counted there."""
+    told = list(points)
+    values, low, high = (
+        tuple(None if each is None else getattr(each, name) for _, each in told)
+        for name in ("value", "ci_low", "ci_high")
+    )
+    return Series(label, tuple(x for x, _ in told), values, low, high)

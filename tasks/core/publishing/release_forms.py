@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.core.publishing.card_forms import CardForms
+from tasks.text.wikipedia_addresses import write_article_address
 
 OWN_WORLD = "factmill's embedded world"
 """Source of rows and pages that were written for it."""
@@ -42,6 +43,11 @@ class Page:
     """Number of its revision; empty where a row does not say."""
     url: str
     """Address of that revision."""
+
+    @classmethod
+    def of_wikipedia(cls, title: str, revision: str) -> "Page":
+        """Return a page of the English Wikipedia."""
+        return cls(title, revision, write_article_address("embedded", title, int(revision)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

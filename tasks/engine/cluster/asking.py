@@ -222,7 +222,7 @@ def explain_lack(wanted: Wanted, workers: Sequence[Worker], address: str) -> str
             "the model is the same, but computes in other numbers: set compute_type of the model, or device of [compute], to "
             "what the workers have (with int8, CT2_FORCE_CPU_ISA=AVX2 on both sides makes CPUs alike)"
         )
-    return f"none of the {len(workers)} workers at {address} holds the {wanted}; {told}; {advice}"
+    return f"no worker at {address} ({len(workers)} there) holds the {wanted}; {told}; {advice}"
 
 
 def _leave_numbers_out(identity: str) -> str:

@@ -25,7 +25,7 @@ from tasks.settings import graphs_folder
 
 Tell = Callable[[str], object]
 
-_JOIN_S = 10.0
+_JOIN_S = 30.0
 
 
 def find_offers(

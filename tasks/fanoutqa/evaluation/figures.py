@@ -1,9 +1,10 @@
 """The paper's Figure 2 from the metrics of one model or several, and its figures beside which ours stand (Tables 1, §4.5)."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from tasks.core.evaluation.rows import EvaluationMetric
-from tasks.core.measures.figures import Figure, Series
+from tasks.core.measures.figures import Figure, make_series
 from tasks.evaluation.record import EXACT, PaperFigure
 from tasks.fanoutqa.core.evaluation.rouge import KINDS
 from tasks.fanoutqa.core.evaluation.similarity import METRIC as BLEURT_LIKE
@@ -41,14 +42,12 @@ def _draw_settings(metrics: Sequence[EvaluationMetric], metric: str) -> Figure:
     shown = tuple(dict.fromkeys(model for setting, model in [*ours, *theirs] if setting in told))
     series = []
     for setting in told:
-        found = [ours.get((setting, model)) for model in shown]
+        drawn = make_series(setting.replace("_", " "), ((model, ours.get((setting, model))) for model in shown))
         values = tuple(
-            theirs.get((setting, model)) if each is None else each.value
-            for model, each in zip(shown, found, strict=True)
+            value if (setting, model) in ours else theirs.get((setting, model))
+            for model, value in zip(shown, drawn.y, strict=True)
         )
-        low = tuple(None if each is None else each.ci_low for each in found)
-        high = tuple(None if each is None else each.ci_high for each in found)
-        series.append(Series(setting.replace("_", " "), shown, values, low, high))
+        series.append(replace(drawn, y=values))
     bound = f" Ours: {LOWER_BOUND}." if metric == JUDGED and any(each.judge == EXACT for each in ours.values()) else ""
     note = f"Figure 2. {_WHISKERS} The paper's models were asked other questions.{bound}"
     return Figure(metric, _TITLES[metric], "bars", "model", metric.replace("_", " "), tuple(series), note, _SHARE)
@@ -63,12 +62,8 @@ def _draw_articles(metrics: Sequence[EvaluationMetric]) -> Figure:
     groups = (*(name for _, name in ARTICLES), MANY)
     series = []
     for model, setting in dict.fromkeys((model, setting) for model, setting, _ in found):
-        mine = [found.get((model, setting, group)) for group in groups]
-        values, low, high = (
-            tuple(None if each is None else getattr(each, end) for each in mine)
-            for end in ("value", "ci_low", "ci_high")
-        )
-        series.append(Series(f"{model}, {setting.replace('_', ' ')}", groups, values, low, high))
+        points = ((group, found.get((model, setting, group))) for group in groups)
+        series.append(make_series(f"{model}, {setting.replace('_', ' ')}", points))
     title = "Loose accuracy by number of articles that a question needs"
     return Figure("articles", title, "lines", "articles", "loose", tuple(series), _WHISKERS, _SHARE)
 

@@ -8,7 +8,7 @@ from tasks.core.evaluation.labels import LabelScheme
 from tasks.core.evaluation.rows import EvaluationMetric, Score
 from tasks.engine.benchmark import Assets, Locked
 from tasks.errors import UsageError
-from tasks.evaluation.record import BUILT_IN, EXACT, Evaluation, list_roles, lock_evaluation
+from tasks.evaluation.record import BUILT_IN, EXACT, Evaluation, lock_evaluation, tell_answer
 from tasks.fanoutqa.benchmark import FANOUTQA
 from tasks.fanoutqa.core.evaluation.labelling import BY_WORTH, list_grades, pose_answer
 from tasks.fanoutqa.core.evaluation.rows import (
@@ -122,8 +122,7 @@ def explain_answer(row: ScoredFanOut) -> Iterator[str]:
         yield f"  stopped     told to answer, since {_STOPPED[row.stopped]}"
     if row.context:
         yield f"  shown       {len(row.context)} passages as of {row.epoch}: {'; '.join(row.context[:5])}{' …' if len(row.context) > 5 else ''}"
-    ended = f", ended by {row.finish}" if row.finish else ""
-    yield f"  answer      {'; '.join(row.answer.splitlines()) or '(none)'}   (by {row.model}{ended})"
+    yield tell_answer("; ".join(row.answer.splitlines()), row)
     yield from (
         [f"  read as     {'; '.join(row.answer_read.splitlines())}"] if row.answer_read != row.answer.strip() else []
     )
@@ -168,13 +167,11 @@ FANOUTQA_EVALUATION: Evaluation = Evaluation(
     main_table="fanoutqa_answers",
     part="setting",
     shown={"id": "id", "question": "question", "gold": "gold", "answer": "answer", "loose": "loose", "grade": "grade"},
-    trace=("id",),
     explain=explain_answer,
     assets=Assets(
         prompts=(ALONE, TOOLS, TEXT, ARTICLES, JUDGE), lists=("irregular_forms.csv", "removed_from_evidence.txt")
     ),
     needs=list_needs,
-    roles=list_roles,
     of=FANOUTQA,
     settings=_SETTINGS,
     usual=(CLOSED_BOOK, OPEN_BOOK, EVIDENCE_PROVIDED),

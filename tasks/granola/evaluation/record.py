@@ -8,7 +8,7 @@ from tasks.core.evaluation.rows import EvaluationMetric, Score
 from tasks.core.measures.metrics import Metric
 from tasks.engine.benchmark import Assets, Locked
 from tasks.engine.identities import embedder_identity
-from tasks.evaluation.record import Evaluation, Tools, list_roles, lock_evaluation
+from tasks.evaluation.record import Evaluation, Tools, lock_evaluation, tell_answer
 from tasks.granola.benchmark import GRANOLA
 from tasks.granola.core.evaluation.answers import read_answer
 from tasks.granola.core.evaluation.figures import draw_figures
@@ -61,7 +61,7 @@ def explain_answer(row: GranolaAnswer) -> Iterator[str]:
     """Yield what an answer's row says, as lines to read."""
     yield f"  question    {row.question}   ({row.setting}; factmill explain granola {row.item})"
     yield from [f"  drawn       {' | '.join(row.samples)}"] if row.samples else []
-    yield f"  answer      {row.answer or '(none)'}   (by {row.model}{f', ended by {row.finish}' if row.finish else ''})"
+    yield tell_answer(row.answer, row)
     yield from [f"  read as     {row.answer_read}"] if row.answer_read != row.answer else []
     for number, level in enumerate(row.granola_answers, 1):
         told = f"   F1 {row.level_f1[number - 1]:.2f}" if row.level_f1 else ""
@@ -98,10 +98,8 @@ GRANOLA_EVALUATION: Evaluation = Evaluation(
         "granola_answers": "answers, fine to coarse",
         "matched_level": "level",
     },
-    trace=("id",),
     explain=explain_answer,
     assets=Assets(prompts=PROMPTS),
-    roles=list_roles,
     of=GRANOLA,
     settings={name: setting.told for name, setting in SETTINGS.items()},
     usual=USUAL,

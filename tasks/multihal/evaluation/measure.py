@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from tasks.core.evaluation.rows import EvaluationMetric
 from tasks.core.evaluation.scoring import Floats, gather_scores, score_rows
 from tasks.core.measures.correlation import correlate
-from tasks.core.measures.figures import Figure, Series
+from tasks.core.measures.figures import Figure, Series, make_series
 from tasks.core.measures.metrics import Metric, measure
 from tasks.evaluation.record import Item, PaperFigure
 from tasks.multihal.evaluation.ask import PAIRED
@@ -148,16 +148,7 @@ def _draw_deltas(metrics: Sequence[EvaluationMetric], group_by: str, title: str)
     found = [each for each in metrics if each.metric == DELTA and each.group_by == group_by]
     series = []
     for model in sorted({each.model for each in found}):
-        mine = [each for each in found if each.model == model]
-        series.append(
-            Series(
-                model,
-                tuple(each.group for each in mine),
-                tuple(each.value for each in mine),
-                tuple(each.ci_low for each in mine),
-                tuple(each.ci_high for each in mine),
-            )
-        )
+        series.append(make_series(model, ((each.group, each) for each in found if each.model == model)))
     if series:
         note = "Semantic score with a path less that of the same question asked alone; whiskers are 95 % intervals over questions."
         yield Figure(

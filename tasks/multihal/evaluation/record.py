@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from tasks.core.evaluation.rows import EvaluationMetric, Score
 from tasks.engine.benchmark import Assets, Locked
 from tasks.engine.identities import embedder_identity
-from tasks.evaluation.record import Evaluation, list_roles, lock_evaluation
+from tasks.evaluation.record import Evaluation, lock_evaluation, tell_answer
 from tasks.models.cross_encoder import identify_cross_encoder
 from tasks.multihal.benchmark import MULTIHAL
 from tasks.multihal.core.evaluation.answers import ANSWER, MultiHalAnswer, MultiHalAsked, ScoredMultiHal
@@ -41,7 +41,7 @@ def explain_answer(row: ScoredMultiHal) -> Iterator[str]:
     yield f"  question    {row.question}   ({row.setting}, {row.language}; factmill explain multihal {row.item})"
     yield from [f"  path        {row.path}"] if row.path else []
     yield f"  expected    {' | '.join(row.accepted)}"
-    yield f"  answer      {row.answer or '(none)'}   (by {row.model}{f', ended by {row.finish}' if row.finish else ''})"
+    yield tell_answer(row.answer, row)
     if row.semantic_score is None:
         yield f"  unscored    {row.unscored or 'no_gold'}: {row.detail or 'nothing to compare with'}"
     else:
@@ -68,10 +68,8 @@ MULTIHAL_EVALUATION: Evaluation = Evaluation(
     main_table="multihal_answers",
     part="language",
     shown={"id": "id", "question": "question", "answer": "answer", "semantic_score": "score", "nearest": "nearest"},
-    trace=("id",),
     explain=explain_answer,
     assets=Assets(prompts=(QA, KG_RAG)),
-    roles=list_roles,
     of=MULTIHAL,
     settings={"qa": "the question alone", "kg_rag": "the question with one of its paths"},
     usual=("qa", "kg_rag"),

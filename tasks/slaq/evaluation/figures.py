@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tasks.core.evaluation.rows import EvaluationMetric
-from tasks.core.measures.figures import Figure, Series
+from tasks.core.measures.figures import Figure, make_series
 from tasks.evaluation.record import EXACT, PaperFigure
 from tasks.slaq.core.evaluation.answers import LONG, SHORT
 from tasks.slaq.core.replies import PAIRS
@@ -72,7 +72,7 @@ def _draw_bars(
     found = {(each.setting, each.model): each for each in metrics if each.metric == metric and not each.group_by}
     models = tuple(dict.fromkeys(model for _, model in found))
     series = [
-        _make_series(setting, models, [found.get((setting, model)) for model in models])
+        make_series(setting, ((model, found.get((setting, model))) for model in models))
         for setting in settings
         if any((setting, model) in found for model in models)
     ]
@@ -92,10 +92,9 @@ def _draw_lines(
     models = tuple(dict.fromkeys(model for model, _, _ in found))
     places = _POSITIONS if group_by == POSITION else _RUNS
     series = [
-        _make_series(
+        make_series(
             f"{model}, {setting}" if len(settings) > 1 else model,
-            places,
-            [found.get((model, setting, place)) for place in places],
+            ((place, found.get((model, setting, place))) for place in places),
         )
         for model in models
         for setting in settings
@@ -103,17 +102,6 @@ def _draw_lines(
     ]
     x_label = "position in the long question" if group_by == POSITION else "answers in a row before"
     return Figure(name, title, "lines", x_label, "accuracy", tuple(series), f"{note} {_WHISKERS}", _SHARE)
-
-
-def _make_series(label: str, x: Sequence[str], found: Sequence[EvaluationMetric | None]) -> Series:
-    """Return the points of these metrics; None: nothing was counted there."""
-    return Series(
-        label,
-        tuple(x),
-        tuple(None if each is None else each.value for each in found),
-        tuple(None if each is None else each.ci_low for each in found),
-        tuple(None if each is None else each.ci_high for each in found),
-    )
 
 
 def _list_paper() -> Iterator[PaperFigure]:

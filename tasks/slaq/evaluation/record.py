@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from tasks.core.evaluation.labels import LabelScheme
 from tasks.core.evaluation.rows import EvaluationMetric, Score
 from tasks.engine.benchmark import Assets, Locked
-from tasks.evaluation.record import EXACT, Evaluation, list_roles, lock_evaluation
+from tasks.evaluation.record import EXACT, Evaluation, lock_evaluation, tell_answer
 from tasks.options import RunOptions
 from tasks.slaq.benchmark import SLAQ
 from tasks.slaq.core.evaluation.answers import LONG, SHORT, JudgedSlaq, SlaqAnswer, SlaqAsked
@@ -44,7 +44,7 @@ def explain_answer(row: JudgedSlaq) -> Iterator[str]:
     """Yield what an answer's row says, as lines to read."""
     yield f"  question    {row.question}   ({row.setting}, {row.topic}; factmill explain slaq {row.item})"
     yield f"  gold        {row.gold}"
-    yield f"  answer      {row.answer or '(none)'}   (by {row.model}{f', ended by {row.finish}' if row.finish else ''})"
+    yield tell_answer(row.answer, row)
     yield f"  verdict     {describe_verdicts(row.verdicts, row.unscored)}   (by {row.judge}{f', {LOWER_BOUND}' if row.judge == EXACT else ''})"
     yield from [f"  because     {row.detail}"] if row.detail else []
 
@@ -64,13 +64,11 @@ SLAQ_EVALUATION: Evaluation = Evaluation(
     main_table="slaq_answers",
     part="setting",
     shown={"id": "id", "question": "question", "gold": "gold", "answer": "answer", "verdicts": "verdicts"},
-    trace=("id",),
     explain=explain_answer,
     assets=Assets(
         prompts=(ANSWER_SHORT, ANSWER_LONG, JUDGE_SHORT, JUDGE_LONG),
         lists=("function_words.txt",),
     ),
-    roles=list_roles,
     of=SLAQ,
     settings={SHORT: "each short question alone", LONG: "the long question, which asks for the same five facts"},
     usual=(SHORT, LONG),

@@ -1,9 +1,9 @@
 """The paper's Figures 4 and 5 from the metrics of a mechanistic analysis, and its numbers beside which ours stand."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from tasks.core.evaluation.rows import EvaluationMetric
-from tasks.core.measures.figures import Figure, Series
+from tasks.core.measures.figures import Figure, make_series
 from tasks.evaluation.record import PaperFigure
 from tasks.slaq.core.mechanism.rows import FEATURES
 from tasks.slaq.mechanism.measure import ACCURACY, ALIGNED, ALL, AUC, COEFFICIENT, MISALIGNED
@@ -22,18 +22,18 @@ def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[Figure]:
     """Return how alike both kinds of facts are carried (Figure 4), and what that tells of them (Figure 5)."""
     found = {(each.setting, each.metric): each for each in metrics if not each.group_by}
     kinds = [
-        _make_series(kind, ((_NAMES[each], found.get((kind, each))) for each in FEATURES))
+        make_series(kind, ((_NAMES[each], found.get((kind, each))) for each in FEATURES))
         for kind in (ALIGNED, MISALIGNED)
         if any((kind, each) in found for each in FEATURES)
     ]
     told = {**_NAMES, ALL: ALL}
     measures = [
-        _make_series(label, ((told[each], found.get((each, metric))) for each in told))
+        make_series(label, ((told[each], found.get((each, metric))) for each in told))
         for label, metric in (("ROC-AUC", AUC), ("accuracy", ACCURACY))
         if any((found[at].value is not None) for at in found if at[1] == metric)
     ]
     weights = [
-        _make_series(COEFFICIENT, ((_NAMES[each], found.get((each, COEFFICIENT))) for each in FEATURES))
+        make_series(COEFFICIENT, ((_NAMES[each], found.get((each, COEFFICIENT))) for each in FEATURES))
         for _ in range(int(any(metric == COEFFICIENT for _, metric in found)))
     ]
     figures = [
@@ -52,17 +52,6 @@ def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[Figure]:
         ),
     ]  # fmt: skip
     return [each for each in figures if each.series]
-
-
-def _make_series(label: str, points: Iterable[tuple[str, EvaluationMetric | None]]) -> Series:
-    told = list(points)
-    return Series(
-        label,
-        tuple(name for name, _ in told),
-        tuple(None if each is None else each.value for _, each in told),
-        tuple(None if each is None else each.ci_low for _, each in told),
-        tuple(None if each is None else each.ci_high for _, each in told),
-    )
 
 
 def _list_paper() -> Iterator[PaperFigure]:

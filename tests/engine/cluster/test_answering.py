@@ -1,6 +1,7 @@
 """What a worker refuses, and what the driver says of a cluster that lacks what it asks."""
 
 import pickle
+import sys
 
 import pytest
 
@@ -8,7 +9,9 @@ from tasks.engine.cluster.answering import Question, answer, hold
 from tasks.engine.cluster.asking import Worker, explain_lack
 from tasks.engine.cluster.offers import Holding, Offer
 from tasks.engine.cluster.wanted import Held, Wanted, name_code, name_resource, read_resource
-from tasks.errors import UsageError
+from tasks.engine.services import check_models
+from tasks.errors import SettingsError, UsageError
+from tasks.settings import load_world
 
 ADDRESS = "tcp://10.0.0.5:8786"
 NLLB = Wanted("translator", "nllb@1234-float32-cpu")
@@ -62,3 +65,10 @@ def test_a_lack_is_told_with_what_to_do(held: list[Held], told: str) -> None:
     workers = [Worker("tcp://10.0.0.6:1", tuple(held))] if held else []
     with pytest.raises(AssertionError, match=told):
         raise AssertionError(explain_lack(NLLB, workers, ADDRESS))
+
+
+def test_a_library_that_is_not_installed_is_told_before_a_build_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FACTMILL_CLUSTER", ADDRESS)
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(SettingsError, match=r"not installed: pip install 'factmill\[dask\]'"):
+        check_models(load_world("embedded"), [])

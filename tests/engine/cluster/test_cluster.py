@@ -33,6 +33,8 @@ from tasks.models.services import serve_perplexity, serve_translator
 from tasks.settings import graphs_folder
 from tasks.text.values.literals import Date
 
+pytestmark = pytest.mark.slow
+
 LINES = """
     wd:Q1 wdt:P1 wd:Q2
     wd:Q2 wdt:P2 wd:Q3
@@ -69,7 +71,7 @@ def loopback(home: Path) -> Iterator[LoopbackCluster]:
 def cluster(loopback: LoopbackCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     monkeypatch.setattr(remote, "_LEAST_LETTERS", 60)
     monkeypatch.setattr(remote, "_LEAST_PAIRS", 2)
-    with closing(Cluster(Compute(engine="dask", address=loopback.address))) as connected:
+    with closing(Cluster(Compute(engine="dask", address=loopback.address, wait_s=300))) as connected:
         yield connected
 
 
@@ -139,7 +141,7 @@ def test_paths_are_those_of_this_process(cluster: Cluster, home: Path) -> None:
 def test_who_holds_nothing_of_the_kind_is_told_what_to_do(cluster: Cluster) -> None:
     cluster.compute = cluster.compute.model_copy(update={"wait_s": 0.1})
     with pytest.raises(
-        ServiceUnreachable, match=r"none of the 2 workers at tcp.* holds the graph f+; theirs: \w+; start one"
+        ServiceUnreachable, match=r"no worker at tcp.* \(2 there\) holds the graph f+; theirs: \w+; start one"
     ):
         cluster.ask(Wanted("graph", "f" * 64), [("item_paths", [])], lambda number, answer: None)
 

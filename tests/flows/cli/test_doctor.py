@@ -34,6 +34,17 @@ def test_a_server_that_answers_is_fine(tmp_path: Path, server: Loopback) -> None
     server.handle = lambda _: {"json": {}}
     found = look(tmp_path, server)
     assert found["pageviews"]["ok"] and found["dbpedia"]["ok"] and found["model author"]["ok"]
+    assert found["compute"]["found"] == "this machine"
+
+
+def test_a_cluster_that_does_not_answer_is_told(
+    tmp_path: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.engine.cluster.asking._CONNECT_S", 0.1)
+    monkeypatch.setenv("FACTMILL_CLUSTER", "tcp://127.0.0.1:9")
+    server.handle = lambda _: {"json": {}}
+    found = look(tmp_path, server)["compute"]
+    assert not found["ok"] and "no Dask scheduler answers at tcp://127.0.0.1:9" in found["found"]
 
 
 @pytest.mark.parametrize("status", [404, 401, 500])

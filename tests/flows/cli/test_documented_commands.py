@@ -24,8 +24,8 @@ from tasks.world.rdf import write_rdf
 SOURCES = ROOT / "data" / "world" / "sources"
 ON_PREFECT = ("README.md", "docs/measure/evaluate.md")
 """Documents whose commands run as for a reader, on a Prefect server; each benchmark is evaluated in them."""
-ENDLESS = ("serve", "world serve")
-"""Commands of factmill that end when they are stopped; tests/flows/test_serve.py runs them."""
+ENDLESS = ("serve", "worker", "world serve")
+"""Commands of factmill that end when they are stopped; tests/flows/test_serve.py and tests/engine/cluster run them."""
 
 
 @pytest.fixture(scope="module")

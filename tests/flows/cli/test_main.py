@@ -44,12 +44,36 @@ def test_a_second_build_finds_the_first_and_asks_nothing(factmill: Factmill, emb
     assert again["tables"] == embedded_build["tables"]
 
 
-def test_a_forced_build_with_other_batches_and_concurrency_has_the_same_bytes(
-    factmill: Factmill, embedded_build: Any
-) -> None:
-    again = factmill("build", "granola", "--force", "--concurrency", "1", "--batch-size", "40", "--json").json
+@pytest.fixture(scope="module")
+def forced(factmill_on_prefect: Factmill, embedded_build: Any) -> Any:
+    """Return the report of a forced build on the Prefect server, with other batches and concurrency."""
+    options = ("--force", "--concurrency", "1", "--batch-size", "40", "--json")
+    return factmill_on_prefect("build", "granola", *options).json
+
+
+def test_a_forced_build_with_other_batches_and_concurrency_has_the_same_bytes(forced: Any, embedded_build: Any) -> None:
+    again = forced
     assert again["calls_sent"] == 0
     assert (again["build_id"], again["tables"]) == (embedded_build["build_id"], embedded_build["tables"])
+
+
+@pytest.mark.usefixtures("forced")
+def test_a_run_leaves_funnel_sample_and_cost_in_prefect(embedded_build: Any, prefect_api: str) -> None:
+    found = requests.post(f"{prefect_api}/artifacts/filter", json={"sort": "CREATED_DESC"}, timeout=60).json()
+    ours = {
+        artifact["key"]: artifact["data"]
+        for artifact in found
+        if not str(artifact["key"]).startswith("granola-evaluation")
+        and (
+            embedded_build["build_id"] in str(artifact["description"])
+            or "granola --rejects" in str(artifact["description"])
+        )
+    }
+    assert ours.keys() == {"granola-funnel", "granola-rejects", "granola-sample", "granola-cost"}
+    funnel = json.loads(ours["granola-funnel"])
+    assert [stage["stage"] for stage in funnel] == [stage["stage"] for stage in embedded_build["stages"]]
+    assert len(json.loads(ours["granola-sample"])) == 20
+    assert "no language model" in ours["granola-cost"]
 
 
 def test_verify_rebuilds_the_same_bytes_and_says_so(factmill: Factmill, embedded_build: Any) -> None:
@@ -246,24 +270,3 @@ def test_a_warehouse_held_by_another_process_is_waited_for_and_named(
         holder.communicate(b"")
     assert ran.code == 1
     assert f"held by process {holder.pid}" in ran.err
-
-
-def test_a_run_leaves_funnel_sample_and_cost_in_prefect(
-    factmill_on_prefect: Factmill, embedded_build: Any, prefect_api: str
-) -> None:
-    assert factmill_on_prefect("build", "granola", "--force", "--json").code == 0
-    found = requests.post(f"{prefect_api}/artifacts/filter", json={"sort": "CREATED_DESC"}, timeout=60).json()
-    ours = {
-        artifact["key"]: artifact["data"]
-        for artifact in found
-        if not str(artifact["key"]).startswith("granola-evaluation")
-        and (
-            embedded_build["build_id"] in str(artifact["description"])
-            or "granola --rejects" in str(artifact["description"])
-        )
-    }
-    assert ours.keys() == {"granola-funnel", "granola-rejects", "granola-sample", "granola-cost"}
-    funnel = json.loads(ours["granola-funnel"])
-    assert [stage["stage"] for stage in funnel] == [stage["stage"] for stage in embedded_build["stages"]]
-    assert len(json.loads(ours["granola-sample"])) == 20
-    assert "no language model" in ours["granola-cost"]

@@ -60,11 +60,12 @@ class Cost:
         return self.own_s + self.started_s
 
 
-def run(command: Sequence[str], folder: Path, **environment: str) -> Cost:
-    """Run a command and measure it."""
+def run(command: Sequence[str], folder: Path, checkout: Path = ROOT, **environment: str) -> Cost:
+    """Run a command and measure it; what it imports of the project is that of the checkout that it runs in."""
     with (folder / "out.txt").open("w+b") as out, (folder / "err.txt").open("w+b") as err:
         started = os.times().elapsed
-        process = subprocess.Popen(command, env={**os.environ, **environment}, stdout=out, stderr=err)
+        environment |= {"PYTHONPATH": str(checkout)}
+        process = subprocess.Popen(command, env={**os.environ, **environment}, stdout=out, stderr=err, cwd=checkout)
         seen: dict[int, tuple[float, float]] = {}
         done = threading.Event()
         watcher = threading.Thread(target=_watch, args=(process.pid, seen, done))
@@ -110,7 +111,7 @@ def build(checkout: Path, home: Path, *more: str) -> tuple[Cost, dict[str, Any]]
     for path in (home / "factmill.duckdb", home / "prefect"):
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     command = [sys.executable, "-c", COMMAND, "build", "granola", "--graph", "facts", "--source", "wikidata", "--json"]
-    cost = run([*command, *more], home, FACTMILL_HOME=str(home), PYTHONPATH=str(checkout))
+    cost = run([*command, *more], home, checkout, FACTMILL_HOME=str(home))
     return cost, json.loads(cost.out.splitlines()[-1])
 
 
@@ -194,7 +195,7 @@ def main() -> int:
         with dump.open("w", encoding="utf-8") as lines:
             lines.writelines(make_lines(options.rows, options.seed))
         load = [sys.executable, "-c", COMMAND, "graph", "load", str(dump), "--name", "facts"]
-        run(load, home, FACTMILL_HOME=str(home), PYTHONPATH=str(ROOT))
+        run(load, home, FACTMILL_HOME=str(home))
         dump.unlink()
         checkouts = {"before": options.before.resolve()} if options.before else {}
         published = [measure(name, path, home, options.rows) for name, path in {**checkouts, "factmill": ROOT}.items()]

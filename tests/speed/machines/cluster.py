@@ -1,9 +1,10 @@
 """A Dask cluster of two worker processes on this machine: same bytes as without, whoever dies or joins, and how fast.
 
     python tests/speed/machines/cluster.py [builds] [translate] [killed] [--sentences 20000] [--seed 7] [--home FOLDER]
+                                            [--benchmark NAME]
 
 builds     MultiHal and BioKaLMA in the embedded world with models on the cluster; when the first stage is done one worker is
-           killed and another started. Held to the published digests (data/world/digests.json).
+           killed and another started. Held to builds without a cluster, and to data/world/digests.json.
 translate  sentences of the embedded world by its translator: in this process on all cores, and by two workers of one core
            each. Replies are compared.
 killed     the same, while one worker is killed and another started after a quarter of the replies.
@@ -20,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -67,44 +68,53 @@ def running_cluster(home: Path) -> Iterator[LoopbackCluster]:
             process.wait()
 
 
-def compare_builds(cluster: LoopbackCluster, home: Path) -> bool:
-    """Make the builds on the cluster; return whether they are the published ones."""
-    published, right = read_digests(), True
-    for name in BENCHMARKS:
-        started = time.monotonic()
-        build = subprocess.Popen(
-            [sys.executable, "-c", "from flows.cli.main import main; main()", "build", name, "--json"],
-            env={**os.environ, "FACTMILL_HOME": str(home), "PYTHONPATH": str(ROOT), CLUSTER: cluster.address},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert build.stderr is not None and build.stdout is not None
-        changed, said = False, ""
-        for line in build.stderr:
-            said += line
-            # the first stage's line, "read_…: N rows, …"
-            if not changed and line.startswith(("read_", "draw_")):
-                changed = replace_worker(cluster)
-        report = build.stdout.read()
-        if build.wait() != 0:
-            sys.exit(f"{name} failed:\n{said}")
-        tables = json.loads(report.strip().splitlines()[-1])["tables"]
-        same = {table: tables[table]["sha256"] == each["sha256"] for table, each in published[name].items()}
-        right &= changed and bool(same) and all(same.values())
+def compare_builds(cluster: LoopbackCluster, home: Path, benchmarks: Sequence[str]) -> bool:
+    """Make each build here and on the cluster, in homes of their own; return whether they are the same."""
+    right = True
+    for name in benchmarks:
+        here, _ = build(name, home / "here", {}, lambda: None)
+        there, changes = build(name, home / "there", {CLUSTER: cluster.address}, lambda: replace_worker(cluster))
+        same = [table for table in here if here[table] == there[table]]
+        published = {table: each["sha256"] for table, each in read_digests().get(name, {}).items()}
+        right &= changes == 1 and here == there
         print(
-            f"{name:10} {time.monotonic() - started:6.1f} s, one worker killed and one added: {changed}; "
-            f"{sum(same.values())} of {len(same)} tables as published"
+            f"{name}: {len(same)} of {len(here)} tables the same with a cluster (of which one worker was killed, and one added), "
+            f"{sum(here[table] == sha256 for table, sha256 in published.items())} as published",
+            flush=True,
         )
     return right
 
 
-def replace_worker(cluster: LoopbackCluster) -> bool:
+def build(name: str, home: Path, environment: dict[str, str], change: Callable[[], None]) -> tuple[dict[str, str], int]:
+    """Make a build; return the digests of its tables, and how often `change` was called: at the end of the first stage."""
+    started, changes, said = time.monotonic(), 0, ""
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from flows.cli.main import main; main()", "build", name, "--json"],
+        env={**os.environ, "FACTMILL_HOME": str(home), "PYTHONPATH": str(ROOT), **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None and process.stdout is not None
+    for line in process.stderr:
+        said += line
+        # the first stage's line, "read_…: N rows, …"
+        if not changes and line.startswith(("read_", "draw_")):
+            change()
+            changes += 1
+    report = process.stdout.read()
+    if process.wait() != 0:
+        sys.exit(f"{name} failed:\n{said}")
+    print(f"{name:10} {time.monotonic() - started:6.1f} s {'on the cluster' if environment else 'here'}", flush=True)
+    tables = json.loads(report.strip().splitlines()[-1])["tables"]
+    return {table: str(each["sha256"]) for table, each in tables.items()}, changes
+
+
+def replace_worker(cluster: LoopbackCluster) -> None:
     """Kill the worker that has been there longest and start another, which joins while the rest goes on."""
     living = next(worker for worker in cluster.workers if worker.poll() is None)
     cluster.kill(living)
     cluster.start()
-    return True
 
 
 def translate_all(cluster: LoopbackCluster, options: argparse.Namespace) -> bool:
@@ -178,6 +188,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sections", nargs="*", metavar="SECTION", help="builds, translate, killed")
     parser.add_argument("--sentences", type=int, default=20_000)
+    parser.add_argument("--benchmark", choices=BENCHMARKS, action="append", help="of builds; both unless named")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--home", type=Path, help="where builds are made; a new folder unless named")
     options = parser.parse_args()
@@ -189,7 +200,7 @@ def main() -> int:
             if {"translate", "killed"} & set(options.sections):
                 right &= translate_all(cluster, options)
             if "builds" in options.sections:
-                right &= compare_builds(cluster, home)
+                right &= compare_builds(cluster, home, options.benchmark or BENCHMARKS)
     return 0 if right else 1
 
 

@@ -55,7 +55,7 @@ class LoopbackCluster:
 def loopback_cluster(home: Path) -> Iterator[LoopbackCluster]:
     """Yield a cluster without workers yet, whose scheduler runs in this process."""
     with distributed.LocalCluster(
-        n_workers=0, processes=False, host="127.0.0.1", protocol="tcp://", dashboard_address=None
+        n_workers=0, processes=False, host="127.0.0.1", protocol="tcp://", dashboard_address=":0"
     ) as scheduler:
         cluster = LoopbackCluster(scheduler.scheduler_address, home)
         try:

@@ -1,9 +1,9 @@
 """What is drawn of GRANOLA's metrics (paper Figures 5 to 8 and 11, Table 3), of one model or several."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tasks.core.evaluation.rows import EvaluationMetric
-from tasks.core.measures.figures import Figure, Series
+from tasks.core.measures.figures import Figure, make_series
 from tasks.granola.core.evaluation.metrics import CELLS, OUTCOMES, UNKNOWN
 from tasks.granola.core.evaluation.scoring import SIMILARITY
 
@@ -58,7 +58,7 @@ def _scatter(by: _By, runs: _Runs, name: str, title: str, across: tuple[str, str
         kind="scatter",
         x_label=label,
         y_label="selective GRANOLA accuracy, any level",
-        series=tuple(_line(told, [(x.value, y)]) for told, x, y in points if x and y and x.value is not None),
+        series=tuple(make_series(told, [(x.value, y)]) for told, x, y in points if x and y and x.value is not None),
         note=note,
         y_range=(0, 1),
     )
@@ -72,7 +72,7 @@ def _stack_outcomes(by: _By, runs: _Runs) -> Figure:
         x_label="setting",
         y_label="share of answers",
         series=tuple(
-            _line(
+            make_series(
                 outcome.replace("_", " "),
                 _find(by, {told: (*run, f"share_{outcome}", "", "") for run, told in runs.items()}),
             )
@@ -94,7 +94,7 @@ def _draw_popularity(by: _By, run: tuple[str, str], told: str) -> Figure:
         x_label="popularity of the question's entity",
         y_label="selective accuracy",
         series=tuple(
-            _line(name, _find(by, {short: (*run, metric, "popularity", each) for each, short in bins.items()}))
+            make_series(name, _find(by, {short: (*run, metric, "popularity", each) for each, short in bins.items()}))
             for name, metric in _ACCURACIES.items()
         ),
         note=f"Figures 6 and 11 of the paper. Bins of equal size, the rarest first, by page views in twelve months ({ranges}). {_SELECTIVE}",
@@ -104,7 +104,7 @@ def _draw_popularity(by: _By, run: tuple[str, str], told: str) -> Figure:
 
 def _draw_agreement(by: _By, runs: _Runs) -> Iterator[Figure]:
     lines = (
-        _line(told, _find(by, {cell.replace("_", " "): (*run, SIMILARITY, "agreement", cell) for cell in CELLS}))
+        make_series(told, _find(by, {cell.replace("_", " "): (*run, SIMILARITY, "agreement", cell) for cell in CELLS}))
         for run, told in runs.items()
     )
     if series := tuple(line for line in lines if line.x):
@@ -121,14 +121,3 @@ def _draw_agreement(by: _By, runs: _Runs) -> Iterator[Figure]:
 
 def _find(by: _By, keys: Mapping[str, Key]) -> Iterator[tuple[str, EvaluationMetric]]:
     return ((told, by[key]) for told, key in keys.items() if key in by)
-
-
-def _line(label: str, points: Iterable[tuple[str | float, EvaluationMetric]]) -> Series:
-    told = list(points)
-    return Series(
-        label,
-        tuple(x for x, _ in told),
-        tuple(metric.value for _, metric in told),
-        tuple(metric.ci_low for _, metric in told),
-        tuple(metric.ci_high for _, metric in told),
-    )

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.graph.loading.rows import Sorted
+from tasks.graph.loading.scanning.compiling import compile_kernel, inline
 from tasks.graph.loading.scanning.terms import (
     AT,
     CARET,
@@ -37,7 +38,6 @@ from tasks.graph.loading.scanning.terms import (
     skip_digits,
     spell,
 )
-from tasks.graph.walking import compile_kernel, inline
 
 _ENTITY, _DIRECT, _PROP = (
     spell(b"<http://www.wikidata.org/" + rest) for rest in (b"entity/Q", b"prop/direct/P", b"prop/P")

@@ -7,7 +7,7 @@ not the usual one, is left to the regular expressions of tasks/graph/loading/sha
 import numpy as np
 import numpy.typing as npt
 
-from tasks.graph.walking import inline
+from tasks.graph.loading.scanning.compiling import inline
 
 Bytes = npt.NDArray[np.uint8]
 Places = npt.NDArray[np.int32]

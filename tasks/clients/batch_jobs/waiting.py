@@ -1,0 +1,66 @@
+"""Requests that wait for answers of batch jobs, who brought them, and what the desk leaves to the chat client."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Any, Generic, Protocol, TypeVar
+
+from tasks.clients.batch_jobs.job_files import JobFile
+from tasks.clients.openai_server import Answer
+from tasks.core.calls.call import Reply
+
+T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class Asker(Protocol[T_contra]):
+    """What the desk leaves to the chat client: how a request is written, and how an answer is read."""
+
+    def write(self, asked: T_contra, learnt: Mapping[str, Any]) -> dict[str, Any] | Reply:
+        """Return the body of a request, or the reply where there is no use in asking.
+
+        `learnt`: settings by which it is not written as the world's file says.
+        """
+
+    def read(self, asked: T_contra, learnt: Mapping[str, Any], answer: Answer) -> Reply | dict[str, Any]:
+        """Return the reply that an answer holds, or by what further settings to ask again; Retry for what may pass.
+
+        `learnt`: by which the request was written.
+        """
+
+    def learnt(self) -> dict[str, Any]:
+        """Return by which settings requests are not made as the world's file says."""
+
+
+@dataclass(eq=False, slots=True)
+class Sending(Generic[T]):
+    """One thread's requests."""
+
+    arrived: SimpleQueue[list[tuple[T, Reply]] | None]
+    done: asyncio.Future[None]
+    open: int
+
+    def finish(self, asked: T, reply: Reply) -> None:
+        self.arrived.put([(asked, reply)])
+        self.open -= 1
+        if not self.open and not self.done.done():
+            self.done.set_result(None)
+
+
+@dataclass(eq=False, slots=True)
+class Request(Generic[T]):
+    """One line of a job, and who waits for its answer."""
+
+    custom_id: str
+    waiting: list[tuple[Sending[T], T]] = field(default_factory=list)
+    job: JobFile | None = None
+    """The job that it is left to; others that hold it have left it unanswered."""
+    learnt: dict[str, Any] = field(default_factory=dict)
+    tries: int = 0
+    held: int | None = None
+    """What is held of the run's budget while a job of this run has the line."""
+
+    @property
+    def asked(self) -> T:
+        return self.waiting[0][1]

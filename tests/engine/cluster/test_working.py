@@ -1,0 +1,71 @@
+"""What a worker holds: what is named, or all of its home that is whole, compared with its digests."""
+
+from pathlib import Path
+
+import pytest
+from support.models.tiny_encoder import make_weights, write_checkpoint
+
+from tasks.engine.cluster.wanted import Wanted
+from tasks.engine.cluster.working import check_options, find_offers
+from tasks.errors import GraphError, UsageError
+from tasks.models import perplexity, translate
+from tasks.models.converting.encoder import add_embedder
+from tasks.models.embed import SentenceEncoder
+from tasks.models.model_folder import models_folder
+
+ADDRESS = "tcp://10.0.0.5:8786"
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    """Add a tiny encoder to a home and return its folder."""
+    add_embedder(write_checkpoint(tmp_path / "tiny", make_weights()), models_folder(tmp_path))
+    return models_folder(tmp_path) / "tiny"
+
+
+def test_models_are_held_by_name_and_by_path_under_their_digests(tiny: Path, tmp_path: Path) -> None:
+    digest = SentenceEncoder(tiny, "cpu", 1).digest
+    for name in ("tiny", str(tiny)):
+        (offer,) = find_offers(tmp_path, [name], [], "cpu", 1, print)
+        assert (offer.wanted, offer.name) == (Wanted("embedder", digest), "tiny")
+    identity = translate.identify_translator(translate.EMBEDDED, tmp_path, "cpu")
+    assert [each.wanted for each in find_offers(tmp_path, [translate.EMBEDDED], [], "cpu", 1, print)] == [
+        Wanted("translator", identity)
+    ]
+
+
+def test_a_damaged_folder_is_refused_when_named_and_left_out_else(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # the packaged encoder is converted on first use, which takes a while
+    monkeypatch.setattr("tasks.engine.cluster.working.choose_embedder", lambda home: "char-ngrams-1")
+    weights = (tiny / "model.bin").read_bytes()
+    (tiny / "model.bin").write_bytes(bytes([weights[0] ^ 1]) + weights[1:])
+    with pytest.raises(UsageError, match=r"damaged: model\.bin does not hold what was written"):
+        find_offers(tmp_path, ["tiny"], [], "cpu", 1, print)
+    said: list[str] = []
+    offers = find_offers(tmp_path, [], [], "cpu", 1, said.append)
+    assert [offer.wanted.kind for offer in offers] == ["translator", "perplexity"]
+    assert len(said) == 1 and said[0].startswith("note: left out: ")
+
+
+def test_what_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=rf"no model nope in .*there: {translate.EMBEDDED}, {perplexity.EMBEDDED}"):
+        find_offers(tmp_path, ["nope"], [], "cpu", 1, print)
+    with pytest.raises(GraphError, match="no graph nope"):
+        find_offers(tmp_path, [], ["nope"], "cpu", 1, print)
+
+
+@pytest.mark.parametrize(
+    ("address", "files", "told"),
+    [
+        ("10.0.0.5", ("", "", ""), "--address: expected a scheduler's address such as"),
+        (ADDRESS, ("ca.pem", "", ""), "--address: ca-file, cert-file and key-file are for a tls:// address"),
+        ("tls://10.0.0.5:8786", ("", "", ""), "--address: a tls:// address needs ca-file, cert-file and key-file"),
+        ("tls://10.0.0.5:8786", ("a", "b", "c"), "there is no file a"),
+    ],
+)
+def test_options_that_do_not_fit_are_told(address: str, files: tuple[str, str, str], told: str) -> None:
+    check_options(ADDRESS, ("", "", ""))
+    with pytest.raises(UsageError, match=told):
+        check_options(address, files)
