@@ -5,6 +5,7 @@ from typing import Any
 
 from flows.running import make_build
 from tasks.core.fingerprints import digest_json
+from tasks.core.forecasting import DRAWING
 from tasks.engine.benchmark import Benchmark
 from tasks.engine.forecasting import Basis, describe_forecast, forecast_build
 from tasks.engine.locks import make_lock
@@ -55,7 +56,7 @@ def _ask_pilot(benchmark: Benchmark, params: Params, run: RunOptions) -> tuple[B
     asked = read_asked(warehouse, report.build_id, begun)
     forget_pilot(warehouse, report.build_id)
     requests = {stage["stage"]: stage["requests"] for stage in report.stages if "requests" in stage}
-    drawn = next(stage for stage in asked.stages if stage["stage"] == "draw_pilot")
+    drawn = next(stage for stage in asked.stages if stage["stage"] == DRAWING)
     told = (
         f"a pilot of {drawn['rows_out']:,} of {drawn['rows_in']:,} rows, really asked, drawn "
         f"{f'before {benchmark.pilot_at}' if benchmark.pilot_at else 'from the source'}; what it asked is recorded, and the build "

@@ -8,10 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from tasks.assets import load_prompt
-from tasks.core.forecasting import Forecast, StageSeen, Use, make_forecast, round_numbers
+from tasks.core.forecasting import DRAWING, Forecast, StageSeen, Use, make_forecast, round_numbers
 from tasks.core.prompts import Ask
 from tasks.engine.identities import identify_service, service_urls
-from tasks.engine.pilot import draw_pilot
 from tasks.errors import UsageError
 from tasks.settings import Model, World
 from tasks.storage.forecasts import Asked
@@ -75,7 +74,7 @@ def _scale_stages(basis: Basis) -> tuple[list[StageSeen], int]:
         scale = basis.source_rows / rows if rows else 1.0
     told = []
     for stage in stages:
-        if stage["stage"] == draw_pilot.name:
+        if stage["stage"] == DRAWING:
             rows, scale = stage["rows_out"], stage["rows_in"] / max(1, stage["rows_out"])
             continue
         told.append(StageSeen(stage["stage"], stage["rows_in"], scale, stage["seconds"]))

@@ -2,14 +2,14 @@
 
 from prefect import task
 
-from tasks.core.forecasting import draw_places
+from tasks.core.forecasting import DRAWING, draw_places
 from tasks.core.receipts import Batch, Receipt
 from tasks.engine.batches import batch_key, work_on
 
 NOT_DRAWN = "not_in_pilot"
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(name=DRAWING, cache_key_fn=batch_key, persist_result=True)
 def draw_pilot(batch: Batch) -> Receipt:
     """Pass on so many rows that stand for all of them; the others are rejected as not drawn."""
     work = work_on(batch)

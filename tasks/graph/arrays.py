@@ -16,6 +16,8 @@ literal_properties uint16[l]   place of the property that holds the value: the q
 literal_claims uint16[l]       place of the statement's property
 literal_keys int64[l]          date_key or number_key (text/values/literals.py)
 literal_precisions uint8[l]    of a date, DAY where the data do not say it; 0 for numbers
+
+What a literal says is beside them (tasks/graph/literal_texts.py).
 """
 
 from collections.abc import Iterator

@@ -1,11 +1,13 @@
 """Forecasts of what a pilot or an earlier build asked: scaled by rows, priced as the world prices it."""
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
-from tasks.assets import load_prompt
+from tasks.assets import ROOT, load_prompt
 from tasks.core.prompts import fill_in
 from tasks.engine.forecasting import CHARACTERS_A_TOKEN, Basis, count_prompt, forecast_build
 from tasks.errors import UsageError
@@ -86,3 +88,8 @@ def test_where_no_usage_is_known_characters_are_counted_and_that_is_told():
 def test_nothing_is_forecast_of_rows_that_never_came():
     with pytest.raises(UsageError, match="no row of the basis"):
         forecast_build(world(), Basis(Asked([stage("draw_pilot", 0, 0)], []), {}, {}))
+
+
+def test_what_forecasts_leaves_prefect_alone_until_its_settings_stand():
+    told = "import sys, flows.commands.forecast; assert 'prefect' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", told], cwd=ROOT, check=False).returncode == 0

@@ -58,8 +58,8 @@ class PricedServer:
     def _answer(self, seen: Seen) -> dict[str, Any]:
         with self._lock:
             draw = self._random.random()
-            delay_s = self._random.expovariate(1 / 0.02)
-            if draw < 0.1:
+            delay_s = self._random.expovariate(1 / 0.15)
+            if draw < 0.05:
                 self.refused += 1
                 return {"status": 429, "json": {"error": {"message": "slow down"}}, "headers": {"Retry-After": "0.02"}}
             asked = seen.json()
@@ -75,7 +75,7 @@ class PricedServer:
             for at, each in enumerate(said)
         ]
         usage = {"prompt_tokens": tokens_in, "completion_tokens": sum(said)}
-        answer: dict[str, Any] = {"json": {"choices": choices, "usage": usage}, "delay_s": min(delay_s, 0.2)}
+        answer: dict[str, Any] = {"json": {"choices": choices, "usage": usage}, "delay_s": min(delay_s, 0.6)}
         if draw > 0.995:
             return answer | {"delay_s": 1.5 * self._timeout_s}
         return answer | ({"cut": True} if draw > 0.99 else {})

@@ -2,8 +2,8 @@
 
 Taken are lines in canonical form of kinds that leave no doubt: edges, texts without escapes, dates and numbers of
 direct claims, times of change, and well-formed triples that a graph has no use for. Each goes where the regular
-expressions of tasks/graph/loading/shapes.py send it; all other lines are left to these. A line costs a tenth of what it
-costs there, and no lock of Python's is held.
+expressions of tasks/graph/loading/shapes.py send it; all other lines are left to these. A line costs less than half of
+what it costs there, and no lock of Python's is held.
 """
 
 from collections.abc import Callable, Sequence
