@@ -28,8 +28,8 @@ from flows.watching.pages import leave_page
 from flows.watching.runs import watched
 from tasks import progress
 from tasks.engine.benchmark import Benchmark
-from tasks.engine.bounds import Purse
 from tasks.engine.holding import holding
+from tasks.engine.spending.bounds import Purse
 from tasks.errors import BuildError, BuildHeld, PrefectLost
 from tasks.evaluation.record import Evaluation, EvaluationParams, settle_batches
 from tasks.options import BuildReport, Params, RunOptions, warehouse_of

@@ -20,8 +20,9 @@ from tasks.engine.holding import forget_finished, refuse_held, run_folder
 from tasks.engine.identities import find_oldest_moments
 from tasks.engine.locks import make_lock
 from tasks.engine.runs import find_run_ages
-from tasks.engine.services import check_models, check_prices
+from tasks.engine.services import check_models
 from tasks.engine.since.earlier import find_earlier
+from tasks.engine.spending.bounds import check_prices
 from tasks.errors import OldBuild, PrefectLost
 from tasks.options import BuildReport, Params, RunOptions, warehouse_of
 from tasks.progress import mention, say

@@ -24,7 +24,7 @@ def build(given: Any) -> None:
     from flows.commands.show import format_report
     from flows.prefect_server import shared_server
     from flows.running import make_build
-    from tasks.engine.bounds import Purse
+    from tasks.engine.spending.bounds import Purse
 
     progress.show()
     purse = Purse(read_options(RunOptions, given))

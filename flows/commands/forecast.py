@@ -7,8 +7,8 @@ from flows.running import make_build
 from tasks.core.fingerprints import digest_json
 from tasks.core.forecasting import DRAWING
 from tasks.engine.benchmark import Benchmark
-from tasks.engine.forecasting import Basis, describe_forecast, forecast_build
 from tasks.engine.locks import make_lock
+from tasks.engine.spending.forecasting import Basis, describe_forecast, forecast_build
 from tasks.errors import UnknownBuild, UsageError
 from tasks.options import Params, RunOptions, warehouse_of
 from tasks.reports.texts import shorten_line

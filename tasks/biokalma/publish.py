@@ -7,7 +7,8 @@ from tasks.biokalma.core.evolution import tell_what_decided
 from tasks.biokalma.core.rows import BiographyRow, CandidateRow, EvolvingPair, RelationCount, RoundRow
 from tasks.core.counting import count_values, divide
 from tasks.core.rows import arrow_schema, rows_from_arrow
-from tasks.engine.building import Build, Dataset
+from tasks.engine.building import Build
+from tasks.engine.datasets import Dataset
 from tasks.options import BuildReport
 
 

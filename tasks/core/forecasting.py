@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 DRAWING = "draw_pilot"
-"""Stage in which a pilot draws its rows (engine/pilot.py)."""
+"""Stage in which a pilot draws its rows (engine/spending/pilot.py)."""
 _HALVES = 20
 _DRAWS = 1_000
 _TAILS = (5.0, 95.0)

@@ -13,7 +13,6 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -28,10 +27,9 @@ from tasks import progress
 from tasks.clients.sending.sender import interrupt_sending
 from tasks.core.fingerprints import digest_json
 from tasks.core.receipts import SUMMED, Batch, Receipt, describe_stage, name_batch
-from tasks.core.rows import Row, arrow_schema
 from tasks.engine.batches import choose_size, finished
 from tasks.engine.benchmark import Benchmark, Inputs, Locked
-from tasks.engine.bounds import Meter, begin_spending, compare, tell_reached, tell_spent
+from tasks.engine.datasets import Dataset
 from tasks.engine.endings import (
     CAUSES,
     WAITING,
@@ -43,10 +41,11 @@ from tasks.engine.endings import (
 )
 from tasks.engine.holding import hold, run_folder
 from tasks.engine.locks import describe_lock, describe_origin, make_lock
-from tasks.engine.pilot import draw_pilot
 from tasks.engine.runs import Run, close_run, describe_run, open_run, read_moments
 from tasks.engine.since.checking import settle_since
 from tasks.engine.since.contents import is_embedded, note_contents
+from tasks.engine.spending.bounds import Meter, begin_spending, compare, tell_reached, tell_spent
+from tasks.engine.spending.pilot import draw_pilot
 from tasks.errors import BudgetReached, FactmillError, FunnelError, NothingPublished
 from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.processes import end_soon
@@ -54,60 +53,11 @@ from tasks.storage.builds import describe_caution, describe_tables, list_spoilt_
 from tasks.storage.housekeeping.warehouse import VERIFYING
 from tasks.storage.recording.kept import Kept, write_kept
 from tasks.storage.recording.records import sum_up_ages
-from tasks.storage.shards import digest_tables, has_kind, read_shard
+from tasks.storage.shards import digest_tables
 from tasks.storage.warehouse import Connection, open_warehouse
 
 _MOST_WAITING = 128
 """Batches that wait for batch jobs at once, at most."""
-
-
-@dataclass(frozen=True, slots=True)
-class Dataset:
-    """The rows that a stage left: shards in order."""
-
-    receipts: tuple[Receipt, ...]
-    units: tuple[tuple[str, ...], ...] = ()
-    """For each receipt the units of the source that its rows may come from."""
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return sum(receipt.rows for receipt in self.receipts)
-
-    def shards_of(self, start: int, stop: int) -> tuple[tuple[str, ...], int]:
-        """Return the shards that hold rows `start` to `stop` (the first one when there are none), and the rows before them."""
-        kept: list[str] = []
-        before = skipped = 0
-        for receipt in self.receipts:
-            if receipt.rows and before < stop and start < before + receipt.rows:
-                skipped = skipped if kept else before
-                kept.append(receipt.shard)
-            before += receipt.rows
-        return tuple(kept or [self.receipts[0].shard]), skipped
-
-    def units_of(self, start: int, stop: int) -> tuple[str, ...]:
-        """Return the units of the source that rows `start` to `stop` come from."""
-        found: dict[str, None] = {}
-        before = 0
-        for receipt, units in zip(self.receipts, self.units, strict=False):
-            if receipt.rows and before < stop and start < before + receipt.rows:
-                found.update(dict.fromkeys(units))
-            before += receipt.rows
-        return tuple(found)
-
-    def table(self, model: type[Row]) -> pa.Table:
-        """Return all rows (shape: rows × columns of the model)."""
-        return self._all("rows", arrow_schema(model))
-
-    def extras(self, schema: pa.Schema) -> pa.Table:
-        """Return the side table that the stage's batches left."""
-        return self._all("extras", schema)
-
-    def _all(self, kind: str, schema: pa.Schema) -> pa.Table:
-        parts = [
-            read_shard(receipt.shard, kind).cast(schema) for receipt in self.receipts if has_kind(receipt.shard, kind)
-        ]
-        return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
 class Build:

@@ -30,7 +30,7 @@ from tasks.engine.identities import (
 from tasks.errors import SettingsError
 from tasks.processes import one_at_a_time
 from tasks.progress import say
-from tasks.settings import PRICES, Endpoint, Limits, Model, Wikidata, World, api_key, graphs_folder, load_world
+from tasks.settings import Endpoint, Limits, Model, Wikidata, World, api_key, graphs_folder, load_world
 from tasks.text.suggestions import suggest_name
 
 if TYPE_CHECKING:
@@ -367,17 +367,6 @@ def _open_translator(world: World, home: Path, cluster: Cluster | None) -> Servi
         identity, lambda: Translator(find_translator(settings.name, home), compute_type=settings.compute_type)
     )
     return LazyService(identity, True, lambda: local)
-
-
-def check_prices(world: World, roles: Collection[str]) -> None:
-    """Raise SettingsError when a model of these roles has no price, so that nobody can say what it costs."""
-    for role, model in sorted(world.models.items()):
-        lacking = [key for key in PRICES if key not in model.model_fields_set]
-        if role in roles and model.kind == "openai" and lacking:
-            raise SettingsError(
-                f"--max-cost: the world {world.name} does not say what the model {model.name} costs; add "
-                f"{' and '.join(f'{key} = …' for key in lacking)} to [models.{role}] of its file (0.0 where it costs nothing)"
-            )
 
 
 def check_models(world: World, roles: Collection[str]) -> None:

@@ -8,7 +8,8 @@ import pyarrow.compute as pc
 from tasks.core.counting import compare_figures, count_values
 from tasks.core.reviewing.review import ReviewItem
 from tasks.core.rows import arrow_schema, arrow_table, rows_from_arrow
-from tasks.engine.building import Build, Dataset
+from tasks.engine.building import Build
+from tasks.engine.datasets import Dataset
 from tasks.fanoutqa.core.questions import (
     FanOutQuestion,
     dump_json,

@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 
 from tasks.core.counting import compare_figures, divide
 from tasks.core.rows import arrow_schema
-from tasks.engine.building import Build, Dataset
+from tasks.engine.building import Build
+from tasks.engine.datasets import Dataset
 from tasks.granola.core.rows import CandidateRow, GranolaRow
 from tasks.options import BuildReport
 

@@ -8,7 +8,8 @@ import pyarrow.compute as pc
 
 from tasks.core.counting import count_values
 from tasks.core.rows import arrow_schema, rows_from_arrow
-from tasks.engine.building import Build, Dataset
+from tasks.engine.building import Build
+from tasks.engine.datasets import Dataset
 from tasks.multihal.core.pairing import pair_up
 from tasks.multihal.core.rows import (
     DroppedPath,

@@ -5,7 +5,8 @@ import pyarrow.compute as pc
 from tasks.core.counting import count_values, divide
 from tasks.core.reviewing.review import ReviewItem
 from tasks.core.rows import arrow_schema
-from tasks.engine.building import Build, Dataset
+from tasks.engine.building import Build
+from tasks.engine.datasets import Dataset
 from tasks.options import BuildReport
 from tasks.slaq.core.rows import CategoryCount, SlaqRow
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.core.receipts import Receipt
-from tasks.engine.building import Dataset
+from tasks.engine.datasets import Dataset
 
 
 def dataset(*rows: int) -> Dataset:

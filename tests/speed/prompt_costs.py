@@ -14,7 +14,7 @@ from pathlib import Path
 import duckdb
 
 from flows.benchmarks import BENCHMARKS
-from tasks.engine.forecasting import CHARACTERS_A_TOKEN, count_prompt
+from tasks.engine.spending.forecasting import CHARACTERS_A_TOKEN, count_prompt
 from tasks.settings import home
 
 _CALLS = """

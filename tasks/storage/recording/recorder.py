@@ -6,7 +6,6 @@ everything anew, once a run). The same call wanted at once by two batches, of th
 of them.
 """
 
-import json
 import math
 import os
 import threading
@@ -24,7 +23,6 @@ import pyarrow as pa
 from tasks import progress
 from tasks.core.calls.call import Call, Mode, Reply, Service
 from tasks.core.calls.lasting import find_oldest
-from tasks.core.fingerprints import canonical_json
 from tasks.errors import ReplayMiss
 from tasks.storage.recording.claims import Claims
 from tasks.storage.recording.journal import (
@@ -37,6 +35,7 @@ from tasks.storage.recording.journal import (
     read_journal,
 )
 from tasks.storage.recording.kept import Kept, take_over
+from tasks.storage.recording.misses import describe_call, explain_miss
 from tasks.storage.recording.records import MOMENT, insert_records, newest_record, read_all
 from tasks.storage.warehouse import Connection, is_there, open_warehouse
 
@@ -118,7 +117,7 @@ class Recorder:
         answers.replayed = len(answers.records)
         missing = [call for key, call in wanted.items() if key not in answers.records]
         if missing and self.mode == "replay":
-            raise ReplayMiss(self._explain_miss(missing))
+            raise ReplayMiss(explain_miss(self._warehouse, missing))
         if missing:
             self._ask(missing, service, answers, state)
         if self._stale_if_error:
@@ -159,7 +158,7 @@ class Recorder:
             raise failed[0]
         if left:
             raise ReplayMiss(
-                f"{service.identity} left {len(left)} calls without a reply, the first: {_describe(left[0])}"
+                f"{service.identity} left {len(left)} calls without a reply, the first: {describe_call(left[0])}"
             )
 
     def _ask_unclaimed(self, calls: Sequence[Call], service: Service, state: object) -> int:
@@ -355,25 +354,6 @@ class Recorder:
             finally:
                 os.close(fd)
 
-    def _explain_miss(self, missing: Sequence[Call]) -> str:
-        """Say what is missing and in which parts it differs from the nearest recorded call."""
-        call = missing[0]
-        text = f"replay: {len(missing)} calls were never recorded, the first: {_describe(call)}"
-        near: list[tuple[str, str]] = []
-        if is_there(self._warehouse):
-            with open_warehouse(self._warehouse) as db:
-                near = db.execute(
-                    "SELECT service, parts FROM calls WHERE operation = ? ORDER BY record_id DESC LIMIT 5000",
-                    [call.operation],
-                ).fetchall()
-        differences = [_differences(call, service, json.loads(parts)) for service, parts in near]
-        if not differences:
-            return f"{text}; no call of that operation is recorded. Build once with mode record, then replay"
-        nearest = min(differences, key=len)
-        if not nearest:
-            return f"{text}; the nearest recorded call differs only in the rendered messages or in its age"
-        return f"{text}; the nearest recorded call differs in {'; '.join(nearest)}"
-
 
 def _measure(record: Record) -> int:
     return len(record.body) + len(record.parts) + _REST_OF_RECORD
@@ -400,18 +380,3 @@ def _look_at(warehouse: Path) -> object:
     except FileNotFoundError:
         return None
     return found.st_mtime_ns, found.st_size
-
-
-def _differences(call: Call, service: str, parts: Mapping[str, object]) -> list[str]:
-    pairs: list[tuple[str, object, object]] = [("service", call.service, service)]
-    pairs += [(name, call.parts.get(name), parts.get(name)) for name in sorted({*call.parts, *parts})]
-    return [f"{name}: {_short(ours)} here, {_short(theirs)} recorded" for name, ours, theirs in pairs if ours != theirs]
-
-
-def _describe(call: Call) -> str:
-    return f"{call.operation} of {call.service} with {_short(dict(call.parts))}"
-
-
-def _short(value: object) -> str:
-    text = value if isinstance(value, str) else canonical_json(value)
-    return repr(text if len(text) <= 80 else text[:77] + "…")

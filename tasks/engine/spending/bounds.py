@@ -1,6 +1,6 @@
 """What a run may spend: begun with it, told when a bound is reached."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,22 @@ from tasks.clients.sending.budget import Budget, spent_by_process
 from tasks.core.fingerprints import digest_json
 from tasks.core.spending import Bounds, describe_spent, lower_bounds
 from tasks.engine.runs import Run
-from tasks.errors import BudgetReached
+from tasks.errors import BudgetReached, SettingsError
 from tasks.options import RunOptions
+from tasks.settings import PRICES, World
 from tasks.storage.forecasts import find_forecast, sum_up_calls
 from tasks.storage.warehouse import Connection, open_warehouse
+
+
+def check_prices(world: World, roles: Collection[str]) -> None:
+    """Raise SettingsError when a model of these roles has no price, so that nobody can say what it costs."""
+    for role, model in sorted(world.models.items()):
+        lacking = [key for key in PRICES if key not in model.model_fields_set]
+        if role in roles and model.kind == "openai" and lacking:
+            raise SettingsError(
+                f"--max-cost: the world {world.name} does not say what the model {model.name} costs; add "
+                f"{' and '.join(f'{key} = …' for key in lacking)} to [models.{role}] of its file (0.0 where it costs nothing)"
+            )
 
 
 def begin_spending(run: Run, options: RunOptions) -> None:
