@@ -30,7 +30,7 @@ F = TypeVar("F", bound=np.floating[Any])
 _UNDER_WAY = 256
 """Batches started ahead of the one whose results are awaited: enough for every core, and replies still come early."""
 _TOKENS_AT_ONCE = 96
-"""Tokens of a filled batch: from about 80 on a core works at nine tenths of its rate or more (tests/speed/embed.py), and
+"""Tokens of a filled batch: from about 80 on a core works at nine tenths of its rate or more (tests/speed/models/embed.py), and
 the more there are, the more rows only fill the last batch of a length up."""
 
 

@@ -1,6 +1,6 @@
 """The search for translations on CTranslate2, in batches that change nothing (exact_batches.py).
 
-With a large model a batch for each text, as floats are computed, is slower by far; tests/speed/translate.py says by how
+With a large model a batch for each text, as floats are computed, is slower by far; tests/speed/models/translate.py says by how
 much.
 
 CTranslate2 takes tokens that the no-repeat rule forbids out before it turns what is left into probabilities, transformers
@@ -33,7 +33,7 @@ class Decoding:
     """Source tokens of a batch, at most, unless a single text has more."""
     batch_texts: int = 64
     """Texts of a batch, at most: each takes a float for every beam and token of the vocabulary, 330 MB of NLLB's in all, and
-    more do not make a core quicker (tests/speed/translate.py)."""
+    more do not make a core quicker (tests/speed/models/translate.py)."""
 
 
 @dataclass(frozen=True, slots=True)

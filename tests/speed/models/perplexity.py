@@ -1,6 +1,6 @@
 """How fast texts are weighed beside Hugging Face transformers on the same weights, and what exactness costs.
 
-    python tests/speed/perplexity.py [--layers 4] [--texts 200] [--threads 1] [--avx2] [--device cuda]
+    python tests/speed/models/perplexity.py [--layers 4] [--texts 200] [--threads 1] [--avx2] [--device cuda]
 
 Needs the extra `convert` (torch, transformers). The model has random weights in GPT-2's shape (width 768, 12 heads, 50,257
 tokens) with --layers layers instead of 12, and cuts words into few letters each. Texts are questions of the embedded world,
@@ -22,8 +22,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[3]))
 sys.path.insert(0, str(Path(__file__).parents[2]))
-sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import ctranslate2

