@@ -15,6 +15,7 @@ from support.work.steps import Left, run_step
 from tasks.assets import load_query
 from tasks.clients.wikidata.client import WikidataSparql
 from tasks.clients.wikidata.queries import QUERY_IDS
+from tasks.core.calls.paths import PathsByCalls
 from tasks.multihal.core.rows import LinkedQuestion, MinedQuestion
 from tasks.multihal.mine import label_paths, mine_paths
 from tasks.settings import Limits
@@ -60,7 +61,8 @@ class Web:
         self._store = answer_from(open_store(TRIPLES))
 
     def services(self) -> Any:
-        return SimpleNamespace(wikidata=WikidataSparql(self.server.url, "w", LIMITS, "factmill tests", QUERIES))
+        wikidata = WikidataSparql(self.server.url, "w", LIMITS, "factmill tests", QUERIES)
+        return SimpleNamespace(wikidata=wikidata, paths=lambda ask: PathsByCalls(ask, wikidata.identity))
 
     def _answer(self, seen: Seen) -> dict[str, Any]:
         if self.too_much and self.too_much in read_query(seen):

@@ -107,7 +107,7 @@ def test_a_release_is_refused_with_the_way_on(warehouse: Path, choices: Choices,
 def test_licences_that_are_allowed_are_released(warehouse: Path) -> None:
     release = read(warehouse, MULTIHAL, Choices(allowed=("CC-BY-NC-2.0", "CC-BY-NC-SA-4.0")))
     assert release.rows == 6
-    assert [each.id for each in release.licences] == ["CC-BY-NC-SA-4.0"]
+    assert [each.id for each in release.licences] == ["CC-BY-NC-2.0", "CC-BY-NC-SA-4.0"]
 
 
 def test_pages_are_attributed_by_revision(warehouse: Path) -> None:

@@ -24,6 +24,7 @@ from tasks.world.rdf import write_rdf
 SOURCES = ROOT / "data" / "world" / "sources"
 ON_PREFECT = ("README.md", "docs/measure/evaluate.md")
 """Documents whose commands run as for a reader, on a Prefect server; each benchmark is evaluated in them."""
+PRICES = "usd_per_million_in = 0.15\nusd_per_million_out = 0.6"
 ENDLESS = ("serve", "worker", "world serve")
 """Commands of factmill that end when they are stopped; tests/flows/test_serve.py and tests/engine/cluster run them."""
 
@@ -43,6 +44,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory, session_home: Path) -> Iter
     with embedded_graph(session_home) as graph:
         author, model = HabitsServer(graph), ScriptedChat(lambda messages: (200, "Paris"))
         world = write_habit_world(made, author, "well-formed", ("author",)).rename(made / "my-world.toml")
+        told = world.read_text("utf-8")
+        world.write_text(told.replace('name = "habits"', f'name = "habits"\n{PRICES}'), "utf-8")
         with world.open("a", encoding="utf-8") as file:
             file.write(f'\n[models.mine]\nkind = "openai"\nname = "mine"\nurl = "{model.url}"\n')
         yield made
