@@ -177,7 +177,11 @@ def _read_foretold(told: Mapping[str, Any]) -> Iterator[Foretold]:
         if name in told.get("actual", ()):
             forecast, actual = told["total"][name], told["actual"][name]
             off = f"{100 * (forecast / actual - 1):+.1f} %" if actual else "–"
-            yield Foretold(what, forecast, told["low"][name], told["high"][name], actual, off)
+            digits = 4 if name == "usd" else None
+            forecast, low, high, actual = (
+                round(each, digits) for each in (forecast, told["low"][name], told["high"][name], actual)
+            )
+            yield Foretold(what, forecast, low, high, actual, off)
 
 
 def _tell_basis(told: Mapping[str, Any]) -> str:

@@ -1,0 +1,18 @@
+"""A forecast beside what a build came to, as its page tells it."""
+
+from tasks.reports.builds.reading import _read_foretold
+
+
+def test_calls_and_tokens_are_whole_and_money_has_four_digits() -> None:
+    told = {
+        "total": {"calls": 745.2, "tokens_in": 204_483.833, "usd": 1.23456},
+        "low": {"calls": 700.4, "tokens_in": 202_094.789, "usd": 1.1},
+        "high": {"calls": 790.6, "tokens_in": 206_680.902, "usd": 1.4},
+        "actual": {"calls": 745, "tokens_in": 0, "usd": 1.0},
+    }
+    rows = [(each.what, each.forecast, each.low, each.high, each.actual, each.off) for each in _read_foretold(told)]
+    assert rows == [
+        ("different calls", 745, 700, 791, 745, "+0.0 %"),
+        ("tokens in", 204_484, 202_095, 206_681, 0, "–"),
+        ("US$", 1.2346, 1.1, 1.4, 1.0, "+23.5 %"),
+    ]
