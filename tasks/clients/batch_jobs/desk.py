@@ -72,7 +72,7 @@ class Desk(Generic[T]):
         try:
             hand_over(self._remote.name, self._take(asked, arrived), arrived, deliver)
             self._files.keep(custom_id for custom_id, _ in asked)
-        except BaseException:
+        except BaseException:  # whatever ends the run, its jobs go on at the server; raised on
             self._say_what_goes_on()
             raise
         finally:

@@ -1,14 +1,12 @@
 """Batch jobs of a run that may spend only so much: a job takes the lines that can be paid."""
 
 import pytest
-from clients.batch_jobs.test_desk import ask_all, make_server, open_chat
+from support.batches.asking import ask_all, open_chat
 
 from tasks.clients.sending.budget import Account, Budget, spending
 from tasks.core.calls.call import Reply
 from tasks.core.spending import Bounds
 from tasks.errors import BudgetReached
-
-__all__ = ["make_server"]
 
 
 def ask_bound(server, folder, bounds: Bounds) -> tuple[dict[str, Reply], Budget]:

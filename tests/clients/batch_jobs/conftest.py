@@ -1,0 +1,27 @@
+"""A server of batch jobs, and what is told while they are waited for."""
+
+import pytest
+from support.batches.asking import answer
+from support.batches.server import BatchServer
+
+from tasks import progress
+
+
+@pytest.fixture
+def make_server(tmp_path):
+    servers = []
+
+    def make(answer=answer, **options) -> BatchServer:
+        servers.append(BatchServer(tmp_path / f"server-{len(servers)}", answer, **options))
+        return servers[-1]
+
+    yield make
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture
+def told(monkeypatch) -> list[str]:
+    lines: list[str] = []
+    monkeypatch.setattr(progress, "say", lines.append)
+    return lines

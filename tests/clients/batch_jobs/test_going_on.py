@@ -1,0 +1,179 @@
+"""Jobs that a stopped or killed run left, that the server forgot or half told, and files of them that are spoilt."""
+
+import json
+import threading
+
+import pytest
+from support.batches.asking import ask, ask_all, collect, jobs, open_chat
+from support.work.warehouses import empty_warehouse
+
+from tasks.clients.chat import Chat
+from tasks.clients.sending.sender import interrupt_sending
+from tasks.core.calls.call import Reply
+from tasks.errors import ServiceError, ServiceUnreachable
+from tasks.storage.recording.recorder import Recorder
+
+
+def wait_for(condition) -> None:
+    while not condition():
+        threading.Event().wait(0.005)
+
+
+def interrupt(chat: Chat, calls, condition) -> dict[str, Reply]:
+    """Ask, break it off when a condition holds, and return what has come."""
+    got: dict[str, Reply] = {}
+    errors = []
+
+    def send():
+        try:
+            chat.send(calls, lambda call, reply: got.update({call.key: reply}))
+        except ServiceError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    wait_for(condition)
+    interrupt_sending()
+    thread.join()
+    assert "sending was interrupted" in str(errors[0])
+    return got
+
+
+def test_a_build_that_is_stopped_goes_on_with_its_job(make_server, tmp_path, told):
+    server, calls = make_server(), ask_all(10)
+    server.ends = {1: "never"}
+    assert interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in told)) == {}
+    notes = [line for line in told if line.startswith("note: ")]
+    assert notes == [
+        "note: job batch_0001 goes on at the server, and is paid for; the same command goes on with it. To cancel it: "
+        f'curl -X POST -H "Authorization: Bearer $MY_KEY" {server.url}/batches/batch_0001/cancel'
+    ]
+    server.ends.clear()
+    assert len(collect(open_chat(server, tmp_path), calls[3:])) == 7
+    assert "job batch_0001: going on with 10 requests that an earlier run handed in" in told
+    assert len(collect(open_chat(server, tmp_path), calls[:3])) == 3, "asked later, of the same job"
+    assert len(server.jobs) == 1
+    assert list((tmp_path / "jobs").iterdir()) == []
+
+
+def test_a_job_that_is_read_again_for_who_comes_late_asks_nothing_again(make_server, tmp_path, told):
+    """What it has left unanswered is in another job by then."""
+    server, calls = make_server(), ask_all(10)
+    server.ends = {1: "never", 2: "never"}
+    interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in told))
+    del server.ends[1]
+    lost = calls[0].key[:48].encode()
+    server.spoil = lambda content: b"\n".join(line for line in content.split(b"\n") if lost not in line)
+    chat, got = open_chat(server, tmp_path), {}
+    early = threading.Thread(target=chat.send, args=(calls[:5], lambda call, reply: got.update({call.key: reply})))
+    early.start()
+    wait_for(lambda: len(server.jobs) == 2)
+    assert len(collect(chat, calls[5:])) == 5
+    server.spoil = lambda content: content
+    server.ends.clear()
+    early.join()
+    assert len(got) == 5
+    assert [len(server.read_input(job)) for job in server.jobs] == [10, 1]
+    assert {reply.status for reply in got.values()} == {"ok"}
+
+
+@pytest.mark.parametrize("path", ["/files", "/batches"])
+def test_what_the_server_did_but_did_not_tell_is_found_again(make_server, tmp_path, path):
+    """The answer to an upload or to making a job is lost, and then the process dies."""
+    server, calls = make_server(), ask_all(10)
+    server.cuts[path] = 1
+    assert len(collect(open_chat(server, tmp_path), calls)) == 10
+    assert len(server.jobs) == 1
+
+
+@pytest.mark.parametrize(("path", "lists", "made"), [("/files", True, 1), ("/batches", True, 1), ("/files", False, 1), ("/batches", False, 2)])  # fmt: skip
+def test_a_process_that_died_while_it_handed_a_job_in_pays_once(make_server, tmp_path, path, lists, made, told):
+    server, calls = make_server(), ask_all(10)
+    server.lists = lists
+    server.cuts[path] = 1_000
+    handed_in = lambda: server.cuts[path] < 1_000  # noqa: E731
+    chat = open_chat(server, tmp_path, jobs=jobs(poll_s=0.05))
+    assert interrupt(chat, calls, handed_in) == {}
+    server.cuts.clear()
+    assert len(collect(open_chat(server, tmp_path), calls)) == 10
+    assert len(server.jobs) == made
+    assert any("lists no batches" in line for line in told) == (not lists)
+    assert max(server.answered.values()) == 1
+
+
+def test_a_server_that_is_not_there_stops_the_run_soon_and_one_without_jobs_is_told(make_server, tmp_path):
+    server = make_server()
+    with pytest.raises(ServiceUnreachable, match="gave no useful answer about a batch job to 4 requests"):
+        collect(open_chat(server, tmp_path, url="http://127.0.0.1:9/v1"), [ask()])
+    with pytest.raises(ServiceUnreachable, match="takes no files, so it has no batch jobs: leave out mode"):
+        collect(open_chat(server, tmp_path / "b", url=f"{server.url}/elsewhere"), [ask()])
+    assert len(collect(open_chat(server, tmp_path), [ask()])) == 1, "what never reached a server is asked anew"
+
+
+def test_a_job_that_the_server_has_forgotten_stops_the_run(make_server, tmp_path, told):
+    server = make_server()
+    server.ends = {1: "never"}
+    calls = ask_all(3)
+    interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in told))
+    for path in (tmp_path / "server-0").glob("batch_*"):
+        path.unlink()
+    with pytest.raises(ServiceUnreachable, match="knows no job batch_0001"):
+        collect(open_chat(server, tmp_path), calls)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda content: content.replace(b"\n", b"\r\n").rstrip(),
+        lambda content: b"\xef\xbb\xbf" + content,
+        lambda content: content.decode().encode("utf-16"),
+        lambda content: content + content,
+        lambda content: content + b'{"custom_id": "nobody", "error": {"code": "x"}}\n{"cus',
+    ],
+)
+def test_spoilt_files_lose_nothing(make_server, tmp_path, spoil):
+    server = make_server()
+    server.spoil = spoil
+    assert len(collect(open_chat(server, tmp_path), ask_all(10))) == 10
+    assert len(server.jobs) == 1
+
+
+def test_what_is_half_a_file_is_read_again(make_server, tmp_path):
+    server = make_server()
+    first = [True]
+
+    def halve(content):
+        return content[: len(content) // 2] if first and first.pop() else content
+
+    server.spoil = halve
+    assert len(collect(open_chat(server, tmp_path), ask_all(10))) == 10
+    assert len(server.jobs) == 1
+
+
+def test_prices_of_their_own_are_taken_as_they_stand(make_server, tmp_path):
+    got = collect(open_chat(make_server(), tmp_path, batch_price=1.0), [ask()])
+    assert next(iter(got.values())).cost_usd == pytest.approx(100 * 2e-6 + 20 * 10e-6)
+
+
+def test_files_of_jobs_that_are_damaged_or_old_are_no_trouble(make_server, tmp_path):
+    folder = tmp_path / "jobs"
+    folder.mkdir()
+    (folder / "a.job").write_bytes(b"\x00\xff{")
+    key = ask().key[:48]
+    told = {"name": "old.jsonl", "begun": 1000.0, "learnt": {}, "ids": [key], "file": "file-1", "job": "batch_9"}
+    (folder / "old.job").write_text(json.dumps(told) + "\n")
+    server = make_server()
+    assert len(collect(open_chat(server, tmp_path), [ask()])) == 1
+    assert [job["id"] for job in server.jobs] == ["batch_0001"]
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("first_by_job", [True, False])
+def test_what_was_recorded_in_one_way_serves_the_other(make_server, tmp_path, first_by_job):
+    server, calls = make_server(), ask_all(6, samples=2)
+    ways = [open_chat(server, tmp_path), open_chat(server, None)]
+    recorder = Recorder(empty_warehouse(tmp_path / "w.duckdb"), "record")
+    first, second = (recorder.answer(calls, way) for way in (ways if first_by_job else ways[::-1]))
+    recorder.close()
+    assert (first.sent, second.sent, second.replayed) == (6, 0, 6)
+    assert first.records == second.records

@@ -1,0 +1,76 @@
+"""What tests of batch jobs ask, and a chat model that is asked so."""
+
+from pathlib import Path
+
+from support.batches.server import BatchServer
+
+from tasks.clients.chat import Chat
+from tasks.core.calls.call import Reply
+from tasks.core.calls.chat import call_chat
+from tasks.core.calls.jobs import Jobs
+from tasks.core.prompts import fill_in, read_prompt
+from tasks.settings import Limits, Model
+
+PROMPT = b"""+++
+role = "author"
+inputs = ["name"]
+temperature = 0.7
+max_tokens = 99
++++
+# system
+Answer.
+# user
+Who is $name?
+"""
+
+
+def answer(body: dict) -> dict:
+    """Return what the server says to a request."""
+    said = f"{body['messages'][-1]['content']} {body.get('seed', '')}"
+    choices = [
+        {"index": at, "finish_reason": "stop", "message": {"content": f"{said} {at}"}} for at in range(body.get("n", 1))
+    ]
+    return {"json": {"choices": choices, "usage": {"prompt_tokens": 100, "completion_tokens": 20}}}
+
+
+def open_chat(server: BatchServer, folder: Path | None, **changed) -> Chat:
+    """Return a model at a server, what is known of its jobs lying in a folder."""
+    given = {
+        "kind": "openai",
+        "name": "m-1",
+        "url": server.url,
+        "mode": "batch",
+        "usd_per_million_in": 2.0,
+        "usd_per_million_out": 10.0,
+        "key_env": "MY_KEY",
+        "jobs": jobs(),
+        "limits": Limits(parallel=4, timeout_s=5, attempts=4, backoff_s=0.01),
+    }
+    return Chat("here", Model.model_validate({**given, **changed}), lambda: "key", "tests", folder and folder / "jobs")
+
+
+def jobs(**changed) -> Jobs:
+    return Jobs.model_validate({"poll_s": 0.005, "first_singly": False, **changed})
+
+
+def ask(name="Ada", samples=1, once=False):
+    return call_chat("here", "m-1", fill_in(read_prompt("test/p", PROMPT), samples=samples, name=name), once=once)
+
+
+def ask_all(count=60, samples=1):
+    return [ask(f"person {number}", samples) for number in range(count)]
+
+
+def collect(chat: Chat, calls) -> dict[str, Reply]:
+    got: dict[str, Reply] = {}
+
+    def deliver(call, reply):
+        assert call.key not in got, "delivered twice"
+        got[call.key] = reply
+
+    chat.send(calls, deliver)
+    return got
+
+
+def bodies(replies) -> dict:
+    return {key: (reply.status, reply.body) for key, reply in replies.items()}
