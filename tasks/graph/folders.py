@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from tasks.core.rows import StrictModel
 from tasks.errors import GraphError
 from tasks.graph.checking import find_wrong_sizes
-from tasks.graph.loading.streams import Form
+from tasks.graph.loading.sources.streams import Form
 from tasks.graph.manifest import (
     GraphManifest,
     graph_path,

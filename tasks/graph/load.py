@@ -32,13 +32,14 @@ from tasks.graph.literal_texts import write_literal_texts
 from tasks.graph.load_progress import LoadProgress, Meter
 from tasks.graph.loading.reading import read_sources
 from tasks.graph.loading.rows import TABLES
+from tasks.graph.loading.sources.streams import STDIN, Form, Source, SourceChanged, check_readable
 from tasks.graph.loading.staging import Staging, Tally, open_staging
-from tasks.graph.loading.streams import STDIN, Form, Source, SourceChanged, check_readable
 from tasks.graph.loading.tables import Stored, digest_tables, find_dump_date, store_tables
 from tasks.graph.manifest import DATABASE, FORMAT_VERSION, GraphManifest, graph_path, loading_path, write_manifest
 
 READING_MODULES = (
-    "columns", "ntriples", "rows", "scanning/compiling", "scanning/lines", "scanning/terms", "shapes", "statement_shapes", "streams", "turtle",
+    "columns", "ntriples", "rows", "scanning/compiling", "scanning/lines", "scanning/terms", "shapes",
+    "sources/bzip2", "sources/streams", "sources/turtle", "statement_shapes",
 )  # fmt: skip
 """The modules that decide which rows are read: a half load made by others of them is dropped."""
 

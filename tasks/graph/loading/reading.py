@@ -15,8 +15,8 @@ from tasks.errors import SourceError
 from tasks.graph.load_progress import Meter
 from tasks.graph.loading.rows import Sorted
 from tasks.graph.loading.shapes import Shapes, make_shapes, sort_block
+from tasks.graph.loading.sources.streams import START, Block, Position, Source, SourceChanged
 from tasks.graph.loading.staging import Staging, Tally
-from tasks.graph.loading.streams import START, Block, Position, Source, SourceChanged
 from tasks.graph.manifest import SourceFile
 
 COMMIT_TEXT_BYTES = 256 << 20

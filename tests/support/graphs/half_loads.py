@@ -18,7 +18,8 @@ SMALL_STEPS = """
 import os, resource, signal, sys
 from pathlib import Path
 from tasks.graph import load
-from tasks.graph.loading import reading, streams, turtle
+from tasks.graph.loading import reading
+from tasks.graph.loading.sources import streams, turtle
 streams.BLOCK_BYTES, turtle.TRIPLES_AT_ONCE, reading.COMMIT_TEXT_BYTES = 4000, 30, 24_000
 files, folder = sys.argv[2:], Path(sys.argv[1])
 """
