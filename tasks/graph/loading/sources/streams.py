@@ -91,8 +91,7 @@ class Source:
         """Bytes read so far, as they lie on disk."""
         self.end = START
         """Where what was read so far ends."""
-        named = _NAMED.search(self.path)
-        self._form: Form | None = "turtle" if named and named["turtle"] else "ntriples" if named else form
+        self._form = tell_form(self.path, form)
         self._on_read = on_read
         self._packing: str | None = None
         self._is_turtle = False
@@ -267,6 +266,12 @@ class Source:
         if "Truncated" in str(error):
             return f"ends in the middle of its {packing} data, {behind}: fetch it again"
         return f"damaged {packing} data {behind} ({error}): fetch it again"
+
+
+def tell_form(path: str, form: Form | None) -> Form | None:
+    """Return what a source is by its name, else `form`."""
+    named = _NAMED.search(path)
+    return "turtle" if named and named["turtle"] else "ntriples" if named else form
 
 
 def check_readable(path: str) -> None:
