@@ -20,8 +20,13 @@ literal_order uint32[l]        of each item's literals, by key and id, how far b
                                that was loaded by an earlier version lacks the file, and the array is empty
 
 What a literal says is beside them (tasks/graph/literal_texts.py).
+
+Where the arrays of a graph would fill much of the memory, the system is told that they are read here and there: else it
+fetches up to some MB around each page that is missing, and drops as much that will be needed again.
 """
 
+import mmap
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
@@ -43,6 +48,10 @@ Array = npt.NDArray[Any]
 MOST_PROPERTIES = 65_535
 _ROWS_AT_ONCE = 1 << 20
 _WORDS_AT_ONCE = 1 << 14
+_MOST_OF_MEMORY = 0.5
+"""Share of the memory above which the arrays of a graph are not read ahead."""
+_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+"""Where a container is told how much memory it may use."""
 # a bitmap of all numbers would be huge where a few items have huge ones: those beyond it are searched for
 _WORDS_AN_ITEM = 4
 
@@ -152,6 +161,9 @@ def open_arrays(path: Path) -> Arrays:
         name: _open_array(path / f"{name}.npy") for name in _TYPES if name != _LATER or (path / f"{name}.npy").exists()
     }
     _check_lengths(path, found)
+    if sum(array.nbytes for array in found.values()) > _MOST_OF_MEMORY * find_memory():
+        for array in found.values():
+            _read_here_and_there(array)
     return _put_together({_LATER: _make_empty(_LATER), **found})
 
 
@@ -175,6 +187,23 @@ def _put_together(found: dict[str, Array]) -> Arrays:
         Rows(*(found[f"in_{name}"] for name in Rows._fields)),
         Literals(*(found[f"literal_{name}"] for name in Literals._fields)),
     )
+
+
+def find_memory() -> int:
+    """Return the bytes of memory of this machine, or as many as its container may use."""
+    limits = (Path(each).read_text().strip() for each in _LIMITS if Path(each).exists())
+    return min(
+        [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *(int(each) for each in limits if each.isdigit())]
+    )
+
+
+def _read_here_and_there(array: Array) -> None:
+    pages = array.base
+    while isinstance(pages, np.ndarray):
+        pages = pages.base
+    # an array without entries is not mapped, and not every system takes advice
+    if isinstance(pages, mmap.mmap) and hasattr(mmap, "MADV_RANDOM"):
+        pages.madvise(mmap.MADV_RANDOM)
 
 
 def _open_array(file: Path) -> Array:

@@ -45,7 +45,10 @@ def measure_literals(
 
 def _load(room: Room, edges: int, name: str, asked: Result) -> None:
     folder, path = room.make_graph(edges)[0], room.folder / f"{name}.nt"
-    run_task("write_literal_file", folder=folder, out=path, **asked)
+    if not path.exists():
+        partly = path.with_suffix(".partly")
+        run_task("write_literal_file", folder=folder, out=partly, **asked)
+        partly.rename(path)
     loaded = run_task("load_ours", path=path, name=name, home=room.home)
     path.unlink()
     print(
