@@ -10,13 +10,14 @@ from typing import Any
 from tasks.clients.batch_jobs.job_files import JobFile, forget_job, is_followed, read_jobs
 from tasks.clients.batch_jobs.lines import count_requests
 from tasks.clients.batch_jobs.looking import Looked, cancel_job, look_at
+from tasks.core.calls.call import Mode
 from tasks.errors import ServiceError, UsageError
 from tasks.reports.texts import shorten_line
 from tasks.storage.recording.recorder import jobs_folder
 from tasks.text.ages import tell_age
 
 _USER_AGENT = "factmill"
-_MODES = ("record", "refresh")
+_MODES: tuple[Mode, ...] = ("record", "refresh")
 
 
 @dataclass(frozen=True, slots=True)
