@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
+from urllib.parse import quote
 
 from tasks import progress
 from tasks.clients.batch_jobs.job_files import JobFile, JobFiles
@@ -377,5 +378,5 @@ class Desk(Generic[T]):
         for job in self._files.tell_open():
             progress.say(
                 f"note: job {job.job_id} goes on at the server, and is paid for; the same command goes on with it. To cancel "
-                f"it: curl -X POST{key} {self._model.url.rstrip('/')}/batches/{job.job_id}/cancel"
+                f"it: curl -X POST{key} {self._model.url.rstrip('/')}/batches/{quote(job.job_id, safe='')}/cancel"
             )

@@ -62,8 +62,12 @@ class JobFile:
         self._take(told)
 
     def read(self) -> None:
-        """Read what stands in the file; lines that a crash has torn say nothing."""
-        for line in self.path.read_bytes().split(b"\n"):
+        """Read what stands in the file; lines that a crash has torn say nothing, nor does one that another process removed."""
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            return
+        for line in content.split(b"\n"):
             try:
                 told = json.loads(line)
                 self._take(told)
@@ -145,7 +149,8 @@ class JobFiles:
         for path in self._folder.glob("*.job"):
             job = JobFile(path, -1)
             job.read()
-            jobs.append(job)
+            if job.ids:
+                jobs.append(job)
         newest = max(jobs, key=lambda job: job.begun, default=None)
         return newest.learnt if newest else None
 
