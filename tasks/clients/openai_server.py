@@ -21,7 +21,7 @@ import openai
 
 from tasks.clients.sending.answers import fail, judge_status, shorten, tell_error
 from tasks.clients.sending.budget import TightError, find_account
-from tasks.clients.sending.redirects import check_redirect
+from tasks.clients.sending.redirects import check_redirect, count_redirect
 from tasks.clients.sending.sender import Retry
 from tasks.core.calls.call import Reply
 from tasks.core.spending import Bounds
@@ -207,6 +207,7 @@ class OpenAiServer:
         if response.has_redirect_location:
             asked = str(response.request.url)
             check_redirect(self.name, asked, urljoin(asked, response.headers["Location"]), self.model.limits.redirects)
+            count_redirect()
 
     async def _give_key(self) -> str:
         if not self._key:

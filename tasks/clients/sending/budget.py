@@ -9,11 +9,12 @@ when none is, the bound is reached.
 A request whose reply never came (a time-out, a cut connection) may have been paid for: what it held counts as spent.
 
 `LazyService` opens an account of its service around `send`; the sender and the server find it by the context, in which all
-that is sent there runs. All but `check` and `spent` is used from the sending loop only.
+that is sent there runs. All but `check`, `spent` and `take` (redirects, in threads of their own) is used from the sending loop only.
 """
 
 import asyncio
 import math
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -45,6 +46,7 @@ class Budget:
         self._room.set()
         self._started = time.monotonic()
         self._reached: BudgetReached | None = None
+        self._counting = threading.Lock()
 
     def bind(self, bounds: Bounds) -> None:
         """Begin a run with these bounds; its hours count from now."""
@@ -67,15 +69,17 @@ class Budget:
         """Count a request that is about to go out; BudgetReached when it would be one too many."""
         self.check()
         most = self.bounds.requests
-        if most is not None and self.requests.total() >= most:
-            raise self._reach(f"{count(most, 'request')} (--max-requests)")
-        self.requests[service] += 1
-        _of_process.requests += 1
+        with self._counting:
+            if most is not None and self.requests.total() >= most:
+                raise self._reach(f"{count(most, 'request')} (--max-requests)")
+            self.requests[service] += 1
+            _of_process.requests += 1
 
     def give_back(self, service: str) -> None:
         """Take back the count of a request that did not go out after all."""
-        self.requests[service] -= 1
-        _of_process.requests -= 1
+        with self._counting:
+            self.requests[service] -= 1
+            _of_process.requests -= 1
 
     def hold(self, model: str, usd: float, *, is_probed: bool = True) -> int:
         """Hold the most that a request to a model can cost, and return the number of what is held.

@@ -20,6 +20,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import CancelledError, Future
+from contextvars import copy_context
 from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
@@ -306,7 +307,7 @@ async def run_in_thread(function: Callable[..., Result], *args: Any) -> Result:
         else:
             loop.call_soon_threadsafe(hand_over, result, None)
 
-    threading.Thread(target=run, name="factmill-request", daemon=True).start()
+    threading.Thread(target=copy_context().run, args=(run,), name="factmill-request", daemon=True).start()
     return await future
 
 

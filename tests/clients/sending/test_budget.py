@@ -32,7 +32,7 @@ def server():
 def ask(server, budget: Budget, names: int = 200, parallel: int = 16, **changed) -> dict[str, Reply]:
     """Ask until the bound is reached, which it has to be; return the replies that came."""
     told = {"kind": "openai", "name": "m", "url": f"{server.url}/v1", "usd_per_million_in": 0.0, **changed}
-    limits = Limits(parallel=parallel, timeout_s=0.5, attempts=4, backoff_s=0.001)
+    limits = Limits(parallel=parallel, timeout_s=30, attempts=4, backoff_s=0.001)
     chat = Chat(
         "m", Model.model_validate({"usd_per_million_out": 1e4, "limits": limits, **told}), lambda: "none", "tests"
     )

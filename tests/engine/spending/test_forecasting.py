@@ -100,5 +100,5 @@ def test_nothing_is_forecast_of_rows_that_never_came():
 
 
 def test_what_forecasts_leaves_prefect_alone_until_its_settings_stand():
-    told = "import sys, flows.commands.forecast; assert 'prefect' not in sys.modules"
+    told = "import sys, flows.commands.spending.forecast; assert 'prefect' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", told], cwd=ROOT, check=False).returncode == 0
