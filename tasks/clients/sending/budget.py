@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from tasks.core.spending import Bounds, Spent
+from tasks.core.spending import Bounds, Spent, count, count_hours
 from tasks.errors import BudgetReached
 
 
@@ -61,7 +61,7 @@ class Budget:
     def check(self) -> None:
         """Raise BudgetReached when a bound was reached before, or time is up."""
         if self._reached is None and self.bounds.hours is not None and self.spent.hours >= self.bounds.hours:
-            raise self._reach(f"{self.bounds.hours:.4g} hours (--max-hours)")
+            raise self._reach(f"{count_hours(self.bounds.hours)} (--max-hours)")
         if self._reached is not None:
             raise self._reached
 
@@ -71,7 +71,7 @@ class Budget:
         most = self.bounds.requests
         with self._counting:
             if most is not None and self.requests.total() >= most:
-                raise self._reach(f"{most:,} requests (--max-requests)")
+                raise self._reach(f"{count(most, 'request')} (--max-requests)")
             self.requests[service] += 1
             _of_process.requests += 1
 
@@ -94,7 +94,8 @@ class Budget:
             self._room.clear()
             raise TightError
         if committed + usd > most:
-            raise self._reach(f"US$ {most:.4f} (--max-cost), since the next request can cost up to US$ {usd:.4f}")
+            why = f", since the next request can cost up to US$ {usd:.4f}"
+            raise self._reach(f"US$ {most:.4f} (--max-cost)", why, is_too_low=usd > most)
         self._last += 1
         self._held[self._last] = usd
         if is_probed and model not in self._answered and usd and math.isfinite(most):
@@ -129,8 +130,9 @@ class Budget:
             self._room.clear()
             await self._room.wait()
 
-    def _reach(self, what: str) -> BudgetReached:
-        self._reached = self._reached or BudgetReached(what)
+    def _reach(self, what: str, why: str = "", *, is_too_low: bool = False) -> BudgetReached:
+        is_too_low |= not self.requests.total()
+        self._reached = self._reached or BudgetReached(what, why=why, is_too_low=is_too_low)
         return self._reached
 
 
