@@ -20,7 +20,6 @@ from flows.cli.diff import diff
 from flows.cli.drift import drift_app
 from flows.cli.entry import INTERRUPTED, catch_signals, find_stop, tell_stop
 from flows.cli.evaluate import evaluate_app
-from flows.cli.forecast import forecast_app
 from flows.cli.gc import compact, gc
 from flows.cli.judges.judge_card import judge_card
 from flows.cli.judges.label import label_app
@@ -34,6 +33,8 @@ from flows.cli.releases.release import release
 from flows.cli.report import report
 from flows.cli.review import review_app
 from flows.cli.serve import SERVE_HELP, serve
+from flows.cli.spending.forecast import forecast_app
+from flows.cli.spending.jobs import jobs_app
 from flows.cli.validate import validate_app
 from tasks import progress
 from tasks.errors import FactmillError
@@ -57,6 +58,7 @@ app.add_typer(forecast_app, name="forecast")
 app.command("gc")(gc)
 app.command("compact")(compact)
 app.add_typer(graph_app, name="graph")
+app.add_typer(jobs_app, name="jobs")
 app.command("judge-card")(judge_card)
 app.add_typer(label_app, name="label")
 app.command("mechanism", help=MECHANISM_HELP)(mechanism)

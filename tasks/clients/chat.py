@@ -14,11 +14,11 @@ import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from tasks import progress
 from tasks.clients.batch_jobs.desk import Desk
+from tasks.clients.batch_jobs.job_files import JobsPlace
 from tasks.clients.batch_jobs.remote import Remote
 from tasks.clients.openai_server import Answer, OpenAiServer, add_spent, is_too_long
 from tasks.clients.refusals import describe_learnt, find_learnt, merge_roles, read_refusal
@@ -62,11 +62,11 @@ class Chat:
         model: Model,
         read_key: Callable[[], str],
         user_agent: str,
-        jobs_folder: Path | None = None,
+        jobs: JobsPlace | None = None,
     ) -> None:
         """Keep what is needed; nothing is sent, and `read_key` is called when the first request is.
 
-        `jobs_folder`: where it is kept what is known of batch jobs, if the model is asked by such; None: it is asked singly.
+        `jobs`: where it is kept what is known of batch jobs, if the model is asked by such; None: it is asked singly.
         """
         self.identity = identity
         self.model = model
@@ -76,8 +76,8 @@ class Chat:
         self._sender = Sender(model.limits, self._server.name, counts=False)
         self._desk: Desk[_Draw] | None = None
         self._is_tried, self._trying = True, threading.Lock()
-        if jobs_folder and model.mode == "batch":
-            self._desk = Desk(model, Remote(self._server, model.jobs, model.limits.attempts), self, jobs_folder)
+        if jobs and model.mode == "batch":
+            self._desk = Desk(model, Remote(self._server, model.jobs, model.limits.attempts), self, jobs)
             learnt = self._desk.find_learnt()
             self.model = model.model_copy(update=learnt or {})
             self._is_tried = learnt is not None or not model.jobs.first_singly

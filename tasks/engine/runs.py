@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tasks.clients.batch_jobs.job_files import JobsPlace
 from tasks.core.calls.call import Mode
 from tasks.engine.identities import find_max_ages, find_oldest_moments
 from tasks.engine.services import Services
@@ -68,7 +69,8 @@ def open_run(folder: str) -> Run:
                 read_moments(options["oldest"]),
                 options["stale_if_error"],
             )
-            jobs = jobs_folder(Path(options["warehouse"]), mode)
+            warehouse = Path(options["warehouse"])
+            jobs = JobsPlace(jobs_folder(warehouse, mode), Path(folder).name, warehouse)
             services = Services.open(options["world"], options["graph"], Path(options["home"]), jobs)
             _runs[folder] = Run(Path(folder), described["lock"], described["origin"], options, services, recorder)
         return _runs[folder]

@@ -4,11 +4,12 @@ import shutil
 import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from tasks.assets import load_query
+from tasks.clients.batch_jobs.job_files import JobsPlace
 from tasks.clients.sending.budget import Account, Budget, spending
 from tasks.core.calls.call import Call, Deliver, Service
 from tasks.core.calls.paths import Ask, PathsByCalls
@@ -83,8 +84,8 @@ class Services:
     pageviews: Service
     falcon: Service
     dbpedia: Service
-    jobs: Path | None
-    """Folder of what is known of batch jobs; None: models are asked singly, whatever the world says."""
+    jobs: JobsPlace | None
+    """Where it is kept what is known of batch jobs; None: models are asked singly, whatever the world says."""
     cluster: Cluster | None
     """Where models and graphs are asked; None: in this process."""
     _stack: ExitStack
@@ -99,10 +100,10 @@ class Services:
             self._charge(service)
 
     @classmethod
-    def open(cls, world_name: str, graph: str | None, home: Path, jobs: Path | None = None) -> "Services":
+    def open(cls, world_name: str, graph: str | None, home: Path, jobs: JobsPlace | None = None) -> "Services":
         """Open the services of a world by name, with a local graph as its Wikidata if one is named.
 
-        `jobs`: folder in which what is known of batch jobs outlives this process.
+        `jobs`: where what is known of batch jobs outlives this process.
         """
         world = load_world(world_name, graph)
         stack = ExitStack()
@@ -321,9 +322,9 @@ def _open_rules(world: World, home: Path, stack: ExitStack) -> Service:
     return LazyService(rules_identity(world, home), True, think)
 
 
-def _open_chat(settings: Model, user_agent: str, jobs: Path | None) -> Service:
+def _open_chat(settings: Model, user_agent: str, jobs: JobsPlace | None) -> Service:
     identity = settings.url
-    own_jobs = jobs / digest_json([identity, settings.name])[:16] if jobs else None
+    own_jobs = replace(jobs, folder=jobs.folder / digest_json([identity, settings.name])[:16]) if jobs else None
 
     def connect() -> Service:
         from tasks.clients.chat import Chat

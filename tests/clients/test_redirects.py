@@ -23,7 +23,9 @@ from tasks.core.calls.knowledge import call_find_items, call_pageviews
 from tasks.core.calls.perplexity import call_perplexity
 from tasks.core.calls.wikipedia import call_resolve_title
 from tasks.core.prompts import fill_in, read_prompt
-from tasks.errors import ServiceUnreachable
+from tasks.core.spending import Bounds
+from tasks.engine.services import LazyService
+from tasks.errors import BudgetReached, ServiceUnreachable
 from tasks.settings import Limits, Model
 
 HERE, AGENT = "test", "factmill-tests"
@@ -99,8 +101,15 @@ def test_within_a_host_redirects_are_followed(name, server, limits, inbox):
     moved = {"status": status, "headers": {"Location": "/elsewhere"}, "text": ""}
     final = {"status": 400, "json": {"error": {"message": "no"}}}
     server.handle = lambda seen: final if seen.path == "/elsewhere" else moved
-    open_client(server.url, limits).send([call], inbox)
+    service = LazyService(HERE, True, lambda: open_client(server.url, limits))
+    service.send([call], inbox)
     assert server.seen[-1].path == "/elsewhere"
+    assert service.budget.requests == {HERE: len(server.seen)}, "a redirect is a request of its own"
+    service.budget.bind(Bounds(requests=len(server.seen) + 1))
+    asked = len(server.seen)
+    with pytest.raises(BudgetReached, match="--max-requests"):
+        service.send([call], inbox)
+    assert len(server.seen) == asked + 1
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from flows.commands.judges.label import find_judged, format_troubles, read_label_file, read_rows
 from flows.evaluate.evaluations import EVALUATIONS
+from tasks.clients.batch_jobs.job_files import JobsPlace
 from tasks.core.evaluation.judge_cards import Found, JudgeCard, JudgeIdentity, make_card
 from tasks.core.evaluation.labels import DrawnItem
 from tasks.core.fingerprints import digest_json
@@ -192,7 +193,9 @@ def _ask(evaluation: Evaluation, judge: str, labelled: Labelled, run: RunOptions
     warehouse = warehouse_of(run)
     role = choose_judge(load_world(run.world, run.graph), judge)
     recorder = Recorder(warehouse, run.mode)
-    services = Services.open(run.world, run.graph, home(), jobs_folder(warehouse, run.mode))
+    services = Services.open(
+        run.world, run.graph, home(), JobsPlace(jobs_folder(warehouse, run.mode), "judge-card", warehouse)
+    )
     try:
         lock = {"params": {"params": {"judge": role}}}
         work = Work(Batch(run="", stage="", index=0, key=""), Run(Path(), lock, {}, {}, services, recorder))

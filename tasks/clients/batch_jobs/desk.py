@@ -10,14 +10,14 @@ All that is known of requests and jobs is changed in the sending loop alone; fil
 
 import asyncio
 import os
+import shlex
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from tasks import progress
-from tasks.clients.batch_jobs.job_files import JobFile, JobFiles
+from tasks.clients.batch_jobs.job_files import JobFile, JobFiles, JobServer, JobsPlace
 from tasks.clients.batch_jobs.lines import LineAnswer, Lines, count_requests, read_lines, write_line
 from tasks.clients.batch_jobs.remote import JobState, Remote
 from tasks.clients.batch_jobs.waiting import Asker, Request, Sending
@@ -26,7 +26,7 @@ from tasks.clients.sending.answers import fail
 from tasks.clients.sending.sender import Retry, hand_over
 from tasks.core.calls.call import Reply
 from tasks.errors import FactmillError, ServiceUnreachable
-from tasks.settings import Model
+from tasks.settings import Model, home
 
 T = TypeVar("T")
 
@@ -41,11 +41,12 @@ _AT_ONCE = 200
 class Desk(Generic[T]):
     """Answers one model's requests by batch jobs."""
 
-    def __init__(self, model: Model, remote: Remote, asker: Asker[T], folder: Path) -> None:
+    def __init__(self, model: Model, remote: Remote, asker: Asker[T], place: JobsPlace) -> None:
         self._model = model
         self._remote = remote
         self._asker = asker
-        self._files = JobFiles(folder)
+        self._files = JobFiles(place, JobServer(model.name, model.url, model.key_env))
+        self._warehouse = place.warehouse
         self._most = model.jobs.requests
         """Requests in a job; fewer than the world says when the server had too much in hand."""
         self._refused_in_a_row = 0
@@ -373,9 +374,9 @@ class Desk(Generic[T]):
 
     def _say_what_goes_on(self) -> None:
         """Say of each job that goes on without us how to go on with it and how to cancel it."""
-        key = f' -H "Authorization: Bearer ${self._model.key_env}"' if self._model.key_env else ""
+        given = "" if self._warehouse.parent == home() else f" --warehouse {shlex.quote(str(self._warehouse))}"
         for job in self._files.tell_open():
             progress.say(
                 f"note: job {job.job_id} goes on at the server, and is paid for; the same command goes on with it. To cancel "
-                f"it: curl -X POST{key} {self._model.url.rstrip('/')}/batches/{job.job_id}/cancel"
+                f"it: factmill jobs cancel {shlex.quote(job.job_id)}{given}"
             )

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,28 @@ from tasks.errors import ShardError
 _LASTS_S = 30 * 86400.0
 """How long servers keep the files of jobs; what is older is of no use."""
 _DRAFT = ".opening"
+_PAUSES_S = (0.005, 0.02, 0.0)
+"""Between tries to lock a file; one that only looks whether somebody follows it lets go within microseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobsPlace:
+    """Where it is kept what is known of jobs, and for whom they are made."""
+
+    folder: Path
+    run: str
+    """Name of the run that asks, such as a build's run folder has."""
+    warehouse: Path
+    """Whose run it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobServer:
+    """The model that a job asks, and where."""
+
+    model: str = ""
+    url: str = ""
+    key_env: str = ""
 
 
 @dataclass(eq=False, slots=True)
@@ -40,6 +62,9 @@ class JobFile:
     job_id: str = ""
     left: set[str] = field(default_factory=set)
     """Those of the ids whose answers are not kept yet."""
+    server: JobServer = JobServer()
+    run: str = ""
+    """For whom it was made; empty where its file does not tell."""
     said: bool = False
     """True once it was told that the job goes on without us."""
     ended: bool = False
@@ -62,8 +87,12 @@ class JobFile:
         self._take(told)
 
     def read(self) -> None:
-        """Read what stands in the file; lines that a crash has torn say nothing."""
-        for line in self.path.read_bytes().split(b"\n"):
+        """Read what stands in the file; lines that a crash has torn say nothing, nor does one that another process removed."""
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            return
+        for line in content.split(b"\n"):
             try:
                 told = json.loads(line)
                 self._take(told)
@@ -76,6 +105,8 @@ class JobFile:
             self.ids = frozenset(told["ids"])
             self.left = set(self.ids)
             self.learnt = dict(told["learnt"])
+            self.server = JobServer(**told.get("server", {}))
+            self.run = str(told.get("run", ""))
         self.file_id = told.get("file", self.file_id)
         self.job_id = told.get("job", self.job_id)
         self.left -= set(told.get("kept", ()))
@@ -84,8 +115,9 @@ class JobFile:
 class JobFiles:
     """The files of one folder, as one desk of this process sees them; used from several threads."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, place: JobsPlace, server: JobServer = JobServer()) -> None:
+        """`server`: what is written down of those that are begun here."""
+        self._folder, self._run, self._server = place.folder, place.run, server
         self._held: dict[Path, JobFile] = {}
         self._read: dict[Path, tuple[tuple[int, int], set[str]]] = {}
         """File that is not held → its size and time, and the ids that are left in it."""
@@ -118,7 +150,8 @@ class JobFiles:
         fcntl.flock(fd, fcntl.LOCK_EX)
         job = JobFile(draft, fd)
         try:
-            job.note(name=name, begun=time.time(), learnt=dict(learnt), ids=sorted(ids))
+            told = {"server": asdict(self._server), "run": self._run}
+            job.note(name=name, begun=time.time(), learnt=dict(learnt), ids=sorted(ids), **told)
         except ShardError:
             draft.unlink(missing_ok=True)
             os.close(fd)
@@ -141,12 +174,7 @@ class JobFiles:
 
     def find_learnt(self) -> dict[str, Any] | None:
         """Return what the newest job had learnt of the model; None where there is no job."""
-        jobs = []
-        for path in self._folder.glob("*.job"):
-            job = JobFile(path, -1)
-            job.read()
-            jobs.append(job)
-        newest = max(jobs, key=lambda job: job.begun, default=None)
+        newest = max(read_jobs(self._folder), key=lambda job: job.begun, default=None)
         return newest.learnt if newest else None
 
     def keep(self, ids: Iterable[str]) -> None:
@@ -185,9 +213,7 @@ class JobFiles:
             fd = os.open(path, os.O_RDWR | os.O_APPEND)
         except FileNotFoundError:
             return None
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _lock(fd):
             os.close(fd)
             return None
         told = os.fstat(fd)
@@ -205,6 +231,54 @@ class JobFiles:
             return job
         _give_back(job)
         return None
+
+
+def read_jobs(folder: Path) -> list[JobFile]:
+    """Return what is known of all jobs below a folder, the oldest first; nothing is locked."""
+    jobs = []
+    for path in folder.rglob("*.job"):
+        job = JobFile(path, -1)
+        job.read()
+        jobs.append(job)
+    return sorted((job for job in jobs if job.ids), key=lambda job: (job.begun, job.name))
+
+
+def is_followed(job: JobFile) -> bool:
+    """True when a process follows a job just now."""
+    try:
+        fd = os.open(job.path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(fd)
+
+
+def forget_job(job: JobFile) -> bool:
+    """Remove a job's file, so that its requests are asked anew; False where a process follows it."""
+    fd = os.open(job.path, os.O_RDONLY)
+    try:
+        if is_free := _lock(fd):
+            job.path.unlink(missing_ok=True)
+        return is_free
+    finally:
+        os.close(fd)
+
+
+def _lock(fd: int) -> bool:
+    for pause_s in _PAUSES_S:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(pause_s)
+        else:
+            return True
+    return False
 
 
 def _give_back(job: JobFile) -> None:

@@ -65,12 +65,12 @@ class JobState:
 class Remote:
     """The jobs of one model's server."""
 
-    def __init__(self, server: OpenAiServer, jobs: Jobs, attempts: int) -> None:
-        """`attempts`: how often a server that has answered nothing yet is asked."""
+    def __init__(self, server: OpenAiServer, jobs: Jobs, attempts: int, most_silent: int = _MOST_SILENT) -> None:
+        """`attempts`: how often a server that has answered nothing yet is asked; `most_silent`: one that has."""
         self.name = server.name
         self._server = server
         self._jobs = jobs
-        self._attempts = attempts
+        self._attempts, self._most_silent = attempts, most_silent
         self._was_answered = False
 
     def pauses(self) -> "itertools.accumulate[float]":
@@ -102,8 +102,8 @@ class Remote:
         Lines of jobs that an earlier run handed in hold nothing, since that run was bound by itself.
         """
         budget = find_account().budget
-        if held is not None and reply is None:
-            budget.forgo(held)
+        if held is not None and (reply is None or (reply.body is not None and not reply.tokens_in)):
+            budget.forgo(held)  # an answer that tells no usage may have cost all of it too
         elif held is not None and reply is not None:
             budget.settle(held, reply.cost_usd)
 
@@ -148,7 +148,21 @@ class Remote:
             answer = await self._server.get(f"/batches/{quote(job_id, safe='')}")
             if answer.status == 404 and (unknown := unknown + 1) < self._attempts:
                 raise Retry(f"http_404: {shorten(answer.text)}")  # one that has just started may not have read all yet
-            self._check(answer, f"knows no job {job_id}, which was made with another key, or has lost it")
+            self._check(
+                answer,
+                f"knows no job {job_id}, which was made with another key, or has lost it: set that key, or leave the job out of "
+                f"account, so that its requests are asked and paid anew: factmill jobs forget {job_id}",
+            )
+            return _read_state(job_id, read_json(answer.text))
+
+        return await self._ask(ask)
+
+    async def cancel(self, job_id: str) -> JobState:
+        """Have a job broken off; return what the server says of it."""
+
+        async def ask() -> JobState:
+            answer = await self._server.post(f"/batches/{quote(job_id, safe='')}/cancel", {})
+            self._check(answer, f"knows no job {job_id}, or cancels none")
             return _read_state(job_id, read_json(answer.text))
 
         return await self._ask(ask)
@@ -220,7 +234,7 @@ class Remote:
                 found = await request()
             except Retry as trouble:
                 self._was_answered |= trouble.code != "unreachable"
-                if silent >= (_MOST_SILENT if self._was_answered else self._attempts):
+                if silent >= (self._most_silent if self._was_answered else self._attempts):
                     raise ServiceUnreachable(
                         f"{self.name}: gave no useful answer about a batch job to {silent} requests in a row; last trouble: "
                         f"{trouble}. What it works on it goes on with; run the same command again later"

@@ -9,11 +9,12 @@ when none is, the bound is reached.
 A request whose reply never came (a time-out, a cut connection) may have been paid for: what it held counts as spent.
 
 `LazyService` opens an account of its service around `send`; the sender and the server find it by the context, in which all
-that is sent there runs. All but `check` and `spent` is used from the sending loop only.
+that is sent there runs. All but `check`, `spent` and `take` (redirects, in threads of their own) is used from the sending loop only.
 """
 
 import asyncio
 import math
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from tasks.core.spending import Bounds, Spent
+from tasks.core.spending import Bounds, Spent, count, count_hours
 from tasks.errors import BudgetReached
 
 
@@ -45,6 +46,7 @@ class Budget:
         self._room.set()
         self._started = time.monotonic()
         self._reached: BudgetReached | None = None
+        self._counting = threading.Lock()
 
     def bind(self, bounds: Bounds) -> None:
         """Begin a run with these bounds; its hours count from now."""
@@ -59,7 +61,7 @@ class Budget:
     def check(self) -> None:
         """Raise BudgetReached when a bound was reached before, or time is up."""
         if self._reached is None and self.bounds.hours is not None and self.spent.hours >= self.bounds.hours:
-            raise self._reach(f"{self.bounds.hours:.4g} hours (--max-hours)")
+            raise self._reach(f"{count_hours(self.bounds.hours)} (--max-hours)")
         if self._reached is not None:
             raise self._reached
 
@@ -67,15 +69,17 @@ class Budget:
         """Count a request that is about to go out; BudgetReached when it would be one too many."""
         self.check()
         most = self.bounds.requests
-        if most is not None and self.requests.total() >= most:
-            raise self._reach(f"{most:,} requests (--max-requests)")
-        self.requests[service] += 1
-        _of_process.requests += 1
+        with self._counting:
+            if most is not None and self.requests.total() >= most:
+                raise self._reach(f"{count(most, 'request')} (--max-requests)")
+            self.requests[service] += 1
+            _of_process.requests += 1
 
     def give_back(self, service: str) -> None:
         """Take back the count of a request that did not go out after all."""
-        self.requests[service] -= 1
-        _of_process.requests -= 1
+        with self._counting:
+            self.requests[service] -= 1
+            _of_process.requests -= 1
 
     def hold(self, model: str, usd: float, *, is_probed: bool = True) -> int:
         """Hold the most that a request to a model can cost, and return the number of what is held.
@@ -90,7 +94,8 @@ class Budget:
             self._room.clear()
             raise TightError
         if committed + usd > most:
-            raise self._reach(f"US$ {most:.4f} (--max-cost), since the next request can cost up to US$ {usd:.4f}")
+            why = f", since the next request can cost up to US$ {usd:.4f}"
+            raise self._reach(f"US$ {most:.4f} (--max-cost)", why, is_too_low=usd > most)
         self._last += 1
         self._held[self._last] = usd
         if is_probed and model not in self._answered and usd and math.isfinite(most):
@@ -125,8 +130,9 @@ class Budget:
             self._room.clear()
             await self._room.wait()
 
-    def _reach(self, what: str) -> BudgetReached:
-        self._reached = self._reached or BudgetReached(what)
+    def _reach(self, what: str, why: str = "", *, is_too_low: bool = False) -> BudgetReached:
+        is_too_low |= not self.requests.total()
+        self._reached = self._reached or BudgetReached(what, why=why, is_too_low=is_too_low)
         return self._reached
 
 

@@ -9,6 +9,7 @@ from typing import IO
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request
 
+from tasks.clients.sending.budget import find_account
 from tasks.errors import ServiceUnreachable
 
 _PORTS = {"http": 80, "https": 443}
@@ -37,8 +38,14 @@ def check_redirect(service: str, asked: str, leads_to: str, allowed: Collection[
     raise ServiceUnreachable(f"{service} redirects to {new.scheme}://{host}{new.path[:200]}, {why}")
 
 
+def count_redirect() -> None:
+    """Count a redirect that is about to be followed as a request of its own; BudgetReached when it is one too many."""
+    account = find_account()
+    account.budget.take(account.service)
+
+
 class CheckedRedirects(HTTPRedirectHandler):
-    """For openers of urllib: follows only redirects that `check_redirect` lets pass."""
+    """For openers of urllib: follows only redirects that `check_redirect` lets pass, and counts them."""
 
     def __init__(self, service: str, allowed: Collection[str]) -> None:
         self._service = service
@@ -49,4 +56,6 @@ class CheckedRedirects(HTTPRedirectHandler):
     ) -> Request | None:
         """Return the next request (see urllib); ServiceUnreachable where it is not to be made."""
         check_redirect(self._service, req.full_url, newurl, self._allowed)
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
+        if following := super().redirect_request(req, fp, code, msg, headers, newurl):
+            count_redirect()
+        return following

@@ -20,6 +20,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import CancelledError, Future
+from contextvars import copy_context
 from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
@@ -242,7 +243,7 @@ class Sender:
         if self._lost_in_a_row >= max(10, 2 * self._limits.parallel):
             raise ServiceUnreachable(
                 f"{self._name}: gave no useful answer to {self._lost_in_a_row} requests in a row, each tried up to"
-                f" {self._limits.attempts} times; last trouble: {trouble}. Answers so far are kept; run again later"
+                f" {self._limits.attempts} times; last trouble: {str(trouble).rstrip('.')}. Answers so far are kept; run again later"
             )
 
     def _pause_s(self, tries: int, trouble: Retry) -> float:
@@ -306,7 +307,7 @@ async def run_in_thread(function: Callable[..., Result], *args: Any) -> Result:
         else:
             loop.call_soon_threadsafe(hand_over, result, None)
 
-    threading.Thread(target=run, name="factmill-request", daemon=True).start()
+    threading.Thread(target=copy_context().run, args=(run,), name="factmill-request", daemon=True).start()
     return await future
 
 

@@ -8,7 +8,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.exceptions import ReadTimeoutError
 
-from tasks.clients.sending.redirects import check_redirect
+from tasks.clients.sending.redirects import check_redirect, count_redirect
 from tasks.clients.sending.sender import Retry
 from tasks.settings import Limits
 
@@ -25,6 +25,7 @@ class _Session(requests.Session):
         target = super().get_redirect_target(resp)
         if target is not None:
             check_redirect(self._service, resp.url, urljoin(resp.url, target), self._allowed)
+            count_redirect()
         return target
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from tasks.assets import load_prompt
 from tasks.core.forecasting import DRAWING, Forecast, StageSeen, Use, make_forecast, round_numbers
 from tasks.core.prompts import Ask
+from tasks.core.spending import count
 from tasks.engine.identities import identify_service, service_urls
 from tasks.errors import UsageError
 from tasks.settings import Model, World
@@ -86,12 +87,14 @@ def _price_uses(world: World, basis: Basis) -> tuple[list[Use], list[str]]:
     for call in basis.asked.calls:
         if call["is_new"]:
             sent[call["stage"], call["service"]].add(call["key"])
-    uses, guessed, unpriced = [], False, set[str]()
+    uses, guessed, unpriced, failed = [], False, set[str](), set[str]()
     for call in basis.asked.calls:
         tokens_in, tokens_out, usd = float(call["tokens_in"]), float(call["tokens_out"]), call["cost_usd"]
         model = _find_model(world, basis, call)
+        if call["is_failed"]:
+            failed.add(call["key"])
         if call["parts"] is not None:
-            guessed = True
+            guessed |= not call["is_failed"]
             times = call["samples"] if model is not None and not model.choices else 1
             tokens_in = times * count_prompt(json.loads(call["parts"])) / CHARACTERS_A_TOKEN
             tokens_out = call["said"] / CHARACTERS_A_TOKEN
@@ -107,6 +110,11 @@ def _price_uses(world: World, basis: Basis) -> tuple[list[Use], list[str]]:
         notes.append(
             f"no usage is known of some models: {CHARACTERS_A_TOKEN} characters of prompts and replies are taken for a token, "
             "and thoughts of a model that reasons come on top; a pilot (--pilot N) tells what they count"
+        )
+    if failed:
+        notes.append(
+            f"{count(len(failed), 'call')} of the basis got no answer, and the build asks again: of models' the prompt alone is "
+            "counted, and of requests each try; look at the service with `factmill doctor`"
         )
     notes += [f"the world {world.name} does not say what the model {name} costs" for name in sorted(unpriced)]
     return uses, notes

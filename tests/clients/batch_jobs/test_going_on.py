@@ -4,39 +4,11 @@ import json
 import threading
 
 import pytest
-from support.batches.asking import ask, ask_all, collect, jobs, open_chat
+from support.batches.asking import ask, ask_all, collect, interrupt, jobs, open_chat, wait_for
 from support.work.warehouses import empty_warehouse
 
-from tasks.clients.chat import Chat
-from tasks.clients.sending.sender import interrupt_sending
-from tasks.core.calls.call import Reply
-from tasks.errors import ServiceError, ServiceUnreachable
+from tasks.errors import ServiceUnreachable
 from tasks.storage.recording.recorder import Recorder
-
-
-def wait_for(condition) -> None:
-    while not condition():
-        threading.Event().wait(0.005)
-
-
-def interrupt(chat: Chat, calls, condition) -> dict[str, Reply]:
-    """Ask, break it off when a condition holds, and return what has come."""
-    got: dict[str, Reply] = {}
-    errors = []
-
-    def send():
-        try:
-            chat.send(calls, lambda call, reply: got.update({call.key: reply}))
-        except ServiceError as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=send)
-    thread.start()
-    wait_for(condition)
-    interrupt_sending()
-    thread.join()
-    assert "sending was interrupted" in str(errors[0])
-    return got
 
 
 def test_a_build_that_is_stopped_goes_on_with_its_job(make_server, tmp_path, told):
@@ -46,7 +18,7 @@ def test_a_build_that_is_stopped_goes_on_with_its_job(make_server, tmp_path, tol
     notes = [line for line in told if line.startswith("note: ")]
     assert notes == [
         "note: job batch_0001 goes on at the server, and is paid for; the same command goes on with it. To cancel it: "
-        f'curl -X POST -H "Authorization: Bearer $MY_KEY" {server.url}/batches/batch_0001/cancel'
+        f"factmill jobs cancel batch_0001 --warehouse {tmp_path}/w.duckdb"
     ]
     server.ends.clear()
     assert len(collect(open_chat(server, tmp_path), calls[3:])) == 7
@@ -177,3 +149,11 @@ def test_what_was_recorded_in_one_way_serves_the_other(make_server, tmp_path, fi
     recorder.close()
     assert (first.sent, second.sent, second.replayed) == (6, 0, 6)
     assert first.records == second.records
+
+
+def test_a_server_names_no_command_that_is_typed_to_cancel_its_job(make_server, tmp_path, told):
+    desk = open_chat(make_server(), tmp_path)._desk
+    assert desk is not None
+    desk._files.begin("a.jsonl", ["x"], {}).note(job="batch/../1; reboot $(id)")
+    desk._say_what_goes_on()
+    assert "factmill jobs cancel 'batch/../1; reboot $(id)'" in told[-1]

@@ -1,17 +1,18 @@
 """What is known of jobs, on disk: found again after any end, by one process at a time."""
 
+import fcntl
 import os
 from pathlib import Path
 
 import pytest
 
-from tasks.clients.batch_jobs.job_files import JobFiles
+from tasks.clients.batch_jobs.job_files import JobFiles, JobsPlace
 from tasks.errors import ShardError
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> JobFiles:
-    files = JobFiles(tmp_path / "jobs")
+    files = JobFiles(JobsPlace(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
     files.enter()
     return files
 
@@ -27,7 +28,7 @@ def test_a_job_is_found_by_what_is_left_of_it_and_goes_when_nothing_is(files, tm
     begin(files, "x", "y", seed=False)
     files.keep(["x"])
     files.leave()
-    others = JobFiles(tmp_path / "jobs")
+    others = JobFiles(JobsPlace(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
     others.enter()
     assert others.find(["x"]) == []
     (job,) = others.find(["x", "y"])
@@ -46,11 +47,29 @@ def test_a_job_is_found_by_what_is_left_of_it_and_goes_when_nothing_is(files, tm
 
 def test_a_job_that_another_process_follows_is_left_to_it(files, tmp_path):
     begin(files, "x")
-    others = JobFiles(tmp_path / "jobs")
+    others = JobFiles(JobsPlace(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
     others.enter()
     assert others.find(["x"]) == []
     files.leave()
     assert [job.job_id for job in others.find(["x"])] == ["batch-1"]
+
+
+def test_a_job_that_another_process_removes_meanwhile_says_nothing(files, tmp_path, monkeypatch):
+    begin(files, "x", seed=False)
+    files.leave()
+    others = JobFiles(JobsPlace(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
+    (path,) = (tmp_path / "jobs").iterdir()
+    lock = fcntl.flock
+
+    def lock_late(fd: int, how: int) -> None:
+        lock(fd, how)
+        path.unlink()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fcntl, "flock", lock_late)
+        assert others.find(["x"]) == []
+    path.symlink_to("gone")  # is listed, and is not there when it is read
+    assert others.find_learnt() is None
 
 
 def test_the_newest_job_with_a_request_comes_first(files):
@@ -78,7 +97,7 @@ def test_a_line_that_a_crash_has_torn_spoils_none_before_or_behind_it(files, tmp
 def test_a_folder_that_cannot_be_written_is_told(tmp_path):
     (tmp_path / "jobs").write_text("")
     with pytest.raises(ShardError, match="cannot write"):
-        JobFiles(tmp_path / "jobs").begin("a.jsonl", ["x"], {})
+        JobFiles(JobsPlace(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb")).begin("a.jsonl", ["x"], {})
 
 
 def test_a_disk_that_is_full_is_told_and_leaves_no_half_line(files, monkeypatch):

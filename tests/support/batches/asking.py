@@ -1,14 +1,18 @@
 """What tests of batch jobs ask, and a chat model that is asked so."""
 
+import threading
 from pathlib import Path
 
 from support.batches.server import BatchServer
 
+from tasks.clients.batch_jobs.job_files import JobsPlace
 from tasks.clients.chat import Chat
+from tasks.clients.sending.sender import interrupt_sending
 from tasks.core.calls.call import Reply
 from tasks.core.calls.chat import call_chat
 from tasks.core.calls.jobs import Jobs
 from tasks.core.prompts import fill_in, read_prompt
+from tasks.errors import ServiceError
 from tasks.settings import Limits, Model
 
 PROMPT = b"""+++
@@ -46,7 +50,18 @@ def open_chat(server: BatchServer, folder: Path | None, **changed) -> Chat:
         "jobs": jobs(),
         "limits": Limits(parallel=4, timeout_s=5, attempts=4, backoff_s=0.01),
     }
-    return Chat("here", Model.model_validate({**given, **changed}), lambda: "key", "tests", folder and folder / "jobs")
+    return Chat(
+        "here",
+        Model.model_validate({**given, **changed}),
+        lambda: "key",
+        "tests",
+        folder and place_of(folder),
+    )
+
+
+def place_of(folder: Path) -> JobsPlace:
+    """Return where a folder's jobs are known; its warehouse has a name that is not the usual one."""
+    return JobsPlace(folder / "jobs", "granola-1a2b", folder / "w.duckdb")
 
 
 def jobs(**changed) -> Jobs:
@@ -74,3 +89,28 @@ def collect(chat: Chat, calls) -> dict[str, Reply]:
 
 def bodies(replies) -> dict:
     return {key: (reply.status, reply.body) for key, reply in replies.items()}
+
+
+def wait_for(condition) -> None:
+    while not condition():
+        threading.Event().wait(0.005)
+
+
+def interrupt(chat: Chat, calls, condition) -> dict[str, Reply]:
+    """Ask, break it off when a condition holds, and return what has come."""
+    got: dict[str, Reply] = {}
+    errors = []
+
+    def send():
+        try:
+            chat.send(calls, lambda call, reply: got.update({call.key: reply}))
+        except ServiceError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    wait_for(condition)
+    interrupt_sending()
+    thread.join()
+    assert "sending was interrupted" in str(errors[0])
+    return got

@@ -34,7 +34,7 @@ Rows = Annotated[
 
 def forecast(given: Any) -> None:
     """Say what a build will ask, cost and take, by the options that the build would be given."""
-    from flows.commands.forecast import format_forecast, make_forecast
+    from flows.commands.spending.forecast import format_forecast, make_forecast
     from flows.prefect_server import shared_server
 
     progress.show()

@@ -1,0 +1,90 @@
+"""Batch jobs as somebody looks at them who waits for none: what their servers say, and how they are cancelled.
+
+A job's file tells its server, so no world is needed. Each server is asked once for each job; one that does not answer is
+told, not waited for.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tasks.clients.batch_jobs.job_files import JobFile, JobServer
+from tasks.clients.batch_jobs.remote import JobState, Remote
+from tasks.clients.openai_server import OpenAiServer
+from tasks.core.calls.jobs import Jobs
+from tasks.errors import FactmillError, ServiceError
+from tasks.settings import Limits, Model, api_key
+
+_TIMEOUT_S = 20.0
+_AT_ONCE = 8
+_NOT_NOTED = "it was made by an earlier version, which did not note the server; the same build goes on with it"
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A job, and what its server says of it."""
+
+    job: JobFile
+    state: JobState | None = None
+    """None: it has not been handed in, or the server does not tell."""
+    trouble: str = ""
+    """Why the server does not tell."""
+
+
+def look_at(jobs: Sequence[JobFile], user_agent: str) -> list[Looked]:
+    """Ask the servers of jobs how far they are."""
+
+    async def look_at_all() -> list[Looked]:
+        remotes = {server: _connect(server, user_agent) for server in {job.server for job in jobs if job.server.url}}
+        turn = asyncio.Semaphore(_AT_ONCE)
+
+        async def look(job: JobFile) -> Looked:
+            async with turn:
+                return await _look(job, remotes.get(job.server))
+
+        return list(await asyncio.gather(*map(look, jobs)))
+
+    return asyncio.run(look_at_all())
+
+
+def cancel_job(job: JobFile, user_agent: str) -> JobState:
+    """Have a server break off a job; return what it says. ServiceError when it was never handed in, or has ended."""
+
+    async def cancel() -> JobState:
+        if not job.server.url:
+            raise ServiceError(
+                f"job {job.job_id or job.name}: {_NOT_NOTED}, and says how to cancel it when it is stopped"
+            )
+        remote = _connect(job.server, user_agent)
+        job_id = job.job_id or await remote.find_job(job.name)
+        if not job_id:
+            raise ServiceError(
+                f"{job.name} was never handed in to {remote.name}, so there is nothing to cancel; the same build hands it in, "
+                f"and `factmill jobs forget {job.name}` leaves it out"
+            )
+        state = await remote.look(job_id)
+        if state.has_ended:
+            raise ServiceError(
+                f"job {job_id} has ended ({state.describe(len(job.ids))}), so there is nothing to cancel; the same build takes "
+                "its answers"
+            )
+        return await remote.cancel(job_id)
+
+    return asyncio.run(cancel())
+
+
+async def _look(job: JobFile, remote: Remote | None) -> Looked:
+    if not job.job_id:
+        return Looked(job)
+    if remote is None:
+        return Looked(job, trouble=_NOT_NOTED)
+    try:
+        return Looked(job, await remote.look(job.job_id))
+    except FactmillError as error:  # told beside the job; others are looked at all the same
+        return Looked(job, trouble=str(error))
+
+
+def _connect(server: JobServer, user_agent: str) -> Remote:
+    limits = Limits(timeout_s=_TIMEOUT_S)
+    model = Model(kind="openai", name=server.model, url=server.url, key_env=server.key_env, limits=limits)
+    return Remote(OpenAiServer(model, lambda: api_key(model), user_agent), Jobs(), attempts=1, most_silent=1)

@@ -1,0 +1,189 @@
+"""`factmill jobs`: what is known of batch jobs that were left to their servers, and what can be done about each."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.batches.asking import answer, ask_all, bodies, collect, interrupt, open_chat
+from support.batches.server import BatchServer
+from support.work.command import ROOT, Factmill
+
+from tasks.clients.batch_jobs.job_files import JobFiles, JobsPlace, read_jobs
+from tasks.errors import ServiceUnreachable
+
+CALLS = ask_all(10)
+KILLED = """
+import os, sys
+from pathlib import Path
+from support.batches.asking import ask_all, open_chat
+from tasks import progress
+
+class Server:
+    url = sys.argv[1]
+
+progress.say = lambda line: os.kill(os.getpid(), 9) if "in_progress" in line else None
+open_chat(Server(), Path(sys.argv[2])).send(ask_all(10), lambda call, reply: None)
+"""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[BatchServer]:
+    server = BatchServer(tmp_path / "server", answer)
+    server.ends = {1: "never"}
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def factmill(own_home: Path) -> Factmill:
+    own_home.mkdir(parents=True)
+    return Factmill(own_home, on_prefect=False)
+
+
+@pytest.fixture
+def left(server: BatchServer, factmill: Factmill) -> Path:
+    """Leave a job while it is under way; return the folder in which its jobs are known."""
+    folder = factmill.home / "runs"
+    interrupt(open_chat(server, folder), CALLS, lambda: any(job["status"] == "in_progress" for job in server.jobs))
+    return folder
+
+
+def list_known(factmill: Factmill, *options: str) -> list[dict[str, Any]]:
+    ran = factmill("jobs", "--json", *options, MY_KEY="key")
+    assert ran.code == 0, ran.err
+    return list(ran.json["jobs"])
+
+
+def test_a_job_that_a_killed_process_left_is_listed_and_gone_on_with(server: BatchServer, factmill: Factmill) -> None:
+    left = factmill.home / "runs"
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
+    ended = subprocess.run([sys.executable, "-c", KILLED, server.url, str(left)], env=environment, check=False)
+    assert ended.returncode == -9
+    [known] = list_known(factmill)
+    assert known.pop("age_s") < 3600
+    assert known.pop("handed_in_at") > "2026"
+    assert known == {
+        "job": "batch_0001",
+        "state": "in_progress",
+        "model": "m-1",
+        "url": server.url,
+        "requests": 10,
+        "left": 10,
+        "done": 0,
+        "failed": 0,
+        "build": "granola-1a2b",
+        "warehouse": str(factmill.home / "factmill.duckdb"),
+        "followed": False,
+        "note": "no process waits for it; the same build goes on with it",
+    }
+    asked = server.requests
+    assert [each["state"] for each in list_known(factmill, "--no-ask")] == ["handed_in"]
+    assert server.requests == asked
+    told = factmill("jobs", MY_KEY="key").out
+    assert told.startswith("batch_0001  in_progress    0 of 10 requests to m-1, ")
+    assert "ago, for granola-1a2b\n    no process waits for it" in told
+    server.ends.clear()
+    assert len(collect(open_chat(server, left), CALLS)) == 10
+    assert len(server.jobs) == 1
+    assert max(server.answered.values()) == 1
+    assert list_known(factmill) == []
+    assert factmill("jobs").err.startswith(f"no batch jobs of {factmill.home}/factmill.duckdb; ")
+
+
+def test_a_cancelled_job_is_told_and_what_it_had_done_is_taken(
+    left: Path, server: BatchServer, factmill: Factmill
+) -> None:
+    ran = factmill("jobs", "cancel", "batch", "--json", MY_KEY="key")
+    assert ran.json == {"cancelled": [{"job": "batch_0001", "state": "cancelling", "done": 0, "requests": 10}]}
+    with pytest.raises(ServiceUnreachable, match="was cancelled; what it had done is kept"):
+        collect(open_chat(server, left), CALLS)
+    again = collect(open_chat(server, left), CALLS)
+    assert bodies(again) == bodies(collect(open_chat(server, None, mode="single"), CALLS))
+    assert [job["status"] for job in server.jobs] == ["cancelled", "completed"]
+
+
+def test_without_a_job_that_goes_on_there_is_nothing_to_cancel(
+    left: Path, server: BatchServer, factmill: Factmill
+) -> None:
+    server.ends.clear()
+    while list_known(factmill)[0]["state"] != "completed":
+        pass
+    assert list_known(factmill)[0]["note"] == "its answers wait for the same build to take them"
+    ran = factmill("jobs", "cancel", "batch_0001", MY_KEY="key")
+    assert (ran.code, ran.out) == (1, "")
+    assert "job batch_0001 has ended (10 of 10 done, completed), so there is nothing to cancel" in ran.err
+    ran = factmill("jobs", "cancel", "--all", MY_KEY="key")
+    assert (ran.code, ran.err) == (0, "no job goes on, so there is nothing to cancel\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["cancel"], "expected one job (factmill jobs lists them) or --all"),
+        (["cancel", "batch_0001", "--all"], "expected one job"),
+        (["cancel", "nobody"], "nobody: no such job in "),
+        (["forget", ""], "known are: batch_0001. One of another warehouse: --warehouse FILE"),
+    ],
+)
+def test_wrong_usage_says_what_was_expected(arguments: list[str], told: str, left: Path, factmill: Factmill) -> None:
+    ran = factmill("jobs", *arguments, MY_KEY="key")
+    assert ran.code == 2
+    assert told in ran.err
+
+
+def test_a_server_that_does_not_tell_is_told(left: Path, server: BatchServer, factmill: Factmill) -> None:
+    ran = factmill("jobs", MY_KEY="")
+    assert ran.code == 0
+    assert "unknown" in ran.out
+    assert "the environment variable that its key_env names is not set" in ran.out
+    for path in (server._folder).glob("batch_*.json"):
+        path.unlink()
+    [known] = list_known(factmill)
+    assert (known["state"], known["done"]) == ("unknown", None)
+    assert "knows no job batch_0001, which was made with another key, or has lost it" in known["note"]
+    assert "factmill jobs forget batch_0001" in known["note"]
+    server.close()
+    assert (
+        "cannot be reached" in list_known(factmill)[0]["note"] or "no useful answer" in list_known(factmill)[0]["note"]
+    )
+    ran = factmill("jobs", "cancel", "--all", MY_KEY="key")
+    assert ran.code == 1
+    assert "nothing was cancelled, since not all jobs can be seen: " in ran.err
+
+
+def test_a_job_that_its_server_has_lost_is_forgotten_and_asked_anew(
+    left: Path, server: BatchServer, factmill: Factmill
+) -> None:
+    for path in (server._folder).glob("batch_*.json"):
+        path.unlink()
+    with pytest.raises(ServiceUnreachable, match="factmill jobs forget batch_0001"):
+        collect(open_chat(server, left), CALLS)
+    assert factmill("jobs", "forget", "batch_0001", "--json").json == {
+        "job": "batch_0001",
+        "forgotten": True,
+        "requests": 10,
+        "build": "granola-1a2b",
+    }
+    server.ends.clear()
+    assert len(collect(open_chat(server, left), CALLS)) == 10
+
+
+def test_looking_at_a_job_keeps_no_build_from_going_on_with_it(left: Path, tmp_path: Path) -> None:
+    """A file that is locked just then would be taken for one that another process follows, and be paid twice."""
+    [job] = read_jobs(left)
+    looking = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            f"import fcntl, time\nf = open({str(job.path)!r})\nfcntl.flock(f, 1)\nprint(flush=True)\ntime.sleep(0.003)",
+        ],
+        stdout=subprocess.PIPE,
+    )
+    assert looking.stdout and looking.stdout.readline()
+    found = JobFiles(JobsPlace(job.path.parent, "granola-1a2b", tmp_path / "w.duckdb")).find(job.ids)
+    assert [each.job_id for each in found] == ["batch_0001"]
+    looking.wait()
