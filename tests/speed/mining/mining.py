@@ -224,6 +224,7 @@ def measure_growth(room: Room, sizes: list[int], batches: list[int], dump: Dump)
                 edges=edges,
                 items=made["items"],
                 load_s=loaded["seconds"],
+                load_cpu_s=loaded["cpu_seconds"],
                 load_peak_mib=loaded["peak_mib"],
                 arrays_bytes=loaded["arrays_bytes"],
                 tables_bytes=loaded["tables_bytes"],
@@ -252,7 +253,7 @@ def _load_mixture(room: Room, lines: int) -> Mixture:
         run_task("write_file", folder=folder, out=path, kind="dump", lines=lines, seed=room.seed)
         loaded = run_task("load_ours", path=path, name="growth", home=room.home)
         path.unlink()
-    return Mixture(lines, loaded["stored"]["edges"], loaded["seconds"], loaded["tables_bytes"])
+    return Mixture(lines, loaded["stored"]["edges"], loaded["seconds"], loaded["cpu_seconds"], loaded["tables_bytes"])
 
 
 def read_options() -> argparse.Namespace:

@@ -42,6 +42,7 @@ class Measured:
     edges: int
     items: int
     load_s: float
+    load_cpu_s: float
     load_peak_mib: float
     arrays_bytes: int
     tables_bytes: int
@@ -67,6 +68,7 @@ class Mixture:
     lines: int
     edges: int
     load_s: float
+    load_cpu_s: float
     tables_bytes: int
 
 
@@ -79,6 +81,7 @@ def format_growth(measured: list[Measured]) -> str:
         lines.append(f"{name:28}" + "".join(f"{cell:>24}" for cell in cells))
 
     add("load, s", [f"{each.load_s:,.1f}" for each in measured])
+    add("load, s of CPU", [f"{each.load_cpu_s:,.1f}" for each in measured])
     add("load, edges/s", [f"{each.edges / each.load_s:,.0f}" for each in measured])
     add("load, peak MiB", [f"{each.load_peak_mib:,.0f}" for each in measured])
     add("arrays, bytes an edge", [f"{each.arrays_bytes / each.edges:.1f}" for each in measured])
@@ -105,6 +108,9 @@ def format_estimate(measured: list[Measured], mixture: Mixture, dump: Dump) -> s
     other_s = max(0.0, mixture.load_s - mixture.edges * edge_s) / (mixture.lines - mixture.edges)
     others = (dump.triples - dump.edges) * BILLION * other_s
     linear_h, bent_h = ((others + large.load_s * times**power) / 3600 for power in (1.0, bend))
+    edge_cpu_s = large.load_cpu_s / large.edges
+    other_cpu_s = max(0.0, mixture.load_cpu_s - mixture.edges * edge_cpu_s) / (mixture.lines - mixture.edges)
+    cpu_h = BILLION * (dump.edges * edge_cpu_s + (dump.triples - dump.edges) * other_cpu_s) / 3600
     item_bytes = (large.arrays_bytes - BYTES_AN_EDGE * large.edges) / large.items
     arrays = BYTES_AN_EDGE * dump.edges * BILLION + item_bytes * dump.items * BILLION
     tables = mixture.tables_bytes / mixture.lines * dump.triples * BILLION
@@ -120,6 +126,7 @@ Assumed: {dump.triples:g} billion triples, {dump.edges:g} billion of them edges 
 Measured: the table above, and {mixture.lines:,} lines of a dump-like mixture loaded in {mixture.load_s:.1f} s. The rest is extrapolated:
 - Load: {linear_h:.1f} hours if edges cost what they cost at {large.edges:,} ({edge_s * 1e6:.2f} µs; other lines {other_s * 1e6:.2f} µs); {bent_h:.1f} if
   their cost bends on as from {small.edges:,} to {large.edges:,} (power {bend:.2f}). Unpacking the file comes on top where it is slower.
+  By CPU, which other work on this machine disturbs less: {cpu_h:.1f} hours, if edges cost what they cost at {large.edges:,}.
 - Disk: arrays {arrays / GIB:.1f} GiB ({BYTES_AN_EDGE} bytes an edge by their layout, {item_bytes:.1f} an item as measured), tables {tables / GIB:.0f} GiB
   (as the mixture: {mixture.tables_bytes / mixture.lines:.1f} bytes a triple); sorting needs about that once more while loading.
 - Memory: a pair whose pages are all new brings {large.cold_mapped_mib * MIB / large.cold_pairs / 1024:.0f} KiB of files into memory (measured at {large.edges:,}
