@@ -198,7 +198,7 @@ def find_memory() -> int:
 
 
 def _read_here_and_there(array: Array) -> None:
-    pages = array.base
+    pages: Any = array.base
     while isinstance(pages, np.ndarray):
         pages = pages.base
     # an array without entries is not mapped, and not every system takes advice

@@ -88,7 +88,7 @@ def main() -> int:
     run_task("make_pairs", folder=room.make_graph(edges)[0], count=options.pairs, sets=1, seed=room.seed, out=folder)
     size = sum(file.stat().st_size for file in graph.glob("*.npy"))
     print(f"{edges:,} edges, {size / MIB:.0f} MiB of arrays, {options.memory} MiB of memory")
-    paths = {}
+    paths: dict[int, int] = {}
     for way in WAYS:
         count = options.pairs if way == "one by one" else min(FEW, options.pairs)
         for order, at_once in (("by place", count), ("as drawn", 1)):
