@@ -61,10 +61,10 @@ class BudgetReached(BuildError):
 
     exit_code = 3
 
-    def __init__(self, bound: str, told: str = "") -> None:
-        super().__init__(told or f"the bound of {bound} is reached")
-        self.bound = bound
-        """Which bound, in words."""
+    def __init__(self, bound: str, told: str = "", why: str = "") -> None:
+        super().__init__(told or f"the bound of {bound} is reached{why and f', {why}'}")
+        self.bound, self.why = bound, why
+        """Which bound, and why just now, in words."""
 
 
 class FunnelError(BuildError):

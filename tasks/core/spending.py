@@ -45,6 +45,14 @@ def describe_spent(spent: Spent) -> str:
     return f"US$ {spent.paid_usd:.4f}{lost}, {spent.requests:,} requests, {spent.hours:.2f} hours"
 
 
+def describe_bounds(bounds: Bounds) -> str:
+    """Return what may be spent, in words."""
+    told = [f"US$ {bounds.cost_usd:.4f}"] if bounds.cost_usd is not None else []
+    told += [f"{bounds.requests:,} requests"] if bounds.requests is not None else []
+    told += [f"{bounds.hours:.4g} hours"] if bounds.hours is not None else []
+    return ", ".join(told) or "anything"
+
+
 def lower_bounds(bounds: Bounds, spent: Spent) -> Bounds:
     """Return what is left of bounds."""
     return Bounds(

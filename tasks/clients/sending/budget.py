@@ -94,7 +94,7 @@ class Budget:
             self._room.clear()
             raise TightError
         if committed + usd > most:
-            raise self._reach(f"US$ {most:.4f} (--max-cost), since the next request can cost up to US$ {usd:.4f}")
+            raise self._reach(f"US$ {most:.4f} (--max-cost)", f"since the next request can cost up to US$ {usd:.4f}")
         self._last += 1
         self._held[self._last] = usd
         if is_probed and model not in self._answered and usd and math.isfinite(most):
@@ -129,8 +129,8 @@ class Budget:
             self._room.clear()
             await self._room.wait()
 
-    def _reach(self, what: str) -> BudgetReached:
-        self._reached = self._reached or BudgetReached(what)
+    def _reach(self, what: str, why: str = "") -> BudgetReached:
+        self._reached = self._reached or BudgetReached(what, why=why)
         return self._reached
 
 
