@@ -60,10 +60,15 @@ class Budget:
 
     def check(self) -> None:
         """Raise BudgetReached when a bound was reached before, or time is up."""
-        if self._reached is None and self.bounds.hours is not None and self.spent.hours >= self.bounds.hours:
-            raise self._reach(f"{self.bounds.hours:.4g} hours (--max-hours)")
+        if self._reached is None:
+            self.check_time()
         if self._reached is not None:
             raise self._reached
+
+    def check_time(self) -> None:
+        """Raise BudgetReached when time is up, whatever other bound was reached before."""
+        if self.bounds.hours is not None and self.spent.hours >= self.bounds.hours:
+            raise self._reach(f"{self.bounds.hours:.4g} hours (--max-hours)")
 
     def take(self, service: str) -> None:
         """Count a request that is about to go out; BudgetReached when it would be one too many."""
