@@ -45,7 +45,8 @@ class Budget:
         self._room = asyncio.Event()
         self._room.set()
         self._started = time.monotonic()
-        self._reached: BudgetReached | None = None
+        self._reached: tuple[str, str] | None = None
+        """Which bound was reached first, and why just then."""
         self._counting = threading.Lock()
 
     def bind(self, bounds: Bounds) -> None:
@@ -63,7 +64,7 @@ class Budget:
         if self._reached is None:
             self.check_time()
         if self._reached is not None:
-            raise self._reached
+            raise self._reach(*self._reached)
 
     def check_time(self) -> None:
         """Raise BudgetReached when time is up, whatever other bound was reached before."""
@@ -135,8 +136,11 @@ class Budget:
             await self._room.wait()
 
     def _reach(self, what: str, why: str = "") -> BudgetReached:
-        self._reached = self._reached or BudgetReached(what, why=why)
-        return self._reached
+        """Return the error of the bound that was reached first: a new one each time, since an error that is raised again and
+        again drags all those ways along."""
+        self._reached = self._reached or (what, why)
+        bound, reason = self._reached
+        return BudgetReached(bound, why=reason)
 
 
 @dataclass(frozen=True, slots=True)
