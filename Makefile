@@ -58,11 +58,16 @@ $(VENV)/.llm: requirements-llm.lock $(VENV)/.base
 	$(PIP) --require-hashes -r requirements-llm.lock
 	@touch $@
 
-# torch stands in no lock: which build of it fits, for CPUs alone or for a GPU, pip's settings say
-$(VENV)/.mechanism: requirements-mechanism.lock $(VENV)/.dev
+# torch stands in no lock: which build of it fits, for CPUs alone or for a GPU, pip's settings say; it lies in a folder of
+# its own, so that all other tests run without it, as most users do, though it be installed beside them
+TORCH = $(VENV)/torch
+$(VENV)/.torch: | $(BIN)/pip
+	$(PIP) --upgrade --target $(TORCH) "torch==2.13.0"
+	@touch $@
+
+$(VENV)/.mechanism: requirements-mechanism.lock $(VENV)/.dev $(VENV)/.torch
 	$(call install,requirements-mechanism.lock)
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile "torch==2.13.0"
-	$(BIN)/python -c "import ot, sklearn, torch, transformers"
+	PYTHONPATH=$(TORCH) $(BIN)/python -c "import ot, sklearn, torch, transformers"
 	@touch $@
 
 build: $(VENV)/.prepared
@@ -84,7 +89,7 @@ test-llm: $(VENV)/.llm
 
 # a thread each, since they wait for nothing and their models are small
 test-mechanism: $(VENV)/.mechanism
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SHARED) $(MECHANISM)
+	PYTHONPATH=$(abspath $(TORCH)) OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SHARED) $(MECHANISM)
 
 trials: $(VENV)/.dev $(VENV)/.prepared
 	PYTHONPATH=tests $(BIN)/python -m trials.kills

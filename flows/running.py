@@ -145,17 +145,20 @@ def opened_recipe(benchmark: Benchmark, run: RunOptions) -> Iterator[Recipe]:
 
 
 def prepare() -> None:
-    """Make once what every build needs: Prefect's database, the embedded world's store and graph, compiled kernels."""
+    """Make once what builds need: Prefect's database, the embedded world's store, graph and encoder, compiled kernels."""
     folder = require_home()
     os.environ.update(prefect_settings(folder))
     with prefect_server(folder) as server:
         say("preparing the embedded world …")
         from tasks.engine.services import embedded_graph
         from tasks.graph.paths import prepare_kernels
+        from tasks.models.embed import PACKAGED, choose_embedder, find_embedder
         from tasks.world.serving import running_world
 
         with running_world(folder), embedded_graph(folder):
             prepare_kernels()
+            if choose_embedder(folder) == PACKAGED:
+                find_embedder(PACKAGED, folder)
             say("preparing Prefect's database …")
             server.wait_ready()
 

@@ -16,6 +16,8 @@ literal_properties uint16[l]   place of the property that holds the value: the q
 literal_claims uint16[l]       place of the statement's property
 literal_keys int64[l]          date_key or number_key (text/values/literals.py)
 literal_precisions uint8[l]    of a date, DAY where the data do not say it; 0 for numbers
+literal_order uint32[l]        of each item's literals, by key and id, how far behind its first each one stands; a graph
+                               that was loaded by an earlier version lacks the file, and the array is empty
 
 What a literal says is beside them (tasks/graph/literal_texts.py).
 """
@@ -60,7 +62,10 @@ _TYPES: dict[str, type[np.integer[Any]]] = {
     "literal_claims": np.uint16,
     "literal_keys": np.int64,
     "literal_precisions": np.uint8,
+    "literal_order": np.uint32,
 }
+_LATER = "literal_order"
+"""An array that earlier versions did not write."""
 ARRAY_FILES = tuple(f"{name}.npy" for name in _TYPES)
 
 _PROPERTIES = """
@@ -94,6 +99,7 @@ class Literals(NamedTuple):
     claims: npt.NDArray[np.uint16]
     keys: Ints
     precisions: npt.NDArray[np.uint8]
+    order: npt.NDArray[np.uint32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,18 +148,23 @@ def search_places(known: npt.NDArray[np.integer[Any]], numbers: Ints) -> Ints:
 
 def open_arrays(path: Path) -> Arrays:
     """Map the arrays in a graph's folder; GraphError names the file that is missing, damaged or does not fit."""
-    found = {name: _open_array(path / f"{name}.npy") for name in _TYPES}
+    found = {
+        name: _open_array(path / f"{name}.npy") for name in _TYPES if name != _LATER or (path / f"{name}.npy").exists()
+    }
     _check_lengths(path, found)
-    return _put_together(found)
+    return _put_together({_LATER: _make_empty(_LATER), **found})
 
 
 def make_empty_arrays() -> Arrays:
     """Return the arrays of a graph without items, in memory."""
-    found = {name: np.zeros(int(name.endswith(("offsets", "bits", "ranks"))), dtype) for name, dtype in _TYPES.items()}
-    for array in found.values():
-        # as mapped ones are
-        array.flags.writeable = False
-    return _put_together(found)
+    return _put_together({name: _make_empty(name) for name in _TYPES})
+
+
+def _make_empty(name: str) -> Array:
+    array = np.zeros(int(name.endswith(("offsets", "bits", "ranks"))), _TYPES[name])
+    # as mapped ones are
+    array.flags.writeable = False
+    return array
 
 
 def _put_together(found: dict[str, Array]) -> Arrays:
@@ -194,7 +205,7 @@ def _check_lengths(path: Path, found: dict[str, Array]) -> None:
         end = int(found[f"{rows}_offsets"][-1]) if len(found[f"{rows}_offsets"]) else 0
         expected |= {f"{rows}_{name}": end for name in columns if name != "offsets"}
     for name, length in expected.items():
-        if len(found[name]) != length:
+        if name in found and len(found[name]) != length:
             raise GraphError(
                 f"{path / name}.npy: has {len(found[name]):,} entries, expected {length:,} as other files say:"
                 f" damaged; {format_load_advice(path.name)}"
@@ -219,6 +230,7 @@ def write_arrays(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
     _write_rows(connection, folder, known, "out", "edges", _EDGES.format(row="subject", neighbour="object"))
     _write_rows(connection, folder, known, "in", "edges", _EDGES.format(row="object", neighbour="subject"))
     _write_rows(connection, folder, known, "literal", "literals", _LITERALS)
+    _write_literal_order(folder)
 
 
 def _write_items(connection: duckdb.DuckDBPyConnection, folder: Path) -> ItemIndex:
@@ -256,7 +268,7 @@ def _write_rows(
     connection: duckdb.DuckDBPyConnection, folder: Path, known: _Known, rows: str, table: str, query: str
 ) -> None:
     """Write the offsets of the column `item`, and each other column of a query into the file of its name."""
-    fields = (Literals if rows == "literal" else Rows)._fields[1:]
+    fields = [name for name in (Literals if rows == "literal" else Rows)._fields[1:] if f"{rows}_{name}" != _LATER]
     count, items = _count_rows(connection, table), known.items
     with ExitStack() as stack:
         offsets = stack.enter_context(_create(folder, f"{rows}_offsets", len(items.numbers) + 1))
@@ -273,6 +285,20 @@ def _write_rows(
             for name, file in files.items():
                 file.write(batch[name].data)
         _write_offsets(offsets, following, len(items.numbers) + 1, np.empty(0, np.int64), read)
+
+
+def _write_literal_order(folder: Path) -> None:
+    """Write in which order the literals of each item are by their keys, some items at a time."""
+    offsets, keys = _open_array(folder / "literal_offsets.npy"), _open_array(folder / "literal_keys.npy")
+    first, items = 0, len(offsets) - 1
+    with _create(folder, _LATER, len(keys)) as file:
+        while first < items:
+            last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + _ROWS_AT_ONCE, "right")) - 1)
+            rows = np.arange(offsets[first], offsets[last])
+            begins = offsets[np.searchsorted(offsets, rows, "right") - 1]
+            order = np.lexsort((keys[rows], begins))
+            file.write((rows[order] - begins).astype(np.uint32).data)
+            first = last
 
 
 def _write_offsets(file: BinaryIO, first: int, last: int, places: Ints, read: int) -> None:

@@ -31,6 +31,8 @@ Table = npt.NDArray[np.int64]
 _PAIRS_AHEAD = 32
 # a step of a merge costs about a sixteenth of looking an item up in another row
 _MERGED_STEPS = 16
+# fewer keys lie in one or two lines of memory: reading them all is as quick
+_SEARCHED_LITERALS = 16
 
 ITEM_COLUMNS = 5
 """Of what `walk_items` writes: pair, backward, and places of the middle (-1 at one hop) and of both properties."""
@@ -248,18 +250,39 @@ def walk_items(
 
 
 @inline
+def _find_ordered(keys: Ints, order: Column, row: int, begin: int, end: int, wanted: int) -> int:
+    """Return where in the order of a row's keys, from `begin` to `end`, the first lies that is not below the wanted one."""
+    while begin < end:
+        middle = (begin + end) >> 1
+        if keys[row + order[middle]] < wanted:
+            begin = middle + 1
+        else:
+            end = middle
+    return begin
+
+
+@inline
 def _find_literals(
-    literals: Literals, sought: Sought, ignored: Flags, pair: int, begin: int, end: int,
-    middle: int, first_hop: int, found: Table, at: int, room: int, total: int,
+    keys: Ints, precisions: Column, own: Column, claims: Column, order: Column, begin: int, end: int,
+    lowest: int, highest: int, precision: int, counted: Flags, ignored: Flags,
+    pair: int, middle: int, first_hop: int, found: Table, at: int, room: int, total: int,
 ) -> int:  # fmt: skip
-    """Write those literals of a row that are sought."""
-    lowest, highest, precision = sought.lowest[pair], sought.highest[pair], sought.precisions[pair]
-    for literal in range(begin, end):
-        if literals.keys[literal] < lowest or literals.keys[literal] > highest:
+    """Write those literals of a row that are sought: of a long row with an order only those with such a key are read."""
+    is_ordered = end - begin >= _SEARCHED_LITERALS and len(order) > 0
+    first, last = begin, end
+    if is_ordered:
+        first = _find_ordered(keys, order, begin, begin, end, lowest)
+        if first == end or keys[begin + order[first]] > highest:
+            return total
+        last = _find_ordered(keys, order, begin, first, end, highest + 1)
+        if keys[begin + order[first]] != keys[begin + order[last - 1]]:
+            # paths stand in the order of literals, and only those of one key do so here
+            is_ordered, first, last = False, begin, end
+    for place in range(first, last):
+        literal = begin + order[place] if is_ordered else place
+        if keys[literal] < lowest or keys[literal] > highest:
             continue
-        if literals.precisions[literal] < precision or ignored[literals.claims[literal]]:
-            continue
-        if not sought.properties[literals.properties[literal]]:
+        if precisions[literal] < precision or ignored[claims[literal]] or not counted[own[literal]]:
             continue
         if total < room:
             found[at + total, 0] = pair
@@ -272,9 +295,10 @@ def _find_literals(
 
 @inline
 def _touch_literals(
-    out_offsets: Ints, out_items: Column, starts: Ints, keys: Column, subjects: Ints, hops: int, first: int, last: int,
+    out_offsets: Ints, out_items: Column, starts: Ints, keys: Column, order: Column,
+    subjects: Ints, hops: int, first: int, last: int,
 ) -> int:  # fmt: skip
-    """Do as `_touch_rows` does with the beginnings of all literals that some pairs may end in."""
+    """Do as `_touch_rows` does with the beginnings of all literals that some pairs may end in, or where a search begins."""
     total, end = 0, len(keys) - 1
     if end < 0:
         return 0
@@ -293,7 +317,10 @@ def _touch_literals(
             subject = subjects[pair]
             if subject >= 0:
                 for edge in range(out_offsets[subject], out_offsets[subject + 1]):
-                    total += keys[min(starts[out_items[edge]], end)]
+                    begin, stop = starts[out_items[edge]], starts[out_items[edge] + 1]
+                    total += keys[min(begin, end)]
+                    if stop - begin >= _SEARCHED_LITERALS and len(order):
+                        total += order[(begin + stop) >> 1]
     return total
 
 
@@ -304,25 +331,28 @@ def walk_literals(
 ) -> tuple[int, int, int]:  # fmt: skip
     """Find the literals that are sought at one hop from items, or at two, as `walk_items` finds items."""
     offsets, items, properties = ground.out
-    starts, ignored = literals.offsets, ground.ignored
+    starts, own, claims, keys, precisions, order = literals
+    lowest, highest, least, counted = sought
+    ignored = ground.ignored
     written, unused = 0, 0
     for pair in range(first, last):
         if (pair - first) % _PAIRS_AHEAD == 0:
             ahead = min(pair + _PAIRS_AHEAD, last)
-            unused += _touch_literals(offsets, items, starts, literals.keys, subjects, hops, pair, ahead)
+            unused += _touch_literals(offsets, items, starts, keys, order, subjects, hops, pair, ahead)
         total, room, subject = 0, min(most_paths, len(found) - written), subjects[pair]
         if subject >= 0 and hops == 1:
             total = _find_literals(
-                literals, sought, ignored, pair, starts[subject], starts[subject + 1], -1, 0,
-                found, written, room, total,
+                keys, precisions, own, claims, order, starts[subject], starts[subject + 1],
+                lowest[pair], highest[pair], least[pair], counted, ignored, pair, -1, 0, found, written, room, total,
             )  # fmt: skip
         elif subject >= 0:
             for edge in range(offsets[subject], offsets[subject + 1]):
                 middle, place = items[edge], properties[edge]
                 if not ignored[place]:
                     total = _find_literals(
-                        literals, sought, ignored, pair, starts[middle], starts[middle + 1], middle, place,
-                        found, written, room, total,
+                        keys, precisions, own, claims, order, starts[middle], starts[middle + 1],
+                        lowest[pair], highest[pair], least[pair], counted, ignored,
+                        pair, middle, place, found, written, room, total,
                     )  # fmt: skip
         totals[pair] = total
         if min(total, most_paths) > room:

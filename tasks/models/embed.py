@@ -49,8 +49,8 @@ _TEXTS_KNOWN = 2048
 
 
 _sharing = threading.Lock()
-_shared: dict[tuple[tuple[Path, int, int], ...], "SentenceEncoder"] = {}
-"""Files of a model folder (path, bytes, when they were written) → the encoder that was opened last."""
+_shared: dict[tuple[str, tuple[tuple[str, int, int], ...]], "SentenceEncoder"] = {}
+"""Digest and files of a model folder (name, bytes, when they were written) → the encoder that was opened last."""
 
 
 class Embedder(Protocol):
@@ -141,15 +141,16 @@ def open_embedder(
 
 
 def share_embedder(name_or_path: str | Path, home_folder: Path) -> Embedder:
-    """Return an embedder as `open_embedder` does: the one that this process opened last, where its folder is as it was.
+    """Return an embedder as `open_embedder` does: the one that this process opened last, where it is the same and as it was.
 
     Opening a model takes longer than encoding some hundred texts, and it knows texts that the run before encoded too.
     """
     if str(name_or_path) == CHAR_NGRAMS:
         return CharNgrams()
     folder = find_embedder(str(name_or_path), home_folder)
-    read_model(folder, "embedder")
-    state = tuple((path, path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(folder.rglob("*")))
+    digest = read_model(folder, "embedder").digest
+    files = [(path.name, path.stat()) for path in sorted(folder.rglob("*"))]
+    state = digest, tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in files)
     with _sharing:
         if state not in _shared:
             _shared.clear()

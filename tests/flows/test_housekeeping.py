@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.webs.prepared import link_prepared
 from support.work.command import Factmill
 from support.work.standing_prefect import ask_server
 
@@ -21,8 +22,7 @@ def house(session_home: Path, embedded_builds: dict[str, Any], tmp_path: Path) -
     """Return a home with copies of all builds and of Prefect's history."""
     (tmp_path / "home" / "prefect").mkdir(parents=True)
     shutil.copy(session_home / "factmill.duckdb", tmp_path / "home")
-    for name in ("world-cache", "world-graphs"):
-        shutil.copytree(session_home / name, tmp_path / "home" / name, symlinks=True)
+    link_prepared(session_home, tmp_path / "home")
     with (
         closing(sqlite3.connect(history_of(session_home))) as there,
         closing(sqlite3.connect(history_of(tmp_path / "home"))) as here,

@@ -131,9 +131,17 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+# without the order a graph is one of an earlier version; that a file is missing which the manifest lists is told too
+DAMAGES = [
+    pytest.param(name, damage, id=f"{name}-{damage.__name__}")
+    for name in ARRAY_FILES
+    for damage in (Path.unlink, cut, garble, retype)
+    if (name, damage) != ("literal_order.npy", Path.unlink)
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", [Path.unlink, cut, garble, retype], ids=lambda each: each.__name__)
-@pytest.mark.parametrize("name", ARRAY_FILES)
+@pytest.mark.parametrize(("name", "damage"), DAMAGES)
 def test_a_damaged_array_is_refused_by_name(
     written: Path, tmp_path: Path, name: str, damage: Callable[[Path], None]
 ) -> None:

@@ -12,6 +12,7 @@ import duckdb
 import pytest
 from support.docs.documents import DOCUMENTS, list_blocks, list_examples
 from support.habits.server import HabitsServer, write_habit_world
+from support.webs.prepared import link_prepared
 from support.work.command import Factmill
 from support.work.scripted_chat import ScriptedChat
 
@@ -59,8 +60,7 @@ def reader(session_home: Path, embedded_builds: object, prefect_api: str, tmp_pa
     home = tmp_path / "home"
     home.mkdir()
     shutil.copy(session_home / "factmill.duckdb", home)
-    for name in ("world-cache", "world-graphs"):
-        shutil.copytree(session_home / name, home / name, symlinks=True)
+    link_prepared(session_home, home)
     return Factmill(home, prefect_api)
 
 

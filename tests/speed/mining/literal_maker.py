@@ -28,10 +28,13 @@ class DrawnLiterals:
     """Days since 1970 of dates; numbers are these too."""
 
 
-def draw_literals(edges: Edges, count: int, seed: int) -> DrawnLiterals:
-    """Return `count` literals, of items by how many edges they have; the same for the same seed."""
+def draw_literals(edges: Edges, count: int, seed: int, an_item: int = 0) -> DrawnLiterals:
+    """Return `count` literals, of items by how many edges they have, or `an_item` of each; the same for the same seed."""
     random = np.random.default_rng([seed, len(edges), count])
-    owners = np.sort(edges.subjects[random.integers(0, len(edges), count)].astype(np.int64))
+    together = max(an_item, 1)
+    drawn = edges.subjects[random.integers(0, len(edges), count // together)].astype(np.int64)
+    owners = np.repeat(np.sort(drawn), together)
+    count = len(owners)
     pids = FIRST_PID + random.integers(0, PROPERTIES, count)
     return DrawnLiterals(
         owners, pids, pids < FIRST_PID + PROPERTIES * DATE_SHARE, random.integers(-90_000, 20_000, count)
@@ -59,18 +62,20 @@ def write_literals(edges: Edges, drawn: DrawnLiterals, out: BinaryIO) -> int:
     return len(drawn.owners)
 
 
-def draw_literal_pairs(edges: Edges, drawn: DrawnLiterals, count: int, seed: int, *, dates: bool) -> tuple[Ints, Ints]:
+def draw_literal_pairs(
+    edges: Edges, by_object: Ints, drawn: DrawnLiterals, count: int, seed: int, *, dates: bool
+) -> tuple[Ints, Ints]:
     """Return QID numbers of subjects, and the days or numbers to look for.
 
-    A third are what the subject itself says, a third what an item says that it points at, the others are drawn.
+    A third are what the subject itself says, a third what an item says that it points at, the others are drawn;
+    `by_object` are the edges in the order of their objects.
     """
     random = np.random.default_rng([seed, len(edges), count, dates])
     kind = np.flatnonzero(drawn.is_date == dates)
     chosen = kind[random.integers(0, len(kind), count)]
     subjects, wanted = drawn.owners[chosen].copy(), drawn.days[chosen].copy()
     which = random.integers(0, 3, count)
-    by_object = np.argsort(edges.objects, kind="stable")
-    first, last = (np.searchsorted(edges.objects[by_object], subjects, side) for side in ("left", "right"))
+    first, last = (np.searchsorted(edges.objects, subjects, side, by_object) for side in ("left", "right"))
     inward = first + (random.random(count) * (last - first)).astype(np.int64)
     is_behind = (which == 1) & (last > first)
     subjects[is_behind] = edges.subjects[by_object[inward[is_behind]]]
@@ -79,10 +84,10 @@ def draw_literal_pairs(edges: Edges, drawn: DrawnLiterals, count: int, seed: int
     return edges.items[subjects], wanted
 
 
-def save_literal_pairs(edges: Edges, count: int, pairs: int, sets: int, seed: int, out: Path) -> None:
+def save_literal_pairs(edges: Edges, drawn: DrawnLiterals, pairs: int, sets: int, seed: int, out: Path) -> None:
     """Write sets of pairs for both kinds as <out>/dates-<k>.npy and numbers-<k>.npy, two rows."""
-    drawn = draw_literals(edges, count, seed)
+    by_object = np.argsort(edges.objects, kind="stable")
     for number in range(sets):
         for name, dates in (("dates", True), ("numbers", False)):
-            drawn_pairs = draw_literal_pairs(edges, drawn, pairs, seed + number, dates=dates)
+            drawn_pairs = draw_literal_pairs(edges, by_object, drawn, pairs, seed + number, dates=dates)
             np.save(out / f"{name}-{number}.npy", np.stack(drawn_pairs))

@@ -6,7 +6,8 @@ speed     batches of pairs, a third of which have paths, on random graphs shaped
           paths of one and two hops in both directions, written as Arrow. Ours, plain numpy, DuckDB, and SPARQL on
           Oxigraph get the same pairs; each peer first tries several ways to ask and keeps its quickest. Paths are
           compared one by one. The memory of ours is that of a process that does nothing else.
-literals  batches of pairs of an item and a date, or a number, a third said by the item and a third by one it points at.
+literals  batches of pairs of an item and a date, its year, or a number, a third said by the item and a third by one it
+          points at; literals are spread over items, or lie many together. --before asks another checkout's code too.
 loading   the same N-Triples by ours and by `oxigraph load`: edges with labels, and the mixture of a truthy dump; and
           what unpacking gzip alone takes.
 growth    graphs of 1 million edges and up, batches of 1 pair and up; from it an estimate for the whole truthy Wikidata.
@@ -21,10 +22,8 @@ import os
 import shutil
 import sys
 import tempfile
-from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +32,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from graph_maker import Ints
 from mining_estimate import Dump, Measured, Mixture, format_estimate, format_growth
+from mining_literals import measure_literals
+from mining_room import Room, rate_of
 from mining_tasks import MIB, Result, measure_command, run_task
 from triple_maker import EDGE_SHARE
 
@@ -43,56 +44,6 @@ COLD_PAIRS = 1_000
 """Few, since many pairs bring a graph of this size into memory as a whole, which those of a whole dump would not."""
 SPARQL_TRIALS, TRIALS = 1_000, 10_000
 COLUMNS = ("pair", "hops", "backward", "middle", "property_1", "property_2")
-
-
-@dataclass(slots=True)
-class Room:
-    """Where one run of the benchmark works, and what it has measured."""
-
-    folder: Path
-    seed: int
-    report: dict[str, Any] = field(default_factory=dict)
-    bad: int = 0
-    """How many comparisons failed."""
-
-    def make_graph(self, edges: int) -> tuple[Path, Result]:
-        """Make a graph unless it is there; return its folder and what it is like."""
-        folder = self.folder / f"edges-{edges}-seed-{self.seed}"
-        told = folder / "made.json"
-        if not told.exists():
-            made = run_task("make_graph", edges=edges, seed=self.seed, folder=folder)
-            told.write_text(json.dumps(made))
-        found: Result = json.loads(told.read_text())
-        return folder, found
-
-    def load_graph(self, edges: int) -> tuple[str, Result]:
-        """Load a graph into ours, once in a run; return its name and what that took."""
-        name = f"edges-{edges}"
-        loads = self.report.setdefault("loads", {})
-        if name not in loads:
-            triples = self.write_triples(edges)
-            loads[name] = run_task("load_ours", path=triples, name=name, home=self.home)
-            triples.unlink()
-            self.check(loads[name]["stored"]["edges"] == edges, f"{name}: stored edges are not those written")
-        return name, loads[name]
-
-    def write_triples(self, edges: int) -> Path:
-        """Write the edges of a graph as N-Triples."""
-        path = self.folder / f"edges-{edges}.nt"
-        folder, _ = self.make_graph(edges)
-        run_task("write_file", folder=folder, out=path, kind="edges", lines=0, seed=self.seed)
-        return path
-
-    @property
-    def home(self) -> Path:
-        """Folder of our graphs."""
-        return self.folder / "graphs"
-
-    def check(self, is_right: bool, what: str) -> None:
-        """Take note of a comparison that failed."""
-        if not is_right:
-            self.bad += 1
-            print(f"WRONG  {what}", flush=True)
 
 
 def measure_speed(room: Room, edges: int, pairs: int, runs: int, sparql_edges: int) -> None:
@@ -181,11 +132,6 @@ def _print_row(name: str, result: Result, pairs: int, same: bool | None, ours: R
     )
 
 
-def rate_of(result: Result, pairs: int) -> float:
-    """Return pairs a second, the median of all runs."""
-    return pairs / median(result["seconds"])
-
-
 def _read_ours(work: Path, number: int) -> Ints:
     """Return our paths as the peers give theirs: six integer columns, -1 for null, in the order they were given."""
     with pa.memory_map(str(work / f"ours-{number}.arrow")) as file:
@@ -197,29 +143,6 @@ def _read_ours(work: Path, number: int) -> Ints:
 def _compare(work: Path, peer: str, number: int) -> bool:
     """True when a peer's paths are ours, in the same order."""
     return np.array_equal(_read_ours(work, number), np.load(work / f"{peer}-{number}.npy"))
-
-
-def measure_literals(room: Room, edges: int, literals: int, pairs: int, runs: int) -> None:
-    """Print how many pairs with dates and numbers are answered a second in a graph with so many."""
-    folder, _ = room.make_graph(edges)
-    path, work, name = room.folder / "literals.nt", room.folder / "literals", f"literals-{literals}"
-    asked = {"count": literals, "pairs": pairs, "sets": runs + 1, "seed": room.seed, "work": work}
-    run_task("write_literal_file", folder=folder, out=path, **asked)
-    loaded = run_task("load_ours", path=path, name=name, home=room.home)
-    path.unlink()
-    print(
-        f"\n## {literals:,} dates and numbers beside {edges:,} edges, loaded in {loaded['seconds']:.1f} s:"
-        f" {loaded['arrays_bytes'] / MIB:,.0f} MiB of arrays, {loaded['tables_bytes'] / MIB:,.0f} MiB of tables"
-    )
-    for kind in ("dates", "numbers"):
-        found = run_task("find_literals", name=name, home=room.home, work=work, kind=kind, sets=runs + 1)
-        cpu, paths = median(found["cpu_seconds"]) / pairs * 1e6, median(found["paths"])
-        print(
-            f"{kind:10}{rate_of(found, pairs):11,.0f} pairs/s, {cpu:.1f} µs of CPU a pair, {paths:,.0f} paths",
-            flush=True,
-        )
-        room.report.setdefault("literals", {}).setdefault(str(literals), {})[kind] = found
-    shutil.rmtree(work)
 
 
 def measure_loading(room: Room, lines: int) -> None:
@@ -341,7 +264,10 @@ def read_options() -> argparse.Namespace:
         "--growth-edges", type=float, nargs="+", default=[1, 10, 50], help="those of growth, in millions"
     )
     parser.add_argument("--sparql-edges", type=float, default=10, help="ask Oxigraph on graphs up to so many millions")
-    parser.add_argument("--literals", type=float, nargs="+", default=[2.5, 12.5], help="dates and numbers, in millions")
+    parser.add_argument("--literals", type=float, nargs="*", default=[2.5, 12.5], help="dates and numbers, in millions")
+    parser.add_argument("--crowded", type=float, nargs="*", default=[2.5], help="those that lie together, in millions")
+    parser.add_argument("--an-item", type=int, default=75, help="dates and numbers of an item where they lie together")
+    parser.add_argument("--before", type=Path, help="another checkout, for literals", metavar="FOLDER")
     parser.add_argument("--lines", type=float, default=10, help="lines of loading, in millions")
     parser.add_argument("--pairs", type=int, default=10_000, help="pairs in a batch of speed")
     parser.add_argument("--batches", type=int, nargs="+", default=list(BATCHES), help="batches of growth")
@@ -374,9 +300,14 @@ def main() -> int:
                 edges, most = round(size * MILLION), round(options.sparql_edges * MILLION)
                 measure_speed(room, edges, options.pairs, options.runs, most)
         if "literals" in wanted:
-            for size in options.literals:
-                edges, literals = round(options.edges[0] * MILLION), round(size * MILLION)
-                measure_literals(room, edges, literals, options.pairs, options.runs)
+            wanted_literals = [
+                *((size, 0) for size in options.literals),
+                *((size, options.an_item) for size in options.crowded),
+            ]
+            edges = round(options.edges[0] * MILLION)
+            for size, an_item in wanted_literals:
+                literals = round(size * MILLION)
+                measure_literals(room, edges, literals, an_item, options.pairs, options.runs, options.before)
         if "loading" in wanted:
             measure_loading(room, round(options.lines * MILLION))
         if "growth" in wanted:

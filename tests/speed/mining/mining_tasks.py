@@ -7,6 +7,7 @@ posix_fadvise before a cold run, and read once before the warm ones; warm runs s
 """
 
 import gzip
+import hashlib
 import json
 import os
 import shutil
@@ -22,7 +23,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+sys.path.insert(0, os.environ.get("MINING_CODE", str(Path(__file__).resolve().parents[3])))
 
 from graph_maker import Edges, Ints, draw_pairs, make_edges, read_edges, save_edges
 from literal_maker import FIRST_PID, PROPERTIES, draw_literals, save_literal_pairs, write_literals
@@ -35,17 +36,17 @@ Result = dict[str, Any]
 T = TypeVar("T")
 
 
-def run_task(task: str, **parameters: Any) -> Result:
-    """Run a task in a new process; return its result with wall_s, cpu_s and peak_mib of the process."""
+def run_task(task: str, code: Path | None = None, **parameters: Any) -> Result:
+    """Run a task, of another checkout's code where one is given, in a new process; return what `measure_command` does."""
     command = [sys.executable, str(Path(__file__).resolve()), task, json.dumps(parameters, default=str)]
-    return measure_command(command)
+    return measure_command(command, **({"MINING_CODE": str(code.resolve())} if code else {}))
 
 
-def measure_command(command: list[str], *, is_json: bool = True) -> Result:
-    """Run a command; return its JSON result, if it prints one, with wall_s, cpu_s and peak_mib."""
+def measure_command(command: list[str], *, is_json: bool = True, **environment: str) -> Result:
+    """Run a command; return its JSON result, if it prints one, with wall_s, cpu_s and peak_mib of the process."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         started = time.perf_counter()
-        process = subprocess.Popen(command, stdout=out, stderr=errors, cwd=ROOT)
+        process = subprocess.Popen(command, stdout=out, stderr=errors, cwd=ROOT, env={**os.environ, **environment})
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - started
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -243,36 +244,54 @@ def _time(find: Callable[..., T], subjects: Ints, objects: Any) -> tuple[T, floa
     return found, time.perf_counter() - started, time.process_time() - cpu_started
 
 
-def write_literal_file(folder: str, out: str, count: int, seed: int, pairs: int, sets: int, work: str) -> Result:
+def write_literal_file(folder: str, out: str, count: int, an_item: int, seed: int, **sets: Any) -> Result:
     """Write a graph with `count` dates and numbers as N-Triples, and sets of pairs to look for paths to them."""
     edges = read_edges(Path(folder))
-    Path(work).mkdir(parents=True, exist_ok=True)
     with Path(out).open("wb") as file:
-        written = write_triples(edges, file) + write_literals(edges, draw_literals(edges, count, seed), file)
-    save_literal_pairs(edges, count, pairs, sets, seed, Path(work))
+        written = write_triples(edges, file) + write_literals(edges, draw_literals(edges, count, seed, an_item), file)
+    save_pairs_of_literals(folder, count, an_item, seed, **sets)
     return {"lines": written}
 
 
+def save_pairs_of_literals(
+    folder: str, count: int, an_item: int, seed: int, pairs: int, sets: int, work: str
+) -> Result:
+    """Write the sets of pairs alone."""
+    edges = read_edges(Path(folder))
+    Path(work).mkdir(parents=True, exist_ok=True)
+    save_literal_pairs(edges, draw_literals(edges, count, seed, an_item), pairs, sets, seed, Path(work))
+    return {}
+
+
 def find_literals(name: str, home: str, work: str, kind: str, sets: int) -> Result:
-    """Time paths to dates, or numbers, pages warm; set 0 is not counted."""
+    """Time paths to dates, years of dates, or numbers, pages warm; set 0 is not counted."""
     from tasks.core.paths import PathOptions
     from tasks.text.values.literals import Date, Number
 
     read_pages(Path(home) / name)
     graph, _ = _open_ours(name, home)
     options = PathOptions(all_hops=True, most_paths=None)
-    seconds, cpu, paths = [], [], []
+    counted = frozenset(range(FIRST_PID, FIRST_PID + PROPERTIES))
+    seconds, cpu, paths, digest = [], [], [], hashlib.sha256()
     for number in range(sets):
-        subjects, values = np.load(Path(work) / f"{kind}-{number}.npy")
-        days = [Date(day.year, day.month, day.day) for day in values.astype("datetime64[D]").tolist()]
-        wanted: Any = days if kind == "dates" else [Number(str(value)) for value in values.tolist()]
-        counted = frozenset(range(FIRST_PID, FIRST_PID + PROPERTIES))
+        subjects, values = np.load(Path(work) / f"{'numbers' if kind == 'numbers' else 'dates'}-{number}.npy")
+        wanted: Any = [Number(str(value)) for value in values.tolist()]
+        if kind != "numbers":
+            days = values.astype("datetime64[D]").tolist()
+            wanted = [Date(day.year, *((day.month, day.day) if kind == "dates" else ())) for day in days]
         find = partial(graph.find_literal_paths, properties=counted, options=options)
         found, took, used = _time(find, subjects, wanted)
         seconds.append(took)
         cpu.append(used)
         paths.append(len(found.paths))
-    return {"seconds": seconds[1:], "cpu_seconds": cpu[1:], "paths": paths[1:], "memory": read_memory()}
+        digest.update(repr([found.paths.to_pydict(), found.pairs.to_pydict()]).encode())
+    return {
+        "seconds": seconds[1:],
+        "cpu_seconds": cpu[1:],
+        "paths": paths[1:],
+        "sha256": digest.hexdigest(),
+        "memory": read_memory(),
+    }
 
 
 def find_like(peer: str, folder: str, place: str, pairs: str, sets: int, out: str, sample: int) -> Result:
@@ -334,7 +353,7 @@ def grow(name: str, home: str, pairs: str, batches: list[int]) -> Result:
 TASKS: dict[str, Callable[..., Result]] = {
     each.__name__: each
     for each in (
-        make_graph, make_pairs, write_file, write_literal_file, read_gzip, load_ours, load_oxigraph, warm_up_ours, find_ours, find_literals, find_like, grow,
+        make_graph, make_pairs, write_file, write_literal_file, save_pairs_of_literals, read_gzip, load_ours, load_oxigraph, warm_up_ours, find_ours, find_literals, find_like, grow,
     )
 }  # fmt: skip
 

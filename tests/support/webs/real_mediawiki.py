@@ -38,6 +38,7 @@ _STEP_TIMEOUT_S = 240.0
 _START_TIMEOUT_S = 30.0
 _READY = "ready.json"
 _OPTIONS = ("-d", "opcache.enable_cli=1", "-d", "memory_limit=512M", "-d", "error_reporting=E_ERROR")
+_COMPILED = "compiled"
 
 _SETTINGS = """<?php
 $wgSitename = 'Wikipedia';
@@ -226,7 +227,8 @@ def _kept(folder: Path, files: Mapping[str, str]) -> Iterator[None]:
             if not (folder / _READY).is_file():
                 _remove_unused(folder)
                 shutil.rmtree(folder, ignore_errors=True)
-                (folder / "cache").mkdir(parents=True)
+                for name in ("cache", _COMPILED):
+                    (folder / name).mkdir(parents=True)
                 _set_up(folder, files)
             fcntl.flock(lock, fcntl.LOCK_SH)
         yield
@@ -254,23 +256,30 @@ def _set_up(folder: Path, files: Mapping[str, str]) -> None:
     # the installer wants to write settings of its own, which go into a folder apart
     options = ["--dbtype", "sqlite", "--dbname", "wiki", "--dbpath", str(folder / "data"), "--confpath", str(scratch)]
     options += ["--server", f"http://{HOST}", "--scriptpath", "/w", "--skins", "", "--pass", os.urandom(12).hex()]
-    _maintain("install", *options, "Wikipedia", "Admin", settings=scratch / "LocalSettings.php")
+    _maintain(folder, "install", *options, "Wikipedia", "Admin", settings=scratch / "LocalSettings.php")
     for name, text in files.items():
         (folder / name).write_text(text, "utf-8")
-    settings = folder / "LocalSettings.php"
-    _maintain("importDump", "--no-local-users", str(folder / "dump.xml"), settings=settings)
-    _maintain("moveBatch", str(folder / "moved.txt"), settings=settings)
-    _maintain("deleteBatch", str(folder / "deleted.txt"), settings=settings)
-    _maintain("edit", "Pier to be merged", settings=settings, said=files["merged.txt"])
-    _maintain("runJobs", settings=settings)
-    _maintain("rebuildtextindex", settings=settings)
-    _maintain("initSiteStats", "--update", settings=settings)
+    # links, categories and properties are made once of what pages say in the end, not anew of every revision
+    _maintain(folder, "importDump", "--no-local-users", "--no-updates", str(folder / "dump.xml"))
+    _maintain(folder, "moveBatch", str(folder / "moved.txt"))
+    _maintain(folder, "deleteBatch", str(folder / "deleted.txt"))
+    _maintain(folder, "edit", "Pier to be merged", said=files["merged.txt"])
+    _maintain(folder, "refreshLinks")
+    _maintain(folder, "runJobs")
+    _maintain(folder, "rebuildtextindex")
+    _maintain(folder, "initSiteStats", "--update")
     (folder / _READY).write_text(json.dumps(_read_revisions(folder / "data" / "wiki.sqlite")), "utf-8")
 
 
-def _maintain(script: str, *options: str, settings: Path, said: str = "") -> None:
-    command = ["php", *_OPTIONS, str(_INSTALLED / "maintenance" / f"{script}.php"), *options]
-    _run(command, {**os.environ, "MW_CONFIG_FILE": str(settings)}, said)
+def _maintain(folder: Path, script: str, *options: str, settings: Path | None = None, said: str = "") -> None:
+    """Run one of MediaWiki's own programs; `settings`: where they are not the folder's."""
+    command = [*_php(folder), str(_INSTALLED / "maintenance" / f"{script}.php"), *options]
+    _run(command, {**os.environ, "MW_CONFIG_FILE": str(settings or folder / "LocalSettings.php")}, said)
+
+
+def _php(folder: Path) -> list[str]:
+    """Return PHP with its options, which keeps what it compiles for the next program, since each would compile it anew."""
+    return [str(shutil.which("php")), *_OPTIONS, "-d", f"opcache.file_cache={folder / _COMPILED}"]
 
 
 def _run(command: list[str], env: Mapping[str, str] | None = None, said: str = "") -> str:
@@ -310,7 +319,7 @@ def _serving(folder: Path) -> Iterator[str]:
     port = free_port()
     log = folder / f"server-{port}.log"
     env = {**os.environ, "MW_CONFIG_FILE": str(folder / "LocalSettings.php")}
-    command = [str(shutil.which("php")), *_OPTIONS, "-S", f"{HOST}:{port}", str(folder / "router.php")]
+    command = [*_php(folder), "-S", f"{HOST}:{port}", str(folder / "router.php")]
     process = start_child(command, log, env)
     try:
         _wait_until_answering(process, f"http://{HOST}:{port}", log)
