@@ -25,7 +25,7 @@ from flows.running import load_flow, make_build
 from flows.watching.pages import leave_page
 from tasks import progress
 from tasks.engine.benchmark import Benchmark
-from tasks.errors import BuildHeld, FactmillError, PrefectLost
+from tasks.errors import BudgetReached, BuildHeld, FactmillError, PrefectLost
 from tasks.options import BuildReport, Params, RunOptions
 from tasks.processes import die_with_parent, own_process
 
@@ -35,6 +35,8 @@ SERVING_PID = "FACTMILL_SERVING_PID"
 """Environment variable by which `factmill serve` tells its runs who it is."""
 LEFT_ALONE = "LeftAlone"
 """Name of the state of a run that found another at its work."""
+BOUND_REACHED = "BoundReached"
+"""Name of the state of a run that stopped before it crossed a bound; the next one goes on."""
 
 
 def make_served(benchmark: Benchmark) -> Flow[..., State[Any]]:
@@ -83,6 +85,8 @@ def _end_in_state(make: Callable[[], str]) -> State[Any] | None:
     except PrefectLost:
         sys.stderr.write("factmill: the Prefect server does not answer; the run waits for it, and then goes on\n")
         return None
+    except BudgetReached as reached:
+        return Failed(name=BOUND_REACHED, message=str(reached))
     except FactmillError as error:
         return Failed(message=name_error(error))
 
