@@ -53,7 +53,7 @@ class Factmill:
     home: Path
     prefect_api: str = ""
     """Address of a standing Prefect server; empty: a build starts one of its own, which only a process can."""
-    program: str = "from flows.cli.main import main; main()"
+    program: str = "from flows.cli.entry import main; main()"
     """What a process of its own runs."""
     on_prefect: bool = True
     """False: what is made in this process is made without Prefect."""
