@@ -16,7 +16,7 @@ from http.client import HTTPException
 from pathlib import Path
 
 from tasks.errors import FactmillError, PrefectLost, ServiceUnreachable
-from tasks.processes import HOST, free_port, read_tail, start_child, stop_child
+from tasks.processes import COLLECT_AFTER, HOST, free_port, read_tail, start_child, stop_child
 from tasks.progress import say
 from tasks.storage.housekeeping.prefect_history import bound_history, making_history
 
@@ -26,10 +26,10 @@ _OF_SERVER = 500
 """HTTP's statuses from here on are the server's own trouble."""
 LOOK_AGAIN_S = 2.0
 """Between looks for a server that has gone away."""
-_SERVE = """import gc, runpy
-gc.set_threshold(50_000, 20, 100)
+_SERVE = f"""import gc, runpy
+gc.set_threshold{COLLECT_AFTER}
 runpy.run_module("uvicorn", run_name="__main__", alter_sys=True)"""
-"""`python -m uvicorn`, but that nobody looks for garbage in what is imported: that took a sixth of the server's start."""
+"""`python -m uvicorn`, without looks for garbage in what is imported."""
 _UNNEEDED = (
     "CANCELLATION_CLEANUP",
     "CLEANUP_RECONCILER",

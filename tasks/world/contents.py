@@ -39,7 +39,7 @@ class _Told(str):
     __repr__ = str.__str__
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)
 def _digest_last(_digest: str) -> dict[str, Json]:
     return digest_contents(load_world_data())
 
