@@ -36,7 +36,9 @@ class _Told(str):
     """What is told of an item, by itself and wherever else it stands: made once, since most items stand in many places."""
 
     __slots__ = ()
-    __repr__ = str.__str__
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 @lru_cache(maxsize=2)
