@@ -45,7 +45,8 @@ class Budget:
         self._room = asyncio.Event()
         self._room.set()
         self._started = time.monotonic()
-        self._reached: BudgetReached | None = None
+        self._reached: tuple[str, str, bool] | None = None
+        """Which bound was reached first, and why just then."""
         self._counting = threading.Lock()
 
     def bind(self, bounds: Bounds) -> None:
@@ -60,10 +61,15 @@ class Budget:
 
     def check(self) -> None:
         """Raise BudgetReached when a bound was reached before, or time is up."""
-        if self._reached is None and self.bounds.hours is not None and self.spent.hours >= self.bounds.hours:
-            raise self._reach(f"{count_hours(self.bounds.hours)} (--max-hours)")
+        if self._reached is None:
+            self.check_time()
         if self._reached is not None:
-            raise self._reached
+            raise self._reach(self._reached[0])
+
+    def check_time(self) -> None:
+        """Raise BudgetReached when time is up, whatever other bound was reached before."""
+        if self.bounds.hours is not None and self.spent.hours >= self.bounds.hours:
+            raise self._reach(f"{count_hours(self.bounds.hours)} (--max-hours)")
 
     def take(self, service: str) -> None:
         """Count a request that is about to go out; BudgetReached when it would be one too many."""
@@ -131,9 +137,11 @@ class Budget:
             await self._room.wait()
 
     def _reach(self, what: str, why: str = "", *, is_too_low: bool = False) -> BudgetReached:
-        is_too_low |= not self.requests.total()
-        self._reached = self._reached or BudgetReached(what, why=why, is_too_low=is_too_low)
-        return self._reached
+        """Return the error of the bound that was reached first: a new one each time, since an error that is raised again and
+        again drags all those ways along."""
+        self._reached = self._reached or (what, why, is_too_low or not self.requests.total())
+        bound, reason, is_too_low = self._reached
+        return BudgetReached(bound, why=reason, is_too_low=is_too_low)
 
 
 @dataclass(frozen=True, slots=True)
