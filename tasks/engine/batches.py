@@ -245,8 +245,8 @@ class Work:
     def finish_drawn(self, rows: pa.Table, drawn: Sequence[int], reason: str) -> Receipt:
         """Write the rows of these places, and the others as rejected for a reason."""
         left = sorted({*range(rows.num_rows)} - {*drawn})
-        rejects = [Reject(row_id, reason, "") for row_id in rows["id"].take(left).to_pylist()]
-        return self._write(rows.take(drawn), rejects, [])
+        rejects = [Reject(row_id, reason, "") for row_id in rows["id"].take(pa.array(left, pa.int64())).to_pylist()]
+        return self._write(rows.take(pa.array(drawn, pa.int64())), rejects, [])
 
     def _write(self, rows: pa.Table, rejects: Sequence[Reject], merged: Sequence[Merged]) -> Receipt:
         batch = self.batch

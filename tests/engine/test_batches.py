@@ -12,7 +12,7 @@ from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.core.prompts import fill_in, read_prompt
 from tasks.core.receipts import Batch
 from tasks.core.replies import TEXT, Unreadable
-from tasks.core.rows import Merged, Reject, Row
+from tasks.core.rows import Merged, Reject, Row, arrow_table
 from tasks.engine import runs
 from tasks.engine.batches import Work, choose_size, finished, work_on
 from tasks.engine.runs import Run
@@ -129,6 +129,18 @@ def test_what_was_taken_off_a_reply_stands_with_the_use_of_its_call(open_work: C
     receipt = work.finish([Named(id=name, name=name) for name in "ab"], Named)
     uses = read_shard(receipt.shard, "uses").to_pylist()
     assert [(use["id"], use["taken_off"]) for use in uses] == [("a", None), ("b", "emphasis, fences, thoughts")]
+
+
+@pytest.mark.parametrize("drawn", [[0, 1], [1], []])
+def test_a_pilot_passes_on_what_was_drawn_be_it_all_or_none(
+    open_work: Callable[[Scripted], Work], drawn: list[int]
+) -> None:
+    work = open_work(Scripted({}))
+    for name in "ab":
+        work.take(name, "{}")
+    receipt = work.finish_drawn(arrow_table(Named, [Named(id=name, name=name) for name in "ab"]), drawn, "not_in_pilot")
+    assert (receipt.rows_in, receipt.rows, receipt.rejects) == (2, len(drawn), 2 - len(drawn))
+    assert [row["id"] for row in read_shard(receipt.shard, "rows").to_pylist()] == ["ab"[place] for place in drawn]
 
 
 def test_a_second_unreadable_reply_is_a_reject_that_keeps_it(open_work: Callable[[Scripted], Work]) -> None:
