@@ -187,9 +187,11 @@ class Work:
             todo = [index for index in range(len(pending)) if index not in answers]
             calls = {index: call_chat(service.identity, model.name, asks[index], profile) for index in todo}
             records = self.call(service, ((pending[index][0], calls[index]) for index in todo))
+            keys = {index: call.key for index, call in calls.items()}
+            del calls  # with the messages, which take most room
             for index in todo:
                 row_id, row, _ = pending[index]
-                key = calls[index].key
+                key = keys[index]
                 reply = records[key].reply()
                 if reply.status != "ok":
                     answers[index] = Answered(_reject_failed(row_id, reply), model.name, key)

@@ -48,12 +48,12 @@ def count_names(candidates: pa.Table) -> dict[str, int]:
     groups = told.group_by(["row_id", "role"], use_threads=False).aggregate(
         [("name", "first"), ("name", "count"), ("linked", "any"), ("agrees", "any")]
     )
-    names = dict(zip(groups["name_first"].to_pylist(), groups["name_count"].to_pylist(), strict=True))
+    names = groups.group_by("name_first", use_threads=False).aggregate([("name_count", "last")])
     differing = groups.filter(pc.and_not(groups["linked_any"], groups["agrees_any"]))
     ambiguous = groups.filter(pc.greater(groups["name_count"], 1))
     return {
-        "names": len(names),
-        "ambiguous_names": sum(count > 1 for count in names.values()),
+        "names": names.num_rows,
+        "ambiguous_names": pc.sum(pc.greater(names["name_count_last"], 1), min_count=0).as_py(),
         "rows_with_ambiguous_name": len(pc.unique(ambiguous["row_id"])),
         "rows_where_linked_differs": len(pc.unique(differing["row_id"])),
     }

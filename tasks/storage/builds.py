@@ -97,8 +97,8 @@ def publish(
     The build's id is the benchmark and the lock's digest; when the same lock gave other content before (calls were
     refreshed), a number is added and the old build stays.
     """
-    sorted_tables = {name: table.sort_by("id") for name, table in sorted(tables.items())}
-    digests = {name: digest_bytes(parquet_bytes(table)) for name, table in sorted_tables.items()}
+    # sorted again below: all tables twice at once are what a large build takes most memory for
+    digests = {name: digest_bytes(parquet_bytes(table.sort_by("id"))) for name, table in sorted(tables.items())}
     content = combine_digests(f"{name} {digest}" for name, digest in digests.items())
     lock_digest = digest_json(lock)
     build_id = _build_id(db, benchmark, lock_digest, content)
@@ -117,8 +117,8 @@ def publish(
         db.execute(f"DELETE FROM {table} WHERE build_id = ?", [build_id])
     for table in _OF_RUNS:
         db.execute(f"UPDATE {table} SET build_id = ? WHERE build_id = ?", [build_id, run_id])
-    for name, table in sorted_tables.items():
-        insert_rows(db, build_id, name, table)
+    for name, table in sorted(tables.items()):
+        insert_rows(db, build_id, name, table.sort_by("id"))
         db.execute("INSERT INTO build_tables VALUES (?, ?, ?, ?)", [build_id, name, table.num_rows, digests[name]])
     db.execute(
         "INSERT INTO builds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",

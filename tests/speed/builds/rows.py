@@ -3,13 +3,14 @@
     python tests/speed/builds/rows.py                                    100,000 rows of this checkout
     python tests/speed/builds/rows.py --rows 10000 --before FOLDER       beside another checkout of the project
     python tests/speed/builds/rows.py --peer OTHER/bin/python            beside distilabel and datatrove
+    python tests/speed/builds/rows.py --rows 1000 --peer … --peer-rows 20000     the peers with rows of their own number
 
 The graph is made up (fact_maker.py) and loaded before; the author is rules-1. CPU is user and system time of the command
 and of what it starts, Prefect's server; a row costs the difference of two builds, all rows less 500, by the rows between
 them, so that the start, told apart, is left out. Memory is the greatest resident set of a process. With --before both
 checkouts run under this Python, the name of the rules author held fixed, since published rows name its calls; exits 1
-when their bytes differ. A peer is asked the same prompts of 5,000 rows by a model in its own process that answers at
-once; it looks nothing up, checks and records nothing.
+when their bytes differ. A peer is asked the same prompts of as many rows by a model in its own process that answers at
+once; it looks nothing up, checks and records nothing. Its CPU, memory and rows a second of wall stand beside ours.
 """
 
 import argparse
@@ -36,7 +37,7 @@ identities._rules_code = lambda: "0" * 64
 from flows.cli.entry import main
 main()
 """
-FEW, PEER_ROWS = 500, 5_000
+FEW = 500
 PEERS = ("distilabel", "datatrove")
 SAMPLE_S = 0.2
 TICK = os.sysconf("SC_CLK_TCK")
@@ -115,8 +116,8 @@ def build(checkout: Path, home: Path, *more: str) -> tuple[Cost, dict[str, Any]]
     return cost, json.loads(cost.out.splitlines()[-1])
 
 
-def measure(name: str, checkout: Path, home: Path, rows: int) -> dict[str, Any]:
-    """Print the lines of a checkout and return what it published."""
+def measure(name: str, checkout: Path, home: Path, rows: int) -> tuple[dict[str, Any], Cost]:
+    """Print the lines of a checkout and return what it published, and what all rows took."""
     few, _ = build(checkout, home, "--limit", str(FEW))
     many, report = build(checkout, home)
     history = home / "prefect" / "prefect.db"
@@ -130,11 +131,11 @@ def measure(name: str, checkout: Path, home: Path, rows: int) -> dict[str, Any]:
         flush=True,
     )
     tables: dict[str, Any] = report["tables"]
-    return tables
+    return tables, many
 
 
-def measure_peers(python: str, folder: Path, rows: int) -> None:
-    """Print a line a peer, which is asked the prompts that this checkout's build has asked."""
+def measure_peers(python: str, folder: Path, rows: int, ours: tuple[int, Cost]) -> None:
+    """Print two lines a peer, which is asked the prompts that this checkout's build has asked; `ours`: its rows and cost."""
     prompts = folder / "prompts.jsonl"
     sys.path.insert(0, str(ROOT))
     from tasks.assets import load_prompt
@@ -163,6 +164,14 @@ def measure_peers(python: str, folder: Path, rows: int) -> None:
         if (came := json.loads(many.out.splitlines()[-1])["rows"]) != rows:
             sys.exit(f"{name}: {came} of {rows} rows came back")
         _show(name, few, many, rows, FEW)
+        own_rows, own = ours
+        print(
+            f"{'':11} {rows / many.wall_s:,.0f} rows a second of wall, {max(many.own_mb, many.started_mb):.0f} MB in its "
+            f"largest process; factmill, {own_rows:,} rows: {own_rows / own.wall_s:,.0f} rows a second, CPU a row "
+            f"{own.cpu_s / own_rows / (many.cpu_s / rows):.2f} times its, memory "
+            f"{max(own.own_mb, own.started_mb) / max(many.own_mb, many.started_mb):.2f} times",
+            flush=True,
+        )
 
 
 def _show(name: str, few: Cost, many: Cost, rows: int, fewer: int) -> None:
@@ -186,9 +195,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--before", type=Path, help="another checkout of the project", metavar="FOLDER")
     parser.add_argument("--peer", help="Python of an environment that has distilabel and datatrove", metavar="PYTHON")
+    parser.add_argument("--peer-rows", type=int, help="rows that peers are asked; default: as many as --rows")
     options = parser.parse_args()
-    if options.rows <= FEW:
-        parser.error(f"--rows: more than {FEW} are needed, since what a row costs is told by a difference")
+    if (options.peer_rows or options.rows) <= FEW or options.rows <= FEW:
+        parser.error(f"--rows, --peer-rows: more than {FEW} are needed, since what a row costs is told by a difference")
     with tempfile.TemporaryDirectory() as scratch:
         home = Path(scratch)
         dump = home / "facts.nt"
@@ -198,11 +208,12 @@ def main() -> int:
         run(load, home, FACTMILL_HOME=str(home))
         dump.unlink()
         checkouts = {"before": options.before.resolve()} if options.before else {}
-        published = [measure(name, path, home, options.rows) for name, path in {**checkouts, "factmill": ROOT}.items()]
+        measured = [measure(name, path, home, options.rows) for name, path in {**checkouts, "factmill": ROOT}.items()]
+        published = [tables for tables, _ in measured]
         if options.before:
             print(f"bytes of the published tables: {'identical' if published[0] == published[1] else 'DIFFER'}")
         if options.peer:
-            measure_peers(options.peer, home, PEER_ROWS)
+            measure_peers(options.peer, home, options.peer_rows or options.rows, (options.rows, measured[-1][1]))
         else:
             print("distilabel, datatrove: not measured, no --peer")
     return 0 if published[0] == published[-1] else 1
