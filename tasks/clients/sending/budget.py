@@ -46,6 +46,10 @@ class Budget:
         self._room.set()
         self._started = time.monotonic()
         self._reached: BudgetReached | None = None
+        self.why = ""
+        """What would have crossed the bound that was reached; empty where it was used up."""
+        self.is_too_low = False
+        """True when the same command would come no further than to the bound that was reached."""
         self._counting = threading.Lock()
 
     def bind(self, bounds: Bounds) -> None:
@@ -94,7 +98,7 @@ class Budget:
             self._room.clear()
             raise TightError
         if committed + usd > most:
-            why = f", since the next request can cost up to US$ {usd:.4f}"
+            why = f"since the next request can cost up to US$ {usd:.4f}"
             raise self._reach(f"US$ {most:.4f} (--max-cost)", why, is_too_low=usd > most)
         self._last += 1
         self._held[self._last] = usd
@@ -131,8 +135,9 @@ class Budget:
             await self._room.wait()
 
     def _reach(self, what: str, why: str = "", *, is_too_low: bool = False) -> BudgetReached:
-        is_too_low |= not self.requests.total()
-        self._reached = self._reached or BudgetReached(what, why=why, is_too_low=is_too_low)
+        if self._reached is None:
+            self._reached = BudgetReached(what)
+            self.why, self.is_too_low = why, is_too_low or not self.requests.total()
         return self._reached
 
 

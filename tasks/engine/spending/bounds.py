@@ -46,8 +46,10 @@ def tell_reached(run: Run, stages: Sequence[Mapping[str, Any]], reached: BudgetR
     """Return the error of a run that may spend no more: what was spent, what is done, what is left, and how it goes on."""
     under_way = progress.stage_under_way()
     done = f"{count(len(stages), 'stage')} {'is' if len(stages) == 1 else 'are'} done" if stages else "no stage is done"
-    told = [f"the bound of {reached.bound} is reached{reached.why}: the run was stopped before it crossed it"]
-    told.append(f"spent by this run: {describe_spent(run.services.budget.spent)}")
+    budget = run.services.budget
+    why = f", {budget.why}" if budget.why else ""
+    told = [f"the bound of {reached.bound} is reached{why}: the run was stopped before it crossed it"]
+    told.append(f"spent by this run: {describe_spent(budget.spent)}")
     told.append(f"{done}{f', then {under_way}' if under_way else ''}")
     with open_warehouse(Path(run.options["warehouse"])) as db:
         forecast = find_forecast(db, digest_json(run.lock))
