@@ -57,7 +57,7 @@ def tell_reached(run: Run, stages: Sequence[Mapping[str, Any]], reached: BudgetR
         told.append(_tell_left(forecast, run))
     again = (
         "the command goes on from here with a higher bound"
-        if reached.is_too_low
+        if budget.is_too_low
         else "the same command goes on from here"
     )
     told.append(f"what was answered is recorded and never asked again: {again}")
