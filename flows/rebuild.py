@@ -30,7 +30,7 @@ from tasks import progress
 from tasks.engine.benchmark import Benchmark
 from tasks.engine.holding import holding
 from tasks.engine.spending.bounds import Purse
-from tasks.errors import BuildError, BuildHeld, PrefectLost
+from tasks.errors import BudgetReached, BuildError, BuildHeld, PrefectLost
 from tasks.evaluation.record import Evaluation, EvaluationParams, settle_batches
 from tasks.options import BuildReport, Params, RunOptions, warehouse_of
 from tasks.release.core.gates import Gates
@@ -46,7 +46,7 @@ class Outcome:
 
     what: str
     ending: str
-    """made, failed, or left alone (another run is at it)."""
+    """made, failed, stopped (before it crossed a bound), or left alone (another run is at it)."""
     said: str
 
 
@@ -77,6 +77,11 @@ def rebuild_all(params: ChosenBenchmarks, run: RunOptions) -> str:
     )
     if failed := [f"{each.what}: {each.said}" for each in outcomes if each.ending == "failed"]:
         raise BuildError(f"{len(failed)} of {len(outcomes)} failed: {'; '.join(failed)}")
+    if stopped := [each for each in outcomes if each.ending == "stopped"]:
+        names = ", ".join(each.what for each in stopped)
+        raise BudgetReached(
+            "this rebuild", f"stopped, and gone on with by the next rebuild: {names}. {stopped[0].said}"
+        )
     return "; ".join(each.said for each in outcomes)
 
 
@@ -92,7 +97,7 @@ def _rebuild(benchmark: Benchmark, params: ChosenBenchmarks, purse: Purse) -> li
     for model, evaluation in params.evaluations(benchmark):
         asked = cast(EvaluationParams, evaluation.params.model_validate({"model": model, "build": report.build_id}))
         outcomes.append(_try(f"{model} on {benchmark.name}", partial(_evaluate, evaluation, asked, purse.left))[0])
-    if params.release and not any(each.ending == "failed" for each in outcomes):
+    if params.release and not any(each.ending in ("failed", "stopped") for each in outcomes):
         outcomes.append(_try(f"release of {benchmark.name}", partial(_release, report.build_id, params, purse.left))[0])
     return outcomes
 
@@ -123,6 +128,8 @@ def _try(what: str, make: Callable[[], M]) -> tuple[Outcome, M | None]:
         raise  # the whole rebuild waits for the server, and then finds what is made
     except BuildHeld as held:
         outcome = Outcome(what, "left alone", str(held))
+    except BudgetReached as reached:
+        outcome = Outcome(what, "stopped", str(reached))
     except Exception as error:  # noqa: BLE001 - whatever fails, the others go on; its own run tells it whole
         outcome = Outcome(what, "failed", name_error(error))
     progress.log(f"{what}: {outcome.ending}: {outcome.said}", "error" if outcome.ending == "failed" else "info")

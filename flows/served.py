@@ -25,9 +25,9 @@ from flows.running import load_flow, make_build
 from flows.watching.pages import leave_page
 from tasks import progress
 from tasks.engine.benchmark import Benchmark
-from tasks.errors import BuildHeld, FactmillError, PrefectLost
+from tasks.errors import BudgetReached, BuildHeld, FactmillError, PrefectLost
 from tasks.options import BuildReport, Params, RunOptions
-from tasks.processes import die_with_parent, own_process
+from tasks.processes import COLLECT_AFTER, die_with_parent, own_process
 
 STOP_GRACE_S = 2.0
 """A runner that stops a run looks after three seconds whether its process is gone."""
@@ -35,6 +35,8 @@ SERVING_PID = "FACTMILL_SERVING_PID"
 """Environment variable by which `factmill serve` tells its runs who it is."""
 LEFT_ALONE = "LeftAlone"
 """Name of the state of a run that found another at its work."""
+BOUND_REACHED = "BoundReached"
+"""Name of the state of a run that stopped before it crossed a bound; the next one goes on."""
 
 
 def make_served(benchmark: Benchmark) -> Flow[..., State[Any]]:
@@ -83,6 +85,8 @@ def _end_in_state(make: Callable[[], str]) -> State[Any] | None:
     except PrefectLost:
         sys.stderr.write("factmill: the Prefect server does not answer; the run waits for it, and then goes on\n")
         return None
+    except BudgetReached as reached:
+        return Failed(name=BOUND_REACHED, message=str(reached))
     except FactmillError as error:
         return Failed(message=name_error(error))
 
@@ -116,6 +120,7 @@ def own_run() -> None:
     """Let the process of a deployment's run be ended: by the one that started it, with that one, and soon when told so."""
     if not os.environ.get("PREFECT__FLOW_RUN_ID"):
         return
+    gc.set_threshold(*COLLECT_AFTER)
     # Ctrl-C reaches all processes of a terminal; the one that serves then stops its runs
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # what Prefect has running beside a flow prints tracebacks there when its server goes away; runs print nothing there

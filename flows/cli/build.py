@@ -10,7 +10,7 @@ from flows.benchmarks import BENCHMARKS
 from flows.cli.options import AsJson, list_options, print_json, print_lines, read_options
 from tasks import progress
 from tasks.engine.benchmark import Benchmark
-from tasks.errors import NothingPublished
+from tasks.errors import BudgetReached, NothingPublished
 from tasks.options import HIDDEN, RunOptions
 
 Force = Annotated[bool, typer.Option("--force", help="Build even when a build with the same inputs is there.")]
@@ -27,7 +27,7 @@ def build(given: Any) -> None:
     from tasks.engine.spending.bounds import Purse
 
     progress.show()
-    purse = Purse(read_options(RunOptions, given))
+    purse, done = Purse(read_options(RunOptions, given)), list[str]()
     with shared_server():
         for benchmark in given.benchmarks:
             params = read_options(benchmark.params, given)
@@ -37,9 +37,12 @@ def build(given: Any) -> None:
                 report = make_build(benchmark, params, purse.left, force)
             except NothingPublished as lost:
                 report = lost.report
+            except BudgetReached as reached:
+                raise purse.tell(reached, done) if len(given.benchmarks) > 1 else reached from None
             print_json(report.model_dump(mode="json")) if given.as_json else print_lines(format_report(report))
             if report.nothing_published:
                 raise NothingPublished(report.nothing_published, report)
+            done.append(report.build_id)
 
 
 build_app = typer.Typer(

@@ -100,8 +100,8 @@ class Sweep:
             written = report_evaluations(warehouse_of(self.run), [made.build_id], self.folder)
             told = describe_evaluation(evaluation, made, written)
             lines = format_evaluation(evaluation, made, written)
-        except BudgetReached:
-            raise  # the others may spend no more either
+        except BudgetReached as reached:  # the others may spend no more either
+            raise reached if self.is_alone else self._purse.tell(reached, self.made) from None
         except Exception as error:
             if self.is_alone:
                 raise

@@ -10,8 +10,10 @@ could be sent as instead: once they were refused, whatever has some fails with `
 in another way.
 """
 
+import asyncio
 import json
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -160,6 +162,13 @@ class Chat:
         """Return what an answer to a request of a batch job says (see Asker)."""
         heard = self._hear(self._told.model_copy(update=learnt), asked, learnt, answer)
         return heard if isinstance(heard, Reply) else heard[0]
+
+    async def ask(self, asked: _Draw) -> Reply:
+        """Send a request of a job singly (see Asker)."""
+        started = time.perf_counter()
+        async with asyncio.timeout(self.model.limits.timeout_s):
+            [reply] = await self._ask([asked])
+        return replace(reply, latency_s=time.perf_counter() - started)
 
     def learnt(self) -> dict[str, Any]:
         """Return the settings by which requests are not made as the world's file says."""

@@ -1,9 +1,13 @@
 """What a build will ask, from what some of its rows have asked (a pilot), or an earlier build.
 
 Not all that is asked grows with the rows: a corpus is counted once, and what several rows want is asked once, so that the
-more rows there are the less each brings that is new. How the calls of one kind grow is read off the rows that were asked:
-half of them want so many different calls, all of them so many, and the number goes on growing by that power of the rows
-(Heaps' law): 1 where each row has calls of its own, 0 where all rows share them.
+more rows there are the less each brings that is new. How the calls of one kind grow is read off the rows that were asked
+in two ways, of which the mean is taken. Half of the rows want so many different calls, all of them so many, and the number
+goes on growing by that power of the rows (Heaps' law): 1 where each row has calls of its own, 0 where all rows share them;
+that is too many where what can be asked comes to an end. How many calls one row alone wants, and how many two, tells the
+least that nobody wanted yet, and when it would be met (Chao's estimator); that is too few.
+
+Calls that go out together fill up requests: where there were few, more of them need hardly more requests, until all are full.
 
 The spread is that of drawing the rows anew (bootstrap), lessened by the share of all rows that was asked, which is known.
 """
@@ -11,7 +15,7 @@ The spread is that of drawing the rows anew (bootstrap), lessened by the share o
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from random import Random
 from typing import Any
@@ -54,6 +58,8 @@ class StageSeen:
     scale: float
     """How many rows the whole has for each of these."""
     seconds: float
+    batches: float = 1.0
+    """How many batches the whole has for each of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +117,19 @@ def round_numbers(told: Any) -> Any:
 
 
 def make_forecast(
-    stages: Sequence[StageSeen], uses: Sequence[Use], rows: Sequence[str], parallel: Mapping[str, int]
+    stages: Sequence[StageSeen],
+    uses: Sequence[Use],
+    rows: Sequence[str],
+    parallel: Mapping[str, int],
+    most_bundled: Mapping[str, int],
 ) -> Forecast:
     """Return what the whole will ask.
 
     `rows`: ids of all rows that stages with a scale saw, with and without calls.
-    `parallel`: service → requests under way at once.
+    `parallel`: service → requests under way at once; `most_bundled`: service → calls in one request, at most.
     """
     scales = {stage.name: stage.scale for stage in stages}
+    batches = {stage.name: stage.batches for stage in stages}
     first: dict[str, str] = {}
     for use in uses:
         first.setdefault(use.key, use.stage)
@@ -126,7 +137,11 @@ def make_forecast(
     for use in uses:
         if first[use.key] == use.stage:  # what an earlier stage has asked is at hand
             kinds[use.stage, use.service, use.operation, use.model].append(use)
-    volumes = [_grow(kind, found, scales.get(kind[0], 1.0), rows) for kind, found in sorted(kinds.items())]
+    volumes = []
+    for kind, found in sorted(kinds.items()):
+        volume = _grow(kind, found, scales.get(kind[0], 1.0), rows)
+        bundled = count_bundled(found, volume.calls, batches.get(kind[0], 1.0), most_bundled.get(kind[1], 1))
+        volumes.append(replace(volume, requests=min(volume.requests, bundled)))
     told = tuple(_tell_stage(stage, volumes, kinds, parallel) for stage in stages)
     total = {name: sum(getattr(each, name) for each in volumes) for name in AMOUNTS}
     total["model_requests"] = sum(each.requests for each in volumes if each.model)
@@ -137,15 +152,23 @@ def make_forecast(
 
 def _grow(kind: tuple[str, str, str, str], uses: Sequence[Use], scale: float, rows: Sequence[str]) -> Volume:
     calls = {use.key: use for use in uses}
-    growth = _find_growth(uses, rows) if scale != 1.0 else 1.0
+    growth = _find_growth(uses, rows, scale) if scale != 1.0 else 1.0
     times = scale**growth
     sums = {name: times * sum(getattr(use, name) for use in calls.values()) for name in AMOUNTS if name != "calls"}
     latency_s = sum(use.latency_s for use in calls.values()) / len(calls)
     return Volume(*kind, growth=round(growth, 3), calls=times * len(calls), latency_s=latency_s, **sums)
 
 
-def _find_growth(uses: Sequence[Use], rows: Sequence[str]) -> float:
-    """Return the power of the rows by which different calls grow, from 0 to 1."""
+def count_bundled(uses: Sequence[Use], calls: float, batches: float, most: int) -> float:
+    """Return the requests of so many calls, where as many kinds of them go out together as did: until they are full, as many
+    requests as there were, in so many times as many `batches`. Infinite where calls go out one by one."""
+    asked = {use.key: use.requests for use in uses}
+    were = sum(asked.values())
+    return max(were * batches, calls / most) if most > 1 and were < len(asked) else math.inf
+
+
+def _find_growth(uses: Sequence[Use], rows: Sequence[str], scale: float) -> float:
+    """Return the power of the rows by which different calls grow to the whole, from 0 to 1."""
     users: dict[str, set[str]] = defaultdict(set)
     for use in uses:
         users[use.key].add(use.row)
@@ -159,7 +182,23 @@ def _find_growth(uses: Sequence[Use], rows: Sequence[str]) -> float:
     share = (len(known) // 2) / len(known)
     if not mean or not share:
         return 1.0
-    return min(1.0, max(0.0, math.log(mean / len(users)) / math.log(share)))
+    heaps = min(1.0, max(0.0, math.log(mean / len(users)) / math.log(share)))
+    if scale < 1.0:
+        return heaps
+    times = count_met([len(found) for found in users.values()], len(known), scale) / len(users)
+    return (heaps + min(1.0, math.log(times) / math.log(scale))) / 2
+
+
+def count_met(wanted_by: Sequence[int], rows: int, scale: float) -> float:
+    """Return how many different things so many times the rows want, at the least; `wanted_by`: how many of the rows want each.
+
+    Chao et al. 2014, Ecological Monographs 84, equation 12 (incidences).
+    """
+    once, twice = wanted_by.count(1), wanted_by.count(2)
+    unmet = (rows - 1) / rows * (once**2 / (2 * twice) if twice else once * (once - 1) / 2)
+    if not unmet:
+        return float(len(wanted_by))
+    return len(wanted_by) + unmet * (1 - (1 - once / (rows * unmet + once)) ** (rows * (scale - 1)))
 
 
 def _tell_stage(
@@ -206,9 +245,11 @@ def _spread(
         for use in uses:
             users[use.key].append(use)
         times = scale**volume.growth
+        bundled = volume.requests / max(1e-9, times * sum(found[0].requests for found in users.values()))
         for found in users.values():
             for use in found:
-                each = [1.0, use.requests, use.tokens_in, use.tokens_out, use.usd, use.requests if use.model else 0.0]
+                sent = use.requests * bundled
+                each = [1.0, sent, use.tokens_in, use.tokens_out, use.usd, sent if use.model else 0.0]
                 table[places[use.row]] += np.array(each) * times / len(found)
     names = (*AMOUNTS, "model_requests")
     if not places:

@@ -55,6 +55,14 @@ def count_hours(hours: float) -> str:
     return f"{hours:.4g} hour{'' if hours == 1 else 's'}"
 
 
+def describe_bounds(bounds: Bounds) -> str:
+    """Return what may be spent, in words."""
+    told = [f"US$ {bounds.cost_usd:.4f}"] if bounds.cost_usd is not None else []
+    told += [count(bounds.requests, "request")] if bounds.requests is not None else []
+    told += [count_hours(bounds.hours)] if bounds.hours is not None else []
+    return ", ".join(told) or "anything"
+
+
 def lower_bounds(bounds: Bounds, spent: Spent) -> Bounds:
     """Return what is left of bounds."""
     return Bounds(

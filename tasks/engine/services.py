@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from tasks.assets import load_query
 from tasks.clients.batch_jobs.job_files import JobsPlace
 from tasks.clients.sending.budget import Account, Budget, spending
-from tasks.core.calls.call import Call, Deliver, Service
+from tasks.core.calls.call import Call, Deliver, Reply, Service
 from tasks.core.calls.paths import Ask, PathsByCalls
 from tasks.core.fingerprints import digest_json
 from tasks.core.paths import PathFinder
@@ -49,8 +49,13 @@ WORLD_LANGUAGES = ("en", "de", "fr", "it", "es", "pt")
 class LazyService:
     """A service that is opened at the first call."""
 
-    def __init__(self, identity: str, is_outside: bool, open_service: Callable[[], Service]) -> None:
+    def __init__(
+        self, identity: str, is_outside: bool, open_service: Callable[[], Service], *, computes: bool = False
+    ) -> None:
+        """`computes`: answers are computed for long and cost nothing, so they are broken off between two replies when the run
+        may do no more; what is sent to others is waited for."""
         self.identity = identity
+        self._computes = computes
         self.budget = Budget()
         """What it spends from: the run's, once it is one of a run's."""
         self.is_outside = is_outside
@@ -65,7 +70,14 @@ class LazyService:
             if self._service is None:
                 self._service = self._open()
         with spending(Account(self.identity, self.budget)):
-            self._service.send(calls, deliver)
+            self._service.send(calls, self._checking(deliver) if self._computes else deliver)
+
+    def _checking(self, deliver: Deliver) -> Deliver:
+        def deliver_and_check(call: Call, reply: Reply) -> None:
+            deliver(call, reply)
+            self.budget.check()
+
+        return deliver_and_check
 
     def notes(self) -> list[str]:
         """Return what was learnt of the service, where it is one that learns (a chat model)."""
@@ -345,14 +357,14 @@ def _open_perplexity(world: World, home: Path, cluster: Cluster | None) -> Servi
     if cluster:
         from tasks.engine.cluster.remote import RemoteModel
 
-        return RemoteModel(cluster, Wanted("perplexity", identity))
+        return LazyService(identity, True, lambda: RemoteModel(cluster, Wanted("perplexity", identity)), computes=True)
     from tasks.models.perplexity import LanguageModel, find_perplexity
     from tasks.models.services import serve_perplexity
 
     local = serve_perplexity(
         identity, lambda: LanguageModel(find_perplexity(settings.name, home), compute_type=settings.compute_type)
     )
-    return LazyService(identity, True, lambda: local)
+    return LazyService(identity, True, lambda: local, computes=True)
 
 
 def _open_translator(world: World, home: Path, cluster: Cluster | None) -> Service:
@@ -360,14 +372,14 @@ def _open_translator(world: World, home: Path, cluster: Cluster | None) -> Servi
     if cluster:
         from tasks.engine.cluster.remote import RemoteModel
 
-        return RemoteModel(cluster, Wanted("translator", identity))
+        return LazyService(identity, True, lambda: RemoteModel(cluster, Wanted("translator", identity)), computes=True)
     from tasks.models.services import serve_translator
     from tasks.models.translate import Translator, find_translator
 
     local = serve_translator(
         identity, lambda: Translator(find_translator(settings.name, home), compute_type=settings.compute_type)
     )
-    return LazyService(identity, True, lambda: local)
+    return LazyService(identity, True, lambda: local, computes=True)
 
 
 def check_models(world: World, roles: Collection[str]) -> None:

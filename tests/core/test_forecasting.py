@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.core.forecasting import StageSeen, Use, draw_places, make_forecast
+from tasks.core.forecasting import StageSeen, Use, count_bundled, count_met, draw_places, make_forecast
 
 ROWS = [f"r{at:02}" for at in range(20)]
 
@@ -12,7 +12,7 @@ def use(stage: str, row: str, key: str, *, model: str = "m", usd: float = 0.01, 
 
 
 def forecast(uses, scale: float = 4.0, seconds: float = 10.0, parallel: int = 8, rows=ROWS):
-    return make_forecast([StageSeen("ask", len(rows), scale, seconds)], uses, rows, {"http://model": parallel})
+    return make_forecast([StageSeen("ask", len(rows), scale, seconds)], uses, rows, {"http://model": parallel}, {})
 
 
 def test_calls_of_each_row_grow_with_the_rows():
@@ -36,10 +36,43 @@ def test_what_rows_share_grows_the_slower_the_more_they_share():
     assert 0 <= found.stages[0].asked[0].growth < 0.6
 
 
+@pytest.mark.parametrize(
+    ("wanted_by", "rows", "scale", "met"),
+    [
+        ([5] * 8, 20, 4.0, 8),  # whatever there is was wanted by several rows: all of it is known
+        ([1] * 10 + [2] * 10, 20, 1.0, 20),
+        ([1] * 10 + [2] * 10, 20, 1e6, 24.75),  # as many more as 19/20 of 10² / (2 · 10)
+    ],
+)
+def test_what_few_rows_want_tells_how_much_nobody_has_wanted_yet(wanted_by, rows, scale, met):
+    assert count_met(wanted_by, rows, scale) == pytest.approx(met)
+
+
+@pytest.mark.parametrize(
+    ("calls", "batches", "most", "requests"),
+    [
+        (40, 1.0, 50, 2),  # room for all in the two requests that there were
+        (400, 1.0, 50, 8),
+        (40, 3.0, 50, 6),  # each batch sends its own
+        (40, 1.0, 1, float("inf")),
+    ],
+)
+def test_calls_fill_requests_before_there_are_more(calls, batches, most, requests):
+    seen = [use("ask", row, row, requests=0.2) for row in ROWS[:10]]
+    assert count_bundled(seen, calls, batches, most) == pytest.approx(requests)
+
+
+def test_bundled_requests_grow_slower_than_their_calls():
+    uses = [use("ask", row, row, requests=0.1, model="") for row in ROWS]
+    found = make_forecast([StageSeen("ask", 20, 10.0, 1.0)], uses, ROWS, {}, {"http://model": 50})
+    assert (found.total["calls"], found.total["requests"]) == (200, 4)
+    assert found.low["requests"] == pytest.approx(4)
+
+
 def test_what_an_earlier_stage_asked_is_not_asked_again():
     stages = [StageSeen("read", 80, 1.0, 1.0), StageSeen("ask", 20, 4.0, 1.0)]
     uses = [use("read", row, row) for row in ROWS] + [use("ask", row, row) for row in ROWS]
-    found = make_forecast(stages, uses, ROWS, {})
+    found = make_forecast(stages, uses, ROWS, {}, {})
     assert found.total["calls"] == 20
     assert found.stages[1].asked == ()
     assert (found.low["calls"], found.high["calls"]) == (20, 20)

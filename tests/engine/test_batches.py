@@ -232,6 +232,41 @@ def test_a_thing_that_several_rows_need_is_looked_up_and_read_once(
     assert [use[0] for use in work.uses] == (["1", "2", "3", "4"] if outside else [])
 
 
+def test_a_local_graph_is_asked_in_portions(
+    open_work: Callable[[Scripted], Work], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.engine.batches._LOOKED_UP_AT_ONCE", 2)
+    graph = Local({name: [Reply(name)] for name in "ABCDE"} | {"C": [Reply(None, "failed", "bad_call: no")]})
+    work, sent = open_work(graph), list[int]()
+    send = graph.send
+    monkeypatch.setattr(graph, "send", lambda calls, deliver: (sent.append(len(calls)), send(calls, deliver)))
+    asked = [
+        (f"{number}", name, Call(graph.identity, "find", {"name": name})) for number, name in enumerate("ABACDCEA")
+    ]
+    found, failed = work.look_up(graph, asked, str)
+    assert found == {"A": "A", "B": "B", "D": "D", "E": "E"}
+    assert failed == {row_id: Reject(row_id, "wikidata_failed", "bad_call: no") for row_id in "35"}
+    assert sent == [2, 2, 1]
+    assert sorted(name for name, _ in graph.asked) == [*"ABCDE"]
+
+
+def test_rows_that_are_turned_into_columns_in_parts_leave_the_same_shard(
+    open_work: Callable[[Scripted], Work], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receipts, written = [], []
+    for at_once in (1_000, 2):
+        monkeypatch.setattr("tasks.engine.batches._TURNED_AT_ONCE", at_once)
+        work = open_work(Scripted({}))
+        rows = [Named(id=f"{number}", name=f"name {number}") for number in range(5)]
+        for row in rows:
+            work.take(row.id, row)
+        receipts.append(work.finish((Reject(row.id, "odd", "") if row.id == "3" else row for row in rows), Named))
+        written.append(read_shard(receipts[-1].shard, "rows").to_pylist())
+    assert written[1] == [{"id": f"{number}", "name": f"name {number}"} for number in (0, 1, 2, 4)]
+    assert (written[0], receipts[0].digest) == (written[1], receipts[1].digest)
+    assert [(receipt.rows, receipt.rejects) for receipt in receipts] == [(4, 1)] * 2
+
+
 @pytest.mark.parametrize(
     ("told", "rows", "size"),
     [(500, 0, 500), (1, 32_000, 1), (500, 32_001, 501), (500, 100_000, 1563), (5_000, 100_000, 5_000)],

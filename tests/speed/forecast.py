@@ -42,6 +42,8 @@ PILOTED = {"granola": 253, "multihal": 51, "biokalma": 48, "slaq": 58, "fanoutqa
 """Rows that the embedded builds have where a pilot draws."""
 SOURCES = {"granola": ("entityquestions",), "biokalma": ("biokalma",), "fanoutqa": ("fanoutqa",)}
 FOUNDATIONS = ("simpleqa", "defan", "shroom2024", "halueval", "halubench", "felm", "truthfulqa")
+WHOLE = "defan"
+"""Of whose rows groups belong together."""
 DRAWN = 0.7
 """Of the source's rows, by a seed."""
 MOST_OFF = 0.15
@@ -160,7 +162,8 @@ def _draw_sources(folder: Path, name: str, seed: int) -> list[str]:
         to = folder / f"sources-{seed}" / source
         to.mkdir(parents=True, exist_ok=True)
         for path in sorted((ROOT / "data" / "world" / "sources" / source).iterdir()):
-            (to / path.name).write_text(_draw_rows(path, Random(f"{seed} {path.name}")), "utf-8")
+            some = path.read_text("utf-8") if source == WHOLE else _draw_rows(path, Random(f"{seed} {path.name}"))
+            (to / path.name).write_text(some, "utf-8")
         given += ["--source", str(to)]
     return [*given, "--source", "wikidata", "--sets-a-kind", str(6 + seed)] if name == "fanoutqa" else given
 

@@ -38,7 +38,7 @@ def make_forecast(
             f"what {record.build_id} asked for its {record.report['stages'][0]['rows_in']:,} source rows, in the world "
             f"{record.report['world']}, for {source_rows:,} rows"
         )
-    forecast, recorded, notes = forecast_build(world, basis)
+    forecast, recorded, notes = forecast_build(world, basis, run.batch_size)
     if not run.pilot:
         recorded = {"calls": 0.0, "usd": 0.0}
         notes.append(

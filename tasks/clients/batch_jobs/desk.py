@@ -23,6 +23,7 @@ from tasks.clients.batch_jobs.remote import JobState, Remote
 from tasks.clients.batch_jobs.waiting import Asker, Request, Sending
 from tasks.clients.openai_server import Answer
 from tasks.clients.sending.answers import fail
+from tasks.clients.sending.budget import TightError, find_account
 from tasks.clients.sending.sender import Retry, hand_over
 from tasks.core.calls.call import Reply
 from tasks.errors import FactmillError, ServiceUnreachable
@@ -162,6 +163,7 @@ class Desk(Generic[T]):
 
     async def _hand_in(self) -> None:
         """Make one job of what waits, and follow it."""
+        await self._ask_few_singly()
         learnt = self._asker.learnt()
         for request in self._fresh[: self._most]:
             learnt |= request.learnt
@@ -176,6 +178,23 @@ class Desk(Generic[T]):
         self._followed.add(job)
         await self._submit(job, content)
         self._start(self._follow(job))
+
+    async def _ask_few_singly(self) -> None:
+        """Ask singly what jobs have left unanswered, where it is little and nothing else waits: it is not worth a job's time.
+
+        What is not answered so is left to a job after all.
+        """
+        few = [request for request in self._fresh if request.tries]
+        jobs = self._model.jobs
+        if not jobs.first_singly or len(few) < len(self._fresh) or len(few) > jobs.few_singly:
+            return
+        for request in few:
+            try:
+                reply = await self._asker.ask(request.asked)
+            except (Retry, TimeoutError, TightError, FactmillError):
+                return
+            self._fresh.remove(request)
+            self._finish(request, reply)
 
     async def _write(self, learnt: Mapping[str, Any]) -> tuple[list[Request[T]], bytes]:
         """Take requests for one job from what waits, and return them with their lines; all are written by the same settings."""
@@ -260,6 +279,7 @@ class Desk(Generic[T]):
                 progress.say(f"job {job.job_id}: {told}")
             if state.has_ended:
                 break
+            find_account().budget.check_time()  # nobody waits a day for it: it goes on by itself
             await asyncio.sleep(pause_s)
         lines = await self._read(job, state)
         self._followed.discard(job)

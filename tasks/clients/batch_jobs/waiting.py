@@ -29,6 +29,9 @@ class Asker(Protocol[T_contra]):
         `learnt`: by which the request was written.
         """
 
+    async def ask(self, asked: T_contra) -> Reply:
+        """Send a request singly, once; Retry for what may pass, TightError and BudgetReached when it may not go out."""
+
     def learnt(self) -> dict[str, Any]:
         """Return by which settings requests are not made as the world's file says."""
 

@@ -45,16 +45,17 @@ class Budget:
         self._room = asyncio.Event()
         self._room.set()
         self._started = time.monotonic()
-        self._reached: BudgetReached | None = None
+        self._reached = ""
+        """Which bound was reached first, in words; empty: none."""
         self.why = ""
-        """What would have crossed the bound that was reached; empty where it was used up."""
+        """What would have crossed it; empty where it was used up."""
         self.is_too_low = False
-        """True when the same command would come no further than to the bound that was reached."""
+        """True when the same command would come no further than to it."""
         self._counting = threading.Lock()
 
     def bind(self, bounds: Bounds) -> None:
         """Begin a run with these bounds; its hours count from now."""
-        self.bounds, self._started, self._reached = bounds, time.monotonic(), None
+        self.bounds, self._started, self._reached = bounds, time.monotonic(), ""
 
     @property
     def spent(self) -> Spent:
@@ -64,10 +65,15 @@ class Budget:
 
     def check(self) -> None:
         """Raise BudgetReached when a bound was reached before, or time is up."""
-        if self._reached is None and self.bounds.hours is not None and self.spent.hours >= self.bounds.hours:
+        if not self._reached:
+            self.check_time()
+        if self._reached:
+            raise self._reach(self._reached)
+
+    def check_time(self) -> None:
+        """Raise BudgetReached when time is up, whatever other bound was reached before."""
+        if self.bounds.hours is not None and self.spent.hours >= self.bounds.hours:
             raise self._reach(f"{count_hours(self.bounds.hours)} (--max-hours)")
-        if self._reached is not None:
-            raise self._reached
 
     def take(self, service: str) -> None:
         """Count a request that is about to go out; BudgetReached when it would be one too many."""
@@ -135,10 +141,12 @@ class Budget:
             await self._room.wait()
 
     def _reach(self, what: str, why: str = "", *, is_too_low: bool = False) -> BudgetReached:
-        if self._reached is None:
-            self._reached = BudgetReached(what)
+        """Return the error of the bound that was reached first: a new one each time, since an error that is raised again and
+        again drags all those ways along."""
+        if not self._reached:
+            self._reached = what
             self.why, self.is_too_low = why, is_too_low or not self.requests.total()
-        return self._reached
+        return BudgetReached(self._reached)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,5 +18,8 @@ class Jobs(StrictModel):
     first_singly: bool = True
     """The first request of a run goes out by itself, at the full price, so that what the server will not take is learnt in
     seconds and not by a whole job."""
+    few_singly: int = Field(default=20, ge=0)
+    """So many requests that a job has left unanswered are asked singly, at the full price, and not by a job of their own; where
+    the first one is."""
     window: str = "24h"
     """Time that the server is given (`completion_window`)."""

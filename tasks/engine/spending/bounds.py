@@ -8,7 +8,7 @@ from typing import Any
 from tasks import progress
 from tasks.clients.sending.budget import Budget, spent_by_process
 from tasks.core.fingerprints import digest_json
-from tasks.core.spending import Bounds, count, describe_spent, lower_bounds
+from tasks.core.spending import Bounds, count, describe_bounds, describe_spent, lower_bounds
 from tasks.engine.runs import Run
 from tasks.errors import BudgetReached, SettingsError
 from tasks.options import RunOptions
@@ -98,6 +98,15 @@ class Purse:
 
     def __init__(self, run: RunOptions) -> None:
         self._run, self._before = run, spent_by_process()
+
+    def tell(self, reached: BudgetReached, done: Sequence[str]) -> BudgetReached:
+        """Return the error of one of several builds, with what the whole command may spend and those it has done before."""
+        spent = describe_spent(spent_by_process().since(self._before))
+        whole = describe_bounds(self._run.bounds)
+        return BudgetReached(
+            reached.bound,
+            f"{reached}; the whole command may spend {whole} and has spent {spent}; done before: {', '.join(done) or 'nothing'}",
+        )
 
     @property
     def left(self) -> RunOptions:

@@ -1,6 +1,7 @@
 """Forecasts of builds: what their rows have asked so far, priced as the world prices it (core/forecasting.py)."""
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,9 +12,10 @@ from tasks.assets import load_prompt
 from tasks.core.forecasting import DRAWING, Forecast, StageSeen, Use, make_forecast, round_numbers
 from tasks.core.prompts import Ask
 from tasks.core.spending import count
+from tasks.engine.batches import choose_size
 from tasks.engine.identities import identify_service, service_urls
 from tasks.errors import UsageError
-from tasks.settings import Model, World
+from tasks.settings import Limits, Model, World
 from tasks.storage.forecasts import Asked
 
 CHARACTERS_A_TOKEN = 4
@@ -39,9 +41,9 @@ def count_prompt(parts: Mapping[str, Any]) -> int:
     return sum(len(each["content"]) for each in asked)
 
 
-def forecast_build(world: World, basis: Basis) -> tuple[Forecast, dict[str, float], list[str]]:
-    """Return the forecast, what of it is recorded already, and what is to be known of it."""
-    stages, rows_asked = _scale_stages(basis)
+def forecast_build(world: World, basis: Basis, batch_size: int) -> tuple[Forecast, dict[str, float], list[str]]:
+    """Return the forecast, what of it is recorded already, and what is to be known of it; `batch_size`: rows of a batch."""
+    stages, rows_asked = _scale_stages(basis, batch_size)
     uses, notes = _price_uses(world, basis)
     scales = {stage.name: stage.scale for stage in stages}
     if not rows_asked:
@@ -51,7 +53,9 @@ def forecast_build(world: World, basis: Basis) -> tuple[Forecast, dict[str, floa
     uses = [replace(use, row=owners.get(use.row, use.row)) for use in uses]
     rows = {use.row for use in uses if scales.get(use.stage, 1.0) != 1.0}
     idle = [f"\x00{at}" for at in range(max(0, rows_asked - len(rows)))]  # nothing is known of them but their number
-    forecast = make_forecast(stages, uses, [*sorted(rows), *idle], find_parallel(world))
+    most_bundled = {service: limits.batch for service, limits in _find_limits(world).items()}
+    parallel = {service: limits.parallel for service, limits in _find_limits(world).items()}
+    forecast = make_forecast(stages, uses, [*sorted(rows), *idle], parallel, most_bundled)
     seen = {use.key: use for use in uses}.values()
     recorded = {"calls": float(len(seen)), "usd": sum(use.usd for use in seen)}
     return forecast, recorded, notes
@@ -67,7 +71,7 @@ def _find_owners(rows: Collection[str]) -> dict[str, str]:
     return owners
 
 
-def _scale_stages(basis: Basis) -> tuple[list[StageSeen], int]:
+def _scale_stages(basis: Basis, batch_size: int) -> tuple[list[StageSeen], int]:
     """Return the stages with the rows that the whole has for each of theirs, and how many rows were asked."""
     stages, scale, rows = basis.asked.stages, 1.0, 0
     if basis.source_rows is not None:
@@ -78,8 +82,13 @@ def _scale_stages(basis: Basis) -> tuple[list[StageSeen], int]:
         if stage["stage"] == DRAWING:
             rows, scale = stage["rows_out"], stage["rows_in"] / max(1, stage["rows_out"])
             continue
-        told.append(StageSeen(stage["stage"], stage["rows_in"], scale, stage["seconds"]))
+        were, will_be = (_count_batches(count, batch_size) for count in (stage["rows_in"], stage["rows_in"] * scale))
+        told.append(StageSeen(stage["stage"], stage["rows_in"], scale, stage["seconds"], will_be / were))
     return told, rows
+
+
+def _count_batches(rows: float, batch_size: int) -> int:
+    return max(1, math.ceil(rows / choose_size(batch_size, math.ceil(rows))))
 
 
 def _price_uses(world: World, basis: Basis) -> tuple[list[Use], list[str]]:
@@ -143,11 +152,11 @@ def _find_model(world: World, basis: Basis, call: Mapping[str, Any]) -> Model | 
     return max(found, key=lambda each: (each.usd_per_million_in, each.usd_per_million_out), default=None)
 
 
-def find_parallel(world: World) -> dict[str, int]:
-    """Return service → requests that a world has under way at once."""
-    named = {name: getattr(world, name).limits.parallel for name in service_urls(world)}
-    told = {identify_service(name, getattr(world, name).url): most for name, most in named.items()}
-    return told | {model.url: model.limits.parallel for model in world.models.values() if model.url}
+def _find_limits(world: World) -> dict[str, Limits]:
+    """Return service → how many requests a world has under way at once, and how many calls are in one."""
+    named = {name: getattr(world, name).limits for name in service_urls(world)}
+    told = {identify_service(name, getattr(world, name).url): limits for name, limits in named.items()}
+    return told | {model.url: model.limits for model in world.models.values() if model.url}
 
 
 def describe_forecast(

@@ -11,7 +11,7 @@ import pyarrow as pa
 from tasks.core.measures.figures import Figure, Series
 from tasks.core.publishing.distributions import Distributions, Published
 from tasks.core.reviewing.review import Edit, ReviewItem
-from tasks.core.spending import Bounds, Spent, count, count_hours, describe_spent
+from tasks.core.spending import Bounds, Spent, describe_bounds, describe_spent
 from tasks.engine.benchmark import Benchmark
 from tasks.errors import OldBuild
 from tasks.reports.builds.contents import (
@@ -192,12 +192,9 @@ def _tell_bounds(spent: Mapping[str, Any]) -> str:
     """Return what the run was bound to, and what it spent."""
     if not spent.get("bounds"):
         return ""
-    bounds = Bounds(**spent["bounds"])
-    told = [f"US$ {bounds.cost_usd:.4f}"] if bounds.cost_usd is not None else []
-    told += [count(bounds.requests, "request")] if bounds.requests is not None else []
-    told += [count_hours(bounds.hours)] if bounds.hours is not None else []
+    told = describe_bounds(Bounds(**spent["bounds"]))
     names = ("paid_usd", "unanswered_usd", "requests", "hours")
-    return f"at most {', '.join(told)}; its last run spent {describe_spent(Spent(**{name: spent[name] for name in names}))}"
+    return f"at most {told}; its last run spent {describe_spent(Spent(**{name: spent[name] for name in names}))}"
 
 
 def _draw_funnel(stages: Sequence[Stage]) -> Figure:

@@ -1,7 +1,7 @@
 """Batch jobs of a run that may spend only so much: a job takes the lines that can be paid."""
 
 import pytest
-from support.batches.asking import answer, ask_all, open_chat
+from support.batches.asking import answer, ask_all, collect, open_chat
 
 from tasks.clients.sending.budget import Account, Budget, spending
 from tasks.core.calls.call import Reply
@@ -43,3 +43,25 @@ def test_an_answer_that_tells_no_usage_counts_with_all_that_its_line_could_cost(
     got, budget = ask_bound(make_server(say), tmp_path, Bounds(cost_usd=3.0))
     assert len(got) == 3  # of US$ 0.99 each
     assert (budget.spent.paid_usd, budget.spent.unanswered_usd) == (0.0, pytest.approx(2.97))
+
+
+def test_a_job_is_not_waited_for_beyond_the_hours_of_a_run(make_server, tmp_path, told):
+    server = make_server()
+    server.ends = {1: "never"}
+    budget = Budget(Bounds(hours=100.0))
+    chat, got = open_chat(server, tmp_path), {}
+    look = server.web.handle
+
+    def end_time(seen):
+        if "/batches/" in seen.path:
+            budget.bind(Bounds(hours=0.0))
+        return look(seen)
+
+    server.web.handle = end_time
+    with spending(Account("here", budget)), pytest.raises(BudgetReached, match="--max-hours"):
+        chat.send(ask_all(10), lambda call, reply: got.__setitem__(call.key, reply))
+    assert got == {}
+    assert f"To cancel it: factmill jobs cancel batch_0001 --warehouse {tmp_path}/w.duckdb" in told[-1]
+    server.ends.clear()
+    assert len(collect(open_chat(server, tmp_path), ask_all(10))) == 10
+    assert len(server.jobs) == 1

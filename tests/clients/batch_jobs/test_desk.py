@@ -166,3 +166,24 @@ def test_jobs_are_made_smaller_when_the_account_has_too_much_in_hand(make_server
     assert len(collect(open_chat(server, tmp_path), ask_all(10))) == 10
     assert [len(server.read_input(job)) for job in server.jobs] == [10, 5, 5]
     assert any("Jobs have 5 requests at most from now on" in line for line in told)
+
+
+@pytest.mark.parametrize(("few", "sizes"), [(20, [59]), (2, [59, 5]), (0, [59, 5])])
+def test_little_that_a_job_leaves_unanswered_is_asked_singly(make_server, tmp_path, few, sizes):
+    """A job may take a day, whatever is in it."""
+    server = make_server(loses_every=11)
+    got = collect(open_chat(server, tmp_path, jobs=jobs(first_singly=True, few_singly=few)), ask_all(60))
+    assert len(got) == 60
+    assert [len(server.read_input(job)) for job in server.jobs] == sizes
+    assert max(server.answered.values()) == 1
+    singly = [reply.cost_usd for reply in got.values() if reply.cost_usd == pytest.approx(0.0004)]
+    assert len(singly) == (1 if len(sizes) > 1 else 6), "at the full price"
+    assert list((tmp_path / "jobs").iterdir()) == []
+
+
+def test_what_is_not_answered_singly_either_is_left_to_a_job(make_server, tmp_path):
+    server = make_server(loses_every=11)
+    server.answers_singly = False
+    got = collect(open_chat(server, tmp_path, jobs=jobs(first_singly=True)), ask_all(60))
+    assert {reply.status for reply in got.values()} == {"ok"}
+    assert [len(server.read_input(job)) for job in server.jobs] == [60, 5]

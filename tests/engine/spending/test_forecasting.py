@@ -47,7 +47,7 @@ def test_a_pilot_is_scaled_behind_where_it_drew_and_costs_what_it_cost():
         for at in range(40)
     ]
     basis = Basis(Asked(stages, calls), {"ask": {URL: 25}, "read": {"w": 4}}, {})
-    forecast, recorded, notes = forecast_build(world(usd_per_million_in=1.0, usd_per_million_out=1.0), basis)
+    forecast, recorded, notes = forecast_build(world(usd_per_million_in=1.0, usd_per_million_out=1.0), basis, 500)
     assert notes == []
     assert forecast.total["calls"] == pytest.approx(40 + 20)
     assert forecast.total["model_requests"] == pytest.approx(25 * 4)
@@ -61,7 +61,7 @@ def test_an_earlier_build_costs_what_this_world_asks_for_its_tokens():
     basis = Basis(
         Asked([stage("read", 10, 10), stage("ask", 10, 10)], [call(f"r{at}") for at in range(10)]), {}, {}, 50
     )
-    forecast, _, notes = forecast_build(world(usd_per_million_in=2.0, usd_per_million_out=10.0), basis)
+    forecast, _, notes = forecast_build(world(usd_per_million_in=2.0, usd_per_million_out=10.0), basis, 500)
     assert forecast.total["usd"] == pytest.approx(50 * (1000 * 2.0 + 100 * 10.0) / 1e6)
     assert forecast.total["requests"] == pytest.approx(50 * 4)
     assert notes == []
@@ -76,7 +76,7 @@ def test_where_no_usage_is_known_characters_are_counted_and_that_is_told():
         "r0", tokens_in=0, tokens_out=0, cost_usd=0.0, model="rules-1", service="rules-1", parts=json.dumps(parts)
     )
     basis = Basis(Asked([stage("read", 1, 1), stage("ask", 1, 1)], [told]), {}, {"author": "rules-1"}, 1)
-    forecast, _, notes = forecast_build(world(), basis)
+    forecast, _, notes = forecast_build(world(), basis, 500)
     assert forecast.total["tokens_in"] == 4 * length / CHARACTERS_A_TOKEN
     assert forecast.total["tokens_out"] == 40 / CHARACTERS_A_TOKEN
     assert [note.partition(":")[0] for note in notes] == [
@@ -89,14 +89,14 @@ def test_a_call_that_got_no_answer_is_no_model_that_tells_no_usage():
     parts = json.dumps({"prompt": "slaq/fact_type", "variables": {"question": "Who?", "answer": "Ada"}})
     lost = call("r0", tokens_in=0, tokens_out=0, cost_usd=0.0, parts=parts, said=0, is_failed=True)
     basis = Basis(Asked([stage("read", 2, 2), stage("ask", 2, 2)], [lost, call("r1")]), {}, {}, 2)
-    forecast, _, notes = forecast_build(world(usd_per_million_in=1.0, usd_per_million_out=1.0), basis)
+    forecast, _, notes = forecast_build(world(usd_per_million_in=1.0, usd_per_million_out=1.0), basis, 500)
     assert forecast.total["tokens_in"] > 1000 and forecast.total["tokens_out"] == 100
     assert [note.partition(",")[0] for note in notes] == ["1 call of the basis got no answer"]
 
 
 def test_nothing_is_forecast_of_rows_that_never_came():
     with pytest.raises(UsageError, match="no row of the basis"):
-        forecast_build(world(), Basis(Asked([stage("draw_pilot", 0, 0)], []), {}, {}))
+        forecast_build(world(), Basis(Asked([stage("draw_pilot", 0, 0)], []), {}, {}), 500)
 
 
 def test_what_forecasts_leaves_prefect_alone_until_its_settings_stand():

@@ -1,0 +1,44 @@
+"""What is computed here is broken off when the run may do no more; what is sent to others is waited for."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from tasks.core.calls.call import Call, Deliver, Reply
+from tasks.core.spending import Bounds
+from tasks.engine.services import LazyService
+from tasks.errors import BudgetReached
+
+CALLS = [Call("here", "translate_text", {"text": str(number)}) for number in range(5)]
+
+
+class Answering:
+    """Answers calls one after the other; time is over after the second."""
+
+    identity, is_outside = "here", True
+
+    def __init__(self, end: Callable[[], None]) -> None:
+        self._end = end
+
+    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+        for number, call in enumerate(calls, 1):
+            if number == 2:
+                self._end()
+            deliver(call, Reply("said"))
+
+
+@pytest.mark.parametrize(("computes", "answered"), [(True, 2), (False, 5)])
+def test_an_answer_that_is_computed_here_is_the_last_one_when_time_is_over(computes: bool, answered: int) -> None:
+    service = LazyService(
+        "here", True, lambda: Answering(lambda: service.budget.bind(Bounds(hours=0.0))), computes=computes
+    )
+    came: list[Reply] = []
+    try:
+        service.send(CALLS, lambda _call, reply: came.append(reply))
+    except BudgetReached as reached:
+        assert "0 hours (--max-hours)" in str(reached)
+        assert computes
+    assert len(came) == answered
+    with pytest.raises(BudgetReached):
+        service.send(CALLS, lambda _call, reply: came.append(reply))
+    assert len(came) == answered
