@@ -61,14 +61,10 @@ class BudgetReached(BuildError):
 
     exit_code = 3
 
-    def __init__(self, bound: str, told: str = "", *, why: str = "", is_too_low: bool = False) -> None:
-        super().__init__(told or f"the bound of {bound} is reached{why}")
+    def __init__(self, bound: str, told: str = "") -> None:
+        super().__init__(told or f"the bound of {bound} is reached")
         self.bound = bound
         """Which bound, in words."""
-        self.why = why
-        """What would have crossed it, in words behind "is reached"; empty where it was used up."""
-        self.is_too_low = is_too_low
-        """True when the same command would come no further."""
 
 
 class FunnelError(BuildError):

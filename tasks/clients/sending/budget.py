@@ -45,13 +45,17 @@ class Budget:
         self._room = asyncio.Event()
         self._room.set()
         self._started = time.monotonic()
-        self._reached: tuple[str, str, bool] | None = None
-        """Which bound was reached first, and why just then."""
+        self._reached = ""
+        """Which bound was reached first, in words; empty: none."""
+        self.why = ""
+        """What would have crossed it; empty where it was used up."""
+        self.is_too_low = False
+        """True when the same command would come no further than to it."""
         self._counting = threading.Lock()
 
     def bind(self, bounds: Bounds) -> None:
         """Begin a run with these bounds; its hours count from now."""
-        self.bounds, self._started, self._reached = bounds, time.monotonic(), None
+        self.bounds, self._started, self._reached = bounds, time.monotonic(), ""
 
     @property
     def spent(self) -> Spent:
@@ -61,10 +65,10 @@ class Budget:
 
     def check(self) -> None:
         """Raise BudgetReached when a bound was reached before, or time is up."""
-        if self._reached is None:
+        if not self._reached:
             self.check_time()
-        if self._reached is not None:
-            raise self._reach(self._reached[0])
+        if self._reached:
+            raise self._reach(self._reached)
 
     def check_time(self) -> None:
         """Raise BudgetReached when time is up, whatever other bound was reached before."""
@@ -100,7 +104,7 @@ class Budget:
             self._room.clear()
             raise TightError
         if committed + usd > most:
-            why = f", since the next request can cost up to US$ {usd:.4f}"
+            why = f"since the next request can cost up to US$ {usd:.4f}"
             raise self._reach(f"US$ {most:.4f} (--max-cost)", why, is_too_low=usd > most)
         self._last += 1
         self._held[self._last] = usd
@@ -139,9 +143,10 @@ class Budget:
     def _reach(self, what: str, why: str = "", *, is_too_low: bool = False) -> BudgetReached:
         """Return the error of the bound that was reached first: a new one each time, since an error that is raised again and
         again drags all those ways along."""
-        self._reached = self._reached or (what, why, is_too_low or not self.requests.total())
-        bound, reason, is_too_low = self._reached
-        return BudgetReached(bound, why=reason, is_too_low=is_too_low)
+        if not self._reached:
+            self._reached = what
+            self.why, self.is_too_low = why, is_too_low or not self.requests.total()
+        return BudgetReached(self._reached)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,8 +46,10 @@ def tell_reached(run: Run, stages: Sequence[Mapping[str, Any]], reached: BudgetR
     """Return the error of a run that may spend no more: what was spent, what is done, what is left, and how it goes on."""
     under_way = progress.stage_under_way()
     done = f"{count(len(stages), 'stage')} {'is' if len(stages) == 1 else 'are'} done" if stages else "no stage is done"
-    told = [f"the bound of {reached.bound} is reached{reached.why}: the run was stopped before it crossed it"]
-    told.append(f"spent by this run: {describe_spent(run.services.budget.spent)}")
+    budget = run.services.budget
+    why = f", {budget.why}" if budget.why else ""
+    told = [f"the bound of {reached.bound} is reached{why}: the run was stopped before it crossed it"]
+    told.append(f"spent by this run: {describe_spent(budget.spent)}")
     told.append(f"{done}{f', then {under_way}' if under_way else ''}")
     with open_warehouse(Path(run.options["warehouse"])) as db:
         forecast = find_forecast(db, digest_json(run.lock))
@@ -55,11 +57,11 @@ def tell_reached(run: Run, stages: Sequence[Mapping[str, Any]], reached: BudgetR
         told.append(_tell_left(forecast, run))
     again = (
         "the command goes on from here with a higher bound"
-        if reached.is_too_low
+        if budget.is_too_low
         else "the same command goes on from here"
     )
     told.append(f"what was answered is recorded and never asked again: {again}")
-    return BudgetReached(reached.bound, "; ".join(told), why=reached.why, is_too_low=reached.is_too_low)
+    return BudgetReached(reached.bound, "; ".join(told))
 
 
 def _tell_left(forecast: Mapping[str, Any], run: Run) -> str:
@@ -104,8 +106,6 @@ class Purse:
         return BudgetReached(
             reached.bound,
             f"{reached}; the whole command may spend {whole} and has spent {spent}; done before: {', '.join(done) or 'nothing'}",
-            why=reached.why,
-            is_too_low=reached.is_too_low,
         )
 
     @property

@@ -83,21 +83,11 @@ def test_what_a_run_without_bounds_paid_is_told_too(server):
 @pytest.mark.parametrize(
     ("bounds", "usd", "told", "is_too_low"),
     [
-        (Bounds(requests=1), 0.0, "the bound of 1 request (--max-requests) is reached", False),
-        (Bounds(requests=0), 0.0, "the bound of 0 requests (--max-requests) is reached", True),
-        (Bounds(hours=0.0), 0.0, "the bound of 0 hours (--max-hours) is reached", True),
-        (
-            Bounds(cost_usd=1.0),
-            0.6,
-            "the bound of US$ 1.0000 (--max-cost) is reached, since the next request can cost up to US$ 0.6000",
-            False,
-        ),
-        (
-            Bounds(cost_usd=0.5),
-            0.6,
-            "the bound of US$ 0.5000 (--max-cost) is reached, since the next request can cost up to US$ 0.6000",
-            True,
-        ),
+        (Bounds(requests=1), 0.0, "1 request (--max-requests)", False),
+        (Bounds(requests=0), 0.0, "0 requests (--max-requests)", True),
+        (Bounds(hours=0.0), 0.0, "0 hours (--max-hours)", True),
+        (Bounds(cost_usd=1.0), 0.6, "US$ 1.0000 (--max-cost)", False),
+        (Bounds(cost_usd=0.5), 0.6, "US$ 0.5000 (--max-cost)", True),
     ],
 )
 def test_a_bound_that_is_reached_is_told_and_whether_the_same_command_comes_further(bounds, usd, told, is_too_low):
@@ -106,7 +96,8 @@ def test_a_bound_that_is_reached_is_told_and_whether_the_same_command_comes_furt
         for _ in range(2):
             budget.take("m")
             budget.settle(budget.hold("m", usd), usd)
-    assert (str(reached.value), reached.value.is_too_low) == (told, is_too_low)
+    assert (reached.value.bound, budget.is_too_low) == (told, is_too_low)
+    assert budget.why == ("since the next request can cost up to US$ 0.6000" if usd else "")
 
 
 def test_what_a_lost_reply_may_have_cost_counts(server):
