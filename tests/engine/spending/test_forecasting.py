@@ -75,6 +75,13 @@ def test_of_what_a_service_answers_together_and_singly_each_grows_as_it_does():
     assert asked == {"page_text": pytest.approx(40), "resolve_title": pytest.approx(1)}
 
 
+def test_calls_that_were_recorded_before_a_pilot_are_told():
+    stages = [stage("draw_pilot", 40, 10), stage("ask", 10, 10)]
+    calls = [call(f"r{at}", is_new=at > 3) for at in range(10)]
+    _, _, notes = forecast_build(world(usd_per_million_in=1.0), Basis(Asked(stages, calls), {"ask": {URL: 6}}, {}), 500)
+    assert notes[0].startswith("4 of the 10 calls that the pilot's rows rest on were recorded before it; ")
+
+
 def test_an_earlier_build_costs_what_this_world_asks_for_its_tokens():
     basis = Basis(
         Asked([stage("read", 10, 10), stage("ask", 10, 10)], [call(f"r{at}") for at in range(10)]), {}, {}, 50
