@@ -6,6 +6,9 @@ export PREFECT_SERVER_ANALYTICS_ENABLED = false
 export DO_NOT_TRACK = 1
 # each process would compile anew what it imports; that is left to the first that does, a quarter of all that is installed
 export PYTHONDONTWRITEBYTECODE =
+# threads of libraries that have nothing to do sleep at once: they would turn for a while, in the way of other tests
+export OPENBLAS_THREAD_TIMEOUT = 4
+export KMP_BLOCKTIME = 0
 # a lock is a whole closure, so nothing is resolved anew
 PIP     = $(BIN)/pip install --quiet --disable-pip-version-check --no-compile --no-deps
 # uv takes a fifth of pip's time; where it can't install, as it reads none of pip's settings (index, certificates), pip does

@@ -16,7 +16,7 @@ from http.client import HTTPException
 from pathlib import Path
 
 from tasks.errors import FactmillError, PrefectLost, ServiceUnreachable
-from tasks.processes import HOST, free_port, read_tail, start_child, stop_child
+from tasks.processes import COLLECT_AFTER, HOST, free_port, read_tail, start_child, stop_child
 from tasks.progress import say
 from tasks.storage.housekeeping.prefect_history import bound_history, making_history
 
@@ -26,6 +26,10 @@ _OF_SERVER = 500
 """HTTP's statuses from here on are the server's own trouble."""
 LOOK_AGAIN_S = 2.0
 """Between looks for a server that has gone away."""
+_SERVE = f"""import gc, runpy
+gc.set_threshold{COLLECT_AFTER}
+runpy.run_module("uvicorn", run_name="__main__", alter_sys=True)"""
+"""`python -m uvicorn`, without looks for garbage in what is imported."""
 _UNNEEDED = (
     "CANCELLATION_CLEANUP",
     "CLEANUP_RECONCILER",
@@ -150,7 +154,7 @@ def _own_server(home: Path) -> Iterator["ServerHandle"]:
     options = (
         f"--factory prefect.server.api.server:create_app --host {HOST} --port {port} --log-level error --lifespan on"
     )
-    command = [sys.executable, "-m", "uvicorn", *options.split()]
+    command = [sys.executable, "-c", _SERVE, *options.split()]
     with making_history(home, say) as made:
         process = start_child(command, log, _server_environment(home))
         os.environ["PREFECT_API_URL"] = f"http://{HOST}:{port}/api"

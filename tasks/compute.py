@@ -5,16 +5,17 @@ what a worker says of a text does not depend on what else it is asked. `device` 
 which numbers the workers compute in, and models' identities say that already.
 """
 
+from pathlib import Path
 from typing import Literal
-from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, model_validator
 
+from tasks.core.addresses import check_scheduler
 from tasks.core.rows import StrictModel
 from tasks.errors import SettingsError
 
 CLUSTER = "FACTMILL_CLUSTER"
-"""Environment variable that names a scheduler's address for worlds whose file does not."""
+"""Environment variable that names a scheduler's address for any world, whatever its file says."""
 
 
 class Compute(StrictModel):
@@ -41,20 +42,9 @@ class Compute(StrictModel):
             if given := sorted(self.model_fields_set - {"engine"}):
                 raise ValueError(f'{given[0]} is for engine = "dask"; add that line, or leave {given[0]} out')
             return self
-        check_address(self.address)
+        check_scheduler(self.address)
         check_files(self.address, (self.ca_file, self.cert_file, self.key_file))
         return self
-
-
-def check_address(address: str) -> None:
-    """Raise ValueError unless an address can be a scheduler's."""
-    try:
-        parts = urlsplit(address)
-        fits = parts.scheme in ("tcp", "tls") and bool(parts.hostname) and parts.port is not None
-    except ValueError:
-        fits = False
-    if not fits or parts.path or parts.username is not None:
-        raise ValueError(f"expected a scheduler's address such as tcp://10.0.0.5:8786, not {address!r}")
 
 
 def check_files(address: str, files: tuple[str, str, str]) -> None:
@@ -66,10 +56,22 @@ def check_files(address: str, files: tuple[str, str, str]) -> None:
         raise ValueError("ca_file, cert_file and key_file are for a tls:// address")
 
 
-def read_cluster(address: str) -> Compute:
-    """Return the settings of a cluster that the environment names; SettingsError for what is no address of one."""
+def require_files(files: tuple[str, str, str]) -> None:
+    """Raise SettingsError when one of the files that are named is not there."""
+    if missing := [file for file in files if file and not Path(file).is_file()]:
+        raise SettingsError(
+            f"there is no file {missing[0]}; authority, certificate and key of a tls:// address are PEM files, named by their "
+            "paths, which hold from the folder that the command runs in"
+        )
+
+
+def read_cluster(address: str, told: Compute) -> Compute:
+    """Return the settings of a cluster that the environment names; SettingsError for what is no address of one.
+
+    `told`: what the world's file says, of which all but the address holds for this cluster too.
+    """
     try:
-        return Compute(engine="dask", address=address)
+        return Compute.model_validate(told.model_dump(exclude_unset=True) | {"engine": "dask", "address": address})
     except ValidationError as error:
-        told = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
-        raise SettingsError(f"{CLUSTER}: {told}; certificates are named in a world's file") from None
+        why = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
+        raise SettingsError(f"{CLUSTER}: {why}; certificates are named in a world's file") from None

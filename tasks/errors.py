@@ -61,10 +61,14 @@ class BudgetReached(BuildError):
 
     exit_code = 3
 
-    def __init__(self, bound: str, told: str = "", why: str = "") -> None:
-        super().__init__(told or f"the bound of {bound} is reached{why and f', {why}'}")
-        self.bound, self.why = bound, why
-        """Which bound, and why just now, in words."""
+    def __init__(self, bound: str, told: str = "", *, why: str = "", is_too_low: bool = False) -> None:
+        super().__init__(told or f"the bound of {bound} is reached{why}")
+        self.bound = bound
+        """Which bound, in words."""
+        self.why = why
+        """What would have crossed it, in words behind "is reached"; empty where it was used up."""
+        self.is_too_low = is_too_low
+        """True when the same command would come no further."""
 
 
 class FunnelError(BuildError):

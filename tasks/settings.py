@@ -13,7 +13,6 @@ from collections.abc import Collection
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -27,6 +26,7 @@ from pydantic import (
 
 from tasks.assets import ROOT
 from tasks.compute import CLUSTER, Compute, read_cluster
+from tasks.core.addresses import check_service
 from tasks.core.calls.jobs import Jobs
 from tasks.core.fingerprints import digest_json
 from tasks.core.rows import StrictModel
@@ -63,23 +63,8 @@ SECTIONS = ("wikidata", "wikipedia", "pageviews", "falcon", "dbpedia")
 
 
 def _check_address(url: str) -> str:
-    """Return an address of a world's file; ValueError, which never repeats it whole, for what none can be."""
-    if url in ("", EMBEDDED):
-        return url
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError as error:
-        raise ValueError(f"no address of a service: {error}") from None
-    if parts.username is not None or parts.password is not None:
-        raise ValueError(
-            "holds a user name or password, which would stand in messages and recorded calls; leave them out of the address, "
-            "and name a key by key_env where the service is a model"
-        )
-    if parts.scheme not in ("http", "https") or not host:
-        raise ValueError(f"expected an address that begins with http:// or https:// and a host, or `{EMBEDDED}`")
-    if parts.query or parts.fragment:
-        raise ValueError("holds ? or #; expected an address that paths can be put behind")
+    if url not in ("", EMBEDDED):
+        check_service(url)
     return url
 
 
@@ -324,7 +309,7 @@ def load_world(name: str, graph: str | None = None) -> World:
         why = "nested too deeply" if isinstance(error, RecursionError) else str(error).partition(";")[0]
         raise SettingsError(f"{path}: not a TOML file that can be read: {why}") from error
     if cluster := environment(CLUSTER):
-        world = world.model_copy(update={"compute": read_cluster(cluster)})
+        world = world.model_copy(update={"compute": read_cluster(cluster, world.compute)})
     return world if graph is None else world.with_graph(graph)
 
 

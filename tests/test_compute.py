@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tasks.compute import Compute
+from tasks.core.addresses import check_scheduler
 from tasks.errors import SettingsError
 from tasks.settings import load_world
 
@@ -36,6 +37,40 @@ def test_the_environment_names_a_cluster_for_any_world(tmp_path: Path, monkeypat
         monkeypatch.setenv("FACTMILL_CLUSTER", wrong)
         with pytest.raises(SettingsError, match=r"^FACTMILL_CLUSTER: .*tls?:// address|expected a scheduler's address"):
             load_world("embedded")
+
+
+def test_an_address_of_the_environment_leaves_the_other_settings_of_a_world_s_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FACTMILL_CLUSTER", "tcp://10.0.0.9:1")
+    # what the workers compute on is part of what translators are known by
+    found = load_world(write(tmp_path, WORLD + DASK + 'device = "cuda"\nwait_s = 5\n')).compute
+    assert found == Compute(engine="dask", address="tcp://10.0.0.9:1", device="cuda", wait_s=5)
+    monkeypatch.setenv("FACTMILL_CLUSTER", "tls://10.0.0.9:1")
+    files = 'ca_file = "a"\ncert_file = "b"\nkey_file = "c"\n'
+    assert load_world(write(tmp_path, WORLD + TLS + files)).compute.address == "tls://10.0.0.9:1"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "tcp://me:hunter2@h:1",
+        "tcp://h:1?token=hunter2",
+        "tcp://h:1#hunter2",
+        "tcp://hunter2@x@h:y",
+        "tcp://hunter2@h:0",
+    ],
+)
+def test_a_password_in_an_address_is_refused_and_not_repeated(address: str) -> None:
+    with pytest.raises(ValueError, match="expected a scheduler's address") as refused:
+        check_scheduler(address)
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("address", ["tcp://h:0", "tcp://h:1\n", "tcp://h:1/"])
+def test_what_only_looks_like_an_address_is_refused(address: str) -> None:
+    with pytest.raises(ValueError, match="expected a scheduler's address"):
+        check_scheduler(address)
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,10 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
-from tasks.processes import end_soon, own_process
+from tasks.processes import COLLECT_AFTER, end_soon, own_process
 
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 """What the command ends with after Ctrl-C and after SIGTERM, as shells have it."""
-
-_COLLECT_AFTER = (50_000, 20, 100)
-"""Objects made until the collector looks for cycles (Python's own: 700), and young for old looks. Rows, calls and replies
-come by the hundred thousand and hold no cycles: looking through them took an eighth of a build's CPU."""
 
 _stops: list[int] = []
 """Exit code of the signal that stops this process, once one has come."""
@@ -27,7 +23,7 @@ _told: list[bool] = []
 
 def main() -> NoReturn:
     """Run the command."""
-    gc.set_threshold(*_COLLECT_AFTER)
+    gc.set_threshold(*COLLECT_AFTER)
     catch_signals()
     try:
         from flows.cli.main import main as run

@@ -13,6 +13,7 @@ from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from tasks import progress
 from tasks.assets import asset_path
 from tasks.core.evaluation.rows import EvaluationMetric
+from tasks.core.measures.figures import Figure
 from tasks.core.receipts import describe_reasons
 from tasks.engine.benchmark import Benchmark
 from tasks.evaluation.record import Evaluation, Item, pick_worst
@@ -108,23 +109,15 @@ def leave_evaluation(
     report: BuildReport, evaluation: Evaluation, answers: pa.Table, metrics: Sequence[EvaluationMetric]
 ) -> None:
     """Create the artifacts of one evaluation: its metrics over all items, figures, the worst answers, cost."""
-    # what draws is imported by evaluations alone
-    from tasks.reports.drawing import draw_picture, tell_legend
-
-    style = asset_path("data/reports", "style.css").read_text("utf-8")
     key = _key(report)
     create_table_artifact(
         table=list_metrics(metrics),
         key=f"{key}-metrics",
         description=f"{report.author} on {report.facts['measured']}: metrics of {report.build_id}, over all items",
     )
-    pictures = [(each, b64encode(draw_picture(each, style).encode()).decode()) for each in evaluation.figures(metrics)]
     # one artifact of all: Prefect writes the address of an artifact that is an image, here all of its bytes, below it
     create_markdown_artifact(
-        markdown="\n\n".join(
-            f"### {each.title}\n\n![{each.title}](data:image/svg+xml;base64,{picture})\n\n{tell_legend(each)}. {each.note}"
-            for each, picture in pictures
-        ),
+        markdown="\n\n".join(map(show_figure, evaluation.figures(metrics))),
         key=f"{key}-figures",
         description=f"Figures of {report.build_id}",
     )
@@ -134,6 +127,17 @@ def leave_evaluation(
         description=f"Worst answers of {report.build_id}; all of them: `factmill report {report.build_id} --to FILE.html`",
     )
     _leave_cost(report, f"{home() / 'reports' / report.build_id}.html")
+
+
+def show_figure(figure: Figure) -> str:
+    """Return a figure as Markdown: its picture, what its colours mean, and its note."""
+    # what draws is imported by evaluations alone
+    from tasks.reports.drawing import draw_picture, tell_legend
+
+    style = asset_path("data/reports", "style.css").read_text("utf-8")
+    picture = b64encode(draw_picture(figure, style).encode()).decode()
+    shown = f"![{figure.title}](data:image/svg+xml;base64,{picture})"
+    return f"### {figure.title}\n\n{shown}\n\n{tell_legend(figure)}. {figure.note}"
 
 
 def list_metrics(metrics: Iterable[EvaluationMetric]) -> list[dict[str, Any]]:

@@ -10,11 +10,11 @@ from tasks.core.publishing.release_forms import Belonging, ConfigForms, Page, Pa
 _BELONGS = Belonging(column="row_id")
 
 
-def list_pages(row: Mapping[str, Any]) -> Iterator[Page]:
+def list_pages(row: Mapping[str, Any], wiki: str) -> Iterator[Page]:
     """Yield the article that the first round's text is from, where it is from one."""
     for each in row["text_pages"]:
         title, _, revision = each.rpartition(", revision ")
-        yield Page.of_wikipedia(title, revision)
+        yield Page.of_wiki(wiki, title, revision)
 
 
 def tell_beside(facts: Mapping[str, Any], rows: int) -> Beside:

@@ -132,12 +132,12 @@ class OpenAiServer:
             else:
                 budget.forgo(held)
             raise
-        usage = _read_usage(answer.text) if answer.status < 300 and is_bound else None
-        if (answer.status < 300 and usage is None and is_bound) or (answer.status >= 500 and answer.status != 503):
+        usage = _read_usage(answer.text) if answer.status < 300 else None
+        if (answer.status < 300 and usage is None) or (answer.status >= 500 and answer.status != 503):
             budget.forgo(held)
         else:
             budget.settle(held, self.price(usage).cost_usd, is_answer=usage is not None)
-            self._learn(usage, self.expect_tokens(body) if usage else (0, 0))
+            self._learn(usage, self.expect_tokens(body) if usage and is_bound else (0, 0))
         return answer
 
     def hold(self, body: Mapping[str, Any], *, is_probed: bool = True, share: float = 1.0) -> int:

@@ -42,14 +42,24 @@ class Spent:
 def describe_spent(spent: Spent) -> str:
     """Return what was spent, in words."""
     lost = f", up to US$ {spent.unanswered_usd:.4f} more in requests without a reply" if spent.unanswered_usd else ""
-    return f"US$ {spent.paid_usd:.4f}{lost}, {spent.requests:,} requests, {spent.hours:.2f} hours"
+    return f"US$ {spent.paid_usd:.4f}{lost}, {count(spent.requests, 'request')}, {spent.hours:.2f} hours"
+
+
+def count(number: int, what: str) -> str:
+    """Return a number of things in words; `what`: one of them."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def count_hours(hours: float) -> str:
+    """Return hours in words, with as many digits as tell them from none."""
+    return f"{hours:.4g} hour{'' if hours == 1 else 's'}"
 
 
 def describe_bounds(bounds: Bounds) -> str:
     """Return what may be spent, in words."""
     told = [f"US$ {bounds.cost_usd:.4f}"] if bounds.cost_usd is not None else []
-    told += [f"{bounds.requests:,} requests"] if bounds.requests is not None else []
-    told += [f"{bounds.hours:.4g} hours"] if bounds.hours is not None else []
+    told += [count(bounds.requests, "request")] if bounds.requests is not None else []
+    told += [count_hours(bounds.hours)] if bounds.hours is not None else []
     return ", ".join(told) or "anything"
 
 

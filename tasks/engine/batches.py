@@ -3,10 +3,10 @@
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
 from pydantic import BaseModel
@@ -34,6 +34,10 @@ A = TypeVar("A")
 
 _LARGE_STAGE, _MOST_BATCHES = 32_000, 64
 """A stage of more rows than these has no more than so many batches."""
+_LOOKED_UP_AT_ONCE = 2_000
+"""Calls that a local graph is asked at once."""
+_TURNED_AT_ONCE = 1_000
+"""Rows that are turned into columns at once: these take a tenth of their room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,14 @@ class Answered(Generic[A]):
     model: str
     key: str
     """Key of the recorded call."""
+
+
+class Cost(NamedTuple):
+    """What a reply cost."""
+
+    tokens_in: int
+    tokens_out: int
+    usd: float
 
 
 @dataclass(slots=True)
@@ -60,6 +72,9 @@ class Work:
     taken_off: dict[str, str] = field(default_factory=dict)
     """Call → kinds of what was taken off its reply before it was read."""
     answers: list[Answers] = field(default_factory=list)
+    """What the recorder gave, without the records, which take much room."""
+    costs: dict[str, Cost] = field(default_factory=dict)
+    """Record → what its reply cost."""
     extras: pa.Table | None = None
     unsettled: int = 0
     """Rows that are kept, but lack what a passing failure cost them."""
@@ -111,9 +126,13 @@ class Work:
         if not service.is_outside:
             return _ask_directly(service, calls)
         answers = self.run.recorder.answer(calls, service)
-        self.answers.append(answers)
-        self.uses.extend((row_id, call.key, answers.records[call.key].record_id) for row_id, call in pairs)
-        return answers.records
+        records = answers.records
+        self.answers.append(replace(answers, records={}))
+        self.costs |= {
+            each.record_id: Cost(each.tokens_in, each.tokens_out, each.cost_usd) for each in records.values()
+        }
+        self.uses.extend((row_id, call.key, records[call.key].record_id) for row_id, call in pairs)
+        return records
 
     def look_up(
         self,
@@ -124,20 +143,21 @@ class Work:
     ) -> tuple[dict[K, V], dict[str, Reject]]:
         """Put every (row id, thing, call); return thing → what was read of the reply, and row id → Reject where there is none.
 
-        Of the calls for one thing, which are the same, the first is put; read is its reply, once.
+        Of the calls for one thing, which are the same, the first is put; read is its reply, once. What is not recorded is
+        asked in portions, so that no more replies than those of one are held.
         """
-        pairs: list[tuple[str, K]] = []
-        calls: dict[K, Call] = {}
-        for row_id, thing, call in asked:
-            pairs.append((row_id, thing))
-            calls.setdefault(thing, call)
-        replies = self._reply(service, pairs, calls)
-        found = {thing: read(reply.body) for thing, reply in replies.items() if reply.status == "ok"}
+        found: dict[K, V] = {}
+        lost: dict[K, Reply] = {}
         failed: dict[str, Reject] = {}
-        for row_id, thing in pairs:
-            if thing not in found:
-                reply = replies[thing]
-                failed[row_id] = Reject(row_id, failure, reply.error or "no reason given", reply.transient)
+        for pairs, calls in _divide(asked, math.inf if service.is_outside else _LOOKED_UP_AT_ONCE):
+            for thing, reply in self._reply(service, pairs, calls).items():
+                if reply.status == "ok":
+                    found[thing] = read(reply.body)
+                else:
+                    lost[thing] = reply
+            for row_id, thing in pairs:
+                if reason := lost.get(thing):
+                    failed[row_id] = Reject(row_id, failure, reason.error or "no reason given", reason.transient)
         return found, failed
 
     def _reply(self, service: Service, pairs: Sequence[tuple[str, K]], calls: Mapping[K, Call]) -> Mapping[K, Reply]:
@@ -197,6 +217,8 @@ class Work:
         rows: list[Row] = []
         rejects: list[Reject] = []
         merged: list[Merged] = []
+        ids: list[str] = []
+        tables: list[pa.Table] = []
         for outcome in outcomes:
             if isinstance(outcome, Reject):
                 rejects.append(outcome)
@@ -204,10 +226,13 @@ class Work:
                 merged.append(outcome)
             else:
                 rows.append(outcome)
-        self._check_balance(
-            [row.id for row in rows] + [reject.row_id for reject in rejects] + [m.row_id for m in merged]
-        )
-        return self._write(arrow_table(model, rows), rejects, merged)
+                ids.append(outcome.id)
+                if len(rows) == _TURNED_AT_ONCE:
+                    tables.append(arrow_table(model, rows))
+                    rows.clear()
+        self._check_balance([*ids, *(reject.row_id for reject in rejects), *(each.row_id for each in merged)])
+        table = pa.concat_tables([*tables, arrow_table(model, rows)]).combine_chunks()
+        return self._write(table, rejects, merged)
 
     def finish_table(self, rows: pa.Table, model: type[BaseModel]) -> Receipt:
         """Write rows that are columns already, none of them rejected."""
@@ -218,8 +243,8 @@ class Work:
     def finish_drawn(self, rows: pa.Table, drawn: Sequence[int], reason: str) -> Receipt:
         """Write the rows of these places, and the others as rejected for a reason."""
         left = sorted({*range(rows.num_rows)} - {*drawn})
-        rejects = [Reject(row_id, reason, "") for row_id in rows["id"].take(left).to_pylist()]
-        return self._write(rows.take(drawn), rejects, [])
+        rejects = [Reject(row_id, reason, "") for row_id in rows["id"].take(pa.array(left, pa.int64())).to_pylist()]
+        return self._write(rows.take(pa.array(drawn, pa.int64())), rejects, [])
 
     def _write(self, rows: pa.Table, rejects: Sequence[Reject], merged: Sequence[Merged]) -> Receipt:
         batch = self.batch
@@ -233,7 +258,6 @@ class Work:
         if self.extras is not None:
             tables["extras"] = self.extras
         digest = write_shard(shard, tables)
-        used = {record.record_id: record for answers in self.answers for record in answers.records.values()}
         receipt = Receipt(
             stage=batch.stage,
             index=batch.index,
@@ -246,9 +270,9 @@ class Work:
             digest=digest,
             calls_sent=sum(answers.sent for answers in self.answers),
             calls_replayed=sum(answers.replayed for answers in self.answers),
-            tokens_in=sum(record.tokens_in for record in used.values()),
-            tokens_out=sum(record.tokens_out for record in used.values()),
-            cost_usd=sum(record.cost_usd for record in used.values()),
+            tokens_in=sum(cost.tokens_in for cost in self.costs.values()),
+            tokens_out=sum(cost.tokens_out for cost in self.costs.values()),
+            cost_usd=sum(cost.usd for cost in self.costs.values()),
             seconds=round(time.perf_counter() - self.started, 3),
             unsettled=self.unsettled + sum(reject.retryable for reject in rejects),
         )
@@ -321,6 +345,22 @@ def _reject_failed(row_id: str, reply: Reply) -> Reject:
     error = reply.error or "no reason given"
     code = error.partition(":")[0]
     return Reject(row_id, code if code in UNREADABLE_KINDS else "model_failed", error, retryable=reply.transient)
+
+
+def _divide(asked: Iterable[tuple[str, K, Call]], most: float) -> Iterator[tuple[list[tuple[str, K]], dict[K, Call]]]:
+    """Yield portions of at most so many calls: (row id, thing), and the call of each thing that was in none before."""
+    known: set[K] = set()
+    pairs: list[tuple[str, K]] = []
+    calls: dict[K, Call] = {}
+    for row_id, thing, call in asked:
+        pairs.append((row_id, thing))
+        if thing not in known:
+            known.add(thing)
+            calls[thing] = call
+        if len(calls) >= most:
+            yield pairs, calls
+            pairs, calls = [], {}
+    yield pairs, calls
 
 
 def _ask_directly(service: Service, calls: Sequence[Call]) -> dict[str, Record]:

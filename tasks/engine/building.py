@@ -26,6 +26,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from tasks import progress
 from tasks.clients.sending.sender import interrupt_sending
 from tasks.core.fingerprints import digest_json
+from tasks.core.forecasting import DRAWING
 from tasks.core.receipts import SUMMED, Batch, Receipt, describe_stage, name_batch
 from tasks.engine.batches import choose_size, finished
 from tasks.engine.benchmark import Benchmark, Inputs, Locked
@@ -35,9 +36,11 @@ from tasks.engine.endings import (
     WAITING,
     count_reasons,
     describe_loss,
+    describe_silence,
     find_main_loss,
     first_detail,
     is_lost_to_run,
+    is_silent,
 )
 from tasks.engine.holding import hold, run_folder
 from tasks.engine.locks import describe_lock, describe_origin, make_lock
@@ -247,9 +250,15 @@ class Build:
     def _end(self, report: BuildReport, why: str = "") -> NoReturn:
         """End the build without rows: see to it that the next run asks again what cost it them, and say what happened."""
         told = f"{self.benchmark.name}: no row was read, so nothing is published: {', '.join(self.units)} hold none"
-        if main := find_main_loss(self.reasons):
+        # what a pilot did not draw is not lost
+        reasons = {stage: found for stage, found in self.reasons.items() if stage != DRAWING}
+        last = self.summaries[-1]
+        unsettled = sum(receipt.unsettled for receipt in self.receipts if receipt.stage == last["stage"])
+        if is_silent(last["rows_in"], self.reasons[last["stage"]], unsettled):
+            told = f"{self.benchmark.name}: nothing is published: {describe_silence(last, self.options.world)}"
+        elif main := find_main_loss(reasons):
             detail = first_detail([each for each in self.receipts if each.stage == main[0]], main[1])
-            lost = describe_loss(self.reasons, detail, self.options.world, report.unsettled > 0)
+            lost = describe_loss(reasons, detail, self.options.world, report.unsettled > 0)
             given = f" --warehouse {self.options.warehouse}" if self.options.warehouse else ""
             told = (
                 f"{self.benchmark.name}: {report.inputs} rows were read and nothing is published: {lost}. All rejects: "

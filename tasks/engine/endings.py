@@ -7,6 +7,7 @@ both, ends when it is to be published. Rows that wait for a decision are not los
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tasks.core.receipts import Receipt
 from tasks.storage.shards import read_shard
@@ -50,6 +51,11 @@ def is_lost_to_run(came_in: int, reasons: Mapping[str, int], unsettled: int) -> 
     return came_in > 0 and came_in in (caused, unsettled)
 
 
+def is_silent(came_in: int, reasons: Mapping[str, int], unsettled: int) -> bool:
+    """True when no row of a stage was rejected, and of none was anything heard that counts (an evaluation's judge)."""
+    return not reasons and 0 < came_in == unsettled
+
+
 def find_main_loss(reasons: Reasons) -> tuple[str, str] | None:
     """Return stage and reason that lost the most rows, causes of the run before verdicts; None when none was lost."""
     losses = [(stage, reason, count) for stage, found in reasons.items() for reason, count in found.items()]
@@ -75,6 +81,14 @@ def describe_loss(reasons: Reasons, detail: str, world: str, is_passing: bool) -
     advice = CAUSES.get(reason) or (_SERVICE if is_passing else _VERDICT)
     again = "" if advice is _VERDICT else ", then run the same command again: what failed is asked anew"
     return f"{first}, the first: {_shorten(detail).rstrip('.') or 'no particulars'}{more}. What to do: {advice.format(world=world)}{again}"
+
+
+def describe_silence(stage: Mapping[str, Any], world: str) -> str:
+    """Return that a stage, by its counts, heard nothing of any of its rows, and what to do."""
+    return (
+        f"{stage['stage']} got no answer for any row ({stage['rows_in']:,} in all). What to do: {_SERVICE.format(world=world)}, "
+        "then run the same command again: what failed is asked anew"
+    )
 
 
 def _shorten(detail: str) -> str:

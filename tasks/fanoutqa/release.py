@@ -12,7 +12,7 @@ from tasks.core.publishing.release_forms import Belonging, ConfigForms, Page, Pa
 _BELONGS = Belonging(column="id")
 
 
-def list_pages(row: Mapping[str, Any]) -> Iterator[Page]:
+def list_pages(row: Mapping[str, Any], _wiki: str) -> Iterator[Page]:
     """Yield an article that questions rest on."""
     yield Page(row["title"], str(row["revid"]), row["url"])
 

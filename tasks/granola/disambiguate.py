@@ -1,8 +1,8 @@
 """From names to items (GRANOLA-EQ, paper §3.1 and Appendix B): QIDs with all candidates, descriptions, popularity."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeVar
 
 from prefect import task
 
@@ -42,6 +42,7 @@ from tasks.lookups.classes import look_up_claims
 from tasks.lookups.facts import look_up_around
 from tasks.text.matching import normalise
 
+V = TypeVar("V")
 Role = Literal["question", "answer"]
 Bearers = tuple[Sequence[Candidate], Sequence[Candidate]]
 """Items that bear the name of the question entity, and those that bear the answer's."""
@@ -123,10 +124,20 @@ def measure_popularity(batch: Batch) -> Receipt:
 
 def describe(work: Work, asked: Iterable[tuple[str, str]]) -> tuple[dict[str, Description], dict[str, Reject]]:
     """Return QID → description for every (row id, QID), and row id → Reject where the Wikidata failed."""
+    return _look_up_items(work, asked, read_description)
+
+
+def name_items(work: Work, asked: Iterable[tuple[str, str]]) -> tuple[dict[str, str | None], dict[str, Reject]]:
+    """Return QID → label likewise, of the same look-up."""
+    return _look_up_items(work, asked, lambda body: read_description(body).label)
+
+
+def _look_up_items(
+    work: Work, asked: Iterable[tuple[str, str]], read: Callable[[Any], V]
+) -> tuple[dict[str, V], dict[str, Reject]]:
     wikidata = work.run.services.wikidata
-    pairs = list(asked)
-    calls = {qid: call_describe_item(wikidata.identity, qid) for qid in dict.fromkeys(qid for _, qid in pairs)}
-    return work.look_up(wikidata, ((row_id, qid, calls[qid]) for row_id, qid in pairs), read_description)
+    calls = ((row_id, qid, call_describe_item(wikidata.identity, qid)) for row_id, qid in asked)
+    return work.look_up(wikidata, calls, read)
 
 
 def _describe_row(

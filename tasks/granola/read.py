@@ -1,7 +1,9 @@
 """The first steps of GRANOLA-EQ: questions from EntityQuestions files or from facts (paper §3.2, Appendix B)."""
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
 
 from prefect import task
 
@@ -12,17 +14,30 @@ from tasks.core.relations import cut_entity, make_question
 from tasks.core.rows import Merged, Outcome, Reject
 from tasks.engine.batches import batch_key, work_on
 from tasks.granola.core.rows import EntityQuestion, SourceQuestion
-from tasks.granola.disambiguate import describe
+from tasks.granola.disambiguate import name_items
 from tasks.granola.params import GranolaInputs
 from tasks.granola.sources.entity_questions import read_questions
 from tasks.lookups.facts import list_facts
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a SourceQuestion is made of: all of a relation are held until it is known which say the same."""
+
+    id: str
+    question: str
+    answer: str
+    source_name: str
+    source_row: int
+    subject_qid: str | None = None
+    value_qid: str | None = None
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def read_entity_questions(batch: Batch) -> Receipt:
     """Read one relation's questions from its files (§3.2); keep those with exactly one gold answer."""
     work = work_on(batch)
-    rows: list[SourceQuestion] = []
+    read: list[Read] = []
     outcomes: list[Outcome] = []
     limit = work.inputs(GranolaInputs).limits[batch.unit]
     for file in work.files(batch.unit):
@@ -36,17 +51,8 @@ def read_entity_questions(batch: Batch) -> Receipt:
                 reason = "several_gold_answers" if raw.answers else "no_gold_answer"
                 outcomes.append(Reject(row_id, reason, f"{raw.question} {list(raw.answers)}"))
             else:
-                rows.append(
-                    SourceQuestion(
-                        id=row_id,
-                        relation=batch.unit,
-                        question=raw.question,
-                        answer=raw.answers[0],
-                        source_name=file.name,
-                        source_row=raw.row,
-                    )
-                )
-    return work.finish([*outcomes, *unite_questions(rows)], SourceQuestion)
+                read.append(Read(row_id, raw.question, raw.answers[0], file.name, raw.row))
+    return work.finish(chain(outcomes, unite_questions(batch.unit, read)), SourceQuestion)
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
@@ -57,40 +63,27 @@ def draw_questions(batch: Batch) -> Receipt:
     """
     work = work_on(batch)
     facts = list_facts(work, batch.unit, work.inputs(GranolaInputs).limits[batch.unit])
-    ids = {(subject, value): f"{batch.unit}-{subject}-{value}" for subject, value in facts}
-    names, failed = describe(work, ((ids[fact], qid) for fact in facts for qid in fact))
-    values: dict[str, set[str]] = defaultdict(set)
-    for subject, value in facts:
-        values[subject].add(value)
-    rows: list[SourceQuestion] = []
+    wikidata, relation = work.run.services.wikidata.identity, load_relations()[batch.unit]
+    names, failed = name_items(work, ((f"{batch.unit}-{'-'.join(fact)}", qid) for fact in facts for qid in fact))
+    values = Counter(subject for subject, _ in {*facts})
+    read: list[Read] = []
     outcomes: list[Outcome] = []
     for number, (subject, value) in enumerate(facts, start=1):
-        fact_id = ids[subject, value]
+        fact_id = f"{batch.unit}-{subject}-{value}"
         work.take(fact_id, canonical_json({"subject": subject, "relation": batch.unit, "value": value}))
         if fact_id in failed:
             outcomes.append(failed[fact_id])
-        elif not names[subject].label or not names[value].label:
-            missing = value if names[subject].label else subject
+        elif not (name := names[subject]) or not (answer := names[value]):
+            missing = value if names[subject] else subject
             outcomes.append(Reject(fact_id, "item_without_label", f"{missing} has no English label"))
-        elif len(values[subject]) > 1:
+        elif values[subject] > 1:
             outcomes.append(
-                Reject(fact_id, "several_gold_answers", f"{subject} has {len(values[subject])} values of {batch.unit}")
+                Reject(fact_id, "several_gold_answers", f"{subject} has {values[subject]} values of {batch.unit}")
             )
         else:
-            question = make_question(load_relations()[batch.unit], str(names[subject].label))
-            rows.append(
-                SourceQuestion(
-                    id=fact_id,
-                    relation=batch.unit,
-                    question=question,
-                    answer=str(names[value].label),
-                    source_name=f"{work.run.services.wikidata.identity} {subject} {batch.unit} {value}",
-                    source_row=number,
-                    subject_qid=subject,
-                    value_qid=value,
-                )
-            )
-    return work.finish([*outcomes, *unite_questions(rows)], SourceQuestion)
+            source = f"{wikidata} {subject} {batch.unit} {value}"
+            read.append(Read(fact_id, make_question(relation, name), answer, source, number, subject, value))
+    return work.finish(chain(outcomes, unite_questions(batch.unit, read)), SourceQuestion)
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
@@ -114,21 +107,32 @@ def question_id(relation: str, question: str, answers: Sequence[str]) -> str:
     return f"{relation}-{digest_json([question, sorted(answers)])[:12]}"
 
 
-def unite_questions(rows: Sequence[SourceQuestion]) -> Iterator[Outcome]:
+def unite_questions(relation: str, read: Sequence[Read]) -> Iterator[Outcome]:
     """Unite rows that say the same, and reject a question that different rows answer differently.
 
     A question is kept once, under its content's id; the first row that asks it stands for it.
     """
-    answers: dict[str, set[str]] = defaultdict(set)
-    for row in rows:
-        answers[row.question].add(row.answer)
+    first: dict[str, str] = {}
+    several: dict[str, set[str]] = {}
+    for each in read:
+        if (answer := first.setdefault(each.question, each.answer)) != each.answer:
+            several.setdefault(each.question, {answer}).add(each.answer)
     kept: set[str] = set()
-    for row in rows:
-        row_id = question_id(row.relation, row.question, [row.answer])
-        if len(answers[row.question]) > 1:
-            yield Reject(row.id, "several_gold_answers", f"{row.question} {sorted(answers[row.question])}")
+    for each in read:
+        row_id = question_id(relation, each.question, [each.answer])
+        if answers := several.get(each.question):
+            yield Reject(each.id, "several_gold_answers", f"{each.question} {sorted(answers)}")
         elif row_id in kept:
-            yield Merged(row.id, row_id)
+            yield Merged(each.id, row_id)
         else:
             kept.add(row_id)
-            yield row.replace(id=row_id)
+            yield SourceQuestion(
+                id=row_id,
+                relation=relation,
+                question=each.question,
+                answer=each.answer,
+                source_name=each.source_name,
+                source_row=each.source_row,
+                subject_qid=each.subject_qid,
+                value_qid=each.value_qid,
+            )

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from tasks.core.rows import StrictModel
 from tasks.errors import GraphError
 from tasks.graph.checking import find_wrong_sizes
-from tasks.graph.loading.streams import Form
+from tasks.graph.loading.sources.streams import Form, tell_form
 from tasks.graph.manifest import (
     GraphManifest,
     graph_path,
@@ -47,6 +47,15 @@ class Request(StrictModel):
     form: Form | None
     code: str
     """Digest of the modules that decide which rows are read."""
+    sizes: tuple[int | None, ...] = ()
+    """Bytes of the files as they lay on disk; None for a pipe."""
+
+    def is_same(self, other: "Request") -> bool:
+        """True when both name the same files, whatever these hold now, or files that may have been renamed or moved."""
+        if (self.languages, self.form, self.code) != (other.languages, other.form, other.code):
+            return False
+        forms, others = ([tell_form(path, each.form) for path in each.files] for each in (self, other))
+        return self.files == other.files or (self.sizes, forms) == (other.sizes, others)
 
     def format_command(self, name: str) -> str:
         """Return the command that asks for this."""
@@ -98,7 +107,7 @@ def read_request(beside: Path) -> Request | None:
 
 def keep_half_load(beside: Path, request: Request) -> None:
     """Note what the half load in a folder was asked for: from now on it is worth keeping."""
-    if not (beside / REQUEST).exists():
+    if read_request(beside) != request:
         partly = beside / f"{REQUEST}.partly"
         with partly.open("w", encoding="utf-8") as file:
             file.write(request.model_dump_json(indent=2))

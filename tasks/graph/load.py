@@ -32,13 +32,14 @@ from tasks.graph.literal_texts import write_literal_texts
 from tasks.graph.load_progress import LoadProgress, Meter
 from tasks.graph.loading.reading import read_sources
 from tasks.graph.loading.rows import TABLES
-from tasks.graph.loading.staging import Staging, Tally, open_staging
-from tasks.graph.loading.streams import STDIN, Form, Source, SourceChanged, check_readable
+from tasks.graph.loading.sources.streams import STDIN, Form, Source, SourceChanged, check_readable
+from tasks.graph.loading.staging import STAGING, Staging, Tally, open_staging
 from tasks.graph.loading.tables import Stored, digest_tables, find_dump_date, store_tables
 from tasks.graph.manifest import DATABASE, FORMAT_VERSION, GraphManifest, graph_path, loading_path, write_manifest
 
 READING_MODULES = (
-    "columns", "ntriples", "rows", "scanning/compiling", "scanning/lines", "scanning/terms", "shapes", "statement_shapes", "streams", "turtle",
+    "columns", "ntriples", "rows", "scanning/compiling", "scanning/lines", "scanning/terms", "shapes",
+    "sources/bzip2", "sources/streams", "sources/turtle", "statement_shapes",
 )  # fmt: skip
 """The modules that decide which rows are read: a half load made by others of them is dropped."""
 
@@ -110,10 +111,7 @@ class _Written:
 
 def _make_graph(job: _Job) -> GraphManifest:
     """Read what is not read yet, and write the files of the graph."""
-    if read_request(job.folder) != job.request:
-        if (job.folder / REQUEST).exists():
-            job.notify("a half load of other files or options, or by another version, is dropped")
-        empty_folder(job.folder)
+    _look_at_half_load(job)
     try:
         with open_staging(job.folder, job.name) as (staging, tally):
             _read(job, staging, tally)
@@ -131,13 +129,26 @@ def _make_graph(job: _Job) -> GraphManifest:
     return manifest
 
 
+def _look_at_half_load(job: _Job) -> None:
+    """Drop a half load that cannot be gone on with, and say so."""
+    before = read_request(job.folder)
+    if not before or not before.is_same(job.request):
+        if (job.folder / REQUEST).exists():
+            job.notify("a half load of other files or options, or by another version, is dropped")
+        empty_folder(job.folder)
+    elif not (job.folder / STAGING).exists():
+        job.notify("the rows of the half load are gone; all is read anew")
+    elif before.files != job.request.files:
+        job.notify(f"going on with the half load of {', '.join(before.files)}, since the files have the same sizes")
+        keep_half_load(job.folder, job.request)
+
+
 def _read(job: _Job, staging: Staging, tally: Tally) -> None:
     job.sources = [Source(path, job.request.form, job.meter.report) for path in job.request.files]
     job.meter.watch(job.sources, tally.lines)
     if tally.is_whole:
         job.notify("all files are read already; going on with the tables")
-        return
-    if tally.lines:
+    elif tally.lines:
         job.notify(f"going on behind line {tally.lines:,}; what comes before is read again to see that it is the same")
     job.meter.enter("checking" if tally.lines else "reading")
     read_sources(
@@ -196,7 +207,9 @@ def _make_request(files: Sequence[str | Path], languages: Sequence[str], form: F
         raise UsageError(f"languages {list(languages)}: give at least one language tag, like en or pt-br")
     modules = (Path(__file__).parent / "loading" / f"{name}.py" for name in READING_MODULES)
     code = combine_digests(digest_bytes(module.read_bytes()) for module in modules)
-    return Request(files=paths, languages=tags, form=form, code=code)
+    return Request(
+        files=paths, languages=tags, form=form, code=code, sizes=tuple(Source(path).find_size() for path in paths)
+    )
 
 
 def _check_date(dump_date: str | None) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tasks.graph.loading.streams import Block, Source
+from tasks.graph.loading.sources.streams import Block, Source
 
 Phase = Literal["checking", "reading", "sorting", "writing", "digesting"]
 """What a load does: `checking` what was read before it was stopped, `reading`, `sorting` rows into tables, `writing`

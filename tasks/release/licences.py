@@ -4,7 +4,7 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping
 
-from tasks.core.publishing.release_forms import CANARY, OWN_WORLD
+from tasks.core.publishing.release_forms import CANARY, name_wiki
 from tasks.release.contents import Release
 from tasks.release.core.licences import describe_licence, split_licences
 
@@ -51,9 +51,14 @@ def _list_licences(release: Release) -> Iterator[Mapping[str, object]]:
         what = "facts and labels" if release.is_own_world else "facts, labels and descriptions"
         yield _tell("Wikidata", what, "CC0-1.0", release.rows, note)
     if release.pages:
-        source = OWN_WORLD if release.is_own_world else "English Wikipedia"
         note = "pages and revisions: ATTRIBUTION.csv"
-        yield _tell(source, "texts of pages, and facts from them", release.pages_licence.id, release.rows, note)
+        yield _tell(
+            name_wiki(release.build.lock),
+            "texts of pages, and facts from them",
+            release.pages_licence.id,
+            release.rows,
+            note,
+        )
 
 
 def _tell(source: str, what: str, licence_id: str, rows: int, note: str) -> Mapping[str, object]:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from tasks.core.measures.audits import draw_sample
-from tasks.core.publishing.release_forms import CANARY, Belonging, ConfigForms, Page, ReleaseForms
+from tasks.core.publishing.release_forms import CANARY, Belonging, ConfigForms, Page, ReleaseForms, find_wiki
 from tasks.core.rows import column_docs
 from tasks.engine.benchmark import Benchmark
 from tasks.errors import OldBuild, UsageError
@@ -49,7 +49,7 @@ def read_release(
         config for each in open_configs for config in _make_configs(each, shown, benchmark, forms.canary_line)
     )
     counted = Counter(each for each, is_kept in zip(told, keep, strict=True) if is_kept)
-    is_own_world = build.lock["services"]["wikipedia"].startswith("embedded-")
+    is_own_world = find_wiki(build.lock) == "embedded"
     return Release(
         benchmark=benchmark,
         forms=forms,
@@ -57,7 +57,7 @@ def read_release(
         configs=configs,
         sources=tuple(SourceLine(source, licence, rows) for (source, licence), rows in sorted(counted.items())),
         licences=unite_licences(licence for _, licence in counted),
-        pages=_count_pages(shown[forms.pages_table or benchmark.main_table], forms),
+        pages=_count_pages(shown[forms.pages_table or benchmark.main_table], forms, find_wiki(build.lock)),
         pages_licence=describe_licence("Apache-2.0" if is_own_world else "CC-BY-SA-4.0"),
         is_own_world=is_own_world,
         left_out=(*_tell_left_out(told, choices), *_tell_held_out(tables, held_out), *withheld),
@@ -158,9 +158,9 @@ def _make_configs(
         )
 
 
-def _count_pages(table: pa.Table, forms: ReleaseForms) -> dict[Page, int]:
+def _count_pages(table: pa.Table, forms: ReleaseForms, wiki: str) -> dict[Page, int]:
     """Return the pages that rows carry text or facts of, by title, each with its rows."""
-    counted = Counter(page for row in table.to_pylist() for page in {*forms.pages(row)})
+    counted = Counter(page for row in table.to_pylist() for page in {*forms.pages(row, wiki)})
     return dict(sorted(counted.items(), key=lambda each: (each[0].title, each[0].revision, each[0].url)))
 
 

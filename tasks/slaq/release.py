@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tasks.core.publishing.card_forms import Beside, CardForms
-from tasks.core.publishing.release_forms import OWN_WORLD, ConfigForms, Page, Paper, ReleaseForms
+from tasks.core.publishing.release_forms import ConfigForms, Page, Paper, ReleaseForms, name_wiki
 
 
-def list_pages(row: Mapping[str, Any]) -> Iterator[Page]:
+def list_pages(row: Mapping[str, Any], wiki: str) -> Iterator[Page]:
     """Yield the article that a topic's facts are from."""
-    yield Page.of_wikipedia(row["Topic"], str(row["revid"]))
+    yield Page.of_wiki(wiki, row["Topic"], str(row["revid"]))
 
 
 def tell_beside(facts: Mapping[str, Any], rows: int) -> Beside:
@@ -57,9 +57,7 @@ SLAQ_RELEASE = ReleaseForms(
     ),
     card=CARD,
     canary="49c50814-2874-4749-b612-dce068456ac1",
-    source_of=lambda lock, _: (
-        OWN_WORLD if lock["services"]["wikipedia"].startswith("embedded-") else "English Wikipedia"
-    ),
+    source_of=lambda lock, _: name_wiki(lock),
     licence="licence",
     pages=list_pages,
     has_facts=False,

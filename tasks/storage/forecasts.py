@@ -18,8 +18,8 @@ class Asked:
     stages: list[dict[str, Any]]
     """Its stages in order, with their counts."""
     calls: list[dict[str, Any]]
-    """The calls that its rows rest on, by stage and row; `is_new`: its own run sent it. `parts` of chats whose server told
-    no usage."""
+    """The calls that its rows rest on, by stage and row; `is_new`: its own run sent it; `is_failed`: it got no
+    answer. `parts` of chats of which no usage is told."""
 
 
 def read_asked(warehouse: Path, build_id: str, begun: datetime) -> Asked:
@@ -30,7 +30,8 @@ def read_asked(warehouse: Path, build_id: str, begun: datetime) -> Asked:
             db,
             "SELECT u.stage, u.id AS row, c.key, c.service, c.operation, coalesce(c.parts->>'model', '') AS model, "
             "coalesce(CAST(c.parts->>'samples' AS INTEGER), 1) AS samples, c.tokens_in, c.tokens_out, c.cost_usd, c.latency_s, "
-            "c.asked_at >= $2 AS is_new, length(c.body) AS said, "
+            "c.asked_at >= $2 AS is_new, c.status = 'failed' AS is_failed, "
+            "CASE WHEN c.status = 'failed' THEN 0 ELSE length(c.body) END AS said, "
             "CASE WHEN c.operation = 'chat' AND c.tokens_in = 0 THEN c.parts END AS parts "
             "FROM build_calls u JOIN calls c USING (record_id) JOIN build_stages s USING (build_id, stage) "
             "WHERE u.build_id = $1 ORDER BY s.position, u.id, c.key",

@@ -33,6 +33,9 @@ _engines: dict[int, duckdb.DuckDBPyConnection] = {}
 """Process → its engine, without a file; none is taken over by a forked process."""
 atexit.register(_engines.clear)
 _NAME = "warehouse"
+ROW_GROUPS = "ROW_GROUP_SIZE 4096"
+"""How a file is written: the last group of rows is written anew whenever some are added. With DuckDB's own 122,880, moving
+replies in by the ten thousand takes twice the memory, two thirds more CPU, and a third more disk."""
 _INTERRUPTED = "Query interrupted"
 _MAGIC = slice(8, 12), b"DUCK"
 """What stands where in a DuckDB file."""
@@ -135,7 +138,7 @@ def _attach(path: Path, wait_s: float, is_read_only: bool) -> duckdb.DuckDBPyCon
         _check_kind(path)
     else:
         require_writable(path)
-    how = "TYPE duckdb, READ_ONLY" if is_read_only else "TYPE duckdb"
+    how = "TYPE duckdb, READ_ONLY" if is_read_only else f"TYPE duckdb, {ROW_GROUPS}"
     connection = _find_engine().cursor()
     quoted = str(path).replace("'", "''")
     deadline = time.monotonic() + wait_s

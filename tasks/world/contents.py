@@ -32,7 +32,16 @@ class WorldContents:
             deliver(call, Reply(_digest_last(digest_world())))
 
 
-@lru_cache(maxsize=1)
+class _Told(str):
+    """What is told of an item, by itself and wherever else it stands: made once, since most items stand in many places."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+@lru_cache(maxsize=2)
 def _digest_last(_digest: str) -> dict[str, Json]:
     return digest_contents(load_world_data())
 
@@ -46,9 +55,10 @@ def digest_contents(data: WorldData) -> dict[str, Json]:
 def _list_items(data: WorldData) -> Iterator[tuple[str, object]]:
     bearers: dict[str, list[tuple[str, bool]]] = defaultdict(list)
     facts: dict[str, list[tuple[str, object]]] = defaultdict(list)
+    told = {qid: _Told(repr(item)) for qid, item in data.items.items()}
     for qid, item in data.items.items():
-        yield f"item {qid}", item
-        yield f"near {qid}", [item, *(data.items[each] for each in sorted(_named_by(item)) if each in data.items)]
+        yield f"item {qid}", told[qid]
+        yield f"near {qid}", [told[qid], *(told[each] for each in sorted(_named_by(item)) if each in told)]
         for name in dict.fromkeys(item.names):
             bearers[name].append((qid, name == item.labels["en"]))
         for statement in item.best_statements():

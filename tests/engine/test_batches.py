@@ -12,7 +12,7 @@ from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.core.prompts import fill_in, read_prompt
 from tasks.core.receipts import Batch
 from tasks.core.replies import TEXT, Unreadable
-from tasks.core.rows import Merged, Reject, Row
+from tasks.core.rows import Merged, Reject, Row, arrow_table
 from tasks.engine import runs
 from tasks.engine.batches import Work, choose_size, finished, work_on
 from tasks.engine.runs import Run
@@ -131,6 +131,18 @@ def test_what_was_taken_off_a_reply_stands_with_the_use_of_its_call(open_work: C
     assert [(use["id"], use["taken_off"]) for use in uses] == [("a", None), ("b", "emphasis, fences, thoughts")]
 
 
+@pytest.mark.parametrize("drawn", [[0, 1], [1], []])
+def test_a_pilot_passes_on_what_was_drawn_be_it_all_or_none(
+    open_work: Callable[[Scripted], Work], drawn: list[int]
+) -> None:
+    work = open_work(Scripted({}))
+    for name in "ab":
+        work.take(name, "{}")
+    receipt = work.finish_drawn(arrow_table(Named, [Named(id=name, name=name) for name in "ab"]), drawn, "not_in_pilot")
+    assert (receipt.rows_in, receipt.rows, receipt.rejects) == (2, len(drawn), 2 - len(drawn))
+    assert [row["id"] for row in read_shard(receipt.shard, "rows").to_pylist()] == ["ab"[place] for place in drawn]
+
+
 def test_a_second_unreadable_reply_is_a_reject_that_keeps_it(open_work: Callable[[Scripted], Work]) -> None:
     result = ask_all(open_work(Scripted({"b": [said("two"), said("zwei")]})), ["b"])["b"]
     assert (result.row_id, result.reason) == ("b", "reply_not_in_format")
@@ -218,6 +230,41 @@ def test_a_thing_that_several_rows_need_is_looked_up_and_read_once(
     assert failed == {row_id: Reject(row_id, "wikidata_failed", "bad_call: no") for row_id in "34"}
     assert sorted(graph.asked) == [("Ada", ""), ("Bob", "")]
     assert [use[0] for use in work.uses] == (["1", "2", "3", "4"] if outside else [])
+
+
+def test_a_local_graph_is_asked_in_portions(
+    open_work: Callable[[Scripted], Work], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.engine.batches._LOOKED_UP_AT_ONCE", 2)
+    graph = Local({name: [Reply(name)] for name in "ABCDE"} | {"C": [Reply(None, "failed", "bad_call: no")]})
+    work, sent = open_work(graph), list[int]()
+    send = graph.send
+    monkeypatch.setattr(graph, "send", lambda calls, deliver: (sent.append(len(calls)), send(calls, deliver)))
+    asked = [
+        (f"{number}", name, Call(graph.identity, "find", {"name": name})) for number, name in enumerate("ABACDCEA")
+    ]
+    found, failed = work.look_up(graph, asked, str)
+    assert found == {"A": "A", "B": "B", "D": "D", "E": "E"}
+    assert failed == {row_id: Reject(row_id, "wikidata_failed", "bad_call: no") for row_id in "35"}
+    assert sent == [2, 2, 1]
+    assert sorted(name for name, _ in graph.asked) == [*"ABCDE"]
+
+
+def test_rows_that_are_turned_into_columns_in_parts_leave_the_same_shard(
+    open_work: Callable[[Scripted], Work], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receipts, written = [], []
+    for at_once in (1_000, 2):
+        monkeypatch.setattr("tasks.engine.batches._TURNED_AT_ONCE", at_once)
+        work = open_work(Scripted({}))
+        rows = [Named(id=f"{number}", name=f"name {number}") for number in range(5)]
+        for row in rows:
+            work.take(row.id, row)
+        receipts.append(work.finish((Reject(row.id, "odd", "") if row.id == "3" else row for row in rows), Named))
+        written.append(read_shard(receipts[-1].shard, "rows").to_pylist())
+    assert written[1] == [{"id": f"{number}", "name": f"name {number}"} for number in (0, 1, 2, 4)]
+    assert (written[0], receipts[0].digest) == (written[1], receipts[1].digest)
+    assert [(receipt.rows, receipt.rejects) for receipt in receipts] == [(4, 1)] * 2
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.engine.endings import describe_loss, find_main_loss, is_lost_to_run
+from tasks.engine.endings import describe_loss, describe_silence, find_main_loss, is_lost_to_run, is_silent
 
 
 @pytest.mark.parametrize(
@@ -60,3 +60,12 @@ def test_a_filter_that_empties_a_build_is_told_as_a_verdict() -> None:
 def test_a_verdict_that_rests_on_a_service_that_was_down_is_told_as_one_to_try_again() -> None:
     told = describe_loss({"link": {"no_item_in_question": 2}}, "who?", "w", is_passing=True)
     assert told.endswith("`factmill doctor --world w`, then run the same command again: what failed is asked anew")
+
+
+def test_a_stage_that_got_no_answer_is_told_as_such() -> None:
+    assert is_silent(3, {}, 3)
+    assert not any([is_silent(0, {}, 0), is_silent(3, {}, 2), is_silent(3, {"model_failed": 3}, 3)])
+    told = describe_silence({"stage": "judge_answers", "rows_in": 3}, "w.toml")
+    assert told.startswith(
+        "judge_answers got no answer for any row (3 in all). What to do: look at the service with `factmill doctor"
+    )

@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 from support.work.command import Factmill
-from support.work.scripted_author import REFUSAL, Asked, Manners, Said, ScriptedAuthor, always, extend
+from support.work.scripted_author import REFUSAL, ScriptedAuthor, always, ask_by, cite_first, extend
 from support.work.scripted_chat import write_chat_world
 
 from tasks.assets import ROOT
@@ -310,33 +309,11 @@ def test_wrong_usage_of_biokalma_is_told(factmill: Factmill, arguments: list[str
     assert (ran.code, message in ran.err, "Traceback" in ran.err) == (2, True, False), ran.err
 
 
-def cite_first(asked: Asked) -> Said:
-    """Mark the first thing that is known of the first person and stands in the text, behind it."""
-    head, _, *parts = re.split(r", (?=[a-z][^:,]*: )", asked.knowledge.splitlines()[0].strip("{}"))
-    value, piece = next(
-        (value, part)
-        for part in parts
-        if re.search(rf"\b{re.escape(value := part.partition(': ')[2])}\b", asked.paragraph)
-    )
-    return f"Paragraph: {asked.paragraph.replace(value, f'{value} [{head}, {piece}]', 1)}"
-
-
-def ask(opening: str) -> Manners:
-    """Return manners that name the two and every property that is told of them."""
-
-    def manners(asked: Asked) -> Said:
-        names = re.findall(r"name: ([^,]+),", asked.knowledge)
-        labels = dict.fromkeys(re.findall(r", (?!name)([a-z][^:,]*): ", asked.knowledge))
-        return f"Question: {opening} {' and '.join(names)}, by their {', '.join(labels)}?"
-
-    return manners
-
-
 AUTHORS = {
     "Well": {},
     "Stubborn": {EXTEND: lambda asked: f"Paragraph: {asked.paragraph} They were happy."},
     "Blind": {ANNOTATE: lambda asked: f"Paragraph: {asked.paragraph}"},
-    "Twin": {SPECIFIC: ask("Who were")},
+    "Twin": {SPECIFIC: ask_by("Who were")},
     "Rewriting": {EXTEND: lambda asked: str(extend(asked)).replace("Rewriting", "Writing")},
     "Refusing": {GENERAL: always(REFUSAL)},
     "Down": {ANNOTATE: always(500)},
@@ -345,8 +322,8 @@ AUTHORS = {
 WELL = {
     ANNOTATE: cite_first,
     EXTEND: extend,
-    GENERAL: ask("Who were"),
-    SPECIFIC: ask("What is known of"),
+    GENERAL: ask_by("Who were"),
+    SPECIFIC: ask_by("What is known of"),
 }
 
 

@@ -9,7 +9,8 @@ import pytest
 from support.rows.published import publish_rows
 from support.rows.released import fanout_tables, multihal_row
 
-from tasks.core.publishing.release_forms import OWN_WORLD
+from tasks.biokalma.release import BIOKALMA_RELEASE
+from tasks.core.publishing.release_forms import OWN_WORLD, Page, find_wiki, name_wiki
 from tasks.fanoutqa.benchmark import FANOUTQA
 from tasks.fanoutqa.release import FANOUTQA_RELEASE
 from tasks.granola.release import find_source
@@ -19,6 +20,7 @@ from tasks.release.contents import Choices
 from tasks.release.core.licences import describe_licence, find_refused, unite_licences
 from tasks.release.licences import render_attribution, render_licences
 from tasks.release.reading import read_release
+from tasks.slaq.release import SLAQ_RELEASE
 
 
 def parse(text: str) -> list[dict[str, str]]:
@@ -53,6 +55,24 @@ def test_share_alike_is_the_licence_of_the_whole() -> None:
 def test_what_forbids_something_is_not_lost_beside_share_alike() -> None:
     told = ["MIT", "CC-BY-SA-4.0", "CC-BY-NC-2.0", "none stated"]
     assert [each.id for each in unite_licences(told)] == ["CC-BY-NC-2.0", "CC-BY-SA-4.0", "none stated"]
+
+
+@pytest.mark.parametrize(
+    ("service", "source", "before"),
+    [
+        ("embedded-da45/wikipedia", OWN_WORLD, "https://en.wikipedia.org/w/index.php"),
+        ("https://en.wikipedia.org", "English Wikipedia", "https://en.wikipedia.org/w/index.php"),
+        ("https://de.wikipedia.org", "de.wikipedia.org", "https://de.wikipedia.org/w/index.php"),
+        ("http://localhost:8080/mediawiki", "localhost", "http://localhost:8080/mediawiki/index.php"),
+    ],
+)
+def test_pages_are_those_of_the_wiki_that_the_build_read(service: str, source: str, before: str) -> None:
+    lock = {"services": {"wikipedia": service}}
+    assert name_wiki(lock) == source
+    (page,) = SLAQ_RELEASE.pages({"Topic": "Wien", "revid": 7}, find_wiki(lock))
+    assert page == Page("Wien", "7", f"{before}?title=Wien&oldid=7")
+    (page,) = BIOKALMA_RELEASE.pages({"text_pages": ["Wien, revision 7"]}, find_wiki(lock))
+    assert page.url == f"{before}?title=Wien&oldid=7"
 
 
 def test_pages_have_title_revision_address_and_licence(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from rich.progress import Progress, TextColumn, TimeElapsedColumn
 from tasks.graph.folders import FoundGraph, list_graphs
 from tasks.graph.load import load_graph
 from tasks.graph.load_progress import LoadProgress
-from tasks.graph.loading.streams import Form
+from tasks.graph.loading.sources.streams import Form
 from tasks.graph.manifest import check_graph
 from tasks.settings import graphs_folder, home
 

@@ -10,6 +10,7 @@ All that is known of requests and jobs is changed in the sending loop alone; fil
 
 import asyncio
 import os
+import shlex
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from queue import SimpleQueue
@@ -393,9 +394,9 @@ class Desk(Generic[T]):
 
     def _say_what_goes_on(self) -> None:
         """Say of each job that goes on without us how to go on with it and how to cancel it."""
-        given = "" if self._warehouse.parent == home() else f" --warehouse {self._warehouse}"
+        given = "" if self._warehouse.parent == home() else f" --warehouse {shlex.quote(str(self._warehouse))}"
         for job in self._files.tell_open():
             progress.say(
                 f"note: job {job.job_id} goes on at the server, and is paid for; the same command goes on with it. To cancel "
-                f"it: factmill jobs cancel {job.job_id}{given}"
+                f"it: factmill jobs cancel {shlex.quote(job.job_id)}{given}"
             )

@@ -11,7 +11,6 @@ import os
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -88,8 +87,12 @@ class JobFile:
         self._take(told)
 
     def read(self) -> None:
-        """Read what stands in the file; lines that a crash has torn say nothing."""
-        for line in self.path.read_bytes().split(b"\n"):
+        """Read what stands in the file; lines that a crash has torn say nothing, nor does one that another process removed."""
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            return
+        for line in content.split(b"\n"):
             try:
                 told = json.loads(line)
                 self._take(told)
@@ -235,9 +238,8 @@ def read_jobs(folder: Path) -> list[JobFile]:
     jobs = []
     for path in folder.rglob("*.job"):
         job = JobFile(path, -1)
-        with suppress(FileNotFoundError):  # its answers were all kept just now
-            job.read()
-            jobs.append(job)
+        job.read()
+        jobs.append(job)
     return sorted((job for job in jobs if job.ids), key=lambda job: (job.begun, job.name))
 
 

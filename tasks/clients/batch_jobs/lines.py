@@ -12,6 +12,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tasks.core.spending import count
+
 ENDPOINT = "/v1/chat/completions"
 _NO_ANSWER = 0
 
@@ -52,7 +54,7 @@ class Lines:
 
 def count_requests(number: int) -> str:
     """Return a number of requests in words."""
-    return f"{number:,} request{'' if number == 1 else 's'}"
+    return count(number, "request")
 
 
 def write_line(custom_id: str, body: Mapping[str, Any]) -> bytes:

@@ -102,8 +102,8 @@ class Remote:
         Lines of jobs that an earlier run handed in hold nothing, since that run was bound by itself.
         """
         budget = find_account().budget
-        if held is not None and reply is None:
-            budget.forgo(held)
+        if held is not None and (reply is None or (reply.body is not None and not reply.tokens_in)):
+            budget.forgo(held)  # an answer that tells no usage may have cost all of it too
         elif held is not None and reply is not None:
             budget.settle(held, reply.cost_usd)
 

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from tasks.core.spending import Bounds, Spent
+from tasks.core.spending import Bounds, Spent, count, count_hours
 from tasks.errors import BudgetReached
 
 
@@ -45,7 +45,7 @@ class Budget:
         self._room = asyncio.Event()
         self._room.set()
         self._started = time.monotonic()
-        self._reached: tuple[str, str] | None = None
+        self._reached: tuple[str, str, bool] | None = None
         """Which bound was reached first, and why just then."""
         self._counting = threading.Lock()
 
@@ -64,12 +64,12 @@ class Budget:
         if self._reached is None:
             self.check_time()
         if self._reached is not None:
-            raise self._reach(*self._reached)
+            raise self._reach(self._reached[0])
 
     def check_time(self) -> None:
         """Raise BudgetReached when time is up, whatever other bound was reached before."""
         if self.bounds.hours is not None and self.spent.hours >= self.bounds.hours:
-            raise self._reach(f"{self.bounds.hours:.4g} hours (--max-hours)")
+            raise self._reach(f"{count_hours(self.bounds.hours)} (--max-hours)")
 
     def take(self, service: str) -> None:
         """Count a request that is about to go out; BudgetReached when it would be one too many."""
@@ -77,7 +77,7 @@ class Budget:
         most = self.bounds.requests
         with self._counting:
             if most is not None and self.requests.total() >= most:
-                raise self._reach(f"{most:,} requests (--max-requests)")
+                raise self._reach(f"{count(most, 'request')} (--max-requests)")
             self.requests[service] += 1
             _of_process.requests += 1
 
@@ -100,7 +100,8 @@ class Budget:
             self._room.clear()
             raise TightError
         if committed + usd > most:
-            raise self._reach(f"US$ {most:.4f} (--max-cost)", f"since the next request can cost up to US$ {usd:.4f}")
+            why = f", since the next request can cost up to US$ {usd:.4f}"
+            raise self._reach(f"US$ {most:.4f} (--max-cost)", why, is_too_low=usd > most)
         self._last += 1
         self._held[self._last] = usd
         if is_probed and model not in self._answered and usd and math.isfinite(most):
@@ -135,12 +136,12 @@ class Budget:
             self._room.clear()
             await self._room.wait()
 
-    def _reach(self, what: str, why: str = "") -> BudgetReached:
+    def _reach(self, what: str, why: str = "", *, is_too_low: bool = False) -> BudgetReached:
         """Return the error of the bound that was reached first: a new one each time, since an error that is raised again and
         again drags all those ways along."""
-        self._reached = self._reached or (what, why)
-        bound, reason = self._reached
-        return BudgetReached(bound, why=reason)
+        self._reached = self._reached or (what, why, is_too_low or not self.requests.total())
+        bound, reason, is_too_low = self._reached
+        return BudgetReached(bound, why=reason, is_too_low=is_too_low)
 
 
 @dataclass(frozen=True, slots=True)

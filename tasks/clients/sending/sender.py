@@ -243,7 +243,7 @@ class Sender:
         if self._lost_in_a_row >= max(10, 2 * self._limits.parallel):
             raise ServiceUnreachable(
                 f"{self._name}: gave no useful answer to {self._lost_in_a_row} requests in a row, each tried up to"
-                f" {self._limits.attempts} times; last trouble: {trouble}. Answers so far are kept; run again later"
+                f" {self._limits.attempts} times; last trouble: {str(trouble).rstrip('.')}. Answers so far are kept; run again later"
             )
 
     def _pause_s(self, tries: int, trouble: Retry) -> float:

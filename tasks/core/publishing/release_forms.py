@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from tasks.core.publishing.card_forms import CardForms
 from tasks.text.wikipedia_addresses import write_article_address
@@ -45,9 +46,22 @@ class Page:
     """Address of that revision."""
 
     @classmethod
-    def of_wikipedia(cls, title: str, revision: str) -> "Page":
-        """Return a page of the English Wikipedia."""
-        return cls(title, revision, write_article_address("embedded", title, int(revision)))
+    def of_wiki(cls, wiki: str, title: str, revision: str) -> "Page":
+        """Return a page of the wiki of a build (`find_wiki`)."""
+        return cls(title, revision, write_article_address(wiki, title, int(revision)))
+
+
+def find_wiki(lock: Mapping[str, Any]) -> str:
+    """Return the Wikipedia that a build read, as a world's file names it: its address, or `embedded`."""
+    service: str = lock["services"]["wikipedia"]
+    return "embedded" if service.startswith("embedded-") else service
+
+
+def name_wiki(lock: Mapping[str, Any]) -> str:
+    """Return the Wikipedia that a build read as the source of texts: by its name, or by its host where it has none."""
+    wiki = find_wiki(lock)
+    host = urlsplit(wiki).hostname or wiki
+    return {"embedded": OWN_WORLD, "en.wikipedia.org": "English Wikipedia"}.get(host, host)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +109,8 @@ class ReleaseForms:
     """Column of the main table with the licence of the source (SPDX ids, joined by AND); None: `licence_of` says it."""
     licence_of: Callable[[Mapping[str, Any], Mapping[str, Any]], str] = lambda _lock, _origin: "none stated"
     """A build's lock, and where its inputs were found → licence of all rows, where they do not say it themselves."""
-    pages: Callable[[Mapping[str, Any]], Iterable[Page]] = lambda _: ()
-    """Row of `pages_table` → the pages of Wikipedia that it carries text or facts of."""
+    pages: Callable[[Mapping[str, Any], str], Iterable[Page]] = lambda _row, _wiki: ()
+    """Row of `pages_table` and the wiki of its build (`find_wiki`) → the pages that it carries text or facts of."""
     pages_table: str = ""
     """Empty: the main table."""
     has_facts: bool = True

@@ -23,6 +23,8 @@ _BLOCK = 2048
 """Rows and columns of a block: 16 MB of products."""
 _FEWEST_AXES = 32
 """With 31,000 random vectors of 384 dimensions, and with real questions, so few let a pair in a thousand pass at most."""
+_FEW_ROWS = 512
+"""As many rows are sooner compared in all dimensions than their axes are found."""
 _PAIRS_AT_ONCE = 8192
 """Pairs computed again at once: some 100 MB at 768 dimensions."""
 
@@ -84,7 +86,10 @@ def _no_pairs() -> tuple[Ints, Ints, npt.NDArray[np.float64]]:
 
 
 def _project(units: npt.NDArray[np.float64]) -> Floats:
-    """Return narrow rows whose products are no less than the cosines of the units (n × dimensions of length 1)."""
+    """Return rows, narrow where there are many, whose products are no less than the cosines of the units (n × dimensions of
+    length 1)."""
+    if len(units) <= _FEW_ROWS:
+        return units.astype(np.float32)
     count = max(_FEWEST_AXES, units.shape[1] // 16)
     narrow = units.astype(np.float32)
     axes = np.linalg.eigh((narrow.T @ narrow).astype(np.float64))[1][:, -count:]

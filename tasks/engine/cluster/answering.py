@@ -8,6 +8,7 @@ from typing import Any
 from tasks.engine.cluster.offers import Holding
 from tasks.engine.cluster.wanted import Kind, Wanted, name_code
 from tasks.errors import FactmillError
+from tasks.progress import say
 
 _held: list[Holding] = []
 """What this process holds: one, once it is a worker."""
@@ -42,4 +43,8 @@ def answer(kind: Kind, identity: str, code: str, operation: str, asked: Any) -> 
     try:
         return ["answered", _held[0].answer(wanted, operation, asked)]
     except FactmillError as error:
+        say(f"note: the {wanted} refused {operation}: {error}")
         return ["refused", str(error)]
+    except Exception as error:  # raised on: Dask asks another worker, and its own log is off
+        say(f"note: the {wanted} failed at {operation}: {type(error).__name__}: {error}")
+        raise

@@ -4,7 +4,7 @@ import importlib
 import logging
 from typing import Any
 
-from tasks.compute import Compute
+from tasks.compute import Compute, require_files
 from tasks.errors import SettingsError
 
 
@@ -16,7 +16,9 @@ def import_distributed() -> Any:
         raise SettingsError(
             f"a cluster needs {error.name or 'distributed'}, which is not installed: pip install 'factmill[dask]'"
         ) from error
-    logging.getLogger("distributed").setLevel(logging.CRITICAL + 1)
+    # some of its loggers have levels of their own, which that of the first does not reach
+    for name in ["distributed", *(each for each in logging.root.manager.loggerDict if each.startswith("distributed."))]:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     return library
 
 
@@ -32,5 +34,6 @@ def make_security(ca_file: str, cert_file: str, key_file: str, role: str) -> Any
 
 
 def secure(compute: Compute) -> Any:
-    """Return what the driver connects with."""
+    """Return what the driver connects with; SettingsError when a file of certificates is not there."""
+    require_files((compute.ca_file, compute.cert_file, compute.key_file))
     return make_security(compute.ca_file, compute.cert_file, compute.key_file, "client")

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tasks.compute import check_address, check_files
+from tasks.compute import check_files, require_files
+from tasks.core.addresses import check_scheduler
 from tasks.engine.cluster.answering import hold
 from tasks.engine.cluster.library import import_distributed, make_security
 from tasks.engine.cluster.offers import Holding, Offer, offer_graph, offer_model
@@ -51,12 +52,11 @@ def find_offers(
 def check_options(address: str, files: tuple[str, str, str]) -> None:
     """Raise UsageError unless an address can be a scheduler's, and has the PEM files that it needs."""
     try:
-        check_address(address)
+        check_scheduler(address)
         check_files(address, files)
     except ValueError as error:
         raise UsageError(f"--address: {error}".replace("_file", "-file")) from None
-    if missing := [file for file in files if file and not Path(file).is_file()]:
-        raise UsageError(f"there is no file {missing[0]}; --ca-file, --cert-file and --key-file name PEM files")
+    require_files(files)
 
 
 def work(
@@ -89,7 +89,10 @@ def work(
 
 
 async def _work(library: Any, address: str, options: dict[str, Any], tell: Tell) -> int:
-    worker = library.Worker(address, **options)
+    try:
+        worker = library.Worker(address, **options)
+    except ValueError as error:  # of a host that cannot be one, or of settings of Dask's own
+        raise UsageError(f"no worker can be started with these options: {error}") from error
     stops: list[int] = []
 
     def stop(number: int) -> None:
@@ -100,7 +103,7 @@ async def _work(library: Any, address: str, options: dict[str, Any], tell: Tell)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop, number)
-    joining = asyncio.ensure_future(_join(worker, address))
+    joining = asyncio.ensure_future(_join(worker, address, options.get("host", "")))
     left = asyncio.ensure_future(leaving.wait())
     await asyncio.wait([joining, left], return_when=asyncio.FIRST_COMPLETED)
     if joining.done():
@@ -118,11 +121,14 @@ async def _work(library: Any, address: str, options: dict[str, Any], tell: Tell)
     return stops[0]
 
 
-async def _join(worker: Any, address: str) -> None:
+async def _join(worker: Any, address: str, host: str) -> None:
     try:
         await worker
     except Exception as error:
-        why = str(error).partition("\n")[0].rstrip(".") or type(error).__name__
+        cause = error.__cause__ or error  # Dask's own says no more than that it failed
+        why = str(cause).partition("\n")[0].rstrip(".") or type(cause).__name__
+        if host and isinstance(cause, OSError):
+            raise UsageError(f"--host {host}: expected an address of this machine ({why})") from error
         raise ServiceUnreachable(
             f"no Dask scheduler answers at {address} ({why}): start one there (`dask scheduler`), then this worker again"
         ) from error

@@ -8,7 +8,7 @@ from typing import Any
 from tasks import progress
 from tasks.clients.sending.budget import Budget, spent_by_process
 from tasks.core.fingerprints import digest_json
-from tasks.core.spending import Bounds, describe_bounds, describe_spent, lower_bounds
+from tasks.core.spending import Bounds, count, describe_bounds, describe_spent, lower_bounds
 from tasks.engine.runs import Run
 from tasks.errors import BudgetReached, SettingsError
 from tasks.options import RunOptions
@@ -45,17 +45,21 @@ def tell_spent(budget: Budget) -> dict[str, Any]:
 def tell_reached(run: Run, stages: Sequence[Mapping[str, Any]], reached: BudgetReached) -> BudgetReached:
     """Return the error of a run that may spend no more: what was spent, what is done, what is left, and how it goes on."""
     under_way = progress.stage_under_way()
-    done = f"{len(stages)} stage{'s are' if len(stages) > 1 else ' is'} done" if stages else "no stage is done"
-    why = reached.why and f", {reached.why}"
-    told = [f"the bound of {reached.bound} is reached{why}, and the run was stopped before it crossed it"]
+    done = f"{count(len(stages), 'stage')} {'is' if len(stages) == 1 else 'are'} done" if stages else "no stage is done"
+    told = [f"the bound of {reached.bound} is reached{reached.why}: the run was stopped before it crossed it"]
     told.append(f"spent by this run: {describe_spent(run.services.budget.spent)}")
     told.append(f"{done}{f', then {under_way}' if under_way else ''}")
     with open_warehouse(Path(run.options["warehouse"])) as db:
         forecast = find_forecast(db, digest_json(run.lock))
     if forecast:
         told.append(_tell_left(forecast, run))
-    told.append("what was answered is recorded and never asked again: the same command goes on from here")
-    return BudgetReached(reached.bound, "; ".join(told), reached.why)
+    again = (
+        "the command goes on from here with a higher bound"
+        if reached.is_too_low
+        else "the same command goes on from here"
+    )
+    told.append(f"what was answered is recorded and never asked again: {again}")
+    return BudgetReached(reached.bound, "; ".join(told), why=reached.why, is_too_low=reached.is_too_low)
 
 
 def _tell_left(forecast: Mapping[str, Any], run: Run) -> str:
@@ -100,7 +104,8 @@ class Purse:
         return BudgetReached(
             reached.bound,
             f"{reached}; the whole command may spend {whole} and has spent {spent}; done before: {', '.join(done) or 'nothing'}",
-            reached.why,
+            why=reached.why,
+            is_too_low=reached.is_too_low,
         )
 
     @property

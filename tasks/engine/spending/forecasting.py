@@ -11,6 +11,7 @@ from typing import Any
 from tasks.assets import load_prompt
 from tasks.core.forecasting import DRAWING, Forecast, StageSeen, Use, make_forecast, round_numbers
 from tasks.core.prompts import Ask
+from tasks.core.spending import count
 from tasks.engine.batches import choose_size
 from tasks.engine.identities import identify_service, service_urls
 from tasks.errors import UsageError
@@ -92,12 +93,14 @@ def _count_batches(rows: float, batch_size: int) -> int:
 
 def _price_uses(world: World, basis: Basis) -> tuple[list[Use], list[str]]:
     sent = _share_requests(basis)
-    uses, guessed, unpriced = [], False, set[str]()
+    uses, guessed, unpriced, failed = [], False, set[str](), set[str]()
     for call in basis.asked.calls:
         tokens_in, tokens_out, usd = float(call["tokens_in"]), float(call["tokens_out"]), call["cost_usd"]
         model = _find_model(world, basis, call)
+        if call["is_failed"]:
+            failed.add(call["key"])
         if call["parts"] is not None:
-            guessed = True
+            guessed |= not call["is_failed"]
             times = call["samples"] if model is not None and not model.choices else 1
             tokens_in = times * count_prompt(json.loads(call["parts"])) / CHARACTERS_A_TOKEN
             tokens_out = call["said"] / CHARACTERS_A_TOKEN
@@ -120,6 +123,11 @@ def _price_uses(world: World, basis: Basis) -> tuple[list[Use], list[str]]:
             f"{before:,} of the {len(known):,} calls that the pilot's rows rest on were recorded before it; such calls count here, "
             "and are not asked again"
         )
+    if failed:
+        notes.append(
+            f"{count(len(failed), 'call')} of the basis got no answer, and the build asks again: of models' the prompt alone is "
+            "counted, and of requests each try; look at the service with `factmill doctor`"
+        )
     notes += [f"the world {world.name} does not say what the model {name} costs" for name in sorted(unpriced)]
     return uses, notes
 
@@ -136,8 +144,8 @@ def _share_requests(basis: Basis) -> dict[tuple[str, str, str], float]:
             sent[call["stage"], call["service"], call["operation"]][call["key"]] = call["latency_s"]
     answered = {kind: len(set(calls.values())) for kind, calls in sent.items()}
     of_service = Counter[tuple[str, str]]()
-    for (stage, service, _), count in answered.items():
-        of_service[stage, service] += count
+    for (stage, service, _), requests in answered.items():
+        of_service[stage, service] += requests
     return {
         (stage, service, operation): basis.requests.get(stage, {}).get(service, 0)
         * answered[stage, service, operation]

@@ -15,8 +15,8 @@ from tasks.errors import SourceError
 from tasks.graph.load_progress import Meter
 from tasks.graph.loading.rows import Sorted
 from tasks.graph.loading.shapes import Shapes, make_shapes, sort_block
+from tasks.graph.loading.sources.streams import START, Block, Position, Source, SourceChanged
 from tasks.graph.loading.staging import Staging, Tally
-from tasks.graph.loading.streams import START, Block, Position, Source, SourceChanged
 from tasks.graph.manifest import SourceFile
 
 COMMIT_TEXT_BYTES = 256 << 20
@@ -40,10 +40,9 @@ def read_sources(
     `on_commit` is called when rows that a graph has a use for were committed. Raises SourceChanged when what was read
     before is not what it was, SourceError for what is damaged or no dump.
     """
-    for source, before in zip(sources, tuple(tally.finished), strict=False):
-        source.read_again()
-        if (source.size_bytes, source.sha256) != (before.size_bytes, before.sha256):
-            raise SourceChanged(f"{source.path}: does not hold what was read from it before")
+    _check_finished(sources, tally)
+    if tally.is_whole:
+        return
     commits = _Commits(staging, tally, on_commit)
     with ThreadPoolExecutor(_SORTERS) as pool:
         shapes = make_shapes(languages)
@@ -55,6 +54,21 @@ def read_sources(
             _finish(tally, source)
     tally.is_whole = True
     commits.commit()
+
+
+def _check_finished(sources: Sequence[Source], tally: Tally) -> None:
+    """Check that the sources that were read to their end are what they were, by whatever name."""
+    for nth, (source, before) in enumerate(zip(sources, tuple(tally.finished), strict=False)):
+        if tally.is_whole and not source.can_be_read_again:
+            # nothing is left to be read of a pipe, which need not be there again
+            continue
+        is_other = source.find_size() not in (None, before.size_bytes)
+        if not is_other:
+            source.read_again()
+            is_other = (source.size_bytes, source.sha256) != (before.size_bytes, before.sha256)
+        if is_other:
+            raise SourceChanged(f"{source.path}: does not hold what was read from it before")
+        tally.finished[nth] = before.model_copy(update={"path": source.path})
 
 
 @dataclass(slots=True)

@@ -36,6 +36,7 @@ from tasks.graph.loading.columns import (
 )
 from tasks.graph.loading.ntriples import DATE_TIME, DECIMAL, QUOTED, TRIPLE, canonical_line
 from tasks.graph.loading.rows import DUMP, Sorted
+from tasks.graph.loading.sources.streams import Block
 from tasks.graph.loading.statement_shapes import (
     DATE,
     ITEM_SHAPES,
@@ -45,7 +46,6 @@ from tasks.graph.loading.statement_shapes import (
     UNKNOWN_VALUES,
     Shape,
 )
-from tasks.graph.loading.streams import Block
 
 LABEL = b"http://www.w3.org/2000/01/rdf-schema#label"
 ALIAS = b"http://www.w3.org/2004/02/skos/core#altLabel"

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from tasks.errors import GraphError
 from tasks.graph.loading.rows import TABLES
-from tasks.graph.loading.streams import START, Position
+from tasks.graph.loading.sources.streams import START, Position
 from tasks.graph.loading.tables import attach_database, connect_memory
 from tasks.graph.manifest import SourceFile
 

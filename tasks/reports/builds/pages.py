@@ -53,9 +53,11 @@ def describe_groups(row: RowTold) -> str:
     return json.dumps({by: [value] for by, value in row.groups.items()}, ensure_ascii=False)
 
 
-def format_plain(value: float | None) -> str:
+def format_plain(value: float | None, digits: int = 3) -> str:
     """Return a number as it was counted: whole ones without digits behind the point; a dash for none."""
-    return "–" if value is None else f"{value:,.3f}".rstrip("0").rstrip(".") if value % 1 else f"{value:,.0f}"
+    if value is None:
+        return "–"
+    return f"{value:,.{digits}f}".rstrip("0").rstrip(".") if value % 1 else f"{value:,.0f}"
 
 
 def _add_up(page: BuildPage) -> Stage:

@@ -14,7 +14,7 @@ import duckdb
 
 from tasks.errors import WarehouseBusy, WarehouseError
 from tasks.storage.housekeeping.warehouse import find_holder
-from tasks.storage.warehouse import open_warehouse, require_writable
+from tasks.storage.warehouse import ROW_GROUPS, open_warehouse, require_writable
 
 _COPY = "compacted"
 _LINGER_S = 0.5
@@ -60,7 +60,7 @@ def _copy(db: duckdb.DuckDBPyConnection, path: Path, draft: Path) -> None:
     """Write all that an open warehouse holds into another file, and compare."""
     (name,) = db.execute("SELECT current_database()").fetchone() or ("",)
     quoted = str(draft).replace("'", "''")
-    db.execute(f"ATTACH '{quoted}' AS {_COPY}")
+    db.execute(f"ATTACH '{quoted}' AS {_COPY} ({ROW_GROUPS})")
     try:
         db.execute(f"COPY FROM DATABASE {name} TO {_COPY}")
         here, there = _digest_tables(db, name), _digest_tables(db, _COPY)

@@ -39,7 +39,7 @@ from tasks.storage.recording.misses import describe_call, explain_miss
 from tasks.storage.recording.records import MOMENT, insert_records, newest_record, read_all
 from tasks.storage.warehouse import Connection, is_there, open_warehouse
 
-_MOST_FRESH = 32 * 2**20
+_MOST_FRESH = 8 * 2**20
 """Characters of records that a run keeps before it moves them into the warehouse, within a stage too."""
 _REST_OF_RECORD = 500
 """Characters that stand for its key, ids and counts."""
@@ -91,8 +91,10 @@ class Recorder:
         self._fresh: dict[str, Record] = {}
         self._fresh_length = 0
         """Characters that they hold, about."""
-        self._merged: set[str] = set()
-        """Keys of what was fresh and has been moved into the warehouse."""
+        self._moved: list[set[str]] = []
+        """For each batch that is being answered, keys of what has been moved into the warehouse since that began."""
+        self._moving = threading.Lock()
+        """Held by who moves what is fresh into the warehouse: two at once would move the same."""
         self._claimed: dict[str, Future[None]] = {}
         self._lock = threading.Lock()
         if mode != "replay":
@@ -107,7 +109,31 @@ class Recorder:
 
     def answer(self, calls: Sequence[Call], service: Service) -> Answers:
         """Return a reply for every call: from this run, from the warehouse, or from the service."""
-        wanted = {call.key: call for call in calls}
+        with self._watching() as moved:
+            answers = self._answer({call.key: call for call in calls}, service, moved)
+        if self._fresh_length > _MOST_FRESH and self._moving.acquire(blocking=False):
+            # where another batch is at it, this one goes on
+            try:
+                with self._move():
+                    pass
+            finally:
+                self._moving.release()
+        return answers
+
+    @contextmanager
+    def _watching(self) -> Iterator[set[str]]:
+        """Yield the keys of what is moved into the warehouse from now on."""
+        moved: set[str] = set()
+        with self._lock:
+            self._moved.append(moved)
+        try:
+            yield moved
+        finally:
+            with self._lock:
+                self._moved = [each for each in self._moved if each is not moved]
+
+    def _answer(self, wanted: Mapping[str, Call], service: Service, moved: Collection[str]) -> Answers:
+        """Return a reply for every call; `moved`: keys of what was fresh when this began, or since, and is no longer."""
         answers = Answers()
         with self._lock:
             answers.records.update({key: self._fresh[key] for key in wanted if key in self._fresh})
@@ -119,18 +145,19 @@ class Recorder:
         if missing and self.mode == "replay":
             raise ReplayMiss(explain_miss(self._warehouse, missing))
         if missing:
-            self._ask(missing, service, answers, state)
+            self._ask(missing, service, answers, state, moved)
         if self._stale_if_error:
             answers.records.update(self._find_older(wanted, answers.records))
-        if self._fresh_length > _MOST_FRESH:
-            self.merge()
         return answers
 
-    def _ask(self, missing: Sequence[Call], service: Service, answers: Answers, state: object) -> None:
-        """Ask what nobody else is asking just now, then wait for what others ask; `state`: the warehouse's when it was read."""
+    def _ask(
+        self, missing: Sequence[Call], service: Service, answers: Answers, state: object, moved: Collection[str]
+    ) -> None:
+        """Ask what nobody else is asking just now, then wait for what others ask; `state`: the warehouse's when it was read,
+        `moved`: keys of what came into it since."""
         with self._lock:
-            known = self._claimed.keys() | self._fresh.keys() | self._merged
-            mine = [call for call in missing if call.key not in known]
+            known = (self._claimed, self._fresh, moved)
+            mine = [call for call in missing if not any(call.key in each for each in known)]
             theirs = dict.fromkeys(self._claimed[call.key] for call in missing if call.key in self._claimed)
             done = Future[None]()
             self._claimed.update({call.key: done for call in mine})
@@ -231,8 +258,10 @@ class Recorder:
         assert self._journal is not None
         self._journal.append(record)
         with self._lock:
-            self._fresh[record.key] = record
             self._fresh_length += _measure(record)
+            if before := self._fresh.get(record.key):
+                self._fresh_length -= _measure(before)
+            self._fresh[record.key] = record
 
     def _recorded(self, calls: Sequence[Call]) -> dict[str, Record]:
         """Return the newest usable record of each call that the warehouse holds."""
@@ -305,21 +334,27 @@ class Recorder:
     @contextmanager
     def merging(self) -> Iterator[Connection]:
         """Open the warehouse for a transaction that begins with moving in what this run has journalled."""
+        with self._moving, self._move() as db:
+            yield db
+
+    @contextmanager
+    def _move(self) -> Iterator[Connection]:
+        """Do so, for who holds `_moving`."""
         with self._lock:
             records = list(self._fresh.values()) if self._journal is not None else []
         with open_warehouse(self._warehouse) as db:
             if records:
                 insert_records(db, records)
             yield db
-        if not records or self._journal is None:
-            return
         with self._lock:
             for record in records:
-                # another batch may have moved it at the same time
-                if self._fresh.pop(record.key, None) is not None:
+                if self._fresh[record.key] is record:
+                    del self._fresh[record.key]
                     self._fresh_length -= _measure(record)
-                self._merged.add(record.key)
-            if not self._fresh:
+            keys = {record.key for record in records}
+            for moved in self._moved:
+                moved.update(keys)
+            if records and self._journal is not None and not self._fresh:
                 self._journal.clear()
 
     def ask_again(self, record_ids: Collection[str]) -> None:

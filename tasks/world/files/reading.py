@@ -34,12 +34,13 @@ _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 def load_world_data(folder: Path = WORLD_FOLDER) -> WorldData:
     """Read a world; WorldError lists every violation with file, key and what was expected.
 
-    The last one is kept while its files have the same bytes: several builds in a process read it once.
+    The last two are kept while their files have the same bytes: several builds in a process read one once, and a state
+    of it beside another.
     """
     return _load(folder, digest_world(folder))
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)
 def _load(folder: Path, _digest: str) -> WorldData:
     data, violations = read_world_files(folder)
     if violations:

@@ -1,7 +1,7 @@
 """Batch jobs of a run that may spend only so much: a job takes the lines that can be paid."""
 
 import pytest
-from support.batches.asking import ask_all, collect, open_chat
+from support.batches.asking import answer, ask_all, collect, open_chat
 
 from tasks.clients.sending.budget import Account, Budget, spending
 from tasks.core.calls.call import Reply
@@ -34,6 +34,15 @@ def test_lines_of_jobs_are_requests_and_what_is_handed_in_is_waited_for(make_ser
     got, budget = ask_bound(server := make_server(), tmp_path, Bounds(requests=7))
     assert len(got) == 7 == budget.requests["here"]
     assert [len(server.read_input(job)) for job in server.jobs] == [7]
+
+
+def test_an_answer_that_tells_no_usage_counts_with_all_that_its_line_could_cost(make_server, tmp_path):
+    def say(body):
+        return {"json": {**answer(body)["json"], "usage": None}}
+
+    got, budget = ask_bound(make_server(say), tmp_path, Bounds(cost_usd=3.0))
+    assert len(got) == 3  # of US$ 0.99 each
+    assert (budget.spent.paid_usd, budget.spent.unanswered_usd) == (0.0, pytest.approx(2.97))
 
 
 def test_a_job_is_not_waited_for_beyond_the_hours_of_a_run(make_server, tmp_path, told):

@@ -149,3 +149,11 @@ def test_what_was_recorded_in_one_way_serves_the_other(make_server, tmp_path, fi
     recorder.close()
     assert (first.sent, second.sent, second.replayed) == (6, 0, 6)
     assert first.records == second.records
+
+
+def test_a_server_names_no_command_that_is_typed_to_cancel_its_job(make_server, tmp_path, told):
+    desk = open_chat(make_server(), tmp_path)._desk
+    assert desk is not None
+    desk._files.begin("a.jsonl", ["x"], {}).note(job="batch/../1; reboot $(id)")
+    desk._say_what_goes_on()
+    assert "factmill jobs cancel 'batch/../1; reboot $(id)'" in told[-1]

@@ -1,5 +1,6 @@
 """What is known of jobs, on disk: found again after any end, by one process at a time."""
 
+import fcntl
 import os
 from pathlib import Path
 
@@ -51,6 +52,24 @@ def test_a_job_that_another_process_follows_is_left_to_it(files, tmp_path):
     assert others.find(["x"]) == []
     files.leave()
     assert [job.job_id for job in others.find(["x"])] == ["batch-1"]
+
+
+def test_a_job_that_another_process_removes_meanwhile_says_nothing(files, tmp_path, monkeypatch):
+    begin(files, "x", seed=False)
+    files.leave()
+    others = JobFiles(JobsPlace(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
+    (path,) = (tmp_path / "jobs").iterdir()
+    lock = fcntl.flock
+
+    def lock_late(fd: int, how: int) -> None:
+        lock(fd, how)
+        path.unlink()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fcntl, "flock", lock_late)
+        assert others.find(["x"]) == []
+    path.symlink_to("gone")  # is listed, and is not there when it is read
+    assert others.find_learnt() is None
 
 
 def test_the_newest_job_with_a_request_comes_first(files):

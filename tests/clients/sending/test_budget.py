@@ -69,6 +69,46 @@ def test_what_is_owed_stays_below_the_bound_whatever_replies_cost(server):
     assert server.most_at_once > 1
 
 
+def test_what_a_run_without_bounds_paid_is_told_too(server):
+    server.script(says(3))
+    budget = Budget()
+    model = Model(kind="openai", name="m", url=f"{server.url}/v1", usd_per_million_out=1e4)
+    with spending(Account("m", budget)):
+        Chat("m", model, lambda: "none", "tests").send(
+            [call_chat("m", "m", fill_in(PROMPT, name="1"))], lambda *_: None
+        )
+    assert (budget.spent.paid_usd, budget.spent.unanswered_usd) == (pytest.approx(0.03), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "usd", "told", "is_too_low"),
+    [
+        (Bounds(requests=1), 0.0, "the bound of 1 request (--max-requests) is reached", False),
+        (Bounds(requests=0), 0.0, "the bound of 0 requests (--max-requests) is reached", True),
+        (Bounds(hours=0.0), 0.0, "the bound of 0 hours (--max-hours) is reached", True),
+        (
+            Bounds(cost_usd=1.0),
+            0.6,
+            "the bound of US$ 1.0000 (--max-cost) is reached, since the next request can cost up to US$ 0.6000",
+            False,
+        ),
+        (
+            Bounds(cost_usd=0.5),
+            0.6,
+            "the bound of US$ 0.5000 (--max-cost) is reached, since the next request can cost up to US$ 0.6000",
+            True,
+        ),
+    ],
+)
+def test_a_bound_that_is_reached_is_told_and_whether_the_same_command_comes_further(bounds, usd, told, is_too_low):
+    budget = Budget(bounds)
+    with pytest.raises(BudgetReached) as reached:
+        for _ in range(2):
+            budget.take("m")
+            budget.settle(budget.hold("m", usd), usd)
+    assert (str(reached.value), reached.value.is_too_low) == (told, is_too_low)
+
+
 def test_what_a_lost_reply_may_have_cost_counts(server):
     server.script(says(1), says(1, cut=True), says(1))
     budget = Budget(Bounds(cost_usd=2.5))

@@ -35,8 +35,12 @@ def test_a_cosine_equal_to_the_threshold_is_not_above_it() -> None:
     assert pairs(find_duplicates(vectors, 0.599)) == [(0, 1), (0, 2), (1, 2)]
 
 
+@pytest.mark.parametrize("few", [0, 512])
 @pytest.mark.parametrize("apart", [-4e-7, -1e-8, 1e-8, 4e-7])
-def test_what_float32_cannot_tell_from_the_threshold_is_decided_in_float64(apart: float) -> None:
+def test_what_float32_cannot_tell_from_the_threshold_is_decided_in_float64(
+    apart: float, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(duplicates, "_FEW_ROWS", few)
     random = np.random.default_rng(5)
     first = random.normal(size=(200, 384))
     first /= np.linalg.norm(first, axis=1, keepdims=True)
@@ -58,9 +62,10 @@ def test_what_float32_cannot_tell_from_the_threshold_is_decided_in_float64(apart
     st.integers(0, 2**32 - 1),
     st.sampled_from([0.5, 0.9, 0.99]),
     st.integers(1, 9),
+    st.sampled_from([0, 20, 512]),
 )
 def test_blocks_of_any_size_find_what_one_look_at_all_pairs_finds(
-    rows: int, dimensions: int, seed: int, threshold: float, block: int
+    rows: int, dimensions: int, seed: int, threshold: float, block: int, few: int
 ) -> None:
     random = np.random.default_rng(seed)
     vectors = random.normal(size=(rows, dimensions)).astype(np.float32)
@@ -80,6 +85,7 @@ def test_blocks_of_any_size_find_what_one_look_at_all_pairs_finds(
         if near[one, other] and usable[[one, other]].all()
     ]
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(duplicates, "_FEW_ROWS", few)
         patch.setattr(duplicates, "_BLOCK", block)
         patch.setattr(duplicates, "_PAIRS_AT_ONCE", block)
         assert pairs(find_duplicates(vectors, threshold, exempt.tolist())) == expected

@@ -1,5 +1,6 @@
 """What a worker refuses, and what the driver says of a cluster that lacks what it asks."""
 
+import logging
 import pickle
 import sys
 
@@ -7,6 +8,7 @@ import pytest
 
 from tasks.engine.cluster.answering import Question, answer, hold
 from tasks.engine.cluster.asking import Worker, explain_lack
+from tasks.engine.cluster.library import import_distributed
 from tasks.engine.cluster.offers import Holding, Offer
 from tasks.engine.cluster.wanted import Held, Wanted, name_code, name_resource, read_resource
 from tasks.engine.services import check_models
@@ -37,6 +39,30 @@ def test_a_worker_answers_for_what_it_holds_with_the_code_that_is_asked_for() ->
     refused = answer(NLLB.kind, NLLB.identity, "factmill 0", "calls", [])
     assert refused == ["refused", f"answers with {name_code()}, asked for was factmill 0"]
     hold(Holding([]))
+
+
+def test_what_goes_wrong_at_a_worker_stands_in_what_it_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_out(_operation: str, _asked: object) -> object:
+        raise MemoryError("no room for 8 GB")
+
+    said: list[str] = []
+    monkeypatch.setattr("tasks.engine.cluster.answering.say", said.append)
+    hold(Holding([Offer(NLLB, "nllb", lambda: run_out), Offer(Wanted("graph", "1"), "small", lambda: fail)]))
+    with pytest.raises(MemoryError):  # which Dask has another worker try
+        answer(NLLB.kind, NLLB.identity, name_code(), "calls", [])
+    answer("graph", "1", name_code(), "item_paths", [])
+    assert said == [
+        f"note: the {NLLB} failed at calls: MemoryError: no room for 8 GB",
+        "note: the graph 1 refused item_paths: the folder is damaged",
+    ]
+    hold(Holding([]))
+
+
+def test_nothing_of_dask_s_own_log_is_printed() -> None:
+    import_distributed()
+    loggers = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
+    assert "distributed.client" in loggers
+    assert not [name for name in loggers if logging.getLogger(name).isEnabledFor(logging.CRITICAL)]
 
 
 def test_what_a_worker_holds_is_told_by_the_name_of_a_resource() -> None:

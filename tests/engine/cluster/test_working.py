@@ -6,7 +6,7 @@ import pytest
 from support.models.tiny_encoder import make_weights, write_checkpoint
 
 from tasks.engine.cluster.wanted import Wanted
-from tasks.engine.cluster.working import check_options, find_offers
+from tasks.engine.cluster.working import check_options, find_offers, work
 from tasks.errors import GraphError, UsageError
 from tasks.models import perplexity, translate
 from tasks.models.converting.encoder import add_embedder
@@ -69,3 +69,10 @@ def test_options_that_do_not_fit_are_told(address: str, files: tuple[str, str, s
     check_options(ADDRESS, ("", "", ""))
     with pytest.raises(UsageError, match=told):
         check_options(address, files)
+
+
+def test_a_host_that_cannot_be_listened_on_is_told_apart_from_a_scheduler_that_is_away() -> None:
+    with pytest.raises(UsageError, match=r"^--host 192\.0\.2\.1: expected an address of this machine"):
+        work(ADDRESS, [], print, "192.0.2.1")
+    with pytest.raises(UsageError, match=r"no worker can be started with these options: .*IPv6"):
+        work(ADDRESS, [], print, "::1")

@@ -33,7 +33,7 @@ def call(row: str, at: str = "ask", **changed: Any) -> dict[str, Any]:
         "samples": 4,
     }
     spent = {"tokens_in": 1000, "tokens_out": 100, "cost_usd": 0.5, "latency_s": 1.0, "said": 40, "parts": None}
-    return {**told, **spent, "is_new": True, **changed}
+    return {**told, **spent, "is_new": True, "is_failed": False, **changed}
 
 
 def world(**changed: Any) -> World:
@@ -108,6 +108,15 @@ def test_where_no_usage_is_known_characters_are_counted_and_that_is_told():
         "no usage is known of some models",
         "the world embedded does not say what the model m costs",
     ]
+
+
+def test_a_call_that_got_no_answer_is_no_model_that_tells_no_usage():
+    parts = json.dumps({"prompt": "slaq/fact_type", "variables": {"question": "Who?", "answer": "Ada"}})
+    lost = call("r0", tokens_in=0, tokens_out=0, cost_usd=0.0, parts=parts, said=0, is_failed=True)
+    basis = Basis(Asked([stage("read", 2, 2), stage("ask", 2, 2)], [lost, call("r1")]), {}, {}, 2)
+    forecast, _, notes = forecast_build(world(usd_per_million_in=1.0, usd_per_million_out=1.0), basis, 500)
+    assert forecast.total["tokens_in"] > 1000 and forecast.total["tokens_out"] == 100
+    assert [note.partition(",")[0] for note in notes] == ["1 call of the basis got no answer"]
 
 
 def test_nothing_is_forecast_of_rows_that_never_came():

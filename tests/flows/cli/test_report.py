@@ -67,7 +67,8 @@ def test_evaluations_are_told_alone_and_side_by_side_and_what_cannot_be_compared
     assert "expected a file that ends in .html, .md, .json" in toy("report", ids[0], "--to", "x.pdf", code=2).err
 
 
-def test_what_draws_reports_is_imported_by_reports_alone() -> None:
-    look = "import sys, flows.cli.main, flows.running, flows.evaluate.evaluations; print({'matplotlib', 'jinja2'} & set(sys.modules))"
+def test_what_draws_reports_or_reads_turtle_is_imported_by_that_alone() -> None:
+    heavy = "{'matplotlib', 'jinja2', 'pyoxigraph', 'pandas'}"
+    look = f"import sys, flows.cli.main, flows.running, flows.evaluate.evaluations, tasks.graph.lookup; print({heavy} & set(sys.modules))"
     ran = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True)
     assert ran.stdout == "set()\n"

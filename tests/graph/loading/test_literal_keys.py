@@ -12,7 +12,7 @@ from support.graphs.rdf_lines import spell_out
 
 from tasks.graph.loading.literal_tables import KEY, NUMBER
 from tasks.graph.loading.shapes import make_shapes, sort_block
-from tasks.graph.loading.streams import Block
+from tasks.graph.loading.sources.streams import Block
 from tasks.text.values.literals import canonical_number, date_key, number_key
 
 Compute = Callable[[list[str]], list[tuple[str | None, int]]]

@@ -19,7 +19,7 @@ from tasks.graph.load import load_graph
 from tasks.graph.loading.literal_tables import store_literals
 from tasks.graph.loading.rows import TABLES
 from tasks.graph.loading.shapes import make_shapes, sort_block
-from tasks.graph.loading.streams import Block
+from tasks.graph.loading.sources.streams import Block
 from tasks.graph.lookup import Graph
 from tasks.text.values.literals import canonical_number, date_key, number_key
 

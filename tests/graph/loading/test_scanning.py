@@ -9,7 +9,7 @@ import pytest
 from tasks.graph.loading import shapes as shapes_module
 from tasks.graph.loading.rows import Sorted
 from tasks.graph.loading.shapes import make_shapes, name_unkept, sort_block, split_lines
-from tasks.graph.loading.streams import Block
+from tasks.graph.loading.sources.streams import Block
 
 SHAPES = make_shapes(("de", "en-gb"))
 WD, XSD = "http://www.wikidata.org", "http://www.w3.org/2001/XMLSchema"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.graphs.rdf_lines import spell_out
 
 from tasks.graph.loading.shapes import Sorted, make_shapes, sort_block
-from tasks.graph.loading.streams import Block
+from tasks.graph.loading.sources.streams import Block
 
 SHAPES = make_shapes(("de", "en"))
 

@@ -6,7 +6,8 @@ import pytest
 from support.graphs.half_loads import Loads, contents, write_files
 
 from tasks.graph.load import load_graph
-from tasks.graph.loading import reading, streams, turtle
+from tasks.graph.loading import reading
+from tasks.graph.loading.sources import streams, turtle
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,8 @@
 """A forecast beside what a build came to, as its page tells it."""
 
-from tasks.reports.builds.reading import _read_foretold
+from tasks.assets import ROOT
+from tasks.reports.builds.pages import format_plain
+from tasks.reports.builds.reading import _read_foretold, _tell_bounds
 
 
 def test_calls_and_tokens_are_whole_and_money_has_four_digits() -> None:
@@ -16,3 +18,16 @@ def test_calls_and_tokens_are_whole_and_money_has_four_digits() -> None:
         ("tokens in", 204_484, 202_095, 206_681, 0, "–"),
         ("US$", 1.2346, 1.1, 1.4, 1.0, "+23.5 %"),
     ]
+
+
+def test_money_is_shown_with_the_digits_that_it_was_rounded_to() -> None:
+    assert [format_plain(value, 4) for value in (0.0001, 1.2346, 745)] == ["0.0001", "1.2346", "745"]
+    for name in ("build.html", "build.md"):
+        page = (ROOT / "data" / "reports" / name).read_text("utf-8")
+        assert page.count("each.low | plain(4)") == page.count("each.actual | plain(4)") == 1
+
+
+def test_bounds_are_told_in_full_and_right_in_number() -> None:
+    spent = {"paid_usd": 0.001, "unanswered_usd": 0.0, "requests": 1, "hours": 0.5}
+    told = _tell_bounds({**spent, "bounds": {"cost_usd": 0.005, "requests": 1, "hours": 1.0}})
+    assert told == ("at most US$ 0.0050, 1 request, 1 hour; its last run spent US$ 0.0010, 1 request, 0.50 hours")

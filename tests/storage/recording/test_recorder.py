@@ -297,13 +297,47 @@ def test_long_replies_go_into_the_warehouse_within_a_stage(tmp_path: Path, monke
         thread.start()
     for thread in threads:
         thread.join(10)
-    assert shared._fresh == {}
+    assert (shared._fresh, shared._fresh_length, shared._moved) == ({}, 0, [])
     with open_warehouse(tmp_path / "w.duckdb") as db:
         assert db.execute("SELECT count(*), count(DISTINCT key) FROM calls").fetchall() == [(3, 3)]
     assert shared.answer(calls("c", "a"), service).sent == 0
     shared.close()
     assert sorted(service.asked) == ["a", "b", "c"]
     assert [sorted(body["echo"] for body in found) for found in results] == [["a", "b", "c"]] * 6
+
+
+def test_a_batch_goes_on_while_another_moves_replies_into_the_warehouse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.storage.recording.recorder._MOST_FRESH", 0)
+    shared = recorder(tmp_path)
+    with shared._moving:
+        assert shared.answer(calls("a"), Echo()).sent == 1
+        assert len(shared._fresh) == 1
+    shared.answer(calls("b"), Echo())
+    assert shared._fresh == {}
+    shared.close()
+    with open_warehouse(tmp_path / "w.duckdb") as db:
+        assert db.execute("SELECT count(*), count(DISTINCT key) FROM calls").fetchall() == [(2, 2)]
+
+
+def test_what_is_moved_between_look_and_question_is_not_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared, service = recorder(tmp_path), Echo()
+    ask = shared._ask
+
+    def ask_late(*given: Any) -> None:
+        monkeypatch.setattr(shared, "_ask", ask)
+        shared.answer(calls("a"), service)
+        shared.merge()
+        ask(*given)
+
+    monkeypatch.setattr(shared, "_ask", ask_late)
+    monkeypatch.setattr("tasks.storage.recording.recorder._look_at", lambda warehouse: None)  # as within one tick
+    assert bodies(shared.answer(calls("a"), service)) == [{"echo": "a"}]
+    shared.close()
+    assert service.asked == ["a"]
 
 
 def test_more_records_than_are_read_at_once_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

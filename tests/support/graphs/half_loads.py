@@ -2,7 +2,7 @@
 
 import bz2
 import gzip
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +18,8 @@ SMALL_STEPS = """
 import os, resource, signal, sys
 from pathlib import Path
 from tasks.graph import load
-from tasks.graph.loading import reading, streams, turtle
+from tasks.graph.loading import reading
+from tasks.graph.loading.sources import streams, turtle
 streams.BLOCK_BYTES, turtle.TRIPLES_AT_ONCE, reading.COMMIT_TEXT_BYTES = 4000, 30, 24_000
 files, folder = sys.argv[2:], Path(sys.argv[1])
 """
@@ -49,14 +50,22 @@ class Loads:
     notices: list[str] = field(default_factory=list)
     phases: list[str] = field(default_factory=list)
 
-    def run(self, name: str = "small", stop_after: int | None = None, **options: object) -> GraphManifest:
-        """Load; `stop_after` so many news, stop it as Ctrl-C does."""
+    def run(
+        self,
+        name: str = "small",
+        stop_after: int | None = None,
+        progress: Callable[[LoadProgress], None] | None = None,
+        **options: object,
+    ) -> GraphManifest:
+        """Load; `stop_after` so many news, stop it as Ctrl-C does; `progress` hears them too."""
         self.notices, self.phases, news = [], [], 0
 
         def hear(told: LoadProgress) -> None:
             nonlocal news
             news += 1
             self.phases.append(told.phase)
+            if progress:
+                progress(told)
             if news == stop_after:
                 raise KeyboardInterrupt
 

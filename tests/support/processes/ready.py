@@ -190,9 +190,13 @@ def _stand_ready() -> socket.socket:
 
 def fork_for(descriptor: int) -> None:
     """Import everything, then fork a process for each that is asked for, until the line is closed."""
+    from tasks.processes import COLLECT_AFTER
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who runs the tests
+    gc.set_threshold(*COLLECT_AFTER)
     for module in _IMPORTED:
         import_module(module)
+    _read_ahead()
     gc.collect()
     gc.freeze()
     ended, woken = os.pipe()
@@ -223,6 +227,18 @@ def fork_for(descriptor: int) -> None:
         os.close(each)
     line.close()
     _become(json.loads(told), descriptors)
+
+
+def _read_ahead() -> None:
+    """Read what each process that builds reads once and keeps: the embedded world, digests of what it says, our own code."""
+    from flows.benchmarks import BENCHMARKS
+    from tasks.core.calls.contents import call_world_contents
+    from tasks.engine.locks import code_digest
+    from tasks.world.contents import WorldContents
+
+    WorldContents("").send([call_world_contents("")], lambda *_: None)
+    for name in BENCHMARKS:
+        code_digest(f"flows.{name}")
 
 
 def _tell_ended(statuses: dict[int, int]) -> None:

@@ -20,7 +20,7 @@ _LOCK = {
     "lists": {},
     "queries": {},
     "sources": {"files": {}, "wikidata": None},
-    "services": {"wikidata": "live/wikidata", "wikipedia": "live/wikipedia"},
+    "services": {"wikidata": "live/wikidata", "wikipedia": "https://en.wikipedia.org"},
     "world": {"name": "mine", "epoch": "2026-01-01", "digest": "0"},
     "version": "0.1.0",
     "code": "0",

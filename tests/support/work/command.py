@@ -23,6 +23,7 @@ from flows.cli import main as cli
 from tasks import progress
 
 ROOT = Path(__file__).resolve().parents[3]
+_ADDRESS = "PREFECT_API_URL"
 _WIDTH = "200"
 """Columns of what is printed, so that messages are not wrapped."""
 FEW_QUESTIONS = (
@@ -53,7 +54,7 @@ class Factmill:
     home: Path
     prefect_api: str = ""
     """Address of a standing Prefect server; empty: a build starts one of its own, which only a process can."""
-    program: str = "from flows.cli.main import main; main()"
+    program: str = "from flows.cli.entry import main; main()"
     """What a process of its own runs."""
     on_prefect: bool = True
     """False: what is made in this process is made without Prefect."""
@@ -99,8 +100,8 @@ class Factmill:
         since it then starts others by way of its own beginning.
         """
         told = {**_inherited(), **self._environment(), **environment}
-        is_new = "serve" in arguments or any(name.startswith("PREFECT_") for name in environment)
-        if self.prefect_api and not is_new:
+        is_new = "serve" in arguments or any(name.startswith("PREFECT_") for name in {*environment} - {_ADDRESS})
+        if told[_ADDRESS] and not is_new:
             return start_ready(self.program, [*map(str, arguments)], told, ROOT)
         return subprocess.Popen(
             [sys.executable, "-c", self.program, *map(str, arguments)],
@@ -117,7 +118,7 @@ class Factmill:
             "FACTMILL_HOME": str(self.home),
             "PYTHONPATH": str(ROOT),
             "COLUMNS": _WIDTH,
-            "PREFECT_API_URL": self.prefect_api,
+            _ADDRESS: self.prefect_api,
         }
 
 

@@ -82,3 +82,25 @@ def once_corrected(first: Manners, then: Manners) -> Manners:
 def extend(asked: Asked) -> Said:
     """Add one sentence that holds the value."""
     return f"Paragraph: {asked.paragraph} It is said that {asked.value} came into it."
+
+
+def cite_first(asked: Asked) -> Said:
+    """Mark the first thing that is known of the first person and stands in the text, behind it."""
+    head, _, *parts = re.split(r", (?=[a-z][^:,]*: )", asked.knowledge.splitlines()[0].strip("{}"))
+    value, piece = next(
+        (value, part)
+        for part in parts
+        if re.search(rf"\b{re.escape(value := part.partition(': ')[2])}\b", asked.paragraph)
+    )
+    return f"Paragraph: {asked.paragraph.replace(value, f'{value} [{head}, {piece}]', 1)}"
+
+
+def ask_by(opening: str) -> Manners:
+    """Return manners that name the two and every property that is told of them."""
+
+    def manners(asked: Asked) -> Said:
+        names = re.findall(r"name: ([^,]+),", asked.knowledge)
+        labels = dict.fromkeys(re.findall(r", (?!name)([a-z][^:,]*): ", asked.knowledge))
+        return f"Question: {opening} {' and '.join(names)}, by their {', '.join(labels)}?"
+
+    return manners

@@ -17,6 +17,8 @@ from tasks.processes import HOST, free_port, start_child, stop_child
 
 _LIMIT_S = 400
 """What nothing here comes near: a run that never starts, or never ends, would be waited for without it."""
+_LOOK_AGAIN_S = 0.4
+"""Between looks, each of which takes the server as much computing as a short test takes."""
 ENDED = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 
 
@@ -81,7 +83,7 @@ class Standing:
         deadline = time.monotonic() + _LIMIT_S
         while not (seen := look()):
             assert time.monotonic() < deadline, look
-            time.sleep(0.1)
+            time.sleep(_LOOK_AGAIN_S)
         return seen
 
 

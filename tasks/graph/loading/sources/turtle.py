@@ -8,11 +8,12 @@ no Turtle stops the load: the parser would leave out what stands between the err
 import io
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import IO, cast
-
-import pyoxigraph
+from typing import IO, TYPE_CHECKING, cast
 
 from tasks.errors import SourceError
+
+if TYPE_CHECKING:
+    from pyoxigraph import Quad
 
 TRIPLES_AT_ONCE = 50_000
 
@@ -23,6 +24,9 @@ def read_turtle(read: Callable[[int], bytes], source: str, passed_over: int = 0)
     `read` returns at most so many next bytes, none at the end. Blank nodes keep their labels or get one at random.
     Raises SourceError with line and column for what is no Turtle.
     """
+    # 17 MB of memory, for what only loads of Turtle need
+    import pyoxigraph
+
     triples = pyoxigraph.parse(cast(IO[bytes], _Reader(read)), format=pyoxigraph.RdfFormat.TURTLE, lenient=True)
     try:
         for _ in islice(triples, passed_over):
@@ -34,7 +38,7 @@ def read_turtle(read: Callable[[int], bytes], source: str, passed_over: int = 0)
         raise SourceError(f"{source}: no Turtle at line {error.lineno}, column {error.offset}: {expected}") from error
 
 
-def _write_lines(triples: list[pyoxigraph.Quad]) -> bytes:
+def _write_lines(triples: "list[Quad]") -> bytes:
     data = _serialize(triples)
     if data.count(b"\n") == len(triples):
         return data
@@ -42,7 +46,9 @@ def _write_lines(triples: list[pyoxigraph.Quad]) -> bytes:
     return b"".join(_serialize([triple])[:-1].replace(b"\n", rb"\n") + b"\n" for triple in triples)
 
 
-def _serialize(triples: list[pyoxigraph.Quad]) -> bytes:
+def _serialize(triples: "list[Quad]") -> bytes:
+    import pyoxigraph
+
     return pyoxigraph.serialize(triples, format=pyoxigraph.RdfFormat.N_TRIPLES) or b""
 
 

@@ -3,7 +3,7 @@
 A source is a file, a pipe or standard input (`-`), plain or packed with gzip, bzip2 or zstd; several members, streams
 or frames one after the other are one text. How it is packed is read from its first bytes, not from its name, so that a
 renamed file and a pipe work alike. Turtle is told by the name or by how the text begins, and is written as N-Triples
-(tasks/graph/loading/turtle.py), so that there is one path behind it. Size and SHA-256 are those of the bytes as they lie on
+(tasks/graph/loading/sources/turtle.py), so that there is one path behind it. Size and SHA-256 are those of the bytes as they lie on
 disk and come from the same single pass, because a dump may be read from a pipe that cannot be read twice.
 
 A source that was half read before is gone on with by reading it again: what was read is unpacked and digested, but not
@@ -17,7 +17,7 @@ import re
 import stat
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -25,7 +25,8 @@ from typing import Literal, Protocol
 import pyarrow as pa
 
 from tasks.errors import SourceError
-from tasks.graph.loading.turtle import read_turtle
+from tasks.graph.loading.sources.bzip2 import Bzip2Stream
+from tasks.graph.loading.sources.turtle import read_turtle
 
 Form = Literal["ntriples", "turtle"]
 
@@ -90,8 +91,7 @@ class Source:
         """Bytes read so far, as they lie on disk."""
         self.end = START
         """Where what was read so far ends."""
-        named = _NAMED.search(self.path)
-        self._form: Form | None = "turtle" if named and named["turtle"] else "ntriples" if named else form
+        self._form = tell_form(self.path, form)
         self._on_read = on_read
         self._packing: str | None = None
         self._is_turtle = False
@@ -151,14 +151,19 @@ class Source:
     def _open(self) -> Iterator["_Text"]:
         """Yield the unpacked text, having found out what it is."""
         on_disk = _OnDisk(self._open_raw(), self.count)
-        with io.BufferedReader(on_disk, _CHUNK_BYTES >> 2) as raw:
+        with ExitStack() as stack:
+            raw = stack.enter_context(io.BufferedReader(on_disk, _CHUNK_BYTES >> 2))
             self._packing = _find_packing(on_disk.start)
             self._digests_disk = self._packing is not None
             for magic, what in _OTHER_FORMS.items():
                 if on_disk.start.startswith(magic):
                     raise SourceError(f"{self.path}: is {what}")
-            # Arrow tells an end in the middle, which readers of zstd in Python take for the end of the text
-            stream = pa.CompressedInputStream(raw, self._packing) if self._packing else raw
+            stream: _Stream = raw
+            if self._packing == "bz2":
+                stream = stack.enter_context(closing(Bzip2Stream(raw)))
+            elif self._packing:
+                # Arrow tells an end in the middle, which readers of zstd in Python take for the end of the text
+                stream = pa.CompressedInputStream(raw, self._packing)
             text = _Text(stream)
             start = text.peek(_GUESS_BYTES)
             if not start:
@@ -261,6 +266,12 @@ class Source:
         if "Truncated" in str(error):
             return f"ends in the middle of its {packing} data, {behind}: fetch it again"
         return f"damaged {packing} data {behind} ({error}): fetch it again"
+
+
+def tell_form(path: str, form: Form | None) -> Form | None:
+    """Return what a source is by its name, else `form`."""
+    named = _NAMED.search(path)
+    return "turtle" if named and named["turtle"] else "ntriples" if named else form
 
 
 def check_readable(path: str) -> None:

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from tasks.errors import SourceError
-from tasks.graph.loading import streams, turtle
-from tasks.graph.loading.streams import START, Position, Source, SourceChanged
+from tasks.graph.loading.sources import streams, turtle
+from tasks.graph.loading.sources.streams import START, Position, Source, SourceChanged
 
 LINES = b"".join(b"line %d\n" % number for number in range(1, 501))
 TURTLE = b"@prefix a: <http://a/> .\n" + b"".join(b"a:s%d a:p a:o , [ a:q 1 ] .\n" % nth for nth in range(300))
@@ -168,7 +168,7 @@ def test_a_line_without_end_is_refused_before_it_fills_the_memory(
 @pytest.mark.parametrize("stored", [LINES, *(pack(LINES) for pack in PACKS.values())], ids=["plain", *PACKS])
 def test_standard_input_is_read_like_a_file(stored: bytes) -> None:
     program = (
-        "import sys; from tasks.graph.loading.streams import Source\n"
+        "import sys; from tasks.graph.loading.sources.streams import Source\n"
         "for block in Source('-').read_blocks(100): sys.stdout.buffer.write(block.data)"
     )
     done = subprocess.run(
@@ -176,7 +176,7 @@ def test_standard_input_is_read_like_a_file(stored: bytes) -> None:
         input=stored,
         capture_output=True,
         check=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])},
     )
     assert done.stdout == LINES
 

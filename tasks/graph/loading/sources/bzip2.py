@@ -1,0 +1,198 @@
+"""Bzip2 unpacked on all cores: other readers use one, and take longer for a dump than all else of a load.
+
+A stream is a head, blocks of at most 900 kB of text that were packed one by one, and an end. A block begins with the
+same 48 bits, at any bit of a byte, and is unpacked alone when it is given a head and an end. These bits may stand in a
+block by chance: then neither half unpacks, and both are tried as one. Each block has a checksum, which the library
+compares; that no block is missing is told by the checksum at the end of a stream, which is compared here.
+"""
+
+import bz2
+import os
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+_BLOCK, _END = 0x314159265359, 0x177245385090
+_MARK_BITS, _CHECKSUM_BITS, _HEAD_BITS = 48, 32, 32
+_END_BITS = _MARK_BITS + _CHECKSUM_BITS
+_HEAD = int.from_bytes(b"BZh9", "big")
+"""Allows blocks of any size."""
+_CHUNK_BYTES = 1 << 20
+_BLOCK_BYTES_AT_MOST = 1 << 20
+"""What cannot be packed grows by one in a hundred."""
+_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+_BLOCKS_UNDER_WAY = 2 * _CORES + 2
+
+
+class _Raw(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    """A block as it was packed, or what is taken for one."""
+
+    bits: int
+    length: int
+    ends: tuple[int, ...]
+    """Checksums of the streams that end behind it: of more than one only when the others are empty."""
+
+    @property
+    def checksum(self) -> int:
+        return self.bits >> (self.length - _END_BITS) & (1 << _CHECKSUM_BITS) - 1
+
+    def unpack(self) -> bytes | None:
+        """Return the text; None when this is no whole block."""
+        stream = (_HEAD << self.length | self.bits) << _MARK_BITS | _END
+        stream = stream << _CHECKSUM_BITS | self.checksum
+        bits = _HEAD_BITS + self.length + _END_BITS
+        unpacker = bz2.BZ2Decompressor()
+        try:
+            text = unpacker.decompress((stream << -bits % 8).to_bytes(-(-bits // 8), "big"))
+        except OSError:
+            return None
+        return text if unpacker.eof and not unpacker.unused_data else None
+
+
+class Bzip2Stream:
+    """The text of a file packed with bzip2, in one or several streams; OSError for what is damaged or cut off."""
+
+    def __init__(self, raw: _Raw) -> None:
+        self._blocks = _cut_blocks(raw)
+        self._pool = ThreadPoolExecutor(_CORES, "bzip2")
+        self._under_way: deque[tuple[_Packed, Future[bytes | None]]] = deque()
+        self._text = memoryview(b"")
+        self._checksum = 0
+        """Of the blocks of the stream so far."""
+        self._trouble: OSError | None = None
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        """Fill a buffer; return how many bytes, fewer at the end or before what is damaged."""
+        filled = 0
+        while filled < len(buffer):
+            if not self._text and not self._take_next():
+                break
+            size = min(len(buffer) - filled, len(self._text))
+            buffer[filled : filled + size], self._text = self._text[:size], self._text[size:]
+            filled += size
+        if not filled and self._trouble:
+            raise self._trouble
+        return filled
+
+    def close(self) -> None:
+        """Wait for what is under way; the rest is dropped."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def _take_next(self) -> bool:
+        """Take the text of the next block; False at the end, or when there is trouble."""
+        try:
+            while not self._text and self._fetch():
+                self._text = memoryview(self._unpack_next())
+        except OSError as error:
+            self._trouble = error
+        return bool(self._text)
+
+    def _fetch(self) -> bool:
+        """Begin to unpack some blocks ahead; False when there are no more. What is wrong behind them waits its turn."""
+        while self._trouble is None and len(self._under_way) < _BLOCKS_UNDER_WAY:
+            try:
+                block = next(self._blocks)
+            except StopIteration:
+                break
+            except OSError as error:
+                self._trouble = error
+                break
+            self._under_way.append((block, self._pool.submit(block.unpack)))
+        return bool(self._under_way)
+
+    def _unpack_next(self) -> bytes:
+        block, future = self._under_way.popleft()
+        text = future.result()
+        while text is None:
+            if block.ends or block.length > 8 * _BLOCK_BYTES_AT_MOST or not self._fetch():
+                raise self._trouble or OSError("Invalid data stream")
+            other, _ = self._under_way.popleft()
+            block = _Packed(block.bits << other.length | other.bits, block.length + other.length, other.ends)
+            text = block.unpack()
+        self._checksum = (self._checksum << 1 | self._checksum >> 31) & (1 << _CHECKSUM_BITS) - 1 ^ block.checksum
+        for end in block.ends:
+            if end != self._checksum:
+                raise OSError("Blocks are missing from the data stream")
+            self._checksum = 0
+        return text
+
+
+def _cut_blocks(raw: _Raw) -> Iterator[_Packed]:
+    """Yield the blocks of all streams; OSError for what is none, or an end that is missing."""
+    packed, begin, sought = raw.read(_HEAD_BITS // 8), -1, 0
+    if len(packed) == _HEAD_BITS // 8 and not _is_head(packed, 0):
+        raise OSError("Invalid data stream")
+    while chunk := raw.read(_CHUNK_BYTES):
+        packed += chunk
+        for mark in (mark for mark in _find_marks(packed, sought) if mark > begin):
+            stop, ends = _find_ends(packed, max(begin, 0), mark)
+            if begin >= 0:
+                yield _Packed(_read_bits(packed, begin, stop), stop - begin, ends)
+            elif stop or any(ends):
+                raise OSError("Invalid data stream")
+            begin = mark
+        # a mark may lie across two chunks
+        sought = max(0, len(packed) - _MARK_BITS // 8 - 1)
+        done = max(begin, 0) // 8
+        packed, begin, sought = packed[done:], begin - 8 * done if begin >= 0 else begin, max(0, sought - done)
+        if len(packed) > _BLOCK_BYTES_AT_MOST + _CHUNK_BYTES:
+            raise OSError("Invalid data stream")
+    stop, ends = _find_ends(packed, max(begin, 0), 8 * len(packed), is_last=True)
+    if not ends or (begin < 0 and (stop or any(ends))):
+        behind = (packed[-(-(at + _END_BITS) // 8) :][:3] for at in _find_marks(packed, max(begin, 0) // 8, _END))
+        # the head of a stream that is cut behind it is none
+        is_other = any(not b"BZh".startswith(each) for each in behind)
+        raise OSError("Something else behind the data stream" if is_other else "Truncated data stream")
+    if begin >= 0:
+        yield _Packed(_read_bits(packed, begin, stop), stop - begin, ends)
+
+
+def _find_marks(packed: bytes, first: int, wanted: int = _BLOCK) -> list[int]:
+    """Return at which bits a mark of 48 bits stands, from some byte on, in ascending order."""
+    found = set()
+    for bit in range(8):
+        # of the bytes that the mark touches these are all its own
+        inner = (wanted << 8 - bit).to_bytes(7, "big")[bit > 0 : 6]
+        at = packed.find(inner, first + (bit > 0))
+        while at >= 0:
+            mark = 8 * (at - (bit > 0)) + bit
+            if mark + _MARK_BITS <= 8 * len(packed) and _read_bits(packed, mark, mark + _MARK_BITS) == wanted:
+                found.add(mark)
+            at = packed.find(inner, at + 1)
+    return sorted(found)
+
+
+def _find_ends(packed: bytes, begin: int, stop: int, *, is_last: bool = False) -> tuple[int, tuple[int, ...]]:
+    """Return where a block ends that begins and stops at some bits at most, and the checksums of streams that end there.
+
+    Between the blocks of two streams stand the end of one, bits up to the next byte, and the head of the other.
+    """
+    ends: list[int] = []
+    while True:
+        head = stop if is_last and not ends else stop - _HEAD_BITS
+        if head < begin or (head < stop and not _is_head(packed, head)):
+            return stop, tuple(ends)
+        if head == 0:
+            return 0, tuple(ends)
+        places = range(head - _END_BITS, max(begin, head - _END_BITS - 8), -1)
+        found = [at for at in places if _read_bits(packed, at, at + _MARK_BITS) == _END]
+        if not found:
+            return stop, tuple(ends)
+        stop = found[0]
+        ends.insert(0, _read_bits(packed, stop + _MARK_BITS, stop + _END_BITS))
+
+
+def _is_head(packed: bytes, bit: int) -> bool:
+    return bit % 8 == 0 and packed[bit // 8 :][:3] == b"BZh" and packed[bit // 8 + 3] in b"123456789"
+
+
+def _read_bits(packed: bytes, begin: int, stop: int) -> int:
+    first, last = begin // 8, -(-stop // 8)
+    return int.from_bytes(packed[first:last], "big") >> 8 * last - stop & (1 << stop - begin) - 1
