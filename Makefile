@@ -102,6 +102,8 @@ trials: $(VENV)/.dev $(VENV)/.prepared
 	PYTHONPATH=tests $(BIN)/python -m trials.month_served
 	PYTHONPATH=tests $(BIN)/python -m trials.since
 	PYTHONPATH=tests $(BIN)/python -m trials.since --embedded
+	PYTHONPATH=tests $(BIN)/python -m trials.jobs
+	PYTHONPATH=tests $(BIN)/python -m trials.jobs --builds --kill
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

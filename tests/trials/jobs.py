@@ -150,7 +150,7 @@ class Builds:
         process.kill()
         process.communicate()
         model.server.ends.clear()
-        print(f"{name}: killed while job 1 was under way, with {model.describe()}")
+        print(f"{name}: killed while job 1 was under way, with {model.describe()}", flush=True)
 
 
 def _read(warehouse: Path, ran: Ran, table: str) -> list[tuple[Any, ...]]:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -92,10 +92,7 @@ def _count_batches(rows: float, batch_size: int) -> int:
 
 
 def _price_uses(world: World, basis: Basis) -> tuple[list[Use], list[str]]:
-    sent = defaultdict[tuple[str, str], set[str]](set)
-    for call in basis.asked.calls:
-        if call["is_new"]:
-            sent[call["stage"], call["service"]].add(call["key"])
+    sent = _share_requests(basis)
     uses, guessed, unpriced, failed = [], False, set[str](), set[str]()
     for call in basis.asked.calls:
         tokens_in, tokens_out, usd = float(call["tokens_in"]), float(call["tokens_out"]), call["cost_usd"]
@@ -111,7 +108,7 @@ def _price_uses(world: World, basis: Basis) -> tuple[list[Use], list[str]]:
             usd = (tokens_in * model.usd_per_million_in + tokens_out * model.usd_per_million_out) / 1e6
         if model is not None and not model.model_fields_set & {"usd_per_million_in", "usd_per_million_out"}:
             unpriced.add(model.name)
-        requests = _count_requests(call, basis, sent, model)
+        requests = _count_requests(call, sent, model)
         told = (call["stage"], call["row"], call["key"], call["service"], call["operation"], call["model"])
         uses.append(Use(*told, requests, tokens_in, tokens_out, usd, call["latency_s"]))
     notes = []
@@ -119,6 +116,12 @@ def _price_uses(world: World, basis: Basis) -> tuple[list[Use], list[str]]:
         notes.append(
             f"no usage is known of some models: {CHARACTERS_A_TOKEN} characters of prompts and replies are taken for a token, "
             "and thoughts of a model that reasons come on top; a pilot (--pilot N) tells what they count"
+        )
+    known = {call["key"]: bool(call["is_new"]) for call in basis.asked.calls}
+    if basis.source_rows is None and (before := list(known.values()).count(False)):
+        notes.append(
+            f"{before:,} of the {len(known):,} calls that the pilot's rows rest on were recorded before it; such calls count here, "
+            "and are not asked again"
         )
     if failed:
         notes.append(
@@ -129,15 +132,34 @@ def _price_uses(world: World, basis: Basis) -> tuple[list[Use], list[str]]:
     return uses, notes
 
 
-def _count_requests(
-    call: Mapping[str, Any], basis: Basis, sent: Mapping[tuple[str, str], set[str]], model: Model | None
-) -> float:
-    """Return the requests of a call: by what went out for those of its stage (to a model of this machine nothing), else one,
-    or one a sample."""
-    went_out = basis.requests.get(call["stage"], {}).get(call["service"], 0)
-    asked = len(sent.get((call["stage"], call["service"]), ()))
-    if asked and basis.requests:
-        return went_out / asked
+def _share_requests(basis: Basis) -> dict[tuple[str, str, str], float]:
+    """Return (stage, service, operation) → requests of a call, by what went out to a service (to a model of this machine
+    nothing); empty where that is not known.
+
+    It is shared out to operations by the requests that answered them: calls that one request answered took equally long.
+    """
+    sent = defaultdict[tuple[str, str, str], dict[str, float]](dict)
+    for call in basis.asked.calls if basis.requests else ():
+        if call["is_new"]:
+            sent[call["stage"], call["service"], call["operation"]][call["key"]] = call["latency_s"]
+    answered = {kind: len(set(calls.values())) for kind, calls in sent.items()}
+    of_service = Counter[tuple[str, str]]()
+    for (stage, service, _), requests in answered.items():
+        of_service[stage, service] += requests
+    return {
+        (stage, service, operation): basis.requests.get(stage, {}).get(service, 0)
+        * answered[stage, service, operation]
+        / of_service[stage, service]
+        / len(calls)
+        for (stage, service, operation), calls in sent.items()
+    }
+
+
+def _count_requests(call: Mapping[str, Any], sent: Mapping[tuple[str, str, str], float], model: Model | None) -> float:
+    """Return the requests of a call: by what went out for those of its stage, else one, or one a sample."""
+    went_out = sent.get((call["stage"], call["service"], call["operation"]))
+    if went_out is not None:
+        return went_out
     return float(call["samples"]) if model is not None and not model.choices else 1.0
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from tasks.assets import ROOT, load_prompt
 from tasks.core.prompts import fill_in
+from tasks.engine.identities import identify_service
 from tasks.engine.spending.forecasting import CHARACTERS_A_TOKEN, Basis, count_prompt, forecast_build
 from tasks.errors import UsageError
 from tasks.settings import Model, World, load_world
@@ -55,6 +56,30 @@ def test_a_pilot_is_scaled_behind_where_it_drew_and_costs_what_it_cost():
     assert forecast.total["usd"] == pytest.approx(10.0)
     assert forecast.low["usd"] < 10.0 < forecast.high["usd"]
     assert recorded == {"calls": 45.0, "usd": 2.5}
+
+
+def test_of_what_a_service_answers_together_and_singly_each_grows_as_it_does():
+    stages = [stage("draw_pilot", 40, 10), stage("ask", 10, 10)]
+    wiki, free = (
+        identify_service("wikipedia", "embedded"),
+        {"model": "", "tokens_in": 0, "tokens_out": 0, "cost_usd": 0.0},
+    )
+    calls = [
+        call(f"r{at}", operation=operation, service=wiki, key=f"{operation} {at}", latency_s=latency_s, **free)
+        for at in range(10)
+        for operation, latency_s in (("page_text", 1.0 + at), ("resolve_title", 0.5))
+    ]
+    basis = Basis(Asked(stages, calls), {"ask": {wiki: 11}}, {})
+    forecast, _, _ = forecast_build(world(), basis, 500)
+    asked = {each.operation: each.requests for each in forecast.stages[0].asked}
+    assert asked == {"page_text": pytest.approx(40), "resolve_title": pytest.approx(1)}
+
+
+def test_calls_that_were_recorded_before_a_pilot_are_told():
+    stages = [stage("draw_pilot", 40, 10), stage("ask", 10, 10)]
+    calls = [call(f"r{at}", is_new=at > 3) for at in range(10)]
+    _, _, notes = forecast_build(world(usd_per_million_in=1.0), Basis(Asked(stages, calls), {"ask": {URL: 6}}, {}), 500)
+    assert notes[0].startswith("4 of the 10 calls that the pilot's rows rest on were recorded before it; ")
 
 
 def test_an_earlier_build_costs_what_this_world_asks_for_its_tokens():
