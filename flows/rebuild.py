@@ -35,7 +35,7 @@ from tasks.evaluation.record import Evaluation, EvaluationParams, settle_batches
 from tasks.options import BuildReport, Params, RunOptions, warehouse_of
 from tasks.release.core.gates import Gates
 from tasks.settings import home
-from tasks.storage.recording.recorder import work_folder
+from tasks.storage.recording.folders import work_folder
 
 M = TypeVar("M", BuildReport, str)
 

@@ -12,7 +12,7 @@ from typing import Any
 from tasks.core.fingerprints import digest_json
 from tasks.errors import BuildError, BuildHeld
 from tasks.options import RunOptions, warehouse_of
-from tasks.storage.recording.recorder import work_folder
+from tasks.storage.recording.folders import work_folder
 
 _FILE = "held"
 _PAUSES_S = (0.005, 0.02, 0.0)

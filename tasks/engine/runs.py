@@ -20,7 +20,8 @@ from tasks.engine.services import Services
 from tasks.errors import BuildError
 from tasks.options import RunOptions, warehouse_of
 from tasks.settings import home, load_world
-from tasks.storage.recording.recorder import Recorder, jobs_folder
+from tasks.storage.recording.folders import jobs_folder
+from tasks.storage.recording.recorder import Recorder
 from tasks.storage.recording.records import newest_record
 
 NOW = "0s"

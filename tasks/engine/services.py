@@ -2,7 +2,7 @@
 
 import shutil
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from tasks.assets import load_query
 from tasks.clients.batch_jobs.job_files import JobsPlace
-from tasks.clients.sending.budget import Account, Budget, spending
-from tasks.core.calls.call import Call, Deliver, Reply, Service
+from tasks.clients.sending.budget import Budget
+from tasks.clients.sending.lazy import LazyService
+from tasks.core.calls.call import Service
 from tasks.core.calls.paths import Ask, PathsByCalls
 from tasks.core.fingerprints import digest_json
 from tasks.core.paths import PathFinder
@@ -44,45 +45,6 @@ ServiceName = Literal["wikidata", "wikipedia", "pageviews", "falcon", "dbpedia"]
 
 WORLD_LANGUAGES = ("en", "de", "fr", "it", "es", "pt")
 """Languages of the embedded world's labels."""
-
-
-class LazyService:
-    """A service that is opened at the first call."""
-
-    def __init__(
-        self, identity: str, is_outside: bool, open_service: Callable[[], Service], *, computes: bool = False
-    ) -> None:
-        """`computes`: answers are computed for long and cost nothing, so they are broken off between two replies when the run
-        may do no more; what is sent to others is waited for."""
-        self.identity = identity
-        self._computes = computes
-        self.budget = Budget()
-        """What it spends from: the run's, once it is one of a run's."""
-        self.is_outside = is_outside
-        self._open = open_service
-        self._service: Service | None = None
-        self._lock = threading.Lock()
-
-    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
-        """Answer every call (see core.calls.call.Service); BudgetReached when the run may spend no more."""
-        self.budget.check()
-        with self._lock:
-            if self._service is None:
-                self._service = self._open()
-        with spending(Account(self.identity, self.budget)):
-            self._service.send(calls, self._checking(deliver) if self._computes else deliver)
-
-    def _checking(self, deliver: Deliver) -> Deliver:
-        def deliver_and_check(call: Call, reply: Reply) -> None:
-            deliver(call, reply)
-            self.budget.check()
-
-        return deliver_and_check
-
-    def notes(self) -> list[str]:
-        """Return what was learnt of the service, where it is one that learns (a chat model)."""
-        noting = getattr(self._service, "notes", None)
-        return noting() if noting else []
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ from tasks.clients.dbpedia import Dbpedia
 from tasks.clients.falcon import Falcon
 from tasks.clients.pageviews import Pageviews
 from tasks.clients.perplexity import Scorer
+from tasks.clients.sending.lazy import LazyService
 from tasks.clients.sending.redirects import check_redirect
 from tasks.clients.wikidata.client import WikidataSparql
 from tasks.clients.wikipedia import Wikipedia
@@ -24,7 +25,6 @@ from tasks.core.calls.perplexity import call_perplexity
 from tasks.core.calls.wikipedia import call_resolve_title
 from tasks.core.prompts import fill_in, read_prompt
 from tasks.core.spending import Bounds
-from tasks.engine.services import LazyService
 from tasks.errors import BudgetReached, ServiceUnreachable
 from tasks.settings import Limits, Model
 

@@ -22,8 +22,9 @@ from tasks.errors import FactmillError
 from tasks.granola.benchmark import GRANOLA
 from tasks.storage.builds import list_builds
 from tasks.storage.export import export_build
+from tasks.storage.recording.folders import work_folder
 from tasks.storage.recording.journal import encode_line, find_damage, make_record, read_journal
-from tasks.storage.recording.recorder import Recorder, work_folder
+from tasks.storage.recording.recorder import Recorder
 from tasks.storage.recording.records import newest_record
 from tasks.storage.reviews import load_decisions
 from tasks.storage.shards import read_receipt, write_shard

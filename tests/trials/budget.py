@@ -22,11 +22,11 @@ from support.webs.loopback import Loopback, Seen
 
 from tasks.clients.chat import Chat
 from tasks.clients.sending.budget import Budget
+from tasks.clients.sending.lazy import LazyService
 from tasks.core.calls.call import Call, Reply
 from tasks.core.calls.chat import call_chat
 from tasks.core.prompts import fill_in, read_prompt
 from tasks.core.spending import Bounds
-from tasks.engine.services import LazyService
 from tasks.errors import BudgetReached
 from tasks.settings import Limits, Model
 

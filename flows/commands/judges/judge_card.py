@@ -26,7 +26,8 @@ from tasks.options import RunOptions, warehouse_of
 from tasks.settings import home, load_world
 from tasks.storage.builds import list_builds
 from tasks.storage.labels import find_items, load_labels, save_card
-from tasks.storage.recording.recorder import Recorder, jobs_folder
+from tasks.storage.recording.folders import jobs_folder
+from tasks.storage.recording.recorder import Recorder
 from tasks.storage.warehouse import open_warehouse
 
 Labels = dict[str, dict[str, str]]

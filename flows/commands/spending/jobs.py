@@ -13,7 +13,7 @@ from tasks.clients.batch_jobs.looking import Looked, cancel_job, look_at
 from tasks.core.calls.call import Mode
 from tasks.errors import ServiceError, UsageError
 from tasks.reports.texts import shorten_line
-from tasks.storage.recording.recorder import jobs_folder
+from tasks.storage.recording.folders import jobs_folder
 from tasks.text.ages import tell_age
 
 _USER_AGENT = "factmill"

@@ -8,7 +8,7 @@ from pathlib import Path
 from tasks.storage.housekeeping.freed import Freed, is_alive, is_held, last_change, remove_paths
 from tasks.storage.housekeeping.gone_runs import find_gone_runs, name_server
 from tasks.storage.housekeeping.warehouse import VERIFYING
-from tasks.storage.recording.recorder import work_folder
+from tasks.storage.recording.folders import work_folder
 
 _JUST_MADE_S = 60.0
 _SPILLED = "factmill-"

@@ -16,7 +16,7 @@ import duckdb
 
 from tasks.errors import WarehouseError
 from tasks.storage.housekeeping.freed import Freed, is_held, last_change, remove_paths
-from tasks.storage.recording.recorder import work_folder
+from tasks.storage.recording.folders import work_folder
 from tasks.storage.warehouse import open_warehouse
 
 _UNFINISHED = "-unfinished"

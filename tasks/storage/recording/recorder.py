@@ -25,6 +25,7 @@ from tasks.core.calls.call import Call, Mode, Reply, Service
 from tasks.core.calls.lasting import find_oldest
 from tasks.errors import ReplayMiss
 from tasks.storage.recording.claims import Claims
+from tasks.storage.recording.folders import work_folder
 from tasks.storage.recording.journal import (
     Journal,
     OtherJournals,
@@ -392,20 +393,6 @@ class Recorder:
 
 def _measure(record: Record) -> int:
     return len(record.body) + len(record.parts) + _REST_OF_RECORD
-
-
-def jobs_folder(warehouse: Path, mode: Mode) -> Path:
-    """Return the folder of what is known of batch jobs; a refresh goes on with its own alone."""
-    return work_folder(warehouse) / ("jobs-refresh" if mode == "refresh" else "jobs")
-
-
-def work_folder(warehouse: Path) -> Path:
-    """Return the folder for journals and run files beside a warehouse."""
-    return (
-        warehouse.parent / "runs"
-        if warehouse.name == "factmill.duckdb"
-        else warehouse.with_name(warehouse.name + ".runs")
-    )
 
 
 def _look_at(warehouse: Path) -> object:

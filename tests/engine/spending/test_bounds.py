@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from tasks.clients.sending.lazy import LazyService
 from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.core.spending import Bounds
-from tasks.engine.services import LazyService
 from tasks.errors import BudgetReached
 
 CALLS = [Call("here", "translate_text", {"text": str(number)}) for number in range(5)]

@@ -29,8 +29,9 @@ from tasks.storage.housekeeping.compacting import compact_warehouse
 from tasks.storage.housekeeping.freed import Freed, is_held, remove_paths
 from tasks.storage.housekeeping.strays import clean_strays
 from tasks.storage.housekeeping.warehouse import Keeping, clean_warehouse
+from tasks.storage.recording.folders import work_folder
 from tasks.storage.recording.journal import Journal, make_record
-from tasks.storage.recording.recorder import Recorder, work_folder
+from tasks.storage.recording.recorder import Recorder
 from tasks.storage.recording.records import insert_records
 from tasks.storage.shards import MERGED, REJECTS, USES, parquet_bytes, write_shard
 from tasks.storage.warehouse import open_warehouse

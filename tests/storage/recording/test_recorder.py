@@ -1,59 +1,19 @@
 """Recording and replay: asked once, served ever after, misses explained."""
 
 import threading
-import time
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
-from support.work.warehouses import empty_warehouse
+from support.work.echo import Echo, bodies, calls, recorder
 
-from tasks.core.calls.call import Call, Deliver, Mode, Reply
+from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.errors import ReplayMiss, ServiceUnreachable
 from tasks.storage.recording.journal import Record, read_journal
-from tasks.storage.recording.recorder import Recorder
 from tasks.storage.recording.records import insert_records, newest_record
 from tasks.storage.warehouse import open_warehouse
-
-
-class Echo:
-    """A service that counts what it is asked, fails names that begin with `bad`, and may be slow."""
-
-    identity = "echo"
-    is_outside = True
-
-    def __init__(self, delay_s: float = 0.0) -> None:
-        self.asked: list[str] = []
-        self.delay_s = delay_s
-        self.recovered = False
-        self.told = "echo"
-
-    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
-        for call in calls:
-            time.sleep(self.delay_s)
-            name = str(call.parts["name"])
-            self.asked.append(name)
-            if name.startswith("bad") and not self.recovered:
-                deliver(call, Reply(None, "failed", "http_503: down", transient=True))
-            elif name.startswith("gone"):
-                deliver(call, Reply(None, "failed", "http_404: no such thing"))
-            else:
-                deliver(call, Reply({self.told: name}))
-
-
-def calls(*names: str) -> list[Call]:
-    return [Call("echo", "say", {"name": name}) for name in names]
-
-
-def recorder(path: Path, mode: Mode = "record", **more: Any) -> Recorder:
-    return Recorder(empty_warehouse(path / "w.duckdb"), mode, **more)
-
-
-def bodies(answers) -> list:
-    return [record.reply().body for record in answers.records.values()]
 
 
 def test_a_call_is_asked_once_within_a_run_and_across_runs(tmp_path: Path) -> None:
@@ -365,54 +325,3 @@ def test_a_service_that_breaks_leaves_what_it_delivered(tmp_path: Path) -> None:
     assert shared.answer(calls("a", "b"), service).sent == 1
     shared.close()
     assert service.asked == ["b"]
-
-
-def test_what_is_too_old_is_asked_again_unless_it_lasts_or_another_mode_serves_it(tmp_path: Path) -> None:
-    service = Echo()
-    text = Call("echo", "page_text", {"name": "t", "revid": 7})
-    asked = [*calls("young", "old"), text]
-    first = recorder(tmp_path)
-    first.answer(asked, service)
-    first.close()
-    with open_warehouse(tmp_path / "w.duckdb") as db:
-        for name, days in (("young", 3), ("old", 5), ("t", 50)):
-            db.execute("UPDATE calls SET asked_at = now() - to_days(?) WHERE parts LIKE ?", [days, f'%"{name}"%'])
-    limit = {"echo": datetime.now(UTC) - timedelta(days=4)}
-    assert recorder(tmp_path, "replay", oldest=limit).answer(asked, service).sent == 0
-    assert recorder(tmp_path, oldest={"another": limit["echo"]}).answer(asked, service).sent == 0
-    second = recorder(tmp_path, oldest=limit)
-    assert (second.answer(asked, service).sent, second.answer(asked, service).sent) == (1, 0)
-    second.close()
-    assert service.asked == ["young", "old", "t", "old"]
-    assert recorder(tmp_path, oldest=limit).answer(asked, service).sent == 0
-
-
-@pytest.mark.parametrize("kept", [False, True])
-def test_a_reply_that_is_too_old_stands_in_for_a_failure_where_that_is_wanted(tmp_path: Path, kept: bool) -> None:
-    service = Echo()
-    service.recovered = True
-    first = recorder(tmp_path)
-    first.answer(calls("bad"), service)
-    first.close()
-    service.recovered = False
-    again = recorder(tmp_path, oldest={"echo": datetime.now(UTC)}, stale_if_error=kept)
-    told = [again.answer(calls("bad"), service) for _ in range(2)]
-    again.close()
-    assert [bodies(each) for each in told] == [[{"echo": "bad"} if kept else None]] * 2
-    assert service.asked == ["bad", "bad"], "asked again once, the failure too"
-
-
-@pytest.mark.parametrize("mode", ["record", "refresh"])
-def test_a_clock_that_is_set_back_costs_no_reply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode) -> None:
-    service = Echo()
-    first = recorder(tmp_path)
-    first.answer(calls("a"), service)
-    first.close()
-    floor, begun = newest_record(tmp_path / "w.duckdb"), datetime.now(UTC)
-    hour_ago = time.time_ns() - 3600 * 10**9
-    run = recorder(tmp_path, mode, floor=floor, oldest={"echo": begun})
-    monkeypatch.setattr(time, "time_ns", lambda: hour_ago)
-    for sent in (3, 0):
-        assert run.answer(calls("a", "b", "bad"), service).sent == sent
-        run.merge()
-    run.close()

@@ -116,7 +116,7 @@ class Factmill:
     def _environment(self) -> dict[str, str]:
         return {
             "FACTMILL_HOME": str(self.home),
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
             "COLUMNS": _WIDTH,
             _ADDRESS: self.prefect_api,
         }

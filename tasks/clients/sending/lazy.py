@@ -1,0 +1,46 @@
+"""A service that is opened when it is first asked, and spends from its run's budget."""
+
+import threading
+from collections.abc import Callable, Sequence
+
+from tasks.clients.sending.budget import Account, Budget, spending
+from tasks.core.calls.call import Call, Deliver, Reply, Service
+
+
+class LazyService:
+    """A service that is opened at the first call."""
+
+    def __init__(
+        self, identity: str, is_outside: bool, open_service: Callable[[], Service], *, computes: bool = False
+    ) -> None:
+        """`computes`: answers are computed for long and cost nothing, so they are broken off between two replies when the run
+        may do no more; what is sent to others is waited for."""
+        self.identity = identity
+        self._computes = computes
+        self.budget = Budget()
+        """What it spends from: the run's, once it is one of a run's."""
+        self.is_outside = is_outside
+        self._open = open_service
+        self._service: Service | None = None
+        self._lock = threading.Lock()
+
+    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+        """Answer every call (see core.calls.call.Service); BudgetReached when the run may spend no more."""
+        self.budget.check()
+        with self._lock:
+            if self._service is None:
+                self._service = self._open()
+        with spending(Account(self.identity, self.budget)):
+            self._service.send(calls, self._checking(deliver) if self._computes else deliver)
+
+    def _checking(self, deliver: Deliver) -> Deliver:
+        def deliver_and_check(call: Call, reply: Reply) -> None:
+            deliver(call, reply)
+            self.budget.check()
+
+        return deliver_and_check
+
+    def notes(self) -> list[str]:
+        """Return what was learnt of the service, where it is one that learns (a chat model)."""
+        noting = getattr(self._service, "notes", None)
+        return noting() if noting else []
