@@ -33,6 +33,8 @@ _engines: dict[int, duckdb.DuckDBPyConnection] = {}
 """Process → its engine, without a file; none is taken over by a forked process."""
 atexit.register(_engines.clear)
 _NAME = "warehouse"
+_LARGE = 64 * 2**20
+"""Bytes of a warehouse from which two threads are worth their handing out of work; below, that takes longer than the work."""
 ROW_GROUPS = "ROW_GROUP_SIZE 4096"
 """How a file is written: the last group of rows is written anew whenever some are added. With DuckDB's own 122,880, moving
 replies in by the ten thousand takes twice the memory, two thirds more CPU, and a third more disk."""
@@ -140,6 +142,7 @@ def _attach(path: Path, wait_s: float, is_read_only: bool) -> duckdb.DuckDBPyCon
         require_writable(path)
     how = "TYPE duckdb, READ_ONLY" if is_read_only else f"TYPE duckdb, {ROW_GROUPS}"
     connection = _find_engine().cursor()
+    connection.execute(f"SET threads = {2 if is_there(path) and path.stat().st_size > _LARGE else 1}")
     quoted = str(path).replace("'", "''")
     deadline = time.monotonic() + wait_s
     pause_s = 0.02
@@ -186,7 +189,7 @@ def _find_engine() -> duckdb.DuckDBPyConnection:
     if process not in _engines:
         # DuckDB keeps what does not fit beside the file, or in the working folder where it has none
         spill = str(Path(tempfile.gettempdir()) / f"factmill-{process}")
-        config: dict[str, Any] = {"memory_limit": "1GB", "threads": 2, "temp_directory": spill}
+        config: dict[str, Any] = {"memory_limit": "1GB", "threads": 1, "temp_directory": spill}
         # moments, and the days they fall on, must not depend on the machine's zone
         config |= {"autoinstall_known_extensions": False, "TimeZone": "UTC"}
         _engines[process] = duckdb.connect(":memory:", config=config)
