@@ -85,7 +85,7 @@ test-quick: $(VENV)/.dev
 
 # compiles the tests, which every process of `make test` would do for itself
 collect: $(VENV)/.dev
-	$(BIN)/python -m pytest --collect-only --quiet >/dev/null
+	$(BIN)/python -m pytest --collect-only -qq >/dev/null
 
 test-llm: $(VENV)/.llm
 	$(BIN)/python -m pytest -m llm tests/llm
