@@ -98,8 +98,8 @@ trials: $(VENV)/.dev $(VENV)/.prepared
 	PYTHONPATH=tests $(BIN)/python -m trials.kills
 	PYTHONPATH=tests $(BIN)/python -m trials.four --whole
 	PYTHONPATH=tests $(BIN)/python -m trials.faulty --whole
-	PYTHONPATH=tests $(BIN)/python -m trials.month
-	PYTHONPATH=tests $(BIN)/python -m trials.month_served
+	PYTHONPATH=tests $(BIN)/python -m trials.months.month
+	PYTHONPATH=tests $(BIN)/python -m trials.months.month_served
 	PYTHONPATH=tests $(BIN)/python -m trials.since
 	PYTHONPATH=tests $(BIN)/python -m trials.since --embedded
 	PYTHONPATH=tests $(BIN)/python -m trials.jobs
@@ -114,7 +114,7 @@ check: $(VENV)/.dev
 
 digests: $(VENV)/.base
 	home=$$(mktemp -d) && FACTMILL_HOME=$$home $(BIN)/factmill build all --json >$$home/reports && \
-	  $(BIN)/python -m flows.digests <$$home/reports && rm -rf $$home
+	  $(BIN)/python -m flows.commands.digests <$$home/reports && rm -rf $$home
 
 docs: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build

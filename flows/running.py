@@ -17,8 +17,8 @@ from pydantic import ValidationError
 from flows.prefect_server import find_standing, prefect_server, prefect_settings, telling_lost_server
 from tasks.engine.benchmark import Benchmark
 from tasks.engine.holding import forget_finished, refuse_held, run_folder
-from tasks.engine.identities import find_oldest_moments
-from tasks.engine.locks import make_lock
+from tasks.engine.naming.identities import find_oldest_moments
+from tasks.engine.naming.locks import make_lock
 from tasks.engine.runs import find_run_ages
 from tasks.engine.services import check_models
 from tasks.engine.since.earlier import find_earlier

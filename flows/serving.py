@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, ValidationError, create_model, model
 from flows.benchmarks import BENCHMARKS, find_benchmark
 from flows.evaluate.evaluations import EVALUATIONS
 from tasks.engine.benchmark import Benchmark
-from tasks.engine.locks import make_lock
+from tasks.engine.naming.locks import make_lock
 from tasks.errors import FactmillError, SettingsError, UsageError
 from tasks.evaluation.record import Evaluation, check_model
 from tasks.options import Option, Params, RunOptions

@@ -10,7 +10,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from tasks.core.calls.call import Mode
 from tasks.core.rows import StrictModel
-from tasks.core.spending import Bounds
+from tasks.core.spending.bounds import Bounds
 from tasks.settings import SHIPPED_WORLDS, Age, default_warehouse
 
 
@@ -152,7 +152,7 @@ class BuildReport(BaseModel):
     confirmed: bool = False
     """True when it was made again and is, byte for byte, the build that was there."""
     spent: dict[str, Any] = {}
-    """What this run sent over the network (core/spending.py) and its `bounds`; empty where nothing was sent."""
+    """What this run sent over the network (core/spending/bounds.py) and its `bounds`; empty where nothing was sent."""
     forecast: dict[str, Any] = {}
     """What was forecast for this build (core/forecasts), where something was."""
     replies: dict[str, dict[str, Any]] = {}

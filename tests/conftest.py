@@ -14,7 +14,7 @@ from typing import Any
 import certifi
 import pytest
 from hypothesis import settings
-from support.work.standing_prefect import standing_server
+from support.processes.standing_prefect import standing_server
 
 from flows.prefect_server import prefect_settings
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tasks import settings
-from tasks.engine.identities import find_max_ages
+from tasks.engine.naming.identities import find_max_ages
 from tasks.errors import SettingsError
 from tasks.settings import ROLES, Model, api_key, load_world
 

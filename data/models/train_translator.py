@@ -49,8 +49,14 @@ from tasks.assets import ROOT
 from tasks.models.converting.translator import SPECIAL, convert_checkpoint
 from tasks.models.model_folder import Origin, store_model
 from tasks.models.translate import EMBEDDED, EMBEDDED_FOLDER, KNOWN_WORDS, VOCABULARY, Translator, TranslatorSettings
-from tasks.text.protected import find_words
-from tasks.text.translation import LANGUAGE_CODES, SOURCE_LANGUAGE, TARGET_LANGUAGES, PathPart, Untranslatable
+from tasks.text.translating.protected import find_words
+from tasks.text.translating.translation import (
+    LANGUAGE_CODES,
+    SOURCE_LANGUAGE,
+    TARGET_LANGUAGES,
+    PathPart,
+    Untranslatable,
+)
 
 PIECES = 6_000
 WIDTH, HEADS, INNER_WIDTH, LAYERS = 96, 4, 192, 2

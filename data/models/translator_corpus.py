@@ -25,8 +25,8 @@ import yaml
 from translator_forms import Form, Texts, add_articles
 
 from tasks.core.fingerprints import combine_digests, digest_bytes, seed_from
-from tasks.text.protected import is_all_protected, protect
-from tasks.text.translation import SEPARATOR, SOURCE_LANGUAGE, TARGET_LANGUAGES
+from tasks.text.translating.protected import is_all_protected, protect
+from tasks.text.translating.translation import SEPARATOR, SOURCE_LANGUAGE, TARGET_LANGUAGES
 from tasks.world.data import WORLD_FOLDER, Item, WorldData, world_files
 from tasks.world.files.reading import load_world_data
 from tasks.world.files.values import ItemValue, QuantityValue

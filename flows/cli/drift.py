@@ -72,10 +72,10 @@ def drift_fanoutqa(
       factmill drift fanoutqa --max-age 12h --fail-over 0.05 --json
     """
     from flows.watching.events import tell_drift
-    from tasks.engine.identities import find_max_ages, find_oldest_moments
+    from tasks.engine.naming.identities import find_max_ages, find_oldest_moments
     from tasks.engine.services import Services
+    from tasks.fanoutqa.checking.drift import format_counts, format_drift, measure_drift, read_references
     from tasks.fanoutqa.core.drift import count_drift, flatten_drift, judge_drift, share_lost, write_drift
-    from tasks.fanoutqa.drift import format_counts, format_drift, measure_drift, read_references
     from tasks.fanoutqa.params import check_epoch
     from tasks.settings import home, load_world
     from tasks.storage.builds import find_build

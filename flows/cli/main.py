@@ -14,13 +14,13 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from flows.cli.audit import audit
 from flows.cli.build import build_app
 from flows.cli.diff import diff
 from flows.cli.drift import drift_app
 from flows.cli.entry import INTERRUPTED, catch_signals, find_stop, tell_stop
 from flows.cli.evaluate import evaluate_app
 from flows.cli.gc import compact, gc
+from flows.cli.judges.audit import audit
 from flows.cli.judges.judge_card import judge_card
 from flows.cli.judges.label import label_app
 from flows.cli.local.graphs import graph_app
@@ -278,7 +278,7 @@ def export(
 
     Example: factmill export latest:granola --to out/
     """
-    from flows.commands.audit import format_figures, measure_build
+    from flows.commands.judges.audit import format_figures, measure_build
     from flows.evaluate.evaluations import find_record
     from flows.evaluate.sessions import write_lm_eval
     from tasks.storage.builds import find_build

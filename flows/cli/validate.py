@@ -47,8 +47,8 @@ def validate_fanoutqa(
       factmill validate fanoutqa drafts/*.json --least-articles 3 --json
       factmill validate fanoutqa fanout-final-dev.json --duplicates
     """
+    from tasks.fanoutqa.checking.validate import compare_wordings, format_file_report, format_pairs, validate_file
     from tasks.fanoutqa.params import find_question_files
-    from tasks.fanoutqa.validate import compare_wordings, format_file_report, format_pairs, validate_file
 
     reports = [validate_file(file, least_articles) for file in find_question_files(files).values()]
     similar = compare_wordings(reports, world) if duplicates else None

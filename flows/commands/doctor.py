@@ -13,12 +13,12 @@ from urllib.parse import urlsplit
 
 from flows.benchmarks import BENCHMARKS
 from flows.commands.asking import ask_world
-from flows.digests import read_digests
+from flows.commands.digests import read_digests
 from tasks.assets import load_prompt
 from tasks.clients.sending.redirects import CheckedRedirects
 from tasks.engine.benchmark import Benchmark
-from tasks.engine.identities import service_urls
-from tasks.engine.locks import digest_assets, make_lock
+from tasks.engine.naming.identities import service_urls
+from tasks.engine.naming.locks import digest_assets, make_lock
 from tasks.errors import FactmillError, ServiceError, SettingsError
 from tasks.options import RunOptions
 from tasks.settings import Model, World, api_key, environment, graphs_folder, home, load_world

@@ -16,7 +16,7 @@ from flows.running import make_build
 from tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, choose_card, describe_card
 from tasks.core.evaluation.rows import EvaluationMetric
 from tasks.core.rows import arrow_schema, rows_from_arrow
-from tasks.engine.locks import make_lock
+from tasks.engine.naming.locks import make_lock
 from tasks.engine.spending.bounds import Purse
 from tasks.errors import BudgetReached, FactmillError, OldBuild, OutputError
 from tasks.evaluation.measured import find_measured, read_held, tell_left_out

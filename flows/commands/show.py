@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from flows.cli.options import print_json
-from flows.commands.audit import format_figures, measure_build
+from flows.commands.judges.audit import format_figures, measure_build
 from tasks.core.rows import column_docs
 from tasks.engine.benchmark import Benchmark
 from tasks.engine.since.checking import tell_since

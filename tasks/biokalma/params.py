@@ -12,7 +12,7 @@ from tasks.biokalma.sources.lists import load_pair_relations
 from tasks.biokalma.sources.person_pairs import COLUMNS, find_pair_files
 from tasks.core.calls.knowledge import HUMAN
 from tasks.engine.benchmark import Inputs, Locked, find_absolute, is_from_wikidata, share_limit
-from tasks.engine.identities import perplexity_identity, wikidata_identity
+from tasks.engine.naming.identities import perplexity_identity, wikidata_identity
 from tasks.errors import UsageError
 from tasks.options import Option, Params, RunOptions
 from tasks.settings import home, load_world

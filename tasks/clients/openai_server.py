@@ -24,7 +24,7 @@ from tasks.clients.sending.budget import TightError, find_account
 from tasks.clients.sending.redirects import check_redirect, count_redirect
 from tasks.clients.sending.sender import Retry
 from tasks.core.calls.call import Reply
-from tasks.core.spending import Bounds
+from tasks.core.spending.bounds import Bounds
 from tasks.errors import BudgetReached, ServiceUnreachable
 from tasks.settings import Model
 

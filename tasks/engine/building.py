@@ -26,8 +26,8 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from tasks import progress
 from tasks.clients.sending.sender import interrupt_sending
 from tasks.core.fingerprints import digest_json
-from tasks.core.forecasting import DRAWING
 from tasks.core.receipts import SUMMED, Batch, Receipt, describe_stage, name_batch
+from tasks.core.spending.forecasting import DRAWING
 from tasks.engine.batches import choose_size, finished
 from tasks.engine.benchmark import Benchmark, Inputs, Locked
 from tasks.engine.datasets import Dataset
@@ -43,7 +43,7 @@ from tasks.engine.endings import (
     is_silent,
 )
 from tasks.engine.holding import hold, run_folder
-from tasks.engine.locks import describe_lock, describe_origin, make_lock
+from tasks.engine.naming.locks import describe_lock, describe_origin, make_lock
 from tasks.engine.runs import Run, close_run, describe_run, open_run, read_moments
 from tasks.engine.since.checking import settle_since
 from tasks.engine.since.contents import is_embedded, note_contents

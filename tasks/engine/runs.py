@@ -15,7 +15,7 @@ from typing import Any
 
 from tasks.clients.batch_jobs.job_files import JobsPlace
 from tasks.core.calls.call import Mode
-from tasks.engine.identities import find_max_ages, find_oldest_moments
+from tasks.engine.naming.identities import find_max_ages, find_oldest_moments
 from tasks.engine.services import Services
 from tasks.errors import BuildError
 from tasks.options import RunOptions, warehouse_of
@@ -78,7 +78,7 @@ def open_run(folder: str) -> Run:
 
 
 def find_run_ages(options: RunOptions) -> dict[str, float]:
-    """Return identity → seconds that a recorded reply serves a run: none too old is served unseen (engine/identities.py).
+    """Return identity → seconds that a recorded reply serves a run: none too old is served unseen (engine/naming/identities.py).
 
     Since an earlier build everything is looked at that is older than the run, unless an age is given beside.
     """

@@ -1,4 +1,4 @@
-"""The services of a world, opened when they are first asked (identities.py knows them before)."""
+"""The services of a world, opened when they are first asked (naming/identities.py knows them before)."""
 
 import shutil
 import threading
@@ -19,7 +19,7 @@ from tasks.core.paths import PathFinder
 from tasks.engine.cluster.asking import Cluster
 from tasks.engine.cluster.library import import_distributed
 from tasks.engine.cluster.wanted import Wanted
-from tasks.engine.identities import (
+from tasks.engine.naming.identities import (
     embedder_name,
     identify_service,
     perplexity_identity,

@@ -11,7 +11,7 @@ from tasks.assets import ROOT
 from tasks.core.epochs import SNAPSHOT, read_epoch
 from tasks.core.reviewing.review import Policy, Reviewing
 from tasks.engine.benchmark import WIKIDATA_SOURCE, Inputs, Locked, find_absolute
-from tasks.engine.identities import embedder_identity, wikidata_identity
+from tasks.engine.naming.identities import embedder_identity, wikidata_identity
 from tasks.errors import SourceError, UsageError
 from tasks.fanoutqa.core.questions import LEAST_ARTICLES
 from tasks.fanoutqa.sources.lists import load_fanout_sets

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from tasks.assets import ROOT, load_relations
 from tasks.engine.benchmark import Inputs, Locked, find_absolute, is_from_wikidata, share_limit
-from tasks.engine.identities import wikidata_identity
+from tasks.engine.naming.identities import wikidata_identity
 from tasks.errors import UsageError
 from tasks.granola.sources.entity_questions import find_files, relation_of
 from tasks.options import Option, Params, RunOptions

@@ -14,7 +14,7 @@ from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.core.calls.perplexity import write_reply
 from tasks.models.perplexity import LanguageModel
 from tasks.models.translate import Translator
-from tasks.text.translation import Outcome, PathPart, Untranslatable
+from tasks.text.translating.translation import Outcome, PathPart, Untranslatable
 
 M = TypeVar("M")
 

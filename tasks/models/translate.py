@@ -27,8 +27,8 @@ from tasks.models.exact_batches import Batching
 from tasks.models.model_folder import ModelManifest, check_model, find_model, read_model, read_settings
 from tasks.models.translate_search import Decoding, Found, Search, Tokens
 from tasks.settings import ComputeType
-from tasks.text.protected import find_words
-from tasks.text.translation import (
+from tasks.text.translating.protected import find_words
+from tasks.text.translating.translation import (
     SOURCE_LANGUAGE,
     Asked,
     Outcome,

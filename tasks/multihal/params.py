@@ -8,7 +8,7 @@ from pydantic import Field
 
 from tasks.assets import ROOT
 from tasks.engine.benchmark import Inputs, Locked, find_absolute
-from tasks.engine.identities import check_graph_languages, embedder_identity, has_translator, translator_identity
+from tasks.engine.naming.identities import check_graph_languages, embedder_identity, has_translator, translator_identity
 from tasks.multihal.core.linking import Linker
 from tasks.multihal.core.path_choice import LOWEST_KEPT
 from tasks.multihal.core.rows import TAGS

@@ -1,11 +1,11 @@
-"""What a state of the embedded world says of each thing, as digests (core/calls/contents.py tells the things)."""
+"""What a state of the embedded world says of each thing, as digests (core/calls/freshness/contents.py tells the things)."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from tasks.core.calls.call import Call, Deliver, Reply
-from tasks.core.calls.contents import ANSWERS
+from tasks.core.calls.freshness.contents import ANSWERS
 from tasks.core.fingerprints import Json, digest_bytes
 from tasks.world.data import ANSWERS_VERSION, LANGUAGES, Item, WorldData, digest_world
 from tasks.world.files.reading import load_world_data

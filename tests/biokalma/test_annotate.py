@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.models.scripted_author import REFUSAL, Said, ScriptedAuthor, always, once_corrected
 from support.rows.biographies import counted_pair, make_piece
-from support.work.author_steps import ADA, BOB, POET, Run, evolving, step_runner, values
-from support.work.scripted_author import REFUSAL, Said, ScriptedAuthor, always, once_corrected
+from support.steps.author_steps import ADA, BOB, POET, Run, evolving, step_runner, values
 
 from tasks.biokalma.evolve import ANNOTATE, GENERAL, SPECIFIC, annotate_paragraph, ask_questions
 

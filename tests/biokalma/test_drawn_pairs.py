@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from support.graphs.namesakes import ORGANISATIONS, PEOPLE
+from support.steps.inputs import biokalma_inputs
+from support.steps.steps import Left, read_unit
 from support.webs.two_wikidatas import LIMITS, Served
-from support.work.inputs import biokalma_inputs
-from support.work.steps import Left, read_unit
 
 from tasks.biokalma.people import draw_person_pairs, read_person_pairs
 from tasks.errors import ServiceUnreachable

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.models.scripted_author import REFUSAL, Asked, Manners, Said, ScriptedAuthor, always, extend, once_corrected
 from support.rows.biographies import evolving_pair, make_piece
-from support.webs.loopback import Loopback, Seen
-from support.work.author_steps import (
+from support.steps.author_steps import (
     DOVER,
     LIMITS,
     PERPLEXITIES,
@@ -21,8 +21,8 @@ from support.work.author_steps import (
     step_runner,
     values,
 )
-from support.work.scripted_author import REFUSAL, Asked, Manners, Said, ScriptedAuthor, always, extend, once_corrected
-from support.work.steps import Left
+from support.steps.steps import Left
+from support.webs.loopback import Loopback, Seen
 
 from tasks.biokalma.evolve import EXTEND, evolve_paragraph
 from tasks.clients.perplexity import Scorer

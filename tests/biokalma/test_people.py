@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from support.graphs.namesakes import ORGANISATIONS, PEOPLE, write_item
 from support.rows.biographies import person_pair, resolved_pair
+from support.steps.inputs import biokalma_inputs
+from support.steps.steps import Left, run_step
 from support.webs.two_wikidatas import LIMITS, Served, TwoWikidatas
-from support.work.inputs import biokalma_inputs
-from support.work.steps import Left, run_step
 
 from tasks.biokalma.core.rows import PersonPair
 from tasks.biokalma.people import resolve_people, unite_pairs

@@ -8,11 +8,11 @@ from typing import Any
 
 import pyoxigraph
 import pytest
+from support.steps.inputs import biokalma_inputs
+from support.steps.steps import Left, read_unit, run_step
 from support.webs.loopback import Loopback
 from support.webs.two_wikidatas import AGENT
 from support.webs.wikidata_web import answer_from
-from support.work.inputs import biokalma_inputs
-from support.work.steps import Left, read_unit, run_step
 
 from tasks.assets import load_query
 from tasks.biokalma.core.rows import PersonPair

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from support.rows.biographies import described_pair, make_piece, pooled_pair, resolved_pair
+from support.steps.inputs import biokalma_inputs
+from support.steps.steps import Left, run_step
 from support.webs.loopback import Loopback, Seen
 from support.webs.two_wikidatas import AGENT, LIMITS, TwoWikidatas
-from support.work.inputs import biokalma_inputs
-from support.work.steps import Left, run_step
 
 from tasks.assets import load_properties
 from tasks.biokalma.core.rows import DescribedPair, PooledPair, ResolvedPair

@@ -15,8 +15,8 @@ from tasks.clients.wikidata.client import WikidataSparql
 from tasks.clients.wikidata.queries import QUERY_IDS
 from tasks.clients.wikipedia import Wikipedia
 from tasks.core.calls.call import Call, Reply, Service
-from tasks.core.calls.changes import call_page_states
 from tasks.core.calls.falcon import call_link, read_links
+from tasks.core.calls.freshness.changes import call_page_states
 from tasks.core.calls.knowledge import call_find_items, call_pageviews
 from tasks.core.calls.paths import PathsByCalls, ask_service, call_item_paths
 from tasks.core.calls.wikipedia import (

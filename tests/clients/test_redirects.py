@@ -24,7 +24,7 @@ from tasks.core.calls.knowledge import call_find_items, call_pageviews
 from tasks.core.calls.perplexity import call_perplexity
 from tasks.core.calls.wikipedia import call_resolve_title
 from tasks.core.prompts import fill_in, read_prompt
-from tasks.core.spending import Bounds
+from tasks.core.spending.bounds import Bounds
 from tasks.errors import BudgetReached, ServiceUnreachable
 from tasks.settings import Limits, Model
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import requests
 import yaml
-from support.work.command import ROOT, Factmill
-from support.work.postgres import running_postgres
+from support.commands.command import ROOT, Factmill
+from support.processes.postgres import running_postgres
 
 from tasks.processes import HOST, free_port, read_tail, start_child, stop_child
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from support.work.replies import hearing
+from support.steps.replies import hearing
 
 from tasks.biokalma.core.paragraph_replies import PARAGRAPH, QUESTION, read_paragraph, read_question
 from tasks.core.authoring.granularity import CONSISTENCY, LEVELS, read_levels, read_verdict

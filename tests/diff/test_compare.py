@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from support.rows.changes import HOSTILE, LOCK
+from support.builds.changes import HOSTILE, LOCK
 
 from tasks.core.rows import arrow_schema
 from tasks.diff.compare import compare_builds

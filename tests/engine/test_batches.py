@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.work.warehouses import empty_warehouse
+from support.steps.warehouses import empty_warehouse
 
 from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.core.prompts import fill_in, read_prompt

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from support.rows.published import publish_rows
-from support.rows.released import multihal_tables
+from support.builds.published import publish_rows
+from support.builds.released import multihal_tables
 
 from tasks.evaluation.measured import digest_measured
 from tasks.multihal.benchmark import MULTIHAL

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.models.scripted_chat import Message, ScriptedChat
 from support.rows.fanout_questions import release_article, release_sub
 from support.rows.fanout_rows import flagged_row
+from support.steps.inputs import fanout_inputs
+from support.steps.steps import Left, run_step
 from support.webs.small_wiki import SmallPage, SmallWiki
-from support.work.inputs import fanout_inputs
-from support.work.scripted_chat import Message, ScriptedChat
-from support.work.steps import Left, run_step
 
 from tasks.assets import load_prompt
 from tasks.clients.chat import Chat

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from support.rows.fanout_rows import flagged_row
+from support.steps.inputs import fanout_inputs
+from support.steps.steps import Left, run_step
 from support.webs.loopback import Seen
 from support.webs.small_wiki import SmallPage, SmallWiki
-from support.work.inputs import fanout_inputs
-from support.work.steps import Left, run_step
 
 from tasks.core.fingerprints import digest_bytes
 from tasks.errors import SourceError, WorldError

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from support.rows.fanout_rows import fan_out_row
+from support.steps.inputs import fanout_inputs
+from support.steps.steps import Left, run_step
 from support.webs.small_wiki import SmallPage, SmallWiki
-from support.work.inputs import fanout_inputs
-from support.work.steps import Left, run_step
 
 from tasks.core.epochs import SNAPSHOT
 from tasks.fanoutqa.core.questions import Evidence, SubQuestion, dump_json, to_released

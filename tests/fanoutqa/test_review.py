@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from support.rows.fanout_questions import release_sub
 from support.rows.fanout_rows import flagged_row
-from support.work.steps import run_step
+from support.steps.steps import run_step
 
 from tasks.core.reviewing.review import decide_items, flag_row
 from tasks.fanoutqa.core.flags import FLAGS

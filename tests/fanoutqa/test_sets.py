@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from support.graphs.namesakes import write_item
+from support.steps.inputs import fanout_inputs
+from support.steps.steps import Left, read_unit
 from support.webs.small_wiki import SmallPage, SmallWiki
 from support.webs.two_wikidatas import TwoWikidatas
-from support.work.inputs import fanout_inputs
-from support.work.steps import Left, read_unit
 
 from tasks.core.calls.wikipedia import call_page_text
 from tasks.errors import ServiceUnreachable

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.models.scripted_chat import Message, ScriptedChat
 from support.rows.fanout_rows import fan_out_row
 from support.rows.fanout_wordings import ISLANDS_QUESTION, LISTED, PEOPLE
-from support.work.scripted_chat import Message, ScriptedChat
-from support.work.steps import Left, run_step
+from support.steps.steps import Left, run_step
 
 from tasks.clients.chat import Chat
 from tasks.fanoutqa.core.questions import dump_json

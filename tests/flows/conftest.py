@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.builds.small_builds import SmallBuilds
+from support.commands.command import Factmill, Ran
 from support.processes.other_machine import HOME, other_machine
+from support.processes.standing_prefect import copy_history, standing_server, wait_ready
 from support.webs.prepared import copy_prepared
-from support.work.command import Factmill, Ran
-from support.work.small_builds import SmallBuilds
-from support.work.standing_prefect import copy_history, standing_server, wait_ready
 
 
 @pytest.fixture(scope="session")

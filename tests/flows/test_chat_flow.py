@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from support.commands.command import Factmill
+from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 from support.webs.loopback import Loopback
-from support.work.command import Factmill
-from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
 
 from tasks.storage.warehouse import open_warehouse
 

@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from support.commands.command import Factmill
 from support.habits.runs import Came, HabitRuns
 from support.habits.server import HabitsServer
-from support.work.command import Factmill
 
 from tasks.engine.services import embedded_graph
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from support.work.command import Factmill, Ran
-from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
+from support.commands.command import Factmill, Ran
+from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 
 GOOD = (200, "1:: Ulm\n2:: Germany")
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.commands.command import Factmill
+from support.processes.standing_prefect import ask_server
 from support.webs.prepared import link_prepared
-from support.work.command import Factmill
-from support.work.standing_prefect import ask_server
 
 from tasks.storage.builds import list_builds
 from tasks.storage.housekeeping.prefect_history import bound_history, clean_history, history_of, vacuum_history

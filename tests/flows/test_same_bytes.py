@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.commands.command import Factmill
 from support.webs.prepared import copy_prepared
-from support.work.command import Factmill
 
-from flows.digests import collect_digests, read_digests
+from flows.commands.digests import collect_digests, read_digests
 
 
 @pytest.fixture

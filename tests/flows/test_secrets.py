@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.commands.command import Factmill
+from support.models.scripted_chat import write_chat_world
 from support.webs.loopback import Loopback, Seen
-from support.work.command import Factmill
-from support.work.scripted_chat import write_chat_world
 
 from tasks.storage.bodies import unpack_body
 from tasks.storage.warehouse import open_warehouse

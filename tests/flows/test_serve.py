@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.commands.command import ROOT, Factmill, Process
+from support.models.scripted_chat import write_chat_world
+from support.processes.standing import Standing, standing_server
 from support.webs.loopback import Loopback, Seen
-from support.work.command import ROOT, Factmill, Process
-from support.work.scripted_chat import write_chat_world
-from support.work.standing import Standing, standing_server
 
 from flows.benchmarks import BENCHMARKS
 from tasks.storage.builds import list_builds

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from support.commands.command import ROOT, Factmill
+from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 from support.webs.loopback import Loopback, Seen
-from support.work.command import ROOT, Factmill
-from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
 
 from flows.prefect_server import prefect_server
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from support.work.command import Factmill
+from support.commands.command import Factmill
 from trials.faulty import build_with_a_faulty_model
 from trials.four import build_at_once
 from trials.trial import Trial

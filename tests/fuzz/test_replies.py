@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.rows.damage import mutilate, odd_json, replace_parts
+from support.damage import mutilate, odd_json, replace_parts
 
 from tasks.clients.chat import Chat
 from tasks.clients.refusals import read_refusal

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.rows.damage import mutilate, odd_json, replace_parts, write_lines
+from support.damage import mutilate, odd_json, replace_parts, write_lines
 
 from flows.commands.local.paths_output import read_pairs as read_path_pairs
 from tasks.assets import ROOT

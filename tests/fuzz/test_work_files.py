@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.rows.damage import mutilate, odd_json
-from support.work.warehouses import empty_warehouse
+from support.damage import mutilate, odd_json
+from support.steps.warehouses import empty_warehouse
 
 from flows.commands.explain import trace_row
 from tasks.core.calls.call import Call, Reply

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.rows.damage import mutilate
+from support.damage import mutilate
 
 from tasks.assets import ROOT
-from tasks.engine.identities import service_identities
+from tasks.engine.naming.identities import service_identities
 from tasks.engine.services import check_models
 from tasks.errors import FactmillError, SettingsError
 from tasks.settings import ROLES, load_world

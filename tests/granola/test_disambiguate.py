@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from support.graphs.namesakes import write_item
 from support.rows.granola_questions import LIMITS, make_row
+from support.steps.inputs import granola_inputs
+from support.steps.steps import Left, run_step
 from support.webs.loopback import Loopback, Seen
 from support.webs.two_wikidatas import AGENT, TwoWikidatas
-from support.work.inputs import granola_inputs
-from support.work.steps import Left, run_step
 
 from tasks.clients.pageviews import Pageviews
 from tasks.granola.core.rows import DescribedQuestion, EntityQuestion, LinkedQuestion

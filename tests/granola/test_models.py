@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from support.graphs.namesakes import write_item
+from support.models.scripted_chat import Message
 from support.rows.granola_questions import COLUMNS, Said, make_row, serve_model
+from support.steps.inputs import granola_inputs
+from support.steps.steps import Left, run_step
 from support.webs.two_wikidatas import TwoWikidatas
-from support.work.inputs import granola_inputs
-from support.work.scripted_chat import Message
-from support.work.steps import Left, run_step
 
 from tasks.granola.check import remove_trivial_answers
 from tasks.granola.core.rows import AnsweredQuestion, GranolaRow, PopularQuestion, ScoredQuestion

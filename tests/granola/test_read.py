@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from support.graphs.namesakes import write_item
 from support.rows.granola_questions import make_row
+from support.steps.inputs import granola_inputs
+from support.steps.steps import Left, read_unit, run_step
 from support.webs.two_wikidatas import TwoWikidatas
-from support.work.inputs import granola_inputs
-from support.work.steps import Left, read_unit, run_step
 
 from tasks.errors import ServiceUnreachable, SourceError
 from tasks.granola.core.rows import SourceQuestion
@@ -96,7 +96,7 @@ def test_a_file_that_changed_since_the_lock_was_made_stops_the_run(
 ) -> None:
     path = tmp_path / "P19.json"
     path.write_text(json.dumps([ask("Ada", "London")]))
-    monkeypatch.setattr("support.work.steps.digest_bytes", lambda _: "0" * 64)
+    monkeypatch.setattr("support.steps.steps.digest_bytes", lambda _: "0" * 64)
     with pytest.raises(SourceError, match="has changed since the build was locked"):
         inputs = granola_inputs(limits={"P19": None})
         read_unit(read_entity_questions, "P19", None, tmp_path / "run", monkeypatch, inputs, [path])

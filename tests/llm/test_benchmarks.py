@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.commands.command import Factmill
 from support.habits.runs import small_arguments
-from support.work.command import Factmill
-from support.work.scripted_chat import write_chat_world
+from support.models.scripted_chat import write_chat_world
 
 pytestmark = pytest.mark.llm
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.steps.evidence_work import working
 from support.webs.page_histories import HISTORIES, LATER, THEN, copy_world, revid_of
-from support.work.evidence_work import working
 
 from tasks.assets import load_list, load_removed_from_evidence
 from tasks.clients.wikipedia import Wikipedia

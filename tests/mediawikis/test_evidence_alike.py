@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.steps.evidence_work import working
 from support.webs.both_wikis import Both
 from support.webs.page_histories import HISTORIES, LATER, THEN
 from support.webs.real_mediawiki import CHANGED, MOVED_TO
-from support.work.evidence_work import working
 
 from tasks.clients.wikipedia import Wikipedia
 from tasks.lookups.evidence import PinnedArticle, Unpinned, load_article_texts, pin_articles

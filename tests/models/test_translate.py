@@ -21,7 +21,7 @@ from tasks.models.translate import (
     find_translator,
     identify_translator,
 )
-from tasks.text.translation import TARGET_LANGUAGES, Asked, Untranslatable
+from tasks.text.translating.translation import TARGET_LANGUAGES, Asked, Untranslatable
 
 SHORT = Decoding(max_tokens=24)
 """Random weights never end a translation by themselves."""

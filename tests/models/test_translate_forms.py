@@ -14,9 +14,9 @@ from tasks.models.translate import EMBEDDED_FOLDER, Translator
 from tasks.multihal.core.rows import FoundationQuestion
 from tasks.multihal.sources.foundations import FOUNDATIONS, find_foundation_files
 from tasks.storage.source_files import name_source
-from tasks.text.localised import localise, write_amount
-from tasks.text.protected import is_all_protected
-from tasks.text.translation import SOURCE_LANGUAGE, TARGET_LANGUAGES, Outcome, PathPart
+from tasks.text.translating.localised import localise, write_amount
+from tasks.text.translating.protected import is_all_protected
+from tasks.text.translating.translation import SOURCE_LANGUAGE, TARGET_LANGUAGES, Outcome, PathPart
 
 SEED = 11
 """Another than the one that the training examines itself with."""

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.models.scripted_judge import REFUSAL, Manners, Said, ScriptedJudge, always, pick, pick_first_ten
 from support.rows.questions import mined_question, path_of
-from support.work.inputs import multihal_inputs
-from support.work.scripted_judge import REFUSAL, Manners, Said, ScriptedJudge, always, pick, pick_first_ten
-from support.work.steps import Left, run_step
+from support.steps.inputs import multihal_inputs
+from support.steps.steps import Left, run_step
 
 from tasks.clients.chat import Chat
 from tasks.core.calls.call import Call, Deliver, Reply

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from support.graphs.rdf_lines import spell_out
 from support.rows.questions import typed_question
+from support.steps.inputs import multihal_inputs
+from support.steps.steps import Left, run_step
 from support.webs.loopback import Loopback, Seen
 from support.webs.wikidata_web import answer_from, open_store
-from support.work.inputs import multihal_inputs
-from support.work.steps import Left, run_step
 
 from tasks.assets import load_query
 from tasks.clients.dbpedia import Dbpedia

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from support.rows.questions import linked_question, mined_question, path_of
+from support.steps.inputs import multihal_inputs
+from support.steps.steps import Left, run_step
 from support.webs.loopback import Loopback, Seen
 from support.webs.wikidata_web import answer_from, open_store, read_query
-from support.work.inputs import multihal_inputs
-from support.work.steps import Left, run_step
 
 from tasks.assets import load_query
 from tasks.clients.wikidata.client import WikidataSparql

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from support.rows.foundation_rows import SIMPLEQA, write
 from support.rows.questions import mined_question, path_of, typed_question
-from support.work.inputs import multihal_inputs
-from support.work.steps import Left, read_unit, run_step
+from support.steps.inputs import multihal_inputs
+from support.steps.steps import Left, read_unit, run_step
 
 from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.core.rows import Row

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 from support.rows.questions import typed_question
-from support.work.inputs import multihal_inputs
-from support.work.steps import run_step
+from support.steps.inputs import multihal_inputs
+from support.steps.steps import run_step
 
 from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.multihal.core.rows import ScoredPath

@@ -8,8 +8,8 @@ import markdown
 import pyarrow as pa
 import pytest
 import yaml
-from support.rows.published import publish_rows
-from support.rows.released import multihal_tables
+from support.builds.published import publish_rows
+from support.builds.released import multihal_tables
 
 from tasks.multihal.benchmark import MULTIHAL
 from tasks.multihal.release import MULTIHAL_RELEASE

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.rows.published import publish_rows
-from support.rows.released import fanout_tables, multihal_row
+from support.builds.published import publish_rows
+from support.builds.released import fanout_tables, multihal_row
 
 from tasks.biokalma.release import BIOKALMA_RELEASE
 from tasks.core.publishing.release_forms import OWN_WORLD, Page, find_wiki, name_wiki

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.rows.published import publish_rows
-from support.rows.released import NASTY, fanout_tables, multihal_row
-from support.work.loading import check_loads, list_splits
+from support.builds.loading import check_loads, list_splits
+from support.builds.published import publish_rows
+from support.builds.released import NASTY, fanout_tables, multihal_row
 
 from flows.releases.forms import RELEASES
 from tasks.engine.benchmark import Benchmark

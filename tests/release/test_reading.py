@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from support.rows.published import publish_rows
-from support.rows.released import fanout_tables, multihal_row, multihal_tables
+from support.builds.published import publish_rows
+from support.builds.released import fanout_tables, multihal_row, multihal_tables
 
 from tasks.core.publishing.release_forms import CANARY
 from tasks.engine.benchmark import Benchmark

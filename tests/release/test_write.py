@@ -14,8 +14,8 @@ import jsonschema
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from support.rows.published import publish_rows
-from support.rows.released import NASTY, fanout_tables, multihal_row, multihal_tables
+from support.builds.published import publish_rows
+from support.builds.released import NASTY, fanout_tables, multihal_row, multihal_tables
 
 from tasks.core.publishing.release_forms import ReleaseForms
 from tasks.core.reviewing.review_tables import read_queue

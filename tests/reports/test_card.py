@@ -5,7 +5,7 @@ import json
 import re
 
 import pytest
-from support.rows.reported import EVALUATION, MODEL, make_evaluated
+from support.builds.reported import EVALUATION, MODEL, make_evaluated
 
 from flows.evaluate.evaluations import EVALUATIONS
 from tasks.reports.card import Card, Missing, Page, Taken, make_card

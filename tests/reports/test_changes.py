@@ -3,8 +3,8 @@
 import json
 
 import pytest
+from support.builds.changes import HOSTILE, make_diff
 from support.docs.read_page import ReadPage
-from support.rows.changes import HOSTILE, make_diff
 
 from tasks.diff.core.changes import Cause, ColumnChange, Fate, InputChange, RowChange
 from tasks.reports.changes import CHANGES_RENDERERS, render_changes_html, render_changes_json, render_changes_jsonl

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from support.builds.reported import EVALUATION, HOSTILE, MODEL, list_items, make_evaluated
 from support.docs.chromium import open_page
 from support.docs.read_page import ReadPage
-from support.rows.reported import EVALUATION, HOSTILE, MODEL, list_items, make_evaluated
 
 from tasks.core.measures.figures import Figure, Series
 from tasks.evaluation.record import Item
@@ -133,7 +133,7 @@ _RENDER = """
 import sys
 from support.docs.chromium import open_page
 from support.docs.read_page import ReadPage
-from support.rows.reported import EVALUATION, HOSTILE, make_evaluated
+from support.builds.reported import EVALUATION, HOSTILE, make_evaluated
 from tasks.reports.content import make_report
 from tasks.reports.pages import RENDERERS
 report = make_report(EVALUATION, [make_evaluated("a", HOSTILE), make_evaluated("bb", ["gold"] * 6)])

@@ -1,4 +1,4 @@
-"""What the rules author looks up for a prompt is what its replies are said to rest on (core/calls/contents.py)."""
+"""What the rules author looks up for a prompt is what its replies are said to rest on (core/calls/freshness/contents.py)."""
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tasks.core.calls.call import Call
-from tasks.core.calls.contents import READ_THE_GRAPH, list_contents
+from tasks.core.calls.freshness.contents import READ_THE_GRAPH, list_contents
 from tasks.core.calls.knowledge import Candidate, Description, Neighbour, Qid
 from tasks.rules.author import _RULES, RulesAuthor
 

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.models.scripted_chat import Message, ScriptedChat
 from support.rows.slaq_topics import GOOD, LONG_ANSWER, LONG_QUESTION, PAIRS, WELL, checked, chosen, questioned
-from support.work.inputs import slaq_inputs
-from support.work.scripted_chat import Message, ScriptedChat
-from support.work.steps import Left, run_step
+from support.steps.inputs import slaq_inputs
+from support.steps.steps import Left, run_step
 
 from tasks.clients.chat import Chat
 from tasks.core.reviewing.review import POLICY

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.steps.inputs import slaq_inputs
+from support.steps.steps import Left, read_unit, run_step
 from support.webs.loopback import Seen
 from support.webs.small_wiki import SmallPage, SmallWiki
-from support.work.inputs import slaq_inputs
-from support.work.steps import Left, read_unit, run_step
 
 from tasks.core.calls.wikipedia import Page
 from tasks.errors import ServiceUnreachable

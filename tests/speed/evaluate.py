@@ -98,8 +98,8 @@ def show(name: str, few: tuple[float, float, float, str], many: tuple[float, flo
 
 def main() -> None:
     """Print a line an engine, their ratio, and the line of the file."""
-    from support.rows.copies import publish_copies
-    from support.work.scripted_chat import write_chat_world
+    from support.builds.copies import publish_copies
+    from support.models.scripted_chat import write_chat_world
 
     from tasks.storage.builds import find_build, published_table
     from tasks.storage.warehouse import open_warehouse

@@ -27,10 +27,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from support.commands.command import Factmill, Ran
 from support.habits.measured import Measured
 from support.habits.server import HabitsServer, write_habit_world
 from support.habits.table import HABITS
-from support.work.command import Factmill, Ran
 
 from flows.benchmarks import BENCHMARKS
 from flows.prefect_server import prefect_server, prefect_settings

@@ -19,10 +19,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from support.commands.command import Factmill
 from support.habits.runs import Came, HabitRuns
 from support.habits.server import HabitsServer
 from support.habits.table import HABITS
-from support.work.command import Factmill
 
 from flows.prefect_server import prefect_server, prefect_settings
 from tasks.engine.services import embedded_graph

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from support.work.warehouses import empty_warehouse
+from support.steps.warehouses import empty_warehouse
 
 from tasks.core.publishing.export_forms import ExportForms
 from tasks.core.receipts import Receipt

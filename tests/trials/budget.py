@@ -26,7 +26,7 @@ from tasks.clients.sending.lazy import LazyService
 from tasks.core.calls.call import Call, Reply
 from tasks.core.calls.chat import call_chat
 from tasks.core.prompts import fill_in, read_prompt
-from tasks.core.spending import Bounds
+from tasks.core.spending.bounds import Bounds
 from tasks.errors import BudgetReached
 from tasks.settings import Limits, Model
 

@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 from support.webs.loopback import Seen
-from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
 from trials.observed import WEIGHTS
 from trials.trial import Trial, count_calls, write_world
 

@@ -24,9 +24,9 @@ from typing import Any
 import duckdb
 from support.batches.asking import answer, ask_all, bodies, collect, jobs, open_chat
 from support.batches.server import BatchServer
+from support.commands.command import Factmill, Ran
 from support.habits.server import HabitsServer, write_model_world
 from support.habits.table import HABITS
-from support.work.command import Factmill, Ran
 
 from flows.benchmarks import BENCHMARKS
 from flows.prefect_server import prefect_server, prefect_settings

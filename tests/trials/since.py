@@ -21,15 +21,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.commands.command import Factmill
 from support.habits.runs import small_arguments
 from support.habits.server import HabitsServer
-from support.work.command import Factmill
-from support.work.planted_world import PlantedWorld, describe_models, stand_in
-from support.work.standing_prefect import standing_server, wait_ready
+from support.processes.standing_prefect import standing_server, wait_ready
+from support.worlds.planted_world import PlantedWorld, describe_models, stand_in
 
 from flows.prefect_server import prefect_settings
 from tasks.assets import ROOT
-from tasks.engine.identities import world_identity
+from tasks.engine.naming.identities import world_identity
 from tasks.engine.services import embedded_graph
 
 BENCHMARKS = ("granola", "multihal", "biokalma", "slaq", "fanoutqa")

@@ -14,7 +14,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from support.work.command import Ran
+from support.commands.command import Ran
 from trials.observed import WEIGHTS, watch
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -16,7 +16,7 @@ from tasks.core.evaluation.labels import DrawnItem
 from tasks.core.fingerprints import digest_json
 from tasks.core.receipts import Batch
 from tasks.engine.batches import Work
-from tasks.engine.locks import code_digest, digest_assets
+from tasks.engine.naming.locks import code_digest, digest_assets
 from tasks.engine.runs import Run
 from tasks.engine.services import Services
 from tasks.errors import UsageError

@@ -20,7 +20,7 @@ from flows.rebuild import rebuild
 from flows.served import SERVING_PID, make_served
 from flows.serving import ServeOptions
 from flows.watching.gone import crash_gone_runs
-from tasks.engine.locks import package_version
+from tasks.engine.naming.locks import package_version
 from tasks.errors import UsageError
 from tasks.options import Params, RunOptions
 from tasks.text.ages import read_age

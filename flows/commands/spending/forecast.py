@@ -5,9 +5,9 @@ from typing import Any
 
 from flows.running import make_build
 from tasks.core.fingerprints import digest_json
-from tasks.core.forecasting import DRAWING
+from tasks.core.spending.forecasting import DRAWING
 from tasks.engine.benchmark import Benchmark
-from tasks.engine.locks import make_lock
+from tasks.engine.naming.locks import make_lock
 from tasks.engine.spending.forecasting import Basis, describe_forecast, forecast_build
 from tasks.errors import UnknownBuild, UsageError
 from tasks.options import Params, RunOptions, warehouse_of

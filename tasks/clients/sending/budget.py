@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from tasks.core.spending import Bounds, Spent, count, count_hours
+from tasks.core.spending.bounds import Bounds, Spent, count, count_hours
 from tasks.errors import BudgetReached
 
 

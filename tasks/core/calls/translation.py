@@ -3,7 +3,7 @@
 | operation | parts | body of the reply |
 |---|---|---|
 | translate_text | text, language | the translation |
-| translate_path | parts (texts), labels (Wikidata's own in the language, or null, one a part), language | `[{"text", "origin"}]`, one a part; origin as text.translation.PartOrigin |
+| translate_path | parts (texts), labels (Wikidata's own in the language, or null, one a part), language | `[{"text", "origin"}]`, one a part; origin as text.translating.translation.PartOrigin |
 
 A text that cannot be translated rightly is a failed reply `untranslatable: <reason>: <detail>`.
 """

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tasks.engine.cluster.wanted import Wanted
-from tasks.engine.identities import embedder_identity, perplexity_identity, translator_identity
+from tasks.engine.naming.identities import embedder_identity, perplexity_identity, translator_identity
 from tasks.settings import World, graphs_folder
 
 

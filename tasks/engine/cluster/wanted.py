@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from tasks.engine.import_closure import digest_closure
-from tasks.engine.own_code import read_code
+from tasks.engine.naming.import_closure import digest_closure
+from tasks.engine.naming.own_code import read_code
 
 Kind = Literal["translator", "perplexity", "embedder", "cross-encoder", "graph"]
 

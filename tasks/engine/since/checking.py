@@ -1,6 +1,6 @@
 """What has changed since an earlier build: its replies that are too old are looked through before anything is asked.
 
-What they rest on (core/calls/changes.py) is looked at in batches; those that would come again are kept, all others are
+What they rest on (core/calls/freshness/changes.py) is looked at in batches; those that would come again are kept, all others are
 too old, as the ages have it. What is settled is written into the run's folder, once.
 """
 
@@ -11,8 +11,8 @@ from typing import Any
 
 from tasks import progress
 from tasks.core.calls.call import Service
-from tasks.core.calls.changes import MOST_THINGS, Thing, Verdict, judge, list_looks, read_states, rests_on
-from tasks.core.calls.lasting import find_oldest
+from tasks.core.calls.freshness.changes import MOST_THINGS, Thing, Verdict, judge, list_looks, read_states, rests_on
+from tasks.core.calls.freshness.lasting import find_oldest
 from tasks.engine.runs import Run, read_moments
 from tasks.engine.since.contents import compare_contents, find_renamed
 from tasks.storage.builds import find_build

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tasks.core.calls.changes import Verdict
-from tasks.core.calls.contents import call_world_contents, judge_content
-from tasks.engine.identities import world_identity
+from tasks.core.calls.freshness.changes import Verdict
+from tasks.core.calls.freshness.contents import call_world_contents, judge_content
+from tasks.engine.naming.identities import world_identity
 from tasks.engine.runs import Run
 from tasks.engine.since.earlier import name_service
 from tasks.storage.recording.journal import Record

@@ -8,7 +8,7 @@ from typing import Any
 from tasks import progress
 from tasks.clients.sending.budget import Budget, spent_by_process
 from tasks.core.fingerprints import digest_json
-from tasks.core.spending import Bounds, count, describe_bounds, describe_spent, lower_bounds
+from tasks.core.spending.bounds import Bounds, count, describe_bounds, describe_spent, lower_bounds
 from tasks.engine.runs import Run
 from tasks.errors import BudgetReached, SettingsError
 from tasks.options import RunOptions

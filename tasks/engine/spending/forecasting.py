@@ -1,4 +1,4 @@
-"""Forecasts of builds: what their rows have asked so far, priced as the world prices it (core/forecasting.py)."""
+"""Forecasts of builds: what their rows have asked so far, priced as the world prices it (core/spending/forecasting.py)."""
 
 import json
 import math
@@ -9,11 +9,11 @@ from datetime import datetime
 from typing import Any
 
 from tasks.assets import load_prompt
-from tasks.core.forecasting import DRAWING, Forecast, StageSeen, Use, make_forecast, round_numbers
 from tasks.core.prompts import Ask
-from tasks.core.spending import count
+from tasks.core.spending.bounds import count
+from tasks.core.spending.forecasting import DRAWING, Forecast, StageSeen, Use, make_forecast, round_numbers
 from tasks.engine.batches import choose_size
-from tasks.engine.identities import identify_service, service_urls
+from tasks.engine.naming.identities import identify_service, service_urls
 from tasks.errors import UsageError
 from tasks.settings import Limits, Model, World
 from tasks.storage.forecasts import Asked

@@ -1,9 +1,9 @@
-"""A pilot: a build that passes on only some of its rows, to see what they ask (core/forecasting.py)."""
+"""A pilot: a build that passes on only some of its rows, to see what they ask (core/spending/forecasting.py)."""
 
 from prefect import task
 
-from tasks.core.forecasting import DRAWING, draw_places
 from tasks.core.receipts import Batch, Receipt
+from tasks.core.spending.forecasting import DRAWING, draw_places
 from tasks.engine.batches import batch_key, work_on
 
 NOT_DRAWN = "not_in_pilot"

@@ -7,7 +7,7 @@ import pyarrow as pa
 from tasks.core.evaluation.rows import EvaluationMetric, Score
 from tasks.core.measures.metrics import Metric
 from tasks.engine.benchmark import Assets, Locked
-from tasks.engine.identities import embedder_identity
+from tasks.engine.naming.identities import embedder_identity
 from tasks.evaluation.record import Evaluation, Tools, lock_evaluation, tell_answer
 from tasks.granola.benchmark import GRANOLA
 from tasks.granola.core.evaluation.answers import read_answer

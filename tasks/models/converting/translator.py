@@ -23,7 +23,7 @@ from tasks.models.converting.checkpoints import (
 from tasks.models.converting.weights import WEIGHTS, Quantization
 from tasks.models.model_folder import MANIFEST, IfThere, ModelManifest, Origin, copy_files, digest_files
 from tasks.models.translate import END, KNOWN_WORDS, VOCABULARY, TranslatorSettings
-from tasks.text.translation import LANGUAGE_CODES
+from tasks.text.translating.translation import LANGUAGE_CODES
 
 SPECIAL = ("<s>", "<pad>", END, "<unk>")
 """First tokens of an NLLB vocabulary; SentencePiece's own first three stand for the same."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from tasks.multihal.core.rows import Path
 from tasks.text.ids import is_pid, is_qid
-from tasks.text.localised import write_value
+from tasks.text.translating.localised import write_value
 from tasks.text.values.literals import canonical_number, date_key, format_value
 
 _FILES = "jpe?g|png|gif|svg|tiff?|webp|webm|og[agv]|opus|mp[34]|wav|flac|midi?|pdf|djvu|stl|xcf|map|tab"

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from tasks.core.evaluation.rows import EvaluationMetric, Score
 from tasks.engine.benchmark import Assets, Locked
-from tasks.engine.identities import embedder_identity
+from tasks.engine.naming.identities import embedder_identity
 from tasks.evaluation.record import Evaluation, lock_evaluation, tell_answer
 from tasks.models.cross_encoder import identify_cross_encoder
 from tasks.multihal.benchmark import MULTIHAL

@@ -11,7 +11,7 @@ import pyarrow as pa
 from tasks.core.measures.figures import Figure, Series
 from tasks.core.publishing.distributions import Distributions, Published
 from tasks.core.reviewing.review import Edit, ReviewItem
-from tasks.core.spending import Bounds, Spent, describe_bounds, describe_spent
+from tasks.core.spending.bounds import Bounds, Spent, describe_bounds, describe_spent
 from tasks.engine.benchmark import Benchmark
 from tasks.errors import OldBuild
 from tasks.reports.builds.contents import (

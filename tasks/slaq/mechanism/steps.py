@@ -15,8 +15,8 @@ from tasks.core.calls.call import Call
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.rows import rows_from_arrow
 from tasks.engine.batches import Work, batch_key, work_on
-from tasks.engine.import_closure import digest_closure
-from tasks.engine.own_code import read_code
+from tasks.engine.naming.import_closure import digest_closure
+from tasks.engine.naming.own_code import read_code
 from tasks.slaq.core.evaluation.answers import LONG, SHORT, SlaqAsked
 from tasks.slaq.core.mechanism.calls import call_ablate, read_effects, read_failure
 from tasks.slaq.core.mechanism.pairing import pair_fact

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from tasks import progress
 from tasks.core.calls.call import Call, Mode, Reply, Service
-from tasks.core.calls.lasting import find_oldest
+from tasks.core.calls.freshness.lasting import find_oldest
 from tasks.errors import ReplayMiss
 from tasks.storage.recording.claims import Claims
 from tasks.storage.recording.folders import work_folder
@@ -76,7 +76,7 @@ class Recorder:
 
         `floor`: record id that records must be newer than to count in mode `refresh`. `pinned_build`: serve only the
         very replies that this build rests on (for `verify`). `oldest`: service → when its replies must have come to
-        count in mode `record`, but for those that last (core/calls/lasting.py). `stale_if_error`: serve older ones where
+        count in mode `record`, but for those that last (core/calls/freshness/lasting.py). `stale_if_error`: serve older ones where
         the service now fails. Journals of dead processes are merged first.
         """
         self.mode: Mode = mode

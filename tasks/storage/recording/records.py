@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from tasks.core.calls.lasting import find_oldest
+from tasks.core.calls.freshness.lasting import find_oldest
 from tasks.storage.bodies import LONG, pack_body, unpack_body
 from tasks.storage.recording.journal import Record
 from tasks.storage.shards import make_table

@@ -1,7 +1,7 @@
 """How replies with a paragraph or a question are read."""
 
 import pytest
-from support.work.replies import hearing
+from support.steps.replies import hearing
 
 from tasks.biokalma.core.paragraph_replies import PARAGRAPH, QUESTION, read_paragraph, read_question
 from tasks.core.replies import Unreadable

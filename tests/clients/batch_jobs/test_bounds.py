@@ -5,7 +5,7 @@ from support.batches.asking import answer, ask_all, collect, open_chat
 
 from tasks.clients.sending.budget import Account, Budget, spending
 from tasks.core.calls.call import Reply
-from tasks.core.spending import Bounds
+from tasks.core.spending.bounds import Bounds
 from tasks.errors import BudgetReached
 
 

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 from support.batches.asking import ask, ask_all, collect, interrupt, jobs, open_chat, wait_for
-from support.work.warehouses import empty_warehouse
+from support.steps.warehouses import empty_warehouse
 
 from tasks.errors import ServiceUnreachable
 from tasks.storage.recording.recorder import Recorder

@@ -12,7 +12,7 @@ from tasks.clients.sending.sender import Sender
 from tasks.core.calls.call import Reply
 from tasks.core.calls.chat import call_chat
 from tasks.core.prompts import fill_in, read_prompt
-from tasks.core.spending import Bounds, Spent, lower_bounds
+from tasks.core.spending.bounds import Bounds, Spent, lower_bounds
 from tasks.errors import BudgetReached
 from tasks.settings import Limits, Model
 

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from support.work.virtual_clock import VirtualLoop
+from support.steps.virtual_clock import VirtualLoop
 
 from tasks.clients.sending.limiter import LONGEST_PAUSE_S, Limiter
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
-from support.work.virtual_clock import VirtualLoop
+from support.steps.virtual_clock import VirtualLoop
 
 from tasks.clients.sending import sender as sending
 from tasks.clients.sending.sender import Retry, Sender, interrupt_sending, run_in_thread

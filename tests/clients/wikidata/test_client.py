@@ -8,7 +8,7 @@ import pytest
 from tasks.assets import ROOT, load_query
 from tasks.clients.wikidata.client import WikidataSparql
 from tasks.clients.wikidata.queries import OPERATIONS
-from tasks.core.calls.changes import call_item_states
+from tasks.core.calls.freshness.changes import call_item_states
 from tasks.core.calls.knowledge import (
     call_describe_item,
     call_find_items,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from support.rows.fanout_wordings import HEIGHTS, ISLANDS_QUESTION, LISTED, NAMED, PEOPLE, TOWERS_QUESTION
-from support.work.replies import hearing
+from support.steps.replies import hearing
 
 from tasks.core.authoring.fanout_wording import WORDED, Wording, check_worded, put_moment, with_article
 from tasks.core.replies import Unreadable

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.work.replies import hearing
+from support.steps.replies import hearing
 
 from tasks.assets import load_list, load_prompt, load_relations
 from tasks.core.authoring.granularity import (

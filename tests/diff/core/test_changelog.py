@@ -2,7 +2,7 @@
 
 import re
 
-from support.rows.changes import make_diff
+from support.builds.changes import make_diff
 
 from tasks.diff.core.changelog import render_changelog
 from tasks.diff.core.changes import Cause, RowChange

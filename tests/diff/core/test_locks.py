@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from support.rows.changes import LOCK
+from support.builds.changes import LOCK
 
 from tasks.diff.core.locks import compare_locks, list_decisions
 

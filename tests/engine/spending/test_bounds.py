@@ -6,7 +6,7 @@ import pytest
 
 from tasks.clients.sending.lazy import LazyService
 from tasks.core.calls.call import Call, Deliver, Reply
-from tasks.core.spending import Bounds
+from tasks.core.spending.bounds import Bounds
 from tasks.errors import BudgetReached
 
 CALLS = [Call("here", "translate_text", {"text": str(number)}) for number in range(5)]

@@ -9,7 +9,7 @@ import pytest
 
 from tasks.assets import ROOT, load_prompt
 from tasks.core.prompts import fill_in
-from tasks.engine.identities import identify_service
+from tasks.engine.naming.identities import identify_service
 from tasks.engine.spending.forecasting import CHARACTERS_A_TOKEN, Basis, count_prompt, forecast_build
 from tasks.errors import UsageError
 from tasks.settings import Model, World, load_world

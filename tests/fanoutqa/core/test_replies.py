@@ -1,7 +1,7 @@
 """Replies about fan-out questions: which letter is the verdict, and what is said of a wording."""
 
 import pytest
-from support.work.replies import hearing
+from support.steps.replies import hearing
 
 from tasks.core.replies import Unreadable
 from tasks.fanoutqa.core.replies import (

@@ -7,8 +7,8 @@ from typing import Any
 
 import duckdb
 import pytest
-from support.work.command import Factmill, Ran
-from support.work.without_privileges import PROGRAM, find_hindrance
+from support.commands.command import Factmill, Ran
+from support.commands.without_privileges import PROGRAM, find_hindrance
 
 from tasks.core.calls.call import Call, Reply
 from tasks.storage.recording.journal import encode_line, make_record

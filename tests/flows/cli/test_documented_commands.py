@@ -10,11 +10,11 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from support.commands.command import Factmill
 from support.docs.documents import DOCUMENTS, list_blocks, list_examples
 from support.habits.server import HabitsServer, write_habit_world
+from support.models.scripted_chat import ScriptedChat
 from support.webs.prepared import link_prepared
-from support.work.command import Factmill
-from support.work.scripted_chat import ScriptedChat
 
 from tasks.assets import ROOT
 from tasks.engine.services import embedded_graph

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import requests
+from support.commands.command import Factmill
 from support.webs.page_histories import HISTORIES, LATER, THEN, copy_world, revid_of
-from support.work.command import Factmill
 
 from tasks.core.rows import arrow_table
 from tasks.fanoutqa.core.drift import COLUMNS

@@ -12,7 +12,7 @@ import duckdb
 import pandas as pd
 import pytest
 import requests
-from support.work.command import Factmill
+from support.commands.command import Factmill
 
 REPORT_KEYS = {
     "build_id",

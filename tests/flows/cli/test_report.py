@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.work.command import ROOT, Factmill
-from support.work.toy_command import ToyCommand
+from support.commands.command import ROOT, Factmill
+from support.commands.toy_command import ToyCommand
 
 NAMES = ("Germany", "France", "Italy", "Spain", "Portugal", "Austria", "Poland", "Japan")
 

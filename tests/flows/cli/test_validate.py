@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.commands.command import Factmill
 from support.rows.fanout_questions import author_question, release_dev, release_test
-from support.work.command import Factmill
 
 
 def write(file: Path, *rows: Any) -> Path:

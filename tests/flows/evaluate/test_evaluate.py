@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from support.batches.server import BatchServer
-from support.work.command import Factmill
-from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
-from support.work.toy_command import ToyCommand
+from support.commands.command import Factmill
+from support.commands.toy_command import ToyCommand
+from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 
 from tasks.storage.warehouse import open_warehouse
 

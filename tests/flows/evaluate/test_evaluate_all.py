@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.work.command import Factmill
-from support.work.scripted_chat import ScriptedChat, write_chat_world
-from support.work.toy_command import ToyCommand
+from support.commands.command import Factmill
+from support.commands.toy_command import ToyCommand
+from support.models.scripted_chat import ScriptedChat, write_chat_world
 
 from tasks.storage.warehouse import open_warehouse
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.builds.small_builds import SmallBuilds
+from support.commands.command import Ran
+from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 from support.models.tiny_encoder import make_head, make_weights, write_checkpoint
-from support.work.command import Ran
-from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
-from support.work.small_builds import SmallBuilds
 
 from tasks.models.converting.cross_encoder import add_cross_encoder
 from tasks.models.model_folder import models_folder, remove_model

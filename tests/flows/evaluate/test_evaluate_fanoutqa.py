@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.commands.command import Factmill
 from support.habits.server import HabitsServer, write_habit_world
+from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 from support.models.tiny_encoder import make_head, make_weights, write_checkpoint
-from support.work.command import Factmill
-from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
 
 from tasks.assets import ROOT
 from tasks.core.epochs import SNAPSHOT

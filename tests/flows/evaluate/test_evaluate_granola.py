@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.work.measured import Measured, list_overall
-from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
-from support.work.small_builds import SmallBuilds
+from support.builds.measured import Measured, list_overall
+from support.builds.small_builds import SmallBuilds
+from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 
 from tasks.assets import load_prompt
 from tasks.granola.core.evaluation.scoring import MAIN

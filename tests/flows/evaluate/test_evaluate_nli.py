@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.builds.small_builds import SmallBuilds
+from support.commands.command import Factmill, Ran
 from support.models.tiny_encoder import make_head, make_weights, write_checkpoint
-from support.work.command import Factmill, Ran
-from support.work.small_builds import SmallBuilds
 
 from tasks.models.converting.cross_encoder import add_cross_encoder
 from tasks.models.cross_encoder import CONTRADICTION, ENTAILMENT, CrossEncoder

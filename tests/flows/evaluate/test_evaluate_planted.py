@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.work.command import Factmill
+from support.commands.command import Factmill
 
-from tasks.engine.identities import embedder_name
+from tasks.engine.naming.identities import embedder_name
 from tasks.models.embed import share_embedder
 from tasks.settings import load_world
 from tasks.storage.builds import published_table

@@ -13,10 +13,10 @@ torch = pytest.importorskip("torch", reason="the mechanistic analysis needs the 
 for _module in ("transformers", "sklearn", "ot"):
     pytest.importorskip(_module, reason="the mechanistic analysis needs the extra `mechanism`")
 
+from support.builds.measured import Measured  # noqa: E402
+from support.builds.small_builds import SmallBuilds  # noqa: E402
+from support.commands.command import Factmill, Ran  # noqa: E402
 from support.models.tiny_causal import write_model  # noqa: E402
-from support.work.command import Factmill, Ran  # noqa: E402
-from support.work.measured import Measured  # noqa: E402
-from support.work.small_builds import SmallBuilds  # noqa: E402
 
 from tasks.slaq.core.mechanism.rows import FEATURES  # noqa: E402
 

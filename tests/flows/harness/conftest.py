@@ -7,8 +7,8 @@ from functools import cache, cached_property
 from typing import Any
 
 import pytest
-from support.work.command import Factmill
-from support.work.small_builds import SmallBuilds
+from support.builds.small_builds import SmallBuilds
+from support.commands.command import Factmill
 
 from flows.evaluate.evaluations import EVALUATIONS
 from flows.evaluate.sessions import open_session

@@ -12,7 +12,7 @@ from inspect_ai import eval as run_eval
 from inspect_ai._util.registry import registry_lookup
 from inspect_ai.log import EvalLog, read_eval_log
 from inspect_ai.model import ChatMessage, Model, ModelOutput, ModelUsage, get_model
-from support.work.command import ROOT
+from support.commands.command import ROOT
 
 from flows.evaluate.evaluations import EVALUATIONS
 from tasks.errors import UsageError

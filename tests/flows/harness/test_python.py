@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.work.command import ROOT, Factmill
+from support.commands.command import ROOT, Factmill
 
 import factmill as api
 from flows.evaluate.evaluations import EVALUATIONS

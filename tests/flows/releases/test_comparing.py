@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.rows.published import publish_rows
-from support.rows.released import Rows, fanout_tables, multihal_tables
-from support.work.command import Factmill
+from support.builds.published import publish_rows
+from support.builds.released import Rows, fanout_tables, multihal_tables
+from support.commands.command import Factmill
 
 from flows.releases.comparing import compare_releases
 from flows.releases.forms import RELEASES

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from support.rows.published import publish_rows
-from support.rows.released import fanout_tables
+from support.builds.published import publish_rows
+from support.builds.released import fanout_tables
 
 from flows.releases.gated import release_gated
 from tasks.errors import GateClosed

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from support.rows.published import publish_rows
-from support.rows.released import multihal_tables
+from support.builds.published import publish_rows
+from support.builds.released import multihal_tables
 
 from flows.releases.making import make_release
 from tasks.multihal.benchmark import MULTIHAL

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.batches.asking import answer, ask_all, bodies, collect, interrupt, open_chat
 from support.batches.server import BatchServer
-from support.work.command import ROOT, Factmill
+from support.commands.command import ROOT, Factmill
 
 from tasks.clients.batch_jobs.job_files import JobFiles, JobsPlace, read_jobs
 from tasks.errors import ServiceUnreachable

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
+from support.commands.command import ROOT
+from support.processes.standing import Standing, standing_server
 from support.webs.loopback import Loopback
-from support.work.command import ROOT
-from support.work.standing import Standing, standing_server
 
 from flows.watching.events import tell_drift, tell_release
 from flows.watching.gone import crash_gone_runs

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.rows.published import publish_rows
-from support.rows.released import multihal_row
+from support.builds.published import publish_rows
+from support.builds.released import multihal_row
 
 from flows.watching import pages
 from tasks.multihal.benchmark import MULTIHAL

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.work.command import Factmill
-from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
-from support.work.standing_prefect import ask_server
+from support.commands.command import Factmill
+from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
+from support.processes.standing_prefect import ask_server
 
 _LIMIT_S = 120
 """What nothing here comes near: a line that never comes would be waited for without it."""

@@ -14,7 +14,7 @@ from tasks.errors import UsageError
 from tasks.models.converting.translator import MASK, SPECIAL, add_translator, number_tokens, read_pieces
 from tasks.models.model_folder import MANIFEST, read_model
 from tasks.models.translate import EMBEDDED_FOLDER, VOCABULARY, Decoding, Translator
-from tasks.text.translation import LANGUAGE_CODES, TARGET_LANGUAGES
+from tasks.text.translating.translation import LANGUAGE_CODES, TARGET_LANGUAGES
 
 CODES = ["ace_Latn", *LANGUAGE_CODES.values(), "zul_Latn"]
 QUESTIONS = ["Where was Marie Curie born?", "Who founded Microsoft?", "What is the capital of Australia?", "Berlin"]

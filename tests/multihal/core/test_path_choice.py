@@ -1,7 +1,7 @@
 """Choosing among paths and scoring them: asking, reading, filling up."""
 
 import pytest
-from support.work.replies import hearing
+from support.steps.replies import hearing
 
 from tasks.assets import load_prompt
 from tasks.core.replies import Unreadable

@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.builds.built import HOSTILE, add_call, publish_hostile, publish_withheld
+from support.builds.published import publish_rows
+from support.builds.released import multihal_row
 from support.docs.chromium import open_page
 from support.docs.read_page import ReadPage
-from support.rows.built import HOSTILE, add_call, publish_hostile, publish_withheld
-from support.rows.published import publish_rows
-from support.rows.released import multihal_row
 
 from flows.commands.reports import read_build
 from flows.releases.making import list_answered

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.work.replies import hearing
+from support.steps.replies import hearing
 
 from tasks.core.replies import Unreadable
 from tasks.slaq.core.replies import (

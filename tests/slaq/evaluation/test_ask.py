@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 from support.rows.slaq_answers import answer_row
-from support.work.replies import hearing
+from support.steps.replies import hearing
 
 from tasks.assets import load_list, load_prompt
 from tasks.core.prompts import Prompt

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.models.scripted_chat import Message, ScriptedChat
 from support.rows.slaq_answers import answer_row
-from support.work.scripted_chat import Message, ScriptedChat
-from support.work.steps import Left, run_step
+from support.steps.steps import Left, run_step
 
 from tasks.clients.chat import Chat
 from tasks.settings import Limits, Model

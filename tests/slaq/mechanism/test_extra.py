@@ -1,7 +1,7 @@
 """What the extra brings is imported by its name, where it is used: no import of ours brings it in."""
 
-from tasks.engine.import_closure import find_imports
-from tasks.engine.own_code import read_code
+from tasks.engine.naming.import_closure import find_imports
+from tasks.engine.naming.own_code import read_code
 from tasks.slaq.mechanism.extra import MODULES
 
 

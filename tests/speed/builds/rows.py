@@ -32,7 +32,7 @@ from fact_maker import make_lines
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMAND = """
-from tasks.engine import identities
+from tasks.engine.naming import identities
 identities._rules_code = lambda: "0" * 64
 from flows.cli.entry import main
 main()

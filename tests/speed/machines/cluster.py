@@ -34,7 +34,7 @@ import psutil
 from support.processes.cluster import ROOT, LoopbackCluster
 from translator_corpus import draw_taught, read_corpus
 
-from flows.digests import read_digests
+from flows.commands.digests import read_digests
 from tasks.compute import CLUSTER, Compute
 from tasks.core.calls.call import Call, Reply
 from tasks.core.calls.translation import call_translate_text

@@ -6,7 +6,7 @@ import re
 import yaml
 
 from tasks.assets import ROOT
-from tasks.text.translation import TARGET_LANGUAGES, Asked
+from tasks.text.translating.translation import TARGET_LANGUAGES, Asked
 
 
 def draw_texts(count: int) -> list[Asked]:

@@ -62,7 +62,7 @@ from tasks.models.exact_batches import Batching
 from tasks.models.translate import EMBEDDED_FOLDER, END, VOCABULARY, Translator
 from tasks.models.translate_search import Decoding
 from tasks.settings import ComputeType
-from tasks.text.translation import LANGUAGE_CODES, TARGET_LANGUAGES, Asked
+from tasks.text.translating.translation import LANGUAGE_CODES, TARGET_LANGUAGES, Asked
 
 WIDTH, INNER_WIDTH, HEADS, TOKENS = 1024, 4096, 16, 256_206
 BATCH = 8

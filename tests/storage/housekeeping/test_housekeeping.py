@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from support.work.warehouses import empty_warehouse
+from support.steps.warehouses import empty_warehouse
 
 from tasks.core.calls.call import Call, Reply
 from tasks.core.fingerprints import digest_bytes

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from support.work.echo import Echo, bodies, calls, recorder
+from support.steps.echo import Echo, bodies, calls, recorder
 
 from tasks.core.calls.call import Call, Mode
 from tasks.storage.recording.records import newest_record

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from support.work.warehouses import empty_warehouse
+from support.steps.warehouses import empty_warehouse
 
 from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.storage.recording.journal import Record, make_record

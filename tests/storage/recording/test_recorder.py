@@ -7,7 +7,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from support.work.echo import Echo, bodies, calls, recorder
+from support.steps.echo import Echo, bodies, calls, recorder
 
 from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.errors import ReplayMiss, ServiceUnreachable

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+from support.commands.command import Factmill
 from support.habits.server import HabitsServer, write_habit_world
-from support.work.command import Factmill
 
 from tasks.assets import ROOT
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tasks.models.model_folder import Origin, store_model
 from tasks.models.translate import EMBEDDED_FOLDER, VOCABULARY, TranslatorSettings
-from tasks.text.translation import LANGUAGE_CODES
+from tasks.text.translating.translation import LANGUAGE_CODES
 
 POSITIONS = 128
 

@@ -232,8 +232,8 @@ def fork_for(descriptor: int) -> None:
 def _read_ahead() -> None:
     """Read what each process that builds reads once and keeps: the embedded world, digests of what it says, our own code."""
     from flows.benchmarks import BENCHMARKS
-    from tasks.core.calls.contents import call_world_contents
-    from tasks.engine.locks import code_digest
+    from tasks.core.calls.freshness.contents import call_world_contents
+    from tasks.engine.naming.locks import code_digest
     from tasks.world.contents import WorldContents
 
     WorldContents("").send([call_world_contents("")], lambda *_: None)

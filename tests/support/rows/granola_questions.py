@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from support.work.scripted_chat import Message, ScriptedChat
+from support.models.scripted_chat import Message, ScriptedChat
 
 from tasks.clients.chat import Chat
 from tasks.core.rows import Row

@@ -5,7 +5,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from support.work.standing_prefect import PREPARED
+from support.processes.standing_prefect import PREPARED
 
 _LARGE = 100_000
 """Bytes."""

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from support.graphs.rdf_lines import spell_out
+from support.steps.steps import Left
 from support.webs.loopback import Loopback, Seen
 from support.webs.wikidata_web import answer_from, open_store, read_query
-from support.work.steps import Left
 
 from tasks.assets import load_query
 from tasks.clients.wikidata.client import WikidataSparql

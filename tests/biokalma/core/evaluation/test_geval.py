@@ -1,7 +1,7 @@
 """Ratings in a judge's replies."""
 
 import pytest
-from support.work.replies import hearing
+from support.steps.replies import hearing
 
 from tasks.biokalma.core.evaluation.geval import RATING, read_rating
 from tasks.core.replies import Unreadable

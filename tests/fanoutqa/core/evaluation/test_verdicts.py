@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from support.work.replies import hearing
+from support.steps.replies import hearing
 
 from tasks.core.replies import Unreadable
 from tasks.fanoutqa.core.evaluation.exact import grade_answer

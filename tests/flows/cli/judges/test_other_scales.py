@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.work.command import Factmill
-from support.work.scripted_chat import Message, ScriptedChat, write_chat_world
-from support.work.small_builds import SmallBuilds
+from support.builds.small_builds import SmallBuilds
+from support.commands.command import Factmill
+from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 
 from tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, describe_card
 

@@ -1,7 +1,7 @@
 """Reading what a judge says of short and of long answers."""
 
 import pytest
-from support.work.replies import hearing
+from support.steps.replies import hearing
 
 from tasks.core.replies import Unreadable
 from tasks.slaq.core.evaluation.verdicts import VERDICT_LINE, read_verdicts

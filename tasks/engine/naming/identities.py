@@ -1,0 +1,187 @@
+"""What the services and models of a world are known by: in locks, and in recorded calls.
+
+Identities are known without opening anything, so that a build whose calls are all recorded starts no server and no
+client. The embedded world's services are named by the content of the world, never by the port they happen to have.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+
+from tasks.assets import ROOT
+from tasks.core.calls.perplexity import name_scorer
+from tasks.core.fingerprints import combine_digests, digest_bytes
+from tasks.engine.naming.import_closure import close_over_imports, digest_closure
+from tasks.engine.naming.own_code import read_code
+from tasks.errors import SettingsError, UsageError
+from tasks.settings import EMBEDDED, Model, World, graphs_folder
+from tasks.text.ages import read_age
+
+RULES = "tasks.rules.author"
+"""Module of the rules author."""
+_QUOTED = re.compile(r'"([\w.]+)"')
+
+
+@cache
+def world_identity() -> str:
+    """Return the identity of the embedded world: named by the content of its files."""
+    from tasks.world.data import digest_world
+
+    return f"embedded-{digest_world()[:16]}"
+
+
+def wikidata_identity(world: World, home: Path) -> str:
+    """Return the identity of a world's Wikidata; SettingsError when it names none."""
+    world.require("wikidata")
+    if world.wikidata.engine == "graph":
+        from tasks.graph.lookup import open_graph
+
+        with open_graph(world.wikidata.graph, graphs_folder(home)) as graph:
+            return graph.identity
+    return identify_service("wikidata", world.wikidata.url)
+
+
+def check_graph_languages(world: World, home: Path, languages: Sequence[str]) -> None:
+    """Raise UsageError when a world's Wikidata is a local graph without labels in some of these languages."""
+    if world.wikidata.engine == "graph":
+        from tasks.graph.lookup import open_graph
+
+        with open_graph(world.wikidata.graph, graphs_folder(home)) as graph:
+            if problem := next(filter(None, map(graph.find_language_problem, languages)), None):
+                raise UsageError(
+                    f"{problem}: load it again with {' '.join(f'--language {tag}' for tag in languages)}, or take --label-source translated"
+                )
+
+
+def embedder_name(world: World, home: Path) -> str:
+    """Return the name of a world's sentence encoder: the one it names, or the paper's where it is at hand."""
+    from tasks.models.embed import choose_embedder
+
+    settings = world.models.get("embedder")
+    return settings.name if settings else choose_embedder(home)
+
+
+def embedder_identity(world: World, home: Path) -> dict[str, str]:
+    """Return name and digest of a world's sentence encoder."""
+    from tasks.models.embed import identify_embedder
+
+    name = embedder_name(world, home)
+    return {"name": name, "digest": identify_embedder(name, home)}
+
+
+def has_translator(world: World) -> bool:
+    """True when a world names a translator."""
+    return "translator" in world.models
+
+
+def translator_model(world: World) -> Model:
+    """Return the settings of a world's translator; SettingsError when it has none."""
+    settings = world.models.get("translator")
+    if settings:
+        return settings
+    raise SettingsError(
+        f'the world {world.name} names no translator; add [models.translator] with kind = "local" and the name of a model '
+        "from `factmill models list`, or build in English alone with --language eng"
+    )
+
+
+def translator_identity(world: World, home: Path) -> str:
+    """Return the identity of a world's translator."""
+    from tasks.models.translate import identify_translator
+
+    settings = translator_model(world)
+    return identify_translator(settings.name, home, world.compute.device, settings.compute_type)
+
+
+def perplexity_model(world: World) -> Model:
+    """Return the settings of a world's language model that weighs texts; SettingsError when it names none."""
+    settings = world.models.get("perplexity")
+    if settings:
+        return settings
+    raise SettingsError(
+        f"the world {world.name} names no language model that weighs texts; add [models.perplexity] to its file: kind = "
+        '"local" and the name of a model from `factmill models list`, or kind = "openai" and a server that returns '
+        "log-probabilities of prompts"
+    )
+
+
+def perplexity_identity(world: World, home: Path) -> str:
+    """Return the identity of a world's language model that weighs texts."""
+    from tasks.models.perplexity import identify_perplexity
+
+    settings = perplexity_model(world)
+    if settings.kind == "openai":
+        return name_scorer(settings.url, settings.name)
+    return identify_perplexity(settings.name, home, world.compute.device, settings.compute_type)
+
+
+def service_identities(world: World, home: Path) -> dict[str, str]:
+    """Return the identity of each service that a world names, by which a lock knows it."""
+    others = {
+        name: identify_service(name, url) for name, url in service_urls(world).items() if name != "wikidata" and url
+    }
+    return {**({"wikidata": wikidata_identity(world, home)} if world.has("wikidata") else {}), **others}
+
+
+def service_urls(world: World) -> dict[str, str]:
+    """Return the URL of each service of a world."""
+    return {
+        "wikidata": world.wikidata.url,
+        "wikipedia": world.wikipedia.url,
+        "pageviews": world.pageviews.url,
+        "falcon": world.falcon.url,
+        "dbpedia": world.dbpedia.url,
+    }
+
+
+def identify_service(name: str, url: str) -> str:
+    """Return the identity of a service: its URL, or the embedded world's own."""
+    return f"{world_identity()}/{name}" if url == "embedded" else url
+
+
+def find_max_ages(world: World, given: str | None) -> dict[str, float]:
+    """Return identity → seconds that a recorded reply serves, of each service and model whose replies age.
+
+    `given`: the age for all services that are no models, before what the world's file says. What is named by its content
+    does not age: the embedded world, local graphs and models on this machine.
+    """
+    ages: dict[str, float] = {}
+    for name, url in service_urls(world).items():
+        age = given or getattr(world, name).max_age
+        is_graph = name == "wikidata" and world.wikidata.engine == "graph"
+        if url and url != EMBEDDED and age and not is_graph:
+            ages[url] = min(read_age(age), ages.get(url, math.inf))
+    for model in world.models.values():
+        if model.max_age:
+            ages |= dict.fromkeys((model.url, name_scorer(model.url, model.name)), read_age(model.max_age))
+    return ages
+
+
+def find_oldest_moments(max_ages: Mapping[str, float], now: datetime) -> dict[str, datetime]:
+    """Return service → when its replies must have come to serve, by how old they may be (seconds)."""
+    return {service: datetime.fromtimestamp(max(now.timestamp() - age, 0), UTC) for service, age in max_ages.items()}
+
+
+def rules_identity(world: World, home: Path) -> str:
+    """Return the identity of the rules author: its code, lists and replies written by hand, and the graph it reads."""
+    return f"rules-1.{_rules_code()[:8]}@{wikidata_identity(world, home)}"
+
+
+def digest_rules(code: Mapping[str, str], lists: Mapping[str, bytes]) -> str:
+    """Return the digest of the rules: the modules that the author rests on, and the lists and replies that these name.
+
+    `code`: dotted name → text of all our modules; `lists`: file name in data/lists or data/world/replies → its bytes.
+    """
+    modules = close_over_imports([RULES], code)
+    named = {word for module in modules for word in _QUOTED.findall(code[module])}
+    read = sorted(name for name in lists if named & {name, name.rpartition(".")[0]})
+    return combine_digests([digest_closure([RULES], code), *(f"{name} {digest_bytes(lists[name])}" for name in read)])
+
+
+@cache
+def _rules_code() -> str:
+    lists = [path for folder in ("lists", "world/replies") for path in (ROOT / "data" / folder).iterdir()]
+    return digest_rules(read_code(), {path.name: path.read_bytes() for path in lists})

@@ -1,0 +1,95 @@
+"""Locks: every input of a build, by content. Two builds with one lock have the same bytes, given the same replies."""
+
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from textwrap import shorten
+from typing import Any
+
+from tasks.assets import asset_digest, load_prompt
+from tasks.core.fingerprints import digest_json
+from tasks.engine.benchmark import Assets, Benchmark, Inputs, Locked
+from tasks.engine.naming.identities import rules_identity, service_identities
+from tasks.engine.naming.import_closure import digest_closure
+from tasks.engine.naming.own_code import read_code
+from tasks.options import RunOptions
+from tasks.settings import home, load_world
+
+
+def make_lock(benchmark: Benchmark, inputs: Locked[Inputs], run: RunOptions) -> dict[str, Any]:
+    """Return the lock of a build as JSON; SettingsError when the world lacks a service that the benchmark asks."""
+    world = load_world(run.world, run.graph)
+    world.require(*benchmark.needs(inputs.inputs.params))
+    roles = benchmark.roles(inputs.inputs.params)
+    models = {role: model for role, model in sorted(world.models.items()) if role in roles}
+    uses_rules = any(model.kind == "rules" for model in models.values())
+    files = {unit: [[file.name, file.sha256] for file in found] for unit, found in inputs.files.items()}
+    return {
+        "benchmark": benchmark.name,
+        "code": code_digest(benchmark.recipe.partition(":")[0]),
+        "version": package_version(),
+        "world": {"name": world.name, "digest": world.digest(roles), "epoch": world.epoch_day().isoformat()},
+        "services": service_identities(world, home()),
+        "models": {role: model.name for role, model in models.items()},
+        "author": inputs.author or models["author"].name,
+        "rules": rules_identity(world, home()) if uses_rules else None,
+        "sources": {"files": files, "wikidata": inputs.wikidata},
+        **digest_assets(benchmark.assets),
+        "params": inputs.inputs.as_locked(),
+    }
+
+
+def describe_lock(lock: Mapping[str, Any]) -> str:
+    """Return what is to be built of what, in a few lines."""
+    world, sources = lock["world"], lock["sources"]
+    files = [name for found in sources["files"].values() for name, _ in found]
+    read = [shorten(", ".join(files), 300, placeholder=" …")] if files else []
+    read += [f"facts of {sources['wikidata']}"] if sources["wikidata"] else []
+    params = {name: value for name, value in lock["params"]["params"].items() if value not in (None, [], ())}
+    return "\n".join(
+        [
+            f"building {lock['benchmark']} in world {world['name']} ({world['digest'][:12]}), epoch {world['epoch']}, "
+            f"author {lock['author']}; factmill {lock['version']}, code {lock['code']}, lock {digest_json(lock)[:12]}",
+            f"source: {'; '.join(read) or 'asked of the services'}",
+            f"parameters: {', '.join(f'{name} {value}' for name, value in params.items())}",
+        ]
+    )
+
+
+def digest_assets(assets: Assets) -> dict[str, dict[str, str]]:
+    """Return kind → name → digest of the project's files that a build reads; an error names one that is missing."""
+    return {
+        "prompts": {prompt: load_prompt(prompt).digest for prompt in assets.prompts},
+        "lists": {name: asset_digest("data/lists", name) for name in assets.lists},
+        "queries": {name: asset_digest("sparql", f"{name}.rq") for name in assets.queries},
+    }
+
+
+def describe_origin(inputs: Locked[Inputs], run: RunOptions) -> dict[str, Any]:
+    """Return where the inputs were found, JSON-able: kept with the build, no part of its lock."""
+    return {
+        "flow": inputs.inputs.params.model_dump(mode="json"),
+        "world": run.absolute_world(),
+        "graph": run.graph,
+        "files": {
+            unit: [[str(file.path.resolve()), file.name, file.sha256, file.licence] for file in found]
+            for unit, found in inputs.files.items()
+        },
+    }
+
+
+def code_digest(recipe: str) -> str:
+    """Return the digest of the code that makes a benchmark's rows: its recipe's module and what that imports, in turn.
+
+    The command and what it prints are imported by no recipe. Migrations do not count: they apply to the rows of all
+    builds alike, those made before among them, so no lock can tell them apart.
+    """
+    packages = dict.fromkeys(["flows", "tasks", recipe.partition(".")[0]])
+    return digest_closure([recipe], read_code(tuple(packages)))[:16]
+
+
+def package_version() -> str:
+    """Return factmill's version."""
+    try:
+        return version("factmill")
+    except PackageNotFoundError:
+        return "0+uninstalled"

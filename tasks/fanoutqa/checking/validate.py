@@ -1,0 +1,221 @@
+"""What `factmill validate fanoutqa` finds in files of questions, and how it tells it. Nothing here needs a network."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tasks import progress
+from tasks.core.vectors.duplicates import find_duplicates
+from tasks.engine.naming.identities import embedder_name
+from tasks.errors import SourceError
+from tasks.fanoutqa.core.flags import FLAGS, find_structure_flags
+from tasks.fanoutqa.core.forms.released import UnresolvedReference, list_unresolved
+from tasks.fanoutqa.core.forms.shared import Violation, describe_value, is_empty
+from tasks.fanoutqa.core.questions import FanOutQuestion, list_leaves, list_sub_questions
+from tasks.fanoutqa.core.rows import Flag
+from tasks.fanoutqa.review import SAME_FROM
+from tasks.fanoutqa.sources.files import FORM, examine_question
+from tasks.settings import home, load_world
+from tasks.storage.source_files import iterate_json, name_source
+from tasks.text.values.answers import Answer
+
+_LONGEST_WORDING = 100
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidQuestion:
+    """A row that breaks rules of its form."""
+
+    row: int
+    """Place in the file, from 1."""
+    question: str
+    """Its wording, where it has one."""
+    violations: tuple[Violation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ValidQuestion:
+    """A row that keeps all rules of its form."""
+
+    row: int
+    form: str
+    question: FanOutQuestion
+    flags: list[Flag]
+    unresolved: list[UnresolvedReference]
+    """Of a released question alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimilarQuestions:
+    """Pairs of questions whose wordings say the same."""
+
+    embedder: str
+    pairs: list[dict[str, Any]]
+    """{cosine, one, other} each, the two as {file, row, id, question}."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileReport:
+    """What a file holds."""
+
+    file: Path
+    valid: list[ValidQuestion] = field(default_factory=list)
+    invalid: list[InvalidQuestion] = field(default_factory=list)
+
+    def count(self) -> dict[str, Any]:
+        """Return how much there is of what, in the valid questions."""
+        questions = [each.question for each in self.valid]
+        subs = [sub for question in questions for _, sub in list_sub_questions(question)]
+        return {
+            "questions": len(self.valid) + len(self.invalid),
+            "invalid": len(self.invalid),
+            "forms": _count(each.form for each in self.valid),
+            "sub_questions": len(subs),
+            "references": sum(len(list(list_leaves(each))) + len(each.necessary_evidence) for each in questions),
+            "articles": len({title for question in questions for title in question.articles}),
+            "unresolved": sum(len(each.unresolved) for each in self.valid),
+            "answers": _count(name_kind(each.answer) for each in questions),
+            "sub_answers": _count(name_kind(sub.answer) for sub in subs),
+            "flags": _count(flag.code for each in self.valid for flag in each.flags),
+            "flagged_questions": _count(code for each in self.valid for code in {flag.code for flag in each.flags}),
+        }
+
+    def find_repeated(self) -> list[dict[str, Any]]:
+        """Return the questions whose id stands earlier in the file; a build keeps the first."""
+        first: dict[str, int] = {}
+        repeated = []
+        for each in self.valid:
+            if each.question.id in first:
+                repeated.append({"id": each.question.id, "row": each.row, "first_row": first[each.question.id]})
+            first.setdefault(each.question.id, each.row)
+        return repeated
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the whole report as one JSON object."""
+        return {
+            "file": str(self.file),
+            "counts": self.count(),
+            "invalid": [asdict(each) for each in self.invalid],
+            "repeated": self.find_repeated(),
+            "unresolved": [asdict(reference) for each in self.valid for reference in each.unresolved],
+            "flags": [
+                {"question_id": each.question.id, **flag.model_dump(include={"code", "path", "detail"})}
+                for each in self.valid
+                for flag in each.flags
+            ],
+        }
+
+
+def validate_file(file: Path, least_articles: int) -> FileReport:
+    """Check every question of a file; SourceError when the file cannot be read or holds none."""
+    report = FileReport(file)
+    for number, row in iterate_json(name_source(file), FORM):
+        found = examine_question(row, least_articles)
+        if found.question is None:
+            wording = row.get("question") if isinstance(row, Mapping) else None
+            report.invalid.append(InvalidQuestion(number, _shorten(wording), found.violations))
+        else:
+            # authors give no revisions; a build finds them
+            unresolved = list_unresolved(found.question) if found.form == "released" else []
+            flags = find_structure_flags(found.question)
+            report.valid.append(ValidQuestion(number, str(found.form), found.question, flags, unresolved))
+    if not report.valid and not report.invalid:
+        raise SourceError(f"{file}: no questions; expected {FORM}")
+    return report
+
+
+def compare_wordings(reports: Sequence[FileReport], world: str) -> SimilarQuestions:
+    """Return the pairs of valid questions whose wordings say the same, by the world's sentence encoder."""
+    from tasks.models.embed import share_embedder
+
+    progress.show()
+    placed = [(report.file, each) for report in reports for each in report.valid]
+    embedder = share_embedder(embedder_name(load_world(world), home()), home())
+    if len(placed) < 2:
+        return SimilarQuestions(embedder.name, [])
+    progress.say(f"comparing {len(placed):,} questions by {embedder.name}")
+    vectors = embedder.encode([each.question.question for _, each in placed])
+    # find_duplicates asks for more than its threshold, the paper for at least 0.9
+    found = find_duplicates(vectors, float(np.nextafter(SAME_FROM, 0)))
+    rows = zip(found.first.tolist(), found.second.tolist(), found.cosine.tolist(), strict=True)
+    pairs = [
+        {"cosine": cosine, "one": _place(*placed[one]), "other": _place(*placed[other])} for one, other, cosine in rows
+    ]
+    return SimilarQuestions(embedder.name, pairs)
+
+
+def name_kind(answer: Answer | None) -> str:
+    """Return what kind of answer it is."""
+    if answer is None:
+        return "held back"
+    if is_empty(answer):
+        return "empty"
+    if isinstance(answer, bool):
+        return "true or false"
+    kinds = {dict: "dict", list: "list", str: "text", int: "whole number", float: "decimal number"}
+    return kinds[type(answer)]
+
+
+def format_file_report(report: FileReport) -> Iterator[str]:
+    """Yield a file's report as lines to read."""
+    counts = report.count()
+    forms = ", ".join(f"{number} {form}" for form, number in counts["forms"].items())
+    yield f"{report.file}: {counts['questions']} questions ({forms or 'none valid'})"
+    for invalid in report.invalid:
+        yield f"  row {invalid.row} is invalid: {invalid.question or '(no wording)'}"
+        yield from (f"    {violation.sentence}" for violation in invalid.violations)
+    for again in report.find_repeated():
+        yield f"  row {again['row']} repeats the id {again['id']} of row {again['first_row']}; a build keeps the first"
+    for valid in report.valid:
+        if valid.unresolved or valid.flags:
+            yield f"  row {valid.row}, {valid.question.id}: {_shorten(valid.question.question)}"
+            for each in valid.unresolved:
+                yield f"    {each.path}: not resolved to a revision: {each.title} ({each.url})"
+            yield from (f"    {flag.path or 'top-level question'}: {flag.code}: {flag.detail}" for flag in valid.flags)
+    yield from _format_counts(counts)
+
+
+def format_pairs(found: SimilarQuestions) -> Iterator[str]:
+    """Yield the pairs of questions that say the same as lines to read."""
+    yield f"pairs of questions with a cosine of {SAME_FROM} or more by {found.embedder}: {len(found.pairs)}"
+    for pair in found.pairs:
+        yield f"  {pair['cosine']:.4f}"
+        for side in (pair["one"], pair["other"]):
+            yield f"    {side['file']} row {side['row']}, {side['id']}: {_shorten(side['question'])}"
+
+
+def _format_counts(counts: Mapping[str, Any]) -> Iterator[str]:
+    yield (
+        f"  valid {counts['questions'] - counts['invalid']}, invalid {counts['invalid']}; "
+        f"sub-questions {counts['sub_questions']}, references {counts['references']} to {counts['articles']} articles, "
+        f"not resolved {counts['unresolved']}"
+    )
+    for name in ("answers", "sub_answers"):
+        yield f"  {name.replace('_', '-')}: {_format_numbers(counts[name])}"
+    for code, number in counts["flags"].items():
+        yield f"  flag {code}: {number} in {counts['flagged_questions'][code]} questions ({FLAGS[code]})"
+    if counts["invalid"]:
+        yield "  invalid questions are left out of builds; mend them at the places named and run this again"
+
+
+def _format_numbers(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{number} {name}" for name, number in counts.items()) or "none"
+
+
+def _count(names: Iterator[str]) -> dict[str, int]:
+    return dict(Counter(names).most_common())
+
+
+def _place(file: Path, each: ValidQuestion) -> dict[str, Any]:
+    return {"file": str(file), "row": each.row, "id": each.question.id, "question": each.question.question}
+
+
+def _shorten(wording: object) -> str:
+    if not isinstance(wording, str):
+        return "" if wording is None else describe_value(wording)
+    line = "".join(each if each.isprintable() else "�" for each in " ".join(wording.split()))
+    return line if len(line) <= _LONGEST_WORDING else f"{line[: _LONGEST_WORDING - 1]}…"

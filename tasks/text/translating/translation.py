@@ -1,0 +1,268 @@
+"""Translating questions, answers and paths, whatever the model (MultiHal, paper §2.4, Table 2).
+
+What cannot be translated rightly is a value with a reason, never a garbled text. Models see no numbers, dates and ids
+(text.translating.protected); where one loses any, the text is translated in the stretches between them. Of questions and answers
+they then take the language's own form (text.translating.localised); in paths they are values, and stay as they are, except that a
+unit which CLDR has is written in the number that goes with its value.
+
+The parts of a path are translated in one text with semicolons between them (the paper's finding: better than blanks).
+The number of parts is checked, and that each kept its numbers; if not, its parts are translated one by one. The paper
+also forbids a translation to say any two tokens in a row twice. So a path cannot say one part twice, nor two parts whose
+translations share words in a row: each different part is sent once, and parts that would repeat, as their
+translations one by one tell, are not joined.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from tasks.text.translating.localised import localise, write_amount, write_value
+from tasks.text.translating.protected import (
+    Protected,
+    is_all_protected,
+    list_protected,
+    protect,
+    restore,
+    split_at_protected,
+)
+
+LANGUAGE_CODES = {
+    "en": "eng_Latn",
+    "de": "deu_Latn",
+    "fr": "fra_Latn",
+    "it": "ita_Latn",
+    "es": "spa_Latn",
+    "pt": "por_Latn",
+}
+"""Language → code of NLLB-200, the source language first."""
+SOURCE_LANGUAGE = "en"
+TARGET_LANGUAGES = tuple(language for language in LANGUAGE_CODES if language != SOURCE_LANGUAGE)
+SEPARATOR = "; "
+
+
+@dataclass(frozen=True, slots=True)
+class Untranslatable:
+    """Why a text has no translation."""
+
+    reason: str
+    """Short snake_case code: unknown_characters, unknown_words, not_taught, too_long, unsure, unfinished, unreadable."""
+    detail: str = ""
+    """One sentence with the particulars."""
+
+
+Asked = tuple[str, str]
+"""A text and the language it is wanted in."""
+Outcome = str | Untranslatable
+
+
+class Engine(Protocol):
+    """A translation model from English."""
+
+    no_repeat_ngram: int
+    """So many tokens never follow each other twice in a translation; 0: no such rule."""
+
+    def run(self, asked: Sequence[Asked]) -> list[Outcome]:
+        """Translate texts as they stand."""
+        ...
+
+    def tokenize(self, text: str) -> list[str]:
+        """Return the tokens of a text."""
+        ...
+
+
+PartOrigin = Literal["translated", "wikidata", "kept", "untranslatable"]
+"""Where a part of a translated path comes from: the model, or CLDR for a unit; Wikidata's own label; the source, since it
+is a number, date or id; the source, since the model cannot translate it."""
+ByPart = Literal["untranslatable", "own_semicolon", "would_repeat", "wrong_count", "number_elsewhere"]
+"""Why the parts of a path were translated one by one: one of them, or all in one text, cannot be translated; one holds a
+semicolon; two would say some tokens twice, which is ruled out; the translation had another number of parts; or a number,
+date or id stood in another part, or behind the words of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class PathPart:
+    """A part of a path before translation."""
+
+    text: str
+    """English label, or a value as `text.values.literals.format_value` writes it."""
+    label: str | None = None
+    """Wikidata's label in the target language, where there is one and it is wanted (`label_source = "wikidata"`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TranslatedPart:
+    """A part of a path after translation."""
+
+    text: str
+    origin: PartOrigin
+    problem: Untranslatable | None = None
+    """Why the source stands here, with origin `untranslatable`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TranslatedPath:
+    """A path after translation."""
+
+    parts: tuple[TranslatedPart, ...]
+    by_part: ByPart | None = None
+    """Why its parts were translated one by one; None when they were joined, or there was at most one to translate."""
+
+    @property
+    def text(self) -> str:
+        """The parts with semicolons between them, as rows show paths."""
+        return SEPARATOR.join(part.text for part in self.parts)
+
+    @property
+    def problem(self) -> Untranslatable | None:
+        """The first part's problem, None when all parts have their translation."""
+        return next((part.problem for part in self.parts if part.problem), None)
+
+
+def translate_texts(asked: Sequence[Asked], engine: Engine) -> list[Outcome]:
+    """Translate texts, their dates, numbers and units in the form of the language; an amount alone needs no model."""
+    amounts = {pair: told for pair in asked if (told := write_amount(*pair))}
+    words = _translate_each([pair for pair in asked if pair not in amounts], engine)
+
+    def finish(text: str, language: str) -> Outcome:
+        said = amounts.get((text, language)) or words[text, language]
+        return said if isinstance(said, Untranslatable) else localise(said, text, language)
+
+    return [finish(*pair) for pair in asked]
+
+
+def translate_paths(asked: Sequence[tuple[Sequence[PathPart], str]], engine: Engine) -> list[TranslatedPath]:
+    """Translate the parts of paths, each with its language; every part says where it comes from."""
+    needed = [_parts_to_translate(parts, language) for parts, language in asked]
+    singles = _translate_parts(
+        [(text, language) for texts, (_, language) in zip(needed, asked, strict=True) for text in texts], engine
+    )
+    reasons = [
+        _why_apart([singles[text, language] for text in texts], texts, engine) if len(texts) > 1 else None
+        for texts, (_, language) in zip(needed, asked, strict=True)
+    ]
+    joined = _translate_each(
+        [
+            (SEPARATOR.join(texts), language)
+            for texts, reason, (_, language) in zip(needed, reasons, asked, strict=True)
+            if len(texts) > 1 and reason is None
+        ],
+        engine,
+    )
+    translated = []
+    for (parts, language), texts, reason in zip(asked, needed, reasons, strict=True):
+        found: Mapping[str, Outcome] | ByPart | None = reason
+        if len(texts) > 1 and reason is None:
+            found = _split_joined(texts, joined[SEPARATOR.join(texts), language])
+        by_text = found if isinstance(found, Mapping) else {text: singles[text, language] for text in texts}
+        finished = tuple(_finish_part(part, by_text, language) for part in parts)
+        translated.append(TranslatedPath(finished, None if isinstance(found, Mapping) else found))
+    return translated
+
+
+def repeats_ngram(tokens: Sequence[str], size: int) -> bool:
+    """True when some `size` tokens follow each other twice; never for size 0."""
+    if size <= 0:
+        return False
+    ngrams = [tuple(tokens[at : at + size]) for at in range(len(tokens) - size + 1)]
+    return len(set(ngrams)) < len(ngrams)
+
+
+def _translate_protected(shown: Mapping[Asked, Protected], engine: Engine) -> dict[Asked, Outcome]:
+    """Return the translations of texts with stand-ins; those that lost one are left out."""
+    to_send = list(dict.fromkeys((protected.text, language) for (_, language), protected in shown.items()))
+    answers = dict(zip(to_send, engine.run(to_send), strict=True))
+    found: dict[Asked, Outcome] = {}
+    for pair, protected in shown.items():
+        answer = answers[protected.text, pair[1]]
+        restored = answer if isinstance(answer, Untranslatable) else restore(protected, answer)
+        if restored is not None:
+            found[pair] = restored
+    return found
+
+
+def _translate_stretches(asked: Sequence[Asked], engine: Engine) -> list[Outcome]:
+    """Translate texts between their numbers, dates and ids, which are put back in the places they had."""
+    cut = [split_at_protected(text) for text, _ in asked]
+    to_send = list(
+        dict.fromkeys(
+            (stretch, language)
+            for stretches, (_, language) in zip(cut, asked, strict=True)
+            for stretch, translatable in stretches
+            if translatable
+        )
+    )
+    answers = dict(zip(to_send, engine.run(to_send), strict=True))
+    outcomes: list[Outcome] = []
+    for stretches, (_, language) in zip(cut, asked, strict=True):
+        pieces = [answers[text, language] if translatable else text for text, translatable in stretches]
+        problems = [piece for piece in pieces if isinstance(piece, Untranslatable)]
+        outcomes.append(problems[0] if problems else "".join(map(str, pieces)))
+    return outcomes
+
+
+def _translate_each(asked: Iterable[Asked], engine: Engine) -> dict[Asked, Outcome]:
+    """Translate texts, numbers as they are; equal ones are sent once, those that are all number, date or id are not sent."""
+    texts = {pair: " ".join(pair[0].split()) for pair in asked}
+    found: dict[Asked, Outcome] = {pair: text for pair, text in texts.items() if is_all_protected(text)}
+    shown = {pair: protect(text) for pair, text in texts.items() if pair not in found}
+    found |= _translate_protected({pair: protected for pair, protected in shown.items() if protected}, engine)
+    lost = [pair for pair in shown if pair not in found]
+    return found | dict(zip(lost, _translate_stretches([(texts[pair], pair[1]) for pair in lost], engine), strict=True))
+
+
+def _translate_parts(asked: Iterable[Asked], engine: Engine) -> dict[Asked, Outcome]:
+    """Translate parts of paths, each alone; a number at the beginning, as a value's, stays there."""
+    found = _translate_each(asked, engine)
+    moved = [pair for pair, said in found.items() if isinstance(said, str) and not _keeps_place(pair[0], said)]
+    return found | dict(zip(moved, _translate_stretches(moved, engine), strict=True))
+
+
+def _keeps_place(text: str, translation: str) -> bool:
+    """True unless a text begins with a number that its translation has elsewhere."""
+    first = split_at_protected(text)[:1]
+    return not first or first[0][1] or translation.startswith(first[0][0])
+
+
+def _parts_to_translate(parts: Sequence[PathPart], language: str) -> list[str]:
+    """Return the different texts of a path that a model must translate, in order."""
+    texts = dict.fromkeys(part.text for part in parts if part.label is None)
+    return [text for text in texts if not is_all_protected(text) and write_value(text, language) is None]
+
+
+def _why_apart(singles: Sequence[Outcome], texts: Sequence[str], engine: Engine) -> ByPart | None:
+    """Return why the parts of a path cannot be translated in one text; None when nothing speaks against it."""
+    said = [single for single in singles if isinstance(single, str)]
+    if len(said) < len(singles):
+        return "untranslatable"
+    if any(";" in text for text in texts):
+        return "own_semicolon"
+    if repeats_ngram(engine.tokenize(SEPARATOR.join(said)), engine.no_repeat_ngram):
+        return "would_repeat"
+    return None
+
+
+def _split_joined(texts: Sequence[str], answer: Outcome) -> Mapping[str, Outcome] | ByPart:
+    """Return the translation of each part, or why it cannot be had from the translation of all."""
+    if isinstance(answer, Untranslatable):
+        return "untranslatable"
+    pieces = [piece.strip() for piece in answer.split(";")]
+    if len(pieces) != len(texts) or not all(pieces):
+        return "wrong_count"
+    for text, piece in zip(texts, pieces, strict=True):
+        protected = protect(text)
+        if protected is None or sorted(list_protected(piece)) != sorted(list_protected(text)):
+            return "number_elsewhere"
+        if not _keeps_place(text, piece):
+            return "number_elsewhere"
+    return dict(zip(texts, pieces, strict=True))
+
+
+def _finish_part(part: PathPart, by_text: Mapping[str, Outcome], language: str) -> TranslatedPart:
+    if part.label is not None:
+        return TranslatedPart(part.label, "wikidata")
+    found = by_text.get(part.text, write_value(part.text, language))
+    if found is None:
+        return TranslatedPart(part.text, "kept")
+    if isinstance(found, Untranslatable):
+        return TranslatedPart(part.text, "untranslatable", found)
+    return TranslatedPart(found, "translated")

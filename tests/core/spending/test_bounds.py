@@ -1,0 +1,23 @@
+"""What is said of what a run spends is right in number."""
+
+import pytest
+
+from tasks.core.spending.bounds import Spent, count_hours, describe_spent
+
+
+@pytest.mark.parametrize(
+    ("spent", "told"),
+    [
+        (Spent(0.5, 0.0, 1, 0.25), "US$ 0.5000, 1 request, 0.25 hours"),
+        (
+            Spent(0.0, 0.125, 1_000, 2.0),
+            "US$ 0.0000, up to US$ 0.1250 more in requests without a reply, 1,000 requests, 2.00 hours",
+        ),
+    ],
+)
+def test_what_was_spent_is_told(spent: Spent, told: str) -> None:
+    assert describe_spent(spent) == told
+
+
+def test_hours_are_told_with_as_many_digits_as_tell_them_from_none() -> None:
+    assert [count_hours(hours) for hours in (1, 0.0001, 12.345678)] == ["1 hour", "0.0001 hours", "12.35 hours"]

@@ -1,0 +1,121 @@
+"""What the whole asks, from what some of its rows asked: each kind of call grows as it does."""
+
+import pytest
+
+from tasks.core.spending.forecasting import StageSeen, Use, count_bundled, count_met, draw_places, make_forecast
+
+ROWS = [f"r{at:02}" for at in range(20)]
+
+
+def use(stage: str, row: str, key: str, *, model: str = "m", usd: float = 0.01, requests: float = 1.0) -> Use:
+    return Use(stage, row, key, "http://model", "chat", model, requests, 100.0, 10.0, usd, 2.0)
+
+
+def forecast(uses, scale: float = 4.0, seconds: float = 10.0, parallel: int = 8, rows=ROWS):
+    return make_forecast([StageSeen("ask", len(rows), scale, seconds)], uses, rows, {"http://model": parallel}, {})
+
+
+def test_calls_of_each_row_grow_with_the_rows():
+    found = forecast([use("ask", row, f"{row} {at}") for row in ROWS for at in (1, 2)])
+    assert found.total["calls"] == found.total["model_requests"] == 160
+    assert found.total["usd"] == pytest.approx(1.6)
+    assert found.total["tokens_in"] == 16_000
+    assert (found.low["usd"], found.high["usd"]) == (pytest.approx(1.6), pytest.approx(1.6))
+
+
+def test_what_is_asked_once_for_all_rows_does_not_grow():
+    found = forecast([use("ask", row, "the corpus") for row in ROWS])
+    assert found.total["calls"] == 1
+    assert found.stages[0].asked[0].growth == 0
+
+
+def test_what_rows_share_grows_the_slower_the_more_they_share():
+    shared = [use("ask", row, f"{int(row[1:]) % 8}") for row in ROWS]
+    found = forecast(shared)
+    assert 8 <= found.total["calls"] < 32
+    assert 0 <= found.stages[0].asked[0].growth < 0.6
+
+
+@pytest.mark.parametrize(
+    ("wanted_by", "rows", "scale", "met"),
+    [
+        ([5] * 8, 20, 4.0, 8),  # whatever there is was wanted by several rows: all of it is known
+        ([1] * 10 + [2] * 10, 20, 1.0, 20),
+        ([1] * 10 + [2] * 10, 20, 1e6, 24.75),  # as many more as 19/20 of 10² / (2 · 10)
+    ],
+)
+def test_what_few_rows_want_tells_how_much_nobody_has_wanted_yet(wanted_by, rows, scale, met):
+    assert count_met(wanted_by, rows, scale) == pytest.approx(met)
+
+
+@pytest.mark.parametrize(
+    ("calls", "batches", "most", "requests"),
+    [
+        (40, 1.0, 50, 2),  # room for all in the two requests that there were
+        (400, 1.0, 50, 8),
+        (40, 3.0, 50, 6),  # each batch sends its own
+        (40, 1.0, 1, float("inf")),
+    ],
+)
+def test_calls_fill_requests_before_there_are_more(calls, batches, most, requests):
+    seen = [use("ask", row, row, requests=0.2) for row in ROWS[:10]]
+    assert count_bundled(seen, calls, batches, most) == pytest.approx(requests)
+
+
+def test_bundled_requests_grow_slower_than_their_calls():
+    uses = [use("ask", row, row, requests=0.1, model="") for row in ROWS]
+    found = make_forecast([StageSeen("ask", 20, 10.0, 1.0)], uses, ROWS, {}, {"http://model": 50})
+    assert (found.total["calls"], found.total["requests"]) == (200, 4)
+    assert found.low["requests"] == pytest.approx(4)
+
+
+def test_what_an_earlier_stage_asked_is_not_asked_again():
+    stages = [StageSeen("read", 80, 1.0, 1.0), StageSeen("ask", 20, 4.0, 1.0)]
+    uses = [use("read", row, row) for row in ROWS] + [use("ask", row, row) for row in ROWS]
+    found = make_forecast(stages, uses, ROWS, {}, {})
+    assert found.total["calls"] == 20
+    assert found.stages[1].asked == ()
+    assert (found.low["calls"], found.high["calls"]) == (20, 20)
+
+
+def test_the_interval_is_wide_where_rows_differ_and_of_the_asked_part_alone():
+    uneven = [use("ask", row, f"{row} {at}") for row in ROWS for at in range(10 if row < "r05" else 1)]
+    found = forecast(uneven)
+    assert found.low["usd"] < 0.8 * found.total["usd"] < 1.2 * found.total["usd"] < found.high["usd"]
+    nearly_all = forecast(uneven, scale=1.05)
+    width = nearly_all.high["usd"] - nearly_all.low["usd"]
+    assert width < 0.2 * (found.high["usd"] - found.low["usd"]) / 4 * 1.5
+
+
+def test_rows_without_a_call_count_among_those_that_were_asked():
+    few = [use("ask", row, row) for row in ROWS[:2]]
+    assert forecast(few).total["calls"] == 8
+    assert forecast(few).high["calls"] > 12
+
+
+def test_hours_are_those_of_the_slowest_service_and_what_the_stage_does_beside():
+    found = forecast([use("ask", row, row) for row in ROWS], seconds=10.0, parallel=8)
+    # 20 replies of 2 s, 8 at once: 5 s of the 10 are waiting
+    assert found.total["hours"] * 3600 == pytest.approx(80 * 2 / 8 + 4 * 5)
+
+
+def test_rows_of_a_pilot_stand_for_each_part_and_size():
+    ids = [f"{at:03}" for at in range(100)]
+    parts = [("a",) if at < 80 else ("b",) for at in range(100)]
+    sizes = [at * 37 % 100 for at in range(100)]
+    drawn = draw_places(parts, [""] * 100, sizes, ids, 20)
+    assert len(set(drawn)) == 20 == len(drawn)
+    assert sum(at < 80 for at in drawn) == 16
+    assert sum(sizes[at] for at in drawn) / 20 == pytest.approx(49.5, rel=0.1)
+    assert draw_places(parts[:5], [""] * 5, sizes[:5], ids[:5], 20) == [0, 1, 2, 3, 4]
+
+
+def test_halves_that_are_balanced_later_are_drawn_together():
+    ids = [f"{at:03}" for at in range(60)]
+    parts = [(f"category {at % 15}",) for at in range(60)]
+    halves = ["most" if at < 30 else "least" for at in range(60)]
+    drawn = draw_places(parts, halves, [len(ids)] * 60, ids, 14)
+    assert len(drawn) == 14
+    counts = {(parts[at], halves[at]) for at in drawn}
+    assert all((part, "most") in counts and (part, "least") in counts for part, _ in counts)
+    assert sum(halves[at] == "most" for at in drawn) == 7

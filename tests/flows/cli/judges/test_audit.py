@@ -1,0 +1,83 @@
+"""`factmill audit`: the sample goes out, verdicts come in, figures stand with the build."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.commands.command import Factmill
+
+from flows.benchmarks import BENCHMARKS
+
+
+@pytest.fixture
+def warehouse(factmill: Factmill, tmp_path: Path) -> Path:
+    path = tmp_path / "w.duckdb"
+    assert factmill("build", "granola", "--limit", "6", "--samples", "2", "--warehouse", path).code == 0
+    return path
+
+
+def test_verdicts_of_a_sheet_stand_with_the_build(factmill: Factmill, warehouse: Path, tmp_path: Path) -> None:
+    sheet = tmp_path / "sheet.csv"
+    asked = ("audit", "granola", "--warehouse", warehouse)
+    assert "has a verdict yet" in factmill(*asked).out
+    told = factmill(*asked, "--rows", "4", "--to", sheet)
+    assert told.code == 0, told.err
+    with sheet.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 4
+    assert all("  question " in row["shown"] and "items of embedded-" in row["shown"] for row in rows)
+    rows[0] |= {"informativeness": "x", "reviewer": "ada"}
+    for row in rows[1:3]:
+        row["reviewer"] = "ada"
+    with sheet.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+
+    taken = factmill(*asked, "--from", sheet)
+    assert "3 verdicts taken in" in taken.out
+    line = "informativeness: 33.3% (6.2% to 79.2%; 3 rows; paper 6.0%)"
+    assert line in taken.out
+    figures = {each["kind"]: each for each in factmill(*asked, "--json").json["figures"]}
+    assert (figures["correctness"]["here"], figures["correctness"]["rows"]) == (0.0, 3)
+    assert line in factmill("show", "granola", "--warehouse", warehouse).out
+    factmill("export", "latest:granola", "--to", tmp_path / "out", "--warehouse", warehouse)
+    assert f"- {line}" in (tmp_path / "out" / "build.md").read_text("utf-8")
+
+    rows[0]["correctness"] = "perhaps"
+    with sheet.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    wrong = factmill(*asked, "--from", sheet)
+    assert wrong.code == 2
+    assert "sheet.csv, line 2: correctness is 'perhaps'" in wrong.err
+
+
+def test_in_a_terminal_rows_are_asked_about_one_by_one_and_kept_at_once(
+    factmill: Factmill, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flows.commands.judges.audit import draw_rows, measure_build, take_verdicts
+
+    known = BENCHMARKS["granola"]
+    build_id = factmill("builds", "--warehouse", warehouse, "--json").json[-1]["build_id"]
+    given = iter(["", "no idea", "x", "", "q"])
+
+    class Terminal:
+        def readline(self) -> str:
+            return f"{next(given)}\n"
+
+    monkeypatch.setattr("sys.stdin", Terminal())
+    sample = draw_rows(warehouse, known, build_id, 4, 0)
+    assert take_verdicts(warehouse, known, sample, "ada") == 1
+    figures: dict[str, Any] = {each.kind: each.here for each in measure_build(warehouse, known, build_id)}
+    assert figures == {"correctness": 0.0, "informativeness": 1.0, "granularity": 0.0}
+    assert len(draw_rows(warehouse, known, build_id, 4, 0).verdicts) == 1
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
+def test_kinds_are_named_once_and_ask_something(benchmark: str) -> None:
+    kinds = BENCHMARKS[benchmark].audit.kinds
+    assert len({kind.code for kind in kinds}) == len(kinds) > 0
+    assert all(kind.asks.endswith("?") for kind in kinds)

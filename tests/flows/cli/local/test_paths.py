@@ -1,0 +1,95 @@
+"""`factmill paths`: by SPARQL in the embedded world and by a local graph, one pair and many."""
+
+import csv
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from support.commands.command import Factmill
+
+from tasks.world.data import WORLD_FOLDER
+from tasks.world.files.reading import load_world_data
+from tasks.world.rdf import write_rdf
+
+PAIRS = [
+    ("Albert Einstein", "Max Planck"),
+    ("Q937", "14 March 1879"),
+    ("Q64", "3,755,251"),
+    ("Nobody At All", "Q5"),
+    ("Q937", "Q937"),
+]
+
+
+@pytest.fixture(scope="module")
+def world_graph(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Load the embedded world's triples as a local graph by the command, and return its name."""
+    file = tmp_path_factory.mktemp("triples") / "world.nt"
+    with file.open("w", encoding="utf-8") as stream:
+        write_rdf(load_world_data(WORLD_FOLDER), stream)
+    ran = factmill("graph", "load", file, "--name", "world-of-paths", "--replace", "--json")
+    assert ran.code == 0, ran.err
+    return "world-of-paths"
+
+
+def write_pairs(folder: Path) -> Path:
+    file = folder / "pairs.csv"
+    with file.open("w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream).writerows([("subject", "object"), *PAIRS])
+    return file
+
+
+def test_one_pair_is_told_in_labels_and_ids(factmill: Factmill) -> None:
+    ran = factmill("paths", "Albert Einstein", "Max Planck")
+    assert ran.code == 0, ran.err
+    assert "Albert Einstein (Q937) → Max Planck (Q9021): 1 path" in ran.out
+    assert "Albert Einstein; award received; Max Planck Medal; named after; Max Planck" in ran.out
+    assert "Q937 P166 Q317038 P138 Q9021" in ran.out
+
+
+def test_the_graph_and_the_endpoint_find_the_same(factmill: Factmill, world_graph: str, tmp_path: Path) -> None:
+    file = write_pairs(tmp_path)
+    by_sparql = factmill("paths", "--pairs", file, "--all-hops", "--json")
+    by_graph = factmill("paths", "--pairs", file, "--all-hops", "--json", "--graph", world_graph)
+    assert by_sparql.code == by_graph.code == 0, by_sparql.err + by_graph.err
+    told = [json.loads(line) for line in by_graph.out.splitlines()]
+    assert told == [json.loads(line) for line in by_sparql.out.splitlines()]
+    assert [pair["status"] for pair in told] == ["found", "found", "found", "unknown_subject", "identical"]
+    assert told[1]["paths"][0]["labels"] == ["Albert Einstein", "date of birth", "1879-03-14"]
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".jsonl", ".csv"])
+def test_many_pairs_go_into_files(factmill: Factmill, world_graph: str, tmp_path: Path, suffix: str) -> None:
+    to = tmp_path / f"paths{suffix}"
+    ran = factmill("paths", "--pairs", write_pairs(tmp_path), "--graph", world_graph, "--to", to)
+    assert ran.code == 0, ran.err
+    assert "of 5 pairs (3 found, 1 identical, 1 unknown subject)" in ran.out
+    pairs = to.with_suffix(f".pairs{suffix}")
+    rows = pq.read_table(pairs).num_rows if suffix == ".parquet" else len(pairs.read_text().splitlines())
+    assert rows == len(PAIRS) + (suffix == ".csv")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["Q937"], 2, "give SUBJECT and OBJECT, or --pairs FILE"),
+        (["Q937", "Q64", "--pairs", "x.csv"], 2, "give SUBJECT and OBJECT, or --pairs FILE"),
+        (["--pairs", "/absent.csv"], 2, "no such file"),
+        (["Q937", "some day", "--as", "date"], 2, "'some day' is no date"),
+        (["Q937", "Q64", "--graph", "nowhere"], 1, "no graph nowhere"),
+        (["Q937", "Q64", "--to", "paths.doc"], 2, "ends in one of .parquet, .csv, .jsonl"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_usage_of_paths_is_told(factmill: Factmill, arguments: list[str], code: int, message: str) -> None:
+    ran = factmill("paths", *arguments)
+    assert (ran.code, message in ran.err) == (code, True), ran.err
+
+
+def test_a_file_without_the_columns_is_named_with_its_row(factmill: Factmill, tmp_path: Path) -> None:
+    file = tmp_path / "odd.csv"
+    file.write_text("from,to\nQ1,Q2\n")
+    ran = factmill("paths", "--pairs", file)
+    assert (ran.code, f"{file}: row 1: the column subject is missing (found: from, to)" in ran.err) == (2, True), (
+        ran.err
+    )

@@ -1,0 +1,221 @@
+"""A rebuild since an earlier build asks anew what changed and what nothing is told of, and leaves what a full one leaves."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.commands.command import Factmill
+from support.models.scripted_chat import Message
+from support.webs.loopback import Seen
+from support.webs.wikidata_web import read_query
+from support.worlds.changing_world import COUNTRIES, PEOPLE, SPARE, ChangingWorld
+from trials.since import Beside, Size, compare_embedded, compare_served
+
+from flows.serving import ServeOptions, read_config
+from tasks.storage.warehouse import open_warehouse
+
+_LONG_AGO = "2025-03-01T00:00:00Z"
+
+
+class EditedWorld(ChangingWorld):
+    """Its items say when they were edited; what its Wikidata was asked is kept by the first words of the query."""
+
+    def __init__(self, folder: Path, factmill: Factmill) -> None:
+        super().__init__(folder, factmill)
+        self.edited_at: dict[str, str] = {}
+        self.looks_fail = False
+        self.said: list[str] = []
+
+    def options(self) -> list[str | Path]:
+        """Return the options of its builds."""
+        return ["--source", self.folder / "P19.people.json", "--world", self.folder / "world.toml"]
+
+    def edit(self, name: str) -> None:
+        """Say that an item was edited just now."""
+        self.edited_at[name] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def take_asked(self) -> dict[str, list[str]]:
+        """Return variables that queries select → the items or names of their VALUES, since the last time; chats too."""
+        seen, self.wikidata.web.seen[:] = list(self.wikidata.web.seen), []
+        asked: dict[str, list[str]] = {}
+        for each in seen:
+            if "/views/" not in each.path:
+                query = read_query(each)
+                kind = " ".join(re.findall(r"\?(\w+)", query.partition("WHERE")[0]))
+                asked.setdefault(kind, []).extend(re.findall(r'wd:(Q\d+)|"([A-Z][^"]+)"@en', query))
+        told = {kind: sorted({self._name(qid) or name for qid, name in found}) for kind, found in asked.items()}
+        chats, self.said = self.said, []
+        return told | ({"chats": chats} if chats else {})
+
+    def _name(self, qid: str) -> str:
+        names = [*PEOPLE, *SPARE, *COUNTRIES, *sorted({*COUNTRIES.values()})]
+        return names[int(qid[1:]) - 1000] if qid else ""
+
+    def _answer(self, seen: Seen) -> dict[str, Any] | None:
+        if self.looks_fail and "/views/" not in seen.path and "?version" in read_query(seen):
+            return {"status": 503, "text": "down"}
+        return super()._answer(seen)
+
+    def _speak(self, messages: Sequence[Message]) -> tuple[int, str]:
+        status, text = super()._speak(messages)
+        self.said.append(text)
+        return status, text
+
+    def _list_triples(self) -> str:
+        plain = super()._list_triples()
+        dates = [
+            f'wd:{qid} schema:dateModified "{self.edited_at.get(self._name(qid), _LONG_AGO)}"^^xsd:dateTime'
+            for qid in sorted({*re.findall(r"wd:(Q\d+)", plain)})
+        ]
+        return "\n".join([plain, *dates])
+
+
+@pytest.fixture
+def world(factmill: Factmill, tmp_path: Path) -> Iterator[EditedWorld]:
+    made = EditedWorld(tmp_path, factmill)
+    yield made
+    made.close()
+
+
+def report_of(world: EditedWorld, build_id: str) -> dict[str, Any]:
+    with open_warehouse(world.warehouse) as db:
+        (told,) = db.execute("SELECT report FROM builds WHERE build_id = ?", [build_id]).fetchone() or ("{}",)
+    report: dict[str, Any] = json.loads(told)
+    return report
+
+
+def test_what_changed_is_asked_anew_and_a_model_is_asked_only_what_reads_otherwise(world: EditedWorld) -> None:
+    first = world.build()
+    world.take_asked()
+    world.describe["Lyon"] = "old city in France"
+    for name in ("Lyon", "Nice", "Ada One"):
+        world.edit(name)  # Nice says what it said
+    second = world.build("--since", first)
+    asked = world.take_asked()
+    assert asked["item label description title modified"] == ["Ada One", "Lyon", "Nice"]
+    assert asked["item property value label"] == ["Ada One", "Lyon", "Nice"]
+    assert len(asked["name item via"]) > 2, "nothing tells who bears a name"
+    assert [said for said in asked["chats"] if said != "Yes."] == ["1:: Lyon\n2:: France"], (
+        "Lyon is described otherwise"
+    )
+    assert asked["chats"].count("Yes.") == 8, "and weighed anew, in eight samples"
+    since = report_of(world, second)["since"]
+    assert (since["build"], since["changed"], since["requests"]) == (first, 6, 1)
+    assert since["undecidable"] == {"find_items": len(asked["name item via"])}
+    assert {told["too_old"] for told in report_of(world, second)["replies"].values()} == {0}
+
+    assert world.run("verify", second).json["agrees"]
+    published = world.warehouse
+    world.warehouse = world.folder / "full.duckdb"
+    full = world.build()
+    assert read_digests(published, second) == read_digests(world.warehouse, full)
+
+
+def read_digests(warehouse: Path, build_id: str) -> Any:
+    with open_warehouse(warehouse) as db:
+        return db.execute("SELECT table_name, sha256 FROM build_tables WHERE build_id = ?", [build_id]).fetchall()
+
+
+def test_explain_tells_what_shows_that_a_reply_was_kept(world: EditedWorld) -> None:
+    world.build()
+    world.edit("Lyon")
+    second = world.build("--since", "last")
+    rows = world.run("show", "granola").json["rows"]
+    row = next(each["id"] for each in rows if "Bo Two" in each["question"])
+    trace = world.run("explain", "granola", row).json
+    kept = {call["operation"] for call in trace["calls"] if call["unchanged"]}
+    assert kept == {"describe_items", "neighbours"}
+    (shown,) = {check for call in trace["calls"] for check in call["checks"]}
+    told = world.factmill("explain", "granola", row, "--warehouse", world.warehouse).out
+    assert f"was last changed '{_LONG_AGO}' as it was (checked by call {shown})" in told
+    with open_warehouse(world.warehouse) as db:
+        key = shown.partition(" ")[0]
+        found = db.execute("SELECT operation FROM calls WHERE starts_with(key, ?)", [key]).fetchall()
+    assert found == [("item_states",)]
+    assert world.run("gc", "--older-than", "0s", "--yes").code == 0
+    assert world.run("verify", second).json["agrees"]
+    assert world.run("explain", "granola", row).json["calls"][0]["checks"] == trace["calls"][0]["checks"]
+
+
+def test_what_cannot_be_looked_at_is_asked_anew(world: EditedWorld) -> None:
+    first = world.build()
+    world.take_asked()
+    world.looks_fail = True
+    assert world.build("--since", first) == first
+    asked = world.take_asked()
+    assert len(asked["item label description title modified"]) == len(PEOPLE) + len(COUNTRIES)
+    since = report_of(world, first)["since"]
+    assert (since["kept"], since["changed"]) == (0, 0)
+
+
+def test_younger_replies_serve_unseen_where_an_age_is_given(world: EditedWorld) -> None:
+    first = world.build()
+    world.take_asked()
+    world.edit("Lyon")
+    options = [*world.options(), "--warehouse", world.warehouse, "--since", "last", "--max-age", "1h"]
+    told = world.factmill("build", "granola", *options, TEST_KEY="secret-key-1")
+    assert (told.code, world.take_asked()) == (0, {})
+    assert f"{first}: already built from the same inputs" in told.out
+
+
+def test_a_build_that_nothing_can_be_looked_through_since(world: EditedWorld) -> None:
+    world.build()
+    port = world.wikidata.web.url.rpartition(":")[2]
+    with open_warehouse(world.warehouse) as db:
+        for name, benchmark in (("toys-1", "toys"), ("granola-other", "granola")):
+            db.execute(
+                "INSERT INTO builds SELECT ?, ?, 'd', replace(lock, ?, ?), origin, content_digest, report, started_at, "
+                "published_at FROM builds WHERE lock_digest <> 'd'",
+                [name, benchmark, f"127.0.0.1:{port}", "elsewhere.example"],
+            )
+    world.take_asked()
+    for given, told in (
+        (["--since", "nothing"], "no build 'nothing'"),
+        (["--since", "granola-1234-unfinished"], "a run that has published nothing"),
+        (["--since", "toys-1"], "is a build of toys"),
+        (["--since", "granola-other"], "whose wikidata is http://elsewhere.example/sparql"),
+        (["--since", "last", "--mode", "refresh"], "--mode refresh asks all"),
+    ):
+        ran = world.run("build", "granola", *world.options(), *given)
+        assert ran.code == 2
+        assert told in ran.err
+    assert world.take_asked() == {}
+
+
+def test_last_is_of_this_world_and_none_is_no_error(world: EditedWorld) -> None:
+    ran = world.build("--since", "last")
+    assert report_of(world, ran)["since"] == {}
+    world.take_asked()
+    world.build("--since", "last")
+    assert report_of(world, ran)["since"]["build"] == ran
+
+
+def test_a_schedule_may_say_last(tmp_path: Path) -> None:
+    config = tmp_path / "serve.toml"
+    config.write_text('interval = "30d"\nsince = "last"\n', "utf-8")
+    told, _ = read_config(config)
+    assert ServeOptions(**told).run_options(30 * 86_400.0).since == "last"
+
+
+@pytest.mark.parametrize(
+    ("compare", "benchmarks"), [(compare_served, ("granola", "slaq")), (compare_embedded, ("fanoutqa",))]
+)
+def test_benchmarks_leave_what_full_rebuilds_leave(
+    compare: Callable[[Path, Factmill, Sequence[str], Size], Iterator[Beside]],
+    benchmarks: Sequence[str],
+    factmill: Factmill,
+    tmp_path: Path,
+) -> None:
+    """`make trials` has all benchmarks whole in both worlds."""
+    for found in compare(tmp_path, factmill, benchmarks, Size(rows=2, share=0.05, seed=3)):
+        assert found.since["tables"] == found.full["tables"], found.benchmark
+        told = found.since["since"]
+        assert told["kept"] > told["changed"], found.benchmark
+        assert found.since["calls_sent"] < found.full["calls_sent"], found.benchmark
+        if found.benchmark == "granola":
+            ran = factmill("verify", found.since["build_id"], "--warehouse", tmp_path / "w.duckdb", "--json")
+            assert ran.json["agrees"], "with what was kept, and taken over"

@@ -1,0 +1,379 @@
+"""BioKaLMA in the embedded world: pairs of people, five rounds each, and knowledge that a program finds in the text again."""
+
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.commands.command import Factmill
+from support.models.scripted_author import REFUSAL, ScriptedAuthor, always, ask_by, cite_first, extend
+from support.models.scripted_chat import write_chat_world
+
+from tasks.assets import ROOT
+from tasks.biokalma.core.added_sentences import mentions
+from tasks.biokalma.evolve import ANNOTATE, EXTEND, GENERAL, SPECIFIC
+from tasks.core.authoring.citations import parse_citations
+from tasks.core.authoring.pieces import Piece
+from tasks.storage.warehouse import open_warehouse
+from tasks.world.files.reading import load_world_data
+from tasks.world.rdf import write_rdf
+
+SAMPLE = ROOT / "data" / "world" / "sources" / "biokalma" / "pairs.jsonl"
+Rows = list[dict[str, Any]]
+
+
+def read_table(warehouse: Path, table: str, build_id: str) -> Rows:
+    """Return what a build left in a table of the warehouse."""
+    with open_warehouse(warehouse) as db:
+        found = db.sql(f"SELECT * FROM {table} WHERE build_id = $1", params=[build_id]).to_arrow_table()
+    rows: Rows = found.to_pylist()
+    return rows
+
+
+@dataclass(frozen=True)
+class Built:
+    """A build, its rows and its rounds."""
+
+    report: Any
+    rows: Rows
+    rounds: dict[str, Rows]
+    """Row id → its rounds in order."""
+
+
+def read_built(report: Any) -> Built:
+    warehouse, build_id = Path(report["warehouse"]), report["build_id"]
+    rounds: dict[str, Rows] = defaultdict(list)
+    for each in sorted(read_table(warehouse, "biokalma_rounds", build_id), key=lambda row: row["number"]):
+        rounds[each["row_id"]].append(each)
+    return Built(report, read_table(warehouse, "biokalma", build_id), rounds)
+
+
+@pytest.fixture(scope="module")
+def built(embedded_builds: dict[str, Any]) -> Built:
+    """Return the build of BioKaLMA as it comes."""
+    return read_built(embedded_builds["biokalma"])
+
+
+def check_balance(report: Any) -> None:
+    assert report["inputs"] + report["opened"] == report["rows"] + report["rejects"] + report["merged"]
+    for stage in report["stages"]:
+        assert stage["rows_in"] == stage["rows_out"] + stage["rejects"] + stage["merged"], stage
+        assert sum(report["reasons"].get(stage["stage"], {}).values()) == stage["rejects"]
+
+
+def check_rows(built: Built, rounds: int) -> None:
+    """Every row has its rounds; what was chosen is what the text says, and all of it is known of the two."""
+    for row in built.rows:
+        told = built.rounds[row["id"]]
+        assert [each["number"] for each in told] == list(range(1, rounds + 1)), row["id"]
+        assert row["minimum_knowledge"] == [piece for each in told for piece in each["chosen"]]
+        assert {piece["qid"] for piece in row["minimum_knowledge"]} == set(row["people"])
+        assert all(piece in row["knowledge_graph"] for piece in row["minimum_knowledge"])
+        assert len({json.dumps(piece) for piece in row["knowledge_graph"]}) == len(row["knowledge_graph"])
+        begun = parse_citations(told[0]["sentence"], {piece["property"] for piece in row["knowledge_graph"]}).text
+        said = [begun, *(each["sentence"] for each in told[1:])]
+        assert row["paragraph"] == " ".join(said)
+        for each, sentence in zip(told, said, strict=True):
+            assert each["chosen"], row["id"]
+            for piece in each["chosen"]:
+                assert mentions(sentence, Piece(**piece)), (row["id"], piece["value"], sentence)
+        check_choices(told)
+        general, specific = row["general_question"], row["specific_question"]
+        assert len(general) > 10, row["id"]
+        assert len(specific) > 10, row["id"]
+        assert (general.endswith("?"), specific.endswith("?"), general != specific) == (True, True, True)
+
+
+def check_choices(told: Rows) -> None:
+    """The piece of a round is the best of its candidates, those left out that the author did not bring in."""
+    assert (told[0]["candidates"], told[0]["refused"]) == ([], [])
+    for each in told[1:]:
+        candidates = each["candidates"][len(each["refused"]) :]
+        shares = [candidate["coherence"] for candidate in each["candidates"]]
+        if all(candidate["is_weighed"] for candidate in each["candidates"]):
+            scores = [candidate["score"] for candidate in candidates]
+            assert scores == sorted(scores, reverse=True)
+            assert math.fsum(shares) == pytest.approx(1) or {0, 1} <= set(shares)
+        else:
+            assert set(shares) == {None}
+            ranks = [candidate["specificity"] for candidate in candidates[1:]]
+            assert ranks == sorted(ranks, reverse=True)
+        best, (piece,) = candidates[0], each["chosen"]
+        assert [best[name] for name in ("qid", "pid", "value")] == [piece[name] for name in ("qid", "pid", "value")]
+
+
+def test_at_least_25_pairs_have_five_rounds_and_what_they_say_is_in_the_text(built: Built) -> None:
+    assert built.report["rows"] == len(built.rows) >= 25
+    check_rows(built, rounds=5)
+    pieces = [len(row["minimum_knowledge"]) for row in built.rows]
+    assert built.report["facts"]["pieces_per_question"] == {
+        "mean": round(sum(pieces) / len(pieces), 2),
+        "n": len(pieces),
+    }
+    assert 5 <= sum(pieces) / len(pieces) <= 9
+    assert min(pieces) >= 5
+
+
+def test_every_stage_adds_up_and_what_is_lost_says_why(built: Built) -> None:
+    check_balance(built.report)
+    assert built.report["reasons"] == {
+        "read_person_pairs": {
+            "incomplete_name": 1,
+            "malformed_row": 1,
+            "no_paragraph": 1,
+            "self_relation": 1,
+            "unknown_relation": 1,
+        },
+        "resolve_people": {"name_not_found": 3, "not_joined": 2},
+    }
+    assert built.report["merged"] == 1
+    assert built.report["unsettled"] == 0
+
+
+def test_scores_rest_on_the_counts_of_the_whole_build(built: Built) -> None:
+    counts = {
+        each["id"]: each["graphs"]
+        for each in read_table(Path(built.report["warehouse"]), "biokalma_relations", built.report["build_id"])
+    }
+    graphs = 2 * built.report["facts"]["pairs_counted"]
+    pools = Counter(
+        pid for row in built.rows for _, pid in {(each["qid"], each["pid"]) for each in row["knowledge_graph"]}
+    )
+    assert len(built.rows) == built.report["facts"]["pairs_counted"]
+    assert counts == pools
+    for told in built.rounds.values():
+        for each in told:
+            for candidate in each["candidates"]:
+                assert candidate["specificity"] == pytest.approx(math.log(graphs / counts[candidate["pid"]]))
+                assert (candidate["perplexity"] or math.inf) > 1
+                assert candidate["is_weighed"] is (candidate["perplexity"] is not None)
+
+
+def test_the_report_tells_people_places_and_times(built: Built) -> None:
+    facts = built.report["facts"]
+    assert facts["people"] == len({qid for row in built.rows for qid in row["people"]})
+    assert facts["relations"] == Counter(row["relation_label"] for row in built.rows)
+    assert facts["born"][0] < 0 < facts["born"][1]
+    assert min(facts["countries"], facts["cities"], facts["occupations"]) >= 10
+    assert facts["names_of_several"] == 3
+    assert (facts["removed_citations"], facts["unstated_citations"], facts["refused_pieces"]) == (0, 0, 0)
+
+
+def test_the_report_tells_what_decided_and_what_was_spared(built: Built) -> None:
+    facts, rounds = built.report["facts"], [each for told in built.rounds.values() for each in told[1:]]
+    assert sum(facts["rounds_decided_by"].values()) == len(rounds)
+    assert facts["rounds_decided_by"]["coherence among equals"] > 0
+    weighed = [candidate["is_weighed"] for each in rounds for candidate in each["candidates"]]
+    assert facts["perplexities"] == {"weighed": sum(weighed), "spared": len(weighed) - sum(weighed)}
+    assert facts["perplexities"]["spared"] > 9 * facts["perplexities"]["weighed"]
+
+
+def test_on_the_scale_of_the_range_coherence_decides_against_specificity(factmill: Factmill) -> None:
+    arguments = ("--limit", "6", "--rounds", "3", "--coherence", "range", "--alpha", "0.3")
+    ran = factmill("build", "biokalma", *arguments, "--json")
+    assert ran.code == 0, ran.err
+    check_rows(read_built(ran.json), rounds=3)
+    assert ran.json["facts"]["rounds_decided_by"]["coherence"] > 0
+
+
+def test_general_questions_are_of_many_kinds_and_specific_ones_ask_for_the_set(built: Built) -> None:
+    kinds = set()
+    for row in built.rows:
+        question = row["general_question"]
+        for name in sorted(row["names"], key=len, reverse=True):
+            assert name in question, row["id"]
+            assert name in row["specific_question"], row["id"]
+            question = question.replace(name, "X")
+        kinds.add(question)
+        assert row["asked_share"] == 1, row["id"]
+    assert len(kinds) >= 20
+
+
+def test_candidates_of_names_that_several_bear_are_kept(built: Built) -> None:
+    found = read_table(Path(built.report["warehouse"]), "biokalma_candidates", built.report["build_id"])
+    churchills = [each for each in found if each["name"] == "Winston Churchill"]
+    assert len(churchills) > 1
+    assert sum(bool(each["joined_to"]) for each in churchills) == 1
+    lost = {each["row_id"] for each in found} - {row["id"] for row in built.rows}
+    assert lost, "those of pairs that were not resolved too"
+
+
+def test_verify_rebuilds_the_same_bytes_from_recorded_calls(factmill: Factmill, built: Built) -> None:
+    ran = factmill("verify", built.report["build_id"], "--json")
+    assert (ran.code, ran.json["agrees"]) == (0, True), (ran.out, ran.err)
+
+
+def test_a_local_graph_gives_the_same_rows(factmill: Factmill, built: Built, tmp_path: Path) -> None:
+    with (tmp_path / "world.nt").open("w", encoding="utf-8") as triples:
+        write_rdf(load_world_data(), triples)
+    assert factmill("graph", "load", tmp_path / "world.nt", "--name", "biokalma-world").code == 0
+    ran = factmill("build", "biokalma", "--source", SAMPLE, "--graph", "biokalma-world", "--json")
+    assert ran.err.count("not for use") == 1
+    assert "not for use" in ran.json["caution"]
+    assert "not for use" in factmill("show", "biokalma", "--build", ran.json["build_id"]).out
+    assert [
+        build["caution"] != ""
+        for build in factmill("builds", "--json").json
+        if build["build_id"] == ran.json["build_id"]
+    ] == [True]
+    assert ran.code == 0, ran.err
+    again = read_built(ran.json)
+    of_build = {"build_id", "licence"}
+
+    def leave_out(rows: Rows, *left_out: str) -> Rows:
+        return [{name: row[name] for name in row.keys() - of_build - set(left_out)} for row in rows]
+
+    assert leave_out(again.rows) == leave_out(built.rows)
+    # calls are put to another service, so they have other keys
+    for row_id, told in built.rounds.items():
+        assert leave_out(again.rounds[row_id], "call") == leave_out(told, "call")
+    for name in ("biokalma_candidates", "biokalma_relations"):
+        assert ran.json["tables"][name] == built.report["tables"][name]
+
+
+def test_a_row_is_followed_back_to_its_calls(factmill: Factmill, built: Built) -> None:
+    row = built.rows[0]
+    told = factmill("explain", "biokalma", row["id"], "--build", built.report["build_id"], "--json").json
+    by_stage: dict[str, Counter[str]] = defaultdict(Counter)
+    for call in told["calls"]:
+        by_stage[call["stage"]][call["operation"]] += 1
+    weighed = sum(candidate["is_weighed"] for each in built.rounds[row["id"]] for candidate in each["candidates"])
+    assert by_stage == {
+        "resolve_people": {"find_items": 2, "neighbours": 3},
+        "pool_knowledge": {"item_facts": 2},
+        "annotate_paragraph": {"chat": 1},
+        "evolve_paragraph": {"chat": 4, "perplexity": weighed} if weighed else {"chat": 4},
+        "ask_questions": {"chat": 2},
+    }
+    keys = {call["key"] for call in told["calls"]}
+    assert {each["call"] for each in built.rounds[row["id"]]} <= keys
+    assert told["row"]["general_question"] == row["general_question"]
+
+
+def test_pairs_of_people_are_drawn_from_the_facts_and_told_from_articles(factmill: Factmill) -> None:
+    arguments = ("--source", "wikidata", "--relations", "P26,P1066", "--rounds", "3", "--alpha", "1")
+    ran = factmill("build", "biokalma", *arguments, "--json")
+    assert ran.code == 0, ran.err
+    built = read_built(ran.json)
+    check_balance(ran.json)
+    check_rows(built, rounds=3)
+    assert ran.json["facts"]["text_sources"].keys() == {"article", "fact"}
+    assert {(row["text_source"], row["licence"], bool(row["text_pages"])) for row in built.rows} == {
+        ("article", "CC-BY-SA-4.0", True),
+        ("fact", "CC0-1.0", False),
+    }
+    for told in built.rounds.values():
+        for candidate in (candidate for each in told for candidate in each["candidates"]):
+            assert candidate["score"] == candidate["specificity"]
+    assert {row["relation"] for row in built.rows} == {"P26", "P1066"}
+
+
+def test_pairs_of_organisations_are_built_to_the_end(factmill: Factmill) -> None:
+    arguments = ("--source", "wikidata", "--class", "Q43229", "--relations", "P749,P355,P127")
+    ran = factmill("build", "biokalma", *arguments, "--json")
+    assert ran.code == 0, ran.err
+    built = read_built(ran.json)
+    check_balance(ran.json)
+    check_rows(built, rounds=5)
+    assert len(built.rows) >= 25
+    assert ran.json["reasons"]["draw_person_pairs"].keys() == {"not_of_class"}
+    assert ran.json["merged"] > 0, "a parent has the subsidiary whose parent it is"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--class", "nobody"], "Invalid value for '--class': nobody: expected the QID of a class, like Q5 (human)"),
+        (["--relations", "P26"], "--relations is for pairs from a Wikidata (--source wikidata)"),
+        (
+            ["--source", "wikidata", "--relations", "P26,P19"],
+            "unknown relation P19; data/lists/pair_relations.csv has P26",
+        ),
+        (["--source", "wikidata", "--class", "Q43229"], "--class Q43229: name the relations that join such items"),
+        (
+            ["--source", "wikidata", "--class", "Q999999999", "--relations", "P749"],
+            "/wikidata knows no such item",
+        ),
+        (["--alpha", "2"], "Invalid value for '--alpha'"),
+        (["--rounds", "0"], "Invalid value for '--rounds'"),
+        (["--source", "/absent.jsonl"], "/absent.jsonl: no such file or folder"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_usage_of_biokalma_is_told(factmill: Factmill, arguments: list[str], message: str) -> None:
+    ran = factmill("build", "biokalma", *arguments)
+    assert (ran.code, message in ran.err, "Traceback" in ran.err) == (2, True, False), ran.err
+
+
+AUTHORS = {
+    "Well": {},
+    "Stubborn": {EXTEND: lambda asked: f"Paragraph: {asked.paragraph} They were happy."},
+    "Blind": {ANNOTATE: lambda asked: f"Paragraph: {asked.paragraph}"},
+    "Twin": {SPECIFIC: ask_by("Who were")},
+    "Rewriting": {EXTEND: lambda asked: str(extend(asked)).replace("Rewriting", "Writing")},
+    "Refusing": {GENERAL: always(REFUSAL)},
+    "Down": {ANNOTATE: always(500)},
+}
+"""First word of a paragraph → what the author does otherwise than well."""
+WELL = {
+    ANNOTATE: cite_first,
+    EXTEND: extend,
+    GENERAL: ask_by("Who were"),
+    SPECIFIC: ask_by("What is known of"),
+}
+
+
+@pytest.fixture
+def author() -> Iterator[ScriptedAuthor]:
+    author = ScriptedAuthor(
+        {
+            f"{prompt} {name}": manner
+            for name, otherwise in AUTHORS.items()
+            for prompt, manner in {**WELL, **otherwise}.items()
+        }
+    )
+    yield author
+    author.close()
+
+
+def test_a_build_ends_whatever_the_author_says_and_a_later_run_mends_what_passed(
+    factmill: Factmill, author: ScriptedAuthor, tmp_path: Path
+) -> None:
+    given = [json.loads(line) for line in SAMPLE.read_text("utf-8").splitlines()[: len(AUTHORS)]]
+    rows = [{**row, "paragraph": f"{name} {row['paragraph']}"} for name, row in zip(AUTHORS, given, strict=True)]
+    source = tmp_path / "own.jsonl"
+    source.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+    world = write_chat_world(tmp_path, author.url, ["author"])
+
+    def run(*arguments: str | Path) -> Any:
+        return factmill(*arguments, "--warehouse", tmp_path / "w.duckdb", TEST_KEY="secret-key-1")
+
+    chosen: Sequence[str | Path] = ("--world", world, "--source", source, "--rounds", "3", "--json")
+    ran = run("build", "biokalma", *chosen)
+    assert ran.code == 0, ran.err
+    built = read_built(ran.json)
+    check_balance(ran.json)
+    assert ran.json["reasons"] == {
+        "annotate_paragraph": {"model_failed": 1, "no_citation": 1},
+        "evolve_paragraph": {"no_piece_brought_in": 2},
+        "ask_questions": {"refused": 1, "same_questions": 1},
+    }
+    assert ([row["id"] for row in built.rows], ran.json["unsettled"]) == (["own_0"], 1)
+    check_rows(built, rounds=3)
+    assert built.rows[0]["author"] == "tester"
+
+    author.manners[f"{ANNOTATE} Down"] = cite_first
+    mended = run("build", "biokalma", *chosen).json
+    check_balance(mended)
+    assert (mended["rows"], mended["unsettled"], mended["reasons"]["annotate_paragraph"]) == (2, 0, {"no_citation": 1})
+
+
+def test_knowledge_is_shown_in_words(factmill: Factmill, built: Built) -> None:
+    told = " ".join(factmill("show", "biokalma", "--limit", "3", "--build", built.report["build_id"]).out.split())
+    assert "place of birth" in told
+    assert "'statement'" not in told
+    assert "{" not in told

@@ -1,0 +1,238 @@
+"""SLAQ in the embedded world: topics of categories, five short questions and a long one each, and the review between."""
+
+import csv
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.commands.command import Factmill
+from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
+
+from tasks.assets import load_list, load_removed
+from tasks.slaq.core.checks import check_all
+from tasks.slaq.core.known_text import is_in_article, read_article, read_lists
+from tasks.slaq.core.replies import Generated, Pair
+from tasks.storage.bodies import unpack_body
+from tasks.storage.warehouse import open_warehouse
+from tasks.text.article import read_article as read_html
+
+LEAST_TOPICS, LEAST_CATEGORIES = 30, 15
+"""What the embedded build has to give at least (issue 6)."""
+LISTS = read_lists(load_list("source_phrases"), load_list("one_of_many"), load_list("function_words"))
+EMPTY = "Unsolved problems in algebra"
+"""A category of the embedded world that has no members."""
+NEW_QUESTION = "What does the reviewer ask here?"
+Rows = list[dict[str, Any]]
+
+
+def read_rows(report: Any, statement: str) -> Rows:
+    """Return what a query with the build's id as its parameter finds in the warehouse."""
+    with open_warehouse(Path(report["warehouse"])) as db:
+        found: Rows = db.sql(statement, params=[report["build_id"]]).to_arrow_table().to_pylist()
+    return found
+
+
+def read_topics(report: Any) -> Rows:
+    return read_rows(report, "SELECT * FROM slaq WHERE build_id = $1 ORDER BY id")
+
+
+@dataclass(frozen=True)
+class Built:
+    """A build, its rows, and the main text of their articles by row id."""
+
+    report: Any
+    rows: Rows
+    articles: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def built(embedded_builds: dict[str, Any]) -> Built:
+    """Return the build of SLAQ as it comes."""
+    report = embedded_builds["slaq"]
+    replies = read_rows(
+        report,
+        "SELECT b.id, c.body FROM build_calls b JOIN calls c USING (record_id) "
+        "WHERE b.build_id = $1 AND c.operation = 'page_text'",
+    )
+    articles = {
+        each["id"]: read_html(json.loads(unpack_body(each["body"]))["text"], load_removed()).text for each in replies
+    }
+    return Built(report, read_topics(report), articles)
+
+
+def check_balance(report: Any) -> None:
+    assert report["inputs"] == report["rows"] + report["rejects"] + report["merged"]
+    for stage in report["stages"]:
+        assert stage["rows_in"] == stage["rows_out"] + stage["rejects"] + stage["merged"], stage
+        assert sum(report["reasons"].get(stage["stage"], {}).values()) == stage["rejects"]
+
+
+def read_generated(row: dict[str, Any]) -> Generated:
+    pairs = [Pair(row[f"ShortQ{n}"], row[f"ShortA{n}"]) for n in range(1, 6)]
+    return Generated(tuple(pairs), row["LongQ"], row["LongA"])  # type: ignore[arg-type]
+
+
+def test_topics_have_five_pairs_whose_answers_stand_in_their_articles(built: Built) -> None:
+    assert built.report["rows"] == len(built.rows) >= LEAST_TOPICS
+    for row in built.rows:
+        text = built.articles[row["id"]]
+        generated = read_generated(row)
+        article = read_article(text)
+        assert [pair.answer for pair in generated.short if not is_in_article(pair.answer, article)] == []
+        assert len({pair.question for pair in generated.short}) == 5
+        assert max(len(pair.answer.split()) for pair in generated.short) < 10
+        assert check_all(generated, row["Topic"], text, LISTS) == [], row["id"]
+        assert len(text) >= 1000
+        assert not re.search(r"<\w+|\[\d+\]|\bedit\]", text)
+
+
+def test_each_category_has_as_many_popular_topics_as_others(built: Built) -> None:
+    by_category: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in built.rows:
+        by_category[row["Category"]].append(row)
+    assert len(by_category) >= LEAST_CATEGORIES
+    assert by_category.keys() <= set(load_list("slaq_categories"))
+    for category, rows in by_category.items():
+        views = {half: [row["Pageviews"] for row in rows if row["half"] == half] for half in ("most", "least")}
+        assert len(views["most"]) == len(views["least"]), category
+        assert min(views["most"]) >= max(views["least"]), category
+    assert len({row["URL"] for row in built.rows}) == len(built.rows)
+
+
+def test_every_stage_adds_up_and_what_is_lost_says_why(built: Built) -> None:
+    check_balance(built.report)
+    assert built.report["unsettled"] == 0
+    reasons = built.report["reasons"]
+    assert reasons["scrape_articles"] == {"list_page": 1}
+    assert reasons["halve_topics"].keys() == {"odd_one_out"}
+    assert reasons.get("balance_halves", {}).keys() <= {"other_half_is_short"}
+    assert built.report["merged"] == 2, "two pages are in two categories each"
+
+
+def test_the_report_tells_categories_halves_and_kinds_of_facts(built: Built) -> None:
+    facts = built.report["facts"]
+    assert facts["categories"] == Counter(row["Category"] for row in built.rows)
+    assert facts["halves"] == Counter(row["half"] for row in built.rows)
+    assert facts["members"].keys() == set(load_list("slaq_categories"))
+    kinds = Counter(kind for row in built.rows for kind in row["fact_types"])
+    assert facts["fact_types"] == kinds
+    entities = sum(row[f"ShortQ{n}_Entity"] for row in built.rows for n in range(1, 6))
+    assert entities == kinds.total() - kinds["none"]
+    assert facts["entity_answers"] == {
+        "share": round(entities / (5 * len(built.rows)), 3),
+        "n": 5 * len(built.rows),
+    }
+    counts = read_rows(built.report, "SELECT * FROM slaq_categories WHERE build_id = $1")
+    assert {each["id"]: each["members"] for each in counts} == facts["members"]
+    assert sum(each["drawn"] for each in counts) == built.report["inputs"]
+
+
+def test_verify_rebuilds_the_same_bytes_from_recorded_calls(factmill: Factmill, built: Built) -> None:
+    ran = factmill("verify", built.report["build_id"], "--json")
+    assert (ran.code, ran.json["agrees"]) == (0, True), (ran.out, ran.err)
+
+
+def test_a_row_is_followed_back_to_its_calls(factmill: Factmill, built: Built) -> None:
+    row = built.rows[0]
+    told = factmill("explain", "slaq", row["id"], "--build", built.report["build_id"], "--json").json
+    by_stage: dict[str, Counter[str]] = defaultdict(Counter)
+    for call in told["calls"]:
+        by_stage[call["stage"]][call["operation"]] += 1
+    asked = by_stage.pop("write_questions")["chat"]
+    assert asked in (1, 2)
+    assert by_stage.pop("draw_category_pages")["category_members"] > 1
+    assert by_stage == {
+        "scrape_articles": {"resolve_title": 1, "page_revision_at": 1, "page_text": 1},
+        "measure_topics": {"pageviews": 1},
+        "check_questions": {"chat": 1},
+        "type_facts": {"chat": 5},
+    }
+    assert told["row"]["LongQ"] == row["LongQ"]
+    lines = factmill("explain", "slaq", row["id"], "--build", built.report["build_id"]).out
+    for said in (row["ShortQ5"], row["LongA"], f"revision {row['revid']}", f"{row['half']} viewed of its category"):
+        assert said in lines
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--category", " "], "'--category': '': expected the name of a category, without its prefix, like Astronomy"),
+        (["--category", "Category:Algebra"], "'--category': 'Category:Algebra': expected the name of a category"),
+        (["--candidates", "1"], "Invalid value for '--candidates'"),
+        (["--days", "9999"], "9999 days of page views before"),
+        (["--review", "perhaps"], "Invalid value for '--review'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_usage_of_slaq_is_told(factmill: Factmill, arguments: list[str], message: str) -> None:
+    ran = factmill("build", "slaq", *arguments)
+    assert (ran.code, message in ran.err, "Traceback" in ran.err) == (2, True, False), ran.err
+
+
+def judge_with_doubts(messages: Sequence[Message]) -> tuple[int, str]:
+    """Take every answer for a date, and doubt the second question of every topic."""
+    if "<topic>" not in messages[-1]["content"]:
+        return 200, "Type: DATE"
+    return 200, "\n".join(f"{n}: {'nobody could tell' if n == 2 else 'ok'}" for n in range(1, 6))
+
+
+@pytest.fixture
+def doubter() -> Iterator[ScriptedChat]:
+    chat = ScriptedChat(judge_with_doubts)
+    yield chat
+    chat.close()
+
+
+def test_what_a_second_model_doubts_goes_out_for_review_and_comes_back(
+    factmill: Factmill, doubter: ScriptedChat, tmp_path: Path
+) -> None:
+    world, queue = write_chat_world(tmp_path, doubter.url, ["judge"]), tmp_path / "queue.csv"
+
+    def run(*arguments: str | Path, code: int = 0) -> Any:
+        ran = factmill(*arguments, "--warehouse", tmp_path / "w.duckdb", "--json", TEST_KEY="secret-key-1")
+        assert ran.code == code, ran.err
+        return ran.json
+
+    categories = ("--category", "Astronomy", "--category", EMPTY)
+    build = ("build", "slaq", "--world", world, *categories, "--review", "manual")
+    waiting = run(*build, code=1)
+    check_balance(waiting)
+    assert waiting["facts"]["members"][EMPTY] == 0
+    flagged = waiting["stages"][-3]["rows_in"]
+    assert flagged >= 4
+    assert waiting["rows"] == 0
+    assert f"{flagged} wait for a decision: factmill review export latest:slaq" in waiting["nothing_published"]
+    assert run(*build, code=1)["up_to_date"]
+    assert waiting["reasons"]["check_questions"] == {"not_reviewed": flagged}
+    assert waiting["facts"]["review"] == {"open": flagged}
+
+    assert run("review", "export", waiting["build_id"], "--to", queue)["open"] == flagged
+    with queue.open(encoding="utf-8", newline="") as file:
+        items = list(csv.DictReader(file))
+    edits = {"decision": "edit", "edited": f"ShortQ2: {NEW_QUESTION}", "reviewer": "Bob"}
+    for number, item in enumerate(items):
+        item.update(edits if number % 2 == 0 else {"decision": "keep", "reviewer": "Ann"})
+    with queue.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, items[0].keys())
+        writer.writeheader()
+        writer.writerows(items)
+    assert run("review", "import", queue)["decisions"] == flagged
+    queue.unlink()
+
+    reviewed = run(*build)
+    check_balance(reviewed)
+    rows = read_topics(reviewed)
+    assert reviewed["facts"]["review"] == {"edit": len(items[::2]), "keep": len(items[1::2])}
+    edited = {item["row_id"] for item in items[::2]} & {row["id"] for row in rows}
+    assert 0 < len(edited) < len(rows)
+    for row in rows:
+        assert (row["ShortQ2"] == NEW_QUESTION) == (row["id"] in edited)
+        assert row["reviewed_by"] == ["Bob" if row["id"] in edited else "Ann"]
+    # other hash seeds than those it was built with
+    again = factmill.run_process("verify", reviewed["build_id"], "--warehouse", tmp_path / "w.duckdb")
+    assert again.code == 0, again.err

@@ -1,0 +1,166 @@
+"""The five embedded builds as releases: loaded by other libraries, measured on, and run by lm-evaluation-harness."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.builds.loading import check_loads
+from support.commands.command import Factmill
+
+import factmill as python
+from flows.releases.forms import RELEASES
+from tasks.granola.evaluation.record import GRANOLA_EVALUATION
+from tasks.options import RunOptions
+from tasks.storage.stores import Store
+
+polars = pytest.importorskip("polars", reason="polars is not installed (extra dev)")
+SPLITS = {"granola": 2, "multihal": 7, "biokalma": 4, "slaq": 2, "fanoutqa": 4}
+
+
+@pytest.fixture(scope="module")
+def released(factmill: Factmill, embedded_builds: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Release every benchmark by the command, and return the folder that holds the releases."""
+    folder = tmp_path_factory.mktemp("released")
+    for name in RELEASES:
+        ran = factmill("release", embedded_builds[name]["build_id"], "--to", folder / name, "--json")
+        assert ran.code == 0, ran.err
+        told = json.loads(ran.out)
+        assert (told["build_id"], told["rows"]) == (embedded_builds[name]["build_id"], embedded_builds[name]["rows"])
+        assert told["notice"].startswith("These rows are by rules-1")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Keep `datasets` from the network and from the user's cache."""
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_every_config_and_split_loads_everywhere(released: Path, name: str) -> None:
+    assert check_loads(released / name) == SPLITS[name]
+
+
+@pytest.fixture(scope="module")
+def stores(session_home: Path, embedded_builds: dict[str, Any]) -> dict[str, Store]:
+    """Return benchmark → its build that was released, in the warehouse; other tests publish newer ones there."""
+    path = session_home / "factmill.duckdb"
+    return {name: Store(path, embedded_builds[name]["build_id"]) for name in RELEASES}
+
+
+def test_figures_from_a_release_are_those_from_the_warehouse(released: Path, stores: dict[str, Store]) -> None:
+    for name, setting in (("granola", "greedy"), ("multihal", "qa"), ("slaq", "short")):
+        found = [
+            python.score(name, "guesser", source=source, setting=setting, limit=5).metrics
+            for source in (released / name, stores[name])
+        ]
+        assert found[0].equals(found[1])
+
+
+def test_an_evaluation_on_a_release_is_that_on_its_build(
+    released: Path, stores: dict[str, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factmill: Factmill
+) -> None:
+    """By the very command of the card, in the release's folder, with a warehouse that holds nothing."""
+    monkeypatch.chdir(released / "granola")
+    (line,) = re.findall(
+        r"^factmill (evaluate .* --model guesser)$", Path("README.md").read_text("utf-8"), re.MULTILINE
+    )
+    here = ("--limit", "5", "--setting", "greedy", "--warehouse", tmp_path / "w.duckdb", "--reports", tmp_path)
+    ran = factmill(*line.split(), *here, "--json")
+    assert ran.code == 0, ran.err
+    asked = python.score("granola", "guesser", source=stores["granola"], setting="greedy", limit=5).metrics
+    values = zip(asked["id"].to_pylist(), asked["value"].to_pylist(), strict=True)
+    assert {each["id"]: each["value"] for each in ran.json["metrics"]} == dict(values)
+    assert ran.json["build_id"] == stores["granola"].build
+
+    build, release = (
+        GRANOLA_EVALUATION.lock_inputs(GRANOLA_EVALUATION.params(model="guesser", **named), RunOptions(warehouse=path))
+        for named, path in (
+            ({"build": stores["granola"].build}, stores["granola"].path),
+            ({"release": "."}, tmp_path / "w.duckdb"),
+        )
+    )
+    assert build.inputs.as_locked() == release.inputs.as_locked()
+
+
+def test_the_questions_of_a_release_are_those_of_its_build(
+    released: Path, factmill: Factmill, stores: dict[str, Store], tmp_path: Path
+) -> None:
+    """FanOutQA's dev questions with their evidence too, though the references are withheld, as they tell test answers."""
+    asked = []
+    for name, given in (
+        ("a", ("--release", released / "fanoutqa")),
+        ("b", ("--build", stores["fanoutqa"].build, "--split", "dev")),
+    ):
+        ran = factmill("evaluate", "fanoutqa", "--setting", "evidence_provided", "--questions", tmp_path / name, *given)
+        assert ran.code == 0, ran.err
+        asked.append((tmp_path / name).read_text("utf-8"))
+    assert asked[0] == asked[1]
+    assert "revision" in asked[0]
+    ran = factmill("evaluate", "fanoutqa", "--release", released / "fanoutqa", "--split", "test", "--model", "oracle")
+    assert (ran.code, "factmill release --with-answers" in ran.err) == (2, True)
+
+
+def test_what_is_no_whole_release_is_not_measured_on(released: Path, factmill: Factmill, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(released / "slaq", tmp_path / "slaq"))
+    table = copy / "data" / "slaq" / "test.parquet"
+    table.write_bytes(table.read_bytes().replace(b"PAR1", b"PAR2"))
+    for given, said in (
+        ((copy,), "not the files that were released: data/slaq/test.parquet"),
+        ((tmp_path / "none",), "no such folder"),
+        ((tmp_path,), "no release lies there: it has no release.json; one is made by factmill release BUILD --to DIR"),
+        ((released / "granola",), "is a release of granola; expected one of slaq"),
+        ((copy, "--build", "latest:slaq"), "--build and --release both say what to measure on"),
+    ):
+        ran = factmill("evaluate", "slaq", "--model", "silent", "--release", *given)
+        assert (ran.code, said in ran.err) == (2, True), ran.err
+
+
+def test_the_card_says_how_to_load_it(released: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(released / "biokalma")
+    (code,) = re.findall(r"```python\n(.*?)```", Path("README.md").read_text("utf-8"), re.DOTALL)
+    found: dict[str, Any] = {}
+    exec(code, found)
+    assert found["rows"].num_rows == 42
+
+
+def test_without_hidden_answers_the_other_questions_are_measured(released: Path, stores: dict[str, Store]) -> None:
+    found = python.score("fanoutqa", "oracle", source=released / "fanoutqa", setting="closed_book")
+    whole = python.score("fanoutqa", "oracle", source=stores["fanoutqa"], split="dev", setting="closed_book")
+    assert found.metrics.equals(whole.metrics)
+    assert "fanoutqa_test_answers" in found.notes["held out"]
+
+
+def test_the_harness_loads_its_tasks_from_the_release(released: Path) -> None:
+    from lm_eval.tasks import TaskManager
+
+    for name in RELEASES:
+        manager = TaskManager(include_path=str(released / name / "lm_eval"), include_defaults=False)
+        tasks = sorted({*manager.all_tasks} - {f"factmill_{name}"})
+        (task,) = manager.load(tasks[:1])["tasks"].values()
+        assert len(task.test_docs()) == {"fanoutqa": 10}.get(name, len(task.test_docs())) > 0
+
+
+def test_the_same_release_again_has_the_same_bytes(
+    released: Path, factmill: Factmill, embedded_build: Any, tmp_path: Path
+) -> None:
+    ran = factmill("release", embedded_build["build_id"], "--to", tmp_path / "again")
+    assert ran.code == 0, ran.err
+    assert (tmp_path / "again/SHA256SUMS").read_bytes() == (released / "granola/SHA256SUMS").read_bytes()
+    assert "note: These rows are by rules-1" in ran.err
+
+
+def test_an_evaluation_is_not_released(factmill: Factmill, embedded_build: Any, tmp_path: Path) -> None:
+    build = embedded_build["build_id"]
+    made = factmill(
+        "evaluate", "granola", "--model", "silent", "--build", build, "--limit", "3", "--reports", tmp_path, "--json"
+    )
+    ran = factmill("release", made.json["evaluation_id"], "--to", tmp_path / "out")
+    assert (ran.code, (tmp_path / "out").exists()) == (2, False)
+    assert "is a build of granola_evaluation, which is not released; expected one of granola, multihal" in ran.err

@@ -1,0 +1,92 @@
+"""Whole builds that may spend only so much, and forecasts of them."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.commands.command import Factmill
+from support.habits.server import HabitsServer, write_habit_world
+
+from tasks.engine.services import embedded_graph
+
+HABIT = "well-formed"
+SMALL = ("granola", "--limit", "16", "--samples", "2", "--json")
+
+
+@pytest.fixture(scope="module")
+def server(session_home: Path) -> Iterator[HabitsServer]:
+    with embedded_graph(session_home) as graph:
+        found = HabitsServer(graph)
+        yield found
+        found.close()
+    assert found.faults == 0
+
+
+def write_world(folder: Path, server: HabitsServer, prices: str) -> Path:
+    world = write_habit_world(folder, server, HABIT)
+    world.write_text(world.read_text("utf-8").replace('name = "habits"', f'name = "habits"\n{prices}'), "utf-8")
+    return world
+
+
+PRICES = "usd_per_million_in = 10.0\nusd_per_million_out = 10.0"
+
+
+def test_a_build_is_forecast_stopped_before_its_bound_and_goes_on_asking_nothing_twice(
+    factmill: Factmill, server: HabitsServer, tmp_path: Path
+) -> None:
+    warehouse = tmp_path / "w.duckdb"
+    given = (*SMALL, "--world", write_world(tmp_path, server, PRICES), "--warehouse", warehouse)
+    before = server.answered[HABIT]
+
+    told: dict[str, Any] = factmill("forecast", *given, "--pilot", "4").json
+    piloted = server.answered[HABIT] - before
+    assert piloted >= 4 * 3
+    assert told["low"]["usd"] <= told["total"]["usd"] <= told["high"]["usd"]
+    assert "a pilot of 4 of" in told["basis"]
+    assert factmill("builds", "--warehouse", warehouse).out == ""
+
+    stopped = factmill("build", *given, "--max-cost", "0.03")
+    assert stopped.code == 3
+    assert "US$ 0.0300 (--max-cost)" in stopped.err
+    assert "stages are done, then generate_granular_answers" in stopped.err
+    assert f"US$ {told['total']['usd']:.4f} in all" in stopped.err
+    assert "the same command goes on from here" in stopped.err
+    assert "Traceback" not in stopped.err
+    first = server.answered[HABIT] - before - piloted
+    assert 0 < first < 48
+
+    done = factmill("build", *given, "--max-cost", "9", "--max-hours", "1")
+    assert done.code == 0, done.err
+    report = json.loads(done.out.splitlines()[-1])
+    actual, spent = server.answered[HABIT] - before, report["spent"]
+    assert spent["bounds"] == {"cost_usd": 9.0, "hours": pytest.approx(1.0, abs=0.1)}
+    assert spent["by_service"][server.url(HABIT)] == actual - piloted - first
+    assert spent["paid_usd"] < report["cost_usd"]
+    chats = sum(stage["calls_sent"] + stage["calls_replayed"] for stage in report["stages"] if stage["tokens_in"])
+    assert actual <= 2 * chats
+
+    assert told["total"]["model_requests"] == pytest.approx(actual, rel=0.2)
+    came_to = report["forecast"]["actual"]
+    assert told["total"]["usd"] == pytest.approx(came_to["usd"], rel=0.2)
+    later = factmill("forecast", *given, "--from", report["build_id"][:10], "--rows", "160").json
+    assert later["total"]["usd"] == pytest.approx(10 * came_to["usd"], rel=0.2)
+    page = factmill("report", report["build_id"], "--warehouse", warehouse, "--to", tmp_path / "page.md")
+    assert page.code == 0, page.err
+    assert "| US$ | " in (tmp_path / "page.md").read_text("utf-8")
+
+
+def test_what_a_model_costs_has_to_be_told(factmill: Factmill, server: HabitsServer, tmp_path: Path) -> None:
+    world = write_world(tmp_path, server, "usd_per_million_in = 0.0")
+    refused = factmill("build", *SMALL, "--world", world, "--warehouse", tmp_path / "w.duckdb", "--max-cost", "1")
+    assert refused.code == 2
+    assert "usd_per_million_out = … to [models.author]" in refused.err
+
+
+def test_there_is_no_forecast_without_a_basis(factmill: Factmill, tmp_path: Path) -> None:
+    nothing = factmill("forecast", "granola", "--warehouse", tmp_path / "w.duckdb")
+    assert nothing.code == 2
+    assert "--pilot 50" in nothing.err
+    both = factmill("forecast", "granola", "--warehouse", tmp_path / "w.duckdb", "--pilot", "5", "--rows", "7")
+    assert both.code == 2

@@ -1,0 +1,40 @@
+"""Small builds that models are measured on: each is made once for all processes that share the tests, and copied."""
+
+import fcntl
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from support.commands.command import FEW_QUESTIONS, Factmill
+
+SMALL = {
+    "granola": ("--relation", "P19", "--limit", "12"),
+    "multihal": ("--foundation", "simpleqa", "--language", "eng"),
+    "slaq": ("--category", "Astronomy"),
+    "fanoutqa": FEW_QUESTIONS,
+    "biokalma": ("--limit", "8"),
+}
+"""Benchmark → options that make its build small."""
+
+
+@dataclass(frozen=True)
+class SmallBuilds:
+    """What makes and copies them."""
+
+    factmill: Factmill
+    folder: Path
+    """Of all processes."""
+
+    def copy(self, benchmark: str, warehouse: Path) -> str:
+        """Put a warehouse with the small build of a benchmark where none is yet, and return the build's id."""
+        self.folder.mkdir(exist_ok=True)
+        made, told = self.folder / f"{benchmark}.duckdb", self.folder / f"{benchmark}.id"
+        with (self.folder / f"{benchmark}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not told.exists():
+                ran = self.factmill("build", benchmark, *SMALL[benchmark], "--warehouse", made, "--json")
+                assert ran.code == 0, ran.err
+                told.write_text(ran.json["build_id"], "utf-8")
+        assert not warehouse.exists()
+        shutil.copy(made, warehouse)
+        return told.read_text("utf-8")

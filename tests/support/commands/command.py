@@ -1,0 +1,137 @@
+"""Runs `factmill`: in this process where what a command does is tested, as a process of its own where how it ends is."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import nullcontext, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect.context import SettingsContext, get_settings_context
+from prefect.settings import PREFECT_API_URL, Settings
+from support.commands.plain_engine import without_prefect
+from support.processes.ready import ReadyProcess, start_ready
+from typer.main import get_command
+
+from flows.cli import main as cli
+from tasks import progress
+
+ROOT = Path(__file__).resolve().parents[3]
+_ADDRESS = "PREFECT_API_URL"
+_WIDTH = "200"
+"""Columns of what is printed, so that messages are not wrapped."""
+FEW_QUESTIONS = (
+    *("--source", str(ROOT / "data/world/sources/fanoutqa/places.json")),
+    *("--source", "wikidata", "--sets", "P40", "--sets", "P57", "--sets-a-kind", "1"),
+)
+"""Options of a FanOutQA of some questions of people, and some of a graph."""
+Process = subprocess.Popen[str] | ReadyProcess
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out.strip().splitlines()[-1])
+
+
+@dataclass(frozen=True)
+class Factmill:
+    """The command, with a home."""
+
+    home: Path
+    prefect_api: str = ""
+    """Address of a standing Prefect server; empty: a build starts one of its own, which only a process can."""
+    program: str = "from flows.cli.entry import main; main()"
+    """What a process of its own runs."""
+    on_prefect: bool = True
+    """False: what is made in this process is made without Prefect."""
+
+    def __call__(self, *arguments: str | Path, stdin: bytes = b"", **environment: str) -> Ran:
+        """Run a command in this process, as `main` does but for the end of the process.
+
+        `stdin`: what is piped into it, 64 KiB at most.
+        """
+        out, err = io.StringIO(), io.StringIO()
+        piped, writer = os.pipe()
+        os.write(writer, stdin)
+        os.close(writer)
+        style, on_interrupt = progress._style, signal.getsignal(signal.SIGINT)
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in {**self._environment(), **environment}.items():
+                patch.setenv(name, value)
+            patch.setattr(sys, "argv", ["factmill", *map(str, arguments)])
+            patch.setattr("typer.main.get_command", _commands)
+            with (
+                nullcontext() if self.on_prefect else without_prefect(),
+                os.fdopen(piped, encoding="utf-8") as reader,
+                SettingsContext(profile=get_settings_context().profile, settings=_prefect_settings(self.prefect_api)),
+                redirect_stdout(out),
+                redirect_stderr(err),
+            ):
+                patch.setattr(sys, "stdin", reader)
+                code = cli._run_command()
+        progress._style = style
+        signal.signal(signal.SIGINT, on_interrupt)
+        return Ran(code, out.getvalue(), err.getvalue())
+
+    def run_process(self, *arguments: str | Path, **environment: str) -> Ran:
+        """Run a command as a process of its own, which has hash seeds of its own too."""
+        process = self.start(*arguments, **environment)
+        out, err = process.communicate()
+        return Ran(process.returncode, out, err)
+
+    def start(self, *arguments: str | Path, **environment: str) -> Process:
+        """Start a command as a process of its own and let it run.
+
+        It is a new Python where Prefect has to read its settings anew, as with a server of its own, and where it serves,
+        since it then starts others by way of its own beginning.
+        """
+        told = {**_inherited(), **self._environment(), **environment}
+        is_new = "serve" in arguments or any(name.startswith("PREFECT_") for name in {*environment} - {_ADDRESS})
+        if told[_ADDRESS] and not is_new:
+            return start_ready(self.program, [*map(str, arguments)], told, ROOT)
+        return subprocess.Popen(
+            [sys.executable, "-c", self.program, *map(str, arguments)],
+            env=told,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            "FACTMILL_HOME": str(self.home),
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+            "COLUMNS": _WIDTH,
+            _ADDRESS: self.prefect_api,
+        }
+
+
+_commands = cache(get_command)
+"""Typer's app → what it makes of it for each command anew."""
+
+
+@cache
+def _prefect_settings(api: str) -> Settings:
+    """Return Prefect's settings with this server; made once, since reading the environment takes longer than some commands."""
+    return get_settings_context().settings.copy_with_update({PREFECT_API_URL: api} if api else {})
+
+
+def _inherited() -> dict[str, str]:
+    """Return this process's environment without the Prefect settings of the tests: a command makes its own."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}

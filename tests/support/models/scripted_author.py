@@ -1,0 +1,106 @@
+"""An author model behind HTTP whose manners a test sets for each text, and that remembers how often it was asked."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from support.models.scripted_chat import Message, ScriptedChat
+
+from tasks.assets import load_prompt
+from tasks.biokalma.evolve import ANNOTATE, EXTEND, GENERAL, SPECIFIC
+
+Said = str | int
+"""What the author says, or the HTTP status it fails with."""
+REFUSAL = "I cannot help with that."
+
+_PARAGRAPH = re.compile(r"<paragraph>(.*?)</paragraph>", re.DOTALL)
+_KNOWLEDGE = re.compile(r"<knowledge>\n(.*)\n</knowledge>", re.DOTALL)
+_PIECE = re.compile(r"<piece>\{.*: (.*)\}</piece>")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the author is asked."""
+
+    paragraph: str
+    knowledge: str
+    """What it may cite; empty where it is asked for something else."""
+    value: str
+    """Of the piece to be brought in; empty where none is."""
+    correction: str
+    """What was wrong with the reply before; empty at first."""
+
+
+Manners = Callable[[Asked], Said]
+
+
+class ScriptedAuthor:
+    """The author; `manners`: first word of a paragraph, with a prompt's id before it or without → how it answers."""
+
+    def __init__(self, manners: Mapping[str, Manners]) -> None:
+        self.manners = dict(manners)
+        self.asked: Counter[tuple[str, str]] = Counter()
+        """Prompt, first word of the paragraph → how often it was asked."""
+        self.corrections: list[str] = []
+        self._chat = ScriptedChat(self._answer)
+        self.url = self._chat.url
+
+    def close(self) -> None:
+        """Stop the server."""
+        self._chat.close()
+
+    def _answer(self, messages: Sequence[Message]) -> tuple[int, str]:
+        prompt_id = next(
+            each
+            for each in (ANNOTATE, EXTEND, GENERAL, SPECIFIC)
+            if load_prompt(each).parts[0][1] == messages[0]["content"]
+        )
+        is_again = "<paragraph>" not in messages[-1]["content"]
+        text = messages[-3 if is_again else -1]["content"]
+        (paragraph,) = _PARAGRAPH.findall(text)
+        knowledge, value = _KNOWLEDGE.search(text), _PIECE.search(text)
+        correction = messages[-1]["content"] if is_again else ""
+        name = paragraph.split()[0]
+        self.asked[prompt_id, name] += 1
+        self.corrections += [correction] if correction else []
+        manners = self.manners.get(f"{prompt_id} {name}") or self.manners[name]
+        said = manners(Asked(paragraph, knowledge[1] if knowledge else "", value[1] if value else "", correction))
+        return (200, said) if isinstance(said, str) else (said, "overloaded")
+
+
+def always(said: Said) -> Manners:
+    """Return manners of one answer to everything."""
+    return lambda _asked: said
+
+
+def once_corrected(first: Manners, then: Manners) -> Manners:
+    """Return manners of one that answers otherwise when asked again."""
+    return lambda asked: then(asked) if asked.correction else first(asked)
+
+
+def extend(asked: Asked) -> Said:
+    """Add one sentence that holds the value."""
+    return f"Paragraph: {asked.paragraph} It is said that {asked.value} came into it."
+
+
+def cite_first(asked: Asked) -> Said:
+    """Mark the first thing that is known of the first person and stands in the text, behind it."""
+    head, _, *parts = re.split(r", (?=[a-z][^:,]*: )", asked.knowledge.splitlines()[0].strip("{}"))
+    value, piece = next(
+        (value, part)
+        for part in parts
+        if re.search(rf"\b{re.escape(value := part.partition(': ')[2])}\b", asked.paragraph)
+    )
+    return f"Paragraph: {asked.paragraph.replace(value, f'{value} [{head}, {piece}]', 1)}"
+
+
+def ask_by(opening: str) -> Manners:
+    """Return manners that name the two and every property that is told of them."""
+
+    def manners(asked: Asked) -> Said:
+        names = re.findall(r"name: ([^,]+),", asked.knowledge)
+        labels = dict.fromkeys(re.findall(r", (?!name)([a-z][^:,]*): ", asked.knowledge))
+        return f"Question: {opening} {' and '.join(names)}, by their {', '.join(labels)}?"
+
+    return manners

@@ -1,0 +1,80 @@
+"""A judge model behind HTTP whose manners a test sets for each question, and that remembers what it was shown and said."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from support.models.scripted_chat import Message, ScriptedChat
+
+Said = str | int
+"""What the judge says, or the HTTP status it fails with."""
+REFUSAL = "I cannot help with that."
+
+_QUESTION = re.compile(r"<question>(.*?)</question>", re.DOTALL)
+_PATHS = re.compile(r"<paths>\n(.*)\n</paths>", re.DOTALL)
+_PATH = re.compile(r"<path>(.*)</path>", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Manners:
+    """How a judge answers about one question; the flag is true when it is asked again for a reply it can be read by."""
+
+    select: Callable[[Sequence[str], bool], Said]
+    """Given the paths as they are shown."""
+    score: Callable[[str, bool], Said]
+    """Given one path."""
+
+
+class ScriptedJudge:
+    """The judge; `manners`: question → how it answers."""
+
+    def __init__(self, manners: Mapping[str, Manners]) -> None:
+        self.manners = dict(manners)
+        self.shown: dict[str, set[str]] = defaultdict(set)
+        """Question → paths it was shown to choose from."""
+        self.selections: Counter[str] = Counter()
+        """Question → how often it was asked to choose."""
+        self.scored: dict[tuple[str, str], list[Said]] = defaultdict(list)
+        """Question, path → what it said of the path, the last word last."""
+        self._chat = ScriptedChat(self._answer)
+        self.url = self._chat.url
+
+    def close(self) -> None:
+        """Stop the server."""
+        self._chat.close()
+
+    @property
+    def asked(self) -> int:
+        """How often it was asked anything."""
+        return self.selections.total() + sum(map(len, self.scored.values()))
+
+    def _answer(self, messages: Sequence[Message]) -> tuple[int, str]:
+        is_again = "<question>" not in messages[-1]["content"]
+        text = messages[-3 if is_again else -1]["content"]
+        (question,) = _QUESTION.findall(text)
+        if found := _PATHS.search(text):
+            paths = found[1].split("\n")
+            self.shown[question].update(paths)
+            self.selections[question] += 1
+            said = self.manners[question].select(paths, is_again)
+        else:
+            (path,) = _PATH.findall(text)
+            said = self.manners[question].score(path, is_again)
+            self.scored[question, path].append(said)
+        return (200, said) if isinstance(said, str) else (said, "overloaded")
+
+
+def pick(*paths: str) -> str:
+    """Return a reply that picks paths, in the agreed form."""
+    return "\n".join(f"Path: {path}" for path in paths)
+
+
+def pick_first_ten(paths: Sequence[str], _is_again: bool) -> Said:
+    """Pick the first ten in order of the alphabet, so that both passes agree."""
+    return pick(*sorted(paths)[:10])
+
+
+def always(said: Said) -> Callable[[object, bool], Said]:
+    """Return manners of one answer to everything."""
+    return lambda _shown, _is_again: said

@@ -1,0 +1,99 @@
+"""Runs one step of a recipe over rows written in a test, without Prefect and without a build around it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect import Task
+from support.steps.warehouses import empty_warehouse
+
+from tasks.core.fingerprints import digest_bytes
+from tasks.core.receipts import Batch, Receipt
+from tasks.core.rows import Row, arrow_table
+from tasks.engine import runs
+from tasks.engine.benchmark import Inputs
+from tasks.engine.runs import Run
+from tasks.storage.recording.recorder import Recorder
+from tasks.storage.shards import has_kind, read_shard, write_shard
+from tasks.storage.source_files import SourceFile
+
+
+@dataclass(frozen=True)
+class Left:
+    """What a step left of its rows."""
+
+    rows: dict[str, dict[str, Any]]
+    """By id."""
+    rejects: dict[str, tuple[str, str]]
+    """Row id → reason, detail."""
+    merged: dict[str, str]
+    """Row id → id of the row that it was united with."""
+    extras: list[dict[str, Any]]
+    receipt: Receipt
+
+
+def run_step(
+    step: Task[..., Receipt],
+    rows: Sequence[Row],
+    services: Any,
+    folder: Path,
+    patch: pytest.MonkeyPatch,
+    inputs: Inputs | None = None,
+    files: Mapping[str, Sequence[SourceFile]] | None = None,
+) -> Left:
+    """Run a step on a batch of rows with these services; its calls are recorded in `folder`, and replayed from there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    came_in = folder / "came-in"
+    write_shard(came_in, {"rows": arrow_table(type(rows[0]), rows)})
+    batch = Batch(run=str(folder), stage=step.name, index=0, key="k" * 40, files=(str(came_in),), stop=len(rows))
+    return _run(step, batch, inputs, files or {}, services, patch)
+
+
+def read_unit(
+    step: Task[..., Receipt],
+    unit: str,
+    services: Any,
+    folder: Path,
+    patch: pytest.MonkeyPatch,
+    inputs: Inputs,
+    files: Sequence[Path] = (),
+) -> Left:
+    """Run the first step of a recipe on one unit of its source: a relation, or `files`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    batch = Batch(run=str(folder), stage=step.name, index=0, key="k" * 40, unit=unit)
+    found = [SourceFile(path, path.name, digest_bytes(path.read_bytes())) for path in files]
+    return _run(step, batch, inputs, {unit: found}, services, patch)
+
+
+def _run(
+    step: Task[..., Receipt],
+    batch: Batch,
+    inputs: Inputs | None,
+    files: Mapping[str, Sequence[SourceFile]],
+    services: Any,
+    patch: pytest.MonkeyPatch,
+) -> Left:
+    folder = Path(batch.run)
+    recorder = Recorder(empty_warehouse(folder / "w.duckdb"), "record")
+    lock = {"params": inputs.model_dump(mode="json") if inputs else {}}
+    origin = {
+        "files": {
+            unit: [[str(file.path), file.name, file.sha256, file.licence] for file in found]
+            for unit, found in files.items()
+        }
+    }
+    try:
+        patch.setitem(runs._runs, batch.run, Run(folder, lock, origin, {}, services, recorder))
+        receipt = step.fn(batch)
+    finally:
+        recorder.close()
+    assert receipt.rows_in == receipt.rows + receipt.rejects + receipt.merged
+    return Left(
+        {row["id"]: row for row in read_shard(receipt.shard, "rows").to_pylist()},
+        {line["id"]: (line["reason"], line["detail"]) for line in read_shard(receipt.shard, "rejects").to_pylist()},
+        {line["id"]: line["into_id"] for line in read_shard(receipt.shard, "merged").to_pylist()},
+        read_shard(receipt.shard, "extras").to_pylist() if has_kind(receipt.shard, "extras") else [],
+        receipt,
+    )

@@ -1,0 +1,89 @@
+"""Small builds in the embedded world between which one thing or another is planted: an epoch, a model's name, the wording of
+a prompt together with what the rules author says to it."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.commands.command import Factmill
+
+from tasks import assets
+from tasks.rules import author
+
+Twist = Callable[[str], str | None]
+"""What the rules author says → what it says now."""
+_CACHED = (assets.load_prompt, assets.load_query, assets.load_list, assets.load_relations)
+
+
+class Planting:
+    """Builds of one benchmark in a warehouse of their own."""
+
+    def __init__(self, folder: Path, factmill: Factmill, *options: str | Path) -> None:
+        self.folder, self.factmill, self.options = folder, factmill, options
+        self._named = ("--warehouse", folder / "w.duckdb", "--json")
+
+    def build(
+        self,
+        *options: str | Path,
+        epoch: str = "2026-01-01",
+        model: str = author.NAME,
+        twist: tuple[str, Twist] | None = None,
+    ) -> str:
+        """Build and return the build's id; `twist`: a prompt that is worded otherwise, and what is said to it then."""
+        world = self.folder / "planted.toml"
+        text = (assets.ROOT / "data" / "worlds" / "embedded.toml").read_text("utf-8")
+        text = text.replace("epoch = 2026-01-01", f"epoch = {epoch}")
+        world.write_text(text.replace(f'name = "{author.NAME}"', f'name = "{model}"'), "utf-8")
+        benchmark, *rest = [*self.options, *options]
+        with self._twisted(*twist) if twist else nullcontext():
+            ran = self.factmill("build", benchmark, "--world", world, *rest, *self._named)
+        assert ran.code == 0, ran.err
+        build_id: str = ran.json["build_id"]
+        return build_id
+
+    def list_causes(self, before: str, after: str) -> dict[str, set[str]]:
+        """Return kind of change → the causes of its rows."""
+        ran = self.factmill("diff", before, after, *self._named)
+        assert ran.code == 0, ran.err
+        found: dict[str, set[str]] = {}
+        rows: list[dict[str, Any]] = ran.json["rows"]
+        for row in rows:
+            found.setdefault(row["kind"], set()).add(
+                " + ".join(f"{each['kind']}: {each['what']}" for each in row["causes"])
+            )
+        return found
+
+    @contextmanager
+    def _twisted(self, prompt: str, twist: Twist) -> Iterator[None]:
+        rule = author._RULES[prompt]
+        with pytest.MonkeyPatch.context() as patch, edited_prompt(self.folder, prompt):
+            patch.setitem(
+                author._RULES,  # type: ignore[arg-type] # a dict, whatever it promises
+                prompt,
+                lambda *of: [None if each is None else twist(each) for each in rule(*of)],
+            )
+            yield
+
+
+@contextmanager
+def edited_prompt(folder: Path, prompt: str) -> Iterator[None]:
+    """Word a prompt otherwise for as long as the block lasts; `folder` gets a copy of the project's files."""
+    copy = folder / "assets"
+    for part in ("prompts", "sparql", "data/lists", "data/worlds"):
+        shutil.copytree(assets.ROOT / part, copy / part)
+    path = copy / "prompts" / f"{prompt}.md"
+    path.write_text(path.read_text("utf-8").replace("# user", "Mind every word.\n# user", 1), "utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(assets, "ROOT", copy)
+        _forget()
+        yield
+    _forget()
+    shutil.rmtree(copy)
+
+
+def _forget() -> None:
+    for cached in _CACHED:
+        cached.cache_clear()

@@ -1,0 +1,106 @@
+"""Numbers, dates and ids are found, hidden and put back as they were."""
+
+import pytest
+
+from tasks.text.translating.protected import STAND_INS, is_all_protected, protect, restore, split_at_protected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1994",
+        "5 October 1975",
+        "October 5, 1975",
+        "5th of May 1901",
+        "October 1947",
+        "3,198,645",
+        "1636.",
+        "1879-03-14",
+        "1879-03",
+        "44 BC",
+        "0044-03-15 BC",
+        "1950s",
+        "20th century",
+        "about 5000 BC",
+        "−5",
+        "12 %",
+        "$1,200.50",
+        "14:30",
+        "1.98 m",
+        "357,386 km²",
+        "1914–1918",
+        "Q42",
+        "K2",
+        "https://example.org/a#b",
+        "10.1000/xyz123",
+    ],
+)
+def test_a_text_that_is_a_number_a_date_or_an_id_needs_no_translation(text: str) -> None:
+    assert is_all_protected(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["about 500 people", "1094 metres", "5 miles", "the 19th Amendment", "World War II", "May", "second"]
+)
+def test_a_text_with_words_needs_translation(text: str) -> None:
+    assert not is_all_protected(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown", "originals"),
+    [
+        ("How high is K2?", "How high is 2001?", ["K2"]),
+        (
+            "In 2011, how many lived in Madrid, the 3rd city?",
+            "In 2001, how many lived in Madrid, the 3rd city?",
+            ["2011"],
+        ),
+        ("born on May 5, 1901 in Room 7", "born on 2001 in Room 2002", ["May 5, 1901", "7"]),
+        ("COVID-19, F-16 and H2O", "2001, 2002 and 2003", ["COVID-19", "F-16", "H2O"]),
+        ("See https://example.org/a, or 12%.", "See 2001, or 2002.", ["https://example.org/a", "12%"]),
+        ("2001: A Space Odyssey", "2001: A Space Odyssey", ["2001"]),
+        ("no number", "no number", []),
+        ("the 2001st of 7", "the 2001st of 2002", ["7"]),
+    ],
+)
+def test_stand_ins_take_the_place_of_what_is_protected(text: str, shown: str, originals: list[str]) -> None:
+    protected = protect(text)
+    assert protected is not None
+    assert protected.text == shown
+    assert [original for _, original in protected.stand_ins] == originals
+
+
+def test_a_text_with_more_numbers_than_stand_ins_cannot_be_protected() -> None:
+    assert protect(" and ".join(map(str, range(len(STAND_INS))))) is not None
+    assert protect(" and ".join(map(str, range(len(STAND_INS) + 1)))) is None
+
+
+@pytest.mark.parametrize(
+    ("translation", "restored"),
+    [
+        ("Im Jahr 2001 waren es 2002.", "Im Jahr 1851 waren es 3,755,251."),
+        ("Es waren 2002 im Jahr 2001.", "Es waren 3,755,251 im Jahr 1851."),
+        ("Im Jahr 2001 waren es viele.", None),
+        ("Im Jahr 2001 waren es 2002, ja 2002.", None),
+        ("Im Jahr 2001 waren es 2.002.", None),
+        ("Im Jahr 2001 waren es 20021.", None),
+    ],
+)
+def test_stand_ins_are_put_back_only_when_each_occurs_once(translation: str, restored: str | None) -> None:
+    protected = protect("In 1851 there were 3,755,251.")
+    assert protected is not None
+    assert restore(protected, translation) == restored
+
+
+@pytest.mark.parametrize(
+    ("text", "stretches"),
+    [
+        ("In 1851, it was (about) 7.", [("In", True), (" ", False), ("1851", False), (", ", False), ("it was (about", True),
+                                        (") ", False), ("7", False), (".", False)]),
+        ("K2 1", [("K2", False), (" ", False), ("1", False)]),
+        ("words only", [("words only", True)]),
+    ],
+)  # fmt: skip
+def test_a_text_is_cut_so_that_only_words_are_translated(text: str, stretches: list[tuple[str, bool]]) -> None:
+    assert split_at_protected(text) == stretches
+    assert "".join(stretch for stretch, _ in stretches) == text
