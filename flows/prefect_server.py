@@ -88,7 +88,8 @@ def prefect_server(home: Path) -> Iterator["ServerHandle"]:
 
 def find_standing() -> str:
     """Return the address of the standing server that runs are watched on; empty where we have one of our own, without UI."""
-    return "" if _own else os.environ.get("PREFECT_API_URL", "")
+    url = os.environ.get("PREFECT_API_URL", "")
+    return "" if url in _own else url
 
 
 def require_server(url: str) -> None:

@@ -1,10 +1,10 @@
-"""What is told of a standing Prefect server that is away, or has lost its database."""
+"""Which Prefect server is a standing one, and what is told of one that is away, or has lost its database."""
 
 import pytest
 from httpx import ConnectError
 from support.webs.loopback import Loopback
 
-from flows.prefect_server import find_trouble, telling_lost_server
+from flows.prefect_server import find_standing, find_trouble, telling_lost_server
 from tasks.errors import PrefectLost
 
 
@@ -35,3 +35,16 @@ def test_what_was_cut_off_by_a_server_that_is_back_is_told_as_lost_and_other_fau
             raise KeyError("a fault of ours")
     finally:
         web.close()
+
+
+@pytest.mark.parametrize(
+    ("named", "standing"),
+    [("", ""), ("http://127.0.0.1:1/api", ""), ("http://127.0.0.1:2/api", "http://127.0.0.1:2/api")],
+    ids=["none", "our own", "another beside our own"],
+)
+def test_a_server_that_we_did_not_start_is_a_standing_one(
+    monkeypatch: pytest.MonkeyPatch, named: str, standing: str
+) -> None:
+    monkeypatch.setattr("flows.prefect_server._own", ["http://127.0.0.1:1/api"])
+    monkeypatch.setenv("PREFECT_API_URL", named)
+    assert find_standing() == standing

@@ -18,11 +18,9 @@ from typing import Any, Generic, TypeVar
 
 from tasks import progress
 from tasks.clients.batch_jobs.job_files import JobFile, JobFiles, JobServer, JobsPlace
-from tasks.clients.batch_jobs.lines import LineAnswer, Lines, count_requests, read_lines, write_line
+from tasks.clients.batch_jobs.lines import LineAnswer, Lines, count_requests, write_line
 from tasks.clients.batch_jobs.remote import JobState, Remote
-from tasks.clients.batch_jobs.waiting import Asker, Request, Sending
-from tasks.clients.openai_server import Answer
-from tasks.clients.sending.answers import fail
+from tasks.clients.batch_jobs.waiting import Asker, Request, Sending, hear_line
 from tasks.clients.sending.budget import TightError, find_account
 from tasks.clients.sending.sender import Retry, hand_over
 from tasks.core.calls.call import Reply
@@ -281,7 +279,7 @@ class Desk(Generic[T]):
                 break
             find_account().budget.check_time()  # nobody waits a day for it: it goes on by itself
             await asyncio.sleep(pause_s)
-        lines = await self._read(job, state)
+        lines = await self._remote.read(state, job.ids)
         self._followed.discard(job)
         job.ended = True
         if state.status == "failed" and not lines.answers:
@@ -289,23 +287,6 @@ class Desk(Generic[T]):
         else:
             self._refused_in_a_row = 0
             self._take_up(job, state, lines)
-
-    async def _read(self, job: JobFile, state: JobState) -> Lines:
-        """Read the files of a job; once more where they hold fewer lines than the server counts."""
-        for attempt in (1, 2):
-            lines = Lines()
-            for file_id in state.files:
-                content = await self._remote.fetch(file_id)
-                if content is None:
-                    progress.say(f"note: job {job.job_id}: its file {file_id} is gone from the server")
-                else:
-                    read_lines(content, job.ids, lines)
-            if len(lines.answers) >= min(len(job.ids), state.done + state.failed) or attempt == 2:
-                break
-            await asyncio.sleep(self._model.jobs.poll_s)
-        if odd := lines.describe():
-            progress.say(f"note: job {job.job_id}: of its lines {odd}; they are left out")
-        return lines
 
     async def _mend(self, job: JobFile, state: JobState) -> None:
         """Do what can be done about a job of which the server did nothing: make smaller ones where it has too much in hand."""
@@ -356,7 +337,7 @@ class Desk(Generic[T]):
     ) -> bool:
         """Hand over what is said of a request; True where another job may say more."""
         try:
-            heard = self._hear(request, job.learnt, answer, state)
+            heard = hear_line(self._asker, request.asked, job.learnt, answer, state)
         except Retry as trouble:
             self._remote.settle(request.held, None)
             request.tries, request.held = request.tries + 1, None
@@ -373,19 +354,6 @@ class Desk(Generic[T]):
             return True
         self._finish(request, heard)
         return False
-
-    def _hear(
-        self, request: Request[T], learnt: Mapping[str, Any], answer: LineAnswer | None, state: JobState
-    ) -> Reply | dict[str, Any]:
-        if answer is None:
-            code = "batch_expired: the job ended before" if state.status == "expired" else "lost_line: the job has"
-            raise Retry(f"{code} no line for this request")
-        if not answer.status:
-            raise Retry(answer.text)
-        heard = self._asker.read(request.asked, learnt, Answer(answer.status, answer.text, None))
-        if not isinstance(heard, Reply) and heard.items() <= learnt.items():
-            return fail(f"http_{answer.status}", answer.text)  # it was asked so, and refused all the same
-        return heard
 
     def _finish(self, request: Request[T], reply: Reply) -> None:
         self._requests.pop(request.custom_id, None)

@@ -6,13 +6,13 @@ answered. A request to make a job whose answer is lost may have made it; hence j
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 from tasks import progress
-from tasks.clients.batch_jobs.lines import ENDPOINT
+from tasks.clients.batch_jobs.lines import ENDPOINT, Lines, read_lines
 from tasks.clients.openai_server import Answer, OpenAiServer
 from tasks.clients.sending.answers import judge_status, read_json, shorten
 from tasks.clients.sending.budget import TightError, find_account
@@ -167,7 +167,25 @@ class Remote:
 
         return await self._ask(ask)
 
-    async def fetch(self, file_id: str) -> bytes | None:
+    async def read(self, state: JobState, ids: Collection[str]) -> Lines:
+        """Return what a job's files say of its requests; they are read once more where they hold fewer lines than the server
+        counts."""
+        for attempt in (1, 2):
+            lines = Lines()
+            for file_id in state.files:
+                content = await self._fetch(file_id)
+                if content is None:
+                    progress.say(f"note: job {state.job_id}: its file {file_id} is gone from the server")
+                else:
+                    read_lines(content, ids, lines)
+            if len(lines.answers) >= min(len(ids), state.done + state.failed) or attempt == 2:
+                break
+            await asyncio.sleep(self._jobs.poll_s)
+        if odd := lines.describe():
+            progress.say(f"note: job {state.job_id}: of its lines {odd}; they are left out")
+        return lines
+
+    async def _fetch(self, file_id: str) -> bytes | None:
         """Return a file; None where the server has none of that id."""
 
         async def get() -> bytes | None:

@@ -1,4 +1,5 @@
-"""Requests that wait for answers of batch jobs, who brought them, and what the desk leaves to the chat client."""
+"""Requests that wait for answers of batch jobs, who brought them, what the desk leaves to the chat client, and how what a job
+says of one is heard."""
 
 import asyncio
 from collections.abc import Mapping
@@ -7,7 +8,11 @@ from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
 from tasks.clients.batch_jobs.job_files import JobFile
+from tasks.clients.batch_jobs.lines import LineAnswer
+from tasks.clients.batch_jobs.remote import JobState
 from tasks.clients.openai_server import Answer
+from tasks.clients.sending.answers import fail
+from tasks.clients.sending.sender import Retry
 from tasks.core.calls.call import Reply
 
 T = TypeVar("T")
@@ -67,3 +72,21 @@ class Request(Generic[T]):
     @property
     def asked(self) -> T:
         return self.waiting[0][1]
+
+
+def hear_line(
+    asker: Asker[T], asked: T, learnt: Mapping[str, Any], answer: LineAnswer | None, state: JobState
+) -> Reply | dict[str, Any]:
+    """Return the reply that a line of an ended job holds, or by what further settings to ask again; Retry for what may pass.
+
+    `learnt`: by which the job was written; `answer`: None where the job has no line for the request.
+    """
+    if answer is None:
+        code = "batch_expired: the job ended before" if state.status == "expired" else "lost_line: the job has"
+        raise Retry(f"{code} no line for this request")
+    if not answer.status:
+        raise Retry(answer.text)
+    heard = asker.read(asked, learnt, Answer(answer.status, answer.text, None))
+    if not isinstance(heard, Reply) and heard.items() <= learnt.items():
+        return fail(f"http_{answer.status}", answer.text)  # it was asked so, and refused all the same
+    return heard

@@ -13,16 +13,12 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-import duckdb
-import pyarrow as pa
-
 from tasks import progress
 from tasks.core.calls.call import Call, Mode, Reply, Service
-from tasks.core.calls.freshness.lasting import find_oldest
 from tasks.errors import ReplayMiss
 from tasks.storage.recording.claims import Claims
 from tasks.storage.recording.folders import work_folder
@@ -35,10 +31,11 @@ from tasks.storage.recording.journal import (
     orphan_journals,
     read_journal,
 )
-from tasks.storage.recording.kept import Kept, take_over
+from tasks.storage.recording.kept import Kept
 from tasks.storage.recording.misses import describe_call, explain_miss
-from tasks.storage.recording.records import MOMENT, insert_records, newest_record, read_all
-from tasks.storage.warehouse import Connection, is_there, open_warehouse
+from tasks.storage.recording.records import insert_records, newest_record
+from tasks.storage.recording.serving import Serving
+from tasks.storage.warehouse import Connection, open_warehouse
 
 _MOST_FRESH = 8 * 2**20
 """Characters of records that a run keeps before it moves them into the warehouse, within a stage too."""
@@ -81,10 +78,7 @@ class Recorder:
         """
         self.mode: Mode = mode
         self._warehouse = warehouse
-        self._pinned_build = pinned_build
-        self._oldest = dict(oldest or {}) if mode == "record" else {}
         self._stale_if_error = stale_if_error
-        self._kept: Kept | None = None
         self._journal_folder = work_folder(warehouse) / "journal"
         self._journal = Journal(self._journal_folder) if mode != "replay" else None
         self._claims = Claims(self._journal_folder.with_name("claims")) if mode != "replay" else None
@@ -100,13 +94,21 @@ class Recorder:
         self._lock = threading.Lock()
         if mode != "replay":
             self._adopt_orphans()
-        self._floor = floor
-        # what is newer came since this run was opened; other processes may have failures in their journals that are older
-        self._opened = max(newest_record(warehouse), f"{time.time_ns():016x}")
+        self._serving = Serving(
+            warehouse,
+            mode,
+            floor if mode == "refresh" else "",
+            # other processes may have failures in their journals that are older
+            max(newest_record(warehouse), f"{time.time_ns():016x}"),
+            pinned_build,
+            dict(oldest or {}) if mode == "record" else {},
+        )
+        self._newest = max(floor, self._serving.opened)
+        """Id that records of this run are newer than."""
 
     def keep(self, kept: Kept) -> None:
         """Serve replies that are too old, where what they rest on has not changed since."""
-        self._kept = kept
+        self._serving.kept = kept
 
     def answer(self, calls: Sequence[Call], service: Service) -> Answers:
         """Return a reply for every call: from this run, from the warehouse, or from the service."""
@@ -139,8 +141,11 @@ class Recorder:
         with self._lock:
             answers.records.update({key: self._fresh[key] for key in wanted if key in self._fresh})
         state = _look_at(self._warehouse)
-        answers.records.update(self._recorded([call for key, call in wanted.items() if key not in answers.records]))
-        answers.records.update(self._take_over([call for key, call in wanted.items() if key not in answers.records]))
+        answers.records.update(self._serving.find([call for key, call in wanted.items() if key not in answers.records]))
+        renamed = self._serving.find_renamed([call for key, call in wanted.items() if key not in answers.records])
+        for record in renamed.values():
+            self._keep_record(record)
+        answers.records.update(renamed)
         answers.replayed = len(answers.records)
         missing = [call for key, call in wanted.items() if key not in answers.records]
         if missing and self.mode == "replay":
@@ -148,7 +153,7 @@ class Recorder:
         if missing:
             self._ask(missing, service, answers, state, moved)
         if self._stale_if_error:
-            answers.records.update(self._find_older(wanted, answers.records))
+            answers.records.update(self._serving.find_older(wanted, answers.records))
         return answers
 
     def _ask(
@@ -180,7 +185,7 @@ class Recorder:
             answers.records.update({call.key: self._fresh[call.key] for call in missing if call.key in self._fresh})
         answers.replayed += len(missing) - sent
         # what others asked may have been moved into the warehouse by now
-        answers.records.update(self._recorded([call for call in missing if call.key not in answers.records]))
+        answers.records.update(self._serving.find([call for call in missing if call.key not in answers.records]))
         left = [call for call in missing if call.key not in answers.records]
         if left and failed:
             raise failed[0]
@@ -202,7 +207,7 @@ class Recorder:
             with self._claims.hold(left) as free:
                 found = self._find_journalled(list(left.values()))
                 if state != (state := _look_at(self._warehouse)):
-                    found |= self._recorded([call for key, call in left.items() if key not in found]).keys()
+                    found |= self._serving.find([call for key, call in left.items() if key not in found]).keys()
                 mine = [call for key, call in left.items() if key in free and key not in found]
                 if mine:
                     progress.expect_replies(len(mine))
@@ -229,30 +234,13 @@ class Recorder:
         """Keep what other processes have in their journals of these calls, and serves; return the keys."""
         assert self._journal is not None
         records = self._others.find([call.key for call in calls], self._journal.path)
-        served = {call.key for call in calls if call.key in records and self._serves(records[call.key], call)}
+        served = {call.key for call in calls if call.key in records and self._serving.admits(records[call.key], call)}
         for key in served:
             self._keep_record(records[key])
         return served
 
-    def _serves(self, record: Record, call: Call) -> bool:
-        """True when a record that another process has counts for this run (`_choose_records` is the same in SQL)."""
-        oldest = self._find_oldest(call)
-        return (
-            record.record_id > (self._floor if self.mode == "refresh" else "")
-            and (not record.transient or record.record_id > self._opened)
-            and (oldest is None or record.asked_at >= oldest or record.record_id > self._opened)
-        )
-
-    def _find_oldest(self, call: Call) -> datetime | None:
-        """Return when a reply to a call must have come to serve; None: it may be of any age."""
-        oldest = self._oldest.get(call.service)
-        if oldest is None:
-            return None
-        kept = self._kept.moment(call.key) if self._kept else None
-        return min(find_oldest(call.operation, call.parts, oldest), kept or oldest)
-
     def _keep(self, call: Call, reply: Reply) -> None:
-        self._keep_record(make_record(call, reply, max(self._floor, self._opened)))
+        self._keep_record(make_record(call, reply, self._newest))
         progress.count_reply()
 
     def _keep_record(self, record: Record) -> None:
@@ -263,68 +251,6 @@ class Recorder:
             if before := self._fresh.get(record.key):
                 self._fresh_length -= _measure(before)
             self._fresh[record.key] = record
-
-    def _recorded(self, calls: Sequence[Call]) -> dict[str, Record]:
-        """Return the newest usable record of each call that the warehouse holds."""
-        if not calls or (self.mode == "replay" and not is_there(self._warehouse)):
-            return {}
-        oldest = [self._find_oldest(call) for call in calls]
-        wanted = {"key": pa.array([call.key for call in calls], pa.string()), "oldest": pa.array(oldest, MOMENT)}
-        with open_warehouse(self._warehouse) as db:
-            db.register("wanted", pa.table(wanted))
-            ids = self._choose_records(db)
-            return {record.key: record for record in read_all(db, ids)}
-
-    def _take_over(self, calls: Sequence[Call]) -> dict[str, Record]:
-        """Return the replies that are kept of what services said that were called otherwise then, as replies to these calls."""
-        kept = self._kept
-        if kept is None or not kept.renamed:
-            return {}
-        then = {
-            call.key: replace(call, service=kept.renamed[call.service]).key
-            for call in calls
-            if call.service in kept.renamed
-        }
-        ids = {key: kept.calls[old].record_id for key, old in then.items() if old in kept.calls}
-        if not ids:
-            return {}
-        with open_warehouse(self._warehouse) as db:
-            records = {record.record_id: record for record in read_all(db, sorted({*ids.values()}))}
-        services = {call.key: call.service for call in calls}
-        taken = {key: take_over(records[each], key, services[key]) for key, each in ids.items() if each in records}
-        for record in taken.values():
-            self._keep_record(record)
-        return taken
-
-    def _find_older(self, wanted: Mapping[str, Call], records: Mapping[str, Record]) -> dict[str, Record]:
-        """Return the newest replies, though too old, of calls that a service of which replies age has failed to answer."""
-        failed = [key for key, call in wanted.items() if call.service in self._oldest and records[key].transient]
-        if not failed:
-            return {}
-        with open_warehouse(self._warehouse) as db:
-            found = db.execute(
-                "SELECT max(record_id) FROM calls WHERE status = 'ok' AND key IN (SELECT unnest(?)) GROUP BY key",
-                [failed],
-            ).fetchall()
-            return {record.key: record for record in read_all(db, sorted(each for (each,) in found))}
-
-    def _choose_records(self, db: duckdb.DuckDBPyConnection) -> list[str]:
-        """Return the ids of the records to serve for the keys in `wanted`; bodies are not looked at yet."""
-        if self._pinned_build is not None:
-            query = (
-                "SELECT c.record_id FROM calls c JOIN wanted USING (key) "
-                "WHERE c.record_id IN (SELECT record_id FROM build_calls WHERE build_id = ?)"
-            )
-            given = [self._pinned_build]
-        else:
-            query = (
-                "SELECT max(c.record_id) FROM calls c JOIN wanted USING (key) "
-                "WHERE c.record_id > ? AND (NOT c.transient OR c.record_id > ?) "
-                "AND (oldest IS NULL OR c.asked_at >= oldest OR c.record_id > ?) GROUP BY c.key"
-            )
-            failure_floor = "" if self.mode == "replay" else self._opened
-            given = [self._floor if self.mode == "refresh" else "", failure_floor, failure_floor]
-        return sorted(record_id for (record_id,) in db.execute(query, given).fetchall())
 
     def merge(self) -> None:
         """Move what this run has journalled into the warehouse, in one transaction."""

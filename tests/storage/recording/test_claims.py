@@ -22,6 +22,7 @@ from tasks.storage.recording import recorder
 from tasks.storage.recording.claims import Claims
 from tasks.storage.recording.journal import Journal, OtherJournals, make_record
 from tasks.storage.recording.recorder import Recorder
+from tasks.storage.recording.serving import Serving
 from tasks.storage.warehouse import open_warehouse
 
 A, B, C = (digest_bytes(name) for name in (b"a", b"b", b"c"))
@@ -167,16 +168,16 @@ def test_what_another_moved_into_the_warehouse_between_two_looks_is_not_asked(
     warehouse, service = tmp_path / "w.duckdb", Slow()
     service.free.set()
     with closing(Recorder(warehouse, "record")) as second:
-        look = second._recorded
+        look = second._serving.find
 
-        def look_too_early(wanted: Sequence[Call]) -> object:
+        def look_too_early(_: Serving, wanted: Sequence[Call]) -> object:
             monkeypatch.undo()
             found = look(wanted)
             with closing(Recorder(warehouse, "record")) as first:
                 first.answer(calls("a"), service)
             return found
 
-        monkeypatch.setattr(second, "_recorded", look_too_early)
+        monkeypatch.setattr(Serving, "find", look_too_early)
         assert second.answer(calls("a"), service).sent == 0
     assert service.asked == ["a"]
 

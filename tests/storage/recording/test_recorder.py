@@ -13,6 +13,7 @@ from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.errors import ReplayMiss, ServiceUnreachable
 from tasks.storage.recording.journal import Record, read_journal
 from tasks.storage.recording.records import insert_records, newest_record
+from tasks.storage.recording.serving import Serving
 from tasks.storage.warehouse import open_warehouse
 
 
@@ -162,16 +163,16 @@ def test_a_call_that_another_batch_asked_and_stored_meanwhile_is_not_asked_again
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service, shared = Echo(), recorder(tmp_path)
-    look_up = shared._recorded
+    look_up = shared._serving.find
 
-    def look_up_too_early(keys: Sequence[str]) -> dict[str, Record]:
+    def look_up_too_early(_: Serving, keys: Sequence[str]) -> dict[str, Record]:
         monkeypatch.undo()
         found = look_up(keys)
         shared.answer(calls("a"), service)
         shared.merge()
         return found
 
-    monkeypatch.setattr(shared, "_recorded", look_up_too_early)
+    monkeypatch.setattr(Serving, "find", look_up_too_early)
     answers = shared.answer(calls("a"), service)
     shared.close()
     assert (bodies(answers), answers.sent, service.asked) == ([{"echo": "a"}], 0, ["a"])
