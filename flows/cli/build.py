@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from flows.benchmarks import BENCHMARKS
-from flows.cli.options import AsJson, list_options, print_json, print_lines, read_options
+from flows.cli.options import CONTEXT, AsJson, list_options, print_json, print_lines, read_options
 from tasks import progress
 from tasks.engine.benchmark import Benchmark
 from tasks.errors import BudgetReached, NothingPublished
@@ -55,7 +55,7 @@ build_app = typer.Typer(
 def _add_command(name: str, title: str, examples: Sequence[str], benchmarks: Sequence[Benchmark], own: Any) -> None:
     """Add a command whose callback is the record of its options, which `build` then gets."""
     shared = [*list_options(RunOptions, HIDDEN), ("force", Force, False), ("as_json", AsJson, False)]
-    options = make_dataclass(name, [*own, *shared], namespace={"benchmarks": benchmarks}, kw_only=True)
+    options = make_dataclass(name, [CONTEXT, *own, *shared], namespace={"benchmarks": benchmarks}, kw_only=True)
     told = "\n".join([f"{title}.", "", "\b", "Examples:", *(f"  {example}" for example in examples)])
     build_app.command(name, help=told)(options)
 

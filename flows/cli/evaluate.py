@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.cli.options import AsJson, list_options, read_options
+from flows.cli.options import CONTEXT, AsJson, list_options, read_options
 from flows.evaluate.evaluations import EVALUATIONS
 from tasks import progress
 from tasks.errors import UsageError
@@ -94,7 +94,7 @@ def _add_command(name: str, title: str, examples: Sequence[str], evaluations: Se
     """Add a command whose callback is the record of its options, which `evaluate` then gets."""
     shared = [*list_options(RunOptions, [*HIDDEN, "since"]), ("force", Force, False), ("as_json", AsJson, False)]
     shared += [("models", Models, None), ("reports", Reports, None), ("questions", Questions, None)]
-    options = make_dataclass(name, [*own, *shared], namespace={"evaluations": evaluations}, kw_only=True)
+    options = make_dataclass(name, [CONTEXT, *own, *shared], namespace={"evaluations": evaluations}, kw_only=True)
     settings = {setting: line for each in evaluations for setting, line in each.settings.items()}
     built_in = ["Built-in models:", *(f"  {model:20} {line}" for model, line in BUILT_IN.items())]
     asked = ["Settings:", *(f"  {setting:20} {line}" for setting, line in settings.items())]

@@ -25,6 +25,8 @@ Warehouse = Annotated[Path | None, typer.Option(help=_RUN["warehouse"].descripti
 Concurrency = Annotated[int, typer.Option(help=_RUN["concurrency"].description)]
 CONCURRENCY: int = _RUN["concurrency"].default
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+CONTEXT = ("context", typer.Context)
+"""Field of a record of options that tells which command was given them; wrong usage is then told as that command's."""
 
 
 def check_given_age(given: str | None) -> str | None:
@@ -41,8 +43,9 @@ def print_json(value: Any) -> None:
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print lines to read; nothing that sources or models say in them acts on a terminal."""
-    typer.echo(clean("\n".join(lines)))
+    """Print lines to read, if there are any; nothing that sources or models say in them acts on a terminal."""
+    if told := list(lines):
+        typer.echo(clean("\n".join(told)))
 
 
 def list_options(model: type[BaseModel], leave_out: Sequence[str] = ()) -> list[tuple[str, Any, Any]]:
@@ -53,9 +56,10 @@ def list_options(model: type[BaseModel], leave_out: Sequence[str] = ()) -> list[
 
 
 def read_options(model: type[M], given: object) -> M:
-    """Return a model of what was given of its fields; the rest is left to its defaults. BadParameter where it refuses."""
+    """Return a model of what was given of its fields; the rest is left to its defaults. BadParameter where it refuses, of the
+    command that `given` names as its `context`, where it does."""
     found = {name: getattr(given, name, None) for name in model.model_fields}
-    with naming_options(model):
+    with naming_options(model, getattr(given, "context", None)):
         return model(**{name: value for name, value in found.items() if value not in (None, False, [])})
 
 
@@ -71,20 +75,21 @@ def _make_option(name: str, field: FieldInfo) -> Any:
 
 
 @contextmanager
-def naming_options(model: type[BaseModel]) -> Iterator[None]:
+def naming_options(model: type[BaseModel], context: typer.Context | None = None) -> Iterator[None]:
     """Turn what a model refuses into wrong usage that names the option and what was expected (exit code 2)."""
     try:
         yield
     except ValidationError as error:
         first = error.errors()[0]
         if not first["loc"]:
-            raise typer.BadParameter(first["msg"].removeprefix("Value error, ")) from error
+            raise typer.BadParameter(first["msg"].removeprefix("Value error, "), context) from error
         name = str(first["loc"][0])
         value = "" if first["type"] == "value_error" else f"{first['input']!r}: "
         said = f"{value}{first['msg'].removeprefix('Value error, ')}"
         if first["type"] == "literal_error":
             said += suggest_name(str(first["input"]), _list_choices(model.model_fields[name]))
-        raise typer.BadParameter(said, param_hint=f"'{_name_option(name, model.model_fields[name])}'") from error
+        hint = f"'{_name_option(name, model.model_fields[name])}'"
+        raise typer.BadParameter(said, context, param_hint=hint) from error
 
 
 def _find_marker(field: FieldInfo) -> Option:

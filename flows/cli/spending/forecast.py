@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from flows.benchmarks import BENCHMARKS
-from flows.cli.options import AsJson, list_options, print_json, read_options
+from flows.cli.options import CONTEXT, AsJson, list_options, print_json, read_options
 from flows.evaluate.evaluations import EVALUATIONS
 from tasks import progress
 from tasks.engine.benchmark import Benchmark
@@ -62,7 +62,7 @@ def _add_command(benchmark: Benchmark) -> None:
     own = list_options(benchmark.params)
     shared = [*list_options(RunOptions, HIDDEN), ("as_json", AsJson, False)]
     shared += [("pilot", Pilot, None), ("earlier", From, None), ("rows", Rows, None)]
-    options = make_dataclass(benchmark.name, [*own, *shared], namespace={"benchmark": benchmark}, kw_only=True)
+    options = make_dataclass(benchmark.name, [CONTEXT, *own, *shared], namespace={"benchmark": benchmark}, kw_only=True)
     model = " --model mine" if benchmark.name not in BENCHMARKS else ""
     examples = (
         f"factmill forecast {benchmark.name} --world my-world.toml{model} --pilot 50",

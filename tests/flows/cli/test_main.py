@@ -189,6 +189,9 @@ def test_lists_and_tables_are_printed(factmill: Factmill, embedded_build: Any) -
             "Invalid value for '--limit': '0': Input should be greater than or equal to 1",
         ),
         (["build", "granola", "--max-error-score", "2"], 2, "less than or equal to 1"),
+        (["build", "granola", "--max-cost", "-1"], 2, "Try 'factmill build granola --help'"),
+        (["evaluate", "slaq", "--max-cost", "-1"], 2, "Try 'factmill evaluate slaq --help'"),
+        (["forecast", "slaq", "--pilot", "0"], 2, "Try 'factmill forecast slaq --help'"),
         (
             ["build", "granola", "--policy", "largest"],
             2,

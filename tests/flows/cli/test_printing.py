@@ -17,3 +17,9 @@ def test_what_rows_say_acts_on_no_terminal(capsys: pytest.CaptureFixture[str], m
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(printed)
     assert printed.startswith("[U+001B]]0;a title[U+0007] [U+009B]2J [U+202E]turned\ntwo\tlines\n")
     assert printed.count("[U+001B]") == 5
+
+
+def test_no_lines_are_no_empty_one(capsys: pytest.CaptureFixture[str]) -> None:
+    print_lines(iter(()))
+    print_lines([""])
+    assert capsys.readouterr().out == "\n"
