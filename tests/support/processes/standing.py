@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from support.work.standing_prefect import QUIET
 
 from flows.prefect_server import ServerHandle
 from tasks.processes import HOST, free_port, start_child, stop_child
@@ -97,7 +98,7 @@ def standing_server(home: Path, history: Path | None) -> Iterator[Standing]:
             there.backup(here)
     url = f"http://{HOST}:{free_port()}/api"
     port = url.removesuffix("/api").rpartition(":")[2]
-    told = {
+    told = QUIET | {
         "PREFECT_HOME": str(folder),
         "PREFECT_API_URL": url,
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
