@@ -47,7 +47,7 @@ from tasks.engine.naming.locks import describe_lock, describe_origin, make_lock
 from tasks.engine.runs import Run, close_run, describe_run, open_run, read_moments
 from tasks.engine.since.checking import settle_since
 from tasks.engine.since.contents import is_embedded, note_contents
-from tasks.engine.spending.bounds import Meter, begin_spending, compare, tell_reached, tell_spent
+from tasks.engine.spending.bounds import Meter, compare, tell_reached, tell_spent
 from tasks.engine.spending.pilot import draw_pilot
 from tasks.errors import BudgetReached, FactmillError, FunnelError, NothingPublished
 from tasks.options import BuildReport, RunOptions, warehouse_of
@@ -332,17 +332,18 @@ def open_build(benchmark: Benchmark, inputs: Locked[Inputs], options: RunOptions
     folder = scratch or run_folder(benchmark.name, lock, options)
     folder.mkdir(parents=True, exist_ok=True)
     holder = hold(folder)
+    build: Build | None = None
     finished_well = False
     try:
         describe_run(folder, lock, describe_origin(inputs, options), options)
         run = open_run(str(folder))
         progress.log(describe_lock(run.lock))
-        begin_spending(run, options)
+        run.services.budget.bind(options.bounds)
         build = Build(benchmark, run, options, settle_since(run))
         yield build
         finished_well = True
     except BudgetReached as reached:
-        raise tell_reached(run, build.summaries, reached) from None
+        raise tell_reached(run, build.summaries if build else (), reached) from None
     except FactmillError:
         raise
     except Exception:  # a fault of ours stands in the run's log too, and is raised on

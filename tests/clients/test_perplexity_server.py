@@ -3,26 +3,14 @@
 import math
 
 import pytest
+from clients.test_chat import KEY, model
 
 from tasks.clients.perplexity import Scorer
 from tasks.core.calls.perplexity import call_perplexity, name_scorer, read_weighed
 from tasks.errors import ServiceUnreachable
-from tasks.settings import Limits, Model
+from tasks.settings import Limits
 
-KEY = "sk-secret-0123456789"
 TEXT = "Ada was born in London."
-
-
-def model(server, **changed) -> Model:
-    given = {
-        "kind": "openai",
-        "name": "m-1",
-        "url": f"{server.url}/v1",
-        "usd_per_million_in": 2.0,
-        "usd_per_million_out": 10.0,
-        "limits": Limits(parallel=4, timeout_s=5, attempts=3, backoff_s=0.01),
-    }
-    return Model.model_validate({**given, **changed})
 
 
 def open_scorer(server, **changed) -> Scorer:

@@ -174,7 +174,7 @@ def find_account() -> Account:
 
 
 def spent_by_process() -> Spent:
-    """Return what all runs of this process have spent so far, hours counted from its start."""
+    """Return what all runs of this process have spent so far; its hours are those of a clock, to be compared with others."""
     return Spent(_of_process.paid_usd, _of_process.unanswered_usd, _of_process.requests, time.monotonic() / 3600)
 
 

@@ -1,4 +1,4 @@
-"""What a run may spend: begun with it, told when a bound is reached."""
+"""What a run may spend: checked before it begins, told when a bound is reached."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -26,11 +26,6 @@ def check_prices(world: World, roles: Collection[str]) -> None:
                 f"--max-cost: the world {world.name} does not say what the model {model.name} costs; add "
                 f"{' and '.join(f'{key} = …' for key in lacking)} to [models.{role}] of its file (0.0 where it costs nothing)"
             )
-
-
-def begin_spending(run: Run, options: RunOptions) -> None:
-    """Bind a run to the bounds of its options."""
-    run.services.budget.bind(options.bounds)
 
 
 def tell_spent(budget: Budget) -> dict[str, Any]:

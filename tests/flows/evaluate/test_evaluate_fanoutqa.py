@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.builds.measured import Measured
 from support.commands.command import Factmill
 from support.habits.server import HabitsServer, write_habit_world
 from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
@@ -23,7 +24,6 @@ from tasks.fanoutqa.core.evaluation.strings.golds import write_gold
 from tasks.models.converting.cross_encoder import add_cross_encoder
 from tasks.models.cross_encoder import CrossEncoder
 from tasks.models.model_folder import model_path, models_folder, remove_model
-from tasks.storage.builds import published_table
 from tasks.storage.warehouse import open_warehouse
 
 KEY = {"TEST_KEY": "secret-key-1"}
@@ -33,23 +33,8 @@ YOUNG = "Luxembourg City"
 
 
 @dataclass(frozen=True)
-class Measured:
-    """A build of some questions, with the command to measure on it."""
-
-    factmill: Factmill
-    warehouse: Path
-    build_id: str
-
-    def __call__(self, *options: str | Path, **environment: str) -> Any:
-        told = ("--build", self.build_id, "--warehouse", self.warehouse, "--json")
-        ran = self.factmill("evaluate", "fanoutqa", *options, *told, **environment)
-        assert ran.code == 0, ran.err
-        return ran.json
-
-    def read(self, table: str, build_id: str) -> list[dict[str, Any]]:
-        with open_warehouse(self.warehouse) as db:
-            rows: list[dict[str, Any]] = published_table(db, build_id, table).to_pylist()
-        return rows
+class MeasuredFanOut(Measured):
+    """A build of some questions, with what is known of it."""
 
     def golds(self) -> dict[str, str]:
         """Return question → gold answer as text, by id."""
@@ -69,12 +54,12 @@ class Measured:
 
 
 @pytest.fixture(scope="module")
-def measure(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> Measured:
+def measure(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> MeasuredFanOut:
     warehouse = tmp_path_factory.mktemp("fanoutqa") / "w.duckdb"
     source = ROOT / "data/world/sources/fanoutqa/places.json"
     built = factmill("build", "fanoutqa", "--source", source, "--warehouse", warehouse, "--json")
     assert built.code == 0, built.err
-    return Measured(factmill, warehouse, built.json["build_id"])
+    return MeasuredFanOut(factmill, "fanoutqa", warehouse, built.json["build_id"])
 
 
 Turn = Callable[[int, str], str | Sequence[tuple[str, str]]]
@@ -139,20 +124,20 @@ def read_title(arguments: str) -> str:
 
 
 @pytest.fixture
-def models(measure: Measured) -> Iterator[Models]:
+def models(measure: MeasuredFanOut) -> Iterator[Models]:
     models = Models(measure.golds())
     assert len(models.manners) == len(MANNERS), "too few questions for all manners"
     yield models
     models.chat.close()
 
 
-def find_rows(measure: Measured, models: Models, told: Any) -> dict[str, dict[str, Any]]:
+def find_rows(measure: MeasuredFanOut, models: Models, told: Any) -> dict[str, dict[str, Any]]:
     """Return manner → the row of its question in the open book."""
     rows = {row["question"]: row for row in measure.read("fanoutqa_answers", told["evaluation_id"])}
     return {name: rows[question] for question, (name, _) in models.manners.items()}
 
 
-def check_nothing_is_newer(measure: Measured, models: Models, rows: Sequence[dict[str, Any]]) -> None:
+def check_nothing_is_newer(measure: MeasuredFanOut, models: Models, rows: Sequence[dict[str, Any]]) -> None:
     """Hold all that was shown to the moment of the build: by the dates of revisions, and by what the text says since."""
     dated = [(parts, body) for operation, parts, body in measure.calls() if operation == "page_revision_at"]
     old = {
@@ -191,7 +176,7 @@ def list_newer_lines() -> list[str]:
 
 @pytest.mark.parametrize("takes_tools", [True, False], ids=["by tools", "in plain text"])
 def test_models_that_search_in_every_way_are_held_to_their_limits_and_shown_nothing_newer(
-    measure: Measured, models: Models, tmp_path: Path, takes_tools: bool
+    measure: MeasuredFanOut, models: Models, tmp_path: Path, takes_tools: bool
 ) -> None:
     models.chat.takes_tools = takes_tools
     world = write_chat_world(tmp_path, models.chat.url, ["answerer"], "with-tools" if takes_tools else "without")
@@ -245,7 +230,7 @@ def test_models_that_search_in_every_way_are_held_to_their_limits_and_shown_noth
 
 
 def test_an_evaluation_that_is_killed_in_the_midst_of_dialogues_goes_on_and_asks_nothing_twice(
-    measure: Measured, models: Models, tmp_path: Path
+    measure: MeasuredFanOut, models: Models, tmp_path: Path
 ) -> None:
     world = write_chat_world(tmp_path, models.chat.url, ["answerer"], "killed")
     told = ("--build", measure.build_id, "--warehouse", measure.warehouse, "--json")
@@ -272,7 +257,7 @@ def test_an_evaluation_that_is_killed_in_the_midst_of_dialogues_goes_on_and_asks
 
 
 def test_with_the_evidence_a_model_is_shown_what_fits_and_closed_book_shows_nothing(
-    measure: Measured, models: Models, tmp_path: Path
+    measure: MeasuredFanOut, models: Models, tmp_path: Path
 ) -> None:
     world = write_chat_world(tmp_path, models.chat.url, ["answerer"], "reader")
     told = measure(
@@ -290,7 +275,7 @@ def test_with_the_evidence_a_model_is_shown_what_fits_and_closed_book_shows_noth
     assert max(len(json.loads(each)[0]["content"]) for each in models.asked) < 2500 * 4 - 1024 * 4
 
 
-def test_the_built_in_models_are_the_ends_of_each_metric_and_ask_nothing(measure: Measured) -> None:
+def test_the_built_in_models_are_the_ends_of_each_metric_and_ask_nothing(measure: MeasuredFanOut) -> None:
     values = {
         model: {
             (each["setting"], each["metric"]): each["value"]
@@ -307,7 +292,7 @@ def test_the_built_in_models_are_the_ends_of_each_metric_and_ask_nothing(measure
     assert values["guesser"]["open_book", "strict"] < 0.3
 
 
-def test_what_is_wrong_with_options_is_said(measure: Measured) -> None:
+def test_what_is_wrong_with_options_is_said(measure: MeasuredFanOut) -> None:
     def fail(*options: str) -> str:
         ran = measure.factmill("evaluate", "fanoutqa", "--model", "oracle", *options, "--warehouse", measure.warehouse)
         assert ran.code == 2
@@ -327,7 +312,7 @@ def test_what_is_wrong_with_options_is_said(measure: Measured) -> None:
     ],
 )
 def test_a_cross_encoder_of_one_score_or_of_labels_stands_in_for_bleurt(
-    measure: Measured, tmp_path: Path, name: str, labels: list[str], more: dict[str, Any]
+    measure: MeasuredFanOut, tmp_path: Path, name: str, labels: list[str], more: dict[str, Any]
 ) -> None:
     folder = models_folder(measure.factmill.home)
     weights = make_weights(prefix="bert.") | make_head(len(labels))
@@ -343,7 +328,7 @@ def test_a_cross_encoder_of_one_score_or_of_labels_stands_in_for_bleurt(
         remove_model(name, folder)
 
 
-def test_reports_say_what_no_model_reaches_and_what_is_not_set_once(measure: Measured, tmp_path: Path) -> None:
+def test_reports_say_what_no_model_reaches_and_what_is_not_set_once(measure: MeasuredFanOut, tmp_path: Path) -> None:
     told = measure("--model", "oracle", "--lemmas", "rules", "--reports", tmp_path)
     notes = "\n".join(told["notes"])
     assert "ROUGE-2 counts pairs of words" in notes and "spaCy's en_core_web_sm" in notes
@@ -358,7 +343,7 @@ def test_reports_say_what_no_model_reaches_and_what_is_not_set_once(measure: Mea
     ["well-formed", "refuses tools", "strict roles", "reasoning model", "thinking aloud", "bold", "storms of 429"],
 )
 def test_a_model_of_any_habit_searches_and_answers(
-    measure: Measured, session_home: Path, tmp_path: Path, habit: str
+    measure: MeasuredFanOut, session_home: Path, tmp_path: Path, habit: str
 ) -> None:
     with embedded_graph(session_home) as graph:
         server = HabitsServer(graph)

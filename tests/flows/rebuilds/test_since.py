@@ -162,6 +162,19 @@ def test_younger_replies_serve_unseen_where_an_age_is_given(world: EditedWorld) 
     assert f"{first}: already built from the same inputs" in told.out
 
 
+def test_a_bound_that_is_reached_while_changes_are_looked_for_is_told_and_the_same_command_goes_on(
+    world: EditedWorld,
+) -> None:
+    first = world.build()
+    world.take_asked()
+    given = ("build", "granola", *world.options(), "--since", "last")
+    ran = world.run(*given, "--max-requests", "0")
+    assert (ran.code, world.take_asked()) == (3, {})
+    assert "the bound of 0 requests (--max-requests) is reached" in ran.err
+    assert "no stage is done" in ran.err
+    assert report_of(world, world.run(*given).json["build_id"])["since"]["build"] == first
+
+
 def test_a_build_that_nothing_can_be_looked_through_since(world: EditedWorld) -> None:
     world.build()
     port = world.wikidata.web.url.rpartition(":")[2]

@@ -4,14 +4,13 @@ import csv
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.commands.command import Factmill
-from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
+from support.models.scripted_chat import ScriptedChat, write_chat_world
 
 from tasks.assets import load_list, load_removed
 from tasks.slaq.core.checks import check_all
@@ -172,20 +171,6 @@ def test_a_row_is_followed_back_to_its_calls(factmill: Factmill, built: Built) -
 def test_wrong_usage_of_slaq_is_told(factmill: Factmill, arguments: list[str], message: str) -> None:
     ran = factmill("build", "slaq", *arguments)
     assert (ran.code, message in ran.err, "Traceback" in ran.err) == (2, True, False), ran.err
-
-
-def judge_with_doubts(messages: Sequence[Message]) -> tuple[int, str]:
-    """Take every answer for a date, and doubt the second question of every topic."""
-    if "<topic>" not in messages[-1]["content"]:
-        return 200, "Type: DATE"
-    return 200, "\n".join(f"{n}: {'nobody could tell' if n == 2 else 'ok'}" for n in range(1, 6))
-
-
-@pytest.fixture
-def doubter() -> Iterator[ScriptedChat]:
-    chat = ScriptedChat(judge_with_doubts)
-    yield chat
-    chat.close()
 
 
 def test_what_a_second_model_doubts_goes_out_for_review_and_comes_back(

@@ -3,30 +3,14 @@
 import csv
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
 
-import pytest
 from prefect.flow_runs import resume_flow_run
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from support.commands.command import Factmill, Process
-from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
+from support.models.scripted_chat import ScriptedChat, write_chat_world
 from support.processes.standing_prefect import ask_server
-
-
-def doubt_the_second(messages: list[Message]) -> tuple[int, str]:
-    """Take every answer for a date, and doubt the second question of every topic."""
-    if "<topic>" not in messages[-1]["content"]:
-        return 200, "Type: DATE"
-    return 200, "\n".join(f"{n}: {'nobody could tell' if n == 2 else 'ok'}" for n in range(1, 6))
-
-
-@pytest.fixture
-def doubter() -> Iterator[ScriptedChat]:
-    chat = ScriptedChat(doubt_the_second)
-    yield chat
-    chat.close()
 
 
 def find_paused(api: str, process: Process) -> UUID:

@@ -4,40 +4,30 @@ import json
 from pathlib import Path
 
 import pytest
+from support.commands.models_command import run_models
 from support.models.random_decoder import write_random_decoder
-from typer.testing import CliRunner
 
-from flows.cli.local.models import models_app
 from tasks.errors import UsageError
-
-
-def run(*arguments: str) -> str:
-    """Run a command; return what it prints, or raise its error."""
-    result = CliRunner().invoke(models_app, arguments)
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 def test_a_language_model_is_added_and_listed(tmp_path: Path, own_home: Path) -> None:
     made = write_random_decoder(tmp_path / "tiny")
-    added = json.loads(run("add", "perplexity", str(made), "--json"))
+    added = json.loads(run_models("add", "perplexity", str(made), "--json"))
     assert (added["name"], added["kind"], added["state"]) == ("tiny", "perplexity", "whole")
     assert (own_home / "local-models" / "tiny").is_dir()
-    assert run("add", "perplexity", str(made), "--name", "again").startswith("again ")
-    assert [model["kind"] for model in json.loads(run("list", "--json"))] == ["perplexity", "perplexity"]
+    assert run_models("add", "perplexity", str(made), "--name", "again").startswith("again ")
+    assert [model["kind"] for model in json.loads(run_models("list", "--json"))] == ["perplexity", "perplexity"]
     with pytest.raises(UsageError, match="give --replace"):
-        run("add", "perplexity", str(made))
-    run("add", "perplexity", str(made), "--replace", "--quantization", "int8")
+        run_models("add", "perplexity", str(made))
+    run_models("add", "perplexity", str(made), "--replace", "--quantization", "int8")
 
 
 def test_a_directory_without_a_tokenizer_says_what_to_put_there(tmp_path: Path) -> None:
     made = write_random_decoder(tmp_path / "tiny")
     (made / "tokenizer.json").unlink()
     with pytest.raises(UsageError, match=r"neither tokenizer\.json nor tokenizer\.model"):
-        run("add", "perplexity", str(made))
+        run_models("add", "perplexity", str(made))
 
 
 def test_the_help_has_an_example() -> None:
-    assert "factmill models add perplexity ./gpt2" in " ".join(run("add", "perplexity", "--help").split())
+    assert "factmill models add perplexity ./gpt2" in " ".join(run_models("add", "perplexity", "--help").split())

@@ -4,10 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+from support.commands.models_command import run_models
 from support.models.tiny_encoder import make_head, make_weights, write_checkpoint
-from typer.testing import CliRunner
 
-from flows.cli.local.models import models_app
 from tasks.errors import UsageError
 
 
@@ -16,68 +15,59 @@ def checkpoint(tmp_path: Path) -> Path:
     return write_checkpoint(tmp_path / "tiny", make_weights())
 
 
-def run(*arguments: str) -> str:
-    """Run a command; return what it prints, or raise its error."""
-    result = CliRunner().invoke(models_app, arguments)
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
 def test_a_model_is_added_listed_and_removed(checkpoint: Path, own_home: Path) -> None:
-    added = json.loads(run("add", "embedder", str(checkpoint), "--json"))
+    added = json.loads(run_models("add", "embedder", str(checkpoint), "--json"))
     assert added["name"] == "tiny" and added["state"] == "whole" and added["settings"]["dimensions"] == 24
     assert (own_home / "local-models" / "tiny").is_dir()
-    assert run("add", "embedder", str(checkpoint), "--name", "again").startswith("again ")
-    listed = json.loads(run("list", "--json"))
+    assert run_models("add", "embedder", str(checkpoint), "--name", "again").startswith("again ")
+    listed = json.loads(run_models("list", "--json"))
     assert [(model["name"], model["kind"], model["digest"]) for model in listed] == [
         ("again", "embedder", added["digest"]),
         ("tiny", "embedder", added["digest"]),
     ]
-    assert added["digest"][:16] in run("list")
-    assert run("remove", "again") == "removed the model again\n"
-    assert [model["name"] for model in json.loads(run("list", "--json"))] == ["tiny"]
+    assert added["digest"][:16] in run_models("list")
+    assert run_models("remove", "again") == "removed the model again\n"
+    assert [model["name"] for model in json.loads(run_models("list", "--json"))] == ["tiny"]
 
 
 def test_a_cross_encoder_is_added_and_listed_with_its_labels(tmp_path: Path) -> None:
     weights = make_weights(prefix="bert.") | make_head(2)
     labels = {"0": "not_entailment", "1": "entailment"}
     checkpoint = write_checkpoint(tmp_path / "nli", weights, id2label=labels)
-    added = json.loads(run("add", "cross-encoder", str(checkpoint), "--json"))
+    added = json.loads(run_models("add", "cross-encoder", str(checkpoint), "--json"))
     assert added["kind"] == "cross-encoder" and added["settings"]["labels"] == list(labels.values())
-    assert run("list").startswith("nli                      cross-encoder ")
+    assert run_models("list").startswith("nli                      cross-encoder ")
 
 
 def test_without_models_the_list_is_empty_and_says_how_to_add_one() -> None:
-    assert run("list") == "" and json.loads(run("list", "--json")) == []
+    assert run_models("list") == "" and json.loads(run_models("list", "--json")) == []
 
 
 def test_a_name_is_given_away_only_when_asked(checkpoint: Path) -> None:
-    run("add", "embedder", str(checkpoint))
+    run_models("add", "embedder", str(checkpoint))
     with pytest.raises(UsageError, match="give --replace"):
-        run("add", "embedder", str(checkpoint))
-    run("add", "embedder", str(checkpoint), "--replace")
+        run_models("add", "embedder", str(checkpoint))
+    run_models("add", "embedder", str(checkpoint), "--replace")
 
 
 def test_a_damaged_model_and_one_of_another_version_are_listed_with_what_to_do(
     checkpoint: Path, own_home: Path
 ) -> None:
-    run("add", "embedder", str(checkpoint))
-    run("add", "embedder", str(checkpoint), "--name", "old")
+    run_models("add", "embedder", str(checkpoint))
+    run_models("add", "embedder", str(checkpoint), "--name", "old")
     (own_home / "local-models" / "tiny" / "model.bin").write_bytes(b"")
     manifest = own_home / "local-models" / "old" / "factmill-model.json"
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format_version": 0}))
-    old, tiny = json.loads(run("list", "--json"))
+    old, tiny = json.loads(run_models("list", "--json"))
     assert tiny["state"] == "damaged" and "model.bin has 0 bytes" in tiny["advice"]
     assert old["state"] == "damaged" and "--name old --replace" in old["advice"]
-    assert "converted by another version of factmill" in run("list")
+    assert "converted by another version of factmill" in run_models("list")
 
 
 def test_a_directory_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no config\.json in it, as a checkpoint has"):
-        run("add", "embedder", str(tmp_path))
+        run_models("add", "embedder", str(tmp_path))
     with pytest.raises(UsageError, match="no such directory"):
-        run("add", "embedder", str(tmp_path / "nowhere"))
+        run_models("add", "embedder", str(tmp_path / "nowhere"))
     with pytest.raises(UsageError, match=r"no model nothing .*there: none"):
-        run("remove", "nothing")
+        run_models("remove", "nothing")

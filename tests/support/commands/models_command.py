@@ -1,0 +1,14 @@
+"""`factmill models …` in this process, without the rest of the command."""
+
+from typer.testing import CliRunner
+
+from flows.cli.local.models import models_app
+
+
+def run_models(*arguments: str) -> str:
+    """Run a command; return what it prints, or raise its error."""
+    result = CliRunner().invoke(models_app, arguments)
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout
