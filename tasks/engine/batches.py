@@ -1,5 +1,6 @@
 """What a task does with its batch: read the rows, get the replies, write what became of each row."""
 
+import ctypes
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -279,6 +280,7 @@ class Work:
             unsettled=self.unsettled + sum(reject.retryable for reject in rejects),
         )
         write_receipt(receipt)
+        _give_back_memory()
         # Prefect takes a task for an input of those that are given parts of its result, by their identity: what a receipt
         # has of its batch would link all batches of a stage with each other
         return Receipt.model_validate_json(receipt.model_dump_json())
@@ -340,6 +342,14 @@ def batch_key(_context: Any, arguments: dict[str, Any]) -> str:
 def finished(batch: Batch) -> Receipt | None:
     """Return the receipt of a batch that is done, or None."""
     return read_receipt(shard_path(batch))
+
+
+def _give_back_memory() -> None:
+    """Give the system what is free: Arrow's pool keeps what a thread has let go, and the threads end with their stage; so
+    does glibc, where that is the system's library."""
+    pa.default_memory_pool().release_unused()
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)
 
 
 def _reject_failed(row_id: str, reply: Reply) -> Reject:

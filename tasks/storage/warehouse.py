@@ -35,9 +35,9 @@ atexit.register(_engines.clear)
 _NAME = "warehouse"
 _LARGE = 64 * 2**20
 """Bytes of a warehouse from which two threads are worth their handing out of work; below, that takes longer than the work."""
-ROW_GROUPS = "ROW_GROUP_SIZE 4096"
-"""How a file is written: the last group of rows is written anew whenever some are added. With DuckDB's own 122,880, moving
-replies in by the ten thousand takes twice the memory, two thirds more CPU, and a third more disk."""
+ROW_GROUPS = "ROW_GROUP_SIZE 32768"
+"""How a file is written: the last group of rows is written anew whenever some are added. Of 100,000 rows of GRANOLA-EQ, with
+DuckDB's own 122,880, a build takes 70 MB more memory, its file 6 % less disk; groups of 4,096 take two thirds more disk."""
 _INTERRUPTED = "Query interrupted"
 _MAGIC = slice(8, 12), b"DUCK"
 """What stands where in a DuckDB file."""
@@ -192,6 +192,8 @@ def _find_engine() -> duckdb.DuckDBPyConnection:
         config: dict[str, Any] = {"memory_limit": "1GB", "threads": 1, "temp_directory": spill}
         # moments, and the days they fall on, must not depend on the machine's zone
         config |= {"autoinstall_known_extensions": False, "TimeZone": "UTC"}
+        # five groups of rows would be gathered before they are written
+        config["write_buffer_row_group_count"] = 1
         _engines[process] = duckdb.connect(":memory:", config=config)
     return _engines[process]
 

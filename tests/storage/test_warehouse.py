@@ -44,18 +44,18 @@ def test_a_new_warehouse_gets_all_migrations_once(tmp_path: Path) -> None:
 def test_rows_stand_in_small_groups_also_behind_the_large_ones_of_old(tmp_path: Path) -> None:
     path, rows = tmp_path / "a.duckdb", "SELECT i, repeat('x', 90) || i AS text FROM range({}, {}) r(i)"
     with duckdb.connect(path) as old:
-        old.execute(f"CREATE TABLE facts AS {rows.format(0, 9_000)}")
-    for start in (9_000, 14_000, 19_000):
+        old.execute(f"CREATE TABLE facts AS {rows.format(0, 40_000)}")
+    for start in (40_000, 75_000, 110_000):
         with open_warehouse(path) as db:
-            db.execute(f"INSERT INTO facts {rows.format(start, start + 5_000)}")
+            db.execute(f"INSERT INTO facts {rows.format(start, start + 35_000)}")
             db.execute("DELETE FROM facts WHERE i = ?", [start - 1])
     with open_warehouse(path) as db:
         found = db.execute("SELECT count(*), count(DISTINCT i), sum(i), min(text = repeat('x', 90) || i) FROM facts")
-        kept = [i for i in range(24_000) if i not in (8_999, 13_999, 18_999)]
-        assert found.fetchall() == [(23_997, 23_997, sum(kept), True)]
+        kept = [i for i in range(145_000) if i not in (39_999, 74_999, 109_999)]
+        assert found.fetchall() == [(144_997, 144_997, sum(kept), True)]
         groups = "SELECT row_group_id, sum(count) FROM pragma_storage_info('facts') WHERE column_name = 'i'"
         counts = db.execute(f"{groups} AND segment_type <> 'VALIDITY' GROUP BY ALL ORDER BY 1").fetchall()
-    assert max(count for _, count in counts[1:]) == 4_096
+    assert max(count for _, count in counts[1:]) == 32_768
 
 
 def test_an_error_inside_rolls_the_transaction_back(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ The messages and the schema follow from the parts and are sent beside them (`Cal
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,13 +67,35 @@ def call_chat(
         service,
         "chat",
         {**ask.parts(), "model": model_name, **({"once": True} if once else {})},
-        {
-            "messages": ask.messages(),
-            "schema": schema,
-            **({"tools": [dict(tool) for tool in ask.tools]} if ask.tools else {}),
-            **({"profile": dict(profile)} if profile else {}),
-        },
+        _Wire(
+            ask,
+            {
+                "schema": schema,
+                **({"tools": [dict(tool) for tool in ask.tools]} if ask.tools else {}),
+                **({"profile": dict(profile)} if profile else {}),
+            },
+        ),
     )
+
+
+class _Wire(Mapping[str, Any]):
+    """What is sent beside the parts: messages that are made of the ask whenever they are looked at, since those of a whole
+    batch take more room than all else that it holds."""
+
+    __slots__ = ("_ask", "_more")
+
+    def __init__(self, ask: Ask, more: Mapping[str, Any]) -> None:
+        self._ask, self._more = ask, more
+
+    def __getitem__(self, name: str) -> Any:
+        return self._ask.messages() if name == "messages" else self._more[name]
+
+    def __iter__(self) -> Iterator[str]:
+        yield "messages"
+        yield from self._more
+
+    def __len__(self) -> int:
+        return 1 + len(self._more)
 
 
 def quote_reply(body: Any) -> str:

@@ -43,7 +43,12 @@ def insert_records(db: duckdb.DuckDBPyConnection, records: Sequence[Record]) -> 
     ]
     db.register("new_records", make_table(_SCHEMA, rows))
     names = ", ".join(Record.__slots__)
-    db.execute(f"INSERT INTO calls ({names}) SELECT {names} FROM new_records ANTI JOIN calls USING (record_id)")
+    # ids sort by time: what is older than all new ones is not looked through
+    db.execute(
+        f"INSERT INTO calls ({names}) SELECT {names} FROM new_records "
+        "ANTI JOIN (SELECT record_id FROM calls WHERE record_id >= ?) USING (record_id)",
+        [min(record.record_id for record in records)],
+    )
     db.unregister("new_records")
 
 
