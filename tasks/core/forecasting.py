@@ -32,6 +32,8 @@ DRAWING = "draw_pilot"
 _HALVES = 20
 _DRAWS = 1_000
 _TAILS = (5.0, 95.0)
+_ALONE = 1 - 1e-9
+"""How much of a line through sizes goes by one row that has no other beside it."""
 AMOUNTS = ("calls", "requests", "tokens_in", "tokens_out", "usd")
 
 
@@ -293,14 +295,16 @@ def _spread(
 
 
 def _take_off_size(table: np.ndarray, sizes: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return what of the amounts of each row, times the rows it stands for, does not follow from its size in a straight line."""
-    known = (
-        np.stack([np.ones(len(sizes)), sizes], axis=1) if len(sizes) > 2 and np.ptp(sizes) else np.ones((len(sizes), 1))
-    )
+    """Return what of the amounts of each row, times the rows it stands for, does not follow from its size in a straight line
+    through the other rows."""
     each = table / weights[:, None]
-    fitted = known @ np.linalg.lstsq(known, each, rcond=None)[0]
-    free = len(sizes) - known.shape[1]
-    return (each - fitted) * weights[:, None] * (math.sqrt(len(sizes) / free) if free > 0 else 1.0)
+    off = sizes - sizes.mean()
+    squares = float((off * off).sum()) if len(sizes) > 2 else 0.0
+    fitted, pull = each.mean(axis=0), np.full(len(sizes), 1 / len(sizes))
+    if squares:
+        fitted, pull = fitted + np.outer(off, off @ each / squares), pull + off * off / squares
+    # a row that the line goes by alone is met by it
+    return (each - fitted) * weights[:, None] / np.where(pull < _ALONE, 1 - pull, 1.0)[:, None]
 
 
 def count_characters(row: Mapping[str, Any]) -> int:
