@@ -70,6 +70,11 @@ class Request(Generic[T]):
     """What is held of the run's budget while a job of this run has the line."""
 
     @property
+    def goes_on(self) -> bool:
+        """True while a job may answer it, whoever waits."""
+        return self.job is not None and self.custom_id in self.job.left
+
+    @property
     def asked(self) -> T:
         return self.waiting[0][1]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from support.work.standing_prefect import QUIET
+from support.processes.standing_prefect import QUIET
 
 from flows.prefect_server import ServerHandle
 from tasks.processes import HOST, free_port, start_child, stop_child
