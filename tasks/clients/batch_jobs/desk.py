@@ -338,7 +338,7 @@ class Desk(Generic[T]):
     ) -> bool:
         """Hand over what is said of a request; True where another job may say more."""
         try:
-            heard = hear_line(self._asker, request.asked, job.learnt, answer, state)
+            heard = hear_line(self._asker, request.asked, job.learnt, answer, state.status)
         except Retry as trouble:
             self._remote.settle(request, None)
             request.tries += 1
