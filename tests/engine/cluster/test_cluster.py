@@ -151,7 +151,7 @@ def test_an_answer_that_does_not_fit_names_its_worker(
     identity = translate.identify_translator(translate.EMBEDDED, home)
     calls = [call_translate_text(identity, text, "de") for text in SENTENCES[:2]]
     delivered: list[Call] = []
-    with refused("1 answers to 2 questions"):
+    with refused("0 answers to 1 questions"):
         RemoteModel(cluster, Wanted("translator", identity)).send(calls, lambda call, reply: delivered.append(call))
     assert not delivered
     with open_graph("small", graphs_folder(home)) as graph, refused("1 answers to 2 questions"):
