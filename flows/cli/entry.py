@@ -67,7 +67,15 @@ def _stop(number: int, _frame: FrameType | None) -> None:
     if _stops:
         end(_stops[0])
     _stops.append(code)
+    sys.unraisablehook = _end_where_lost
     end_soon()
     if number == signal.SIGINT:
         raise KeyboardInterrupt
     raise SystemExit(code)
+
+
+def _end_where_lost(lost: "sys.UnraisableHookArgs") -> None:
+    """End the process when what is raised to stop it comes up in a finalizer, which would print it and go on."""
+    if isinstance(lost.exc_value, KeyboardInterrupt | SystemExit):
+        end(_stops[0])
+    sys.__unraisablehook__(lost)

@@ -45,16 +45,21 @@ def build_options(tmp_path: Path, url: str) -> list[str | Path]:
     return ["build", "granola", "--world", world, "--limit", "4", "--samples", "1", "--json"]
 
 
+LIBRARY_FAILS = "try: {stop}\n            except BaseException: raise ImportError('half imported')"
+FINALIZER = "type('Left', (), {{'__del__': lambda self: {stop}}})()"
+
+
+@pytest.mark.parametrize("while_importing", [LIBRARY_FAILS, FINALIZER])
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_stop_while_libraries_are_imported_is_one_line(how: signal.Signals, code: int) -> None:
-    # whatever looks for typer is stopped, and fails as an interrupted library does
+def test_a_stop_while_libraries_are_imported_is_one_line(how: signal.Signals, code: int, while_importing: str) -> None:
+    # whatever looks for typer is stopped: it fails as an interrupted library does, or a finalizer is what is interrupted
+    stop = f"os.kill(os.getpid(), {int(how)})"
     program = (
         "import os, sys\n"
         "class Stop:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
         "        if name == 'typer':\n"
-        f"            try: os.kill(os.getpid(), {int(how)})\n"
-        "            except BaseException: raise ImportError('half imported')\n"
+        f"            {while_importing.format(stop=stop)}\n"
         "sys.meta_path.insert(0, Stop())\n"
         "from flows.cli.entry import main\n"
         "main()\n"

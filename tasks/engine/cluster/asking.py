@@ -35,6 +35,16 @@ Group = tuple[str, Any]
 """Operation and what is asked, as wire.py writes it."""
 
 
+class WrongAnswer(Exception):
+    """An answer does not fit what was asked; raised by what takes it."""
+
+
+def check_count(answered: int, asked: int) -> None:
+    """Raise WrongAnswer unless there are as many answers as questions."""
+    if answered != asked:
+        raise WrongAnswer(f"{answered} answers to {asked} questions")
+
+
 @dataclass(frozen=True, slots=True)
 class Worker:
     """A worker of the cluster."""
@@ -53,7 +63,10 @@ class Cluster:
         self._lock = threading.Lock()
 
     def ask(self, wanted: Wanted, groups: Sequence[Group], take: Callable[[int, Any], None]) -> None:
-        """Have every group answered; `take` gets the number of each with its answer, as soon as that has come."""
+        """Have every group answered; `take` gets the number of each with its answer, as soon as that has come.
+
+        An answer that `take` finds to be a WrongAnswer is a ServiceUnreachable that names its worker.
+        """
         client = self._connect()
         question = _import_question()
         code, resource = name_code(), {name_resource(Held(wanted, name_code())): 1}
@@ -82,7 +95,6 @@ class Cluster:
                     continue
                 number, _ = under_way.pop(future.key)
                 answer = self._read(future, wanted)
-                future.release()
                 if answer is None:
                     # its worker died before the answer was fetched
                     again[number] += 1
@@ -90,7 +102,11 @@ class Cluster:
                         raise self._unanswered(wanted, f"it was lost {again[number]} times with its workers")
                     waiting.appendleft((number, groups[number]))
                 else:
-                    take(number, answer)
+                    try:
+                        take(number, answer)
+                    except WrongAnswer as error:
+                        raise self._wrong(future, wanted, error) from error
+                future.release()
         finally:
             for _, future in under_way.values():
                 # without waiting for the scheduler, which may be the one that has gone
@@ -167,6 +183,16 @@ class Cluster:
         return ServiceUnreachable(
             f"the cluster at {self.compute.address} gave no answer of the {wanted}: {why}; the workers' logs say more (when "
             "several died of the same group, give them more memory)"
+        )
+
+    def _wrong(self, future: Any, wanted: Wanted, error: WrongAnswer) -> ServiceUnreachable:
+        try:
+            workers = ", ".join(self._connect().who_has([future])[future.key])
+        except (OSError, TimeoutError):  # it has gone meanwhile
+            workers = ""
+        return ServiceUnreachable(
+            f"the worker {workers or 'that has just left'} of {self.compute.address} gave a wrong answer of the {wanted}: {error}; "
+            "what others answered is kept: stop that worker, install factmill there anew, then give the same command again"
         )
 
     def _lost(self) -> ServiceUnreachable:

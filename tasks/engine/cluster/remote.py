@@ -12,7 +12,7 @@ import pyarrow as pa
 from tasks.core.calls.call import Call, Deliver
 from tasks.core.fingerprints import canonical_json
 from tasks.core.paths import ITEM_PATHS, LITERAL_PATHS, PAIRS, FoundPaths, PathOptions
-from tasks.engine.cluster.asking import Cluster, Group
+from tasks.engine.cluster.asking import Cluster, Group, WrongAnswer, check_count
 from tasks.engine.cluster.groups import cut_groups, cut_ranges
 from tasks.engine.cluster.wanted import Wanted
 from tasks.engine.cluster.wire import (
@@ -50,6 +50,7 @@ class RemoteModel:
         """Answer every call (see core.calls.call.Service)."""
 
         def take(places: Sequence[int], replies: Any) -> None:
+            check_count(len(replies), len(places))
             for place, reply in zip(places, replies, strict=True):
                 deliver(calls[place], read_reply(reply))
 
@@ -81,7 +82,7 @@ class RemoteEmbedder:
             Wanted("embedder", self.digest),
             [len(text) for text in different],
             lambda places: ("vectors", [different[place] for place in places]),
-            lambda places, found: vectors.__setitem__(list(places), read_array(found)),
+            lambda places, found: _put_rows(vectors, places, found),
         )
         rows = {text: row for row, text in enumerate(different)}
         return vectors[[rows[text] for text in texts]] if len(texts) else vectors
@@ -108,7 +109,7 @@ class RemoteCrossEncoder:
             Wanted("cross-encoder", self.digest),
             [len(first) + len(second) for first, second in different],
             lambda places: ("scores", [list(different[place]) for place in places]),
-            lambda places, found: scores.__setitem__(list(places), read_array(found)),
+            lambda places, found: _put_rows(scores, places, found),
         )
         rows = {pair: row for row, pair in enumerate(different)}
         return scores[[rows[pair] for pair in pairs]][:, columns]
@@ -160,11 +161,12 @@ class RemotePaths:
             return FoundPaths(schema.empty_table(), PAIRS.empty_table())
         ranges = cut_ranges(count, self._cluster.count_holders(wanted), _LEAST_PAIRS, _MOST_PAIRS)
         found: dict[int, FoundPaths] = {}
-        self._cluster.ask(
-            wanted,
-            [write(places) for places in ranges],
-            lambda number, answer: found.__setitem__(number, read_found(answer)),
-        )
+
+        def take(number: int, answer: Any) -> None:
+            found[number] = read_found(answer)
+            check_count(found[number].pairs.num_rows, len(ranges[number]))
+
+        self._cluster.ask(wanted, [write(places) for places in ranges], take)
         parts = [_shift(found[number], places.start) for number, places in enumerate(ranges)]
         problems = {pair: why for part in parts for pair, why in part.problems.items()}
         return FoundPaths(
@@ -198,6 +200,15 @@ def _ask_by_weight(
         return
     groups = cut_groups(weights, cluster.count_holders(wanted), _LEAST_LETTERS, _MOST_LETTERS)
     cluster.ask(wanted, [write(places) for places in groups], lambda number, answer: take(groups[number], answer))
+
+
+def _put_rows(table: npt.NDArray[Any], places: Sequence[int], written: Any) -> None:
+    """Put the rows of an array that came from a worker where they belong."""
+    rows = read_array(written)
+    check_count(len(rows), len(places))
+    if rows.shape[1:] != table.shape[1:]:
+        raise WrongAnswer(f"rows of {rows.shape[1:]} numbers, expected {table.shape[1:]}")
+    table[list(places)] = rows
 
 
 def _shift(found: FoundPaths, start: int) -> FoundPaths:

@@ -116,7 +116,9 @@ async def _work(library: Any, address: str, options: dict[str, Any], tell: Tell)
             f"the scheduler at {address} has gone away, or sent this worker home; start it again to join anew"
         )
     tell("leaving: what this worker has under way goes to another")
-    # what it computes just now cannot be broken off, and is not waited for
+    # what it computes just now cannot be broken off, and is not waited for; nor is joining
+    joining.cancel()
+    await asyncio.gather(joining, return_exceptions=True)
     await worker.close(timeout=1, executor_wait=False, nanny=False)
     return stops[0]
 

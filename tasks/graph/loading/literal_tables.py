@@ -11,10 +11,10 @@ from tasks.text.values.literals import UNITLESS
 
 # dates and numbers have no common spelling: dates alone hold a T
 _IS_DATE = "contains(value, 'T')"
-_DATE_BODY = "ltrim(value, '+-')"
+# year, month and day are digits of one number; before year 0 the year alone counts down
+_DATE_DIGITS = "replace(split_part(ltrim(value, '+-'), 'T', 1), '-', '')::BIGINT"
 _KEY_OF_DATE = (
-    f"split_part({_DATE_BODY}, '-', 1)::BIGINT * CASE WHEN starts_with(value, '-') THEN -10000 ELSE 10000 END"
-    f" + split_part({_DATE_BODY}, '-', 2)::BIGINT * 100 + left(split_part({_DATE_BODY}, '-', 3), 2)::BIGINT"
+    f"CASE WHEN starts_with(value, '-') THEN 2 * mod({_DATE_DIGITS}, 10000) - {_DATE_DIGITS} ELSE {_DATE_DIGITS} END"
 )
 _DIGITS = "ltrim(value, '+-0')"
 _SHORTEST = f"CASE WHEN contains(value, '.') THEN rtrim(rtrim({_DIGITS}, '0'), '.') ELSE {_DIGITS} END"
@@ -75,23 +75,23 @@ _STEPS = {
         "SELECT item, property, says, statement, value, precision, unit, main"
         " FROM (FROM staging.explained WHERE qualifies) LEFT JOIN staging.mains USING (statement, property)"
     ),
-    "standing": "FROM staging.direct ANTI JOIN staging.stands USING (item, property)",
-    "told": f"""
-        SELECT *, {NUMBER} AS number FROM (
-            SELECT item, property, NULL::INTEGER AS qualifier, statement, value, precision, unit, NULL AS main
-            FROM staging.explained WHERE NOT qualifies AND says = property
-            UNION ALL SELECT * FROM staging.qualified
-            UNION ALL SELECT item, property, NULL, NULL, value, NULL, NULL, NULL FROM staging.standing
-        )
-    """,
 }
 """Tables in staging on the way to the literals, each made from those before it."""
 
+# a truthy dump has no statements, and its rows need no copy
+_STANDING = "FROM staging.direct ANTI JOIN staging.stands USING (item, property)"
+
+# all is computed before rows are sorted, which several threads do at once; numbering them takes one
 _LITERALS = f"""
-    CREATE TABLE literals AS
-    SELECT row_number() OVER () - 1 AS id, *, {KEY} AS key
-    FROM (
-        FROM staging.told ORDER BY item, property, qualifier NULLS FIRST, statement NULLS FIRST, value,
+    SELECT row_number() OVER () - 1 AS id, * FROM (
+        SELECT *, {KEY} AS key FROM (
+            SELECT *, {NUMBER} AS number FROM (
+                SELECT item, property, NULL::INTEGER AS qualifier, statement, value, precision, unit, NULL AS main
+                FROM staging.explained WHERE NOT qualifies AND says = property
+                UNION ALL SELECT * FROM staging.qualified
+                UNION ALL SELECT item, property, NULL, NULL, value, NULL, NULL, NULL FROM standing
+            )
+        ) ORDER BY item, property, qualifier NULLS FIRST, statement NULLS FIRST, value,
             precision NULLS FIRST, unit NULLS FIRST, main NULLS FIRST
     )
 """
@@ -116,7 +116,11 @@ def store_literals(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
     """
     for name, query in _STEPS.items():
         connection.execute(f"CREATE OR REPLACE TABLE staging.{name} AS {query}")
-    connection.execute(_LITERALS)
+    standing = "staging.direct"
+    if _count(connection, "SELECT count(*) FROM staging.stands"):
+        standing = "staging.standing"
+        connection.execute(f"CREATE OR REPLACE TABLE {standing} AS {_STANDING}")
+    connection.execute(f"CREATE TABLE literals AS WITH standing AS (FROM {standing}) {_LITERALS}")
     return {kind: _count(connection, query) for kind, query in _LEFT_OUT.items()}
 
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 import numpy as np
@@ -136,6 +136,31 @@ def test_paths_are_those_of_this_process(cluster: Cluster, home: Path) -> None:
     for one, other in zip(here, there, strict=True):
         assert one.paths.equals(other.paths) and one.pairs.equals(other.pairs) and one.problems == other.problems
     assert len(here[0].paths) and len(here[1].paths)
+
+
+def test_an_answer_that_does_not_fit_names_its_worker(
+    cluster: Cluster, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(told: str) -> AbstractContextManager[object]:
+        return pytest.raises(ServiceUnreachable, match=rf"^the worker tcp://\S+ of \S+ gave a wrong answer .*: {told};")
+
+    write_calls, write_array = remote.write_calls, remote.write_array
+    # the worker is not told of the last one
+    monkeypatch.setattr(remote, "write_calls", lambda calls: write_calls(calls)[:-1])
+    monkeypatch.setattr(remote, "write_array", lambda array: write_array(array[:-1]))
+    identity = translate.identify_translator(translate.EMBEDDED, home)
+    calls = [call_translate_text(identity, text, "de") for text in SENTENCES[:2]]
+    delivered: list[Call] = []
+    with refused("0 answers to 1 questions"):
+        RemoteModel(cluster, Wanted("translator", identity)).send(calls, lambda call, reply: delivered.append(call))
+    assert not delivered
+    with open_graph("small", graphs_folder(home)) as graph, refused("1 answers to 2 questions"):
+        ends = np.array([1, 2])
+        RemotePaths(graph.manifest.digest, cluster).find_item_paths(ends, ends, PathOptions())
+    there = open_remote_embedder(find_embedder("tiny", home), cluster)
+    there.dimensions += 1
+    with refused(r"rows of \(\d+,\) numbers, expected \(\d+,\)"):
+        there.encode(TEXTS)
 
 
 def test_who_holds_nothing_of_the_kind_is_told_what_to_do(cluster: Cluster) -> None:
