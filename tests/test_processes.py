@@ -1,10 +1,12 @@
 """Processes that end with the one that started them, and one at a time."""
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -51,3 +53,11 @@ def test_who_waits_for_a_stopped_process_says_for_which(tmp_path: Path, monkeypa
         held.kill()
     thread.join()
     assert entered.is_set()
+
+
+def test_who_only_looks_at_a_lock_keeps_nobody_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (tmp_path / "lock").open("w") as looks, (tmp_path / "lock").open("w") as wants:
+        fcntl.flock(looks, fcntl.LOCK_SH)
+        assert not processes.lock_now(wants.fileno())
+        monkeypatch.setattr(time, "sleep", lambda _: fcntl.flock(looks, fcntl.LOCK_UN))
+        assert processes.lock_now(wants.fileno())

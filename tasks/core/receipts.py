@@ -61,6 +61,8 @@ class Receipt(BaseModel):
     tokens_out: int = 0
     cost_usd: float = 0.0
     seconds: float = 0.0
+    drawn: Mapping[str, float] = {}
+    """Of a pilot's drawing: row that goes on → its size, in means of all rows."""
     unsettled: int = 0
     """Rows lost to a passing failure of a service; a batch with any is done again by the next run."""
 

@@ -242,13 +242,20 @@ class Work:
         schema = arrow_schema(model)
         return self._write(rows.select(schema.names).cast(schema), [], [])
 
-    def finish_drawn(self, rows: pa.Table, drawn: Sequence[int], reason: str) -> Receipt:
-        """Write the rows of these places, and the others as rejected for a reason."""
+    def finish_drawn(self, rows: pa.Table, drawn: Mapping[int, float], reason: str) -> Receipt:
+        """Write the rows of these places (→ their sizes, which the receipt tells), and the others as rejected for a reason."""
         left = sorted({*range(rows.num_rows)} - {*drawn})
         rejects = [Reject(row_id, reason, "") for row_id in rows["id"].take(pa.array(left, pa.int64())).to_pylist()]
-        return self._write(rows.take(pa.array(drawn, pa.int64())), rejects, [])
+        passed = rows.take(pa.array(list(drawn), pa.int64()))
+        return self._write(passed, rejects, [], dict(zip(passed["id"].to_pylist(), drawn.values(), strict=True)))
 
-    def _write(self, rows: pa.Table, rejects: Sequence[Reject], merged: Sequence[Merged]) -> Receipt:
+    def _write(
+        self,
+        rows: pa.Table,
+        rejects: Sequence[Reject],
+        merged: Sequence[Merged],
+        drawn: Mapping[str, float] | None = None,
+    ) -> Receipt:
         batch = self.batch
         shard = shard_path(batch)
         tables = {
@@ -276,6 +283,7 @@ class Work:
             tokens_out=sum(cost.tokens_out for cost in self.costs.values()),
             cost_usd=sum(cost.usd for cost in self.costs.values()),
             seconds=round(time.perf_counter() - self.started, 3),
+            drawn=drawn or {},
             unsettled=self.unsettled + sum(reject.retryable for reject in rejects),
         )
         write_receipt(receipt)

@@ -15,6 +15,7 @@ from tasks.core.measures.audits import Audit
 from tasks.core.publishing.export_forms import ExportForms
 from tasks.core.row_matching import Matching
 from tasks.core.rows import StrictModel
+from tasks.core.spending.forecasting import count_characters
 from tasks.options import Params, RunOptions
 from tasks.settings import ROLES, World
 from tasks.storage.source_files import SourceFile
@@ -124,6 +125,8 @@ class Benchmark:
     """Columns whose values a pilot's rows have as often as all rows, where it is not `part` alone."""
     pilot_sides: str = ""
     """Column of whose values as many rows are drawn together, since a later stage balances them."""
+    pilot_size: Callable[[Mapping[str, Any]], int] = count_characters
+    """Row where a pilot draws → by what number goes how much it will ask (a question's paths)."""
     audit: Audit = field(default_factory=partial(Audit, (), ""))
     """How people check its rows, as the paper's authors did; nobody checks those of an evaluation so."""
 

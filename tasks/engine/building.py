@@ -80,6 +80,7 @@ class Build:
         self.started_at = datetime.now(UTC)
         self._started = time.perf_counter()
         run.pilot_by, run.pilot_sides = benchmark.pilot_by or (benchmark.part,), benchmark.pilot_sides
+        run.pilot_size = benchmark.pilot_size
 
     @property
     def run_id(self) -> str:
@@ -233,6 +234,8 @@ class Build:
         summary = {"stage": stage, **totals, "rows_out": totals.pop("rows"), "seconds": round(seconds, 3)}
         summary["opened"] = came_in - rows_in
         summary |= self._meter.read()
+        if drawn := {row: size for each in receipts for row, size in each.drawn.items()}:
+            summary["drawn"] = drawn
         self.summaries.append(summary)
         self.reasons[stage] = count_reasons(receipts)
         progress.log(describe_stage(summary, self.reasons[stage]))

@@ -1,9 +1,7 @@
 """Who makes a build: one process at a time, told by a lock on a file of its run folder."""
 
-import fcntl
 import os
 import shutil
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,11 +10,10 @@ from typing import Any
 from tasks.core.fingerprints import digest_json
 from tasks.errors import BuildError, BuildHeld
 from tasks.options import RunOptions, warehouse_of
+from tasks.processes import lock_now
 from tasks.storage.recording.folders import work_folder
 
 _FILE = "held"
-_PAUSES_S = (0.005, 0.02, 0.0)
-"""Between tries to lock a file."""
 
 
 def run_folder(name: str, lock: Mapping[str, Any], options: RunOptions) -> Path:
@@ -32,26 +29,13 @@ def hold(folder: Path, doing: str = "making this very build") -> int:
     `doing`: what that one then does.
     """
     fd = os.open(folder / _FILE, os.O_CREAT | os.O_RDWR, 0o644)
-    if not _lock(fd):
+    if not lock_now(fd):
         holder = os.read(fd, 32).decode("ascii", "replace") or "unknown"
         os.close(fd)
         raise BuildHeld(f"process {holder} is {doing} in {folder}; wait for it or stop it")
     os.ftruncate(fd, 0)
     os.write(fd, str(os.getpid()).encode())
     return fd
-
-
-def _lock(fd: int) -> bool:
-    """Lock a file and return True, or False where another process has; one that only looks whether somebody has
-    (storage/housekeeping) lets go within microseconds."""
-    for pause_s in _PAUSES_S:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(pause_s)
-        else:
-            return True
-    return False
 
 
 @contextmanager

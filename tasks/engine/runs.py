@@ -7,7 +7,7 @@ worker's alike.
 import json
 import math
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 
 from tasks.clients.batch_jobs.job_files import JobsPlace
 from tasks.core.calls.call import Mode
+from tasks.core.spending.forecasting import count_characters
 from tasks.engine.naming.identities import find_max_ages, find_oldest_moments
 from tasks.engine.services import Services
 from tasks.errors import BuildError
@@ -46,6 +47,8 @@ class Run:
     """Columns whose values a pilot's rows have as often as all rows."""
     pilot_sides: str = ""
     """Column of whose values as many rows are drawn together."""
+    pilot_size: Callable[[Mapping[str, Any]], int] = count_characters
+    """Row → its size."""
 
 
 RUN = "run.json"

@@ -6,6 +6,7 @@ from tasks.core.measures.audits import Audit, AuditKind
 from tasks.core.publishing.export_forms import ExportForms
 from tasks.core.row_matching import Matching
 from tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Benchmark
+from tasks.multihal.core.path_choice import count_scored
 from tasks.multihal.core.rows import DroppedPath, MultiHalRow
 from tasks.multihal.params import MultiHalParams, lock_inputs
 
@@ -52,6 +53,7 @@ MULTIHAL = Benchmark(
     main_table="multihal",
     part="source_dataset",
     pilot_at="select_paths",
+    pilot_size=lambda row: count_scored(path["labels"] for path in row["paths"]),
     shown={"id": "id", "input": "question", "output": "answer", "trip_labels": "path", "judged_score": "score"},
     trace=("id", "path_id", "question_id"),
     matching=Matching(

@@ -15,6 +15,7 @@ from tasks.multihal.core.path_choice import (
     Choice,
     ask_score,
     ask_selection,
+    format_path,
     open_choice,
     read_score,
     read_selection,
@@ -143,8 +144,3 @@ def _scored(path_id: str, row: SelectedQuestion, path: ChosenPath, score: int, a
 def answers_of(row: MinedQuestion | SelectedQuestion) -> list[str]:
     """Return the answers a judge is shown: the expected one and the others that are right."""
     return list(dict.fromkeys([row.output, *row.optional_output]))
-
-
-def format_path(labels: Sequence[str]) -> str:
-    """Return a path on one line, its parts parted by semicolons (Table 6, trip_labels)."""
-    return "; ".join(" ".join(label.split()) for label in labels)

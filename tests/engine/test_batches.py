@@ -138,9 +138,11 @@ def test_a_pilot_passes_on_what_was_drawn_be_it_all_or_none(
     work = open_work(Scripted({}))
     for name in "ab":
         work.take(name, "{}")
-    receipt = work.finish_drawn(arrow_table(Named, [Named(id=name, name=name) for name in "ab"]), drawn, "not_in_pilot")
+    rows = arrow_table(Named, [Named(id=name, name=name) for name in "ab"])
+    receipt = work.finish_drawn(rows, dict.fromkeys(drawn, 0.5), "not_in_pilot")
     assert (receipt.rows_in, receipt.rows, receipt.rejects) == (2, len(drawn), 2 - len(drawn))
     assert [row["id"] for row in read_shard(receipt.shard, "rows").to_pylist()] == ["ab"[place] for place in drawn]
+    assert receipt.drawn == {"ab"[place]: 0.5 for place in drawn}
 
 
 def test_a_second_unreadable_reply_is_a_reject_that_keeps_it(open_work: Callable[[Scripted], Work]) -> None:

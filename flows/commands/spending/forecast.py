@@ -62,7 +62,8 @@ def _ask_pilot(benchmark: Benchmark, params: Params, run: RunOptions) -> tuple[B
         f"{f'before {benchmark.pilot_at}' if benchmark.pilot_at else 'from the source'}; what it asked is recorded, and the build "
         "does not ask it again"
     )
-    return Basis(asked, requests, {}), told
+    sizes = next(stage.get("drawn", {}) for stage in report.stages if stage["stage"] == DRAWING)
+    return Basis(asked, requests, {}, sizes=sizes), told
 
 
 def _find_earlier(benchmark: Benchmark, run: RunOptions, name: str | None) -> BuildRecord:

@@ -116,7 +116,9 @@ class Desk(Generic[T]):
             self._collector = self._start(self._collect())
 
     def _let_go(self) -> None:
-        """Stop following jobs, since nobody waits for them."""
+        """Stop following jobs, since nobody waits for them. They go on, and may cost all that their requests hold."""
+        for request in self._requests.values():
+            self._remote.settle(request, None if request.goes_on else Reply(None))
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
@@ -256,8 +258,7 @@ class Desk(Generic[T]):
         """Gather again what was to go into a job that never reached the server."""
         requests = self._list_waiting(job)
         for request in requests:
-            self._remote.settle(request.held, Reply(None))
-            request.held = None
+            self._remote.settle(request, Reply(None))
         self._followed.discard(job)
         self._files.forget(job)
         self._gather(requests)
@@ -337,21 +338,19 @@ class Desk(Generic[T]):
     ) -> bool:
         """Hand over what is said of a request; True where another job may say more."""
         try:
-            heard = hear_line(self._asker, request.asked, job.learnt, answer, state)
+            heard = hear_line(self._asker, request.asked, job.learnt, answer, state.status)
         except Retry as trouble:
-            self._remote.settle(request.held, None)
-            request.tries, request.held = request.tries + 1, None
+            self._remote.settle(request, None)
+            request.tries += 1
             if request.tries < self._model.limits.attempts:
                 return True
             heard = Reply(None, "failed", error=str(trouble), transient=True)
-        if isinstance(heard, Reply):
-            cost_usd = heard.cost_usd * self._model.batch_price
-            heard = replace(heard, latency_s=state.seconds, cost_usd=cost_usd)
-        self._remote.settle(request.held, heard if isinstance(heard, Reply) else Reply(None))
-        request.held = None
         if not isinstance(heard, Reply):
+            self._remote.settle(request, Reply(None))
             request.learnt = {**job.learnt, **heard}
             return True
+        heard = replace(heard, latency_s=state.seconds, cost_usd=heard.cost_usd * self._model.batch_price)
+        self._remote.settle(request, heard)
         self._finish(request, heard)
         return False
 

@@ -2,7 +2,8 @@
 
 One file a job, locked while a process follows it, to which JSON objects are added, one a line: the ids of its requests
 before anything is sent, the uploaded file, the job, and the ids whose answers were kept. So a build that is killed at
-any point finds its job again, and pays for nothing twice.
+any point finds its job again, and pays for nothing twice. However old a job is by a clock that may be wrong, its server says
+what there still is of it.
 """
 
 import fcntl
@@ -16,12 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from tasks.errors import ShardError
+from tasks.processes import lock_now
 
-_LASTS_S = 30 * 86400.0
-"""How long servers keep the files of jobs; what is older is of no use."""
 _DRAFT = ".opening"
-_PAUSES_S = (0.005, 0.02, 0.0)
-"""Between tries to lock a file; one that only looks whether somebody follows it lets go within microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +211,7 @@ class JobFiles:
             fd = os.open(path, os.O_RDWR | os.O_APPEND)
         except FileNotFoundError:
             return None
-        if not _lock(fd):
+        if not lock_now(fd):
             os.close(fd)
             return None
         told = os.fstat(fd)
@@ -224,8 +222,8 @@ class JobFiles:
         job = JobFile(path, fd)
         job.read()
         self._read[path] = mark, set(job.left)
-        if job.begun < time.time() - _LASTS_S:
-            path.unlink(missing_ok=True)
+        if not job.ids:
+            path.unlink(missing_ok=True)  # nothing can be read in it
         elif job.left & wanted:
             job.note()  # ends a line that a crash has torn
             return job
@@ -263,22 +261,11 @@ def forget_job(job: JobFile) -> bool:
     """Remove a job's file, so that its requests are asked anew; False where a process follows it."""
     fd = os.open(job.path, os.O_RDONLY)
     try:
-        if is_free := _lock(fd):
+        if is_free := lock_now(fd):
             job.path.unlink(missing_ok=True)
         return is_free
     finally:
         os.close(fd)
-
-
-def _lock(fd: int) -> bool:
-    for pause_s in _PAUSES_S:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(pause_s)
-        else:
-            return True
-    return False
 
 
 def _give_back(job: JobFile) -> None:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from tasks import progress
 from tasks.clients.batch_jobs.lines import ENDPOINT, Lines, read_lines
+from tasks.clients.batch_jobs.waiting import Request
 from tasks.clients.openai_server import Answer, OpenAiServer
 from tasks.clients.sending.answers import judge_status, read_json, shorten
 from tasks.clients.sending.budget import TightError, find_account
@@ -96,12 +97,13 @@ class Remote:
                 await budget.wait_until_idle()
                 raise
 
-    def settle(self, held: int | None, reply: Reply | None) -> None:
+    def settle(self, request: Request[Any], reply: Reply | None) -> None:
         """Count what a line has cost; None: nothing is known of it, and it may have cost all that was held.
 
         Lines of jobs that an earlier run handed in hold nothing, since that run was bound by itself.
         """
-        budget = find_account().budget
+        budget, held = find_account().budget, request.held
+        request.held = None
         if held is not None and (reply is None or (reply.body is not None and not reply.tokens_in)):
             budget.forgo(held)  # an answer that tells no usage may have cost all of it too
         elif held is not None and reply is not None:

@@ -9,7 +9,6 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from tasks.clients.batch_jobs.job_files import JobFile
 from tasks.clients.batch_jobs.lines import LineAnswer
-from tasks.clients.batch_jobs.remote import JobState
 from tasks.clients.openai_server import Answer
 from tasks.clients.sending.answers import fail
 from tasks.clients.sending.sender import Retry
@@ -70,19 +69,24 @@ class Request(Generic[T]):
     """What is held of the run's budget while a job of this run has the line."""
 
     @property
+    def goes_on(self) -> bool:
+        """True while a job may answer it, whoever waits."""
+        return self.job is not None and self.custom_id in self.job.left
+
+    @property
     def asked(self) -> T:
         return self.waiting[0][1]
 
 
 def hear_line(
-    asker: Asker[T], asked: T, learnt: Mapping[str, Any], answer: LineAnswer | None, state: JobState
+    asker: Asker[T], asked: T, learnt: Mapping[str, Any], answer: LineAnswer | None, status: str
 ) -> Reply | dict[str, Any]:
     """Return the reply that a line of an ended job holds, or by what further settings to ask again; Retry for what may pass.
 
-    `learnt`: by which the job was written; `answer`: None where the job has no line for the request.
+    `learnt`: by which the job was written; `answer`: None where the job, which ended with that `status`, has no line for the request.
     """
     if answer is None:
-        code = "batch_expired: the job ended before" if state.status == "expired" else "lost_line: the job has"
+        code = "batch_expired: the job ended before" if status == "expired" else "lost_line: the job has"
         raise Retry(f"{code} no line for this request")
     if not answer.status:
         raise Retry(answer.text)

@@ -9,12 +9,17 @@ least that nobody wanted yet, and when it would be met (Chao's estimator); that 
 
 Calls that go out together fill up requests: where there were few, more of them need hardly more requests, until all are full.
 
-The spread is that of drawing the rows anew (bootstrap), lessened by the share of all rows that was asked, which is known.
+How large a row is was known of all rows before any was asked (a question's paths, else characters). Where the rows that were
+asked are smaller than all are on average, the larger of them stand for more rows, the smaller for fewer, so that both number
+and size come out as they are (calibration: Deville and Särndal 1992, Journal of the American Statistical Association 87).
+
+The spread is that of drawing the rows anew (bootstrap) of what their size does not tell, lessened by the share of all rows
+that was asked, which is known.
 """
 
 import math
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from random import Random
@@ -27,6 +32,8 @@ DRAWING = "draw_pilot"
 _HALVES = 20
 _DRAWS = 1_000
 _TAILS = (5.0, 95.0)
+_ALONE = 1 - 1e-9
+"""How much of a line through sizes goes by one row that has no other beside it."""
 AMOUNTS = ("calls", "requests", "tokens_in", "tokens_out", "usd")
 
 
@@ -119,16 +126,18 @@ def round_numbers(told: Any) -> Any:
 def make_forecast(
     stages: Sequence[StageSeen],
     uses: Sequence[Use],
-    rows: Sequence[str],
+    rows: Mapping[str, float],
     parallel: Mapping[str, int],
     most_bundled: Mapping[str, int],
 ) -> Forecast:
     """Return what the whole will ask.
 
-    `rows`: ids of all rows that stages with a scale saw, with and without calls.
+    `rows`: id of each row that stages with a scale saw, with and without calls → its size, in means of all rows.
     `parallel`: service → requests under way at once; `most_bundled`: service → calls in one request, at most.
     """
     scales = {stage.name: stage.scale for stage in stages}
+    scaled = next((stage.scale for stage in stages if stage.scale != 1.0), 1.0)
+    weights = dict(zip(rows, weigh_rows(list(rows.values()), scaled).tolist(), strict=True))
     batches = {stage.name: stage.batches for stage in stages}
     first: dict[str, str] = {}
     for use in uses:
@@ -137,26 +146,48 @@ def make_forecast(
     for use in uses:
         if first[use.key] == use.stage:  # what an earlier stage has asked is at hand
             kinds[use.stage, use.service, use.operation, use.model].append(use)
-    volumes = []
+    volumes, times = [], {}
     for kind, found in sorted(kinds.items()):
-        volume = _grow(kind, found, scales.get(kind[0], 1.0), rows)
+        scale = scales.get(kind[0], 1.0)
+        growth = _find_growth(found, rows, scale) if scale != 1.0 else 1.0
+        times[kind] = _find_times(found, weights if scale != 1.0 else {}, growth)
+        volume = _add_up(kind, found, growth, times[kind])
         bundled = count_bundled(found, volume.calls, batches.get(kind[0], 1.0), most_bundled.get(kind[1], 1))
         volumes.append(replace(volume, requests=min(volume.requests, bundled)))
     told = tuple(_tell_stage(stage, volumes, kinds, parallel) for stage in stages)
     total = {name: sum(getattr(each, name) for each in volumes) for name in AMOUNTS}
     total["model_requests"] = sum(each.requests for each in volumes if each.model)
     total["hours"] = sum(each.hours for each in told)
-    low, high = _spread(kinds, volumes, scales, rows)
+    low, high = _spread(kinds, volumes, times, scales, rows, weights)
     return Forecast(told, total, low, high)
 
 
-def _grow(kind: tuple[str, str, str, str], uses: Sequence[Use], scale: float, rows: Sequence[str]) -> Volume:
+def weigh_rows(sizes: Sequence[float], scale: float) -> np.ndarray:
+    """Return how many rows each stands for: `scale` on average, so that their size comes to that of all, if they tell.
+
+    `sizes`: in means of all rows. A row stands for itself at least.
+    """
+    seen = np.asarray(sizes, dtype=float)
+    off = seen - seen.mean() if len(seen) else seen
+    if scale <= 1.0 or not (squares := float((off * off).sum())):
+        return np.full(len(seen), scale)
+    others = np.maximum(0.0, scale * (1 + (1 - seen.mean()) * len(seen) / squares * off) - 1)
+    return 1 + others * (scale - 1) * len(seen) / others.sum()
+
+
+def _find_times(uses: Sequence[Use], weights: Mapping[str, float], growth: float) -> dict[str, float]:
+    """Return call → how many the whole has for it, by the rows that those that want it stand for (`weights`; 1 of others)."""
+    users: dict[str, list[float]] = defaultdict(list)
+    for use in uses:
+        users[use.key].append(weights.get(use.row, 1.0))
+    return {key: float((sum(found) / len(found)) ** growth) for key, found in users.items()}
+
+
+def _add_up(kind: tuple[str, str, str, str], uses: Sequence[Use], growth: float, times: Mapping[str, float]) -> Volume:
     calls = {use.key: use for use in uses}
-    growth = _find_growth(uses, rows, scale) if scale != 1.0 else 1.0
-    times = scale**growth
-    sums = {name: times * sum(getattr(use, name) for use in calls.values()) for name in AMOUNTS if name != "calls"}
+    sums = {name: sum(times[key] * getattr(use, name) for key, use in calls.items()) for name in AMOUNTS[1:]}
     latency_s = sum(use.latency_s for use in calls.values()) / len(calls)
-    return Volume(*kind, growth=round(growth, 3), calls=times * len(calls), latency_s=latency_s, **sums)
+    return Volume(*kind, growth=round(growth, 3), calls=sum(times.values()), latency_s=latency_s, **sums)
 
 
 def count_bundled(uses: Sequence[Use], calls: float, batches: float, most: int) -> float:
@@ -167,7 +198,7 @@ def count_bundled(uses: Sequence[Use], calls: float, batches: float, most: int) 
     return max(were * batches, calls / most) if most > 1 and were < len(asked) else math.inf
 
 
-def _find_growth(uses: Sequence[Use], rows: Sequence[str], scale: float) -> float:
+def _find_growth(uses: Sequence[Use], rows: Iterable[str], scale: float) -> float:
     """Return the power of the rows by which different calls grow to the whole, from 0 to 1."""
     users: dict[str, set[str]] = defaultdict(set)
     for use in uses:
@@ -225,8 +256,10 @@ def _tell_stage(
 def _spread(
     kinds: Mapping[tuple[str, str, str, str], Sequence[Use]],
     volumes: Sequence[Volume],
+    times: Mapping[tuple[str, str, str, str], Mapping[str, float]],
     scales: Mapping[str, float],
-    rows: Sequence[str],
+    rows: Mapping[str, float],
+    weights: Mapping[str, float],
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Return the ends of the intervals: the rows that were asked, drawn anew."""
     places = {row: at for at, row in enumerate(rows)}
@@ -234,33 +267,49 @@ def _spread(
     fixed = np.zeros(len(AMOUNTS) + 1)
     most = 1.0
     for volume in volumes:
-        uses = kinds[volume.stage, volume.service, volume.operation, volume.model]
+        kind = (volume.stage, volume.service, volume.operation, volume.model)
         scale = scales.get(volume.stage, 1.0)
-        amounts = [getattr(volume, name) for name in AMOUNTS] + [volume.requests if volume.model else 0.0]
         if scale == 1.0:
+            amounts = [getattr(volume, name) for name in AMOUNTS] + [volume.requests if volume.model else 0.0]
             fixed += np.array(amounts)
             continue
         most = max(most, scale)
-        users: dict[str, list[Use]] = defaultdict(list)
-        for use in uses:
-            users[use.key].append(use)
-        times = scale**volume.growth
-        bundled = volume.requests / max(1e-9, times * sum(found[0].requests for found in users.values()))
-        for found in users.values():
-            for use in found:
-                sent = use.requests * bundled
-                each = [1.0, sent, use.tokens_in, use.tokens_out, use.usd, sent if use.model else 0.0]
-                table[places[use.row]] += np.array(each) * times / len(found)
+        users = Counter(use.key for use in kinds[kind])
+        calls = {use.key: use for use in kinds[kind]}
+        bundled = volume.requests / max(1e-9, sum(times[kind][key] * use.requests for key, use in calls.items()))
+        for use in kinds[kind]:
+            sent = use.requests * bundled
+            each = [1.0, sent, use.tokens_in, use.tokens_out, use.usd, sent if use.model else 0.0]
+            table[places[use.row]] += np.array(each) * times[kind][use.key] / users[use.key]
     names = (*AMOUNTS, "model_requests")
     if not places:
         return dict(zip(names, fixed.tolist(), strict=True)), dict(zip(names, fixed.tolist(), strict=True))
     count = len(places)
-    drawn = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), _DRAWS) @ table
+    untold = _take_off_size(table, np.array(list(rows.values())), np.array([weights[row] for row in rows]))
+    drawn = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), _DRAWS) @ untold
     known = math.sqrt(max(0.0, 1 - 1 / most)) if most > 1 else 1.0
-    middle = table.sum(axis=0)
-    ends = [fixed + middle + known * (end - middle) for end in np.percentile(drawn, _TAILS, axis=0)]
+    middle = fixed + table.sum(axis=0)
+    ends = [middle + known * (end - untold.sum(axis=0)) for end in np.percentile(drawn, _TAILS, axis=0)]
     low, high = (dict(zip(names, np.maximum(end, 0.0).tolist(), strict=True)) for end in ends)
     return low, high
+
+
+def _take_off_size(table: np.ndarray, sizes: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return what of the amounts of each row, times the rows it stands for, does not follow from its size in a straight line
+    through the other rows."""
+    each = table / weights[:, None]
+    off = sizes - sizes.mean()
+    squares = float((off * off).sum()) if len(sizes) > 2 else 0.0
+    fitted, pull = each.mean(axis=0), np.full(len(sizes), 1 / len(sizes))
+    if squares:
+        fitted, pull = fitted + np.outer(off, off @ each / squares), pull + off * off / squares
+    # a row that the line goes by alone is met by it
+    return (each - fitted) * weights[:, None] / np.where(pull < _ALONE, 1 - pull, 1.0)[:, None]
+
+
+def count_characters(row: Mapping[str, Any]) -> int:
+    """Return the size of a row of which nothing tells better what it asks."""
+    return len(str(row))
 
 
 def draw_places(

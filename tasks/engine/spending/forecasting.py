@@ -3,8 +3,8 @@
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -33,6 +33,8 @@ class Basis:
     """Role → name of the model that the basis asked, by its lock."""
     source_rows: int | None = None
     """Rows of the whole's source, where the basis is an earlier build; None: the basis is a pilot."""
+    sizes: Mapping[str, float] = field(default_factory=dict)
+    """Row that a pilot drew → its size, in means of all rows."""
 
 
 def count_prompt(parts: Mapping[str, Any]) -> int:
@@ -49,16 +51,23 @@ def forecast_build(world: World, basis: Basis, batch_size: int) -> tuple[Forecas
     if not rows_asked:
         raise UsageError("no row of the basis came to where models are asked, so nothing can be forecast of it")
     # a source's calls are filed under what it is read by (a category), with which ids of its rows may begin
-    owners = _find_owners({use.row for use in uses if use.stage != stages[0].name})
+    owners = _find_owners({*basis.sizes, *(use.row for use in uses if use.stage != stages[0].name)})
     uses = [replace(use, row=owners.get(use.row, use.row)) for use in uses]
-    rows = {use.row for use in uses if scales.get(use.stage, 1.0) != 1.0}
-    idle = [f"\x00{at}" for at in range(max(0, rows_asked - len(rows)))]  # nothing is known of them but their number
+    rows = _size_rows(basis, {use.row for use in uses if scales.get(use.stage, 1.0) != 1.0}, rows_asked)
     most_bundled = {service: limits.batch for service, limits in _find_limits(world).items()}
     parallel = {service: limits.parallel for service, limits in _find_limits(world).items()}
-    forecast = make_forecast(stages, uses, [*sorted(rows), *idle], parallel, most_bundled)
+    forecast = make_forecast(stages, uses, rows, parallel, most_bundled)
     seen = {use.key: use for use in uses}.values()
     recorded = {"calls": float(len(seen)), "usd": sum(use.usd for use in seen)}
     return forecast, recorded, notes
+
+
+def _size_rows(basis: Basis, asking: Set[str], asked: int) -> Mapping[str, float]:
+    """Return row → its size, in means of all rows, of all that were asked; where rows go by other ids than were drawn, as many
+    of one size: of those without a call nothing is known but their number."""
+    if asking <= basis.sizes.keys():
+        return basis.sizes
+    return dict.fromkeys([*sorted(asking), *(f"\x00{at}" for at in range(max(0, asked - len(asking))))], 1.0)
 
 
 def _find_owners(rows: Collection[str]) -> dict[str, str]:
@@ -137,10 +146,12 @@ def _share_requests(basis: Basis) -> dict[tuple[str, str, str], float]:
     nothing); empty where that is not known.
 
     It is shared out to operations by the requests that answered them: calls that one request answered took equally long.
+    What an earlier stage had asked is at hand, and none of a later one's requests went out for it.
     """
     sent = defaultdict[tuple[str, str, str], dict[str, float]](dict)
+    first = dict[str, str]()
     for call in basis.asked.calls if basis.requests else ():
-        if call["is_new"]:
+        if first.setdefault(call["key"], call["stage"]) == call["stage"] and call["is_new"]:
             sent[call["stage"], call["service"], call["operation"]][call["key"]] = call["latency_s"]
     answered = {kind: len(set(calls.values())) for kind, calls in sent.items()}
     of_service = Counter[tuple[str, str]]()

@@ -18,6 +18,7 @@ def draw_pilot(batch: Batch) -> Receipt:
     by = [name for name in work.run.pilot_by if name in table.column_names]
     parts = [[str(row[name]) for name in by] for row in rows]
     sides = [str(row.get(work.run.pilot_sides, "")) for row in rows]
-    sizes, ids = [len(str(row)) for row in rows], [row["id"] for row in rows]
+    sizes, ids = [work.run.pilot_size(row) for row in rows], [row["id"] for row in rows]
     drawn = draw_places(parts, sides, sizes, ids, work.run.options["pilot"])
-    return work.finish_drawn(table, drawn, NOT_DRAWN)
+    mean = sum(sizes) / max(1, len(sizes)) or 1.0
+    return work.finish_drawn(table, {at: sizes[at] / mean for at in drawn}, NOT_DRAWN)

@@ -8,7 +8,7 @@ draws come from the question's id, so a rebuild makes the same ones.
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -91,6 +91,16 @@ class Choice:
 def open_choice(question_id: str, paths: Sequence[str]) -> Choice:
     """Return a choice among paths given as labels."""
     return Choice(question_id, tuple(dict.fromkeys(paths)))
+
+
+def format_path(labels: Sequence[str]) -> str:
+    """Return a path on one line, its parts parted by semicolons (Table 6, trip_labels)."""
+    return "; ".join(" ".join(label.split()) for label in labels)
+
+
+def count_scored(paths: Iterable[Sequence[str]]) -> int:
+    """Return how many of a question's paths, given by their labels, are scored."""
+    return min(PATHS_WANTED, len({format_path(labels) for labels in paths}))
 
 
 def ask_selection(prompt: Prompt, question: str, answers: Sequence[str], paths: Sequence[str]) -> Ask:

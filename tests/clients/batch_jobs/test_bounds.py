@@ -49,7 +49,7 @@ def test_a_job_is_not_waited_for_beyond_the_hours_of_a_run(make_server, tmp_path
     server = make_server()
     server.ends = {1: "never"}
     budget = Budget(Bounds(hours=100.0))
-    chat, got = open_chat(server, tmp_path), {}
+    chat, got = open_chat(server, tmp_path, usd_per_million_in=0.0, usd_per_million_out=2e4), {}
     look = server.web.handle
 
     def end_time(seen):
@@ -61,6 +61,8 @@ def test_a_job_is_not_waited_for_beyond_the_hours_of_a_run(make_server, tmp_path
     with spending(Account("here", budget)), pytest.raises(BudgetReached, match="--max-hours"):
         chat.send(ask_all(10), lambda call, reply: got.__setitem__(call.key, reply))
     assert got == {}
+    # US$ 0.99 a line, at the most
+    assert (budget.spent.paid_usd, budget.spent.unanswered_usd) == (0.0, pytest.approx(9.9))
     assert f"To cancel it: factmill jobs cancel batch_0001 --warehouse {tmp_path}/w.duckdb" in told[-1]
     server.ends.clear()
     assert len(collect(open_chat(server, tmp_path), ask_all(10))) == 10

@@ -1,7 +1,7 @@
 """Jobs that a stopped or killed run left, that the server forgot or half told, and files of them that are spoilt."""
 
-import json
 import threading
+import time
 
 import pytest
 from support.batches.asking import ask, ask_all, collect, interrupt, jobs, open_chat, wait_for
@@ -127,13 +127,22 @@ def test_prices_of_their_own_are_taken_as_they_stand(make_server, tmp_path):
     assert next(iter(got.values())).cost_usd == pytest.approx(100 * 2e-6 + 20 * 10e-6)
 
 
-def test_files_of_jobs_that_are_damaged_or_old_are_no_trouble(make_server, tmp_path):
+@pytest.mark.parametrize("days", [-40, 40, 20_000])
+def test_a_job_is_gone_on_with_whatever_the_clock_says(make_server, tmp_path, told, monkeypatch, days):
+    server, calls = make_server(), ask_all(5)
+    server.ends = {1: "never"}
+    interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in told))
+    server.ends.clear()
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + days * 86_400)
+    assert len(collect(open_chat(server, tmp_path), calls)) == 5
+    assert len(server.jobs) == 1
+
+
+def test_files_of_jobs_that_are_damaged_are_no_trouble(make_server, tmp_path):
     folder = tmp_path / "jobs"
     folder.mkdir()
     (folder / "a.job").write_bytes(b"\x00\xff{")
-    key = ask().key[:48]
-    told = {"name": "old.jsonl", "begun": 1000.0, "learnt": {}, "ids": [key], "file": "file-1", "job": "batch_9"}
-    (folder / "old.job").write_text(json.dumps(told) + "\n")
     server = make_server()
     assert len(collect(open_chat(server, tmp_path), [ask()])) == 1
     assert [job["id"] for job in server.jobs] == ["batch_0001"]

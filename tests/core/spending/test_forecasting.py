@@ -2,9 +2,17 @@
 
 import pytest
 
-from tasks.core.spending.forecasting import StageSeen, Use, count_bundled, count_met, draw_places, make_forecast
+from tasks.core.spending.forecasting import (
+    StageSeen,
+    Use,
+    count_bundled,
+    count_met,
+    draw_places,
+    make_forecast,
+    weigh_rows,
+)
 
-ROWS = [f"r{at:02}" for at in range(20)]
+ROWS = {f"r{at:02}": 1.0 for at in range(20)}
 
 
 def use(stage: str, row: str, key: str, *, model: str = "m", usd: float = 0.01, requests: float = 1.0) -> Use:
@@ -58,7 +66,7 @@ def test_what_few_rows_want_tells_how_much_nobody_has_wanted_yet(wanted_by, rows
     ],
 )
 def test_calls_fill_requests_before_there_are_more(calls, batches, most, requests):
-    seen = [use("ask", row, row, requests=0.2) for row in ROWS[:10]]
+    seen = [use("ask", row, row, requests=0.2) for row in [*ROWS][:10]]
     assert count_bundled(seen, calls, batches, most) == pytest.approx(requests)
 
 
@@ -87,8 +95,32 @@ def test_the_interval_is_wide_where_rows_differ_and_of_the_asked_part_alone():
     assert width < 0.2 * (found.high["usd"] - found.low["usd"]) / 4 * 1.5
 
 
+@pytest.mark.parametrize(
+    ("sizes", "scale", "weights"),
+    [
+        ([1.0, 1.0, 1.0], 4.0, [4, 4, 4]),
+        ([0.5, 1.5], 4.0, [4, 4]),
+        ([0.5, 1.0], 4.0, [1, 7]),  # 1 · 0.5 + 7 · 1.0 is less than 8, but a row stands for itself
+        ([0.0, 1.0, 1.25], 4.0, [1.429, 4.857, 5.714]),
+        ([0.5, 3.0, 0.0], 1.0, [1, 1, 1]),
+        ([], 4.0, []),
+    ],
+)
+def test_rows_stand_for_as_many_as_make_their_size_that_of_all(sizes, scale, weights):
+    assert weigh_rows(sizes, scale).tolist() == pytest.approx(weights, abs=1e-3)
+
+
+def test_what_goes_by_the_size_of_rows_is_known_without_asking():
+    sizes = {row: 0.5 + at % 3 / 2 for at, row in enumerate(ROWS)}  # 0.975 on average, that of all being 1
+    found = forecast(
+        [use("ask", row, f"{row} {at}") for row, size in sizes.items() for at in range(int(4 * size) - 1)], rows=sizes
+    )
+    assert found.total["calls"] == pytest.approx(4 * 20 * (4 * 1.0 - 1))
+    assert (found.low["calls"], found.high["calls"]) == (pytest.approx(240), pytest.approx(240))
+
+
 def test_rows_without_a_call_count_among_those_that_were_asked():
-    few = [use("ask", row, row) for row in ROWS[:2]]
+    few = [use("ask", row, row) for row in [*ROWS][:2]]
     assert forecast(few).total["calls"] == 8
     assert forecast(few).high["calls"] > 12
 

@@ -75,6 +75,23 @@ def test_of_what_a_service_answers_together_and_singly_each_grows_as_it_does():
     assert asked == {"page_text": pytest.approx(40), "resolve_title": pytest.approx(1)}
 
 
+def test_what_an_earlier_stage_asked_takes_no_share_of_the_requests_of_a_later_one():
+    stages = [stage("draw_pilot", 40, 10), stage("look", 10, 10), stage("ask", 10, 10)]
+    calls = [call(f"r{at}", "look", key=f"old {at}") for at in range(10)]
+    calls += [call(f"r{at}", key=f"old {at}") for at in range(10)] + [call("r3", key="new", latency_s=2.0)]
+    forecast, _, _ = forecast_build(world(), Basis(Asked(stages, calls), {"look": {URL: 10}, "ask": {URL: 1}}, {}), 500)
+    assert [each.requests for stage in forecast.stages for each in stage.asked] == [pytest.approx(40), pytest.approx(4)]
+
+
+def test_rows_of_a_pilot_stand_for_others_by_their_size():
+    sizes = {f"q{at}": size for at, size in enumerate((0.25, 0.5, 1.0, 1.25))}  # 0.75 on average, that of all being 1
+    calls = [call(f"{row}_{path}") for row, size in sizes.items() for path in range(int(4 * size))]
+    stages = [stage("read", 40, 40), stage("draw_pilot", 40, 4), stage("ask", 12, 12)]
+    basis = Basis(Asked(stages, calls), {}, {}, sizes=sizes)
+    forecast, _, _ = forecast_build(world(), basis, 500)
+    assert forecast.total["calls"] == pytest.approx(40 * 4)
+
+
 def test_calls_that_were_recorded_before_a_pilot_are_told():
     stages = [stage("draw_pilot", 40, 10), stage("ask", 10, 10)]
     calls = [call(f"r{at}", is_new=at > 3) for at in range(10)]

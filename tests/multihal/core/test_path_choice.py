@@ -13,6 +13,7 @@ from tasks.multihal.core.path_choice import (
     Choice,
     ask_score,
     ask_selection,
+    count_scored,
     open_choice,
     read_score,
     read_selection,
@@ -22,6 +23,11 @@ hear_selection = hearing(SELECTION, read_selection)
 hear_score = hearing(SCORE, read_score)
 
 PATHS = [f"A; r{number}; B" for number in range(14)]
+
+
+def test_of_a_question_ten_paths_are_scored_and_equal_words_once():
+    assert count_scored([["A", "r 1", "B"], ["A", "r  1", "B"], ["A", "r2", "B"]]) == 2
+    assert count_scored([["A", f"r{number}", "B"] for number in range(14)]) == PATHS_WANTED
 
 
 def play(choice: Choice, *rounds: tuple[list[str], list[str]]) -> Choice:
