@@ -113,16 +113,19 @@ class Chat:
             self.send([call for call, _ in alone], lambda call, reply: deliver(call, add_spent(reply, spent[call.key])))
 
     def _try_first(self, draws: Sequence[_Draw], join: Callable[[_Draw, Reply], None]) -> Sequence[_Draw]:
-        """Ask the first request of all singly, before any job is made; return those that are left to jobs."""
+        """Ask the first request of all singly, before any job is made; return those that are left to jobs. ServiceUnreachable
+        when nothing at all is there."""
         heard: list[Reply] = []
         with self._trying:
             if self._is_tried or not draws:
                 return draws
-            self._is_tried = True
             try:
                 self._sender.send([draws[:1]], self._ask, lambda _, reply: heard.append(reply))
             except ServiceUnreachable as error:
+                if not self._server.has_answered:
+                    raise
                 progress.say(f"note: the first request of all is left to a batch job too: {error}")
+            self._is_tried = True
         if not heard or heard[0].transient:
             return draws
         join(draws[0], heard[0])

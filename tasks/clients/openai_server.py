@@ -61,6 +61,8 @@ class OpenAiServer:
         """Keep what is needed; nothing is sent, and `read_key` is called when the first request is."""
         self.name = f"model {model.name} at {model.url}"
         self.model = model
+        self.has_answered = False
+        """True once anything came back, whatever it said."""
         self._over = [1.0, 1.0]
         """How much more than was expected requests and replies were seen to count, at most."""
         self._read_key = read_key
@@ -107,14 +109,16 @@ class OpenAiServer:
 
     async def _send(self, sending: Awaitable[httpx2.Response]) -> httpx2.Response:
         try:
-            return await sending
+            response = await sending
         except openai.APIStatusError as error:
-            return error.response
+            response = error.response
         except openai.APITimeoutError:
             raise Retry("timeout: the server did not answer in time") from None
         except openai.APIConnectionError as error:
             code = "unreachable" if isinstance(error.__cause__, httpx2.ConnectError) else "connection_cut"
             raise Retry(f"{code}: {self._scrub(tell_error(error.__cause__ or error))}") from None
+        self.has_answered = True
+        return response
 
     def _read(self, response: httpx2.Response) -> Answer:
         return Answer(response.status_code, self._scrub(response.text), response.headers.get("Retry-After"))

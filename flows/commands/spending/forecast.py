@@ -113,7 +113,7 @@ def format_forecast(told: dict[str, Any]) -> list[str]:
     if told["recorded"]["calls"]:
         left = max(0.0, total["usd"] - told["recorded"]["usd"])
         lines.append(
-            f"  recorded by the pilot: {told['recorded']['calls']:,.0f} calls, US$ {told['recorded']['usd']:.4f}; left: US$ {left:.4f}"
+            f"  recorded by now: {told['recorded']['calls']:,.0f} calls, US$ {told['recorded']['usd']:.4f}; left: US$ {left:.4f}"
         )
     return [*lines, *(f"  note: {note}" for note in told["notes"])]
 

@@ -124,7 +124,8 @@ def _price_uses(world: World, basis: Basis) -> tuple[list[Use], list[str]]:
     if guessed:
         notes.append(
             f"no usage is known of some models: {CHARACTERS_A_TOKEN} characters of prompts and replies are taken for a token, "
-            "and thoughts of a model that reasons come on top; a pilot (--pilot N) tells what they count"
+            "and thoughts of a model that reasons come on top"
+            + ("" if basis.source_rows is None else "; a pilot (--pilot N) tells what they count")
         )
     known = {call["key"]: bool(call["is_new"]) for call in basis.asked.calls}
     if basis.source_rows is None and (before := list(known.values()).count(False)):

@@ -104,6 +104,15 @@ def test_a_server_of_jobs_alone_gets_the_first_request_by_a_job_too(make_server,
     assert told[0].startswith("note: the first request of all is left to a batch job too: ")
 
 
+def test_a_server_that_cannot_be_reached_is_told_at_once_and_not_waited_for(make_server, tmp_path, told):
+    chat = open_chat(make_server(), tmp_path, url="http://127.0.0.1:9/v1", jobs=jobs(first_singly=True))
+    with pytest.raises(ServiceUnreachable, match=r"cannot be reached: .* Check network and address"):
+        collect(chat, ask_all(3))
+    with pytest.raises(ServiceUnreachable, match="cannot be reached"):
+        collect(chat, ask_all(1))  # another batch of the stage
+    assert told == []
+
+
 def test_a_line_that_is_refused_for_good_is_final_and_one_without_words_is_as_a_single_reply(make_server, tmp_path):
     def play(body):
         name = body["messages"][-1]["content"]

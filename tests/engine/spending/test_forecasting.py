@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -125,6 +126,11 @@ def test_where_no_usage_is_known_characters_are_counted_and_that_is_told():
         "no usage is known of some models",
         "the world embedded does not say what the model m costs",
     ]
+    assert "(--pilot N) tells" in notes[0]
+    drawn = [stage("read", 1, 1), stage("draw_pilot", 1, 1), stage("ask", 1, 1)]
+    pilot = replace(basis, asked=Asked(drawn, [told]), source_rows=None)
+    _, _, [first, *_] = forecast_build(world(), pilot, 500)
+    assert first.startswith("no usage is known of some models") and "--pilot" not in first, "it is a pilot already"
 
 
 def test_a_call_that_got_no_answer_is_no_model_that_tells_no_usage():
