@@ -25,6 +25,8 @@ _CLASSES = {
     "avx": frozenset({"avx"}),
 }
 """Class of x86 instructions that CTranslate2 tells apart → what a CPU must have, best first."""
+_HOLDS_BACK = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
+"""Variables that keep oneDNN from instructions which the CPU has."""
 
 
 def choose_device(device: Device) -> Literal["cpu", "cuda"]:
@@ -76,9 +78,26 @@ def find_instructions() -> str:
         return forced.lower()
     if platform.machine().lower() not in ("x86_64", "amd64") or not _CPU_FLAGS.is_file():
         return platform.machine().lower()
-    lines = _CPU_FLAGS.read_text("utf-8").splitlines()
-    flags = next((set(line.split(":", 1)[1].split()) for line in lines if line.startswith("flags")), set())
+    flags = _read_cpu("flags")
     return next((name for name, needed in _CLASSES.items() if needed <= flags), "generic")
+
+
+def keeps_rows() -> bool:
+    """True where a row of floats gets the same bits in any product of 16 rows or more, whatever the others are.
+
+    So multiplies oneDNN with AVX-512, which CTranslate2 takes on AMD's CPUs; with AVX2 the last rows are added up another way,
+    and so are all from some number on (tests/models/test_anchored_search.py looks at the bits).
+    """
+    is_held_back = any(environment(name) for name in _HOLDS_BACK) or environment("CT2_USE_MKL") not in (None, "", "0")
+    if is_held_back or platform.machine().lower() not in ("x86_64", "amd64") or not _CPU_FLAGS.is_file():
+        return False
+    return "AuthenticAMD" in _read_cpu("vendor_id") and _CLASSES["avx512"] <= _read_cpu("flags")
+
+
+def _read_cpu(field: str) -> set[str]:
+    """Return the words of a field of /proc/cpuinfo, of the first core."""
+    lines = _CPU_FLAGS.read_text("utf-8").splitlines()
+    return next((set(line.split(":", 1)[1].split()) for line in lines if line.startswith(field)), set())
 
 
 def open_model(

@@ -6,7 +6,8 @@ batch as their texts end. So:
 
 - int8 on the CPU: texts of one shape (their numbers of tokens) share a batch, without padding. Products of integers are
   exact in any order and all else is done row by row, so every bit is the same (tests compare bit for bit).
-- float32, float16, and any GPU: one text a batch, several batches at once. `batching = "length"` shares batches there
+- float32, float16, and any GPU: one text a batch, several batches at once; translations in float32, where the CPU lets
+  them, in company that lasts (translate_search.py). `batching = "length"` shares batches there
   too, for those who can bear that a result turns with its neighbours in the last bits.
 - Encoders, in float32 (`run_filled_batches`): texts of one length share batches of one fixed size for that length, which
   the last batch fills up by repeating a text. Matrix libraries choose their way of adding by the shape of the matrices,

@@ -1,23 +1,30 @@
 """The search for translations on CTranslate2, in batches that change nothing (exact_batches.py).
 
 With a large model a batch for each text, as floats are computed, is slower by far; tests/speed/models/translate.py says by how
-much.
+much. Where a row keeps its bits in any product of 16 rows or more (`devices.keeps_rows`), texts of one length are searched
+for together in float32, anchored: with them go some that are made to last to the last step, so that no product of a step
+ever has fewer rows, also when all but one text have ended. A search that has not ended by the step up to which they last is
+begun anew with more steps. A single text goes in company too, so its bits are those of every batch.
 
 CTranslate2 takes tokens that the no-repeat rule forbids out before it turns what is left into probabilities, transformers
 takes them out after. A search by CTranslate2 thus pays nothing for being turned away from what it wanted to say, and with
 the rule the two can find different translations; without it they find the same.
 """
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from tasks.models.devices import Device, choose_device, count_workers, open_model
+from tasks.models.devices import Device, choose_device, count_workers, keeps_rows, open_model
 from tasks.models.exact_batches import Batching, choose_batching, run_batches
 from tasks.settings import ComputeType
 
 Tokens = list[str]
+
+_LEAST_ROWS = 16
+"""Rows of a product from which on each keeps its bits (`devices.keeps_rows`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +70,8 @@ class Search:
         """Open a model folder; `threads`: batches at once on the CPU (None: one a core); `positions`: the model's."""
         self.device = choose_device(device)
         self.batching = choose_batching(batching, self.device, compute_type)
-        self._decoding, self._positions = decoding, positions
+        self.is_anchored = batching == "auto" and compute_type == "float32" and self.device == "cpu" and keeps_rows()
+        self._decoding, self._longest = decoding, min(decoding.max_tokens, positions - 2)
         workers = count_workers(self.device, threads)
         self._model = open_model("Translator", path, self.device, compute_type, workers, made_with)
 
@@ -73,27 +81,66 @@ class Search:
         The search ends, as in the paper, when as many translations as beams have ended, though a better one may be
         under way. `is_free`: it goes on until three times as many have, and no token is forbidden.
         """
-        decoding = self._decoding
+        lengths = [len(source) for source in sources]
+        if self.is_anchored and not is_free:
+            return self._find_anchored(sources, codes, lengths)
 
         def start(places: list[int]) -> Callable[[], list[Any]]:
-            begun = self._model.translate_batch(
-                [sources[place] for place in places],
-                target_prefix=[[codes[place]] for place in places],
-                beam_size=decoding.beam_size,
-                length_penalty=decoding.length_penalty,
-                no_repeat_ngram_size=0 if is_free else decoding.no_repeat_ngram,
-                patience=3 if is_free else 1,
-                max_decoding_length=min(decoding.max_tokens, self._positions - 2),
-                max_input_length=0,
-                max_batch_size=0,
-                return_scores=True,
-                return_end_token=True,
-                asynchronous=True,
-            )
-            return lambda: [each.result() for each in begun]
+            prefixes = [[codes[place]] for place in places]
+            return self._search([sources[place] for place in places], prefixes, self._longest, 1, is_free)
 
-        results = self._run([len(source) for source in sources], [len(source) for source in sources], start)
-        return [Found(tuple(result.hypotheses[0][1:]), result.scores[0]) for result in results]
+        return [_read(result) for result in self._run(lengths, lengths, start)]
+
+    def _find_anchored(self, sources: Sequence[Tokens], codes: Sequence[str], lengths: Sequence[int]) -> list[Found]:
+        """Return the best translation of each source, searched for in company that lasts."""
+        found: dict[int, Any] = {}
+        left, reach = list(range(len(sources))), 1
+        anchors = math.ceil(_LEAST_ROWS / self._decoding.beam_size)
+        while left:
+            steps = [min(self._longest, reach * (lengths[place] + lengths[place] // 2 + 8)) for place in left]
+
+            def start(among: list[int], left: list[int] = left, steps: list[int] = steps) -> Callable[[], list[Any]]:
+                # the first text again: the first step has a row for each text, not for each beam
+                filled = among + among[:1] * (_LEAST_ROWS - anchors - len(among))
+                some, last = [left[each] for each in filled], steps[among[0]]
+                texts = [sources[place] for place in some] + [sources[some[0]]] * anchors
+                prefixes = [[codes[place]] for place in some] + [[codes[some[0]]] * last] * anchors
+                wait = self._search(texts, prefixes, last, self._decoding.beam_size)
+                return lambda: wait()[: len(among)]
+
+            shapes = [lengths[place] for place in left]
+            results = self._run(shapes, shapes, start, "length")
+            found |= dict(zip(left, results, strict=True))
+            # of fewer ends than beams before the last step, one of as many hypotheses goes to that step
+            left = [
+                place
+                for place, result, last in zip(left, results, steps, strict=True)
+                if last < self._longest and any(len(hypothesis) >= last for hypothesis in result.hypotheses)
+            ]
+            reach *= 4
+        return [_read(found[place]) for place in range(len(sources))]
+
+    def _search(
+        self, sources: list[Tokens], prefixes: list[Tokens], steps: int, hypotheses: int, is_free: bool = False
+    ) -> Callable[[], list[Any]]:
+        """Begin a search of at most so many steps; return what waits for its results, each the best of what it found."""
+        decoding = self._decoding
+        begun = self._model.translate_batch(
+            sources,
+            target_prefix=prefixes,
+            beam_size=decoding.beam_size,
+            num_hypotheses=hypotheses,
+            length_penalty=decoding.length_penalty,
+            no_repeat_ngram_size=0 if is_free else decoding.no_repeat_ngram,
+            patience=3 if is_free else 1,
+            max_decoding_length=steps,
+            max_input_length=0,
+            max_batch_size=0,
+            return_scores=True,
+            return_end_token=True,
+            asynchronous=True,
+        )
+        return lambda: [each.result() for each in begun]
 
     def weigh(self, sources: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:
         """Return the logarithm of the probability of each token of a translation, without the no-repeat rule.
@@ -116,12 +163,20 @@ class Search:
         return [list(result.log_probs) for result in results]
 
     def _run(
-        self, shapes: Sequence[Hashable], lengths: Sequence[int], start: Callable[[list[int]], Callable[[], list[Any]]]
+        self,
+        shapes: Sequence[Hashable],
+        lengths: Sequence[int],
+        start: Callable[[list[int]], Callable[[], list[Any]]],
+        batching: Literal["length", "alone"] | None = None,
     ) -> list[Any]:
         """Return what `start` gives for each place, started in batches of one shape each."""
         found: list[Any] = [None] * len(shapes)
-        decoding = self._decoding
-        batches = run_batches(shapes, lengths, self.batching, decoding.batch_tokens, start, decoding.batch_texts)
-        for place, result in batches:
+        decoding, manner = self._decoding, batching or self.batching
+        for place, result in run_batches(shapes, lengths, manner, decoding.batch_tokens, start, decoding.batch_texts):
             found[place] = result
         return found
+
+
+def _read(result: Any) -> Found:
+    """Return the best of the hypotheses."""
+    return Found(tuple(result.hypotheses[0][1:]), result.scores[0])

@@ -15,17 +15,21 @@ and transformers, which applies it after, part. Since random weights hardly ever
 models are kept in --keep, or removed. Peers in turn:
 
 - transformers: generate() in float32 (on a GPU float16), batches of 8 (Table 2) sorted by length and padded
-- factmill float32, one text a batch: exact, the default for float32; the first --alone texts only
+- factmill float32, one text a batch: exact, the default where a row does not keep its bits; the first --alone texts only
+- factmill float32, in company: exact, the default where it does (devices.keeps_rows; left out elsewhere), then the first
+  --alone texts each in a search of its own
 - factmill float32, batches of equal length: exact as far as "turned" tells on the CPU at hand
 - factmill int8 in 7 bits, batches of equal length: exact, the default of converted models
 - factmill int8 in 7 bits, one text a batch; the first --alone texts only
-- CTranslate2 int8 in 8 bits as it batches by itself: mixed lengths, padded, up to the same number of tokens; not exact
+- CTranslate2 float32, and int8 in 8 bits, as it batches by itself: mixed lengths, padded, up to the same number of tokens;
+  not exact, so beside them stands what exactness costs
 
 With --held-out, before them, what int8 costs in truth: the embedded translator, whose weights mean something, on so many
 sentences that it was not taught, in float32, in 7 bits, and in CTranslate2's own 8 bits, which overflow without VNNI.
 
 "As first" counts translations equal to the first peer's; "turned" those of the first --alone texts that differ, in a token
-or in a bit of the score, from what the same compute type says of the text alone. Where there is a GPU the same is done
+or in a bit of the score, from what the same compute type says of the text alone (in company: of the text in a search of its
+own). Where there is a GPU the same is done
 there in float16 too (by wall time, with joules where nvidia-smi tells them). On the CPU, seconds are the process's CPU
 seconds, so that what else runs on the machine does not count; those of translating alone, after one text to warm up.
 """
@@ -58,6 +62,7 @@ from questions import draw_texts
 from translator_corpus import list_held_out, read_corpus
 
 from tasks.models.converting.translator import add_translator
+from tasks.models.devices import keeps_rows
 from tasks.models.exact_batches import Batching
 from tasks.models.translate import EMBEDDED_FOLDER, END, VOCABULARY, Translator
 from tasks.models.translate_search import Decoding
@@ -68,6 +73,8 @@ WIDTH, INNER_WIDTH, HEADS, TOKENS = 1024, 4096, 16, 256_206
 BATCH = 8
 BATCH_TOKENS = 1024
 """Of CTranslate2's own batches."""
+
+IN_COMPANY, SINGLY = "factmill float32, in company", "factmill float32, company singly"
 
 Said = list[tuple[tuple[str, ...], float]]
 """Pieces of each translation, and its score where it has one."""
@@ -184,11 +191,17 @@ def open_factmill(bench: Bench, compute_type: ComputeType, batching: Batching) -
     ]
 
 
-def open_ctranslate2(bench: Bench) -> Say:
+def open_singly(bench: Bench) -> Say:
+    """Return a function that searches for each text by itself, in float32 as builds do."""
+    say = open_factmill(bench, "float32", "auto")
+    return lambda asked: [said for pair in asked for said in say([pair])]
+
+
+def open_ctranslate2(bench: Bench, compute_type: ComputeType) -> Say:
     """Return a function that leaves batching to CTranslate2."""
     workers = bench.threads if bench.device == "cpu" else 1
     model = ctranslate2.Translator(
-        str(bench.folder), bench.device, compute_type="int8", inter_threads=workers, intra_threads=1
+        str(bench.folder), bench.device, compute_type=compute_type, inter_threads=workers, intra_threads=1
     )
 
     def say(asked: list[Asked]) -> Said:
@@ -248,16 +261,18 @@ def compare(bench: Bench) -> None:
     peers: dict[str, tuple[Callable[[], Say], list[Asked]]] = {
         f"transformers {wide}, batches of {BATCH}": (lambda: open_transformers(bench), bench.asked),
         f"factmill {wide}, alone": (lambda: open_factmill(bench, wide, "alone"), few),
+        **open_company(bench, few),
         f"factmill {wide}, equal length": (lambda: open_factmill(bench, wide, "length"), bench.asked),
         "factmill int8, equal length": (lambda: open_factmill(bench, "int8", "length"), bench.asked),
         "factmill int8, alone": (lambda: open_factmill(bench, "int8", "alone"), few),
-        "ctranslate2 int8, own batches": (lambda: open_ctranslate2(bench), bench.asked),
+        f"ctranslate2 {wide}, own batches": (lambda: open_ctranslate2(bench, wide), bench.asked),
+        "ctranslate2 int8, own batches": (lambda: open_ctranslate2(bench, "int8"), bench.asked),
     }
     found = {name: measure(name, peer, asked, bench.device) for name, (peer, asked) in peers.items()}
     first = next(iter(found.values()))
     print(f"\n{bench.device:34}{'tokens/s':>9}{'ratio':>7}{'as first':>10}{'turned':>8}{'joules':>8}")
     for name, each in found.items():
-        alone = found["factmill int8, alone" if "int8" in name else f"factmill {wide}, alone"].said
+        alone = found[find_alone(name, wide)].said
         pairs = list(zip(each.said, first.said, strict=False))
         same = sum(one[0] == other[0] for one, other in pairs) / len(pairs)
         turned = sum(one != other for one, other in zip(each.said, alone, strict=False))
@@ -265,6 +280,21 @@ def compare(bench: Bench) -> None:
         joules = "-" if each.joules is None else f"{each.joules:.0f}"
         rate = each.tokens_a_second
         print(f"{name:34}{rate:9.1f}{rate / first.tokens_a_second:7.2f}{same:10.0%}{shown:>8}{joules:>8}")
+
+
+def open_company(bench: Bench, few: list[Asked]) -> dict[str, tuple[Callable[[], Say], list[Asked]]]:
+    """Return the peers that search in company, where builds do."""
+    if bench.device == "cuda" or not keeps_rows():
+        return {}
+    company = (lambda: open_factmill(bench, "float32", "auto")), bench.asked
+    return {IN_COMPANY: company, SINGLY: ((lambda: open_singly(bench)), few)}
+
+
+def find_alone(name: str, wide: str) -> str:
+    """Return the peer that says of each text alone what this one says of many."""
+    if name in (IN_COMPANY, SINGLY):
+        return SINGLY
+    return "factmill int8, alone" if "int8" in name else f"factmill {wide}, alone"
 
 
 def examine_numbers(count: int, models: Path) -> None:
