@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from support.models.random_translator import make_random_translator
-from tasks.text.translation import TARGET_LANGUAGES, Asked
 
 from tasks.models import devices
 from tasks.models.devices import keeps_rows, open_model
 from tasks.models.translate import EMBEDDED_FOLDER, Decoding, Translator
+from tasks.text.translating.translation import TARGET_LANGUAGES, Asked
 
 TEXTS = [
     "Where was Marie Curie born?",
