@@ -277,9 +277,7 @@ class World(StrictModel):
     @property
     def is_embedded(self) -> bool:
         """True when any endpoint is the embedded world's own."""
-        return "embedded" in {
-            endpoint.url for endpoint in (self.wikidata, self.wikipedia, self.pageviews, self.falcon, self.dbpedia)
-        }
+        return any(getattr(self, name).url == EMBEDDED for name in SECTIONS)
 
     def epoch_day(self) -> date:
         """Return the day the world is seen at."""
