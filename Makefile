@@ -19,7 +19,7 @@ SHARED  = --numprocesses $$($(BIN)/python -c 'import os; print(min(os.cpu_count(
 
 # those that are skipped where torch is not installed
 MECHANISM = tests/slaq/mechanism tests/slaq/core/mechanism tests/flows/evaluate/test_slaq_mechanism.py \
-  tests/models/converting tests/models/test_translate_tokenizer.py $(addsuffix \
+  tests/models/converting tests/models/translating/test_translate_tokenizer.py $(addsuffix \
   .py::test_a_checkpoint_that_transformers_saved_gives_what_torch_computes,tests/models/test_cross_encoder tests/models/test_embed)
 
 .DEFAULT_GOAL := help

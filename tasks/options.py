@@ -90,7 +90,7 @@ class RunOptions(StrictModel):
     max_hours: Annotated[float | None, Option(metavar="HOURS")] = Field(default=None, ge=0, allow_inf_nan=False)
     """Send nothing more after so many hours."""
     pilot: SkipJsonSchema[int | None] = Field(default=None, exclude=True, ge=1)
-    """Pass on only so many rows, drawn by a digest, keep what they show for a forecast, and publish nothing."""
+    """Pass on only so many rows that stand for all (engine/spending/pilot.py), keep what they show for a forecast, and publish nothing."""
     pinned_build: SkipJsonSchema[str | None] = Field(default=None, exclude=True)
     """With mode replay: serve the very replies of this build, and publish nothing."""
 
@@ -154,7 +154,7 @@ class BuildReport(BaseModel):
     spent: dict[str, Any] = {}
     """What this run sent over the network (core/spending/bounds.py) and its `bounds`; empty where nothing was sent."""
     forecast: dict[str, Any] = {}
-    """What was forecast for this build (core/forecasts), where something was."""
+    """What was forecast for this build (engine/spending/forecasting.py), where something was."""
     replies: dict[str, dict[str, Any]] = {}
     """Live service → `calls` that it rests on, when their replies came (`oldest`, `newest`), how many of them it `asked`
     itself, and how many are `too_old` and stand in for a failure."""

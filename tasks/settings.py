@@ -234,6 +234,10 @@ class World(StrictModel):
                 )
             if model.mode == "batch" and (model.kind != "openai" or role == "perplexity"):
                 raise ValueError(f"models.{role}.mode: only a chat model behind a server is asked by batch jobs")
+            if model.mode != "batch" and (idle := sorted({"batch_price", "jobs"} & model.model_fields_set)):
+                raise ValueError(
+                    f'models.{role}.{idle[0]} is for mode = "batch"; add that line, or leave {idle[0]} out'
+                )
         self._check_ages()
         if empty := [name for name in SECTIONS if name in self.model_fields_set and not self.has(name)]:
             raise ValueError(f"{empty[0]}.url: expected an address")
@@ -273,9 +277,7 @@ class World(StrictModel):
     @property
     def is_embedded(self) -> bool:
         """True when any endpoint is the embedded world's own."""
-        return "embedded" in {
-            endpoint.url for endpoint in (self.wikidata, self.wikipedia, self.pageviews, self.falcon, self.dbpedia)
-        }
+        return any(getattr(self, name).url == EMBEDDED for name in SECTIONS)
 
     def epoch_day(self) -> date:
         """Return the day the world is seen at."""

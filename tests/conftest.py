@@ -109,12 +109,13 @@ SLOW = (
     "tests/granola/test_disambiguate.py",
     "tests/granola/test_models.py",
     "tests/graph/loading/test_literals.py",
+    "tests/graph/loading/test_load.py",
     "tests/graph/test_",
     "tests/lookups/test_evidence.py",
     "tests/mediawikis",
     "tests/models/test_embed",
     "tests/models/test_perplexity",
-    "tests/models/test_translate",
+    "tests/models/translating",
     "tests/multihal/test_link.py",
     "tests/slaq/evaluation/test_judge_answers.py",
     "tests/slaq/test_questions.py",
@@ -130,15 +131,15 @@ SHARES_BUILDS = tuple(
     for name in (
         "cli/test_documented_commands",
         "cli/test_main",
-        "test_api_examples",
-        "test_biokalma",
         "evaluate/test_evaluate_planted",
-        "test_fanoutqa",
+        "harness/test_api_examples",
+        "recipes/test_biokalma",
+        "recipes/test_fanoutqa",
+        "recipes/test_multihal",
+        "recipes/test_slaq",
+        "releases/test_release",
         "test_housekeeping",
-        "test_multihal",
-        "test_release",
         "test_same_bytes",
-        "test_slaq",
     )
 )
 """Tests that need all builds of a session, and so go to one process where several run the tests."""
@@ -158,6 +159,8 @@ FIRST = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the slow tests by their place, and begin with what takes longest."""
     root = Path(__file__).resolve().parent.parent
+    for place in (*SLOW, *FIRST):
+        assert any(root.glob(f"{place}*")), f"no test lies at {place}"
     for item in items:
         if item.path.relative_to(root).as_posix().startswith(SLOW):
             item.add_marker(pytest.mark.slow)

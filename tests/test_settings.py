@@ -134,6 +134,9 @@ def test_the_way_in_which_a_model_is_asked_is_no_part_of_the_digest_of_a_world_a
     assert world.digest(ROLES) == load_world(write(tmp_path, WORLD)).digest(ROLES)
     with pytest.raises(SettingsError, match=r"there is no such setting; did you mean requests"):
         load_world(write(tmp_path, WORLD + "jobs = { request = 10 }\n"))
+    for line in ("batch_price = 0.4", "jobs = { requests = 10 }"):
+        with pytest.raises(SettingsError, match=rf'models.author.{line.split()[0]} is for mode = "batch"'):
+            load_world(write(tmp_path, f"{WORLD}{line}\n"))
     local = '[models.translator]\nkind = "local"\nname = "t"\nmode = "batch"\n'
     with pytest.raises(SettingsError, match=r"models.translator.mode: only a chat model behind a server"):
         load_world(write(tmp_path, f"{WORLD}\n{local}"))

@@ -59,7 +59,8 @@ def _leaving_lost(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def name_run(flow: str, params: Params, run: RunOptions) -> str:
-    """Return what tells a run from others: benchmark, world, what of the source, parameters that are no defaults, limit.
+    """Return what tells a run from others: benchmark, world, what of the source, parameters that are no defaults, limit,
+    pilot.
 
     `flow`: the flow's name.
     """
@@ -71,6 +72,7 @@ def name_run(flow: str, params: Params, run: RunOptions) -> str:
     parts += [f"graph {run.graph}"] if run.graph else []
     parts += [part for name, value in told.items() if (part := _tell(name, value))]
     parts += [str(limit)] if limit else []
+    parts += [f"pilot of {run.pilot}"] if run.pilot else []
     parts += [f"verify {run.pinned_build}"] if run.pinned_build else [run.mode] if run.mode != "record" else []
     name = " · ".join(parts)
     return name if len(name) <= _MOST_CHARACTERS else f"{name[: _MOST_CHARACTERS - 1]}…"

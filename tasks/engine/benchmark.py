@@ -1,4 +1,4 @@
-"""What a benchmark is to everything around it: one record, kept by the benchmark itself (tasks/<name>_benchmark.py).
+"""What a benchmark is to everything around it: one record, kept by the benchmark itself (tasks/<name>/benchmark.py).
 
 Commands, deployments, locks and exports read the record and know no benchmark by name; flows/benchmarks.py lists them.
 """

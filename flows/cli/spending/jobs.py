@@ -5,10 +5,11 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.options import AsJson, Warehouse, print_json, print_lines
+from flows.cli.options import AsJson, print_json, print_lines
 from tasks.errors import UsageError
 from tasks.options import RunOptions, warehouse_of
 from tasks.settings import home
+from tasks.storage.recording.folders import work_folder
 
 jobs_app = typer.Typer(
     help="""Batch jobs at servers of models, handed in by builds and evaluations whose world says mode = "batch".
@@ -21,6 +22,10 @@ Examples:
 """,
     invoke_without_command=True,
 )
+Warehouse = Annotated[
+    Path | None,
+    typer.Option(help="Jobs of this DuckDB file alone. Default: of all in factmill's home.", metavar="FILE"),
+]
 Job = Annotated[str, typer.Argument(metavar="JOB", help="A job's id, or the beginning of one.")]
 
 
@@ -102,6 +107,12 @@ def forget_job(job: Job, warehouse: Warehouse = None, as_json: AsJson = False) -
 
 
 def _choose(warehouse: Path | None) -> list[Path]:
+    """Return the warehouses whose jobs are meant; UsageError where there is none of that name."""
     from flows.commands.spending.jobs import list_warehouses
 
-    return [warehouse_of(RunOptions(warehouse=warehouse))] if warehouse else list_warehouses(home())
+    if warehouse is None:
+        return list_warehouses(home())
+    path = warehouse_of(RunOptions(warehouse=warehouse))
+    if not path.is_file() and not work_folder(path).is_dir():  # jobs outlive their warehouse
+        raise UsageError(f"there is no warehouse {path}")
+    return [path]

@@ -127,6 +127,8 @@ def test_without_a_job_that_goes_on_there_is_nothing_to_cancel(
         (["cancel", "batch_0001", "--all"], "expected one job"),
         (["cancel", "nobody"], "nobody: no such job in "),
         (["forget", ""], "known are: batch_0001. One of another warehouse: --warehouse FILE"),
+        (["--warehouse", "/nowhere/w.duckdb"], "there is no warehouse /nowhere/w.duckdb"),
+        (["cancel", "--all", "--warehouse", "/nowhere/w.duckdb"], "there is no warehouse /nowhere/w.duckdb"),
     ],
 )
 def test_wrong_usage_says_what_was_expected(arguments: list[str], told: str, left: Path, factmill: Factmill) -> None:

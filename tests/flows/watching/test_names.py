@@ -28,6 +28,7 @@ from tasks.slaq.params import SlaqParams
             {"world": "/etc/worlds/ours.toml", "mode": "refresh"},
             "granola · ours · b · a,b,c,d +2 · samples 2 · refresh",
         ),
+        ("granola", GranolaParams(limit=500), {"pilot": 20}, "granola · embedded · 500 · pilot of 20"),
         ("slaq", SlaqParams(per_half=3, review="ask"), {}, "slaq · embedded · per half 3 · review ask"),
         (
             "rebuild",
