@@ -20,7 +20,7 @@ that was asked, which is known.
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import zip_longest
 from random import Random
 from typing import Any
@@ -32,6 +32,8 @@ DRAWING = "draw_pilot"
 _HALVES = 20
 _DRAWS = 1_000
 _TAILS = (5.0, 95.0)
+_NORMAL = 1.645
+"""Where the tails of a normal distribution begin, in standard deviations."""
 _ALONE = 1 - 1e-9
 """How much of a line through sizes goes by one row that has no other beside it."""
 AMOUNTS = ("calls", "requests", "tokens_in", "tokens_out", "usd")
@@ -67,6 +69,8 @@ class StageSeen:
     seconds: float
     batches: float = 1.0
     """How many batches the whole has for each of these."""
+    opened: Mapping[str, int] = field(default_factory=dict)
+    """Row that asks → how many rows of this stage were opened of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +158,8 @@ def make_forecast(
         volume = _add_up(kind, found, growth, times[kind])
         bundled = count_bundled(found, volume.calls, batches.get(kind[0], 1.0), most_bundled.get(kind[1], 1))
         volumes.append(replace(volume, requests=min(volume.requests, bundled)))
-    told = tuple(_tell_stage(stage, volumes, kinds, parallel) for stage in stages)
+    scaled_stages = (replace(stage, scale=_scale_opened(stage, weights)) for stage in stages)
+    told = tuple(_tell_stage(stage, volumes, kinds, parallel) for stage in scaled_stages)
     total = {name: sum(getattr(each, name) for each in volumes) for name in AMOUNTS}
     total["model_requests"] = sum(each.requests for each in volumes if each.model)
     total["hours"] = sum(each.hours for each in told)
@@ -173,6 +178,13 @@ def weigh_rows(sizes: Sequence[float], scale: float) -> np.ndarray:
         return np.full(len(seen), scale)
     others = np.maximum(0.0, scale * (1 + (1 - seen.mean()) * len(seen) / squares * off) - 1)
     return 1 + others * (scale - 1) * len(seen) / others.sum()
+
+
+def _scale_opened(stage: StageSeen, weights: Mapping[str, float]) -> float:
+    """Return how many rows the whole has for each of a stage, by what those stand for that they were opened of."""
+    if stage.scale == 1.0 or not stage.opened:
+        return stage.scale
+    return sum(count * weights[row] for row, count in stage.opened.items()) / sum(stage.opened.values())
 
 
 def _find_times(uses: Sequence[Use], weights: Mapping[str, float], growth: float) -> dict[str, float]:
@@ -288,6 +300,7 @@ def _spread(
     untold = _take_off_size(table, np.array(list(rows.values())), np.array([weights[row] for row in rows]))
     drawn = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), _DRAWS) @ untold
     known = math.sqrt(max(0.0, 1 - 1 / most)) if most > 1 else 1.0
+    known *= 1 + (_NORMAL**2 + 1) / (4 * max(1, count - 2))  # Student's t: few rows tell little of how far rows differ
     middle = fixed + table.sum(axis=0)
     ends = [middle + known * (end - untold.sum(axis=0)) for end in np.percentile(drawn, _TAILS, axis=0)]
     low, high = (dict(zip(names, np.maximum(end, 0.0).tolist(), strict=True)) for end in ends)

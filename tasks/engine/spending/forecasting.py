@@ -52,7 +52,11 @@ def forecast_build(world: World, basis: Basis, batch_size: int) -> tuple[Forecas
         raise UsageError("no row of the basis came to where models are asked, so nothing can be forecast of it")
     # a source's calls are filed under what it is read by (a category), with which ids of its rows may begin
     owners = _find_owners({*basis.sizes, *(use.row for use in uses if use.stage != stages[0].name)})
+    opened = sorted({(use.stage, use.row) for use in uses if owners.get(use.row, use.row) != use.row})
     uses = [replace(use, row=owners.get(use.row, use.row)) for use in uses]
+    stages = [
+        replace(stage, opened=Counter(owners[row] for name, row in opened if name == stage.name)) for stage in stages
+    ]
     rows = _size_rows(basis, {use.row for use in uses if scales.get(use.stage, 1.0) != 1.0}, rows_asked)
     most_bundled = {service: limits.batch for service, limits in _find_limits(world).items()}
     parallel = {service: limits.parallel for service, limits in _find_limits(world).items()}
