@@ -86,7 +86,7 @@ def keeps_rows() -> bool:
     """True where a row of floats gets the same bits in any product of 16 rows or more, whatever the others are.
 
     So multiplies oneDNN with AVX-512, which CTranslate2 takes on AMD's CPUs; with AVX2 the last rows are added up another way,
-    and so are all from some number on (tests/models/test_anchored_search.py looks at the bits).
+    and so are all from some number on (tests/models/translating/test_anchored_search.py looks at the bits).
     """
     is_held_back = any(environment(name) for name in _HOLDS_BACK) or environment("CT2_USE_MKL") not in (None, "", "0")
     if is_held_back or platform.machine().lower() not in ("x86_64", "amd64") or not _CPU_FLAGS.is_file():
