@@ -280,7 +280,7 @@ class Work:
             unsettled=self.unsettled + sum(reject.retryable for reject in rejects),
         )
         write_receipt(receipt)
-        _give_back_memory()
+        give_back_memory()
         # Prefect takes a task for an input of those that are given parts of its result, by their identity: what a receipt
         # has of its batch would link all batches of a stage with each other
         return Receipt.model_validate_json(receipt.model_dump_json())
@@ -344,7 +344,7 @@ def finished(batch: Batch) -> Receipt | None:
     return read_receipt(shard_path(batch))
 
 
-def _give_back_memory() -> None:
+def give_back_memory() -> None:
     """Give the system what is free: Arrow's pool keeps what a thread has let go, and the threads end with their stage; so
     does glibc, where that is the system's library."""
     pa.default_memory_pool().release_unused()
