@@ -195,7 +195,9 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--before", type=Path, help="another checkout of the project", metavar="FOLDER")
-    parser.add_argument("--peer", help="Python of an environment that has distilabel, datatrove and requests", metavar="PYTHON")
+    parser.add_argument(
+        "--peer", help="Python of an environment that has distilabel, datatrove and requests", metavar="PYTHON"
+    )
     parser.add_argument("--peer-rows", type=int, help="rows that peers are asked; default: as many as --rows")
     options = parser.parse_args()
     if (options.peer_rows or options.rows) <= FEW or options.rows <= FEW:
