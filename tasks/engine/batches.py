@@ -345,9 +345,7 @@ def finished(batch: Batch) -> Receipt | None:
 
 
 def give_back_memory() -> None:
-    """Give the system what is free: Arrow's pool keeps what a thread has let go, and the threads end with their stage; so
-    does glibc, where that is the system's library."""
-    pa.default_memory_pool().release_unused()
+    """Give the system what is free, which glibc keeps, an arena a thread, where that is the system's library."""
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
         trim(0)
 
