@@ -334,7 +334,6 @@ def open_build(benchmark: Benchmark, inputs: Locked[Inputs], options: RunOptions
     folder.mkdir(parents=True, exist_ok=True)
     holder = hold(folder)
     finished_well = False
-    pa.set_memory_pool(pa.system_memory_pool())  # Arrow's own keeps what threads that have ended let go of
     try:
         describe_run(folder, lock, describe_origin(inputs, options), options)
         run = open_run(str(folder))

@@ -33,9 +33,9 @@ from fact_maker import make_lines
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMAND = """
+from flows.cli.entry import main
 from tasks.engine import identities
 identities._rules_code = lambda: "0" * 64
-from flows.cli.entry import main
 main()
 """
 FEW = 500
