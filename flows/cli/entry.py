@@ -16,6 +16,8 @@ from tasks.processes import COLLECT_AFTER, end_soon, own_process
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 """What the command ends with after Ctrl-C and after SIGTERM, as shells have it."""
 
+# before Arrow is imported, which keeps in a pool of its own what threads that have ended let go of
+os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 _stops: list[int] = []
 """Exit code of the signal that stops this process, once one has come."""
 _told: list[bool] = []

@@ -288,7 +288,7 @@ class Work:
             unsettled=self.unsettled + sum(reject.retryable for reject in rejects),
         )
         write_receipt(receipt)
-        _give_back_memory()
+        give_back_memory()
         # Prefect takes a task for an input of those that are given parts of its result, by their identity: what a receipt
         # has of its batch would link all batches of a stage with each other
         return Receipt.model_validate_json(receipt.model_dump_json())
@@ -352,10 +352,8 @@ def finished(batch: Batch) -> Receipt | None:
     return read_receipt(shard_path(batch))
 
 
-def _give_back_memory() -> None:
-    """Give the system what is free: Arrow's pool keeps what a thread has let go, and the threads end with their stage; so
-    does glibc, where that is the system's library."""
-    pa.default_memory_pool().release_unused()
+def give_back_memory() -> None:
+    """Give the system what is free, which glibc keeps, an arena a thread, where that is the system's library."""
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
         trim(0)
 

@@ -28,7 +28,7 @@ from tasks.clients.sending.sender import interrupt_sending
 from tasks.core.fingerprints import digest_json
 from tasks.core.receipts import SUMMED, Batch, Receipt, describe_stage, name_batch
 from tasks.core.spending.forecasting import DRAWING
-from tasks.engine.batches import choose_size, finished
+from tasks.engine.batches import choose_size, finished, give_back_memory
 from tasks.engine.benchmark import Benchmark, Inputs, Locked
 from tasks.engine.datasets import Dataset
 from tasks.engine.endings import (
@@ -243,6 +243,7 @@ class Build:
         if self.options.pinned_build is None:
             with self.run.recorder.merging() as db:
                 merge_stage(db, self.run_id, len(self.summaries), receipts, summary)
+            give_back_memory()
             if is_lost_to_run(came_in, self.reasons[stage], sum(receipt.unsettled for receipt in receipts)):
                 self._end(self._report(0, {}))
 

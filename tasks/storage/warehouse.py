@@ -194,6 +194,8 @@ def _find_engine() -> duckdb.DuckDBPyConnection:
         config |= {"autoinstall_known_extensions": False, "TimeZone": "UTC"}
         # five groups of rows would be gathered before they are written
         config["write_buffer_row_group_count"] = 1
+        # up to 128 and 512 MB that are free would be kept
+        config |= dict.fromkeys(("allocator_flush_threshold", "allocator_bulk_deallocation_flush_threshold"), "1MB")
         _engines[process] = duckdb.connect(":memory:", config=config)
     return _engines[process]
 

@@ -10,7 +10,8 @@ and of what it starts, Prefect's server; a row costs the difference of two build
 them, so that the start, told apart, is left out. Memory is the greatest resident set of a process. With --before both
 checkouts run under this Python, the name of the rules author held fixed, since published rows name its calls; exits 1
 when their bytes differ. A peer is asked the same prompts of as many rows by a model in its own process that answers at
-once; it looks nothing up, checks and records nothing. Its CPU, memory and rows a second of wall stand beside ours.
+once; it looks nothing up, checks and records nothing. Its CPU, memory and rows a second of wall stand beside ours. Its
+environment needs requests too, which distilabel 1.5.3 imports and does not ask for.
 """
 
 import argparse
@@ -32,9 +33,9 @@ from fact_maker import make_lines
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMAND = """
+from flows.cli.entry import main
 from tasks.engine.naming import identities
 identities._rules_code = lambda: "0" * 64
-from flows.cli.entry import main
 main()
 """
 FEW = 500
@@ -194,7 +195,9 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--before", type=Path, help="another checkout of the project", metavar="FOLDER")
-    parser.add_argument("--peer", help="Python of an environment that has distilabel and datatrove", metavar="PYTHON")
+    parser.add_argument(
+        "--peer", help="Python of an environment that has distilabel, datatrove and requests", metavar="PYTHON"
+    )
     parser.add_argument("--peer-rows", type=int, help="rows that peers are asked; default: as many as --rows")
     options = parser.parse_args()
     if (options.peer_rows or options.rows) <= FEW or options.rows <= FEW:

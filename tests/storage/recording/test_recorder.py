@@ -11,7 +11,7 @@ from support.steps.echo import Echo, bodies, calls, recorder
 
 from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.errors import ReplayMiss, ServiceUnreachable
-from tasks.storage.recording.journal import Record, read_journal
+from tasks.storage.recording.journal import Record, make_record, read_journal
 from tasks.storage.recording.records import insert_records, newest_record
 from tasks.storage.recording.serving import Serving
 from tasks.storage.warehouse import open_warehouse
@@ -195,6 +195,14 @@ def test_what_arrives_while_other_replies_are_stored_stays_in_the_journal(
     assert "b" in [record.reply().body["echo"] for record in read_journal(shared._journal.path)]
     shared.close()
     assert bodies(recorder(tmp_path, "replay").answer(calls("b"), Echo())) == [{"echo": "b"}]
+
+
+def test_records_that_are_stored_already_are_not_stored_again_be_they_older_or_newer(tmp_path: Path) -> None:
+    made = [make_record(call, Reply({"echo": "x"})) for call in calls("a", "b", "c", "d")]
+    with open_warehouse(tmp_path / "w.duckdb") as db:
+        insert_records(db, made[1:3])
+        insert_records(db, made[::-1])
+        assert db.execute("SELECT record_id FROM calls ORDER BY 1").fetchall() == [(each.record_id,) for each in made]
 
 
 def test_two_batches_that_want_one_call_ask_it_once(tmp_path: Path) -> None:
