@@ -14,10 +14,10 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from tasks.core.fingerprints import canonical_json, combine_digests, digest_bytes, digest_json
+from tasks.core.fingerprints import canonical_json, combine_digests, digest_json
 from tasks.core.receipts import SUMMED, Receipt
 from tasks.errors import UnknownBuild, WarehouseError
-from tasks.storage.shards import parquet_bytes, read_shard
+from tasks.storage.shards import digest_rows, read_shard
 from tasks.storage.warehouse import is_there, open_warehouse
 
 _OF_RUNS = ("build_stages", "rejects", "merged_rows", "build_calls", "kept_calls")
@@ -98,7 +98,7 @@ def publish(
     refreshed), a number is added and the old build stays.
     """
     # sorted again below: all tables twice at once are what a large build takes most memory for
-    digests = {name: digest_bytes(parquet_bytes(table.sort_by("id"))) for name, table in sorted(tables.items())}
+    digests = {name: digest_rows(table.sort_by("id")) for name, table in sorted(tables.items())}
     content = combine_digests(f"{name} {digest}" for name, digest in digests.items())
     lock_digest = digest_json(lock)
     build_id = _build_id(db, benchmark, lock_digest, content)

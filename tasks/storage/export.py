@@ -12,11 +12,10 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from tasks.core.fingerprints import digest_bytes
 from tasks.core.publishing.export_forms import ExportForms
 from tasks.errors import OutputError, WarehouseError
 from tasks.storage.builds import BuildRecord, published_names, published_table
-from tasks.storage.shards import parquet_bytes
+from tasks.storage.shards import digest_rows, parquet_bytes
 from tasks.storage.warehouse import Connection, open_warehouse
 
 SEPARATOR = "<SEP>"
@@ -65,7 +64,7 @@ def read_tables(
         if name in held_out:
             continue
         tables[name] = published_table(db, build.build_id, name)
-        if digest_bytes(parquet_bytes(tables[name])) != expected:
+        if digest_rows(tables[name]) != expected:
             raise WarehouseError(
                 f"{warehouse}: table {name} of {build.build_id} is not what was published; build again with --force"
             )

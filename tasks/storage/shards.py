@@ -1,6 +1,8 @@
 """Shards: the Parquet files a batch leaves behind. Each is written beside its place and renamed, the receipt last, so a
 shard with a receipt is whole."""
 
+import hashlib
+import io
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -90,17 +92,42 @@ def parquet_bytes(table: pa.Table, metadata: Mapping[str, str] | None = None) ->
     `metadata`: what the file says of itself beside its rows.
     """
     sink = pa.BufferOutputStream()
-    plain = pa.schema([pa.field(field.name, _nullable(field.type)) for field in table.schema], metadata)
-    pq.write_table(table.cast(plain), sink, compression="zstd", row_group_size=65536, store_schema=False)
+    _write_parquet(table, sink, metadata)
     return sink.getvalue().to_pybytes()
+
+
+def digest_rows(table: pa.Table) -> str:
+    """Return the SHA-256 of a table's Parquet bytes (`parquet_bytes`), which are at no time held as a whole."""
+    digest = _Digest()
+    _write_parquet(table, digest)
+    return digest.sha256.hexdigest()
 
 
 def digest_tables(tables: Mapping[str, pa.Table]) -> dict[str, dict[str, Any]]:
     """Return table → rows and SHA-256 of its Parquet bytes, rows sorted by id."""
     return {
-        name: {"rows": table.num_rows, "sha256": digest_bytes(parquet_bytes(table.sort_by("id")))}
+        name: {"rows": table.num_rows, "sha256": digest_rows(table.sort_by("id"))}
         for name, table in sorted(tables.items())
     }
+
+
+class _Digest(io.RawIOBase):
+    """A file of which nothing stays but the digest of what was written."""
+
+    def __init__(self) -> None:
+        self.sha256 = hashlib.sha256()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self.sha256.update(data)
+        return len(data)
+
+
+def _write_parquet(table: pa.Table, sink: Any, metadata: Mapping[str, str] | None = None) -> None:
+    plain = pa.schema([pa.field(field.name, _nullable(field.type)) for field in table.schema], metadata)
+    pq.write_table(table.cast(plain), sink, compression="zstd", row_group_size=65536, store_schema=False)
 
 
 def _nullable(kind: pa.DataType) -> pa.DataType:

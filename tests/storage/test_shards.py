@@ -6,10 +6,12 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from tasks.core.fingerprints import digest_bytes
 from tasks.core.receipts import Receipt
 from tasks.errors import ShardError
 from tasks.storage.shards import (
     REJECTS,
+    digest_rows,
     make_table,
     parquet_bytes,
     read_range,
@@ -105,6 +107,12 @@ def test_bytes_are_the_same_before_and_after_a_stay_in_duckdb() -> None:
     db.execute("CREATE TABLE kept AS SELECT * FROM t")
     assert parquet_bytes(db.sql("SELECT * FROM kept ORDER BY id").to_arrow_table()) == parquet_bytes(table)
     db.close()
+
+
+@pytest.mark.parametrize("count", [0, 3, 70_000])
+def test_a_digest_is_that_of_the_bytes(count: int) -> None:
+    table = numbers(0, count)
+    assert digest_rows(table) == digest_bytes(parquet_bytes(table))
 
 
 def test_a_table_is_made_of_rows_of_values() -> None:

@@ -17,7 +17,6 @@ import pytest
 from support.steps.warehouses import empty_warehouse
 
 from tasks.core.calls.call import Call, Reply
-from tasks.core.fingerprints import digest_bytes
 from tasks.core.measures.audits import Verdict
 from tasks.core.receipts import SUMMED, Receipt
 from tasks.engine.holding import hold
@@ -33,7 +32,7 @@ from tasks.storage.recording.folders import work_folder
 from tasks.storage.recording.journal import Journal, make_record
 from tasks.storage.recording.recorder import Recorder
 from tasks.storage.recording.records import insert_records
-from tasks.storage.shards import MERGED, REJECTS, USES, parquet_bytes, write_shard
+from tasks.storage.shards import MERGED, REJECTS, USES, digest_rows, write_shard
 from tasks.storage.warehouse import open_warehouse
 
 NOW = datetime.now(UTC)
@@ -90,7 +89,7 @@ class House:
         """Return (build, table) → whether its rows still have the digest they were published with."""
         with open_warehouse(self.path) as db:
             return {
-                (build, name): digest_bytes(parquet_bytes(published_table(db, build, name))) == sha256
+                (build, name): digest_rows(published_table(db, build, name)) == sha256
                 for (build,) in db.execute("SELECT build_id FROM builds").fetchall()
                 for name, sha256 in published_names(db, build).items()
             }
