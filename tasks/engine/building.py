@@ -57,7 +57,7 @@ from tasks.storage.housekeeping.warehouse import VERIFYING
 from tasks.storage.recording.kept import Kept, write_kept
 from tasks.storage.recording.records import sum_up_ages
 from tasks.storage.shards import digest_tables
-from tasks.storage.warehouse import Connection, open_warehouse
+from tasks.storage.warehouse import Connection, close_engine, open_warehouse
 
 _MOST_WAITING = 128
 """Batches that wait for batch jobs at once, at most."""
@@ -243,6 +243,7 @@ class Build:
         if self.options.pinned_build is None:
             with self.run.recorder.merging() as db:
                 merge_stage(db, self.run_id, len(self.summaries), receipts, summary)
+            close_engine(warehouse_of(self.options))
             give_back_memory()
             if is_lost_to_run(came_in, self.reasons[stage], sum(receipt.unsettled for receipt in receipts)):
                 self._end(self._report(0, {}))

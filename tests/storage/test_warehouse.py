@@ -28,7 +28,7 @@ from tasks.granola.core.rows import CandidateRow, GranolaRow
 from tasks.multihal.core.rows import DroppedPath, MultiHalRow
 from tasks.slaq.core.rows import CategoryCount, SlaqRow
 from tasks.storage import warehouse
-from tasks.storage.warehouse import migrations, open_warehouse
+from tasks.storage.warehouse import close_engine, migrations, open_warehouse
 
 HOLD = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
 
@@ -56,6 +56,23 @@ def test_rows_stand_in_small_groups_also_behind_the_large_ones_of_old(tmp_path: 
         groups = "SELECT row_group_id, sum(count) FROM pragma_storage_info('facts') WHERE column_name = 'i'"
         counts = db.execute(f"{groups} AND segment_type <> 'VALIDITY' GROUP BY ALL ORDER BY 1").fetchall()
     assert max(count for _, count in counts[1:]) == 32_768
+
+
+def test_the_engine_behind_a_large_warehouse_is_closed_and_the_next_opening_starts_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "w.duckdb"
+    with open_warehouse(path) as db:
+        db.execute("CREATE TABLE t AS SELECT 1 AS n")
+    engine = warehouse._engines[os.getpid()]
+    close_engine(path)
+    assert warehouse._engines[os.getpid()] is engine  # starting another takes longer than it is worth
+    monkeypatch.setattr(warehouse, "_KEEPS", 0)
+    close_engine(path)
+    close_engine(path)
+    assert os.getpid() not in warehouse._engines
+    with open_warehouse(path) as db:
+        assert db.execute("SELECT n FROM t").fetchall() == [(1,)]
 
 
 def test_an_error_inside_rolls_the_transaction_back(tmp_path: Path) -> None:
