@@ -16,7 +16,8 @@ from http.client import HTTPException
 from pathlib import Path
 
 from tasks.errors import FactmillError, PrefectLost, ServiceUnreachable
-from tasks.processes import COLLECT_AFTER, HOST, free_port, read_tail, start_child, stop_child
+from tasks.memory import COLLECT_AFTER
+from tasks.processes import HOST, free_port, read_tail, start_child, stop_child
 from tasks.progress import say
 from tasks.storage.housekeeping.prefect_history import bound_history, making_history
 

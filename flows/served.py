@@ -26,8 +26,9 @@ from flows.watching.pages import leave_page
 from tasks import progress
 from tasks.engine.benchmark import Benchmark
 from tasks.errors import BudgetReached, BuildHeld, FactmillError, PrefectLost
+from tasks.memory import settle_memory
 from tasks.options import BuildReport, Params, RunOptions
-from tasks.processes import COLLECT_AFTER, die_with_parent, own_process
+from tasks.processes import die_with_parent, own_process
 
 STOP_GRACE_S = 2.0
 """A runner that stops a run looks after three seconds whether its process is gone."""
@@ -120,7 +121,7 @@ def own_run() -> None:
     """Let the process of a deployment's run be ended: by the one that started it, with that one, and soon when told so."""
     if not os.environ.get("PREFECT__FLOW_RUN_ID"):
         return
-    gc.set_threshold(*COLLECT_AFTER)
+    settle_memory()
     # Ctrl-C reaches all processes of a terminal; the one that serves then stops its runs
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # what Prefect has running beside a flow prints tracebacks there when its server goes away; runs print nothing there

@@ -31,10 +31,6 @@ _DIE_WITH_PARENT = (
     "os.getppid() == int(sys.argv[1]) or sys.exit(1); os.execv(sys.argv[2], sys.argv[2:])"
 )
 
-COLLECT_AFTER = (50_000, 20, 100)
-"""Objects made until the collector looks for cycles (Python's own: 700), and young for old looks. Rows, calls and replies
-come by the hundred thousand and hold no cycles, nor does what is imported: looking through them took an eighth of a
-build's CPU, and a sixth of the start of a Prefect server."""
 _PAUSES_S = (0.005, 0.02, 0.0)
 """Between tries to lock a file."""
 SAY_AFTER_S = 15.0

@@ -4,20 +4,18 @@ Nothing but what is quick to import is imported here before signals are caught. 
 replies and finished batches are kept, so an end in the middle of anything is as good as any other.
 """
 
-import gc
 import os
 import signal
 import sys
 from types import FrameType
 from typing import NoReturn
 
-from tasks.processes import COLLECT_AFTER, end_soon, own_process
+from tasks.memory import settle_memory
+from tasks.processes import end_soon, own_process
 
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 """What the command ends with after Ctrl-C and after SIGTERM, as shells have it."""
 
-# before Arrow is imported, which keeps in a pool of its own what threads that have ended let go of
-os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 _stops: list[int] = []
 """Exit code of the signal that stops this process, once one has come."""
 _told: list[bool] = []
@@ -25,7 +23,7 @@ _told: list[bool] = []
 
 def main() -> NoReturn:
     """Run the command."""
-    gc.set_threshold(*COLLECT_AFTER)
+    settle_memory()
     catch_signals()
     try:
         from flows.cli.main import main as run

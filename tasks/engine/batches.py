@@ -1,6 +1,5 @@
 """What a task does with its batch: read the rows, get the replies, write what became of each row."""
 
-import ctypes
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from tasks.core.rows import Merged, Outcome, Reject, Row, arrow_schema, arrow_ta
 from tasks.engine.benchmark import Inputs
 from tasks.engine.runs import Run, open_run
 from tasks.errors import BuildError, ServiceUnreachable
+from tasks.memory import give_back_memory
 from tasks.storage.recording.journal import Record, make_record
 from tasks.storage.recording.recorder import Answers
 from tasks.storage.shards import MERGED, REJECTS, USES, make_table, read_range, read_receipt, write_receipt, write_shard
@@ -350,12 +350,6 @@ def batch_key(_context: Any, arguments: dict[str, Any]) -> str:
 def finished(batch: Batch) -> Receipt | None:
     """Return the receipt of a batch that is done, or None."""
     return read_receipt(shard_path(batch))
-
-
-def give_back_memory() -> None:
-    """Give the system what is free, which glibc keeps, an arena a thread, where that is the system's library."""
-    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
-        trim(0)
 
 
 def _reject_failed(row_id: str, reply: Reply) -> Reject:

@@ -28,7 +28,7 @@ from tasks.clients.sending.sender import interrupt_sending
 from tasks.core.fingerprints import digest_json
 from tasks.core.receipts import SUMMED, Batch, Receipt, describe_stage, name_batch
 from tasks.core.spending.forecasting import DRAWING
-from tasks.engine.batches import choose_size, finished, give_back_memory
+from tasks.engine.batches import choose_size, finished
 from tasks.engine.benchmark import Benchmark, Inputs, Locked
 from tasks.engine.datasets import Dataset
 from tasks.engine.endings import (
@@ -50,6 +50,7 @@ from tasks.engine.since.contents import is_embedded, note_contents
 from tasks.engine.spending.bounds import Meter, compare, tell_reached, tell_spent
 from tasks.engine.spending.pilot import draw_pilot
 from tasks.errors import BudgetReached, FactmillError, FunnelError, NothingPublished
+from tasks.memory import give_back_memory
 from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.processes import end_soon
 from tasks.storage.builds import describe_caution, describe_tables, list_spoilt_calls, merge_stage, publish

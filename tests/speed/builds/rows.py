@@ -34,6 +34,8 @@ from fact_maker import make_lines
 ROOT = Path(__file__).resolve().parents[3]
 COMMAND = """
 from flows.cli.entry import main
+from tasks.memory import settle_memory
+settle_memory()  # before what follows imports Arrow
 from tasks.engine.naming import identities
 identities._rules_code = lambda: "0" * 64
 main()

@@ -190,7 +190,7 @@ def _stand_ready() -> socket.socket:
 
 def fork_for(descriptor: int) -> None:
     """Import everything, then fork a process for each that is asked for, until the line is closed."""
-    from tasks.processes import COLLECT_AFTER
+    from tasks.memory import COLLECT_AFTER
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who runs the tests
     gc.set_threshold(*COLLECT_AFTER)
