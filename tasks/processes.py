@@ -91,6 +91,21 @@ def lock_now(fd: int) -> bool:
     return False
 
 
+def is_held(path: Path) -> bool:
+    """True when a process holds a lock on a file."""
+    try:
+        fd = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
 @contextmanager
 def one_at_a_time(lock: Path, tell: Callable[[str], object]) -> Iterator[None]:
     """Let one process in at a time, by a lock on a file that is made if need be; the others wait.

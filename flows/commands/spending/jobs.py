@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tasks.clients.batch_jobs.job_files import JobFile, forget_job, is_followed, read_jobs
+from tasks.clients.batch_jobs.job_files import JobFile, forget_job, read_jobs
 from tasks.clients.batch_jobs.lines import count_requests
 from tasks.clients.batch_jobs.looking import Looked, cancel_job, look_at
 from tasks.core.calls.call import Mode
 from tasks.errors import ServiceError, UsageError
+from tasks.processes import is_held
 from tasks.reports.texts import shorten_line
 from tasks.storage.recording.folders import jobs_folder
 from tasks.text.ages import tell_age
@@ -53,7 +54,7 @@ def _find_known(warehouses: Sequence[Path]) -> list[_Known]:
 
 def _describe(known: _Known, looked: Looked, asked: bool) -> dict[str, Any]:
     job, state = known.job, looked.state
-    followed = is_followed(job)
+    followed = is_held(job.path)
     return {
         "job": known.name,
         "state": _name_state(job, looked),

@@ -241,25 +241,12 @@ def read_jobs(folder: Path) -> list[JobFile]:
     return sorted((job for job in jobs if job.ids), key=lambda job: (job.begun, job.name))
 
 
-def is_followed(job: JobFile) -> bool:
-    """True when a process follows a job just now."""
+def forget_job(job: JobFile) -> bool:
+    """Remove a job's file, so that its requests are asked anew; False where a process follows it."""
     try:
         fd = os.open(job.path, os.O_RDONLY)
     except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    else:
-        return False
-    finally:
-        os.close(fd)
-
-
-def forget_job(job: JobFile) -> bool:
-    """Remove a job's file, so that its requests are asked anew; False where a process follows it."""
-    fd = os.open(job.path, os.O_RDONLY)
+        return True  # whoever followed it has just brought it to its end
     try:
         if is_free := lock_now(fd):
             job.path.unlink(missing_ok=True)

@@ -1,6 +1,5 @@
-"""What housekeeping frees, counted; and who holds what it must not touch."""
+"""What housekeeping frees, counted; and whose process is gone."""
 
-import fcntl
 import os
 import shutil
 import stat
@@ -23,21 +22,6 @@ class Freed:
     """Why more is left alone; empty where nothing is."""
     trouble: str = ""
     """Why it could not be done; empty where it was."""
-
-
-def is_held(path: Path) -> bool:
-    """True when a process holds a lock on a file."""
-    try:
-        fd = os.open(path, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
 
 
 def is_alive(process: str) -> bool:

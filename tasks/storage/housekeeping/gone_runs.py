@@ -7,8 +7,8 @@ that is over, or whose process was killed.
 
 from pathlib import Path
 
+from tasks.processes import is_held
 from tasks.settings import environment
-from tasks.storage.housekeeping.freed import is_held
 
 OUR_OWN = "our own"
 """Stands for the servers that builds start for themselves; they share one history."""

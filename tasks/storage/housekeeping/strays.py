@@ -5,7 +5,8 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from tasks.storage.housekeeping.freed import Freed, is_alive, is_held, last_change, remove_paths
+from tasks.processes import is_held
+from tasks.storage.housekeeping.freed import Freed, is_alive, last_change, remove_paths
 from tasks.storage.housekeeping.gone_runs import find_gone_runs, name_server
 from tasks.storage.housekeeping.warehouse import VERIFYING
 from tasks.storage.recording.folders import work_folder

@@ -15,7 +15,8 @@ from pathlib import Path
 import duckdb
 
 from tasks.errors import WarehouseError
-from tasks.storage.housekeeping.freed import Freed, is_held, last_change, remove_paths
+from tasks.processes import is_held
+from tasks.storage.housekeeping.freed import Freed, last_change, remove_paths
 from tasks.storage.recording.folders import work_folder
 from tasks.storage.warehouse import open_warehouse
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.clients.batch_jobs.job_files import JobFiles, JobsPlace
+from tasks.clients.batch_jobs.job_files import JobFiles, JobsPlace, forget_job, read_jobs
 from tasks.errors import ShardError
 
 
@@ -52,6 +52,16 @@ def test_a_job_that_another_process_follows_is_left_to_it(files, tmp_path):
     assert others.find(["x"]) == []
     files.leave()
     assert [job.job_id for job in others.find(["x"])] == ["batch-1"]
+
+
+def test_a_job_is_forgotten_unless_it_is_followed_and_one_that_is_gone_is_no_trouble(files, tmp_path):
+    begin(files, "x")
+    (job,) = read_jobs(tmp_path / "jobs")
+    assert not forget_job(job)
+    files.leave()
+    assert forget_job(job)
+    assert read_jobs(tmp_path / "jobs") == []
+    assert forget_job(job)
 
 
 def test_a_job_that_another_process_removes_meanwhile_says_nothing(files, tmp_path, monkeypatch):

@@ -21,11 +21,12 @@ from tasks.core.measures.audits import Verdict
 from tasks.core.receipts import SUMMED, Receipt
 from tasks.engine.holding import hold
 from tasks.errors import WarehouseBusy, WarehouseError
+from tasks.processes import is_held
 from tasks.storage.audits import save_verdicts
 from tasks.storage.builds import list_builds, merge_stage, publish, published_names, published_table
 from tasks.storage.housekeeping import compacting
 from tasks.storage.housekeeping.compacting import compact_warehouse
-from tasks.storage.housekeeping.freed import Freed, is_held, remove_paths
+from tasks.storage.housekeeping.freed import Freed, remove_paths
 from tasks.storage.housekeeping.strays import clean_strays
 from tasks.storage.housekeeping.warehouse import Keeping, clean_warehouse
 from tasks.storage.recording.folders import work_folder
