@@ -97,6 +97,7 @@ def shared_data() -> Path:
 
 
 SLOW = (
+    "tests/biokalma/core/evaluation/test_real_graphs.py",
     "tests/biokalma/test_evolve.py",
     "tests/biokalma/test_people.py",
     "tests/biokalma/test_people_real.py",
@@ -106,10 +107,13 @@ SLOW = (
     "tests/fanoutqa/test_near.py",
     "tests/fanoutqa/test_sets.py",
     "tests/flows",
+    "tests/fuzz",
     "tests/granola/test_disambiguate.py",
     "tests/granola/test_models.py",
+    "tests/graph/loading/test_literal_keys.py",
     "tests/graph/loading/test_literals.py",
     "tests/graph/loading/test_load.py",
+    "tests/graph/resuming",
     "tests/graph/test_",
     "tests/lookups/test_evidence.py",
     "tests/mediawikis",
@@ -117,9 +121,11 @@ SLOW = (
     "tests/models/test_perplexity",
     "tests/models/translating",
     "tests/multihal/test_link.py",
+    "tests/release",
     "tests/slaq/evaluation/test_judge_answers.py",
     "tests/slaq/test_questions.py",
     "tests/slaq/test_scrape.py",
+    "tests/storage/housekeeping",
     "tests/test_parity.py",
     "tests/test_path_parity.py",
     "tests/world",
