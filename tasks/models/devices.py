@@ -27,6 +27,8 @@ _CLASSES = {
 """Class of x86 instructions that CTranslate2 tells apart → what a CPU must have, best first."""
 _HOLDS_BACK = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 """Variables that keep oneDNN from instructions which the CPU has."""
+_HELD_TO_AVX2 = {"AVX2", "AVX2_VNNI", "AVX2_VNNI_2"}
+"""What they say where it multiplies floats by AVX2."""
 
 
 def choose_device(device: Device) -> Literal["cpu", "cuda"]:
@@ -82,16 +84,22 @@ def find_instructions() -> str:
     return next((name for name, needed in _CLASSES.items() if needed <= flags), "generic")
 
 
-def keeps_rows() -> bool:
-    """True where a row of floats gets the same bits in any product of 16 rows or more, whatever the others are.
+def find_multiplier() -> Literal["avx512", "avx2"] | None:
+    """Return the instructions by which oneDNN multiplies floats, as CTranslate2 lets it on AMD's CPUs; None: another does.
 
-    So multiplies oneDNN with AVX-512, which CTranslate2 takes on AMD's CPUs; with AVX2 the last rows are added up another way,
-    and so are all from some number on (tests/models/translating/test_anchored_search.py looks at the bits).
+    They tell in which products a row of floats keeps its bits. By AVX-512: in any of 16 rows or more. By AVX2: in any of 4
+    to 144 rows where it is not one of the one to three last rows that are left over of sixes; in larger ones as
+    `exact_batches.list_odd_rows` says, and from 264 on the way of adding turns with the size of the matrix too.
     """
-    is_held_back = any(environment(name) for name in _HOLDS_BACK) or environment("CT2_USE_MKL") not in (None, "", "0")
-    if is_held_back or platform.machine().lower() not in ("x86_64", "amd64") or not _CPU_FLAGS.is_file():
-        return False
-    return "AuthenticAMD" in _read_cpu("vendor_id") and _CLASSES["avx512"] <= _read_cpu("flags")
+    held = {value.upper() for value in map(environment, _HOLDS_BACK) if value}
+    if not held <= _HELD_TO_AVX2 or environment("CT2_USE_MKL") not in (None, "", "0"):
+        return None
+    if platform.machine().lower() not in ("x86_64", "amd64") or not _CPU_FLAGS.is_file():
+        return None
+    flags = _read_cpu("flags") if "AuthenticAMD" in _read_cpu("vendor_id") else set()
+    if not held and _CLASSES["avx512"] <= flags:
+        return "avx512"
+    return "avx2" if _CLASSES["avx2"] <= flags else None
 
 
 def _read_cpu(field: str) -> set[str]:

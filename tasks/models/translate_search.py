@@ -1,10 +1,11 @@
 """The search for translations on CTranslate2, in batches that change nothing (exact_batches.py).
 
 With a large model a batch for each text, as floats are computed, is slower by far; tests/speed/models/translate.py says by how
-much. Where a row keeps its bits in any product of 16 rows or more (`devices.keeps_rows`), texts of one length are searched
-for together in float32, anchored: with them go some that are made to last to the last step, so that no product of a step
-ever has fewer rows, also when all but one text have ended. A search that has not ended by the step up to which they last is
-begun anew with more steps. A single text goes in company too, so its bits are those of every batch.
+much. Where rows keep their bits in products of a kind (`devices.find_multiplier`), texts of one length are searched for
+together in float32, anchored: last among them go some that are made to last to the last step. So no product of a step ever
+has too few rows, also when all but one text have ended (AVX-512), and the rows that a product adds up another way, its last,
+are always theirs (AVX2). A search that has not ended by the step up to which they last is begun anew with more steps. A
+single text goes in company too, so its bits are those of every batch.
 
 CTranslate2 takes tokens that the no-repeat rule forbids out before it turns what is left into probabilities, transformers
 takes them out after. A search by CTranslate2 thus pays nothing for being turned away from what it wanted to say, and with
@@ -17,14 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from tasks.models.devices import Device, choose_device, count_workers, keeps_rows, open_model
+from tasks.models.devices import Device, choose_device, count_workers, find_multiplier, open_model
 from tasks.models.exact_batches import Batching, choose_batching, run_batches
 from tasks.settings import ComputeType
 
 Tokens = list[str]
-
-_LEAST_ROWS = 16
-"""Rows of a product from which on each keeps its bits (`devices.keeps_rows`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +39,18 @@ class Decoding:
     batch_texts: int = 64
     """Texts of a batch, at most: each takes a float for every beam and token of the vocabulary, 330 MB of NLLB's in all, and
     more do not make a core quicker (tests/speed/models/translate.py)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Company:
+    """What texts are searched for with."""
+
+    anchors: int
+    """So many texts, the last ones, last to the last step."""
+    least: int
+    """Texts of a search, at least, anchors among them."""
+    most: int
+    """Texts beside the anchors, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +80,8 @@ class Search:
         """Open a model folder; `threads`: batches at once on the CPU (None: one a core); `positions`: the model's."""
         self.device = choose_device(device)
         self.batching = choose_batching(batching, self.device, compute_type)
-        self.is_anchored = batching == "auto" and compute_type == "float32" and self.device == "cpu" and keeps_rows()
+        is_float = compute_type == "float32" and self.device == "cpu"
+        self.company = gather(find_multiplier(), decoding) if batching == "auto" and is_float else None
         self._decoding, self._longest = decoding, min(decoding.max_tokens, positions - 2)
         workers = count_workers(self.device, threads)
         self._model = open_model("Translator", path, self.device, compute_type, workers, made_with)
@@ -82,8 +93,8 @@ class Search:
         under way. `is_free`: it goes on until three times as many have, and no token is forbidden.
         """
         lengths = [len(source) for source in sources]
-        if self.is_anchored and not is_free:
-            return self._find_anchored(sources, codes, lengths)
+        if self.company and not is_free:
+            return self._find_anchored(sources, codes, lengths, self.company)
 
         def start(places: list[int]) -> Callable[[], list[Any]]:
             prefixes = [[codes[place]] for place in places]
@@ -91,17 +102,19 @@ class Search:
 
         return [_read(result) for result in self._run(lengths, lengths, start)]
 
-    def _find_anchored(self, sources: Sequence[Tokens], codes: Sequence[str], lengths: Sequence[int]) -> list[Found]:
+    def _find_anchored(
+        self, sources: Sequence[Tokens], codes: Sequence[str], lengths: Sequence[int], company: Company
+    ) -> list[Found]:
         """Return the best translation of each source, searched for in company that lasts."""
         found: dict[int, Any] = {}
         left, reach = list(range(len(sources))), 1
-        anchors = math.ceil(_LEAST_ROWS / self._decoding.beam_size)
+        anchors = company.anchors
         while left:
             steps = [min(self._longest, reach * (lengths[place] + lengths[place] // 2 + 8)) for place in left]
 
             def start(among: list[int], left: list[int] = left, steps: list[int] = steps) -> Callable[[], list[Any]]:
                 # the first text again: the first step has a row for each text, not for each beam
-                filled = among + among[:1] * (_LEAST_ROWS - anchors - len(among))
+                filled = among + among[:1] * (company.least - anchors - len(among))
                 some, last = [left[each] for each in filled], steps[among[0]]
                 texts = [sources[place] for place in some] + [sources[some[0]]] * anchors
                 prefixes = [[codes[place]] for place in some] + [[codes[some[0]]] * last] * anchors
@@ -109,7 +122,7 @@ class Search:
                 return lambda: wait()[: len(among)]
 
             shapes = [lengths[place] for place in left]
-            results = self._run(shapes, shapes, start, "length")
+            results = self._run(shapes, shapes, start, "length", company.most)
             found |= dict(zip(left, results, strict=True))
             # of fewer ends than beams before the last step, one of as many hypotheses goes to that step
             left = [
@@ -168,13 +181,32 @@ class Search:
         lengths: Sequence[int],
         start: Callable[[list[int]], Callable[[], list[Any]]],
         batching: Literal["length", "alone"] | None = None,
+        batch_texts: int | None = None,
     ) -> list[Any]:
         """Return what `start` gives for each place, started in batches of one shape each."""
         found: list[Any] = [None] * len(shapes)
-        decoding, manner = self._decoding, batching or self.batching
-        for place, result in run_batches(shapes, lengths, manner, decoding.batch_tokens, start, decoding.batch_texts):
+        manner, tokens = batching or self.batching, self._decoding.batch_tokens
+        for place, result in run_batches(
+            shapes, lengths, manner, tokens, start, batch_texts or self._decoding.batch_texts
+        ):
             found[place] = result
         return found
+
+
+def gather(multiplier: Literal["avx512", "avx2"] | None, decoding: Decoding) -> Company | None:
+    """Return what texts are searched for with, by what multiplies (`devices.find_multiplier`); None: each alone.
+
+    A first step has a row for each text, each other one a row for each of its beams, and the encoder one for each token.
+    With AVX2 a search is always of 12 texts: whatever their length, no rows of the encoder are left over then, products of
+    texts of one length are of one size, and CTranslate2 leaves so few texts in their order.
+    """
+    beams = decoding.beam_size
+    if multiplier == "avx512":
+        return Company(math.ceil(16 / beams), 16, decoding.batch_texts)
+    if multiplier == "avx2" and beams <= 12:
+        anchors = math.ceil(3 / beams)
+        return Company(anchors, 12, 12 - anchors)
+    return None
 
 
 def _read(result: Any) -> Found:

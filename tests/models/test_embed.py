@@ -13,7 +13,8 @@ from tasks.models import embed
 from tasks.models.converting.encoder import add_embedder
 from tasks.models.converting.tensor_file import TensorFile
 from tasks.models.embed import SentenceEncoder, choose_embedder, identify_embedder, open_embedder
-from tasks.models.model_folder import models_folder, read_model
+from tasks.models.exact_batches import fill_size
+from tasks.models.model_folder import model_path, models_folder, read_model
 
 TEXTS = ["Who was born in Paris?", "a river flows in the river", "Who wrote 1946?", "", "unheard", "river " * 40]
 TOKENS = [
@@ -96,6 +97,14 @@ def test_a_text_gets_the_same_bits_alone_in_any_order_and_on_any_number_of_threa
     assert np.array_equal(whole, open_embedder("tiny", folder, threads=3).encode(texts))
     assert np.array_equal(whole[:40], np.concatenate([opened.encode([text]) for text in texts[:40]]))
     assert np.array_equal(whole[5:17], opened.encode(texts[5:17]))
+
+
+def test_a_text_gets_the_same_bits_wherever_it_stands_in_its_batch(folder: Path) -> None:
+    opened = SentenceEncoder(model_path("tiny", models_folder(folder)), threads=1)
+    for length in range(2, POSITIONS + 1):
+        tokens = random.Random(length).choices(range(len(VOCABULARY)), k=length)
+        found = opened._encode_batch([tokens] * fill_size(length))
+        assert len({row.tobytes() for row in found}) == 1, length
 
 
 def test_no_texts_give_no_rows(folder: Path) -> None:

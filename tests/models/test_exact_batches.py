@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable
 
-from tasks.models.exact_batches import batch_by_length, fill_size, run_batches
+from tasks.models.exact_batches import batch_by_length, fill_size, list_odd_rows, run_batches
 
 
 def test_a_batch_is_of_one_shape_and_no_larger_than_it_may_be() -> None:
@@ -32,3 +32,9 @@ def test_few_rows_only_fill_the_batches_of_some_hundred_questions_up() -> None:
     assert all(len({lengths[place] for place in places}) == 1 for places in batches)
     assert all(len(places) <= fill_size(lengths[places[0]]) for places in batches)
     assert sum(fill_size(lengths[places[0]]) for places in batches) < 1.2 * len(lengths)
+
+
+def test_no_row_of_a_filled_batch_is_added_up_otherwise() -> None:
+    for length in range(1, 600):
+        assert fill_size(length) == 1 or not list_odd_rows(fill_size(length) * length), length
+        assert fill_size(length) == 1 or 48 < fill_size(length) * length < 192, length

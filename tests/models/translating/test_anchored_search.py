@@ -1,17 +1,21 @@
 """Searches in company that lasts: what a text is told does not turn with what it is searched for with."""
 
+import json
 import random
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 from support.models.random_translator import make_random_translator
 
 from tasks.models import devices
-from tasks.models.devices import keeps_rows, open_model
+from tasks.models.devices import find_multiplier, open_model
+from tasks.models.exact_batches import list_odd_rows
 from tasks.models.translate import EMBEDDED_FOLDER, Decoding, Translator
+from tasks.models.translate_search import gather
 from tasks.text.translating.translation import TARGET_LANGUAGES, Asked
 
 TEXTS = [
@@ -22,6 +26,11 @@ TEXTS = [
     "Berlin",
     "Ada Lovelace; occupation; mathematician",
 ]
+Multiplier = Literal["avx512", "avx2"]
+MULTIPLIERS: tuple[Multiplier, ...] = ("avx512", "avx2")
+needs_onednn = pytest.mark.skipif(
+    find_multiplier() is None, reason="this CPU multiplies floats by other than oneDNN with AVX2 or AVX-512"
+)
 ASKED: list[Asked] = [(text, language) for text in TEXTS for language in TARGET_LANGUAGES]
 
 
@@ -35,9 +44,9 @@ def random_nllb(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_random_translator(tmp_path_factory.mktemp("nllb"), width=1024, heads=16, inner_width=4096, layers=1)
 
 
-def anchor(translator: Translator) -> Translator:
+def anchor(translator: Translator, multiplier: Multiplier) -> Translator:
     """Have it search in company on any CPU."""
-    translator.search.is_anchored = True
+    translator.search.company = gather(multiplier, translator.decoding)
     return translator
 
 
@@ -59,64 +68,112 @@ def watch(translator: Translator) -> Watched:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not keeps_rows(), reason="this CPU's products of floats turn with the number of rows")
+@needs_onednn
 @pytest.mark.parametrize("model", ["random_small", "random_nllb", "embedded"])
-def test_a_row_keeps_its_bits_from_sixteen_rows_on(model: str, request: pytest.FixtureRequest) -> None:
+def test_the_bits_of_a_row_are_the_same_in_products_of_any_number_of_rows(
+    model: str, request: pytest.FixtureRequest
+) -> None:
     folder = EMBEDDED_FOLDER if model == "embedded" else request.getfixturevalue(model)
     opened = open_model("Translator", folder, "cpu", "float32", 1, "")
-    cutter, chance = Translator(EMBEDDED_FOLDER, "cpu", threads=1), random.Random(5)
-    pieces = [piece for text in TEXTS for piece in cutter.tokenize(text)]
-    sources = [["eng_Latn", *chance.choices(pieces, k=10), "</s>"] for _ in range(64)]
-
-    def list_logits(count: int) -> list[bytes]:
-        prefixes = [["deu_Latn"]] * count
+    source, seen = ["eng_Latn", "▁Berlin", "</s>"], set()
+    for count in (*range(4, 40), 47, 48, 49, 63, 64, 80, 87):
         # in a greedy search a step has a row for each text
         results = opened.translate_batch(
-            sources[:count], target_prefix=prefixes, beam_size=1, max_decoding_length=3, return_logits_vocab=True
+            [source] * count,
+            target_prefix=[["deu_Latn"]] * count,
+            beam_size=1,
+            max_decoding_length=3,
+            return_logits_vocab=True,
         )
-        return [b"".join(np.array(step).tobytes() for step in result.logits[0]) for result in results]
+        bits = Counter(b"".join(np.array(step).tobytes() for step in result.logits[0]) for result in results)
+        if find_multiplier() == "avx2":
+            odd = {row for rows in list_odd_rows(count) for row in rows}
+            odd |= {row // len(source) for rows in list_odd_rows(len(source) * count) for row in rows}
+            assert count - max(bits.values()) == len(odd), count
+        elif count >= 16:
+            assert len(bits) == 1, count
+        if find_multiplier() == "avx2" or count >= 16:
+            seen.add(bits.most_common(1)[0][0])
+    assert len(seen) == 1
 
-    whole = list_logits(64)
-    assert len(set(whole)) == 64
-    for count in (16, 17, 18, 20, 25, 31, 47, 63):
-        assert list_logits(count) == whole[:count], count
 
-
-@pytest.mark.skipif(not keeps_rows(), reason="this CPU's products of floats turn with the number of rows")
-def test_tokens_and_scores_are_the_same_alone_and_in_company() -> None:
+@needs_onednn
+def test_tokens_and_bits_of_scores_are_the_same_alone_and_in_company() -> None:
     translator = Translator(EMBEDDED_FOLDER, "cpu")
-    assert translator.search.is_anchored
+    assert translator.search.company
     together = translator.find(ASKED)
     assert len({found.score for found in together}) > 20
     assert together == [translator.find([pair])[0] for pair in ASKED]
 
 
-def test_company_says_what_a_search_alone_says() -> None:
+class Ending:
+    """A CTranslate2 model with random weights whose texts end, as real ones do, after different numbers of steps."""
+
+    def __init__(self, model: Any, tokens: list[str]) -> None:
+        self._model, self._ends = model, tokens
+
+    def translate_batch(self, sources: list[list[str]], **how: Any) -> Any:
+        return self._model.translate_batch(sources, end_token=self._ends, **how)
+
+
+@needs_onednn
+@pytest.mark.parametrize("beams", [1, 2, 5])
+def test_bits_of_texts_of_any_length_are_the_same_in_company(beams: int, random_small: Path) -> None:
+    translator = Translator(random_small, "cpu", decoding=Decoding(beam_size=beams, max_tokens=12))
+    tokens = json.loads((EMBEDDED_FOLDER / "shared_vocabulary.json").read_text("utf-8"))
+    translator.search._model = Ending(translator.search._model, ["</s>", *tokens[1000::4]])
+    chance = random.Random(5)
+    pieces = [piece for text in TEXTS for piece in translator.tokenize(text)]
+    sources = [
+        ["eng_Latn", *chance.choices(pieces, k=long), "</s>"] for long in (1, 5, 12, 15, 23, 31) for _ in range(13)
+    ]
+    chance.shuffle(sources)
+    codes = ["deu_Latn"] * len(sources)
+    together = translator.search.find(sources, codes)
+    assert len({found.score for found in together}) > 60
+    assert len({len(found.tokens) for found in together}) > 6
+    for start in range(0, len(sources), 7):
+        assert translator.search.find(sources[start : start + 3], codes[:3]) == together[start : start + 3]
+
+
+@pytest.mark.parametrize("multiplier", MULTIPLIERS)
+def test_company_says_what_a_search_alone_says(multiplier: Multiplier) -> None:
     alone = Translator(EMBEDDED_FOLDER, "cpu", batching="alone")
-    anchored = anchor(Translator(EMBEDDED_FOLDER, "cpu"))
+    anchored = anchor(Translator(EMBEDDED_FOLDER, "cpu"), multiplier)
     assert [found.tokens for found in anchored.find(ASKED)] == [found.tokens for found in alone.find(ASKED)]
     assert anchored.find([]) == []
 
 
-def test_no_step_ever_has_fewer_than_sixteen_rows(random_small: Path) -> None:
-    for beams, asked in [(5, ASKED), (5, ASKED[:1]), (1, ASKED[:2])]:
-        translator = anchor(Translator(random_small, "cpu", decoding=Decoding(beam_size=beams, max_tokens=12)))
-        watched = watch(translator)
+@pytest.mark.parametrize("multiplier", MULTIPLIERS)
+def test_no_step_ever_has_rows_that_are_added_up_otherwise(multiplier: Multiplier, random_small: Path) -> None:
+    for beams, asked in [(5, ASKED), (5, ASKED[:1]), (1, ASKED[:2]), (12, ASKED)]:
+        translator = Translator(random_small, "cpu", decoding=Decoding(beam_size=beams, max_tokens=12))
+        watched = watch(anchor(translator, multiplier))
         translator.find(asked)
         assert watched.asked
         for sources, how in watched.asked:
-            assert len(sources) >= 16
             assert len({len(source) for source in sources}) == 1
             lasting = [prefix for prefix in how["target_prefix"] if len(prefix) >= how["max_decoding_length"]]
-            assert len(lasting) * beams >= 16
             assert how["target_prefix"][-len(lasting) :] == lasting
+            if multiplier == "avx512":
+                assert len(sources) >= 16
+                assert len(lasting) * beams >= 16
+            else:
+                assert len(sources) == 12 and 12 * beams <= 144
+                assert not list_odd_rows(12) and not list_odd_rows(12 * len(sources[0]))
+                assert len(lasting) * beams >= 3
+
+
+def test_no_text_of_any_length_has_an_odd_row_in_a_search_of_twelve() -> None:
+    assert not any(list_odd_rows(12 * length) for length in range(1, 1025))
+    assert gather("avx2", Decoding(beam_size=13)) is None and gather(None, Decoding()) is None
 
 
 def test_a_search_that_needs_more_steps_gets_them(random_small: Path) -> None:
     """Random weights never end, so each is begun anew until the most that there may be."""
     decoding = Decoding(max_tokens=100)
     alone = Translator(random_small, "cpu", batching="alone", decoding=decoding)
-    anchored = anchor(Translator(random_small, "cpu", decoding=decoding))
+    anchored = anchor(Translator(random_small, "cpu", decoding=decoding), "avx512")
     watched = watch(anchored)
     found = anchored.find(ASKED[:1])
     assert [how["max_decoding_length"] for _, how in watched.asked] == list(steps_of(len(watched.asked[0][0][0])))
@@ -131,20 +188,25 @@ def steps_of(length: int) -> Iterator[int]:
     yield 100
 
 
+FULL = "sse4_1 avx2 fma avx512f avx512cd avx512vl avx512bw avx512dq"
+
+
 @pytest.mark.parametrize(
-    ("vendor", "flags", "held", "keeps"),
+    ("vendor", "flags", "held", "found"),
     [
-        ("AuthenticAMD", "sse4_1 avx2 fma avx512f avx512cd avx512vl avx512bw avx512dq", {}, True),
-        ("AuthenticAMD", "sse4_1 avx2 fma avx512f avx512cd avx512vl avx512bw avx512dq", {"CT2_USE_MKL": "0"}, True),
-        ("AuthenticAMD", "sse4_1 avx2 fma avx512f avx512cd avx512vl avx512bw avx512dq", {"CT2_USE_MKL": "1"}, False),
-        ("AuthenticAMD", "avx2 fma avx512f avx512cd avx512vl avx512bw avx512dq", {"DNNL_MAX_CPU_ISA": "AVX2"}, False),
-        ("AuthenticAMD", "avx2 fma avx512f avx512cd avx512vl avx512bw avx512dq", {"ONEDNN_MAX_CPU_ISA": "AVX2"}, False),
-        ("AuthenticAMD", "sse4_1 avx2 fma", {}, False),
-        ("GenuineIntel", "sse4_1 avx2 fma avx512f avx512cd avx512vl avx512bw avx512dq", {}, False),
+        ("AuthenticAMD", FULL, {}, "avx512"),
+        ("AuthenticAMD", FULL, {"CT2_USE_MKL": "0"}, "avx512"),
+        ("AuthenticAMD", FULL, {"CT2_USE_MKL": "1"}, None),
+        ("AuthenticAMD", FULL, {"DNNL_MAX_CPU_ISA": "AVX2"}, "avx2"),
+        ("AuthenticAMD", FULL, {"ONEDNN_MAX_CPU_ISA": "avx2"}, "avx2"),
+        ("AuthenticAMD", FULL, {"ONEDNN_MAX_CPU_ISA": "SSE41"}, None),
+        ("AuthenticAMD", "sse4_1 avx2 fma", {}, "avx2"),
+        ("AuthenticAMD", "sse4_1 avx", {}, None),
+        ("GenuineIntel", FULL, {}, None),
     ],
 )
-def test_rows_are_kept_where_onednn_multiplies_with_avx512(
-    vendor: str, flags: str, held: dict[str, str], keeps: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_multiplies_is_told_by_the_cpu_and_what_holds_libraries_back(
+    vendor: str, flags: str, held: dict[str, str], found: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("CT2_USE_MKL", "DNNL_MAX_CPU_ISA", "ONEDNN_MAX_CPU_ISA"):
         monkeypatch.delenv(name, raising=False)
@@ -153,4 +215,4 @@ def test_rows_are_kept_where_onednn_multiplies_with_avx512(
     (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nvendor_id\t: {vendor}\nflags\t\t: {flags}\n", "utf-8")
     monkeypatch.setattr(devices, "_CPU_FLAGS", tmp_path / "cpuinfo")
     monkeypatch.setattr(devices.platform, "machine", lambda: "x86_64")
-    assert keeps_rows() is keeps
+    assert find_multiplier() == found

@@ -12,7 +12,8 @@ factmill, 320     the same with batches of 320 tokens
 own batches       CTranslate2 with 32 in a batch, padded: not exact
 
 CPU seconds are those of the whole process, the smallest of --runs; every contender in turn. `cosine` is the lowest between
-a text's vector and transformers'. On a GPU (--device cuda, with torch for CUDA) the peer and the model run there, in float32
+a text's vector and transformers'. `of peak` is the share of what torch multiplies on one core in large matrices that the
+operations which the texts need, without padding, come to: 1 divided by it is what any program could gain in float32. On a GPU (--device cuda, with torch for CUDA) the peer and the model run there, in float32
 as builds do and, for the peer only, in float16.
 """
 
@@ -103,6 +104,25 @@ def count_filling(encoder: SentenceEncoder, texts: list[str], tokens_at_once: in
     return 1 - len(texts) / computed
 
 
+def count_operations(encoder: SentenceEncoder, texts: list[str], config: transformers.BertConfig) -> int:
+    """Return the multiplications and additions that texts need, without padding: of weights, and of tokens with each other."""
+    width, inner = config.hidden_size, config.intermediate_size
+    lengths = [len(encoder._tokenizer.encode(text.strip()).ids) for text in texts]
+    per_token = 2 * (4 * width * width + 2 * width * inner)
+    return config.num_hidden_layers * sum(length * per_token + 4 * length * length * width for length in lengths)
+
+
+def measure_peak(runs: int, size: int = 2048) -> float:
+    """Return the operations a CPU second of torch's float32 product of large matrices, the best of several."""
+    one, other = torch.randn(size, size), torch.randn(size, size)
+    seconds = []
+    for _ in range(runs + 1):
+        started = time.process_time()
+        torch.mm(one, other)
+        seconds.append(time.process_time() - started)
+    return 2 * size**3 / min(seconds)
+
+
 def main() -> None:
     """Print a table for each number of texts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -132,13 +152,14 @@ def main() -> None:
             contenders["transformers, float16"] = open_peer(given.checkpoint, "cuda", is_half=True)
         for count in given.texts:
             texts = sorted({text for text, _ in draw_texts(2 * count)})[:count]
-            compare(contenders, texts, given.runs, given.device)
+            operations = count_operations(encoder, texts, transformers.AutoConfig.from_pretrained(given.checkpoint))
+            compare(contenders, texts, given.runs, given.device, operations)
             shares = {tokens: count_filling(encoder, texts, tokens) for tokens in (usual, 320)}
             print("rows that only fill: " + ", ".join(f"{part:.0%} at {tokens}" for tokens, part in shares.items()))
 
 
-def compare(contenders: dict[str, Encode], texts: list[str], runs: int, device: str) -> None:
-    """Print the table of some texts."""
+def compare(contenders: dict[str, Encode], texts: list[str], runs: int, device: str, operations: int) -> None:
+    """Print the table of some texts, which need so many operations."""
     seconds = dict.fromkeys(contenders, float("inf"))
     vectors: dict[str, Vectors] = {}
     # on a GPU the process only waits
@@ -152,10 +173,15 @@ def compare(contenders: dict[str, Encode], texts: list[str], runs: int, device: 
             seconds[name] = min(seconds[name], clock() - started)
     first, first_seconds = next(iter(vectors.values())), next(iter(seconds.values()))
     unit = "s" if device == "cuda" else "CPU s"
-    print(f"\n{f'{len(texts)} texts':34}{unit:>8}{'texts/s':>9}{'ratio':>7}{'cosine':>10}")
+    peak = None if device == "cuda" else measure_peak(runs)
+    print(f"\n{f'{len(texts)} texts':34}{unit:>8}{'texts/s':>9}{'ratio':>7}{'cosine':>10}{'of peak':>9}")
     for name, took in seconds.items():
         lowest = float((vectors[name] * first).sum(axis=1).min())
-        print(f"{name:34}{took:8.2f}{len(texts) / took:9.0f}{first_seconds / took:7.2f}{lowest:10.6f}", flush=True)
+        share = f"{operations / took / peak:.0%}" if peak else "-"
+        ratio = first_seconds / took
+        print(f"{name:34}{took:8.2f}{len(texts) / took:9.0f}{ratio:7.2f}{lowest:10.6f}{share:>9}", flush=True)
+    if peak:
+        print(f"peak: {peak / 1e9:.0f} GFLOP/s")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ models are kept in --keep, or removed. Peers in turn:
 
 - transformers: generate() in float32 (on a GPU float16), batches of 8 (Table 2) sorted by length and padded
 - factmill float32, one text a batch: exact, the default where a row does not keep its bits; the first --alone texts only
-- factmill float32, in company: exact, the default where it does (devices.keeps_rows; left out elsewhere), then the first
+- factmill float32, in company: exact, the default where it does (devices.find_multiplier; left out elsewhere), then the first
   --alone texts each in a search of its own
 - factmill float32, batches of equal length: exact as far as "turned" tells on the CPU at hand
 - factmill int8 in 7 bits, batches of equal length: exact, the default of converted models
@@ -62,7 +62,7 @@ from questions import draw_texts
 from translator_corpus import list_held_out, read_corpus
 
 from tasks.models.converting.translator import add_translator
-from tasks.models.devices import keeps_rows
+from tasks.models.devices import find_multiplier
 from tasks.models.exact_batches import Batching
 from tasks.models.translate import EMBEDDED_FOLDER, END, VOCABULARY, Translator
 from tasks.models.translate_search import Decoding
@@ -284,7 +284,7 @@ def compare(bench: Bench) -> None:
 
 def open_company(bench: Bench, few: list[Asked]) -> dict[str, tuple[Callable[[], Say], list[Asked]]]:
     """Return the peers that search in company, where builds do."""
-    if bench.device == "cuda" or not keeps_rows():
+    if bench.device == "cuda" or not find_multiplier():
         return {}
     company = (lambda: open_factmill(bench, "float32", "auto")), bench.asked
     return {IN_COMPANY: company, SINGLY: ((lambda: open_singly(bench)), few)}
