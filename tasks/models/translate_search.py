@@ -47,10 +47,18 @@ class Company:
 
     anchors: int
     """So many texts, the last ones, last to the last step."""
-    least: int
-    """Texts of a search, at least, anchors among them."""
     most: int
     """Texts beside the anchors, at most."""
+    sizes: tuple[int, ...]
+    """A search has so many texts, anchors among them, or more than the last of these: the first text again fills it up."""
+    short: int = 0
+    """Tokens of a text up to which any of the sizes will do; of longer ones the last."""
+
+    def count_filling(self, texts: int, length: int) -> int:
+        """Return how often the first of some texts of one length is searched for again, to fill a search up."""
+        sizes = self.sizes if length <= self.short else self.sizes[-1:]
+        wanted = texts + self.anchors
+        return next((size for size in sizes if size >= wanted), wanted) - wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +121,7 @@ class Search:
             steps = [min(self._longest, reach * (lengths[place] + lengths[place] // 2 + 8)) for place in left]
 
             def start(among: list[int], left: list[int] = left, steps: list[int] = steps) -> Callable[[], list[Any]]:
-                # the first text again: the first step has a row for each text, not for each beam
-                filled = among + among[:1] * (company.least - anchors - len(among))
+                filled = among + among[:1] * company.count_filling(len(among), lengths[left[among[0]]])
                 some, last = [left[each] for each in filled], steps[among[0]]
                 texts = [sources[place] for place in some] + [sources[some[0]]] * anchors
                 prefixes = [[codes[place]] for place in some] + [[codes[some[0]]] * last] * anchors
@@ -197,15 +204,16 @@ def gather(multiplier: Literal["avx512", "avx2"] | None, decoding: Decoding) -> 
     """Return what texts are searched for with, by what multiplies (`devices.find_multiplier`); None: each alone.
 
     A first step has a row for each text, each other one a row for each of its beams, and the encoder one for each token.
-    With AVX2 a search is always of 12 texts: whatever their length, no rows of the encoder are left over then, products of
-    texts of one length are of one size, and CTranslate2 leaves so few texts in their order.
+    With AVX2 a search of 4, 6 or 12 texts leaves none but rows of its last text over, whatever their length, and CTranslate2
+    leaves so few texts in their order. The encoder's products are of one way of adding up to 263 rows; where they may be
+    larger, they are of one size for texts of one length.
     """
     beams = decoding.beam_size
     if multiplier == "avx512":
-        return Company(math.ceil(16 / beams), 16, decoding.batch_texts)
+        return Company(math.ceil(16 / beams), decoding.batch_texts, (16,))
     if multiplier == "avx2" and beams <= 12:
         anchors = math.ceil(3 / beams)
-        return Company(anchors, 12, 12 - anchors)
+        return Company(anchors, 12 - anchors, (4, 6, 12), 263 // 12)
     return None
 
 

@@ -116,10 +116,16 @@ class Ending:
         return self._model.translate_batch(sources, end_token=self._ends, **how)
 
 
+@pytest.mark.slow
 @needs_onednn
-@pytest.mark.parametrize("beams", [1, 2, 5])
-def test_bits_of_texts_of_any_length_are_the_same_in_company(beams: int, random_small: Path) -> None:
-    translator = Translator(random_small, "cpu", decoding=Decoding(beam_size=beams, max_tokens=12))
+@pytest.mark.parametrize(
+    ("model", "beams"), [("random_small", 1), ("random_small", 2), ("random_small", 5), ("random_nllb", 5)]
+)
+def test_bits_of_texts_of_any_length_are_the_same_in_company(
+    model: str, beams: int, request: pytest.FixtureRequest
+) -> None:
+    decoding = Decoding(beam_size=beams, max_tokens=12)
+    translator = Translator(request.getfixturevalue(model), "cpu", decoding=decoding)
     tokens = json.loads((EMBEDDED_FOLDER / "shared_vocabulary.json").read_text("utf-8"))
     translator.search._model = Ending(translator.search._model, ["</s>", *tokens[1000::4]])
     chance = random.Random(5)
@@ -131,9 +137,11 @@ def test_bits_of_texts_of_any_length_are_the_same_in_company(beams: int, random_
     codes = ["deu_Latn"] * len(sources)
     together = translator.search.find(sources, codes)
     assert len({found.score for found in together}) > 60
-    assert len({len(found.tokens) for found in together}) > 6
-    for start in range(0, len(sources), 7):
-        assert translator.search.find(sources[start : start + 3], codes[:3]) == together[start : start + 3]
+    assert len({len(found.tokens) for found in together}) > 3
+    by_length = sorted(range(len(sources)), key=lambda place: len(sources[place]))
+    for places in (by_length[start : start + few] for few in (1, 4, 9) for start in range(0, len(sources), few + 6)):
+        found = translator.search.find([sources[place] for place in places], codes[: len(places)])
+        assert found == [together[place] for place in places]
 
 
 @pytest.mark.parametrize("multiplier", MULTIPLIERS)
@@ -159,13 +167,21 @@ def test_no_step_ever_has_rows_that_are_added_up_otherwise(multiplier: Multiplie
                 assert len(sources) >= 16
                 assert len(lasting) * beams >= 16
             else:
-                assert len(sources) == 12 and 12 * beams <= 144
-                assert not list_odd_rows(12) and not list_odd_rows(12 * len(sources[0]))
+                assert len(sources) in (4, 6, 12) and len(sources) * beams <= 144
                 assert len(lasting) * beams >= 3
 
 
-def test_no_text_of_any_length_has_an_odd_row_in_a_search_of_twelve() -> None:
-    assert not any(list_odd_rows(12 * length) for length in range(1, 1025))
+def test_no_row_of_any_text_is_odd_in_a_search_by_avx2() -> None:
+    for beams in (1, 2, 5, 12):
+        company = gather("avx2", Decoding(beam_size=beams))
+        assert company
+        for length in range(3, 1025):
+            for texts in range(1, company.most + 1):
+                size = texts + company.count_filling(texts, length) + company.anchors
+                assert size == 12 or 12 * length <= 263
+                for tokens in (1, length):
+                    odd = [row for rows in list_odd_rows(size * tokens) for row in rows]
+                    assert all(row >= (size - company.anchors) * tokens for row in odd), (length, texts)
     assert gather("avx2", Decoding(beam_size=13)) is None and gather(None, Decoding()) is None
 
 
