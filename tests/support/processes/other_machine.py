@@ -12,6 +12,8 @@ HOME = "Über uns ığüş"
 _GENERIC = {
     # what CTranslate2, the C library and numpy compute with: nothing that an old CPU lacks
     "CT2_FORCE_CPU_ISA": "GENERIC",
+    "CT2_USE_MKL": "0",
+    "ONEDNN_MAX_CPU_ISA": "SSE41",
     "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA,-AVX512F,-AVX2_Usable,-FMA_Usable",
     "NPY_DISABLE_CPU_FEATURES": "AVX2 FMA3 AVX512F",
     "OMP_NUM_THREADS": "1",
