@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tasks.core.rows import StrictModel
 from tasks.errors import UsageError
-from tasks.models.devices import Device, choose_device, count_workers, open_model
+from tasks.models.devices import Device, choose_device, count_workers, find_multiplier, open_model
 from tasks.models.exact_batches import run_filled_batches
 from tasks.models.model_folder import check_model, find_model, read_model, read_settings
 
@@ -87,7 +87,7 @@ class CrossEncoder:
         self.name, self.digest = manifest.name, manifest.digest
         self._tokenizer = Tokenizer.from_file(str(path / "tokenizer.json"))
         self.device = choose_device(device)
-        self._workers = count_workers(self.device, threads)
+        self._workers, self._multiplier = count_workers(self.device, threads), find_multiplier(self.device)
         self._encoder = open_model("Encoder", path, self.device, "float32", self._workers, manifest.made_with)
         self._to_cpu = ctranslate2.Device.cpu
         with np.load(path / HEAD) as head:
@@ -107,6 +107,7 @@ class CrossEncoder:
         for rows, found in run_filled_batches(
             [len(ids) for ids in tokens],
             self._workers,
+            self._multiplier,
             lambda rows: self._score_batch([tokens[row] for row in rows], [types[row] for row in rows]),
         ):
             scores[rows] = found

@@ -15,6 +15,8 @@ from tasks.models.converting.weights import WEIGHTS, is_stored_as_int8
 from tasks.settings import ComputeType, environment
 
 Device = Literal["auto", "cpu", "cuda"]
+Multiplier = Literal["avx512", "avx2"]
+"""Instructions by which a library multiplies floats, of a library whose ways of adding up are known."""
 Engine = Literal["Encoder", "Translator", "Generator"]
 """CTranslate2's classes: texts to vectors, texts to texts, and a text word after word."""
 
@@ -84,7 +86,7 @@ def find_instructions() -> str:
     return next((name for name, needed in _CLASSES.items() if needed <= flags), "generic")
 
 
-def find_multiplier() -> Literal["avx512", "avx2"] | None:
+def find_multiplier(device: Literal["cpu", "cuda"]) -> Multiplier | None:
     """Return the instructions by which oneDNN multiplies floats, as CTranslate2 lets it on AMD's CPUs; None: another does.
 
     They tell in which products a row of floats keeps its bits. By AVX-512: in any of 16 rows or more. By AVX2: in any of 4
@@ -92,7 +94,7 @@ def find_multiplier() -> Literal["avx512", "avx2"] | None:
     `exact_batches.list_odd_rows` says, and from 264 on the way of adding turns with the size of the matrix too.
     """
     held = {value.upper() for value in map(environment, _HOLDS_BACK) if value}
-    if not held <= _HELD_TO_AVX2 or environment("CT2_USE_MKL") not in (None, "", "0"):
+    if device != "cpu" or not held <= _HELD_TO_AVX2 or environment("CT2_USE_MKL") not in (None, "", "0"):
         return None
     if platform.machine().lower() not in ("x86_64", "amd64") or not _CPU_FLAGS.is_file():
         return None

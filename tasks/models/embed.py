@@ -21,7 +21,7 @@ import numpy.typing as npt
 from tasks.core.rows import StrictModel
 from tasks.errors import UsageError
 from tasks.models.char_ngrams import CHAR_NGRAMS, CharNgrams
-from tasks.models.devices import Device, choose_device, count_workers, open_model
+from tasks.models.devices import Device, choose_device, count_workers, find_multiplier, open_model
 from tasks.models.exact_batches import run_filled_batches
 from tasks.models.model_folder import (
     check_model,
@@ -88,7 +88,7 @@ class SentenceEncoder:
         self.name, self.digest, self.dimensions = manifest.name, manifest.digest, self.settings.dimensions
         self._tokenizer = Tokenizer.from_file(str(path / "tokenizer.json"))
         self.device = choose_device(device)
-        self._workers = count_workers(self.device, threads)
+        self._workers, self._multiplier = count_workers(self.device, threads), find_multiplier(self.device)
         self._encoder = open_model("Encoder", path, self.device, "float32", self._workers, manifest.made_with)
         self._to_cpu = ctranslate2.Device.cpu
         self._known: dict[str, Vectors] = {}
@@ -114,7 +114,7 @@ class SentenceEncoder:
         vectors = np.zeros((len(different), self.dimensions), np.float32)
         lengths = [len(ids) for ids in tokens]
         for rows, found in run_filled_batches(
-            lengths, self._workers, lambda rows: self._encode_batch([tokens[row] for row in rows])
+            lengths, self._workers, self._multiplier, lambda rows: self._encode_batch([tokens[row] for row in rows])
         ):
             vectors[rows] = found
         return vectors

@@ -9,11 +9,13 @@ batch as their texts end. So:
 - float32, float16, and any GPU: one text a batch, several batches at once; translations in float32, where the CPU lets
   them, in company that lasts (translate_search.py). `batching = "length"` shares batches there
   too, for those who can bear that a result turns with its neighbours in the last bits.
-- Encoders, in float32 (`run_filled_batches`): texts of one length share batches of one fixed size for that length, which
-  the last batch fills up by repeating a text. Matrix libraries choose their way of adding by the shape of the matrices,
+- Encoders, in float32 (`run_filled_batches`): texts of one length share batches, which a text that is repeated fills up.
+  Where rows keep their bits in products of a kind (`devices.find_multiplier`), it does so to the next size of that kind.
+  Elsewhere to one fixed size for that length: matrix libraries choose their way of adding by the shape of the matrices,
   which is thus a matter of the text alone.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +24,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from tasks.models.devices import Multiplier
 from tasks.settings import ComputeType
 
 Batching = Literal["auto", "length", "alone"]
@@ -30,9 +33,13 @@ F = TypeVar("F", bound=np.floating[Any])
 
 _UNDER_WAY = 256
 """Batches started ahead of the one whose results are awaited: enough for every core, and replies still come early."""
-_TOKENS_AT_ONCE = 96
-"""Tokens of a filled batch: from about 80 on a core works at nine tenths of its rate or more (tests/speed/models/embed.py), and
-the more there are, the more rows only fill the last batch of a length up."""
+LEAST_ROWS = 16
+"""Rows of a product by AVX-512, at least, for each to keep its bits."""
+MOST_ROWS = 263
+"""Rows of a product by AVX2, at most, for all but the odd ones (`list_odd_rows`) to keep their bits."""
+_TOKENS_AT_ONCE: dict[Multiplier | None, int] = {None: 120, "avx2": MOST_ROWS, "avx512": 400}
+"""Tokens of an encoder's batch, at most, unless a single text has more: the more there are, up to some 400, the quicker a core
+is, but where sizes are fixed also the more rows that only fill up (tests/speed/models/embed.py)."""
 _BLOCK = 96
 """Rows that oneDNN multiplies at once, by AVX2."""
 
@@ -68,24 +75,53 @@ def run_batches(
 
 
 def run_filled_batches(
-    lengths: Sequence[int], workers: int, work: Callable[[list[int]], npt.NDArray[F]]
+    lengths: Sequence[int],
+    workers: int,
+    multiplier: Multiplier | None,
+    work: Callable[[list[int]], npt.NDArray[F]],
 ) -> Iterator[tuple[list[int], npt.NDArray[F]]]:
     """Yield places of texts of one length with their results, a row each; `workers` batches run at once.
 
-    `work`: gets the places that fill a batch, the first one repeated at its end, and returns a row for each.
+    `work`: gets the places of a batch, the first one repeated at its end to fill it up, and returns a row for each.
     """
-    batches = list(batch_by_length(lengths))
+    batches = list(batch_by_length(lengths, multiplier))
     with ThreadPoolExecutor(workers) as pool:
-        filled = [rows + rows[:1] * (fill_size(lengths[rows[0]]) - len(rows)) for rows in batches]
-        for rows, found in zip(batches, pool.map(work, filled), strict=True):
+        filled = [rows + rows[:1] * (size - len(rows)) for rows, size in batches]
+        for (rows, _), found in zip(batches, pool.map(work, filled), strict=True):
             yield rows, found[: len(rows)]
 
 
-def fill_size(length: int) -> int:
-    """Return how many texts of so many tokens fill a batch, of which every row gets the same bits (`list_odd_rows`)."""
-    about = _TOKENS_AT_ONCE // length
-    sizes = [texts for texts in range(1, about + 7) if texts == 1 or not list_odd_rows(texts * length)]
-    return min(sizes, key=lambda texts: abs(texts * length - _TOKENS_AT_ONCE))
+def batch_by_length(lengths: Sequence[int], multiplier: Multiplier | None) -> Iterator[tuple[list[int], int]]:
+    """Yield places in batches with how many texts fill each: of one length, the longest first."""
+    by_length: dict[int, list[int]] = {}
+    for place, length in enumerate(lengths):
+        by_length.setdefault(length, []).append(place)
+    for length in sorted(by_length, reverse=True):
+        places, most = by_length[length], count_texts(length, multiplier)
+        for start in range(0, len(places), most):
+            batch = places[start : start + most]
+            yield batch, fill_size(len(batch), length, multiplier)
+
+
+def count_texts(length: int, multiplier: Multiplier | None) -> int:
+    """Return how many texts of so many tokens an encoder's batch has, at most."""
+    most = max(1, _TOKENS_AT_ONCE[multiplier] // length)
+    if multiplier == "avx512":
+        return most
+    return next(texts for texts in range(most, 0, -1) if texts == 1 or not list_odd_rows(texts * length))
+
+
+def fill_size(texts: int, length: int, multiplier: Multiplier | None) -> int:
+    """Return how many texts fill a batch of some of one length, so that each of those gets the bits that it always gets."""
+    if multiplier == "avx512":
+        return max(texts, math.ceil(LEAST_ROWS / length))
+    most = count_texts(length, multiplier)
+    if multiplier is None:
+        return most
+    sizes = range(texts, most)
+    return next(
+        (size for size in sizes if all(odd.start >= texts * length for odd in list_odd_rows(size * length))), most
+    )
 
 
 def list_odd_rows(rows: int) -> list[range]:
@@ -101,19 +137,6 @@ def list_odd_rows(rows: int) -> list[range]:
             odd.append(range(end - (end - start) % 6, end))
         start = end
     return odd
-
-
-def batch_by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Yield places in batches: of one length each, the longest first, none larger than what fills it."""
-    order = sorted(range(len(lengths)), key=lambda row: (-lengths[row], row))
-    start = 0
-    while start < len(order):
-        length = lengths[order[start]]
-        end = min(start + fill_size(length), len(order))
-        while lengths[order[end - 1]] != length:
-            end -= 1
-        yield order[start:end]
-        start = end
 
 
 def _finish(places: list[int], wait: Callable[[], Sequence[T]]) -> Iterator[tuple[int, T]]:

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from tasks.models.devices import Device, choose_device, count_workers, find_multiplier, open_model
-from tasks.models.exact_batches import Batching, choose_batching, run_batches
+from tasks.models.devices import Device, Multiplier, choose_device, count_workers, find_multiplier, open_model
+from tasks.models.exact_batches import LEAST_ROWS, MOST_ROWS, Batching, choose_batching, run_batches
 from tasks.settings import ComputeType
 
 Tokens = list[str]
@@ -88,8 +88,8 @@ class Search:
         """Open a model folder; `threads`: batches at once on the CPU (None: one a core); `positions`: the model's."""
         self.device = choose_device(device)
         self.batching = choose_batching(batching, self.device, compute_type)
-        is_float = compute_type == "float32" and self.device == "cpu"
-        self.company = gather(find_multiplier(), decoding) if batching == "auto" and is_float else None
+        is_float = batching == "auto" and compute_type == "float32"
+        self.company = gather(find_multiplier(self.device), decoding) if is_float else None
         self._decoding, self._longest = decoding, min(decoding.max_tokens, positions - 2)
         workers = count_workers(self.device, threads)
         self._model = open_model("Translator", path, self.device, compute_type, workers, made_with)
@@ -200,20 +200,20 @@ class Search:
         return found
 
 
-def gather(multiplier: Literal["avx512", "avx2"] | None, decoding: Decoding) -> Company | None:
+def gather(multiplier: Multiplier | None, decoding: Decoding) -> Company | None:
     """Return what texts are searched for with, by what multiplies (`devices.find_multiplier`); None: each alone.
 
     A first step has a row for each text, each other one a row for each of its beams, and the encoder one for each token.
     With AVX2 a search of 4, 6 or 12 texts leaves none but rows of its last text over, whatever their length, and CTranslate2
-    leaves so few texts in their order. The encoder's products are of one way of adding up to 263 rows; where they may be
+    leaves so few texts in their order. The encoder's products are of one way of adding up to MOST_ROWS; where they may be
     larger, they are of one size for texts of one length.
     """
     beams = decoding.beam_size
     if multiplier == "avx512":
-        return Company(math.ceil(16 / beams), decoding.batch_texts, (16,))
+        return Company(math.ceil(LEAST_ROWS / beams), decoding.batch_texts, (LEAST_ROWS,))
     if multiplier == "avx2" and beams <= 12:
         anchors = math.ceil(3 / beams)
-        return Company(anchors, 12 - anchors, (4, 6, 12), 263 // 12)
+        return Company(anchors, 12 - anchors, (4, 6, 12), MOST_ROWS // 12)
     return None
 
 

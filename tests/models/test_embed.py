@@ -12,8 +12,9 @@ from tasks.errors import UsageError
 from tasks.models import embed
 from tasks.models.converting.encoder import add_embedder
 from tasks.models.converting.tensor_file import TensorFile
+from tasks.models.devices import find_multiplier
 from tasks.models.embed import SentenceEncoder, choose_embedder, identify_embedder, open_embedder
-from tasks.models.exact_batches import fill_size
+from tasks.models.exact_batches import count_texts, fill_size
 from tasks.models.model_folder import model_path, models_folder, read_model
 
 TEXTS = ["Who was born in Paris?", "a river flows in the river", "Who wrote 1946?", "", "unheard", "river " * 40]
@@ -99,12 +100,19 @@ def test_a_text_gets_the_same_bits_alone_in_any_order_and_on_any_number_of_threa
     assert np.array_equal(whole[5:17], opened.encode(texts[5:17]))
 
 
-def test_a_text_gets_the_same_bits_wherever_it_stands_in_its_batch(folder: Path) -> None:
-    opened = SentenceEncoder(model_path("tiny", models_folder(folder)), threads=1)
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_text_gets_the_same_bits_wherever_it_stands_in_a_batch_of_any_size(folder: Path, is_known: bool) -> None:
+    opened = SentenceEncoder(model_path("tiny", models_folder(folder)), "cpu", threads=1)
+    multiplier = find_multiplier("cpu") if is_known else None
     for length in range(2, POSITIONS + 1):
         tokens = random.Random(length).choices(range(len(VOCABULARY)), k=length)
-        found = opened._encode_batch([tokens] * fill_size(length))
-        assert len({row.tobytes() for row in found}) == 1, length
+        most = count_texts(length, multiplier)
+        found = [
+            opened._encode_batch([tokens] * fill_size(texts, length, multiplier))[:texts]
+            for texts in {1, 2, 3, most // 2 + 1, most - 1, most}
+            if 0 < texts <= most
+        ]
+        assert len({row.tobytes() for row in np.concatenate(found)}) == 1, length
 
 
 def test_no_texts_give_no_rows(folder: Path) -> None:

@@ -3,7 +3,10 @@
 import random
 from collections.abc import Callable
 
-from tasks.models.exact_batches import batch_by_length, fill_size, list_odd_rows, run_batches
+import pytest
+
+from tasks.models.devices import Multiplier
+from tasks.models.exact_batches import batch_by_length, count_texts, fill_size, list_odd_rows, run_batches
 
 
 def test_a_batch_is_of_one_shape_and_no_larger_than_it_may_be() -> None:
@@ -24,17 +27,39 @@ def test_a_batch_is_of_one_shape_and_no_larger_than_it_may_be() -> None:
     assert len(begun) == 8
 
 
-def test_few_rows_only_fill_the_batches_of_some_hundred_questions_up() -> None:
+MULTIPLIERS: list[Multiplier | None] = [None, "avx2", "avx512"]
+
+
+@pytest.mark.parametrize(("multiplier", "share"), [(None, 0.25), ("avx2", 0.05), ("avx512", 0.01)])
+def test_few_rows_only_fill_the_batches_of_some_hundred_questions_up(
+    multiplier: Multiplier | None, share: float
+) -> None:
     chance = random.Random(5)
     lengths = [round(chance.triangular(6, 40, 14)) for _ in range(500)]
-    batches = list(batch_by_length(lengths))
-    assert sorted(place for places in batches for place in places) == list(range(500))
-    assert all(len({lengths[place] for place in places}) == 1 for places in batches)
-    assert all(len(places) <= fill_size(lengths[places[0]]) for places in batches)
-    assert sum(fill_size(lengths[places[0]]) for places in batches) < 1.2 * len(lengths)
+    batches = list(batch_by_length(lengths, multiplier))
+    assert sorted(place for places, _ in batches for place in places) == list(range(500))
+    assert all(len({lengths[place] for place in places}) == 1 for places, _ in batches)
+    assert all(len(places) <= size for places, size in batches)
+    assert sum(size for _, size in batches) < (1 + share) * len(lengths)
 
 
-def test_no_row_of_a_filled_batch_is_added_up_otherwise() -> None:
+@pytest.mark.parametrize("multiplier", MULTIPLIERS)
+def test_a_text_is_added_up_alike_with_however_many_others(multiplier: Multiplier | None) -> None:
     for length in range(1, 600):
-        assert fill_size(length) == 1 or not list_odd_rows(fill_size(length) * length), length
-        assert fill_size(length) == 1 or 48 < fill_size(length) * length < 192, length
+        most = count_texts(length, multiplier)
+        sizes = [fill_size(texts, length, multiplier) for texts in range(1, most + 1)]
+        if most == 1 and multiplier != "avx512":
+            assert sizes == [1]
+        elif multiplier == "avx512":
+            assert min(sizes) * length >= 16
+        elif multiplier == "avx2":
+            assert max(sizes) * length <= 263
+            for texts, size in enumerate(sizes, 1):
+                assert all(odd.start >= texts * length for odd in list_odd_rows(size * length)), (length, texts)
+        else:
+            assert set(sizes) == {most}
+
+
+def test_a_batch_is_as_large_as_it_may_be() -> None:
+    assert [count_texts(length, "avx512") for length in (1, 10, 200, 201, 900)] == [400, 40, 2, 1, 1]
+    assert [count_texts(length, "avx2") for length in (1, 10, 13, 131, 132)] == [263, 26, 20, 2, 1]

@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_multiplier() is None, reason="this CPU multiplies floats by other than oneDNN")
+@pytest.mark.skipif(find_multiplier("cpu") is None, reason="this CPU multiplies floats by other than oneDNN")
 def test_bits_hang_on_no_neighbour() -> None:
     command = [
         sys.executable,

@@ -29,7 +29,8 @@ from contenders import OURS, PEER, Cell, Run, has_weights, measure, open_peer, r
 
 from tasks.core.vectors.duplicates import find_duplicates
 from tasks.models import embed
-from tasks.models.exact_batches import batch_by_length, fill_size
+from tasks.models.devices import find_multiplier
+from tasks.models.exact_batches import batch_by_length
 
 THRESHOLD = 0.99
 DIMENSIONS = 384
@@ -110,7 +111,7 @@ def open_ours(texts: list[str], home: Path) -> tuple[Encode, float]:
     opened = embed.open_embedder(embed.PACKAGED, home, device="cpu")
     assert isinstance(opened, embed.SentenceEncoder)
     lengths = [len(opened._tokenizer.encode(text).ids) for text in sorted(set(texts))]
-    full = sum(fill_size(lengths[rows[0]]) for rows in batch_by_length(lengths))
+    full = sum(size for _, size in batch_by_length(lengths, find_multiplier("cpu")))
     return opened.encode, 1 - len(lengths) / full
 
 

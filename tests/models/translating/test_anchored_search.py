@@ -29,7 +29,7 @@ TEXTS = [
 Multiplier = Literal["avx512", "avx2"]
 MULTIPLIERS: tuple[Multiplier, ...] = ("avx512", "avx2")
 needs_onednn = pytest.mark.skipif(
-    find_multiplier() is None, reason="this CPU multiplies floats by other than oneDNN with AVX2 or AVX-512"
+    find_multiplier("cpu") is None, reason="this CPU multiplies floats by other than oneDNN with AVX2 or AVX-512"
 )
 ASKED: list[Asked] = [(text, language) for text in TEXTS for language in TARGET_LANGUAGES]
 
@@ -86,13 +86,13 @@ def test_the_bits_of_a_row_are_the_same_in_products_of_any_number_of_rows(
             return_logits_vocab=True,
         )
         bits = Counter(b"".join(np.array(step).tobytes() for step in result.logits[0]) for result in results)
-        if find_multiplier() == "avx2":
+        if find_multiplier("cpu") == "avx2":
             odd = {row for rows in list_odd_rows(count) for row in rows}
             odd |= {row // len(source) for rows in list_odd_rows(len(source) * count) for row in rows}
             assert count - max(bits.values()) == len(odd), count
         elif count >= 16:
             assert len(bits) == 1, count
-        if find_multiplier() == "avx2" or count >= 16:
+        if find_multiplier("cpu") == "avx2" or count >= 16:
             seen.add(bits.most_common(1)[0][0])
     assert len(seen) == 1
 
@@ -231,4 +231,4 @@ def test_what_multiplies_is_told_by_the_cpu_and_what_holds_libraries_back(
     (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nvendor_id\t: {vendor}\nflags\t\t: {flags}\n", "utf-8")
     monkeypatch.setattr(devices, "_CPU_FLAGS", tmp_path / "cpuinfo")
     monkeypatch.setattr(devices.platform, "machine", lambda: "x86_64")
-    assert find_multiplier() == found
+    assert find_multiplier("cpu") == found

@@ -7,14 +7,15 @@ transformers). Texts are different questions of the embedded world, one to three
 the instructions of CPUs without VNNI (cpus.py).
 
 transformers      BertModel and means over the mask as sentence-transformers does it: sorted by length, 32 in a batch, padded
-factmill          exact: texts of one length in batches of one size; `filling`: rows that only fill the last batches up
-factmill, 320     the same with batches of 320 tokens
+factmill          exact, as builds do it on this CPU: texts of one length in batches of sizes in which rows keep their bits
+factmill, fixed   exact, as on CPUs where nothing is known of how they multiply: batches of one size for a length
 own batches       CTranslate2 with 32 in a batch, padded: not exact
 
 CPU seconds are those of the whole process, the smallest of --runs; every contender in turn. `cosine` is the lowest between
-a text's vector and transformers'. `of peak` is the share of what torch multiplies on one core in large matrices that the
-operations which the texts need, without padding, come to: 1 divided by it is what any program could gain in float32. On a GPU (--device cuda, with torch for CUDA) the peer and the model run there, in float32
-as builds do and, for the peer only, in float16.
+a text's vector and transformers'; `fill`: rows of ours that only fill batches up. `of peak` is the share of what torch
+multiplies on one core in large matrices that the operations which the texts need, without padding, come to: 1 divided by it
+is what any program could gain in float32. On a GPU (--device cuda, with torch for CUDA) the peer and the model run there, in
+float32 as builds do and, for the peer only, in float16.
 """
 
 import argparse
@@ -34,9 +35,10 @@ import transformers
 from cpus import describe_cpu
 from questions import draw_texts
 
-from tasks.models import exact_batches
 from tasks.models.converting.encoder import add_embedder
+from tasks.models.devices import Multiplier, find_multiplier
 from tasks.models.embed import SentenceEncoder, Vectors
+from tasks.models.exact_batches import batch_by_length
 
 BATCH = 32
 Encode = Callable[[list[str]], Vectors]
@@ -85,23 +87,21 @@ def open_own_batches(encoder: SentenceEncoder) -> Encode:
     return encode
 
 
-def open_exact(encoder: SentenceEncoder, tokens_at_once: int) -> Encode:
-    """Return what encodes as builds do."""
+def open_exact(encoder: SentenceEncoder, multiplier: Multiplier | None) -> Encode:
+    """Return what encodes as builds do where floats are multiplied so."""
 
     def encode(texts: list[str]) -> Vectors:
-        exact_batches._TOKENS_AT_ONCE = tokens_at_once
+        encoder._multiplier = multiplier
         encoder._known.clear()
         return encoder.encode(texts)
 
     return encode
 
 
-def count_filling(encoder: SentenceEncoder, texts: list[str], tokens_at_once: int) -> float:
-    """Return the share of rows that only fill batches up."""
-    exact_batches._TOKENS_AT_ONCE = tokens_at_once
+def count_filling(encoder: SentenceEncoder, texts: list[str], multiplier: Multiplier | None) -> float:
+    """Return the share of texts computed that only fill batches up."""
     lengths = [len(encoder._tokenizer.encode(text.strip()).ids) for text in texts]
-    computed = sum(exact_batches.fill_size(lengths[rows[0]]) for rows in exact_batches.batch_by_length(lengths))
-    return 1 - len(texts) / computed
+    return 1 - len(texts) / sum(size for _, size in batch_by_length(lengths, multiplier))
 
 
 def count_operations(encoder: SentenceEncoder, texts: list[str], config: transformers.BertConfig) -> int:
@@ -141,11 +141,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         add_embedder(given.checkpoint, Path(temporary), "measured")
         encoder = SentenceEncoder(Path(temporary) / "measured", given.device, given.threads)
-        usual = exact_batches._TOKENS_AT_ONCE
+        ours = dict.fromkeys((find_multiplier(encoder.device), None))
+        names = {multiplier: f"factmill, {multiplier or 'fixed'}" for multiplier in ours}
         contenders = {
             f"transformers, batches of {BATCH}": open_peer(given.checkpoint, given.device, is_half=False),
-            f"factmill, {usual} tokens": open_exact(encoder, usual),
-            "factmill, 320 tokens": open_exact(encoder, 320),
+            **{name: open_exact(encoder, multiplier) for multiplier, name in names.items()},
             f"ctranslate2, batches of {BATCH}": open_own_batches(encoder),
         }
         if given.device == "cuda":
@@ -154,8 +154,8 @@ def main() -> None:
             texts = sorted({text for text, _ in draw_texts(2 * count)})[:count]
             operations = count_operations(encoder, texts, transformers.AutoConfig.from_pretrained(given.checkpoint))
             compare(contenders, texts, given.runs, given.device, operations)
-            shares = {tokens: count_filling(encoder, texts, tokens) for tokens in (usual, 320)}
-            print("rows that only fill: " + ", ".join(f"{part:.0%} at {tokens}" for tokens, part in shares.items()))
+            shares = [f"{name} {count_filling(encoder, texts, multiplier):.1%}" for multiplier, name in names.items()]
+            print("fill: " + "; ".join(shares))
 
 
 def compare(contenders: dict[str, Encode], texts: list[str], runs: int, device: str, operations: int) -> None:

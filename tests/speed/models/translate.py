@@ -284,7 +284,7 @@ def compare(bench: Bench) -> None:
 
 def open_company(bench: Bench, few: list[Asked]) -> dict[str, tuple[Callable[[], Say], list[Asked]]]:
     """Return the peers that search in company, where builds do."""
-    if bench.device == "cuda" or not find_multiplier():
+    if not find_multiplier(bench.device):
         return {}
     company = (lambda: open_factmill(bench, "float32", "auto")), bench.asked
     return {IN_COMPANY: company, SINGLY: ((lambda: open_singly(bench)), few)}
