@@ -63,17 +63,29 @@ class Desk(Generic[T]):
         """Return what jobs that are still open had learnt of the model; None where there is none."""
         return self._files.find_learnt()
 
-    def send(self, asked: Sequence[tuple[str, T]], deliver: Callable[[T, Reply], None]) -> None:
-        """Answer every (custom id, request), calling `deliver` in this thread for each as its job is read."""
+    def send(self, asked: Sequence[tuple[str, T]], deliver: Callable[[T, Reply], Iterable[str]]) -> None:
+        """Answer every (custom id, request), calling `deliver` in this thread for each as its job is read.
+
+        `deliver` returns the ids whose answers are kept from now on, so that no job is held for them, whatever ends the run.
+        """
         if not asked:
             return
         arrived: SimpleQueue[list[tuple[T, Reply]] | None] = SimpleQueue()
+        kept: list[str] = []
+
+        def take(each: T, reply: Reply) -> None:
+            kept.extend(deliver(each, reply))
+            if arrived.empty():
+                self._files.keep(kept)
+                kept.clear()
+
         self._files.enter()
         try:
-            hand_over(self._remote.name, self._take(asked, arrived), arrived, deliver)
+            hand_over(self._remote.name, self._take(asked, arrived), arrived, take)
             self._files.keep(custom_id for custom_id, _ in asked)
         except BaseException:  # whatever ends the run, its jobs go on at the server; raised on
             self._say_what_goes_on()
+            self._files.keep(kept)
             raise
         finally:
             self._files.leave()

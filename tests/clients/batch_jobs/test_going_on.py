@@ -7,6 +7,7 @@ import pytest
 from support.batches.asking import ask, ask_all, collect, interrupt, jobs, open_chat, wait_for
 from support.steps.warehouses import empty_warehouse
 
+from tasks.clients.batch_jobs.job_files import read_jobs
 from tasks.errors import ServiceUnreachable
 from tasks.storage.recording.recorder import Recorder
 
@@ -166,3 +167,28 @@ def test_a_server_names_no_command_that_is_typed_to_cancel_its_job(make_server, 
     desk._files.begin("a.jsonl", ["x"], {}).note(job="batch/../1; reboot $(id)")
     desk._say_what_goes_on()
     assert "factmill jobs cancel 'batch/../1; reboot $(id)'" in told[-1]
+
+
+@pytest.mark.parametrize(("samples", "most", "known"), [(1, 4, {2: 4, 3: 4}), (2, 5, {1: 1, 2: 5, 3: 5, 4: 5, 5: 4})])
+def test_a_job_whose_answers_are_kept_is_not_known_any_more_when_another_stops_the_run(
+    make_server, tmp_path, samples, most, known
+):
+    """Of a call whose samples are in two jobs nothing is kept before all have come."""
+    server, calls, got = make_server(), ask_all(12, samples), {}
+    server.ends = {number: "never" for number in known if number > 1}
+    serve = server.web.handle
+
+    def refuse_then(seen):
+        is_read = any("batch_0001/content" in each.path for each in server.web.seen)
+        return {"status": 401, "text": "no"} if is_read and "batch_0002" in seen.path else serve(seen)
+
+    server.web.handle = refuse_then
+    chat = open_chat(server, tmp_path, jobs=jobs(requests=most))
+    with pytest.raises(ServiceUnreachable, match="refuses us with HTTP 401"):
+        chat.send(calls, lambda call, reply: got.update({call.key: reply}))
+    assert len(got) == most // samples
+    assert {int(job.job_id[-4:]): len(job.left) for job in read_jobs(tmp_path / "jobs")} == known
+    server.web.handle, server.ends = serve, {}
+    assert len(collect(open_chat(server, tmp_path), [call for call in calls if call.key not in got])) == 12 - len(got)
+    assert list((tmp_path / "jobs").iterdir()) == []
+    assert len(server.jobs) == len(known | {1: 0}) and max(server.answered.values()) == 1
