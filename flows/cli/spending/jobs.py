@@ -91,7 +91,7 @@ def cancel(
 
 @jobs_app.command("forget")
 def forget_job(job: Job, warehouse: Warehouse = None, as_json: AsJson = False) -> None:
-    """Leave a job out of account that its server has lost: the same build asks anew what it was to answer, and pays again.
+    """Leave a job out of account that its server may not have lost: the same build asks anew what is left of it, and pays again.
 
     Example: factmill jobs forget batch_68a1
     """

@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 from tasks import progress
 from tasks.clients.batch_jobs.job_files import JobFile, JobFiles, JobServer, JobsPlace
 from tasks.clients.batch_jobs.lines import LineAnswer, Lines, count_requests, write_line
-from tasks.clients.batch_jobs.remote import JobState, Remote
+from tasks.clients.batch_jobs.remote import JobState, Remote, UnknownJob
 from tasks.clients.batch_jobs.waiting import Asker, Request, Sending, hear_line
 from tasks.clients.sending.budget import TightError, find_account
 from tasks.clients.sending.sender import Retry, hand_over
@@ -45,7 +45,8 @@ class Desk(Generic[T]):
         self._remote = remote
         self._asker = asker
         self._files = JobFiles(place, JobServer(model.name, model.url, model.key_env))
-        self._warehouse = place.warehouse
+        self._given = "" if place.warehouse.parent == home() else f" --warehouse {shlex.quote(str(place.warehouse))}"
+        """What is added to commands about jobs."""
         self._most = model.jobs.requests
         """Requests in a job; fewer than the world says when the server had too much in hand."""
         self._refused_in_a_row = 0
@@ -245,7 +246,8 @@ class Desk(Generic[T]):
         )
 
     async def _create(self, job: JobFile) -> None:
-        job.note(job=await self._remote.create(job.file_id, job.name))
+        job_id = await self._remote.create(job.file_id, job.name)
+        job.note(job=job_id, key_mark=await self._remote.mark_key())
 
     async def _go_on(self, job: JobFile) -> None:
         """Follow a job that is known from its file: one of an earlier process, or one whose answers others have read."""
@@ -284,8 +286,12 @@ class Desk(Generic[T]):
         """Look at a job until it has ended, and read it."""
         said = ""
         for pause_s in self._remote.pauses():
-            state = await self._remote.look(job.job_id)
-            if (told := state.describe(len(job.ids))) != said:
+            try:
+                state = await self._remote.look(job)
+            except UnknownJob as error:
+                job.said = True
+                raise ServiceUnreachable(f"{error}{self._given}") from None
+            if not state.is_lost and (told := state.describe(len(job.ids))) != said:
                 said = told
                 progress.say(f"job {job.job_id}: {told}")
             if state.has_ended:
@@ -339,10 +345,11 @@ class Desk(Generic[T]):
                 f"{self._remote.name}: job {job.job_id} was cancelled; what it had done is kept, without an answer "
                 f"stay {count_requests(cancelled)}. The same command asks in a new job what is left"
             )
+        if state.is_lost:
+            self._files.forget(job)
         if again:
-            progress.say(
-                f"note: job {job.job_id}: {count_requests(len(again))} left unanswered, which another job asks"
-            )
+            why = "lost, since the server knows it no more" if state.is_lost else "left unanswered"
+            progress.say(f"note: job {job.job_id}: {count_requests(len(again))} {why}, which another job asks")
             self._gather(again)
 
     def _is_to_be_asked_again(
@@ -373,9 +380,8 @@ class Desk(Generic[T]):
 
     def _say_what_goes_on(self) -> None:
         """Say of each job that goes on without us how to go on with it and how to cancel it."""
-        given = "" if self._warehouse.parent == home() else f" --warehouse {shlex.quote(str(self._warehouse))}"
         for job in self._files.tell_open():
             progress.say(
                 f"note: job {job.job_id} goes on at the server, and is paid for; the same command goes on with it. To cancel "
-                f"it: factmill jobs cancel {shlex.quote(job.job_id)}{given}"
+                f"it: factmill jobs cancel {shlex.quote(job.job_id)}{self._given}"
             )
