@@ -209,16 +209,18 @@ class Remote:
         """Return what a job's files say of its requests; they are read once more where they hold fewer lines than the server
         counts."""
         for attempt in (1, 2):
-            lines = Lines()
+            lines, gone = Lines(), list[str]()
             for file_id in state.files:
                 content = await self._fetch(file_id)
                 if content is None:
-                    progress.say(f"note: job {state.job_id}: its file {file_id} is gone from the server")
+                    gone.append(file_id)
                 else:
                     read_lines(content, ids, lines)
             if len(lines.answers) >= min(len(ids), state.done + state.failed) or attempt == 2:
                 break
             await asyncio.sleep(self._jobs.poll_s)
+        for file_id in gone:
+            progress.say(f"note: job {state.job_id}: its file {file_id} is gone from the server")
         if odd := lines.describe():
             progress.say(f"note: job {state.job_id}: of its lines {odd}; they are left out")
         return lines

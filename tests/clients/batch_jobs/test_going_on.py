@@ -185,6 +185,22 @@ def test_what_is_half_a_file_is_read_again(make_server, tmp_path):
     assert len(server.jobs) == 1
 
 
+def test_a_job_whose_answers_are_gone_from_the_server_is_told_once_and_asked_in_another(make_server, tmp_path, told):
+    server = make_server()
+    serve = server.web.handle
+
+    def lose(seen):
+        return {"status": 404, "text": "no such file"} if "output-batch_0001" in seen.path else serve(seen)
+
+    server.web.handle = lose
+    assert len(collect(open_chat(server, tmp_path), ask_all(10))) == 10
+    assert [line for line in told if line.startswith("note: ")] == [
+        "note: job batch_0001: its file output-batch_0001 is gone from the server",
+        "note: job batch_0001: 10 requests left unanswered, which another job asks",
+    ]
+    assert [len(server.read_input(job)) for job in server.jobs] == [10, 10]
+
+
 def test_prices_of_their_own_are_taken_as_they_stand(make_server, tmp_path):
     got = collect(open_chat(make_server(), tmp_path, batch_price=1.0), [ask()])
     assert next(iter(got.values())).cost_usd == pytest.approx(100 * 2e-6 + 20 * 10e-6)
