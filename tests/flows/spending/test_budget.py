@@ -1,6 +1,7 @@
 """Whole builds that may spend only so much, and forecasts of them."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,9 @@ def test_a_build_is_forecast_stopped_before_its_bound_and_goes_on_asking_nothing
     given = (*SMALL, "--world", write_world(tmp_path, server, PRICES), "--warehouse", warehouse)
     before = server.answered[HABIT]
 
-    told: dict[str, Any] = factmill("forecast", *given, "--pilot", "4").json
+    forecast = factmill("forecast", *given, "--pilot", "4")
+    assert re.search(r"draw_pilot: 4 rows, \d+ not drawn\n", forecast.err)
+    told: dict[str, Any] = forecast.json
     piloted = server.answered[HABIT] - before
     assert piloted >= 4 * 3
     assert told["low"]["usd"] <= told["total"]["usd"] <= told["high"]["usd"]
