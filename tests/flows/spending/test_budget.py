@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support.commands.command import Factmill
 from support.habits.server import HabitsServer, write_habit_world
+from support.steps.warehouses import empty_warehouse
 
 from tasks.engine.services import embedded_graph
 
@@ -88,7 +89,7 @@ def test_what_a_model_costs_has_to_be_told(factmill: Factmill, server: HabitsSer
 
 
 def test_there_is_no_forecast_without_a_basis(factmill: Factmill, tmp_path: Path) -> None:
-    nothing = factmill("forecast", "granola", "--warehouse", tmp_path / "w.duckdb")
+    nothing = factmill("forecast", "granola", "--warehouse", empty_warehouse(tmp_path / "w.duckdb"))
     assert nothing.code == 2
     assert "--pilot 50" in nothing.err
     both = factmill("forecast", "granola", "--warehouse", tmp_path / "w.duckdb", "--pilot", "5", "--rows", "7")
