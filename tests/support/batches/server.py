@@ -74,7 +74,7 @@ class BatchServer:
         self.restarts += 1
         old, port = self.web, self.web.port
         old.handle = lambda _: {"cut": True}
-        old.close()
+        old.stop()
         self.web = Loopback(port)
         self.web.handle = self._handle
 
