@@ -14,7 +14,7 @@ from uuid import UUID
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tasks.core.receipts import Receipt
+from tasks.core.receipts import Receipt, name_left
 from tasks.text.whole import clean
 
 Style = Literal["live", "lines", "none"]
@@ -122,7 +122,7 @@ class StageBar:
         """Return the counts in words."""
         calls = f", calls {self.sent} sent {self.replayed} replayed" if self.sent or self.replayed else ""
         merged = f", {self.merged} merged" if self.merged else ""
-        return f"{self.rows} rows, {self.rejects} rejected{merged}{calls}"
+        return f"{self.rows} rows, {self.rejects} {name_left(self.name)}{merged}{calls}"
 
     def _show(self, batches: int) -> None:
         self._shown = time.monotonic()

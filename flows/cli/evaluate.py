@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.cli.options import CONTEXT, AsJson, list_options, read_options
+from flows.cli.options import CONTEXT, AsJson, check_warehouse, list_options, read_options
 from flows.evaluate.evaluations import EVALUATIONS
 from tasks import progress
 from tasks.errors import UsageError
@@ -54,6 +54,8 @@ def evaluate(given: Any) -> None:
     progress.show()
     run = read_options(RunOptions, given)
     plain = [(each, read_options(each.params, given)) for each in given.evaluations]
+    if not all(params.release for _, params in plain):
+        check_warehouse(run.warehouse)
     if given.questions:
         if len(plain) > 1:
             raise UsageError(

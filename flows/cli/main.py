@@ -28,7 +28,16 @@ from flows.cli.local.mechanism import MECHANISM_HELP, mechanism
 from flows.cli.local.models import models_app
 from flows.cli.local.paths import paths
 from flows.cli.local.worker import worker
-from flows.cli.options import CONCURRENCY, AsJson, Concurrency, Warehouse, naming_options, print_json, print_lines
+from flows.cli.options import (
+    CONCURRENCY,
+    AsJson,
+    Concurrency,
+    NewWarehouse,
+    Warehouse,
+    naming_options,
+    print_json,
+    print_lines,
+)
 from flows.cli.releases.release import release
 from flows.cli.report import report
 from flows.cli.review import review_app
@@ -332,7 +341,7 @@ def doctor(
     ask: Annotated[
         bool, typer.Option("--ask", help="Ask each model and service once; models may cost a little.")
     ] = False,
-    warehouse: Warehouse = None,
+    warehouse: NewWarehouse = None,
     as_json: AsJson = False,
 ) -> None:
     """Say what is configured, reachable or missing, and what to do about it."""

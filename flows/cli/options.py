@@ -14,14 +14,35 @@ from annotated_types import Ge, Le
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from tasks.options import Option, RunOptions
+from tasks.errors import UsageError
+from tasks.options import Option, RunOptions, warehouse_of
 from tasks.text.ages import check_age
 from tasks.text.suggestions import suggest_name
 from tasks.text.whole import clean
 
 M = TypeVar("M", bound=BaseModel)
 _RUN = RunOptions.model_fields
-Warehouse = Annotated[Path | None, typer.Option(help=_RUN["warehouse"].description, metavar="FILE")]
+
+
+def check_warehouse(given: Path | None) -> Path | None:
+    """Return the warehouse that an option names for reading (its callback); UsageError where none is there. The usual one, which
+    nobody names, may not be there yet."""
+    if given is not None:
+        from tasks.storage.warehouse import is_there
+
+        path = warehouse_of(RunOptions(warehouse=given))
+        if not is_there(path):
+            raise UsageError(
+                f"there is no warehouse {path}; name one that is there, or leave --warehouse out for the usual one"
+            )
+    return given
+
+
+_HELP = _RUN["warehouse"].description
+Warehouse = Annotated[Path | None, typer.Option(help=_HELP, metavar="FILE", callback=check_warehouse)]
+"""One that is there."""
+NewWarehouse = Annotated[Path | None, typer.Option(help=_HELP, metavar="FILE")]
+"""One that may be made."""
 Concurrency = Annotated[int, typer.Option(help=_RUN["concurrency"].description)]
 CONCURRENCY: int = _RUN["concurrency"].default
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.options import AsJson, Warehouse, print_json
+from flows.cli.options import AsJson, NewWarehouse, Warehouse, print_json
 from tasks.options import RunOptions, warehouse_of
 
 review_app = typer.Typer(help="Rows that checks flagged, for people to decide on.", no_args_is_help=True)
@@ -45,7 +45,7 @@ def export_queue(
 @review_app.command("import")
 def import_decisions(
     file: Annotated[Path, typer.Argument(help="CSV file that `review export` wrote and a reviewer filled in.")],
-    warehouse: Warehouse = None,
+    warehouse: NewWarehouse = None,
     as_json: AsJson = False,
 ) -> None:
     """Take in reviewers' decisions; the next build of the benchmark carries them in its lock.

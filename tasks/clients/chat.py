@@ -87,21 +87,22 @@ class Chat:
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
         """Answer calls; the samples of a call arrive as one reply."""
         draws = [draw for number, call in enumerate(calls) for draw in self._list_draws(number, call)]
-        open_draws: dict[int, dict[int, Reply]] = {}
+        open_draws: dict[int, dict[int, tuple[str, Reply]]] = {}
         alone: list[tuple[Call, Reply]] = []
 
-        def join(draw: _Draw, reply: Reply) -> None:
+        def join(draw: _Draw, reply: Reply) -> Sequence[str]:
             if reply.error == _N_IGNORED:
                 alone.append((draw.call, reply))
-                return
+                return ()
             wanted = 1 if draw.seed is None else _samples(draw.call)
             arrived = open_draws.setdefault(draw.number, {})
-            arrived[draw.seed or 0] = reply
-            if len(arrived) == wanted:
-                del open_draws[draw.number]
-                deliver(
-                    draw.call, _join_replies([arrived[seed] for seed in sorted(arrived)], "once" in draw.call.parts)
-                )
+            arrived[draw.seed or 0] = draw.custom_id, reply
+            if len(arrived) < wanted:
+                return ()
+            del open_draws[draw.number]
+            custom_ids, replies = zip(*(arrived[seed] for seed in sorted(arrived)), strict=True)
+            deliver(draw.call, _join_replies(replies, "once" in draw.call.parts))
+            return custom_ids
 
         if self._desk:
             left = self._try_first(draws, join)
@@ -112,7 +113,7 @@ class Chat:
             spent = {call.key: reply for call, reply in alone}
             self.send([call for call, _ in alone], lambda call, reply: deliver(call, add_spent(reply, spent[call.key])))
 
-    def _try_first(self, draws: Sequence[_Draw], join: Callable[[_Draw, Reply], None]) -> Sequence[_Draw]:
+    def _try_first(self, draws: Sequence[_Draw], join: Callable[[_Draw, Reply], object]) -> Sequence[_Draw]:
         """Ask the first request of all singly, before any job is made; return those that are left to jobs. ServiceUnreachable
         when nothing at all is there."""
         heard: list[Reply] = []

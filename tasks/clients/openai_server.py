@@ -24,6 +24,7 @@ from tasks.clients.sending.budget import TightError, find_account
 from tasks.clients.sending.redirects import check_redirect, count_redirect
 from tasks.clients.sending.sender import Retry
 from tasks.core.calls.call import Reply
+from tasks.core.fingerprints import digest_json
 from tasks.core.spending.bounds import Bounds
 from tasks.errors import BudgetReached, ServiceUnreachable
 from tasks.settings import Model
@@ -77,6 +78,10 @@ class OpenAiServer:
                 transport=_SpreadTransport(model.limits.parallel), event_hooks={"response": [self._check_redirect]}
             ),
         )
+
+    async def mark_key(self) -> str:
+        """Return what tells whether a later run has the same key for this address, and nothing else of one that nobody guesses."""
+        return digest_json([self.model.url, await self._give_key()])[:16]
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Answer:
         """Send one request, whatever it costs; Retry when the connection fails."""

@@ -16,6 +16,8 @@ SUMMED = (
     "cost_usd",
 )
 """Counts of a receipt that a stage adds up, beside its rows."""
+DRAWING = "draw_pilot"
+"""Stage in which a pilot draws its rows (engine/spending/pilot.py)."""
 
 
 class Batch(BaseModel):
@@ -91,12 +93,18 @@ def name_batch(batch: Batch, units: Sequence[str], size: int, rows: int) -> str:
 def describe_stage(summary: Mapping[str, Any], reasons: Mapping[str, int]) -> str:
     """Return what a stage did, in a line; `reasons`: reason → its rejected rows."""
     told = [f"{summary['rows_in']:,} rows in, {summary['rows_out']:,} out"]
-    told += [f"{summary['rejects']:,} rejected ({describe_reasons(reasons)})"] if summary["rejects"] else []
+    left = f"{name_left(summary['stage'])} ({describe_reasons(reasons)})"
+    told += [f"{summary['rejects']:,} {left}"] if summary["rejects"] else []
     told += [f"{summary['merged']:,} merged"] if summary["merged"] else []
     if summary["calls_sent"] or summary["calls_replayed"]:
         told.append(f"calls {summary['calls_sent']:,} sent {summary['calls_replayed']:,} replayed")
     told += [f"US$ {summary['cost_usd']:.4f}"] if summary["cost_usd"] else []
     return f"{summary['stage']}: {', '.join(told)}, {summary['seconds']:.1f} s"
+
+
+def name_left(stage: str) -> str:
+    """Return what the rows are called that a stage does not pass on for a reason: those that a pilot leaves are not lost."""
+    return "not drawn" if stage == DRAWING else "rejected"
 
 
 def describe_reasons(reasons: Mapping[str, int]) -> str:

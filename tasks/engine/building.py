@@ -26,8 +26,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from tasks import progress
 from tasks.clients.sending.sender import interrupt_sending
 from tasks.core.fingerprints import digest_json
-from tasks.core.receipts import SUMMED, Batch, Receipt, describe_stage, name_batch
-from tasks.core.spending.forecasting import DRAWING
+from tasks.core.receipts import DRAWING, SUMMED, Batch, Receipt, describe_stage, name_batch
 from tasks.engine.batches import choose_size, finished
 from tasks.engine.benchmark import Benchmark, Inputs, Locked
 from tasks.engine.datasets import Dataset

@@ -26,3 +26,11 @@ def test_a_stage_is_told_with_its_reasons() -> None:
     assert describe_stage({**summary, **calls}, {"no_item": 4, "ambiguous": 1}) == (
         "find_qids: 1,200 rows in, 1,195 out, 5 rejected (no_item 4, ambiguous 1), calls 3 sent 0 replayed, US$ 0.5000, 2.0 s"
     )
+
+
+def test_what_a_pilot_did_not_draw_is_not_called_rejected() -> None:
+    summary = {"stage": "draw_pilot", "rows_in": 1200, "rows_out": 20, "rejects": 1180, "merged": 0, "seconds": 0.04}
+    calls = {"calls_sent": 0, "calls_replayed": 0, "cost_usd": 0.0}
+    assert describe_stage({**summary, **calls}, {"not_in_pilot": 1180}) == (
+        "draw_pilot: 1,200 rows in, 20 out, 1,180 not drawn (not_in_pilot 1,180), 0.0 s"
+    )

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.options import AsJson, Warehouse, naming_options, print_json, print_lines
+from flows.cli.options import AsJson, NewWarehouse, check_warehouse, naming_options, print_json, print_lines
 from tasks.core.calls.call import Mode
 from tasks.options import RunOptions
 
@@ -44,7 +44,7 @@ def judge_card(
     ] = "",
     world: Annotated[str, typer.Option(help=_RUN["world"].description, metavar="WORLD")] = "embedded",
     mode: Annotated[Mode, typer.Option(help=_RUN["mode"].description)] = "record",
-    warehouse: Warehouse = None,
+    warehouse: NewWarehouse = None,
     as_json: AsJson = False,
 ) -> None:
     """Say how far a judge agrees with people: accuracy, Cohen's kappa, confusion, each label and setting. Where the labels
@@ -59,6 +59,8 @@ def judge_card(
     from flows.commands.judges.judge_card import make_cards
     from tasks.core.evaluation.judge_cards import format_card
 
+    if not labels:
+        check_warehouse(warehouse)
     with naming_options(RunOptions):
         run = RunOptions(world=world, mode=mode, warehouse=warehouse)
     cards, notes = make_cards(labels or [], judge, evaluation or [], benchmark, run)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.cli.options import AsJson, list_options, print_json, print_lines, read_options
+from flows.cli.options import AsJson, check_warehouse, list_options, print_json, print_lines, read_options
 from tasks import progress
 from tasks.options import RunOptions
 from tasks.settings import home
@@ -52,6 +52,7 @@ def _look_into(given: Any) -> None:
 
     progress.show()
     run, params = read_options(RunOptions, given), read_options(MechanismParams, given)
+    check_warehouse(run.warehouse)
     if given.write_pairs:
         pairs, without = find_pairs(params, run, given.write_pairs)
         told = {"pairs": str(given.write_pairs), "facts": pairs, "without_pair": without}

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from flows.benchmarks import BENCHMARKS
-from flows.cli.options import CONTEXT, AsJson, list_options, print_json, read_options
+from flows.cli.options import CONTEXT, AsJson, check_warehouse, list_options, print_json, read_options
 from flows.evaluate.evaluations import EVALUATIONS
 from tasks import progress
 from tasks.engine.benchmark import Benchmark
@@ -43,6 +43,8 @@ def forecast(given: Any) -> None:
             "--pilot asks rows of the build itself; --from and --rows are for a forecast by an earlier build"
         )
     run = read_options(RunOptions, given)
+    if given.pilot is None:
+        check_warehouse(run.warehouse)
     with shared_server():
         told = make_forecast(
             given.benchmark, read_options(given.benchmark.params, given), run, given.earlier, given.rows

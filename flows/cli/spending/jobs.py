@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.options import AsJson, print_json, print_lines
+from flows.cli.options import AsJson, check_warehouse, print_json, print_lines
 from tasks.errors import UsageError
 from tasks.options import RunOptions, warehouse_of
 from tasks.settings import home
@@ -91,7 +91,7 @@ def cancel(
 
 @jobs_app.command("forget")
 def forget_job(job: Job, warehouse: Warehouse = None, as_json: AsJson = False) -> None:
-    """Leave a job out of account that its server has lost: the same build asks anew what it was to answer, and pays again.
+    """Leave a job out of account that its server may not have lost: the same build asks anew what is left of it, and pays again.
 
     Example: factmill jobs forget batch_68a1
     """
@@ -113,6 +113,6 @@ def _choose(warehouse: Path | None) -> list[Path]:
     if warehouse is None:
         return list_warehouses(home())
     path = warehouse_of(RunOptions(warehouse=warehouse))
-    if not path.is_file() and not work_folder(path).is_dir():  # jobs outlive their warehouse
-        raise UsageError(f"there is no warehouse {path}")
+    if not work_folder(path).is_dir():  # jobs outlive their warehouse
+        check_warehouse(warehouse)
     return [path]

@@ -5,7 +5,7 @@ from typing import Any
 
 from flows.running import make_build
 from tasks.core.fingerprints import digest_json
-from tasks.core.spending.forecasting import DRAWING
+from tasks.core.receipts import DRAWING
 from tasks.engine.benchmark import Benchmark
 from tasks.engine.naming.locks import make_lock
 from tasks.engine.spending.forecasting import Basis, describe_forecast, forecast_build

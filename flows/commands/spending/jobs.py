@@ -85,6 +85,8 @@ def _advise(looked: Looked, *, followed: bool, asked: bool) -> str:
     """Return what is to be done about a job; empty: nothing."""
     if followed:
         return "a running process waits for it"
+    if looked.state and looked.state.is_lost:
+        return "its server knows it no more; the same build asks, and pays, anew what is left of it"
     if looked.state and looked.state.has_ended:
         return "its answers wait for the same build to take them"
     if looked.job.job_id or asked:

@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 from tasks import progress
 from tasks.clients.batch_jobs.job_files import JobFile, JobFiles, JobServer, JobsPlace
 from tasks.clients.batch_jobs.lines import LineAnswer, Lines, count_requests, write_line
-from tasks.clients.batch_jobs.remote import JobState, Remote
+from tasks.clients.batch_jobs.remote import JobState, Remote, UnknownJob
 from tasks.clients.batch_jobs.waiting import Asker, Request, Sending, hear_line
 from tasks.clients.sending.budget import TightError, find_account
 from tasks.clients.sending.sender import Retry, hand_over
@@ -45,7 +45,8 @@ class Desk(Generic[T]):
         self._remote = remote
         self._asker = asker
         self._files = JobFiles(place, JobServer(model.name, model.url, model.key_env))
-        self._warehouse = place.warehouse
+        self._given = "" if place.warehouse.parent == home() else f" --warehouse {shlex.quote(str(place.warehouse))}"
+        """What is added to commands about jobs."""
         self._most = model.jobs.requests
         """Requests in a job; fewer than the world says when the server had too much in hand."""
         self._refused_in_a_row = 0
@@ -63,17 +64,29 @@ class Desk(Generic[T]):
         """Return what jobs that are still open had learnt of the model; None where there is none."""
         return self._files.find_learnt()
 
-    def send(self, asked: Sequence[tuple[str, T]], deliver: Callable[[T, Reply], None]) -> None:
-        """Answer every (custom id, request), calling `deliver` in this thread for each as its job is read."""
+    def send(self, asked: Sequence[tuple[str, T]], deliver: Callable[[T, Reply], Iterable[str]]) -> None:
+        """Answer every (custom id, request), calling `deliver` in this thread for each as its job is read.
+
+        `deliver` returns the ids whose answers are kept from now on, so that no job is held for them, whatever ends the run.
+        """
         if not asked:
             return
         arrived: SimpleQueue[list[tuple[T, Reply]] | None] = SimpleQueue()
+        kept: list[str] = []
+
+        def take(each: T, reply: Reply) -> None:
+            kept.extend(deliver(each, reply))
+            if arrived.empty():
+                self._files.keep(kept)
+                kept.clear()
+
         self._files.enter()
         try:
-            hand_over(self._remote.name, self._take(asked, arrived), arrived, deliver)
+            hand_over(self._remote.name, self._take(asked, arrived), arrived, take)
             self._files.keep(custom_id for custom_id, _ in asked)
         except BaseException:  # whatever ends the run, its jobs go on at the server; raised on
             self._say_what_goes_on()
+            self._files.keep(kept)
             raise
         finally:
             self._files.leave()
@@ -233,7 +246,8 @@ class Desk(Generic[T]):
         )
 
     async def _create(self, job: JobFile) -> None:
-        job.note(job=await self._remote.create(job.file_id, job.name))
+        job_id = await self._remote.create(job.file_id, job.name)
+        job.note(job=job_id, key_mark=await self._remote.mark_key())
 
     async def _go_on(self, job: JobFile) -> None:
         """Follow a job that is known from its file: one of an earlier process, or one whose answers others have read."""
@@ -272,8 +286,12 @@ class Desk(Generic[T]):
         """Look at a job until it has ended, and read it."""
         said = ""
         for pause_s in self._remote.pauses():
-            state = await self._remote.look(job.job_id)
-            if (told := state.describe(len(job.ids))) != said:
+            try:
+                state = await self._remote.look(job)
+            except UnknownJob as error:
+                job.said = True
+                raise ServiceUnreachable(f"{error}{self._given}") from None
+            if not state.is_lost and (told := state.describe(len(job.ids))) != said:
                 said = told
                 progress.say(f"job {job.job_id}: {told}")
             if state.has_ended:
@@ -327,10 +345,11 @@ class Desk(Generic[T]):
                 f"{self._remote.name}: job {job.job_id} was cancelled; what it had done is kept, without an answer "
                 f"stay {count_requests(cancelled)}. The same command asks in a new job what is left"
             )
+        if state.is_lost:
+            self._files.forget(job)
         if again:
-            progress.say(
-                f"note: job {job.job_id}: {count_requests(len(again))} left unanswered, which another job asks"
-            )
+            why = "lost, since the server knows it no more" if state.is_lost else "left unanswered"
+            progress.say(f"note: job {job.job_id}: {count_requests(len(again))} {why}, which another job asks")
             self._gather(again)
 
     def _is_to_be_asked_again(
@@ -361,9 +380,8 @@ class Desk(Generic[T]):
 
     def _say_what_goes_on(self) -> None:
         """Say of each job that goes on without us how to go on with it and how to cancel it."""
-        given = "" if self._warehouse.parent == home() else f" --warehouse {shlex.quote(str(self._warehouse))}"
         for job in self._files.tell_open():
             progress.say(
                 f"note: job {job.job_id} goes on at the server, and is paid for; the same command goes on with it. To cancel "
-                f"it: factmill jobs cancel {shlex.quote(job.job_id)}{given}"
+                f"it: factmill jobs cancel {shlex.quote(job.job_id)}{self._given}"
             )

@@ -58,6 +58,8 @@ class JobFile:
     """Settings of the model by which the requests differ from what the world's file says."""
     file_id: str = ""
     job_id: str = ""
+    key_mark: str = ""
+    """Of the key by which it was handed in (`OpenAiServer.mark_key`); empty where its file does not tell."""
     left: set[str] = field(default_factory=set)
     """Those of the ids whose answers are not kept yet."""
     server: JobServer = JobServer()
@@ -107,6 +109,7 @@ class JobFile:
             self.run = str(told.get("run", ""))
         self.file_id = told.get("file", self.file_id)
         self.job_id = told.get("job", self.job_id)
+        self.key_mark = told.get("key_mark", self.key_mark)
         self.left -= set(told.get("kept", ()))
 
 

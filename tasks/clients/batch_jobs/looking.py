@@ -56,19 +56,19 @@ def cancel_job(job: JobFile, user_agent: str) -> JobState:
                 f"job {job.job_id or job.name}: {_NOT_NOTED}, and says how to cancel it when it is stopped"
             )
         remote = _connect(job.server, user_agent)
-        job_id = job.job_id or await remote.find_job(job.name)
-        if not job_id:
+        job.job_id = job.job_id or await remote.find_job(job.name)
+        if not job.job_id:
             raise ServiceError(
                 f"{job.name} was never handed in to {remote.name}, so there is nothing to cancel; the same build hands it in, "
                 f"and `factmill jobs forget {job.name}` leaves it out"
             )
-        state = await remote.look(job_id)
+        state = await remote.look(job)
         if state.has_ended:
             raise ServiceError(
-                f"job {job_id} has ended ({state.describe(len(job.ids))}), so there is nothing to cancel; the same build takes "
-                "its answers"
+                f"job {job.job_id} has ended ({state.describe(len(job.ids))}), so there is nothing to cancel; the same build "
+                f"{'asks anew what is left of it' if state.is_lost else 'takes its answers'}"
             )
-        return await remote.cancel(job_id)
+        return await remote.cancel(job.job_id)
 
     return asyncio.run(cancel())
 
@@ -79,7 +79,7 @@ async def _look(job: JobFile, remote: Remote | None) -> Looked:
     if remote is None:
         return Looked(job, trouble=_NOT_NOTED)
     try:
-        return Looked(job, await remote.look(job.job_id))
+        return Looked(job, await remote.look(job))
     except FactmillError as error:  # told beside the job; others are looked at all the same
         return Looked(job, trouble=str(error))
 

@@ -2,17 +2,22 @@
 
 Whoever asks waits for hours, so a server that is away for a while is waited for: a request is made again until it is
 answered. A request to make a job whose answer is lost may have made it; hence jobs are found again by their mark.
+
+A job of which a server knows nothing is lost where that is plain: the key is the one by which it was handed in, and the
+server lists jobs, this one not among them. Else it may be under way, and to ask its requests anew would pay them twice.
 """
 
 import asyncio
 import itertools
+import shlex
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 from tasks import progress
-from tasks.clients.batch_jobs.lines import ENDPOINT, Lines, read_lines
+from tasks.clients.batch_jobs.job_files import JobFile
+from tasks.clients.batch_jobs.lines import ENDPOINT, Lines, count_requests, read_lines
 from tasks.clients.batch_jobs.waiting import Request
 from tasks.clients.openai_server import Answer, OpenAiServer
 from tasks.clients.sending.answers import judge_status, read_json, shorten
@@ -29,8 +34,13 @@ _MOST_SILENT = 60
 """How many requests in a row a server that has answered before may leave without an answer."""
 _MOST_PAGES = 20
 _PAGE = 100
-_ENDED = frozenset({"completed", "failed", "expired", "cancelled", "canceled"})
+_LOST = "lost"
+_ENDED = frozenset({"completed", "failed", "expired", "cancelled", "canceled", _LOST})
 _NOT_LISTED = frozenset({404, 405, 501})
+
+
+class UnknownJob(ServiceUnreachable):
+    """A server knows nothing of a job that may be under way all the same; the text ends with the command that gives it up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +67,11 @@ class JobState:
     def is_cancelled(self) -> bool:
         return self.status in ("cancelled", "canceled")
 
+    @property
+    def is_lost(self) -> bool:
+        """True where the server knows it no more."""
+        return self.status == _LOST
+
     def describe(self, requests: int) -> str:
         """Return how far the job is, in words; `requests`: how many it was made of."""
         failed = f", {self.failed:,} failed" if self.failed else ""
@@ -69,6 +84,7 @@ class Remote:
     def __init__(self, server: OpenAiServer, jobs: Jobs, attempts: int, most_silent: int = _MOST_SILENT) -> None:
         """`attempts`: how often a server that has answered nothing yet is asked; `most_silent`: one that has."""
         self.name = server.name
+        self.mark_key = server.mark_key
         self._server = server
         self._jobs = jobs
         self._attempts, self._most_silent = attempts, most_silent
@@ -134,30 +150,50 @@ class Remote:
 
         async def make() -> str:
             nonlocal tried
-            if tried and (found := await self._find_once("batches", _is_job, mark)):
+            if tried and (found := await self._find_told("batches", _is_job, mark)):
                 return found
             tried = True
             return _read_id(await self._read(self._server.post("/batches", body), "has no batch jobs: leave out mode"))
 
         return await self._ask(make)
 
-    async def look(self, job_id: str) -> JobState:
-        """Return what the server says of a job; ServiceUnreachable when it knows none of that id."""
+    async def look(self, job: JobFile) -> JobState:
+        """Return what the server says of a job, or that it has lost it; UnknownJob when it knows nothing of it, and that is
+        not plain."""
         unknown = 0
 
-        async def ask() -> JobState:
+        async def ask() -> JobState | None:
             nonlocal unknown
-            answer = await self._server.get(f"/batches/{quote(job_id, safe='')}")
-            if answer.status == 404 and (unknown := unknown + 1) < self._attempts:
-                raise Retry(f"http_404: {shorten(answer.text)}")  # one that has just started may not have read all yet
-            self._check(
-                answer,
-                f"knows no job {job_id}, which was made with another key, or has lost it: set that key, or leave the job out of "
-                f"account, so that its requests are asked and paid anew: factmill jobs forget {job_id}",
-            )
-            return _read_state(job_id, read_json(answer.text))
+            answer = await self._server.get(f"/batches/{quote(job.job_id, safe='')}")
+            if answer.status == 404:
+                if (unknown := unknown + 1) < self._attempts:
+                    raise Retry(
+                        f"http_404: {shorten(answer.text)}"
+                    )  # one that has just started may not have read all yet
+                return None
+            self._check(answer, "has no batch jobs: leave out mode")
+            return _read_state(job.job_id, read_json(answer.text))
 
-        return await self._ask(ask)
+        state = await self._ask(ask)
+        if state is None:
+            if doubt := await self._doubt(job):
+                raise UnknownJob(
+                    f"{self.name}: knows no job {job.job_id}, but {doubt}. Where the job is gone for good, have its "
+                    f"{count_requests(len(job.left))} asked, and paid, anew: factmill jobs forget {shlex.quote(job.job_id)}"
+                )
+            return JobState(job.job_id, _LOST, 0, 0, 0, (), (), 0.0)
+        return state
+
+    async def _doubt(self, job: JobFile) -> str:
+        """Return why a job that the server does not know may be under way all the same, and what to do; empty: it is lost."""
+        if job.key_mark != await self.mark_key():
+            whose = "another key" if job.key_mark else "an earlier version, which did not note by which key"
+            named = self._server.model.key_env or "the world's file names none today"
+            return f"it was handed in by {whose}, and may be known by that: set that key ({named}) and run the same command again"
+        found = await self._ask(lambda: self._find_once("batches", _is_job, job.name))
+        if found is None:
+            return "this server lists none at all, and may be another than took it: see what answers at this address"
+        return f"the server lists it as {found}: run the same command again later" if found else ""
 
     async def cancel(self, job_id: str) -> JobState:
         """Have a job broken off; return what the server says of it."""
@@ -173,16 +209,18 @@ class Remote:
         """Return what a job's files say of its requests; they are read once more where they hold fewer lines than the server
         counts."""
         for attempt in (1, 2):
-            lines = Lines()
+            lines, gone = Lines(), list[str]()
             for file_id in state.files:
                 content = await self._fetch(file_id)
                 if content is None:
-                    progress.say(f"note: job {state.job_id}: its file {file_id} is gone from the server")
+                    gone.append(file_id)
                 else:
                     read_lines(content, ids, lines)
             if len(lines.answers) >= min(len(ids), state.done + state.failed) or attempt == 2:
                 break
             await asyncio.sleep(self._jobs.poll_s)
+        for file_id in gone:
+            progress.say(f"note: job {state.job_id}: its file {file_id} is gone from the server")
         if odd := lines.describe():
             progress.say(f"note: job {state.job_id}: of its lines {odd}; they are left out")
         return lines
@@ -201,26 +239,32 @@ class Remote:
 
     async def find_job(self, mark: str) -> str:
         """Return the id of the job with a mark; empty where there is none, or the server lists none."""
-        return await self._ask(lambda: self._find_once("batches", _is_job, mark))
+        return await self._ask(lambda: self._find_told("batches", _is_job, mark))
 
     async def find_file(self, mark: str) -> str:
         """Return the id of the file with a name; empty where there is none, or the server lists none."""
-        return await self._ask(lambda: self._find_once("files", _is_file, mark))
+        return await self._ask(lambda: self._find_told("files", _is_file, mark))
 
-    async def _find_once(self, kind: str, is_it: Callable[[Any, str], bool], mark: str) -> str:
+    async def _find_told(self, kind: str, is_it: Callable[[Any, str], bool], mark: str) -> str:
+        found = await self._find_once(kind, is_it, mark)
+        if found is None:
+            progress.say(
+                f"note: {self.name} lists no {kind}, so it is not known whether {mark} came to it; it is sent again"
+            )
+        return found or ""
+
+    async def _find_once(self, kind: str, is_it: Callable[[Any, str], bool], mark: str) -> str | None:
+        """Return the id of what has a mark; empty where it is not listed, None where the server lists nothing."""
         after = ""
         for _ in range(_MOST_PAGES):
             answer = await self._server.get(f"/{kind}?limit={_PAGE}{after}")
             if answer.status in _NOT_LISTED:
-                progress.say(
-                    f"note: {self.name} lists no {kind}, so it is not known whether {mark} came to it; it is sent again"
-                )
-                return ""
+                return None
             self._check(answer, f"lists no {kind}")
             page = read_json(answer.text)
             listed = page.get("data") if isinstance(page, dict) else None
             if not isinstance(listed, list):
-                return ""
+                return None
             if found := next((each for each in listed if isinstance(each, dict) and is_it(each, mark)), None):
                 return _read_id(found)
             if not listed or not page.get("has_more"):

@@ -151,7 +151,7 @@ class Sender:
         self,
         groups: Sequence[Sequence[Item]],
         request: Request[Item],
-        deliver: Callable[[Item, Reply], None],
+        deliver: Callable[[Item, Reply], object],
         sizes: Sequence[GroupSize] | None = None,
     ) -> None:
         """Send every group, calling `deliver` in this thread for each item the moment its reply is there.
@@ -258,7 +258,7 @@ def hand_over(
     name: str,
     work: Coroutine[Any, Any, None],
     arrived: SimpleQueue[list[tuple[Item, Reply]] | None],
-    deliver: Callable[[Item, Reply], None],
+    deliver: Callable[[Item, Reply], object],
 ) -> None:
     """Do work in the sending loop, calling `deliver` in this thread for all that it puts into the queue, until it is done.
 

@@ -27,8 +27,6 @@ from typing import Any
 
 import numpy as np
 
-DRAWING = "draw_pilot"
-"""Stage in which a pilot draws its rows (engine/spending/pilot.py)."""
 _HALVES = 20
 _DRAWS = 1_000
 _TAILS = (5.0, 95.0)

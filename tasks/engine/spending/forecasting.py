@@ -10,8 +10,9 @@ from typing import Any
 
 from tasks.assets import load_prompt
 from tasks.core.prompts import Ask
+from tasks.core.receipts import DRAWING
 from tasks.core.spending.bounds import count
-from tasks.core.spending.forecasting import DRAWING, Forecast, StageSeen, Use, make_forecast, round_numbers
+from tasks.core.spending.forecasting import Forecast, StageSeen, Use, make_forecast, round_numbers
 from tasks.engine.batches import choose_size
 from tasks.engine.naming.identities import identify_service, service_urls
 from tasks.errors import UsageError

@@ -2,8 +2,8 @@
 
 from prefect import task
 
-from tasks.core.receipts import Batch, Receipt
-from tasks.core.spending.forecasting import DRAWING, draw_places
+from tasks.core.receipts import DRAWING, Batch, Receipt
+from tasks.core.spending.forecasting import draw_places
 from tasks.engine.batches import batch_key, work_on
 
 NOT_DRAWN = "not_in_pilot"
@@ -11,7 +11,7 @@ NOT_DRAWN = "not_in_pilot"
 
 @task(name=DRAWING, cache_key_fn=batch_key, persist_result=True)
 def draw_pilot(batch: Batch) -> Receipt:
-    """Pass on so many rows that stand for all of them; the others are rejected as not drawn."""
+    """Pass on so many rows that stand for all of them; the others leave the pilot as not drawn."""
     work = work_on(batch)
     table = work.any_rows()
     rows = table.to_pylist()

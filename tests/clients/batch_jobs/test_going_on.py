@@ -1,5 +1,6 @@
 """Jobs that a stopped or killed run left, that the server forgot or half told, and files of them that are spoilt."""
 
+import re
 import threading
 import time
 
@@ -7,6 +8,7 @@ import pytest
 from support.batches.asking import ask, ask_all, collect, interrupt, jobs, open_chat, wait_for
 from support.steps.warehouses import empty_warehouse
 
+from tasks.clients.batch_jobs.job_files import read_jobs
 from tasks.errors import ServiceUnreachable
 from tasks.storage.recording.recorder import Recorder
 
@@ -82,15 +84,76 @@ def test_a_server_that_is_not_there_stops_the_run_soon_and_one_without_jobs_is_t
     assert len(collect(open_chat(server, tmp_path), [ask()])) == 1, "what never reached a server is asked anew"
 
 
-def test_a_job_that_the_server_has_forgotten_stops_the_run(make_server, tmp_path, told):
-    server = make_server()
+def leave_a_lost_job(server, folder, calls, told) -> None:
     server.ends = {1: "never"}
-    calls = ask_all(3)
-    interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in told))
-    for path in (tmp_path / "server-0").glob("batch_*"):
-        path.unlink()
-    with pytest.raises(ServiceUnreachable, match="knows no job batch_0001"):
-        collect(open_chat(server, tmp_path), calls)
+    interrupt(open_chat(server, folder), calls, lambda: any("in_progress" in line for line in told))
+    server.forget()
+    server.ends.clear()
+    told.clear()
+
+
+def test_what_is_wanted_of_a_job_that_the_server_has_lost_is_asked_in_another_and_told_once(
+    make_server, tmp_path, told
+):
+    server, calls = make_server(), ask_all(10)
+    leave_a_lost_job(server, tmp_path, calls, told)
+    assert len(collect(open_chat(server, tmp_path), calls[2:])) == 8
+    assert [line for line in told if "another job" in line] == [
+        "note: job batch_0001: 8 requests lost, since the server knows it no more, which another job asks"
+    ]
+    assert [len(server.read_input(job)) for job in server.jobs] == [8]
+    assert list((tmp_path / "jobs").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "noted", "lists", "doubt"),
+    [
+        (
+            "other",
+            True,
+            True,
+            r"it was handed in by another key, and may be known by that: set that key \(MY_KEY\) and run the same",
+        ),
+        (
+            "key",
+            False,
+            True,
+            r"it was handed in by an earlier version, which did not note by which key, .* set that key \(MY_KEY\)",
+        ),
+        ("key", True, False, "this server lists none at all, and may be another than took it"),
+    ],
+)
+def test_a_job_that_may_be_under_way_all_the_same_stops_the_run(make_server, tmp_path, told, key, noted, lists, doubt):
+    """To ask its requests anew would pay them twice."""
+    server, calls = make_server(), ask_all(3)
+    leave_a_lost_job(server, tmp_path, calls, told)
+    (file,) = (tmp_path / "jobs").iterdir()
+    if not noted:
+        file.write_text(re.sub('"key_mark":"[^"]+"', '"key_mark":""', file.read_text("utf-8")), "utf-8")
+    server.lists = lists
+    with pytest.raises(ServiceUnreachable, match=f"knows no job batch_0001, but {doubt}") as stopped:
+        collect(open_chat(server, tmp_path, key), calls)
+    assert str(stopped.value).endswith(
+        f"its 3 requests asked, and paid, anew: factmill jobs forget batch_0001 --warehouse {tmp_path}/w.duckdb"
+    )
+    assert server.jobs == [] and file.exists()
+    assert not any("goes on at the server" in line for line in told)
+
+
+def test_a_server_that_loses_every_job_is_asked_no_more_often_than_it_would_be_singly(make_server, tmp_path, told):
+    server = make_server()
+    serve = server.web.handle
+
+    def lose(seen):
+        if "/batches/" in seen.path:
+            server.forget()
+        return serve(seen)
+
+    server.web.handle = lose
+    got = collect(open_chat(server, tmp_path), ask_all(3))
+    assert {(reply.status, reply.transient) for reply in got.values()} == {("failed", True)}
+    assert sum("handed in" in line for line in told) == 4
+    assert list((tmp_path / "jobs").iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -120,6 +183,22 @@ def test_what_is_half_a_file_is_read_again(make_server, tmp_path):
     server.spoil = halve
     assert len(collect(open_chat(server, tmp_path), ask_all(10))) == 10
     assert len(server.jobs) == 1
+
+
+def test_a_job_whose_answers_are_gone_from_the_server_is_told_once_and_asked_in_another(make_server, tmp_path, told):
+    server = make_server()
+    serve = server.web.handle
+
+    def lose(seen):
+        return {"status": 404, "text": "no such file"} if "output-batch_0001" in seen.path else serve(seen)
+
+    server.web.handle = lose
+    assert len(collect(open_chat(server, tmp_path), ask_all(10))) == 10
+    assert [line for line in told if line.startswith("note: ")] == [
+        "note: job batch_0001: its file output-batch_0001 is gone from the server",
+        "note: job batch_0001: 10 requests left unanswered, which another job asks",
+    ]
+    assert [len(server.read_input(job)) for job in server.jobs] == [10, 10]
 
 
 def test_prices_of_their_own_are_taken_as_they_stand(make_server, tmp_path):
@@ -166,3 +245,29 @@ def test_a_server_names_no_command_that_is_typed_to_cancel_its_job(make_server, 
     desk._files.begin("a.jsonl", ["x"], {}).note(job="batch/../1; reboot $(id)")
     desk._say_what_goes_on()
     assert "factmill jobs cancel 'batch/../1; reboot $(id)'" in told[-1]
+
+
+@pytest.mark.parametrize(("samples", "most", "known"), [(1, 4, {2: 4, 3: 4}), (2, 5, {1: 1, 2: 5, 3: 5, 4: 5, 5: 4})])
+def test_a_job_whose_answers_are_kept_is_not_known_any_more_when_another_stops_the_run(
+    make_server, tmp_path, samples, most, known
+):
+    """Of a call whose samples are in two jobs nothing is kept before all have come."""
+    server, calls, got = make_server(), ask_all(12, samples), {}
+    server.ends = {number: "never" for number in known if number > 1}
+    serve = server.web.handle
+
+    def refuse_then(seen):
+        is_read = any("batch_0001/content" in each.path for each in server.web.seen)
+        is_read &= any(job.job_id == f"batch_{max(known):04}" for job in read_jobs(tmp_path / "jobs"))
+        return {"status": 401, "text": "no"} if is_read and "batch_0002" in seen.path else serve(seen)
+
+    server.web.handle = refuse_then
+    chat = open_chat(server, tmp_path, jobs=jobs(requests=most))
+    with pytest.raises(ServiceUnreachable, match="refuses us with HTTP 401"):
+        chat.send(calls, lambda call, reply: got.update({call.key: reply}))
+    assert len(got) == most // samples
+    assert {int(job.job_id[-4:]): len(job.left) for job in read_jobs(tmp_path / "jobs")} == known
+    server.web.handle, server.ends = serve, {}
+    assert len(collect(open_chat(server, tmp_path), [call for call in calls if call.key not in got])) == 12 - len(got)
+    assert list((tmp_path / "jobs").iterdir()) == []
+    assert len(server.jobs) == len(known | {1: 0}) and max(server.answered.values()) == 1

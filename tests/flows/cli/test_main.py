@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 import requests
 from support.commands.command import Factmill
+from support.steps.warehouses import empty_warehouse
 
 REPORT_KEYS = {
     "build_id",
@@ -216,7 +217,7 @@ def test_wrong_usage_is_told_in_words(
 
 
 def test_a_benchmark_that_was_not_built_has_no_latest_build(factmill: Factmill, tmp_path: Path) -> None:
-    ran = factmill("verify", "latest:fanoutqa", "--warehouse", tmp_path / "empty.duckdb")
+    ran = factmill("verify", "latest:fanoutqa", "--warehouse", empty_warehouse(tmp_path / "empty.duckdb"))
     assert ran.code == 2
     assert "no build 'latest:fanoutqa'" in ran.err
 

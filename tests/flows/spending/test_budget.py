@@ -1,6 +1,7 @@
 """Whole builds that may spend only so much, and forecasts of them."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 from support.commands.command import Factmill
 from support.habits.server import HabitsServer, write_habit_world
+from support.steps.warehouses import empty_warehouse
 
 from tasks.engine.services import embedded_graph
 
@@ -40,7 +42,9 @@ def test_a_build_is_forecast_stopped_before_its_bound_and_goes_on_asking_nothing
     given = (*SMALL, "--world", write_world(tmp_path, server, PRICES), "--warehouse", warehouse)
     before = server.answered[HABIT]
 
-    told: dict[str, Any] = factmill("forecast", *given, "--pilot", "4").json
+    forecast = factmill("forecast", *given, "--pilot", "4")
+    assert re.search(r"draw_pilot: 4 rows, \d+ not drawn\n", forecast.err)
+    told: dict[str, Any] = forecast.json
     piloted = server.answered[HABIT] - before
     assert piloted >= 4 * 3
     assert told["low"]["usd"] <= told["total"]["usd"] <= told["high"]["usd"]
@@ -85,7 +89,7 @@ def test_what_a_model_costs_has_to_be_told(factmill: Factmill, server: HabitsSer
 
 
 def test_there_is_no_forecast_without_a_basis(factmill: Factmill, tmp_path: Path) -> None:
-    nothing = factmill("forecast", "granola", "--warehouse", tmp_path / "w.duckdb")
+    nothing = factmill("forecast", "granola", "--warehouse", empty_warehouse(tmp_path / "w.duckdb"))
     assert nothing.code == 2
     assert "--pilot 50" in nothing.err
     both = factmill("forecast", "granola", "--warehouse", tmp_path / "w.duckdb", "--pilot", "5", "--rows", "7")

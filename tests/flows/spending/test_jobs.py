@@ -142,12 +142,14 @@ def test_a_server_that_does_not_tell_is_told(left: Path, server: BatchServer, fa
     assert ran.code == 0
     assert "unknown" in ran.out
     assert "the environment variable that its key_env names is not set" in ran.out
-    for path in (server._folder).glob("batch_*.json"):
-        path.unlink()
+    server.forget()
+    ran = factmill("jobs", "--json", MY_KEY="other")
+    assert (ran.json["jobs"][0]["state"], ran.json["jobs"][0]["done"]) == ("unknown", None)
+    assert "knows no job batch_0001, but it was handed in by another key" in ran.json["jobs"][0]["note"]
+    assert "factmill jobs forget batch_0001" in ran.json["jobs"][0]["note"]
     [known] = list_known(factmill)
-    assert (known["state"], known["done"]) == ("unknown", None)
-    assert "knows no job batch_0001, which was made with another key, or has lost it" in known["note"]
-    assert "factmill jobs forget batch_0001" in known["note"]
+    assert known["state"] == "lost"
+    assert known["note"] == "its server knows it no more; the same build asks, and pays, anew what is left of it"
     server.close()
     assert (
         "cannot be reached" in list_known(factmill)[0]["note"] or "no useful answer" in list_known(factmill)[0]["note"]
@@ -157,13 +159,12 @@ def test_a_server_that_does_not_tell_is_told(left: Path, server: BatchServer, fa
     assert "nothing was cancelled, since not all jobs can be seen: " in ran.err
 
 
-def test_a_job_that_its_server_has_lost_is_forgotten_and_asked_anew(
+def test_a_job_that_its_server_may_have_lost_is_forgotten_and_asked_anew(
     left: Path, server: BatchServer, factmill: Factmill
 ) -> None:
-    for path in (server._folder).glob("batch_*.json"):
-        path.unlink()
+    server.forget()
     with pytest.raises(ServiceUnreachable, match="factmill jobs forget batch_0001"):
-        collect(open_chat(server, left), CALLS)
+        collect(open_chat(server, left, "other"), CALLS)
     assert factmill("jobs", "forget", "batch_0001", "--json").json == {
         "job": "batch_0001",
         "forgotten": True,
@@ -171,7 +172,7 @@ def test_a_job_that_its_server_has_lost_is_forgotten_and_asked_anew(
         "build": "granola-1a2b",
     }
     server.ends.clear()
-    assert len(collect(open_chat(server, left), CALLS)) == 10
+    assert len(collect(open_chat(server, left, "other"), CALLS)) == 10
 
 
 def test_looking_at_a_job_keeps_no_build_from_going_on_with_it(left: Path, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def answer(body: dict) -> dict:
     return {"json": {"choices": choices, "usage": {"prompt_tokens": 100, "completion_tokens": 20}}}
 
 
-def open_chat(server: BatchServer, folder: Path | None, **changed) -> Chat:
+def open_chat(server: BatchServer, folder: Path | None, key: str = "key", **changed) -> Chat:
     """Return a model at a server, what is known of its jobs lying in a folder."""
     given = {
         "kind": "openai",
@@ -53,7 +53,7 @@ def open_chat(server: BatchServer, folder: Path | None, **changed) -> Chat:
     return Chat(
         "here",
         Model.model_validate({**given, **changed}),
-        lambda: "key",
+        lambda: key,
         "tests",
         folder and place_of(folder),
     )

@@ -64,12 +64,17 @@ class BatchServer:
         lines = (self._folder / job["input_file_id"]).read_bytes().split(b"\n")
         return [json.loads(line) for line in lines if line]
 
+    def forget(self) -> None:
+        """Know nothing more of any job and file."""
+        for path in self._folder.iterdir():
+            path.unlink()
+
     def restart(self) -> None:
         """Stop and start again on the same address, knowing what is on disk alone."""
         self.restarts += 1
         old, port = self.web, self.web.port
         old.handle = lambda _: {"cut": True}
-        old.close()
+        old.stop()
         self.web = Loopback(port)
         self.web.handle = self._handle
 

@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -42,6 +43,7 @@ class Loopback:
         self.handle: Callable[[Seen], dict[str, Any]] = lambda _: {"status": 500, "text": "nothing scripted"}
         self.most_at_once = 0
         self._at_once = 0
+        self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._web = ThreadingHTTPServer(("127.0.0.1", port), self._make_handler())
         self._web.daemon_threads = True
@@ -57,9 +59,17 @@ class Loopback:
     def port(self) -> int:
         return int(self._web.server_port)
 
-    def close(self) -> None:
+    def stop(self) -> None:
+        """Take no further connections."""
         self._web.shutdown()
         self._web.server_close()
+
+    def close(self) -> None:
+        """Stop, and end the connections that clients keep, whose threads would hold all that answers them."""
+        self.stop()
+        for connection in list(self._open):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def _make_handler(self) -> type[BaseHTTPRequestHandler]:
         server = self
@@ -105,12 +115,14 @@ class Loopback:
                 self.close_connection = bool(answer.get("truncate"))
 
             def handle(self) -> None:
+                server._open.add(self.connection)
                 try:
                     super().handle()
                 except (OSError, ValueError):
                     self.close_connection = True
 
             def finish(self) -> None:
+                server._open.discard(self.connection)
                 try:
                     super().finish()
                 except (OSError, ValueError):

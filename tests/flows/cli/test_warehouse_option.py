@@ -1,0 +1,55 @@
+"""`--warehouse`: a command that reads one ends where the file that it names is not there, and makes none."""
+
+from pathlib import Path
+
+import pytest
+from support.commands.command import Factmill
+
+READING = [
+    ["builds"],
+    ["show", "granola"],
+    ["show", "granola", "--rejects"],
+    ["explain", "granola", "P19"],
+    ["verify", "latest:granola"],
+    ["export", "latest:granola", "--to", "out"],
+    ["report", "latest:granola", "--to", "out.html"],
+    ["release", "latest:granola", "--to", "out"],
+    ["diff", "granola-1", "granola-2"],
+    ["drift", "fanoutqa", "--epoch", "2026-01-01"],
+    ["forecast", "granola"],
+    ["review", "export", "latest:slaq", "--to", "out.csv"],
+    ["label", "export", "latest:slaq_evaluation", "--to", "out.csv"],
+    ["label", "import", "labels.csv"],
+    ["judge-card", "--judge", "exact"],
+    ["audit", "granola"],
+    ["evaluate", "granola", "--model", "oracle"],
+    ["evaluate", "granola", "--questions", "out.jsonl"],
+    ["forecast", "granola_evaluation", "--model", "oracle"],
+    ["mechanism", "latest:slaq_evaluation", "--model", "gpt2"],
+    ["gc"],
+    ["jobs"],
+    ["compact"],
+]
+
+
+@pytest.fixture
+def factmill(own_home: Path) -> Factmill:
+    own_home.mkdir(parents=True)
+    return Factmill(own_home, on_prefect=False)
+
+
+@pytest.mark.parametrize("command", READING, ids=" ".join)
+def test_a_warehouse_that_is_not_there_is_wrong_usage(command: list[str], factmill: Factmill, tmp_path: Path) -> None:
+    ran = factmill(*command, "--warehouse", tmp_path / "w.duckdb")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == (
+        f"factmill: there is no warehouse {tmp_path}/w.duckdb; name one that is there, or leave --warehouse out for the "
+        "usual one\n"
+    )
+    assert not list(tmp_path.glob("w.duckdb*"))
+
+
+def test_of_the_usual_warehouse_that_is_not_made_yet_it_is_told_that_nothing_was_built(factmill: Factmill) -> None:
+    ran = factmill("builds")
+    assert (ran.code, ran.out, ran.err) == (0, "", "no builds yet; try: factmill build granola\n")
+    assert "--pilot 50" in factmill("forecast", "granola").err
