@@ -25,7 +25,9 @@ def test_a_whole_run_is_read(tmp_path: Path) -> None:
 def test_a_run_that_goes_on_is_in_the_world_and_reads_the_files_that_it_is_told_now(tmp_path: Path) -> None:
     copy = shutil.copy(ROOT / "data" / "worlds" / "embedded.toml", tmp_path)
     describe_run(tmp_path, {}, {"files": {"P19": "before"}}, RunOptions(warehouse=tmp_path / "w.duckdb"))
-    describe_run(tmp_path, {}, {"files": {"P19": "moved"}}, RunOptions(world=str(copy), warehouse=tmp_path / "w.duckdb"))
+    describe_run(
+        tmp_path, {}, {"files": {"P19": "moved"}}, RunOptions(world=str(copy), warehouse=tmp_path / "w.duckdb")
+    )
     described = read_run(tmp_path)
     assert described
     assert (described["options"]["world"], described["origin"]) == (str(copy), {"files": {"P19": "moved"}})
