@@ -25,6 +25,7 @@ from tasks.engine.since.earlier import find_earlier
 from tasks.engine.spending.bounds import check_prices
 from tasks.errors import OldBuild, PrefectLost
 from tasks.options import BuildReport, Params, RunOptions, warehouse_of
+from tasks.processes import require_temporary_folder
 from tasks.progress import mention, say
 from tasks.settings import home, load_world, require_home
 from tasks.storage.builds import BuildRecord, build_of_lock, describe_caution, published_names
@@ -134,6 +135,7 @@ def load_flow(benchmark: Benchmark) -> Any:
 def opened_recipe(benchmark: Benchmark, run: RunOptions) -> Iterator[Recipe]:
     """Yield a benchmark's flow, ready to be called: a Prefect server runs."""
     os.environ.update(prefect_settings(require_home()))
+    require_temporary_folder()
     with prefect_server(home()) as server:
         if not find_standing():
             mention("starting Prefect …")

@@ -1,4 +1,5 @@
-"""Processes: one at a time where they would disturb each other, and children that end with this one.
+"""Processes: one at a time where they would disturb each other, children that end with this one, and the folder for passing
+files that both need.
 
 The children are the Oxigraph and Prefect servers that a run starts for itself.
 
@@ -15,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +24,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import NoReturn
+
+from tasks.errors import SettingsError
 
 HOST = "127.0.0.1"
 _STOP_TIMEOUT_S = 5.0
@@ -47,6 +51,16 @@ notebook's."""
 def own_process(end: Callable[[], NoReturn], grace_s: float = STOP_GRACE_S) -> None:
     """Let `end_soon` end this process, which does nothing but run the command or a flow; `end` does so at once."""
     _own[:] = [(end, grace_s)]
+
+
+def require_temporary_folder() -> Path:
+    """Return the folder for passing files; SettingsError when there is none that can be written."""
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError as error:
+        raise SettingsError(
+            f"{error.strerror}: set TMPDIR to a folder that can be written, of which nothing is kept"
+        ) from None
 
 
 def die_with_parent(parent: int | None = None) -> None:

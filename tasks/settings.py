@@ -335,7 +335,7 @@ def home() -> Path:
         return Path(os.path.realpath(Path(given).expanduser()))
     if (ROOT / "pyproject.toml").is_file():
         return ROOT / "data"
-    return Path(os.environ.get("XDG_DATA_HOME", "~/.local/share")).expanduser() / "factmill"
+    return Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser() / "factmill"
 
 
 def require_home() -> Path:

@@ -23,6 +23,7 @@ _told: list[bool] = []
 
 def main() -> NoReturn:
     """Run the command."""
+    _open_streams()
     settle_memory()
     catch_signals()
     try:
@@ -33,6 +34,16 @@ def main() -> NoReturn:
         if not _stops:
             raise
     end(_stops[0])
+
+
+def _open_streams() -> None:
+    """Put nothing's file where standard input, output or error is closed: else the next file that is opened takes its number,
+    and what libraries print ends in the warehouse."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(descriptor, descriptor == number)
+            setattr(sys, name, os.fdopen(descriptor, "w" if number else "r", encoding="utf-8"))
 
 
 def catch_signals() -> None:

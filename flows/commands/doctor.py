@@ -123,7 +123,7 @@ def _examine_compute(world: World) -> Iterator[Finding]:
             "compute", bool(workers), f"{address}; workers: {len(workers)}", f"factmill worker --address {address}"
         )
         for wanted in list_wanted(world, home()):
-            count = cluster.count_holders(wanted)
+            count = len(cluster.list_holders(wanted))
             lack = "" if count else explain_lack(wanted, workers, address)
             told = lack or f"{wanted.identity} on {count} of its workers"
             yield _finding(f"cluster {wanted.kind}", bool(count), told, f"factmill worker --address {address}")

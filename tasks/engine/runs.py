@@ -115,22 +115,22 @@ def close_run(folder: str) -> None:
 
 
 def describe_run(folder: Path, lock: Mapping[str, Any], origin: Mapping[str, Any], options: RunOptions) -> None:
-    """Write down what a run is, unless it goes on with one that was begun before.
+    """Write down what a run is, or what it is by now, where it goes on with one that was begun before.
 
-    What is too old is settled here, once: a run that goes on after a crash keeps to it, so that its halves agree. It does
-    not go on when other ages are asked for now, or when it was begun so long ago that its own replies are too old.
+    What is too old is settled once: a run that goes on after a crash keeps to it, so that its halves agree. It does not go on
+    when other ages are asked for now, or when it was begun so long ago that its own replies are too old. All else is as it
+    is told now: the lock leaves open how a world's services are asked, at what price, and whether any may be.
     """
-    path = folder / RUN
     now = datetime.now(UTC)
     ages = find_run_ages(options) if options.mode == "record" else {}
-    told = {"max_ages": ages, "stale_if_error": options.stale_if_error, "since": options.since, "pilot": options.pilot}
-    if described := read_run(folder):
-        before = described["options"]
-        age_s = (now - datetime.fromisoformat(before["begun"])).total_seconds()
-        goes_on = age_s <= max(min(ages.values(), default=math.inf), _GOES_ON_S)
-        if goes_on and told == {name: before.get(name) for name in told}:
-            return
     warehouse = warehouse_of(options)
+    told = {"max_ages": ages, "stale_if_error": options.stale_if_error, "since": options.since, "pilot": options.pilot}
+    settled = _read_settled(folder, told, now) or {
+        "floor": newest_record(warehouse) if options.mode == "refresh" else "",
+        "begun": now.isoformat(),
+        "oldest": {service: at.isoformat() for service, at in find_oldest_moments(ages, now).items()},
+        **told,
+    }
     described = {
         "lock": lock,
         "origin": origin,
@@ -141,12 +141,23 @@ def describe_run(folder: Path, lock: Mapping[str, Any], origin: Mapping[str, Any
             "home": str(home()),
             "mode": options.mode,
             "pinned_build": options.pinned_build,
-            "floor": newest_record(warehouse) if options.mode == "refresh" else "",
-            "begun": now.isoformat(),
-            "oldest": {service: at.isoformat() for service, at in find_oldest_moments(ages, now).items()},
-            **told,
+            **settled,
         },
     }
+    path = folder / RUN
     draft = path.with_suffix(".draft")
     draft.write_text(json.dumps(described, ensure_ascii=False, indent=1), "utf-8")
     draft.replace(path)
+
+
+def _read_settled(folder: Path, told: Mapping[str, Any], now: datetime) -> dict[str, Any] | None:
+    """Return what the run of a folder has settled of replies, where it goes on; `told`: what is asked for now."""
+    described = read_run(folder)
+    if described is None:
+        return None
+    before = described["options"]
+    age_s = (now - datetime.fromisoformat(before["begun"])).total_seconds()
+    goes_on = age_s <= max(min(told["max_ages"].values(), default=math.inf), _GOES_ON_S)
+    if not goes_on or any(before.get(name) != each for name, each in told.items()):
+        return None
+    return {name: before[name] for name in ("floor", "begun", "oldest", *told)}

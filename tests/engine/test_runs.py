@@ -1,10 +1,13 @@
 """What a run's folder says of it."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tasks.engine.runs import RUN, read_run
+from tasks.assets import ROOT
+from tasks.engine.runs import RUN, describe_run, read_run
+from tasks.options import RunOptions
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"lock": {}, "origin": {}}', "[" * 10_000, "9" * 5000])
@@ -17,3 +20,25 @@ def test_a_whole_run_is_read(tmp_path: Path) -> None:
     assert read_run(tmp_path) is None
     (tmp_path / RUN).write_text('{"lock": {}, "origin": {}, "options": {"mode": "record"}}')
     assert read_run(tmp_path) == {"lock": {}, "origin": {}, "options": {"mode": "record"}}
+
+
+def test_a_run_that_goes_on_is_in_the_world_and_reads_the_files_that_it_is_told_now(tmp_path: Path) -> None:
+    copy = shutil.copy(ROOT / "data" / "worlds" / "embedded.toml", tmp_path)
+    describe_run(tmp_path, {}, {"files": {"P19": "before"}}, RunOptions(warehouse=tmp_path / "w.duckdb"))
+    describe_run(
+        tmp_path, {}, {"files": {"P19": "moved"}}, RunOptions(world=str(copy), warehouse=tmp_path / "w.duckdb")
+    )
+    described = read_run(tmp_path)
+    assert described
+    assert (described["options"]["world"], described["origin"]) == (str(copy), {"files": {"P19": "moved"}})
+
+
+def test_a_run_keeps_its_moment_and_not_its_mode_when_it_goes_on(tmp_path: Path) -> None:
+    described = []
+    for mode in ("record", "replay", "record"):
+        describe_run(tmp_path, {}, {}, RunOptions(mode=mode, warehouse=tmp_path / "w.duckdb"))
+        described.append(read_run(tmp_path)["options"])
+    assert [each["mode"] for each in described] == ["record", "replay", "record"]
+    assert len({each["begun"] for each in described}) == 1
+    describe_run(tmp_path, {}, {}, RunOptions(stale_if_error=True, warehouse=tmp_path / "w.duckdb"))
+    assert read_run(tmp_path)["options"]["begun"] > described[0]["begun"]

@@ -51,12 +51,14 @@ def worker(
     from tasks.engine.cluster.wanted import name_code
     from tasks.engine.cluster.working import check_options, find_offers, work
     from tasks.errors import UsageError
+    from tasks.processes import require_temporary_folder
     from tasks.settings import home
 
     progress.show("lines")
     files = tuple(str(file) if file else "" for file in (ca_file, cert_file, key_file))
     check_options(address, (files[0], files[1], files[2]))
     import_distributed()
+    require_temporary_folder()
     offers = find_offers(home(), model or [], graph or [], device, threads, progress.say)
     if not offers:
         raise UsageError(f"there is no model and no graph in {home()} to answer for; name some with --model or --graph")

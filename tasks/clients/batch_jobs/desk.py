@@ -296,8 +296,7 @@ class Desk(Generic[T]):
                 progress.say(f"job {job.job_id}: {told}")
             if state.has_ended:
                 break
-            find_account().budget.check_time()  # nobody waits a day for it: it goes on by itself
-            await asyncio.sleep(pause_s)
+            await find_account().budget.sleep(pause_s)  # nobody waits a day for it: it goes on by itself
         lines = await self._remote.read(state, job.ids)
         self._followed.discard(job)
         job.ended = True

@@ -32,6 +32,8 @@ T = TypeVar("T")
 _GROWTH, _MOST_GROWN = 1.5, 10
 _MOST_SILENT = 60
 """How many requests in a row a server that has answered before may leave without an answer."""
+_LONG_S = 60.0
+"""A wait that a server asks for is told from this on."""
 _MOST_PAGES = 20
 _PAGE = 100
 _LOST = "lost"
@@ -292,7 +294,8 @@ class Remote:
             raise ServiceUnreachable(f"{self.name}: a batch job is refused: {failure.error}")
 
     async def _ask(self, request: Callable[[], Awaitable[T]]) -> T:
-        """Return what a request gives, made again while it fails in ways that may pass."""
+        """Return what a request gives, made again while it fails in ways that may pass; BudgetReached when the hours of the run
+        are over meanwhile."""
         for silent, pause_s in enumerate(self.pauses(), 1):
             try:
                 found = await request()
@@ -303,11 +306,12 @@ class Remote:
                         f"{self.name}: gave no useful answer about a batch job to {silent} requests in a row; last trouble: "
                         f"{trouble}. What it works on it goes on with; run the same command again later"
                     ) from None
-                if silent == 2:
+                wait_s = max(pause_s, trouble.retry_after_s or 0)
+                if silent == 2 or wait_s > max(pause_s, _LONG_S):
                     progress.say(
-                        f"note: {self.name} does not answer about its batch jobs ({trouble}); it is waited for"
+                        f"note: {self.name} does not answer about its batch jobs ({trouble}); it is asked again in {wait_s:,.0f} s"
                     )
-                await asyncio.sleep(max(pause_s, trouble.retry_after_s or 0))
+                await find_account().budget.sleep(wait_s)
             else:
                 self._was_answered = True
                 return found

@@ -75,6 +75,12 @@ class Budget:
         if self.bounds.hours is not None and self.spent.hours >= self.bounds.hours:
             raise self._reach(f"{count_hours(self.bounds.hours)} (--max-hours)")
 
+    async def sleep(self, seconds: float) -> None:
+        """Wait so long, or until time is up, and raise BudgetReached then."""
+        left_s = math.inf if self.bounds.hours is None else 3600 * (self.bounds.hours - self.spent.hours)
+        await asyncio.sleep(min(seconds, max(0.0, left_s)))
+        self.check_time()
+
     def take(self, service: str) -> None:
         """Count a request that is about to go out; BudgetReached when it would be one too many."""
         self.check()

@@ -24,6 +24,9 @@ _GROUPS_A_WORKER = 3
 """Under way at once: one that is answered and some that wait at the worker."""
 _LOOK_EVERY_S = 1.0
 _SAY_AFTER_S = 3.0
+_SILENT_S, _GIVE_UP_S = 20.0, 120.0
+"""Without a heartbeat, of which there are one or two a second: until a worker is spoken of, and until it is sent home. A
+process that is stopped, or a machine that has lost its power, says no farewell, and Dask itself waits five to ten minutes."""
 _CONNECT_S = 10.0
 _READ_S = 60.0
 _TRIES_AFTER_LOSS = 10
@@ -51,6 +54,8 @@ class Worker:
 
     address: str
     held: tuple[Held, ...]
+    heard: float = 0.0
+    """When it was last heard of, by the scheduler's clock."""
 
 
 class Cluster:
@@ -122,14 +127,22 @@ class Cluster:
         except (OSError, TimeoutError) as error:  # the connection was lost just now
             raise self._lost() from error
         return [
-            Worker(address, tuple(sorted(filter(None, map(read_resource, told["resources"])))))
+            Worker(address, tuple(sorted(filter(None, map(read_resource, told["resources"])))), told["last_seen"])
             for address, told in sorted(found.items())
         ]
 
-    def count_holders(self, wanted: Wanted) -> int:
-        """Return how many workers hold the very thing and answer with the very code."""
+    def list_holders(self, wanted: Wanted) -> list[Worker]:
+        """Return the workers that hold the very thing and answer with the very code."""
         held = Held(wanted, name_code())
-        return sum(held in worker.held for worker in self.list_workers())
+        return [worker for worker in self.list_workers() if held in worker.held]
+
+    def send_home(self, address: str) -> None:
+        """Have the scheduler take a worker for dead: what it has under way goes to another."""
+        client = self._connect()
+        try:
+            client.sync(client.scheduler.unregister, address=address, stimulus_id=f"factmill-silent-{uuid.uuid4()}")
+        except (OSError, TimeoutError) as error:
+            raise self._lost() from error
 
     def close(self) -> None:
         """Let go of the cluster: what is still out is cancelled."""
@@ -203,19 +216,25 @@ class Cluster:
 
 
 class _Holders:
-    """How many workers hold what is asked, looked up once a second; gives up when there was none for too long."""
+    """How many workers hold what is asked, looked up once a second; those that are silent for too long are sent home, and all
+    is given up when there was none for too long."""
 
     def __init__(self, cluster: Cluster, wanted: Wanted) -> None:
         self._cluster, self._wanted = cluster, wanted
         self._looked, self._found = 0.0, 0
         self._since = time.monotonic()
         self._is_told = False
+        self._heard: dict[str, tuple[float, float]] = {}
+        """Address → when it was last heard of by the scheduler's clock, and since when that is so by ours."""
+        self._silent: set[str] = set()
+        """Those of which it was said."""
 
     def count(self) -> int:
         """Return how many; ServiceUnreachable when it was none for the seconds that the world allows."""
         now = time.monotonic()
         if now - self._looked >= _LOOK_EVERY_S:
-            self._looked, self._found = now, self._cluster.count_holders(self._wanted)
+            workers = self._cluster.list_holders(self._wanted)
+            self._looked, self._found = now, sum(self._is_there(worker, now) for worker in workers)
         if self._found:
             self._since, self._is_told = now, False
             return self._found
@@ -227,6 +246,27 @@ class _Holders:
             self._is_told = True
             say(f"note: waiting up to {wait_s:g} s for a worker at {self._cluster.compute.address}: {self._wanted}")
         return 0
+
+    def _is_there(self, worker: Worker, now: float) -> bool:
+        """False when a worker has just been sent home, since nothing was heard of it for too long."""
+        if worker.address not in self._heard or self._heard[worker.address][0] != worker.heard:
+            self._heard[worker.address] = worker.heard, now
+            self._silent.discard(worker.address)
+        silent_s = now - self._heard[worker.address][1]
+        if silent_s >= _GIVE_UP_S:
+            self._cluster.send_home(worker.address)
+            say(
+                f"note: the worker {worker.address} is given up, silent for {silent_s:.0f} s; what it had under way goes to another. "
+                "Look after its process and machine, and start it again"
+            )
+            return False
+        if silent_s >= _SILENT_S and worker.address not in self._silent:
+            self._silent.add(worker.address)
+            say(
+                f"note: nothing is heard of the worker {worker.address}: is its process stopped, or its machine cut off? It is given "
+                f"up after {_GIVE_UP_S:g} s"
+            )
+        return True
 
 
 def explain_lack(wanted: Wanted, workers: Sequence[Worker], address: str) -> str:

@@ -159,7 +159,7 @@ class RemotePaths:
         wanted = Wanted("graph", self.digest)
         if not count:
             return FoundPaths(schema.empty_table(), PAIRS.empty_table())
-        ranges = cut_ranges(count, self._cluster.count_holders(wanted), _LEAST_PAIRS, _MOST_PAIRS)
+        ranges = cut_ranges(count, len(self._cluster.list_holders(wanted)), _LEAST_PAIRS, _MOST_PAIRS)
         found: dict[int, FoundPaths] = {}
 
         def take(number: int, answer: Any) -> None:
@@ -198,7 +198,7 @@ def _ask_by_weight(
     """Have all places answered, in groups of such as weigh alike."""
     if not weights:
         return
-    groups = cut_groups(weights, cluster.count_holders(wanted), _LEAST_LETTERS, _MOST_LETTERS)
+    groups = cut_groups(weights, len(cluster.list_holders(wanted)), _LEAST_LETTERS, _MOST_LETTERS)
     cluster.ask(wanted, [write(places) for places in groups], lambda number, answer: take(groups[number], answer))
 
 

@@ -67,3 +67,16 @@ def test_a_job_is_not_waited_for_beyond_the_hours_of_a_run(make_server, tmp_path
     server.ends.clear()
     assert len(collect(open_chat(server, tmp_path), ask_all(10))) == 10
     assert len(server.jobs) == 1
+
+
+def test_a_pause_that_the_server_asks_for_is_told_and_not_waited_for_beyond_the_hours_of_a_run(
+    make_server, tmp_path, told
+):
+    server = make_server()
+    serve = server.web.handle
+    refusal = {"status": 429, "json": {"error": {"message": "later"}}, "headers": {"Retry-After": "7200"}}
+    server.web.handle = lambda seen: refusal if seen.path.endswith("/files") else serve(seen)
+    got, budget = ask_bound(server, tmp_path, Bounds(hours=1e-4))
+    assert (got, server.jobs) == ({}, [])
+    assert "http_429: " in told[-1] and "it is asked again in 7,200 s" in told[-1]
+    assert budget.spent.hours < 1

@@ -1,5 +1,6 @@
 """Two workers, each a process, answer as this process does; they may be killed and others may join in the midst."""
 
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing
@@ -16,7 +17,7 @@ from tasks.core.calls.call import Call, Reply, Service
 from tasks.core.calls.perplexity import call_perplexity
 from tasks.core.calls.translation import call_translate_path, call_translate_text
 from tasks.core.paths import FoundPaths, PathFinder, PathOptions
-from tasks.engine.cluster import remote
+from tasks.engine.cluster import asking, remote
 from tasks.engine.cluster.asking import Cluster
 from tasks.engine.cluster.remote import RemoteModel, RemotePaths, open_remote_cross_encoder, open_remote_embedder
 from tasks.engine.cluster.wanted import Wanted
@@ -194,6 +195,37 @@ def test_nothing_is_lost_or_doubled_when_every_worker_is_killed_and_another_join
     RemoteModel(cluster, Wanted("perplexity", identity)).send(calls, take)
     assert replies == expected
     assert set(seen.values()) == {1} and len(seen) == len(calls)
+
+
+def test_what_a_stopped_worker_has_under_way_goes_to_another(
+    cluster: Cluster, loopback: LoopbackCluster, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(asking, "say", said.append)
+    monkeypatch.setattr(asking, "_READ_S", 3.0)
+    monkeypatch.setattr(asking, "_SILENT_S", 1.5)
+    monkeypatch.setattr(asking, "_GIVE_UP_S", 12.0)
+    stopped = loopback.start("--model", perplexity.EMBEDDED)
+    address = loopback.wait_joined(stopped).rpartition(" as ")[2].strip()
+    loopback.wait_joined(loopback.start("--model", perplexity.EMBEDDED))
+    identity = perplexity.identify_perplexity(perplexity.EMBEDDED, home)
+    calls = [call_perplexity(identity, f"Paris is a city of {number} people.") for number in range(150)]
+    seen: Counter[str] = Counter()
+
+    def take(call: Call, _: Reply) -> None:
+        if not seen:
+            stopped.send_signal(signal.SIGSTOP)
+        seen[call.key] += 1
+
+    RemoteModel(cluster, Wanted("perplexity", identity)).send(calls, take)
+    assert set(seen.values()) == {1} and len(seen) == len(calls)
+    assert any(f"nothing is heard of the worker {address}: is its process stopped" in each for each in said)
+    assert any(f"the worker {address} is given up" in each for each in said)
+    assert address not in [worker.address for worker in cluster.list_workers()]
+    stopped.send_signal(signal.SIGCONT)
+    assert stopped.wait(60) == 1
+    assert stopped.stderr is not None
+    assert "sent this worker home; start it again" in stopped.stderr.read()
 
 
 def test_a_scheduler_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

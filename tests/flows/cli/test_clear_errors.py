@@ -1,6 +1,7 @@
 """What a user does wrong, or finds damaged, is told in a line or two, and before Prefect starts where it can be known then."""
 
 import json
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -222,3 +223,14 @@ def test_a_loop_of_links_as_warehouse_is_told(alone: Factmill, tmp_path: Path) -
         1,
         "w.duckdb: Too many levels of symbolic links",
     )
+
+
+@pytest.mark.parametrize(
+    "arguments", [["build", "granola"], ["worker", "--address", "tcp://127.0.0.1:9"]], ids=["build", "worker"]
+)
+def test_without_a_folder_for_passing_files_nothing_begins(
+    alone: Factmill, arguments: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [str(tmp_path / "gone")])
+    check(alone(*arguments), 2, "set TMPDIR to a folder that can be written")

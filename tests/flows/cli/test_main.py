@@ -12,7 +12,7 @@ import duckdb
 import pandas as pd
 import pytest
 import requests
-from support.commands.command import Factmill
+from support.commands.command import ROOT, Factmill
 from support.steps.warehouses import empty_warehouse
 
 REPORT_KEYS = {
@@ -230,6 +230,20 @@ def test_a_process_ends_with_the_code_of_its_command(factmill: Factmill) -> None
     right = factmill.run_process("show", "granola", "--columns")
     assert (right.code, right.err) == (0, "")
     assert "granola_answers" in right.out
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_process_without_its_usual_streams_opens_no_file_in_their_place(tmp_path: Path, closed: str) -> None:
+    told = tmp_path / "told"
+    program = (
+        "import os, sys; from flows.cli import entry, main; main._run_command = lambda: ["
+        f"open({str(told)!r}, 'w').write(str(min(os.open('/', 0) for _ in range(3)))), print(1), sys.stderr.write('2'), 0][-1]; "
+        "entry.main()"
+    )
+    shell = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", program]
+    ran = subprocess.run(shell, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ran.returncode, "Traceback" in ran.stderr) == (0, False), ran.stderr
+    assert int(told.read_text("utf-8")) > 2
 
 
 def test_bad_rows_and_names_are_rejects_with_reasons_and_nothing_is_lost(factmill: Factmill, tmp_path: Path) -> None:

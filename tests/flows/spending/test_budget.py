@@ -88,6 +88,30 @@ def test_what_a_model_costs_has_to_be_told(factmill: Factmill, server: HabitsSer
     assert "usd_per_million_out = … to [models.author]" in refused.err
 
 
+def test_a_run_that_goes_on_keeps_to_the_prices_and_the_mode_that_it_is_told_then(
+    factmill: Factmill, server: HabitsServer, tmp_path: Path
+) -> None:
+    folders = [tmp_path / name for name in ("unpriced", "priced")]
+    for folder in folders:
+        folder.mkdir()
+    unpriced, priced = (
+        write_world(folder, server, prices) for folder, prices in zip(folders, ("", PRICES), strict=True)
+    )
+    build = ("build", *SMALL, "--warehouse", tmp_path / "w.duckdb")
+    stopped = factmill(*build, "--world", unpriced, "--max-requests", "40")
+    assert (stopped.code, "stages are done" in stopped.err) == (3, True), stopped.err
+    before = server.answered[HABIT]
+
+    replayed = factmill(*build, "--world", priced, "--mode", "replay")
+    assert (replayed.code, server.answered[HABIT] - before) == (1, 0)
+    assert "replay: " in replayed.err
+
+    bound = factmill(*build, "--world", priced, "--max-cost", "0.03")
+    assert bound.code == 3, bound.err
+    assert "US$ 0.0300 (--max-cost)" in bound.err
+    assert 0 < server.answered[HABIT] - before < 16
+
+
 def test_there_is_no_forecast_without_a_basis(factmill: Factmill, tmp_path: Path) -> None:
     nothing = factmill("forecast", "granola", "--warehouse", empty_warehouse(tmp_path / "w.duckdb"))
     assert nothing.code == 2
