@@ -238,7 +238,8 @@ class Desk(Generic[T]):
 
     async def _submit(self, job: JobFile, content: bytes) -> None:
         """Hand in a job. From here on it costs money; what its lines can cost is held (`Remote.hold`)."""
-        job.note(file=await self._remote.upload(job.name, content))
+        file_id = await self._remote.upload(job.name, content)
+        job.note(file=file_id, key_mark=await self._remote.mark_key())
         await self._create(job)
         progress.say(
             f"job {job.job_id}: {count_requests(len(job.ids))} to {self._model.name} handed in; done within "
@@ -246,8 +247,7 @@ class Desk(Generic[T]):
         )
 
     async def _create(self, job: JobFile) -> None:
-        job_id = await self._remote.create(job.file_id, job.name)
-        job.note(job=job_id, key_mark=await self._remote.mark_key())
+        job.note(job=await self._remote.create(job.file_id, job.name))
 
     async def _go_on(self, job: JobFile) -> None:
         """Follow a job that is known from its file: one of an earlier process, or one whose answers others have read."""
@@ -257,7 +257,7 @@ class Desk(Generic[T]):
         if not job.job_id:
             if not job.file_id and (file_id := await self._remote.find_file(job.name)):
                 job.note(file=file_id)
-            if not job.file_id:
+            if not job.file_id or await self._remote.has_lost_file(job):
                 self._ask_anew(job)
                 return
             await self._create(job)

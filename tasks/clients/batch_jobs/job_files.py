@@ -59,7 +59,7 @@ class JobFile:
     file_id: str = ""
     job_id: str = ""
     key_mark: str = ""
-    """Of the key by which it was handed in (`OpenAiServer.mark_key`); empty where its file does not tell."""
+    """Of the key by which it was uploaded and handed in (`OpenAiServer.mark_key`); empty where its file does not tell."""
     left: set[str] = field(default_factory=set)
     """Those of the ids whose answers are not kept yet."""
     server: JobServer = JobServer()

@@ -247,6 +247,17 @@ class Remote:
         """Return the id of the file with a name; empty where there is none, or the server lists none."""
         return await self._ask(lambda: self._find_told("files", _is_file, mark))
 
+    async def has_lost_file(self, job: JobFile) -> bool:
+        """True where the server knows the uploaded file of a job no more, by the key that it was uploaded by."""
+
+        async def get() -> bool:
+            answer = await self._server.get(f"/files/{quote(job.file_id, safe='')}")
+            if answer.status not in _NOT_LISTED:
+                self._check(answer, "")
+            return answer.status == 404
+
+        return job.key_mark == await self.mark_key() and await self._ask(get)
+
     async def _find_told(self, kind: str, is_it: Callable[[Any, str], bool], mark: str) -> str:
         found = await self._find_once(kind, is_it, mark)
         if found is None:

@@ -105,6 +105,26 @@ def test_what_is_wanted_of_a_job_that_the_server_has_lost_is_asked_in_another_an
     assert list((tmp_path / "jobs").iterdir()) == []
 
 
+def test_a_job_that_was_uploaded_and_never_made_is_asked_anew_where_its_file_is_gone(make_server, tmp_path):
+    server, calls = make_server(), ask_all(3)
+    serve, asked = server.web.handle, []
+
+    def make_none(seen):
+        if seen.method == "POST" and seen.path.endswith("/batches"):
+            asked.append(seen)
+            return {"cut": True}
+        return serve(seen)
+
+    server.web.handle = make_none
+    interrupt(open_chat(server, tmp_path), calls, lambda: asked)
+    server.forget()
+    server.web.handle = serve
+    with pytest.raises(ServiceUnreachable, match="Invalid input_file_id"):
+        collect(open_chat(server, tmp_path, "other"), calls)
+    assert len(collect(open_chat(server, tmp_path), calls)) == 3
+    assert len(server.jobs) == 1
+
+
 @pytest.mark.parametrize(
     ("key", "noted", "lists", "doubt"),
     [

@@ -105,6 +105,8 @@ class BatchServer:
                 answer = self._save({**self._load(job_id), "status": "cancelling"})
             case "GET", ["batches", job_id] if (self._folder / f"{job_id}.json").is_file():
                 answer = self._save(self._step(self._load(job_id)))
+            case "GET", ["files", file_id] if (self._folder / f"{file_id}.name").is_file():
+                answer = {"json": {"id": file_id, "object": "file", "purpose": "batch"}}
             case "GET", ["files", file_id, "content"] if (self._folder / file_id).is_file():
                 content = self.spoil((self._folder / file_id).read_bytes())
                 answer = {"bytes": content, "type": "application/octet-stream"}
@@ -141,6 +143,8 @@ class BatchServer:
     def _make_job(self, asked: dict[str, Any]) -> dict[str, Any]:
         if asked["completion_window"] != "24h" or asked["endpoint"] != "/v1/chat/completions":
             return _error(400, "Invalid completion_window or endpoint")
+        if not (self._folder / asked["input_file_id"]).is_file():
+            return _error(400, "Invalid input_file_id")
         number = len(self.jobs) + 1
         counts = {"total": 0, "completed": 0, "failed": 0}
         job = {**asked, "id": f"batch_{number:04}", "object": "batch", "status": "validating", "step": 0}
