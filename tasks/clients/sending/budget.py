@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from tasks.core.spending.bounds import Bounds, Spent, count, count_hours
+from tasks.core.spending.bounds import Bounds, Spent, count, count_hours, count_usd
 from tasks.errors import BudgetReached
 
 
@@ -75,10 +75,15 @@ class Budget:
         if self.bounds.hours is not None and self.spent.hours >= self.bounds.hours:
             raise self._reach(f"{count_hours(self.bounds.hours)} (--max-hours)")
 
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until time is up; None where nothing bounds it."""
+        return None if self.bounds.hours is None else max(0.0, 3600 * (self.bounds.hours - self.spent.hours))
+
     async def sleep(self, seconds: float) -> None:
         """Wait so long, or until time is up, and raise BudgetReached then."""
-        left_s = math.inf if self.bounds.hours is None else 3600 * (self.bounds.hours - self.spent.hours)
-        await asyncio.sleep(min(seconds, max(0.0, left_s)))
+        left_s = self.left_s
+        await asyncio.sleep(seconds if left_s is None else min(seconds, left_s))
         self.check_time()
 
     def take(self, service: str) -> None:
@@ -110,8 +115,8 @@ class Budget:
             self._room.clear()
             raise TightError
         if committed + usd > most:
-            why = f"since the next request can cost up to US$ {usd:.4f}"
-            raise self._reach(f"US$ {most:.4f} (--max-cost)", why, is_too_low=usd > most)
+            why = f"since the next request can cost up to {count_usd(usd)}"
+            raise self._reach(f"{count_usd(most)} (--max-cost)", why, is_too_low=usd > most)
         self._last += 1
         self._held[self._last] = usd
         if is_probed and model not in self._answered and usd and math.isfinite(most):

@@ -173,12 +173,18 @@ class Sender:
                     job.changed.clear()
                     piece, wait_s = job.take(loop.time())
                     if piece is None:
-                        await wait_for_event(job.changed, wait_s)
+                        waits_s = [each for each in (wait_s, account.budget.left_s) if each is not None]
+                        await wait_for_event(job.changed, min(waits_s, default=None))
+                        self._end_in_time(job, account)
                         continue
                     if not self._counts:
                         await account.budget.wait_for_room()
                     try:
-                        await self._limiter.enter()
+                        async with asyncio.timeout(account.budget.left_s):
+                            await self._limiter.enter()
+                    except TimeoutError:
+                        job.put_back(piece)
+                        self._end_in_time(job, account)
                     except PauseError as error:
                         self._give_up(job, piece, Retry(f"asked_to_wait: {error}"))
                     else:
@@ -188,6 +194,13 @@ class Sender:
             raise group.exceptions[0] from None
         if job.stopped is not None:
             raise job.stopped
+
+    def _end_in_time(self, job: _Job[Any], account: Account) -> None:
+        """Stop a job when time is up, whatever pause a service has asked for."""
+        try:
+            account.budget.check_time()
+        except BudgetReached as reached:
+            job.stop(reached)
 
     async def _try_once(self, job: _Job[Any], piece: Piece[Any], account: Account) -> None:
         timeout_s = self._timeouts_s[min(piece.tries, len(self._timeouts_s) - 1)]

@@ -41,13 +41,18 @@ class Spent:
 
 def describe_spent(spent: Spent) -> str:
     """Return what was spent, in words."""
-    lost = f", up to US$ {spent.unanswered_usd:.4f} more in requests without a reply" if spent.unanswered_usd else ""
-    return f"US$ {spent.paid_usd:.4f}{lost}, {count(spent.requests, 'request')}, {spent.hours:.2f} hours"
+    lost = f", up to {count_usd(spent.unanswered_usd)} more in requests without a reply" if spent.unanswered_usd else ""
+    return f"{count_usd(spent.paid_usd)}{lost}, {count(spent.requests, 'request')}, {spent.hours:.2f} hours"
 
 
 def count(number: int, what: str) -> str:
     """Return a number of things in words; `what`: one of them."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def count_usd(usd: float) -> str:
+    """Return money in words, with as many digits as tell it from none."""
+    return f"US$ {usd:.4f}" if usd >= 1e-4 or not usd else f"US$ {usd:.2g}"
 
 
 def count_hours(hours: float) -> str:
@@ -57,7 +62,7 @@ def count_hours(hours: float) -> str:
 
 def describe_bounds(bounds: Bounds) -> str:
     """Return what may be spent, in words."""
-    told = [f"US$ {bounds.cost_usd:.4f}"] if bounds.cost_usd is not None else []
+    told = [count_usd(bounds.cost_usd)] if bounds.cost_usd is not None else []
     told += [count(bounds.requests, "request")] if bounds.requests is not None else []
     told += [count_hours(bounds.hours)] if bounds.hours is not None else []
     return ", ".join(told) or "anything"

@@ -22,6 +22,9 @@ from tasks.storage.forecasts import Asked
 CHARACTERS_A_TOKEN = 4
 """Of English, about: what a token is taken for where no server has told usage."""
 
+_ROUNDED = 1e-6
+"""Share by which a sum of prices may be off."""
+
 
 @dataclass(frozen=True, slots=True)
 class Basis:
@@ -118,8 +121,8 @@ def _price_uses(world: World, basis: Basis) -> tuple[list[Use], list[str]]:
             times = call["samples"] if model is not None and not model.choices else 1
             tokens_in = times * count_prompt(json.loads(call["parts"])) / CHARACTERS_A_TOKEN
             tokens_out = call["said"] / CHARACTERS_A_TOKEN
-        if model is not None and (call["parts"] is not None or basis.source_rows is not None):
-            usd = (tokens_in * model.usd_per_million_in + tokens_out * model.usd_per_million_out) / 1e6
+        if model is not None and (call["parts"] is not None or basis.source_rows is not None or not call["is_new"]):
+            usd = _price_call(model, tokens_in, tokens_out, usd)
         if model is not None and not model.model_fields_set & {"usd_per_million_in", "usd_per_million_out"}:
             unpriced.add(model.name)
         requests = _count_requests(call, sent, model)
@@ -145,6 +148,21 @@ def _price_uses(world: World, basis: Basis) -> tuple[list[Use], list[str]]:
         )
     notes += [f"the world {world.name} does not say what the model {name} costs" for name in sorted(unpriced)]
     return uses, notes
+
+
+def _price_call(model: Model, tokens_in: float, tokens_out: float, recorded: float) -> float:
+    """Return what a call costs at the prices of this world: what it did cost, where these can have come to that with what was
+    cached or thought of it; else all of it at the plain ones."""
+    share = (model.batch_price if model.mode == "batch" else 1.0) / 1e6
+    usd_in, usd_out = share * model.usd_per_million_in, share * model.usd_per_million_out
+    of_cached, of_thought = (
+        plain if told is None else share * told
+        for plain, told in ((usd_in, model.usd_per_million_cached), (usd_out, model.usd_per_million_reasoning))
+    )
+    least = tokens_in * min(usd_in, of_cached) + tokens_out * min(usd_out, of_thought)
+    most = tokens_in * max(usd_in, of_cached) + tokens_out * max(usd_out, of_thought)
+    is_of_now = least * (1 - _ROUNDED) <= recorded <= most * (1 + _ROUNDED)
+    return recorded if is_of_now else tokens_in * usd_in + tokens_out * usd_out
 
 
 def _share_requests(basis: Basis) -> dict[tuple[str, str, str], float]:

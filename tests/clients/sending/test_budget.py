@@ -148,6 +148,13 @@ def test_time_that_is_up_sends_nothing(server):
     assert not server.seen
 
 
+@pytest.mark.parametrize("parallel", [1, 16], ids=["all are tried", "others wait for a place"])
+def test_a_pause_that_a_service_asks_for_is_not_waited_for_beyond_the_hours_of_a_run(server, parallel):
+    server.script({"status": 429, "json": {"error": {"message": "later"}}, "headers": {"Retry-After": "500"}})
+    assert ask(server, budget := Budget(Bounds(hours=2e-4)), names=2, parallel=parallel) == {}
+    assert server.seen and budget.spent.hours < 0.1
+
+
 def test_any_service_is_held_to_requests():
     async def answer(group):
         return [Reply(each) for each in group]

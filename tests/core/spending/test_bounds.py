@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.core.spending.bounds import Spent, count_hours, describe_spent
+from tasks.core.spending.bounds import Spent, count_hours, count_usd, describe_spent
 
 
 @pytest.mark.parametrize(
@@ -21,3 +21,12 @@ def test_what_was_spent_is_told(spent: Spent, told: str) -> None:
 
 def test_hours_are_told_with_as_many_digits_as_tell_them_from_none() -> None:
     assert [count_hours(hours) for hours in (1, 0.0001, 12.345678)] == ["1 hour", "0.0001 hours", "12.35 hours"]
+
+
+def test_money_is_told_apart_from_none() -> None:
+    assert [count_usd(usd) for usd in (0, 1e-6, 1e-4, 12.345678)] == [
+        "US$ 0.0000",
+        "US$ 1e-06",
+        "US$ 0.0001",
+        "US$ 12.3457",
+    ]

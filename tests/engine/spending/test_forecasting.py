@@ -110,6 +110,29 @@ def test_an_earlier_build_costs_what_this_world_asks_for_its_tokens():
     assert notes == []
 
 
+@pytest.mark.parametrize(
+    ("prices", "recorded", "told"),
+    [
+        ({}, 0.0, 0.002),  # asked when the world's file told no price
+        ({"mode": "batch"}, 0.002, 0.001),
+        ({"mode": "batch"}, 0.001, 0.001),
+        ({"mode": "batch", "batch_price": 1.0}, 0.001, 0.002),
+        ({"usd_per_million_cached": 0.5}, 0.0016, 0.0016),
+        ({"usd_per_million_cached": 0.5}, 0.0001, 0.002),
+        ({"usd_per_million_reasoning": 20.0}, 0.0025, 0.0025),
+    ],
+)
+@pytest.mark.parametrize("is_earlier_build", [True, False])
+def test_what_was_asked_before_costs_what_this_world_s_prices_can_come_to(
+    prices: dict[str, Any], recorded: float, told: float, is_earlier_build: bool
+) -> None:
+    calls = [call(f"r{at}", cost_usd=recorded, is_new=False) for at in range(5)]
+    stages = [stage("read", 5, 5), stage("draw_pilot", 5, 5), stage("ask", 5, 5)]
+    basis = Basis(Asked(stages, calls), {}, {}, source_rows=5 if is_earlier_build else None)
+    forecast, _, _ = forecast_build(world(usd_per_million_in=1.0, usd_per_million_out=10.0, **prices), basis, 500)
+    assert forecast.total["usd"] == pytest.approx(5 * told)
+
+
 def test_where_no_usage_is_known_characters_are_counted_and_that_is_told():
     ask = fill_in(load_prompt("slaq/fact_type"), question="Who?", answer="Ada")
     parts = {"prompt": "slaq/fact_type", "variables": {"question": "Who?", "answer": "Ada"}}
