@@ -123,7 +123,7 @@ class Cluster:
         if client.status != "running":
             raise self._lost()
         try:
-            found = client.scheduler_info(n_workers=-1)["workers"]
+            found = client.sync(client.scheduler.identity, n_workers=-1, callback_timeout=_READ_S)["workers"]
         except (OSError, TimeoutError) as error:  # the connection was lost just now
             raise self._lost() from error
         return [
@@ -140,7 +140,12 @@ class Cluster:
         """Have the scheduler take a worker for dead: what it has under way goes to another."""
         client = self._connect()
         try:
-            client.sync(client.scheduler.unregister, address=address, stimulus_id=f"factmill-silent-{uuid.uuid4()}")
+            client.sync(
+                client.scheduler.unregister,
+                address=address,
+                stimulus_id=f"factmill-silent-{uuid.uuid4()}",
+                callback_timeout=_READ_S,
+            )
         except (OSError, TimeoutError) as error:
             raise self._lost() from error
 
@@ -157,15 +162,8 @@ class Cluster:
             if self._is_closed:
                 raise ServiceUnreachable(f"the connection to {self.compute.address} is closed, since the run ends")
             if self._client is None:
-                library = import_distributed()
                 try:
-                    self._client = library.Client(
-                        self.compute.address,
-                        timeout=_CONNECT_S,
-                        set_as_default=False,
-                        security=secure(self.compute),
-                        name="factmill",
-                    )
+                    self._client = self._open_client()
                 except (OSError, TimeoutError, ValueError) as error:
                     raise ServiceUnreachable(
                         f"no Dask scheduler answers at {self.compute.address} ({_shorten(error)}): start one there "
@@ -174,6 +172,35 @@ class Cluster:
                     ) from error
                 say(f"models and paths are computed on the cluster at {self.compute.address}")
             return self._client
+
+    def _open_client(self) -> Any:
+        """Return a connection to the scheduler. Dask itself waits without end for one that takes a connection and says nothing: a
+        stopped process, or another server at that port."""
+        library, security = import_distributed(), secure(self.compute)
+        opened: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+        def open_it() -> None:
+            try:
+                opened.put(
+                    library.Client(
+                        self.compute.address,
+                        timeout=_CONNECT_S,
+                        set_as_default=False,
+                        security=security,
+                        name="factmill",
+                    )
+                )
+            except Exception as error:  # noqa: BLE001 (raised in the thread that waits)
+                opened.put(error)
+
+        threading.Thread(target=open_it, name="factmill-connecting", daemon=True).start()
+        try:
+            found = opened.get(timeout=2 * _CONNECT_S)
+        except queue.Empty:
+            raise TimeoutError("something listens there, but does not answer as a scheduler") from None
+        if isinstance(found, Exception):
+            raise found
+        return found
 
     def _read(self, future: Any, wanted: Wanted) -> Any:
         """Return the answer that a future holds, None where it is lost; ServiceUnreachable says why there is none."""

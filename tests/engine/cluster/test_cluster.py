@@ -1,6 +1,7 @@
 """Two workers, each a process, answer as this process does; they may be killed and others may join in the midst."""
 
 import signal
+import socket
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing
@@ -235,3 +236,14 @@ def test_a_scheduler_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatc
         pytest.raises(ServiceUnreachable, match=r"no Dask scheduler answers at tcp://127.0.0.1:9 .*`dask scheduler`"),
     ):
         lonely.list_workers()
+
+
+def test_what_listens_and_is_no_scheduler_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.engine.cluster.asking._CONNECT_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        with (
+            closing(Cluster(Compute(engine="dask", address=address))) as lonely,
+            pytest.raises(ServiceUnreachable, match=f"no Dask scheduler answers at {address} .something listens there"),
+        ):
+            lonely.list_workers()
