@@ -4,6 +4,7 @@ One process is one worker and answers one group at a time, since a model uses al
 """
 
 import asyncio
+import os
 import signal
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -74,7 +75,7 @@ def work(
     library = import_distributed()
     security = make_security(*files, "worker")
     hold(Holding(offers))
-    with tempfile.TemporaryDirectory(prefix="factmill-worker-") as folder:
+    with tempfile.TemporaryDirectory(prefix=f"factmill-{os.getpid()}-worker-") as folder:
         options: dict[str, Any] = {
             "nthreads": 1,
             "resources": {name_resource(Held(offer.wanted, name_code())): 1 for offer in offers},

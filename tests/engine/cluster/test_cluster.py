@@ -196,6 +196,9 @@ def test_nothing_is_lost_or_doubled_when_every_worker_is_killed_and_another_join
     RemoteModel(cluster, Wanted("perplexity", identity)).send(calls, take)
     assert replies == expected
     assert set(seen.values()) == {1} and len(seen) == len(calls)
+    for worker in loopback.workers[:2]:
+        # named by its process, so that `factmill gc` finds what a killed one has left
+        assert len(loopback.find_left(worker)) == 1
 
 
 def test_what_a_stopped_worker_has_under_way_goes_to_another(

@@ -1,9 +1,11 @@
 """A Dask cluster on loopback: a scheduler in this process or in one of its own, and workers, each a process."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -50,6 +52,10 @@ class LoopbackCluster:
         worker.send_signal(signal.SIGKILL)
         worker.wait()
 
+    def find_left(self, worker: "subprocess.Popen[str]") -> list[Path]:
+        """Return the folders that a worker has made for passing files."""
+        return list(Path(tempfile.gettempdir()).glob(f"factmill-{worker.pid}-worker-*"))
+
 
 @contextmanager
 def loopback_cluster(home: Path) -> Iterator[LoopbackCluster]:
@@ -66,3 +72,5 @@ def loopback_cluster(home: Path) -> Iterator[LoopbackCluster]:
                 worker.wait()
                 assert worker.stderr is not None
                 worker.stderr.close()
+                for folder in cluster.find_left(worker):
+                    shutil.rmtree(folder)
