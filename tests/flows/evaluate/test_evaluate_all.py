@@ -8,6 +8,7 @@ import pytest
 from support.commands.command import Factmill
 from support.commands.toy_command import ToyCommand
 from support.models.scripted_chat import ScriptedChat, write_chat_world
+from support.steps.warehouses import empty_warehouse
 
 from tasks.storage.warehouse import open_warehouse
 
@@ -72,7 +73,7 @@ def test_the_card_takes_the_latest_evaluation_on_the_same_rows_and_says_so(toy: 
     unknown = toy("report", "all", "--model", "gueser", "--to", to, code=2).err
     assert "no evaluation of it is here" in unknown and "did you mean guesser?" in unknown
     assert "all stands alone" in toy("report", "all", ids[0], "--to", to, code=2).err
-    kept, toy.warehouse = toy.warehouse, tmp_path / "none.duckdb"
+    kept, toy.warehouse = toy.warehouse, empty_warehouse(tmp_path / "none.duckdb")
     assert "factmill evaluate all --model NAME" in toy("report", "all", "--to", to, code=2).err
     toy.warehouse = kept
 
