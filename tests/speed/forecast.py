@@ -1,7 +1,7 @@
 """Forecast against actual, with a chat server that plays all models.
 
-    python tests/speed/forecast.py [--benchmarks granola …] [--share 0.25] [--seeds 1 2] [--habit "slow tokens"]
-    python tests/speed/forecast.py --evaluations [slaq …] [--share 0.25] [--seeds 1 2]
+    PYTHONPATH=tests python -m speed.forecast [--benchmarks granola …] [--share 0.25] [--seeds 1 2] [--habit "slow tokens"]
+    PYTHONPATH=tests python -m speed.forecast --evaluations [slaq …] [--share 0.25] [--seeds 1 2]
 
 For each benchmark a pilot of that share of its rows is asked and the whole forecast of it. Then the whole is made in another
 warehouse, where nothing is recorded: what that asks and takes is the actual. Last it is made in the pilot's warehouse, where

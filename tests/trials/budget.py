@@ -1,6 +1,6 @@
 """A bound of US$ 1.00 on a priced server, 64 requests in parallel, run after run: is it ever crossed?
 
-    python tests/trials/budget.py [--runs 20] [--bound 1.0] [--parallel 64] [--heedless]
+    PYTHONPATH=tests python -m trials.budget [--runs 20] [--bound 1.0] [--parallel 64] [--heedless]
 
 The server answers after random times, refuses some requests with 429, cuts some connections, is too late for some and
 answers these all the same, and says little to most and all that it may to some. It keeps its own books: every reply that
