@@ -124,7 +124,9 @@ class Benchmark:
     pilot_by: tuple[str, ...] = ()
     """Columns whose values a pilot's rows have as often as all rows, where it is not `part` alone."""
     pilot_sides: str = ""
-    """Column of whose values as many rows are drawn together, since a later stage balances them."""
+    """Column of whose values as many rows are drawn together, since a later stage balances them, or they share calls."""
+    pilot_unit: Callable[[str], str] = str
+    """Id of a row where a pilot draws → of what is drawn whole, where rows of one such thing ask the same (`pilot_sides`)."""
     pilot_size: Callable[[Mapping[str, Any]], int] = count_characters
     """Row where a pilot draws → by what number goes how much it will ask (a question's paths)."""
     audit: Audit = field(default_factory=partial(Audit, (), ""))

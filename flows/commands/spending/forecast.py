@@ -33,7 +33,7 @@ def make_forecast(
         requests = {stage["stage"]: stage["requests"] for stage in record.report["stages"] if "requests" in stage}
         source_rows = rows or record.report["stages"][0]["rows_in"]
         asked = read_asked(warehouse, record.build_id, record.started_at)
-        basis = Basis(asked, requests, record.lock["models"], source_rows)
+        basis = Basis(asked, requests, record.lock["models"], source_rows, unit=benchmark.pilot_unit)
         told = (
             f"what {record.build_id} asked for its {record.report['stages'][0]['rows_in']:,} source rows, in the world "
             f"{record.report['world']}, for {source_rows:,} rows"
@@ -63,7 +63,7 @@ def _ask_pilot(benchmark: Benchmark, params: Params, run: RunOptions) -> tuple[B
         "does not ask it again"
     )
     sizes = next(stage.get("drawn", {}) for stage in report.stages if stage["stage"] == DRAWING)
-    return Basis(asked, requests, {}, sizes=sizes), told
+    return Basis(asked, requests, {}, sizes=sizes, unit=benchmark.pilot_unit), told
 
 
 def _find_earlier(benchmark: Benchmark, run: RunOptions, name: str | None) -> BuildRecord:

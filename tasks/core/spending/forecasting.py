@@ -19,7 +19,7 @@ that was asked, which is known.
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import zip_longest
 from random import Random
@@ -131,11 +131,13 @@ def make_forecast(
     rows: Mapping[str, float],
     parallel: Mapping[str, int],
     most_bundled: Mapping[str, int],
+    unit: Callable[[str], str] = str,
 ) -> Forecast:
     """Return what the whole will ask.
 
     `rows`: id of each row that stages with a scale saw, with and without calls → its size, in means of all rows.
     `parallel`: service → requests under way at once; `most_bundled`: service → calls in one request, at most.
+    `unit`: row → what is drawn whole: calls that rows of one share are no sign that others share them.
     """
     scales = {stage.name: stage.scale for stage in stages}
     scaled = next((stage.scale for stage in stages if stage.scale != 1.0), 1.0)
@@ -151,7 +153,7 @@ def make_forecast(
     volumes, times = [], {}
     for kind, found in sorted(kinds.items()):
         scale = scales.get(kind[0], 1.0)
-        growth = _find_growth(found, rows, scale) if scale != 1.0 else 1.0
+        growth = _find_growth(found, rows, scale, unit) if scale != 1.0 else 1.0
         times[kind] = _find_times(found, weights if scale != 1.0 else {}, growth)
         volume = _add_up(kind, found, growth, times[kind])
         bundled = count_bundled(found, volume.calls, batches.get(kind[0], 1.0), most_bundled.get(kind[1], 1))
@@ -208,14 +210,14 @@ def count_bundled(uses: Sequence[Use], calls: float, batches: float, most: int) 
     return max(were * batches, calls / most) if most > 1 and were < len(asked) else math.inf
 
 
-def _find_growth(uses: Sequence[Use], rows: Iterable[str], scale: float) -> float:
+def _find_growth(uses: Sequence[Use], rows: Iterable[str], scale: float, unit: Callable[[str], str]) -> float:
     """Return the power of the rows by which different calls grow to the whole, from 0 to 1."""
     users: dict[str, set[str]] = defaultdict(set)
     for use in uses:
-        users[use.key].add(use.row)
+        users[use.key].add(unit(use.row))
     if all(len(found) == 1 for found in users.values()):
         return 1.0
-    random, known, counts = Random(0), sorted({*rows, *(use.row for use in uses)}), []
+    random, known, counts = Random(0), sorted({unit(row) for row in (*rows, *(use.row for use in uses))}), []
     for _ in range(_HALVES):
         half = set(random.sample(known, len(known) // 2))
         counts.append(sum(not half.isdisjoint(found) for found in users.values()))

@@ -3,7 +3,7 @@
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -39,6 +39,8 @@ class Basis:
     """Rows of the whole's source, where the basis is an earlier build; None: the basis is a pilot."""
     sizes: Mapping[str, float] = field(default_factory=dict)
     """Row that a pilot drew → its size, in means of all rows."""
+    unit: Callable[[str], str] = str
+    """Row → what is drawn whole (`Benchmark.pilot_unit`)."""
 
 
 def count_prompt(parts: Mapping[str, Any]) -> int:
@@ -64,7 +66,7 @@ def forecast_build(world: World, basis: Basis, batch_size: int) -> tuple[Forecas
     rows = _size_rows(basis, {use.row for use in uses if scales.get(use.stage, 1.0) != 1.0}, rows_asked)
     most_bundled = {service: limits.batch for service, limits in _find_limits(world).items()}
     parallel = {service: limits.parallel for service, limits in _find_limits(world).items()}
-    forecast = make_forecast(stages, uses, rows, parallel, most_bundled)
+    forecast = make_forecast(stages, uses, rows, parallel, most_bundled, basis.unit)
     seen = {use.key: use for use in uses}.values()
     recorded = {"calls": float(len(seen)), "usd": sum(use.usd for use in seen)}
     return forecast, recorded, notes

@@ -91,6 +91,8 @@ GRANOLA_EVALUATION: Evaluation = Evaluation(
     tables={"granola_answers": GranolaAnswer, "granola_scores": Score, "evaluation_metrics": EvaluationMetric},
     main_table="granola_answers",
     part="relation",
+    pilot_sides="setting",
+    pilot_unit=lambda row_id: row_id.partition("/")[2],  # settings share draws of answers to a question
     shown={
         "id": "id",
         "question": "question",

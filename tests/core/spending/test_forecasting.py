@@ -37,6 +37,14 @@ def test_what_is_asked_once_for_all_rows_does_not_grow():
     assert found.stages[0].asked[0].growth == 0
 
 
+def test_what_rows_of_one_question_share_grows_with_the_questions():
+    rows = {f"{setting}/q{at}": 1.0 for at in range(10) for setting in ("drawn", "put together")}
+    shared = [use("ask", row, f"answers to {row[-2:]}") for row in rows]
+    stages = [StageSeen("ask", len(rows), 4.0, 10.0)]
+    assert make_forecast(stages, shared, rows, {}, {}).total["calls"] < 20
+    assert make_forecast(stages, shared, rows, {}, {}, lambda row: row[-2:]).total["calls"] == 40
+
+
 def test_what_rows_share_grows_the_slower_the_more_they_share():
     shared = [use("ask", row, f"{int(row[1:]) % 8}") for row in ROWS]
     found = forecast(shared)

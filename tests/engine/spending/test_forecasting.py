@@ -13,6 +13,7 @@ from tasks.core.prompts import fill_in
 from tasks.engine.naming.identities import identify_service
 from tasks.engine.spending.forecasting import CHARACTERS_A_TOKEN, Basis, count_prompt, forecast_build
 from tasks.errors import UsageError
+from tasks.granola.evaluation.record import GRANOLA_EVALUATION
 from tasks.settings import Model, World, load_world
 from tasks.storage.forecasts import Asked
 
@@ -82,6 +83,15 @@ def test_what_an_earlier_stage_asked_takes_no_share_of_the_requests_of_a_later_o
     calls += [call(f"r{at}", key=f"old {at}") for at in range(10)] + [call("r3", key="new", latency_s=2.0)]
     forecast, _, _ = forecast_build(world(), Basis(Asked(stages, calls), {"look": {URL: 10}, "ask": {URL: 1}}, {}), 500)
     assert [each.requests for stage in forecast.stages for each in stage.asked] == [pytest.approx(40), pytest.approx(4)]
+
+
+def test_settings_of_an_evaluation_that_share_draws_are_drawn_and_counted_together():
+    ids = [f"{setting}/{row}" for setting in ("self_consistency", "drag") for row in ("P19-1/2", "P20-3")]
+    assert [GRANOLA_EVALUATION.pilot_unit(row) for row in ids] == ["P19-1/2", "P20-3"] * 2
+    calls = [call(row, key=f"draws for {GRANOLA_EVALUATION.pilot_unit(row)}") for row in ids]
+    stages = [stage("read", 40, 40), stage("draw_pilot", 40, 4), stage("ask", 4, 4)]
+    basis = Basis(Asked(stages, calls), {}, {}, sizes=dict.fromkeys(ids, 1.0), unit=GRANOLA_EVALUATION.pilot_unit)
+    assert forecast_build(world(), basis, 500)[0].total["calls"] == pytest.approx(20)
 
 
 def test_rows_of_a_pilot_stand_for_others_by_their_size():
