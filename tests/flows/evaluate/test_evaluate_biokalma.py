@@ -1,6 +1,7 @@
 """Models measured on BioKaLMA, whole: the built-in ones, and planted ones that cite rightly, wrongly, not at all, and that talk to the judge."""
 
 import json
+import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -95,6 +96,17 @@ class Models:
             return 200, f"Let me see.\nRating: {1 if plant == 'talks' else 4}"
         self.asked.append(said)
         return 200, say(row, plant, said)
+
+
+def wait_idle(pid: int, quiet_s: float = 1.0) -> None:
+    """Wait until a process has hardly computed for so long, a minute at most."""
+    begun = since = time.monotonic()
+    computed = -1.0
+    while since + quiet_s > (now := time.monotonic()) < begun + 60:
+        ticks = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[11:13]
+        if (seconds := sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")) > computed + 0.05:
+            computed, since = seconds, now
+        time.sleep(0.05)
 
 
 def say(row: Row, plant: str, shown: str) -> str:
@@ -205,6 +217,7 @@ def test_an_evaluation_that_is_killed_goes_on_and_asks_nothing_twice(
         while models.chat.free.is_set():
             assert process.poll() is None, process.communicate()[1]
             time.sleep(0.05)
+        wait_idle(process.pid)  # what was answered is recorded then
     finally:
         process.kill()
         process.communicate()
