@@ -4,7 +4,8 @@ Several samples are one request with `n` where the server can do that, and one r
 it cannot; every such request counts for the limiter and is tried again alone. No stream is ever asked for.
 
 What a server will not take is learnt from its refusal (refusals.py): the request is adapted and sent again, and when that
-was answered all further ones are made so; `notes` tells what to put into the world's file. By batch jobs (batch_jobs/) the
+was answered all further ones are made so; `notes` tells what to put into the world's file. Where a refusal does not say
+what is refused, the request is probed without one optional parameter after another (probes.py). By batch jobs (batch_jobs/) the
 same requests are written, and what comes is read as a single answer is. Tools have nothing that they
 could be sent as instead: once they were refused, whatever has some fails with `tools_refused`, and who asked has to ask
 in another way.
@@ -23,7 +24,8 @@ from tasks.clients.batch_jobs.desk import Desk
 from tasks.clients.batch_jobs.job_files import JobsPlace
 from tasks.clients.batch_jobs.remote import Remote
 from tasks.clients.openai_server import Answer, OpenAiServer, add_spent, is_too_long
-from tasks.clients.refusals import describe_learnt, find_learnt, merge_roles, read_refusal
+from tasks.clients.probes import Probes
+from tasks.clients.refusals import describe_learnt, find_learnt, is_unexplained, merge_roles, read_refusal
 from tasks.clients.sending.answers import fail, read_json, shorten
 from tasks.clients.sending.sender import Retry, Sender
 from tasks.core.calls.call import Call, Deliver, Reply
@@ -48,6 +50,7 @@ class _Draw:
         return self.call.key[:48] if self.seed is None else f"{self.call.key[:48]}-{self.seed}"
 
 
+_PATH = "/chat/completions"
 _TOOLS = "tools_refused"
 _N_IGNORED = "n_ignored: "
 """Error of a call that goes out again, sample by sample; it is never delivered."""
@@ -74,6 +77,7 @@ class Chat:
         self.model = model
         """Its settings, with what was learnt of it."""
         self._told = model
+        self._probes = Probes()
         self._server = OpenAiServer(model, read_key, user_agent)
         self._sender = Sender(model.limits, self._server.name, counts=False)
         self._desk: Desk[_Draw] | None = None
@@ -133,11 +137,23 @@ class Chat:
         return draws[1:]
 
     def notes(self) -> list[str]:
-        """Return what was learnt of the model, as a line to read."""
-        learnt = describe_learnt(self._told, self.model)
-        return [f"model {self.model.name} was learnt to need {'; '.join(learnt)}: put it into the world's file"][
-            : len(learnt)
-        ]
+        """Return the settings that the model was found to need, and how they were found, as lines to read."""
+        named = self.model.model_copy(update={name: getattr(self._told, name) for name in self._probes.found})
+        probed = named.model_copy(update=self._probes.found)
+        notes = []
+        if learnt := describe_learnt(self._told, named):
+            notes.append(f"model {self.model.name} needs {'; '.join(learnt)}: put it into the world's file")
+        if found := describe_learnt(named, probed):
+            notes.append(
+                f"model {self.model.name} refused a request without saying what it refuses, and took it with "
+                f"{'; '.join(found)}: put it into the world's file"
+            )
+        if self._probes.reason:
+            notes.append(
+                f"model {self.model.name} refused a request without saying what it refuses ({self._probes.reason}), and refused "
+                f"it too without {self._probes.describe_tried()}"
+            )
+        return notes
 
     def _list_draws(self, number: int, call: Call) -> list[_Draw]:
         samples = _samples(call)
@@ -152,11 +168,67 @@ class Chat:
             body = self._write(model, draw, refused)
             if isinstance(body, Reply):
                 return [body]
-            heard = self._hear(model, draw, learnt, await self._server.ask("/chat/completions", body))
+            answer = await self._server.ask(_PATH, body)
+            probed = await self._probe(model, draw, body, learnt, answer)
+            heard = probed or self._hear(model, draw, learnt, answer)
             if isinstance(heard, Reply):
+                if answer.status < 300:
+                    self._probes.note_answered(model, body)
                 return [heard]
             learnt |= heard[0]
             refused = heard[1]
+
+    async def _probe(
+        self, model: Model, draw: _Draw, sent: Mapping[str, Any], learnt: Mapping[str, Any], answer: Answer
+    ) -> Reply | tuple[dict[str, Any], str] | None:
+        """Return the reply to a request without what the server refuses and does not name, or by what settings to ask again, and
+        why; None where its answer is no such refusal, or no probe passes.
+
+        `model`: by which the request was written; `learnt`: the settings by which it was changed after earlier refusals.
+        """
+        if not self._is_unexplained(model, sent, learnt, answer):
+            return None
+        why = shorten(answer.text)
+        async with self._probes.lock:
+            if change := self._find_probed(model, draw):
+                return change, why
+            omission = None
+            for omission in self._probes.iterate_omissions(model, sent):
+                reply = await self._try_without(model, draw, {**learnt, **omission.settings})
+                if reply:
+                    self._probes.found.update(omission.settings)
+                    return add_spent(fail(_TOOLS, why), reply) if omission.name == "tools" else reply
+            if omission:
+                self._probes.reason = why or "no text"
+        return None
+
+    async def _try_without(self, model: Model, draw: _Draw, learnt: dict[str, Any]) -> Reply | None:
+        """Return the reply to a request by other settings; None where it is refused too."""
+        while True:
+            tried = model.model_copy(update=learnt)
+            body = _write_body(tried, draw)
+            answer = await self._server.ask(_PATH, body)
+            if self._is_unexplained(tried, body, learnt, answer):
+                return None
+            heard = self._hear(tried, draw, learnt, answer)
+            if isinstance(heard, Reply) and answer.status < 300:
+                self._probes.note_answered(tried, body)
+                return heard
+            if isinstance(heard, Reply):
+                return None
+            learnt |= heard[0]
+
+    def _is_unexplained(self, model: Model, sent: Mapping[str, Any], learnt: Mapping[str, Any], answer: Answer) -> bool:
+        """True where a request is refused, and the server does not say for what."""
+        if not is_unexplained(answer.status, answer.text) or is_too_long(answer):
+            return False
+        return not read_refusal(model, answer.status, answer.text, sent, learnt)
+
+    def _find_probed(self, model: Model, draw: _Draw) -> dict[str, Any]:
+        """Return the settings that probes have found, where a request that was written by a model would differ by them."""
+        change = {name: value for name, value in self._probes.found.items() if getattr(model, name) != value}
+        is_other = change and _write_body(model.model_copy(update=change), draw) != _write_body(model, draw)
+        return change if is_other else {}
 
     def write(self, asked: _Draw, learnt: Mapping[str, Any]) -> dict[str, Any] | Reply:
         """Return a request of a batch job (see Asker)."""
@@ -164,8 +236,32 @@ class Chat:
 
     def read(self, asked: _Draw, learnt: Mapping[str, Any], answer: Answer) -> Reply | dict[str, Any]:
         """Return what an answer to a request of a batch job says (see Asker)."""
-        heard = self._hear(self._told.model_copy(update=learnt), asked, learnt, answer)
+        model = self._told.model_copy(update=learnt)
+        if self._is_unexplained(model, _write_body(model, asked), learnt, answer) and (
+            change := self._find_probed(model, asked)
+        ):
+            return change
+        heard = self._hear(model, asked, learnt, answer)
         return heard if isinstance(heard, Reply) else heard[0]
+
+    async def probe(
+        self, lines: Sequence[tuple[_Draw, Answer]], learnt: Mapping[str, Any]
+    ) -> tuple[_Draw, Reply] | None:
+        """Find out by single requests what the server refuses in a job and does not name (see Asker)."""
+        model = self._told.model_copy(update=learnt)
+        refused = [(draw, answer) for draw, answer in lines if is_unexplained(answer.status, answer.text)]
+        if not refused:
+            return None
+        for draw, answer in lines:
+            if answer.status < 300:
+                self._probes.note_answered(model, _write_body(model, draw))
+        for draw, answer in refused:
+            started = time.perf_counter()
+            async with asyncio.timeout(self.model.limits.timeout_s):
+                heard = await self._probe(model, draw, _write_body(model, draw), learnt, answer)
+            if isinstance(heard, Reply):
+                return draw, replace(heard, latency_s=time.perf_counter() - started)
+        return None
 
     async def ask(self, asked: _Draw) -> Reply:
         """Send a request of a job singly (see Asker)."""
@@ -196,7 +292,7 @@ class Chat:
         `model`: by which the request was written, others may have learnt meanwhile; `learnt`: what is, where it is answered.
         """
         sent = _write_body(model, draw)
-        if not is_too_long(answer) and (change := read_refusal(model, answer.status, answer.text, sent)):
+        if not is_too_long(answer) and (change := read_refusal(model, answer.status, answer.text, sent, learnt)):
             return change, shorten(answer.text)
         if failure := self._server.judge(answer):
             return failure
@@ -231,7 +327,7 @@ def _write_body(model: Model, draw: _Draw) -> dict[str, Any]:
         model.token_limit: parts["max_tokens"] + model.thinking_tokens,  # type: ignore[operator]
         "stream": False,
     }
-    if draw.samples > 1:
+    if draw.samples > 1 and model.choices:
         body["n"] = draw.samples
     if draw.seed is not None and model.seed:
         body["seed"] = draw.seed
@@ -243,7 +339,7 @@ def _write_body(model: Model, draw: _Draw) -> dict[str, Any]:
             if model.json_schema == "json_object"
             else {"type": "json_schema", "json_schema": {"name": "reply", "schema": wire["schema"], "strict": True}}
         )
-    if "tools" in wire:
+    if "tools" in wire and model.tools:
         body["tools"] = wire["tools"]
     left_out = {"none"} | ({"temperature"} if model.temperature == "none" else set())
     return {name: value for name, value in (body | model.extra_body).items() if name not in left_out}

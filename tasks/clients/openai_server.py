@@ -8,7 +8,6 @@ hundred requests a second on.
 import itertools
 import json
 import math
-import re
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from urllib.parse import urljoin
 import httpx2
 import openai
 
+from tasks.clients.error_texts import is_prompt_too_long
 from tasks.clients.sending.answers import fail, judge_status, shorten, tell_error
 from tasks.clients.sending.budget import TightError, find_account
 from tasks.clients.sending.redirects import check_redirect, count_redirect
@@ -39,10 +39,6 @@ _UNTOLD_TOKENS = 16_384
 """Of a reply, where neither the request nor the world's file tells a limit, until replies tell more."""
 _MARGIN = 1.5
 """On what a server was seen to count beyond what was expected."""
-_TOO_LONG = re.compile(
-    r"context.?(length|window|size)|(prompt|input|message)s? (is|are) too long|too many tokens|string_above_max_length",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +227,7 @@ class OpenAiServer:
 
 def is_too_long(answer: Answer) -> bool:
     """True when a request is refused for its length."""
-    return answer.status in (400, 413, 422) and bool(_TOO_LONG.search(answer.text))
+    return is_prompt_too_long(answer.status, answer.text)
 
 
 def add_spent(reply: Reply, spent: Reply) -> Reply:

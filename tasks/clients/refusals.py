@@ -1,56 +1,153 @@
 """What a server of the OpenAI protocol will not take, read from how it refuses a request, and what to send instead.
 
-Servers name the parameter in `error.param` (OpenAI), in `detail[].loc` (FastAPI) or in the message alone. A refusal that
-names nothing that was sent, or says that a number is too large, teaches nothing.
+Servers name the parameter in a field of its own (error_texts.py) or in the message, several at once some of them; others name
+only what it stands for ("Only one candidate can be specified"). A refusal that names nothing that was sent, that says that a
+number is too large, or that is about what the model wrote teaches nothing.
 """
 
 import json
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
+from tasks.clients.error_texts import ErrorText, is_token_limit_too_large, read_error_text
 from tasks.settings import Model
 
 _REFUSING = frozenset({400, 422})
+_BROKEN = frozenset({500, 501})
+"""Statuses by which some servers refuse a parameter, a schema that they cannot read or roles that their template refuses."""
 _TOOL_KEYS = frozenset({"tool_calls", "tool_call_id"})
-_TOO_LARGE = re.compile(r"too (large|long|high|many)|at most|less than|maximum (value|context)", re.IGNORECASE)
-_ROLES = re.compile(
-    r"roles? must alternate|alternate user/assistant|system role|role.{0,20}\bsystem\b.{0,40}not|"
-    r"(not|n't) support.{0,20}\bsystem\b|\bsystem\b.{0,30}not supported|messages\[\d+\]\.role",
-    re.IGNORECASE | re.DOTALL,
+_LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
+_UNKNOWN = re.compile(
+    r"unsupported|not (?:yet |currently |be )?(?:support|allow|permit|accept|implement|recogni)|n't (?:support|accept|allow|take)|"
+    r"unknown|unrecogni[sz]ed|unexpected|extra (?:input|field|param)|extra_forbidden|forbidden|deprecated|instead|no such|"
+    r"cannot find|disallow|removed",
+    re.IGNORECASE,
 )
-_SCHEMA = re.compile(r"response_format|json_schema")
+"""Says that a parameter is not taken at all."""
+_REFUSES = re.compile(
+    rf"{_UNKNOWN.pattern}|\b(?:not|cannot|can't|invalid|must|only|should|requires?|incompatible|unavailable|disabled|than|no)\b",
+    re.IGNORECASE,
+)
+_N = (
+    r"(?-i:['\"`]n['\"`]|(?<![\w'’.\\-])n(?=\s*(?:[=><]|:\s|\(|(?:must|should|cannot|can't|value|has to|is|other|greater)\b|"
+    r"parameter\b|not |unsupported))(?! is the)|(?:(?<=parameter )|(?<=argument )|(?<=field )|(?<=: )|"
+    r"(?<=, )|(?<=and ))n(?=\s*(?:[,.;:]|$|and\b)))"
+)
+"""`n` where it is the name of a parameter and not a letter."""
+_NAMES = re.compile(
+    rf"(?<!\w)(?P<name>{'|'.join(_LIMIT_NAMES)}|temperature|seed|reasoning_effort|response_format|tools)(?!\w)|(?P<n>{_N})",
+    re.IGNORECASE,
+)
+_BETWEEN = re.compile(
+    r"['\"`]?\s*(?::[^,{}\[\]]{1,40})?(?:(?:,|/|&|\b(?:and|or)\b)\s*(?:(?:and|or)\s+)?['\"`]?"
+    r"(?:\w+['\"`]?\s*(?::[^,{}\[\]]{1,40})?(?:,|\b(?:and|or)\b)\s*['\"`]?)*)"
+)
+"""What stands between two names of one list."""
+_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|\n+")
+
+_ONE_CHOICE = re.compile(
+    r"(?:only|exactly) (?:one|1|a single) (?:candidate|completion|choice|generation|response|output|sample)|"
+    r"(?:multiple|several|more than (?:one|1)) (?:candidate|completion|choice|generation|output|response|sample|sequence)s?|"
+    r"candidate_?count|num_(?:generations|return_sequences|choices)|number of (?:choices|completions|candidates|generations)",
+    re.IGNORECASE,
+)
+_EFFORT = re.compile(
+    r"reasoning[ ._]?(?:effort|level|mode)|thinking[ _]?(?:level|budget|config|mode|effort)|"
+    r"(?:not|n't) support (?:thinking|reasoning)|(?:thinking|reasoning) (?:is|are) (?:not|un)",
+    re.IGNORECASE,
+)
+_SCHEMA = re.compile(
+    r"response_?(?:format|schema|mime_?type)|response (?:format|schema|mime type)|json[ _](?:schema|mode|object)|jsonschema|"
+    r"structured[ _](?:output|generation|decoding)|guided[ _](?:json|decoding|grammar|generation)|xgrammar|"
+    r"grammar (?:error|is|cannot|could)|(?:pars\w+|compil\w+|invalid|convert\w*|unsupported) .{0,20}grammar|constrained (?:decoding|generation|output)|"
+    r"controlled generation|additional_?properties|invalid schema|unsupported (?:json )?schema|"
+    r"schema .{0,80}(?:not supported|unsupported|too (?:complex|deep|many|large)|nest)",
+    re.IGNORECASE,
+)
+_OF_REPLY = re.compile(
+    r"failed_generation|json_validate_failed|tool_use_failed|failed to (?:generate|validate)|adjust your prompt|"
+    r"(?:did|does|could|was|were|is|are)(?:n't| not)(?: be)? (?:match|conform|satisf|follow|complet|pars|valid)\w* .{0,20}"
+    r"(?:schema|grammar|json|format)|(?:generated|model'?s?) (?:output|reply|response|text|json|content)|"
+    r"(?:output|reply|response|completion) (?:violates|is not valid|was not valid|is invalid)",
+    re.IGNORECASE,
+)
+"""Says what a model wrote, or failed to write, and not what the server takes."""
 _TOOLS = re.compile(r"\btools?\b|tool.?(choice|call|use)|function.?call", re.IGNORECASE)
 _OF_ONE_CALL = re.compile(r"tool_use_failed|failed_generation|tool_call_id|messages\[")
 """A refusal of what a model wrote as a call, or of a message, and not of tools as such."""
+_SYSTEM = r"['\"`]?\b(?:system|developer)\b['\"`]?"
+_NO_SYSTEM = re.compile(
+    rf"{_SYSTEM}[ _-]?(?:role|message|prompt|instruction)s?\b.{{0,40}}(?:\bnot\b|n't|unsupported|disabled)|"
+    rf"(?:not|n't) (?:support|accept|allow|recogni[sz]e)\w*.{{0,30}}(?:role.{{0,20}}{_SYSTEM}|{_SYSTEM}.{{0,3}}(?:role|message|prompt|instruction)|"
+    r"['\"`](?:system|developer)['\"`])|"
+    rf"(?:invalid|unexpected|unknown|unsupported|unrecogni[sz]ed) (?:message )?(?:role|value)s?:? {_SYSTEM}|role.{{0,20}}{_SYSTEM}.{{0,40}}\bnot\b|"
+    rf"{_SYSTEM} (?:role )?(?:is|are) (?:not|un)\w*|use ['\"`]?developer['\"`]? instead|top-level .{{0,3}}system|"
+    r"messages\[0\]\.role|only user(?:,| and| or) (?:assistant|model)\b.{0,30}roles? (?:are|is)|(?:first|initial) message must (?:be|have|come)|"
+    r"must (?:start|begin) with (?:a |the )?['\"`]?user",
+    re.IGNORECASE | re.DOTALL,
+)
+_ALTERNATE = re.compile(r"\balternat(?:e|es|ing)\b", re.IGNORECASE)
+_OPTIONAL_SYSTEM = re.compile(r"optional\)? system", re.IGNORECASE)
+_PARAMETERS = re.compile(
+    r"parameter|argument|invalid.?request|bad.?request|unsupported|not support|not implemented|unprocessable|validation",
+    re.IGNORECASE,
+)
+_OTHER_TROUBLE = re.compile(
+    r"content.?(?:filter|policy|management|moderation|exists risk)|safety|moderat|flagged|harmful|sensitive|unsafe|inspection|"
+    r"\bblocked|prohibited|usage polic|recitation|guardrail|敏感|违规|credit|balance|quota|billing|payment|insufficient|"
+    r"spend|suspend|deactivat|api.?key|unauthori|authenti|credential|permission|forbidden|organi[sz]ation|subscri|licen[sc]e|"
+    r"(?:user|your) location|country|region|expired|rate.?limit|too many requests|overload|time[d]?.?out|deadline|"
+    r"(?:unknown|invalid|no such|unsupported) model|model_?not_?found|model.{0,60}(?:not (?:exist|found|available|support|valid|loaded)|decommission|"
+    r"retired|shut ?down)|valid model|tool_call|json body",
+    re.IGNORECASE,
+)
+"""Says that a request is refused for its content, for the account, for the model or for its turns."""
+
+_WHOLE_REQUEST = frozenset({"request", "input", "payload", "__root__"})
+"""Names in the place of a parameter's that name none."""
 
 Message = Mapping[str, Any]
 
 
-def read_refusal(model: Model, status: int, text: str, sent: Mapping[str, Any]) -> dict[str, Any]:
+def read_refusal(
+    model: Model, status: int, text: str, sent: Mapping[str, Any], learnt: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, Any]:
     """Return by what settings of a model a request would not be refused so; nothing where the refusal does not say.
 
-    Some servers tell a request whose schema they cannot read, or whose roles their template refuses, with status 500;
-    one that routes requests finds no model that takes tools, with 404.
+    `learnt`: the settings by which this request was changed after earlier refusals.
     """
-    if "tools" in sent and status in (*_REFUSING, 404, 500, 501) and _refuses_tools(text, sent):
-        return {"tools": False}
-    if status not in (*_REFUSING, 500):
+    if status not in (*_REFUSING, *_BROKEN, 404):
         return {}
-    if "response_format" in sent and _SCHEMA.search(text):
-        return {"json_schema": "json_object" if model.json_schema is True else False}
-    if model.system == "own" and _ROLES.search(text) and merge_roles(sent["messages"]) != list(sent["messages"]):
-        return {"system": "merge"}
-    name = _find_named(text, sent) if status in _REFUSING else None
-    if name in ("max_tokens", "max_completion_tokens") and not _TOO_LARGE.search(text):
-        return {"token_limit": "max_completion_tokens" if name == "max_tokens" else "none"}
-    instead: dict[str | None, dict[str, Any]] = {
-        "temperature": {"temperature": "none"},
-        "n": {"choices": False},
-        "seed": {"seed": False},
-        "reasoning_effort": {"reasoning_effort": ""},
-    }
-    return instead.get(name, {})
+    error = read_error_text(text)
+    if "tools" in sent and "response_format" not in sent and _refuses_tools(error, sent):
+        others = [name for name in _list_named(error, sent) if name != "tools"]
+        if not others or status not in _REFUSING:
+            return {"tools": False}
+    if status == 404:
+        return {"tools": False} if "tools" in sent and _refuses_tools(error, sent) else {}
+    lessons: dict[str, Any] = {}
+    for name in _list_named(error, sent, is_clear=status in _BROKEN):
+        lessons |= _learn_setting(model, name, error, sent, learnt)
+    return lessons or _read_family(model, status, error, sent)
+
+
+def is_unexplained(status: int, text: str) -> bool:
+    """True where a server refuses a request and does not say for what: by its status, or by an error that speaks of parameters.
+
+    Call it for texts that teach nothing (`read_refusal`) and are not about the prompt's length.
+    """
+    if status not in (*_REFUSING, *_BROKEN, 404):
+        return False
+    error = read_error_text(text)
+    if status == 404:
+        return "requested parameters" in error.words
+    if status in _BROKEN and not _PARAMETERS.search(error.words):
+        return False
+    is_named = any(param not in _WHOLE_REQUEST for param in error.params)
+    is_other = _OTHER_TROUBLE.search(error.words) or _OF_REPLY.search(error.words)
+    return not (is_named or is_other or is_token_limit_too_large(error))
 
 
 def merge_roles(messages: Sequence[Message]) -> list[dict[str, Any]]:
@@ -68,10 +165,14 @@ def merge_roles(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return merged
 
 
-def _refuses_tools(text: str, sent: Mapping[str, Any]) -> bool:
-    """True where a first request is refused for its tools; one in the midst of calls may be for what these hold."""
-    is_first = not any(_TOOL_KEYS & {*message} for message in sent["messages"])
-    return is_first and bool(_TOOLS.search(text)) and not _OF_ONE_CALL.search(text)
+def is_changed_by_merging(messages: Sequence[Message]) -> bool:
+    """True where messages have a system role, or roles that do not alternate."""
+    return merge_roles(messages) != list(messages)
+
+
+def has_tool_turns(messages: Sequence[Message]) -> bool:
+    """True where messages hold calls of tools, or what these gave."""
+    return any(_TOOL_KEYS & {*message} for message in messages)
 
 
 def describe_learnt(before: Model, after: Model) -> list[str]:
@@ -85,20 +186,87 @@ def find_learnt(before: Model, after: Model) -> dict[str, Any]:
     return {name: value for name, value in now.items() if value != was[name]}
 
 
-def _find_named(text: str, sent: Mapping[str, Any]) -> str | None:
-    """Return the parameter of a request that its refusal names: as its `param`, else quoted or as a word."""
-    try:
-        answer = json.loads(text)
-        error = answer.get("error", answer)
-        named = [error.get("param"), *(part for each in answer.get("detail") or [] for part in each.get("loc", ()))]
-    except (ValueError, AttributeError, TypeError, RecursionError):
-        named = []
-    if exact := next((name for name in named if isinstance(name, str) and name in sent and name != "model"), None):
-        return exact
-    marks = r"['\"`]{}['\"`]", r"(?<![\w.]){}(?![\w.])"
-    for mark in marks:
-        for name in ("max_tokens", "max_completion_tokens", "temperature", "seed", "reasoning_effort", "n"):
-            is_word = len(name) > 1 or mark is marks[0]
-            if name in sent and is_word and re.search(mark.format(name), text):
-                return name
-    return None
+def _list_named(error: ErrorText, sent: Mapping[str, Any], *, is_clear: bool = False) -> list[str]:
+    """Return the parameters of a request that its refusal names: in a field of its own, else those of the first sentence that
+    refuses some. `is_clear`: only where the sentence says that they are not taken at all."""
+    if error.params and not is_clear:
+        parts = [part for param in error.params for part in re.split(r"[.\[\]]+", param)]
+        if named := [name for name in dict.fromkeys(parts) if name in sent and (_NAMES.fullmatch(name) or name == "n")]:
+            return named
+    for sentence in _SENTENCE_END.split(error.words):
+        if (_UNKNOWN if is_clear else _REFUSES).search(sentence) and (named := _list_in_sentence(sentence, sent)):
+            return named
+    return []
+
+
+def _list_in_sentence(sentence: str, sent: Mapping[str, Any]) -> list[str]:
+    """Return the first parameter of a request that a sentence names, and those that stand in one list with it; tools only
+    where it names nothing else: they are refused along with something."""
+    found = [(match["name"] or "n", match) for match in _NAMES.finditer(sentence)]
+    found = [(name.lower(), match) for name, match in found if name.lower() in sent]
+    found = [each for each in found if each[0] != "tools"] or found
+    named: dict[str, None] = {}
+    for at, (name, match) in enumerate(found):
+        if at and not _BETWEEN.fullmatch(sentence[found[at - 1][1].end() : match.start()]):
+            break
+        named[name] = None
+    return list(named)
+
+
+def _learn_setting(
+    model: Model, name: str, error: ErrorText, sent: Mapping[str, Any], learnt: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the setting by which a parameter is not sent, or is sent otherwise."""
+    if name in _LIMIT_NAMES:
+        if is_token_limit_too_large(error) or not (error.params or _UNKNOWN.search(error.words)):
+            return {}
+        other = "max_completion_tokens" if name == "max_tokens" else "max_tokens"
+        return {"token_limit": "none" if "token_limit" in learnt else other}
+    if name == "response_format":
+        return {} if _OF_REPLY.search(error.words) else _loosen_schema(model)
+    if name == "tools":
+        return {"tools": False} if _refuses_tools(error, sent) else {}
+    instead: dict[str, dict[str, Any]] = {
+        "temperature": {"temperature": "none"},
+        "n": {"choices": False},
+        "seed": {"seed": False},
+        "reasoning_effort": {"reasoning_effort": ""},
+    }
+    return instead[name]
+
+
+def _read_family(model: Model, status: int, error: ErrorText, sent: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a refusal teaches that names no parameter, but what one stands for."""
+    words = error.words
+    if model.system == "own" and _refuses_system(error, sent.get("messages", ())):
+        return {"system": "merge"}
+    if status in _REFUSING and "n" in sent and _ONE_CHOICE.search(words):
+        return {"choices": False}
+    if status in _REFUSING and "reasoning_effort" in sent and _EFFORT.search(words):
+        return {"reasoning_effort": ""}
+    if "response_format" in sent and _SCHEMA.search(words) and not _OF_REPLY.search(words):
+        return _loosen_schema(model)
+    if "tools" in sent and _refuses_tools(error, sent):
+        return {"tools": False}
+    return {}
+
+
+def _loosen_schema(model: Model) -> dict[str, Any]:
+    return {"json_schema": "json_object" if model.json_schema is True else False}
+
+
+def _refuses_system(error: ErrorText, messages: Sequence[Message]) -> bool:
+    """True where a refusal is about a system role, or about roles that do not alternate, and merging them changes that."""
+    if _ALTERNATE.search(error.words) and _OPTIONAL_SYSTEM.search(error.words):
+        return is_changed_by_merging([message for message in messages if message["role"] != "system"])
+    is_named = any(re.fullmatch(r"messages[.\[]0\]?\.(?:\w+\.)?role", param) for param in error.params)
+    is_refused = is_named or _ALTERNATE.search(error.words) or _NO_SYSTEM.search(error.words)
+    return bool(is_refused) and is_changed_by_merging(messages)
+
+
+def _refuses_tools(error: ErrorText, sent: Mapping[str, Any]) -> bool:
+    """True where a first request is refused for its tools; one in the midst of calls may be for what these hold."""
+    if has_tool_turns(sent.get("messages", ())):
+        return False
+    named = " ".join(error.params)
+    return bool(_TOOLS.search(f"{error.words} {named}")) and not _OF_ONE_CALL.search(f"{error.words} {named}")

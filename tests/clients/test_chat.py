@@ -168,10 +168,12 @@ def test_a_prompt_that_is_too_long_is_final(server, inbox, status, error):
 
 
 def test_a_bad_request_that_names_nothing_that_was_sent_is_final_and_not_learnt_from(server, inbox):
-    server.script({"status": 400, "json": {"error": {"message": "the moon is full"}}})
-    open_chat(server).send([ask()], inbox)
-    assert inbox[ask()].error.startswith("http_400: ") and "the moon is full" in inbox[ask()].error
-    assert (inbox[ask()].transient, len(server.seen)) == (False, 1)
+    server.script(says("fine"), {"status": 400, "json": {"error": {"message": "the moon is full"}}})
+    chat = open_chat(server)
+    chat.send([ask("Ada")], inbox)
+    chat.send([ask("Bob")], inbox)
+    assert inbox[ask("Bob")].error.startswith("http_400: ") and "the moon is full" in inbox[ask("Bob")].error
+    assert (inbox[ask("Bob")].transient, len(server.seen)) == (False, 2)
 
 
 @pytest.mark.parametrize("text", ["", "  \n", None])

@@ -21,6 +21,7 @@ from tasks.clients.batch_jobs.job_files import JobFile, JobFiles, JobServer, Job
 from tasks.clients.batch_jobs.lines import LineAnswer, Lines, count_requests, write_line
 from tasks.clients.batch_jobs.remote import JobState, Remote, UnknownJob
 from tasks.clients.batch_jobs.waiting import Asker, Request, Sending, hear_line
+from tasks.clients.openai_server import Answer
 from tasks.clients.sending.budget import TightError, find_account
 from tasks.clients.sending.sender import Retry, hand_over
 from tasks.core.calls.call import Reply
@@ -304,7 +305,26 @@ class Desk(Generic[T]):
             await self._mend(job, state)
         else:
             self._refused_in_a_row = 0
+            await self._probe(job, lines)
             self._take_up(job, state, lines)
+
+    async def _probe(self, job: JobFile, lines: Lines) -> None:
+        """Find out singly what the server refuses in a job and does not name, before its lines are given up."""
+        if not self._model.jobs.first_singly:
+            return
+        waiting = [(request, lines.answers.get(request.custom_id)) for request in self._list_waiting(job)]
+        answered = [
+            (request.asked, Answer(line.status, line.text, None)) for request, line in waiting if line and line.status
+        ]
+        try:
+            found = await self._asker.probe(answered, job.learnt)
+        except (Retry, TimeoutError, TightError, FactmillError) as error:
+            progress.say(f"note: job {job.job_id}: what is refused in it could not be found out: {error}")
+            return
+        for request, _ in waiting:
+            if found and request.asked is found[0]:
+                self._remote.settle(request, Reply(None))
+                self._finish(request, found[1])
 
     async def _mend(self, job: JobFile, state: JobState) -> None:
         """Do what can be done about a job of which the server did nothing: make smaller ones where it has too much in hand."""

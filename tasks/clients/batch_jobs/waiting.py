@@ -2,7 +2,7 @@
 says of one is heard."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
@@ -35,6 +35,15 @@ class Asker(Protocol[T_contra]):
 
     async def ask(self, asked: T_contra) -> Reply:
         """Send a request singly, once; Retry for what may pass, TightError and BudgetReached when it may not go out."""
+
+    async def probe(
+        self, lines: Sequence[tuple[T_contra, Answer]], learnt: Mapping[str, Any]
+    ) -> tuple[Any, Reply] | None:
+        """Find out by single requests what the server refuses in a job's lines and does not name, for `read` to use; return the
+        request whose reply came of it, and that reply. Errors as of `ask`.
+
+        `learnt`: by which the job was written.
+        """
 
     def learnt(self) -> dict[str, Any]:
         """Return by which settings requests are not made as the world's file says."""

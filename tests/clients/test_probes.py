@@ -1,0 +1,181 @@
+"""A server that refuses a parameter without naming it: one request in a run is sent without one parameter after another."""
+
+import pytest
+from clients.test_chat import HERE, PROMPT, ask, open_chat, says
+from clients.test_chat_tools import TOOL
+from clients.test_refusals import ONE_BY_ONE
+
+from tasks.clients.probes import Probes, list_omissions
+from tasks.clients.sending.budget import Account, Budget, spending
+from tasks.core.calls.chat import call_chat
+from tasks.core.prompts import Ask, fill_in, read_prompt
+from tasks.core.spending.bounds import Bounds
+from tasks.settings import Limits, Model
+
+REFUSED = {"status": 400, "json": {"error": {"message": "Bad request."}}}
+NAMES = [f"person {number}" for number in range(20)]
+
+
+def refuse_silently(*names: str):
+    """Return a server's behaviour: it takes no request with one of these parameters, and never says why."""
+
+    def answer(body):
+        texts = [f"sample {at}" for at in range(body.get("n", 1))]
+        roles = [message["role"] for message in body["messages"]]
+        return REFUSED if {*names} & {*body, *roles} else says(*texts)
+
+    return lambda seen: answer(seen.json())
+
+
+@pytest.mark.parametrize("parallel", [1, 4])
+@pytest.mark.parametrize(
+    ("refused", "settings", "found"),
+    [
+        ("seed", {}, "seed = false"),
+        ("n", {"choices": True}, "choices = false"),
+        ("response_format", {"json_schema": True}, "json_schema = false"),
+        ("reasoning_effort", {"reasoning_effort": "low"}, 'reasoning_effort = ""'),
+        ("temperature", {}, 'temperature = "none"'),
+        ("max_tokens", {}, 'token_limit = "max_completion_tokens"'),
+        ("max_completion_tokens", {"token_limit": "max_completion_tokens"}, 'token_limit = "max_tokens"'),
+        ("system", {}, 'system = "merge"'),
+    ],
+)
+def test_a_parameter_that_is_refused_without_a_word_is_found_and_no_row_is_lost(
+    server, inbox, parallel, refused, settings, found
+) -> None:
+    server.handle = refuse_silently(refused)
+    chat = open_chat(server, limits=Limits(parallel=parallel, timeout_s=60, attempts=3, backoff_s=0.01), **settings)
+    calls = [ask(name, samples=2) for name in NAMES]
+    chat.send(calls, inbox)
+    assert {reply.status for reply in inbox.replies.values()} == {"ok"}
+    assert {len(reply.body["texts"]) for reply in inbox.replies.values()} == {2}
+    needed = 20 if chat.model.choices else 40
+    probes = len(list_omissions(Model(kind="openai", name="m", **settings), server.seen[0].json()))
+    assert len(server.seen) <= needed + probes + parallel, (
+        "each that is under way when the first is refused is refused too"
+    )
+    [note] = chat.notes()
+    assert found in note and "without saying what it refuses" in note
+
+
+def test_requests_that_are_refused_meanwhile_wait_for_the_probes_of_one(server, inbox) -> None:
+    server.handle = refuse_silently("temperature")
+    chat = open_chat(server, limits=Limits(parallel=16, timeout_s=60, attempts=3, backoff_s=0.01))
+    chat.send([ask(name) for name in NAMES], inbox)
+    assert {reply.status for reply in inbox.replies.values()} == {"ok"}
+    with_temperature = sum("temperature" in seen.json() for seen in server.seen)
+    assert with_temperature <= 16, "no probe before the one without it that passes, and one refusal of each under way"
+    assert len(server.seen) <= 20 + 16 + 1
+
+
+def test_two_parameters_are_left_out_together_where_neither_alone_is_enough(server, inbox) -> None:
+    server.handle = refuse_silently("seed", "temperature")
+    chat = open_chat(server, limits=ONE_BY_ONE)
+    calls = [ask(name, samples=2) for name in NAMES]
+    chat.send(calls, inbox)
+    assert {reply.status for reply in inbox.replies.values()} == {"ok"}
+    assert len(server.seen) == 40 + 1 + 4, "refused, then without seed, temperature, limit and system role"
+    [note] = chat.notes()
+    assert "seed = false" in note and 'temperature = "none"' in note
+
+
+def test_a_probe_whose_refusal_says_why_is_adapted(server, inbox) -> None:
+    def answer(seen):
+        body = seen.json()
+        if "seed" in body:
+            return REFUSED
+        if "temperature" in body:
+            return {"status": 400, "json": {"error": {"message": "Unsupported parameter: 'temperature'"}}}
+        return says("fine")
+
+    server.handle = answer
+    chat = open_chat(server, limits=ONE_BY_ONE)
+    chat.send([ask(name, samples=2) for name in NAMES], inbox)
+    assert {reply.status for reply in inbox.replies.values()} == {"ok"}
+    assert len(server.seen) == 40 + 2
+    named, found = chat.notes()
+    assert 'needs temperature = "none"' in named and "took it with seed = false" in found
+
+
+def test_when_no_probe_passes_the_refusal_stands_and_no_other_request_is_probed(server, inbox) -> None:
+    server.script(REFUSED)
+    chat = open_chat(server, limits=ONE_BY_ONE)
+    chat.send([ask(name) for name in NAMES], inbox)
+    assert {reply.error.partition(":")[0] for reply in inbox.replies.values()} == {"http_400"}
+    assert len(server.seen) == 20 + 4, "without temperature, limit, system role, and all of them"
+    [note] = chat.notes()
+    assert "Bad request." in note and "temperature, max_tokens, system, all of them" in note
+    assert chat.learnt() == {}
+
+
+def test_a_request_whose_like_was_answered_is_refused_for_its_content_and_not_probed(server, inbox) -> None:
+    server.handle = lambda seen: REFUSED if "person 7?" in seen.json()["messages"][-1]["content"] else says("fine")
+    chat = open_chat(server, limits=ONE_BY_ONE)
+    chat.send([ask(name) for name in NAMES], inbox)
+    assert len(server.seen) == 20
+    assert [name for name in NAMES if inbox[ask(name)].status == "failed"] == ["person 7"]
+    assert chat.notes() == []
+
+
+def test_what_only_some_requests_have_is_probed_when_the_first_of_them_is_refused(server, inbox) -> None:
+    server.handle = refuse_silently("response_format")
+    chat = open_chat(server, json_schema=True, limits=ONE_BY_ONE)
+    plain = PROMPT.replace(b"[schema]", b"[nothing]")
+    chat.send([ask("Ada", data=plain)], inbox)
+    chat.send([ask(name) for name in NAMES], inbox)
+    assert {reply.status for reply in inbox.replies.values()} == {"ok"}
+    assert len(server.seen) == 1 + 20 + 1, "all else was answered, so the schema alone is left out"
+    assert "json_schema = false" in chat.notes()[0]
+
+
+def test_trouble_in_the_midst_of_probes_lets_them_go_on_where_they_were(server, inbox) -> None:
+    answers = iter([REFUSED, {"status": 503, "text": "busy"}, REFUSED, REFUSED, {"status": 503, "text": "busy"}])
+
+    def answer(seen):
+        return next(answers, None) or refuse_silently("temperature")(seen)
+
+    server.handle = answer
+    chat = open_chat(server, limits=Limits(parallel=1, timeout_s=60, attempts=5, backoff_s=0.01))
+    chat.send([ask("Ada", samples=2)], inbox)
+    assert inbox[ask("Ada", samples=2)].status == "ok"
+    without_seed = [seen for seen in server.seen if "seed" not in seen.json()]
+    assert len(without_seed) == 2, "the one that met trouble, and the one that was refused"
+    assert 'temperature = "none"' in chat.notes()[0]
+
+
+def test_tools_are_left_out_last_and_who_asked_is_told(server, inbox) -> None:
+    server.handle = refuse_silently("tools")
+    filled = fill_in(read_prompt("test/p", PROMPT), name="Ada")
+    call = call_chat(HERE, "m-1", Ask(filled.prompt, filled.variables, tools=(TOOL,)), once=True)
+    chat = open_chat(server, limits=ONE_BY_ONE)
+    chat.send([call], inbox)
+    assert inbox[call].error.startswith("tools_refused: ") and inbox[call].tokens_in == 100
+    assert "tools = false" in chat.notes()[0]
+
+
+def test_every_probe_counts_as_a_request(server, inbox) -> None:
+    server.handle = refuse_silently("system")
+    budget = Budget(Bounds(requests=100))
+    with spending(Account("test", budget)):
+        open_chat(server, limits=ONE_BY_ONE).send([ask()], inbox)
+    assert inbox[ask()].status == "ok"
+    assert budget.requests.total() == len(server.seen) == 4
+
+
+def test_a_router_that_finds_nobody_for_the_parameters_is_probed_too(server, inbox) -> None:
+    nobody = {"error": {"message": "No endpoints found that can handle the requested parameters.", "code": 404}}
+    server.handle = lambda seen: {"status": 404, "json": nobody} if "temperature" in seen.json() else says("fine")
+    chat = open_chat(server, limits=ONE_BY_ONE)
+    chat.send([ask("Ada"), ask("Bob")], inbox)
+    assert {reply.status for reply in inbox.replies.values()} == {"ok"}
+
+
+def test_nothing_is_left_out_that_is_not_sent() -> None:
+    model = Model(kind="openai", name="m")
+    sent = {"messages": [{"role": "user", "content": "hi"}], "seed": 3, "temperature": 0}
+    assert [each.name for each in list_omissions(model, sent)] == ["seed", "temperature"]
+    probes = Probes()
+    probes.note_answered(model, sent)
+    assert list(probes.iterate_omissions(model, {**sent, "seed": 4})) == []
+    assert [each.name for each in probes.iterate_omissions(model, {**sent, "temperature": 1})] == ["temperature"]
