@@ -84,9 +84,9 @@ def _ask_chat(role: str, model: Model, world: World) -> dict[str, Any]:
     reply = _answer(chat, call_chat(model.url, model.name, Ask(_PROMPT, {}, samples=2)))
     if reply.status != "ok":
         cut = "'length'" in str(reply.error)
-        advice = (
-            "it thinks before it answers: set thinking_tokens" if cut else "check url, name and key in the world's file"
-        )
+        advice = "; ".join(chat.notes()) or "check url, name and key in the world's file"
+        if cut:
+            advice = "it thinks before it answers: set thinking_tokens"
         return {"what": f"ask {role}", "ok": False, "found": str(reply.error), "advice": advice}
     found = chat.model
     if not all(map(_is_held, read_chat(reply.body).texts)):

@@ -193,7 +193,7 @@ class Chat:
             if change := self._find_probed(model, draw):
                 return change, why
             omission = None
-            for omission in self._probes.iterate_omissions(model, sent):
+            for omission in self._probes.iterate_omissions(model, sent, repeats=answer.status >= 500):
                 reply = await self._try_without(model, draw, {**learnt, **omission.settings})
                 if reply:
                     self._probes.found.update(omission.settings)

@@ -20,10 +20,10 @@ _TOO_LARGE = re.compile(
     r"\b(maximum|upper|valid range|range|between)\b|<=|≤|>",
     re.IGNORECASE,
 )
-_TOKEN_LIMIT = r"max_(?:completion_|output_|new_)?tokens"
+_TOKEN_LIMIT = r"max[_ ]?(?:completion[_ ]?|output[_ ]?|new[_ ]?)?tokens"
 _TOO_LARGE_LIMIT = re.compile(
     rf"(?<!\+ )(?<!\+ ['\"`])(?<!and )(?<!and ['\"`])\b{_TOKEN_LIMIT}\b['\"`]?(?! (?:and|\+) (?:the )?(?:input|prompt|messages))"
-    r"[^.;]{0,60}?(?:too (?:large|high|big)|must be|should be|cannot be|can't be|exceed|greater|larger|at most|range|>|≤|<=)|"
+    r"[^.;]{0,60}?(?:too (?:large|high|big)|must be(?! at least)|should be|cannot be|can't be|exceed|greater|larger|at most|range|>|≤|<=)|"
     rf"range of {_TOKEN_LIMIT}|maximum tokens you requested",
     re.IGNORECASE,
 )
@@ -33,13 +33,16 @@ _TOO_LONG = re.compile(
     r"(prompt|input|message|request|text)s?( \([^)]*\))?( is| are)? (too|longer than) (long|large|the (model|max|context))|"
     r"\b(prompt|input)\b[^.]{0,60}(exceed|too (long|large) (for|to)|longer than)[^.]{0,40}(max|limit|length|context|token|support)|"
     r"(input|prompt)[ _]token count[^.]{0,60}(exceed|supports? up to)|too many (input |prompt )?tokens(?! per)|"
-    r"exceed[^.]{0,40}(token limit|number of tokens|context)|range of input length|"
+    r"exceed[^.]{0,40}(token limit|number of tokens|context|\bn_ctx)|payload size exceeds|token limit exceeded|"
+    r"total tokens[^.]{0,20} exceed|prompt has \d+ tokens|prompt[^.]{0,20}\+ ['\"`]?max_tokens|max_tokens must be at least 1, got -|"
+    r"range of input length|"
     r"`inputs` (tokens \+|must have)|reduce (the length of |your |the )(the )?(input|messages?|prompt)|request_too_large|"
     r"prompt[^.]{0,20}超长|超过.{0,20}长度",
     re.IGNORECASE,
 )
-_EMBEDDED_JSON = re.compile(r"[{\[].*[}\]]", re.DOTALL)
 _MOST_DEEP = 50
+_MOST_CHARACTERS = 20_000
+"""Of what an error says; what stands behind is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +62,8 @@ def read_error_text(text: str) -> ErrorText:
     try:
         words = list(_iterate_words(json.loads(text), params, _MOST_DEEP))
     except (ValueError, RecursionError):
-        return ErrorText(text, ())
-    return ErrorText("\n".join(words), tuple(dict.fromkeys(params)))
+        return ErrorText(text[:_MOST_CHARACTERS], ())
+    return ErrorText("\n".join(words)[:_MOST_CHARACTERS], tuple(dict.fromkeys(params)))
 
 
 def is_prompt_too_long(status: int, text: str) -> bool:
@@ -98,13 +101,17 @@ def _iterate_words(node: Any, params: list[str], deep: int) -> Iterator[str]:
 
 def _read_string(text: str, params: list[str], deep: int) -> Iterator[str]:
     """Yield a message; where it carries JSON, what stands before it and the words of that."""
-    if found := _EMBEDDED_JSON.search(text):
+    start, end = (
+        min((at for at in (text.find("{"), text.find("[")) if at >= 0), default=0),
+        max(text.rfind("}"), text.rfind("]")),
+    )
+    if start < end:
         try:
-            carried = json.loads(found[0])
+            carried = json.loads(text[start : end + 1])
         except ValueError:
             carried = None
         if isinstance(carried, dict) or (isinstance(carried, list) and any(isinstance(each, dict) for each in carried)):
-            yield text[: found.start()]
+            yield text[:start]
             yield from _iterate_words(carried, params, deep - 1)
             return
     yield text

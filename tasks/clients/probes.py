@@ -43,9 +43,12 @@ class Probes:
         """Note that the server takes all parameters of a request."""
         self._taken.update((each.name, each.value) for each in list_omissions(model, sent))
 
-    def iterate_omissions(self, model: Model, sent: Mapping[str, Any]) -> Iterator[Omission]:
-        """Yield what to leave out of a request, the cheapest to lose first, all together last; one that was asked for counts as
-        tried when the next one is."""
+    def iterate_omissions(self, model: Model, sent: Mapping[str, Any], *, repeats: bool = False) -> Iterator[Omission]:
+        """Yield what to leave out of a request, the cheapest to lose first, all together last. An omission counts as tried once
+        the next one is asked for.
+
+        `repeats`: nothing is left out at first, since the refusal may have been a passing one.
+        """
         if self.reason:
             return
         suspected = [each for each in list_omissions(model, sent) if (each.name, each.value) not in self._taken]
@@ -53,6 +56,8 @@ class Probes:
         if len(together) > 1:
             settings = {name: value for each in together for name, value in each.settings.items()}
             suspected.append(Omission("all of them", "", settings))
+        if suspected and repeats:
+            yield Omission("nothing", "", {})
         for each in suspected:
             if each.name not in self._tried:
                 yield each

@@ -22,22 +22,22 @@ _LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
 _UNKNOWN = re.compile(
     r"unsupported|not (?:yet |currently |be )?(?:support|allow|permit|accept|implement|recogni)|n't (?:support|accept|allow|take)|"
     r"unknown|unrecogni[sz]ed|unexpected|extra (?:input|field|param)|extra_forbidden|forbidden|deprecated|instead|no such|"
-    r"cannot find|disallow|removed",
+    r"cannot find|disallow|removed|不支持|未知",
     re.IGNORECASE,
 )
 """Says that a parameter is not taken at all."""
 _REFUSES = re.compile(
-    rf"{_UNKNOWN.pattern}|\b(?:not|cannot|can't|invalid|must|only|should|requires?|incompatible|unavailable|disabled|than|no)\b",
+    rf"{_UNKNOWN.pattern}|\b(?:not|cannot|can't|invalid|must|only|should|requires?|incompatible|unavailable|disabled|than|no)\b|exceed|maximum|非法|无效|错误",
     re.IGNORECASE,
 )
 _N = (
-    r"(?-i:['\"`]n['\"`]|(?<![\w'’.\\-])n(?=\s*(?:[=><]|:\s|\(|(?:must|should|cannot|can't|value|has to|is|other|greater)\b|"
+    r"(?-i:['\"`\[]n['\"`\]]|(?<![A-Za-z])n(?=参数)|(?<![\w'’.\\-])n(?=\s*(?:[=><]|:\s|\(|(?:must|should|cannot|can't|value|has to|is|other|greater)\b|"
     r"parameter\b|not |unsupported))(?! is the)|(?:(?<=parameter )|(?<=argument )|(?<=field )|(?<=: )|"
     r"(?<=, )|(?<=and ))n(?=\s*(?:[,.;:]|$|and\b)))"
 )
 """`n` where it is the name of a parameter and not a letter."""
 _NAMES = re.compile(
-    rf"(?<!\w)(?P<name>{'|'.join(_LIMIT_NAMES)}|temperature|seed|reasoning_effort|response_format|tools)(?!\w)|(?P<n>{_N})",
+    rf"(?<!\w)(?P<name>{'|'.join(_LIMIT_NAMES)}|temperature|seed|reasoning_effort|response_format|tools)(?![a-z0-9_])|(?P<n>{_N})",
     re.IGNORECASE,
 )
 _BETWEEN = re.compile(
@@ -55,14 +55,16 @@ _ONE_CHOICE = re.compile(
 )
 _EFFORT = re.compile(
     r"reasoning[ ._]?(?:effort|level|mode)|thinking[ _]?(?:level|budget|config|mode|effort)|"
-    r"(?:not|n't) support (?:thinking|reasoning)|(?:thinking|reasoning) (?:is|are) (?:not|un)",
+    r"(?:not|n't) support (?:thinking|reasoning)|(?:thinking|reasoning) (?:is|are) (?:not|un)|"
+    r"['\"`](?:thinking|think|reasoning)['\"`]|\bthink value|(?<!best[ -])\beffort\b",
     re.IGNORECASE,
 )
 _SCHEMA = re.compile(
     r"response_?(?:format|schema|mime_?type)|response (?:format|schema|mime type)|json[ _](?:schema|mode|object)|jsonschema|"
-    r"structured[ _](?:output|generation|decoding)|guided[ _](?:json|decoding|grammar|generation)|xgrammar|"
+    r"output_(?:config|schema|format)|structured[ _](?:output|generation|decoding)|guided[ _](?:json|decoding|grammar|generation)|xgrammar|"
     r"grammar (?:error|is|cannot|could)|(?:pars\w+|compil\w+|invalid|convert\w*|unsupported) .{0,20}grammar|constrained (?:decoding|generation|output)|"
-    r"controlled generation|additional_?properties|invalid schema|unsupported (?:json )?schema|"
+    r"controlled generation|additional_?properties|\b(?:(?:min|max)(?:Items|Length)|(?:any|one|all)Of|uniqueItems|propertyNames)\b|"
+    r"invalid schema|unsupported (?:json )?schema|"
     r"schema .{0,80}(?:not supported|unsupported|too (?:complex|deep|many|large)|nest)",
     re.IGNORECASE,
 )
@@ -84,7 +86,7 @@ _NO_SYSTEM = re.compile(
     r"['\"`](?:system|developer)['\"`])|"
     rf"(?:invalid|unexpected|unknown|unsupported|unrecogni[sz]ed) (?:message )?(?:role|value)s?:? {_SYSTEM}|role.{{0,20}}{_SYSTEM}.{{0,40}}\bnot\b|"
     rf"{_SYSTEM} (?:role )?(?:is|are) (?:not|un)\w*|use ['\"`]?developer['\"`]? instead|top-level .{{0,3}}system|"
-    r"messages\[0\]\.role|only user(?:,| and| or) (?:assistant|model)\b.{0,30}roles? (?:are|is)|(?:first|initial) message must (?:be|have|come)|"
+    r"messages\[0\]\.role|unknown variant ['\"`]system|role.{0,20}\b(?:one of|either)\b(?!.{0,60}\bsystem\b).{0,20}user|only user(?:,| and| or) (?:assistant|model)\b.{0,30}roles? (?:are|is)|(?:first|initial) message must (?:be|have|come)|"
     r"must (?:start|begin) with (?:a |the )?['\"`]?user",
     re.IGNORECASE | re.DOTALL,
 )
@@ -240,9 +242,9 @@ def _read_family(model: Model, status: int, error: ErrorText, sent: Mapping[str,
     words = error.words
     if model.system == "own" and _refuses_system(error, sent.get("messages", ())):
         return {"system": "merge"}
-    if status in _REFUSING and "n" in sent and _ONE_CHOICE.search(words):
+    if status in _REFUSING and "n" in sent and _ONE_CHOICE.search(words) and _REFUSES.search(words):
         return {"choices": False}
-    if status in _REFUSING and "reasoning_effort" in sent and _EFFORT.search(words):
+    if status in _REFUSING and "reasoning_effort" in sent and _EFFORT.search(words) and _REFUSES.search(words):
         return {"reasoning_effort": ""}
     if "response_format" in sent and _SCHEMA.search(words) and not _OF_REPLY.search(words):
         return _loosen_schema(model)

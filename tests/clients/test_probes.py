@@ -144,6 +144,15 @@ def test_trouble_in_the_midst_of_probes_lets_them_go_on_where_they_were(server, 
     assert 'temperature = "none"' in chat.notes()[0]
 
 
+def test_a_passing_error_that_reads_like_a_refusal_teaches_nothing(server, inbox) -> None:
+    server.script({"status": 500, "json": {"error": {"message": "unsupported operand type"}}}, says("fine"))
+    chat = open_chat(server, limits=ONE_BY_ONE)
+    chat.send([ask("Ada"), ask("Bob")], inbox)
+    assert {reply.status for reply in inbox.replies.values()} == {"ok"}
+    assert server.seen[0].json() == server.seen[1].json()
+    assert chat.notes() == []
+
+
 def test_tools_are_left_out_last_and_who_asked_is_told(server, inbox) -> None:
     server.handle = refuse_silently("tools")
     filled = fill_in(read_prompt("test/p", PROMPT), name="Ada")
