@@ -101,8 +101,8 @@ _OTHER_TROUBLE = re.compile(
     r"\bblocked|prohibited|usage polic|recitation|guardrail|敏感|违规|credit|balance|quota|billing|payment|insufficient|"
     r"spend|suspend|deactivat|api.?key|unauthori|authenti|credential|permission|forbidden|organi[sz]ation|subscri|licen[sc]e|"
     r"(?:user|your) location|country|region|expired|rate.?limit|too many requests|overload|time[d]?.?out|deadline|"
-    r"(?:unknown|invalid|no such|unsupported) model|model_?not_?found|model.{0,60}(?:not (?:exist|found|available|support|valid|loaded)|decommission|"
-    r"retired|shut ?down)|valid model|tool_call|json body",
+    r"(?:unknown|invalid|no such|unsupported) model|model_?not_?found|model.{0,60}(?:not (?:exist|found|available|valid|loaded)|(?:is|are) (?:not|no longer) support|"
+    r"decommission|retired|shut ?down)|valid model|tool_call|json body",
     re.IGNORECASE,
 )
 """Says that a request is refused for its content, for the account, for the model or for its turns."""
@@ -123,10 +123,6 @@ def read_refusal(
     if status not in (*_REFUSING, *_BROKEN, 404):
         return {}
     error = read_error_text(text)
-    if "tools" in sent and "response_format" not in sent and _refuses_tools(error, sent):
-        others = [name for name in _list_named(error, sent) if name != "tools"]
-        if not others or status not in _REFUSING:
-            return {"tools": False}
     if status == 404:
         return {"tools": False} if "tools" in sent and _refuses_tools(error, sent) else {}
     lessons: dict[str, Any] = {}
@@ -271,4 +267,6 @@ def _refuses_tools(error: ErrorText, sent: Mapping[str, Any]) -> bool:
     if has_tool_turns(sent.get("messages", ())):
         return False
     named = " ".join(error.params)
-    return bool(_TOOLS.search(f"{error.words} {named}")) and not _OF_ONE_CALL.search(f"{error.words} {named}")
+    sentences = _SENTENCE_END.split(error.words)
+    is_refused = _TOOLS.search(named) or any(_TOOLS.search(each) and _REFUSES.search(each) for each in sentences)
+    return bool(is_refused) and not _OF_ONE_CALL.search(f"{error.words} {named}")

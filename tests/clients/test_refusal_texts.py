@@ -76,6 +76,9 @@ TEACHING = [
     ("cerebras", 400, {"message": "n: value other than 1 is not supported", "type": "invalid_request_error"}, NO_N),
     ("sglang", 400, {"object": "error", "message": "Only one choice is supported with speculative decoding"}, NO_N),
     ("openrouter", 400, relayed(say("n > 1 is not supported")), NO_N),
+    ("bedrock n", 400, {"message": "ValidationException: extraneous key [n] is not permitted"}, NO_N),
+    ("zhipu", 400, {"error": {"code": "1214", "message": "n参数非法"}}, NO_N),
+    ("dashscope", 400, say("<400> InternalError.Algo.InvalidParameter: The n parameter must be 1 when enable_thinking is true"), NO_N),
     # seed
     ("groq seed", 400, say("property 'seed' is unsupported"), NO_SEED),
     ("mistral seed", 422, extra("seed"), NO_SEED),
@@ -84,6 +87,7 @@ TEACHING = [
     ("nim", 422, {"detail": [{"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}]}, NO_SEED),
     ("python", 500, say("generate() got an unexpected keyword argument 'seed'", type="InternalServerError"), NO_SEED),
     ("sambanova", 400, {"error": {"message": "seed is not supported yet", "code": "unsupported_parameter"}}, NO_SEED),
+    ("rust", 422, "Failed to deserialize the JSON body into the target type: unknown field `seed`, expected one of `model`, `messages`, `temperature`, `max_tokens` at line 1", NO_SEED),
     # temperature
     ("anthropic", 400, say("`temperature` may only be set to 1 when thinking is enabled."), NO_TEMPERATURE),
     ("anthropic both", 400, say("`temperature` and `top_p` cannot both be specified for this model. Please use only one."), NO_TEMPERATURE),
@@ -105,6 +109,7 @@ TEACHING = [
     ("gemini budget", 400, google("Unable to submit request because Thinking budget is not supported by this model"), NO_EFFORT),
     ("mistral effort", 422, extra("reasoning_effort"), NO_EFFORT),
     ("with tools", 400, say("Function tools with reasoning_effort are not supported for this model in /v1/chat/completions."), NO_EFFORT),
+    ("ollama level", 400, {"error": 'think value "low" is not supported for this model'}, NO_EFFORT),
     # system role
     ("o1-mini", 400, say("Unsupported value: 'messages[0].role' does not support 'system' with this model.", param="messages[0].role", code="unsupported_value"), MERGED),
     ("o1", 400, say("The role 'system' is not supported with this model. Use 'developer' instead."), MERGED),
@@ -116,6 +121,8 @@ TEACHING = [
     ("template roles", 400, say("Only user and assistant roles are supported!"), MERGED),
     ("cohere", 400, {"message": "invalid request: unknown role 'system'"}, MERGED),
     ("first", 400, say("The first message must be from the user"), MERGED),
+    ("rust role", 422, "Failed to deserialize the JSON body into the target type: messages[0]: unknown variant `system`, expected `user` or `assistant`", MERGED),
+    ("roles of", 400, say("Invalid 'messages': role must be one of user, assistant"), MERGED),
     # schema
     ("deepseek", 400, say("This response_format type is unavailable now"), OTHER_SCHEMA),
     ("fastapi", 422, {"detail": [{"loc": ["body", "response_format", "type"], "msg": "Input should be 'text' or 'json_object'"}]}, OTHER_SCHEMA),
@@ -127,6 +134,8 @@ TEACHING = [
     ("anthropic schema", 400, say("output_config.format.schema: Invalid schema: too many optional parameters"), OTHER_SCHEMA),
     ("groq schema", 400, say("invalid JSON schema for response_format: 'reply': additionalProperties:false must be set on every object", param="response_format"), OTHER_SCHEMA),
     ("nim schema", 422, {"error": "Structured output is not supported for this model"}, OTHER_SCHEMA),
+    ("anthropic keyword", 400, say("For 'array' type, 'minItems' values other than 0 or 1 are not supported"), OTHER_SCHEMA),
+    ("gemini depth", 400, google("A schema in GenerationConfig in the request exceeds the maximum allowed nesting depth."), OTHER_SCHEMA),
     # several at once
     ("litellm", 400, say("litellm.UnsupportedParamsError: bedrock does not support parameters: ['n', 'seed'], for model=some. To drop these, set `litellm.drop_params=True`"), NO_N | NO_SEED),
     ("litellm values", 400, say("UnsupportedParamsError: some does not support parameters: {'frequency_penalty': 0, 'n': 8, 'reasoning_effort': 'low'}"), NO_N | NO_EFFORT),
@@ -182,6 +191,7 @@ OTHER_TROUBLE = [
     (400, say("The response was filtered due to the prompt triggering Azure OpenAI's content management policy. Please modify your prompt and retry.", param="prompt", code="content_filter")),
     (400, say("Your request was rejected as a result of our safety system.", code="content_policy_violation")),
     (400, say("Content Exists Risk")),
+    (400, say("The prompt was flagged by a moderation tool.")),
     (400, say("<400> InternalError.Algo.DataInspectionFailed: Input data may contain inappropriate content.", code="data_inspection_failed")),
     (400, google("API key not valid. Please pass a valid API key.")),
     (400, google("User location is not supported for the API use.")),
@@ -274,6 +284,7 @@ def test_no_other_trouble_is_a_prompt_that_is_too_long(status: int, body: Any) -
         (400, ""),
         (400, "<html><h1>400 Bad Request</h1></html>"),
         (422, {"error": "Unprocessable entity"}),
+        (400, say("This model does not support one of the parameters of the request.")),
         (400, google("Request contains an invalid argument.")),
         (404, {"error": {"message": "No endpoints found that can handle the requested parameters.", "code": 404}}),
         (500, say("Unsupported parameter combination")),
