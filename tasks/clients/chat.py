@@ -199,7 +199,7 @@ class Chat:
                     self._probes.found.update(omission.settings)
                     return add_spent(fail(_TOOLS, why), reply) if omission.name == "tools" else reply
             if omission:
-                self._probes.reason = why or "no text"
+                self._probes.give_up(model, sent, why or "no text")
         return None
 
     async def _try_without(self, model: Model, draw: _Draw, learnt: dict[str, Any]) -> Reply | None:
@@ -237,9 +237,8 @@ class Chat:
     def read(self, asked: _Draw, learnt: Mapping[str, Any], answer: Answer) -> Reply | dict[str, Any]:
         """Return what an answer to a request of a batch job says (see Asker)."""
         model = self._told.model_copy(update=learnt)
-        if self._is_unexplained(model, _write_body(model, asked), learnt, answer) and (
-            change := self._find_probed(model, asked)
-        ):
+        is_refused = answer.status >= 400 and self._is_unexplained(model, _write_body(model, asked), learnt, answer)
+        if is_refused and (change := self._find_probed(model, asked)):
             return change
         heard = self._hear(model, asked, learnt, answer)
         return heard if isinstance(heard, Reply) else heard[0]
@@ -261,6 +260,8 @@ class Chat:
                 heard = await self._probe(model, draw, _write_body(model, draw), learnt, answer)
             if isinstance(heard, Reply):
                 return draw, replace(heard, latency_s=time.perf_counter() - started)
+            if heard or self._probes.reason:
+                return None
         return None
 
     async def ask(self, asked: _Draw) -> Reply:

@@ -51,7 +51,7 @@ class Probes:
         """
         if self.reason:
             return
-        suspected = [each for each in list_omissions(model, sent) if (each.name, each.value) not in self._taken]
+        suspected = self._list_suspected(model, sent)
         together = [each for each in suspected if each.name != "tools"]
         if len(together) > 1:
             settings = {name: value for each in together for name, value in each.settings.items()}
@@ -59,9 +59,18 @@ class Probes:
         if suspected and repeats:
             yield Omission("nothing", "", {})
         for each in suspected:
-            if each.name not in self._tried:
+            if each.name not in self._tried and self._list_suspected(model, sent):
                 yield each
                 self._tried[each.name] = None
+
+    def give_up(self, model: Model, sent: Mapping[str, Any], reason: str) -> None:
+        """Have no further probes in this run, unless all that a request holds was answered in others meanwhile."""
+        if self._list_suspected(model, sent):
+            self.reason = reason
+
+    def _list_suspected(self, model: Model, sent: Mapping[str, Any]) -> list[Omission]:
+        """Return what of a request no answer has shown to be taken."""
+        return [each for each in list_omissions(model, sent) if (each.name, each.value) not in self._taken]
 
     def describe_tried(self) -> str:
         """Return the names of what was left out, such as `n, seed, all of them`."""

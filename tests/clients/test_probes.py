@@ -188,3 +188,14 @@ def test_nothing_is_left_out_that_is_not_sent() -> None:
     probes.note_answered(model, sent)
     assert list(probes.iterate_omissions(model, {**sent, "seed": 4})) == []
     assert [each.name for each in probes.iterate_omissions(model, {**sent, "temperature": 1})] == ["temperature"]
+
+
+def test_probes_end_when_others_are_answered_with_all_that_a_request_holds() -> None:
+    model, probes = Model(kind="openai", name="m"), Probes()
+    sent = {"messages": [{"role": "user", "content": "hi"}], "seed": 3, "temperature": 0}
+    omissions = probes.iterate_omissions(model, sent)
+    assert next(omissions).name == "seed"
+    probes.note_answered(model, sent)
+    assert list(omissions) == []
+    probes.give_up(model, sent, "Bad request.")
+    assert probes.reason == "", "it was refused for its content, and another request may still be probed"
