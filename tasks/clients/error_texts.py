@@ -27,7 +27,8 @@ _TOO_LARGE_LIMIT = re.compile(
     rf"range of {_TOKEN_LIMIT}|maximum tokens you requested",
     re.IGNORECASE,
 )
-_LENGTH_STATUSES = frozenset({400, 413, 422, 500})
+_TOO_LARGE_BODY = 413
+_LENGTH_STATUSES = frozenset({400, 422, 500})
 _TOO_LONG = re.compile(
     r"context[ _-]?(length|window|size|limit)|(max_?imum|max) (prompt|model|input) length|string_above_max_length|string too long|"
     r"(prompt|input|message|request|text)s?( \([^)]*\))?( is| are)? (too|longer than) (long|large|the (model|max|context))|"
@@ -67,8 +68,10 @@ def read_error_text(text: str) -> ErrorText:
 
 
 def is_prompt_too_long(status: int, text: str) -> bool:
-    """True where a request is refused because its prompt is too long for the model, and not because the limit of the reply
-    is too large."""
+    """True where a request is refused because its prompt is too long for the model, or its body for the server, and not because
+    the limit of the reply is too large."""
+    if status == _TOO_LARGE_BODY:
+        return True
     if status not in _LENGTH_STATUSES:
         return False
     error = read_error_text(text)

@@ -150,6 +150,7 @@ TOO_LONG = [
     (400, {"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long: 210000 tokens > 200000 maximum"}}),
     (400, say("input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000, decrease input length or `max_tokens`")),
     (413, {"type": "error", "error": {"type": "request_too_large", "message": "Request exceeds the maximum size"}}),
+    (413, "<html><h1>413 Request Entity Too Large</h1></html>"),
     (400, google("The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).")),
     (400, google("Unable to submit request because the input token count is 40000 but model only supports up to 32768.")),
     (400, {"object": "error", "message": "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context length"}),
