@@ -202,7 +202,7 @@ def describe_evaluation(evaluation: Evaluation, report: BuildReport, written: Se
         "seconds": report.seconds,
         "up_to_date": report.up_to_date,
         "answers": {name.removeprefix("answers "): told for name, told in facts.items() if name.startswith("answers ")},
-        "notes": [*facts.get("notes", ()), *report.notes],
+        "notes": list(dict.fromkeys([*facts.get("notes", ()), *report.notes])),
         "reports": [str(path) for path in written],
         "metrics": [metric.model_dump() for metric in read_metrics(warehouse, report.build_id)],
     }
