@@ -196,6 +196,7 @@ def describe_evaluation(evaluation: Evaluation, report: BuildReport, written: Se
         "build_id": facts["measured"],
         "items": facts["items"],
         "unscored": facts["unscored"],
+        "unsettled": report.unsettled,
         "calls_sent": report.calls_sent,
         "calls_replayed": report.calls_replayed,
         "cost_usd": report.cost_usd,
