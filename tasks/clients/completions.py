@@ -13,8 +13,8 @@
 
 A sample that a filter ended, or that has a `refusal`, stays among the others with a finish reason that says so
 (core/finish_reasons.py); chat.py joins samples. Providers tell a block or a lack of credit with any status and in many
-words. They are looked for in the codes and messages of errors alone: never in a model's text, nor in what an error quotes
-of the prompt.
+words. Only the codes and messages of errors are searched for them: never a model's text, nor what an error quotes of the
+prompt.
 """
 
 import json
@@ -97,7 +97,8 @@ _CODES = ("code", "type", "status", "reason", "status_code", "error_code")
 _MESSAGES = ("message", "msg", "detail", "error", "status_msg", "error_msg")
 _INNER = ("error", "errors", "detail", "details", "innererror", "inner_error", "base_resp")
 _MOST_INNER = 5
-_NO_CHOICES = "no_choices"
+_ERROR_FIELDS = ("error", "errors", "detail", "message", "base_resp")
+"""Of a body without choices: what servers put an error into."""
 
 
 @dataclass(slots=True)
@@ -150,11 +151,11 @@ def judge_error(service: str, answer: Answer) -> Reply | None:
     if answer.status < 300:
         return None
     error = read_error(answer.text)
-    said = f"HTTP {answer.status}: {shorten(answer.text)}"
+    excerpt = f"HTTP {answer.status}: {shorten(answer.text)}"
     if error.is_blocked:
-        return fail("refused", said)
+        return fail("refused", excerpt)
     if error.is_of_account:
-        raise AccountBlocked(service, said)
+        raise AccountBlocked(service, excerpt)
     return fail("prompt_too_long", shorten(answer.text)) if is_too_long(answer) else None
 
 
@@ -225,34 +226,27 @@ def _read_failure(service: str, answer: Answer, body: Any) -> Completion:
     """Return what a 2xx without an answer says, where that is final; else Retry."""
     body = body if isinstance(body, Mapping) else {}
     nothing: dict[str, Any] = {"texts": [], "finish": [], "fingerprint": None}
-    said = shorten(answer.text)
+    excerpt = shorten(answer.text)
     feedback = body.get("promptFeedback") or body.get("prompt_feedback")
     if isinstance(feedback, Mapping) and (reason := feedback.get("blockReason") or feedback.get("block_reason")):
         return Completion(nothing, body.get("usage"), f"refused: the prompt is blocked: {reason}")
-    is_error = bool(body.get("error")) or "error" in (body.get("object"), body.get("type")) or bool(_without(body))
+    is_error = "error" in (body.get("object"), body.get("type")) or any(map(body.get, _ERROR_FIELDS))
     if is_error and (final := judge_error(service, Answer(400, answer.text, None))):
         return Completion(nothing, body.get("usage"), final.error or "")
     if is_error:
-        raise _fail_provider(_read_error(body), said)
+        raise _fail_provider(_read_error(body), excerpt)
     if "usage" in body or body.get("object") == "chat.completion":
-        raise Retry(f"{_NO_CHOICES}: the reply holds no choices: {said}", is_about_request=True)
-    raise Retry(f"malformed_reply: no choices in {said}")
-
-
-def _without(body: Mapping[str, Any]) -> Any:
-    """Return what a body without `error` says of one, where servers of other forms put it."""
-    return body.get("detail") or body.get("errors") or body.get("message") or body.get("base_resp")
+        raise Retry(f"no_choices: the reply holds no choices: {excerpt}", is_about_request=True)
+    raise Retry(f"malformed_reply: no choices in {excerpt}")
 
 
 def _read_choice(service: str, choice: Mapping[str, Any]) -> tuple[str, str, list[dict[str, str]]]:
     """Return the text of a sample, its finish reason, and the functions that it calls; Retry when the provider failed."""
     finish = str(choice.get("finish_reason"))
-    if told := choice.get("error"):
-        error = _read_error(told)
+    if failure := choice.get("error"):
+        error, excerpt = _read_error(failure), shorten(json.dumps(failure, ensure_ascii=False))
         if not error.is_blocked:
-            if error.is_of_account:
-                raise AccountBlocked(service, shorten(json.dumps(told, ensure_ascii=False)))
-            raise _fail_provider(error, shorten(json.dumps(told, ensure_ascii=False)))
+            raise AccountBlocked(service, excerpt) if error.is_of_account else _fail_provider(error, excerpt)
         finish = "content_filter"
     ending = classify_finish(finish)
     if ending == "failed":
@@ -269,8 +263,8 @@ def _read_choice(service: str, choice: Mapping[str, Any]) -> tuple[str, str, lis
     return _read_text(message.get("content")), finish, _read_calls(message)
 
 
-def _fail_provider(error: ProviderError, said: str) -> Retry:
-    return Retry(f"{'provider_busy' if error.is_busy else 'provider_failed'}: {said}")
+def _fail_provider(error: ProviderError, excerpt: str) -> Retry:
+    return Retry(f"{'provider_busy' if error.is_busy else 'provider_failed'}: {excerpt}")
 
 
 def _read_text(content: str | Sequence[str | Mapping[str, Any]] | None) -> str:

@@ -1,6 +1,7 @@
 """What a chat answer is: the table of bodies and statuses that providers send."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -144,3 +145,11 @@ def test_only_a_request_that_alone_fails_is_no_sign_of_an_outage() -> None:
 
 def test_an_answer_is_no_error_whatever_it_says() -> None:
     assert judge_error("it", Answer(200, json.dumps(error("Insufficient credits")), None)) is None
+
+
+def test_errors_that_teach_are_neither_a_block_nor_about_the_account(shared_data: Path) -> None:
+    lines = (shared_data / "providers" / "refusals.jsonl").read_text("utf-8").splitlines()
+    refusals = [json.loads(line) for line in lines]
+    assert refusals
+    found = {each["from"]: judge_error("it", Answer(each["status"], each["body"], None)) for each in refusals}
+    assert {name for name, reply in found.items() if reply} == set()

@@ -249,3 +249,21 @@ def test_what_is_not_answered_singly_either_is_left_to_a_job(make_server, tmp_pa
     got = collect(open_chat(server, tmp_path, jobs=jobs(first_singly=True)), ask_all(60))
     assert {reply.status for reply in got.values()} == {"ok"}
     assert [len(server.read_input(job)) for job in server.jobs] == [60, 5]
+
+
+def test_a_few_requests_that_an_account_without_credit_asks_singly_are_not_left_to_a_job(make_server, tmp_path):
+    jobs_done = []
+
+    def play(body):
+        if jobs_done:
+            return {"status": 402, "json": {"error": {"message": "no credit"}}}
+        if "person 3?" in body["messages"][-1]["content"]:
+            jobs_done.append(1)
+            return {"json": {"error": {"code": 502, "message": "Provider returned error"}}}
+        return answer(body)
+
+    server = make_server(lambda body: answer(body) if "person 0?" in str(body) else play(body))
+    chat = open_chat(server, tmp_path, jobs=jobs(first_singly=True, few_singly=2))
+    with pytest.raises(AccountBlocked, match="no credit"):
+        collect(chat, [ask("person 0"), ask("person 3")])
+    assert len(server.jobs) == 1
