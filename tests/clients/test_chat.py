@@ -255,6 +255,23 @@ def test_an_account_without_credit_stops_the_run_and_keeps_what_came(server, inb
     assert len(inbox.replies) == 5
 
 
+def test_what_is_under_way_when_credit_runs_out_is_kept(server, inbox):
+    is_out = threading.Event()
+
+    def answer(seen):
+        if "Who is 3?" not in seen.json()["messages"][-1]["content"]:
+            return {**says("fine"), "until": is_out}
+        is_out.set()
+        return {"status": 402, "json": {"error": "pay"}}
+
+    server.handle = answer
+    with pytest.raises(AccountBlocked):
+        open_chat(server).send([ask(str(number)) for number in range(9)], inbox)
+    asked = {seen.json()["messages"][-1]["content"] for seen in server.seen}
+    assert len(inbox.replies) == len(asked) - 1
+    assert {reply.status for reply in inbox.replies.values()} == {"ok"}
+
+
 def test_a_finish_reason_that_nobody_knows_is_noted_once(server, inbox):
     server.script(says("Paris", finish="zap"))
     chat = open_chat(server)

@@ -29,7 +29,7 @@ from tasks.clients.sending.budget import Account, TightError, find_account
 from tasks.clients.sending.group_size import GroupSize, Piece
 from tasks.clients.sending.limiter import LONGEST_PAUSE_S, SHORT_PAUSE_S, Limiter, PauseError, wait_for_event
 from tasks.core.calls.call import Reply
-from tasks.errors import BudgetReached, ServiceError, ServiceUnreachable
+from tasks.errors import AccountBlocked, BudgetReached, ServiceError, ServiceUnreachable
 from tasks.settings import Limits
 
 Item = TypeVar("Item")
@@ -73,7 +73,7 @@ class _Job(Generic[Item]):
         self.request = request
         self.open = sum(map(len, groups))
         """Items that have no reply yet."""
-        self.stopped: BudgetReached | None = None
+        self.stopped: BudgetReached | AccountBlocked | None = None
         """Why nothing more goes out; what is under way is waited for."""
         self.changed = asyncio.Event()
         self.arrived: SimpleQueue[list[tuple[Item, Reply]] | None] = SimpleQueue()
@@ -98,8 +98,8 @@ class _Job(Generic[Item]):
         heapq.heappush(self._put_off, (due, next(self._order), piece))
         self.changed.set()
 
-    def stop(self, reached: BudgetReached) -> None:
-        self.stopped = self.stopped or reached
+    def stop(self, why: BudgetReached | AccountBlocked) -> None:
+        self.stopped = self.stopped or why
         self.changed.set()
 
     def put_back(self, piece: Piece[Item]) -> None:
@@ -173,8 +173,8 @@ class Sender:
 
         A group goes out in one request, or, with `sizes`, one for each group, in requests of that many items.
         Raises ServiceUnreachable when the service never answers, whatever `request` and `deliver` raise beside Retry,
-        and lets Ctrl-C through at once; what is under way is then cancelled. BudgetReached comes when all that was under way
-        has been delivered.
+        and lets Ctrl-C through at once; what is under way is then cancelled. BudgetReached and AccountBlocked come when all
+        that was under way has been delivered: it is paid for.
         """
         job = _Job(groups, request, sizes)
         hand_over(self._name, self._run(job), job.arrived, deliver)
@@ -225,8 +225,8 @@ class Sender:
                 account.budget.take(account.service)
             async with asyncio.timeout(timeout_s):
                 replies = await job.request(piece.items)
-        except BudgetReached as reached:
-            job.stop(reached)
+        except (BudgetReached, AccountBlocked) as why:
+            job.stop(why)
         except TightError:
             job.put_back(piece)
         except TimeoutError:
