@@ -21,6 +21,7 @@ FactmillError
 ├── OutputError               a file of results cannot be written
 └── ServiceError              an outside service cannot be used at all
     ├── ServiceUnreachable    no answer after all attempts
+    │   ├── AccountBlocked    the account has no credit left, is at its spending limit, or is suspended
     │   └── PrefectLost       the Prefect server has gone away while a flow ran
     └── WorldError            the embedded world does not start or its files are wrong
 """
@@ -132,6 +133,16 @@ class ServiceError(FactmillError):
 
 class ServiceUnreachable(ServiceError):
     """No answer from a service after all attempts."""
+
+
+class AccountBlocked(ServiceUnreachable):
+    """The account has no credit left, is at its spending limit, or is suspended; what was answered is kept."""
+
+    def __init__(self, service: str, why: str) -> None:
+        super().__init__(
+            f"{service}: the account may make no further requests: {why.rstrip('.')}. Add credit, raise its limit, or ask "
+            "the provider; the same command then asks what is left"
+        )
 
 
 class PrefectLost(ServiceUnreachable):

@@ -12,7 +12,6 @@ in another way.
 """
 
 import asyncio
-import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,14 +22,15 @@ from tasks import progress
 from tasks.clients.batch_jobs.desk import Desk
 from tasks.clients.batch_jobs.job_files import JobsPlace
 from tasks.clients.batch_jobs.remote import Remote
-from tasks.clients.openai_server import Answer, OpenAiServer, add_spent, is_too_long
+from tasks.clients.completions import judge_answer, judge_error, read_completion
+from tasks.clients.openai_server import Answer, OpenAiServer, add_spent
 from tasks.clients.probes import Probes
 from tasks.clients.refusals import describe_learnt, find_learnt, is_unexplained, merge_roles, read_refusal
-from tasks.clients.sending.answers import fail, read_json, shorten
-from tasks.clients.sending.sender import Retry, Sender
+from tasks.clients.sending.answers import fail, shorten
+from tasks.clients.sending.sender import Sender
 from tasks.core.calls.call import Call, Deliver, Reply
-from tasks.core.replies import CUT, FILTERED
-from tasks.errors import ServiceUnreachable
+from tasks.core.finish_reasons import classify_finish, describe_unknown, is_cut
+from tasks.errors import AccountBlocked, ServiceUnreachable
 from tasks.settings import Model
 
 
@@ -52,6 +52,8 @@ class _Draw:
 
 _PATH = "/chat/completions"
 _TOOLS = "tools_refused"
+_FILTERED = {"texts": [""], "finish": ["content_filter"]}
+"""The only sample of a request that was refused, among others that were answered."""
 _N_IGNORED = "n_ignored: "
 """Error of a call that goes out again, sample by sample; it is never delivered."""
 
@@ -79,7 +81,9 @@ class Chat:
         self._told = model
         self._probes = Probes()
         self._server = OpenAiServer(model, read_key, user_agent)
-        self._sender = Sender(model.limits, self._server.name, counts=False)
+        self._sender = Sender(model.limits, self._server.name, counts=False, find_subject=lambda draw: draw.call.key)
+        self._finishes: set[str] = set()
+        """Finish reasons that came."""
         self._desk: Desk[_Draw] | None = None
         self._is_tried, self._trying = True, threading.Lock()
         if jobs and model.mode == "batch":
@@ -121,17 +125,23 @@ class Chat:
         """Ask the first request of all singly, before any job is made; return those that are left to jobs. ServiceUnreachable
         when nothing at all is there."""
         heard: list[Reply] = []
+        answered: list[Reply] = []
+
+        async def ask(group: Sequence[_Draw]) -> list[Reply]:
+            answered.extend(await self._ask(group))
+            return answered
+
         with self._trying:
             if self._is_tried or not draws:
                 return draws
             try:
-                self._sender.send([draws[:1]], self._ask, lambda _, reply: heard.append(reply))
+                self._sender.send([draws[:1]], ask, lambda _, reply: heard.append(reply))
             except ServiceUnreachable as error:
-                if not self._server.has_answered:
+                if isinstance(error, AccountBlocked) or not self._server.has_answered:
                     raise
                 progress.say(f"note: the first request of all is left to a batch job too: {error}")
             self._is_tried = True
-        if not heard or heard[0].transient:
+        if not answered:
             return draws
         join(draws[0], heard[0])
         return draws[1:]
@@ -153,7 +163,7 @@ class Chat:
                 f"model {self.model.name} refused a request without saying what it refuses ({self._probes.reason}), and refused "
                 f"it too without {self._probes.describe_tried()}"
             )
-        return notes
+        return [*notes, *describe_unknown(self.model.name, self._finishes)]
 
     def _list_draws(self, number: int, call: Call) -> list[_Draw]:
         samples = _samples(call)
@@ -220,7 +230,7 @@ class Chat:
 
     def _is_unexplained(self, model: Model, sent: Mapping[str, Any], learnt: Mapping[str, Any], answer: Answer) -> bool:
         """True where a request is refused, and the server does not say for what."""
-        if not is_unexplained(answer.status, answer.text) or is_too_long(answer):
+        if not is_unexplained(answer.status, answer.text) or judge_error(self._server.name, answer):
             return False
         return not read_refusal(model, answer.status, answer.text, sent, learnt)
 
@@ -292,30 +302,22 @@ class Chat:
 
         `model`: by which the request was written, others may have learnt meanwhile; `learnt`: what is, where it is answered.
         """
-        sent = _write_body(model, draw)
-        if not is_too_long(answer) and (change := read_refusal(model, answer.status, answer.text, sent, learnt)):
+        if known := judge_error(self._server.name, answer):
+            return known
+        if change := read_refusal(model, answer.status, answer.text, _write_body(model, draw), learnt):
             return change, shorten(answer.text)
-        if failure := self._server.judge(answer):
+        if failure := judge_answer(self._server.name, answer):
             return failure
-        reply = self._read_reply(read_json(answer.text))
-        given = len(reply.body["texts"])  # type: ignore[index, call-overload]
-        if not given:
-            raise Retry(f"malformed_reply: no choices in {shorten(answer.text)}")
-        too_few = given < draw.samples
+        completion = read_completion(self._server.name, answer)
+        reply = self._server.price(completion.usage)
+        if completion.error:
+            return replace(reply, status="failed", error=completion.error)
+        too_few = completion.samples < draw.samples
         self.model = self.model.model_copy(update={**learnt, **({"choices": False} if too_few else {})})
-        return replace(reply, body=None, status="failed", error=_N_IGNORED) if too_few else reply
-
-    def _read_reply(self, answer: Any) -> Reply:
-        try:
-            choices = sorted(answer["choices"], key=lambda choice: choice.get("index") or 0)
-            texts = [_read_text(choice["message"]) for choice in choices]
-            calls = [_read_calls(choice["message"]) for choice in choices]
-            finish = [str(choice.get("finish_reason")) for choice in choices]
-            usage = answer.get("usage")
-        except (KeyError, TypeError, AttributeError) as error:
-            raise Retry(f"malformed_reply: no choices in {shorten(str(answer))}") from error
-        body: dict[str, Any] = {"texts": texts, "finish": finish, "fingerprint": answer.get("system_fingerprint")}
-        return replace(self._server.price(usage), body=body | ({"calls": calls} if any(calls) else {}))
+        self._finishes.update(completion.body["finish"])
+        if too_few:
+            return replace(reply, status="failed", error=_N_IGNORED)
+        return replace(reply, body=completion.body)
 
 
 def _write_body(model: Model, draw: _Draw) -> dict[str, Any]:
@@ -347,7 +349,11 @@ def _write_body(model: Model, draw: _Draw) -> dict[str, Any]:
 
 
 def _join_replies(replies: Sequence[Reply], once: bool) -> Reply:
-    """Return one reply of several; failed when any has failed, or when no sample says anything, unless that is an answer."""
+    """Return one reply of several samples.
+
+    It is failed when any has failed, when all are refused, or when no sample says anything, unless that is an answer
+    (`once`). A refused sample among others stays with its finish reason, and without text where there is none.
+    """
     spent = replace(
         replies[0],
         tokens_in=sum(reply.tokens_in for reply in replies),
@@ -355,41 +361,35 @@ def _join_replies(replies: Sequence[Reply], once: bool) -> Reply:
         cost_usd=sum(reply.cost_usd for reply in replies),
         latency_s=max(reply.latency_s for reply in replies),
     )
-    if failed := next((reply for reply in replies if reply.status == "failed"), None):
+    if failed := next((reply for reply in replies if reply.status == "failed" and not _is_refused(reply)), None):
         return replace(spent, body=None, status="failed", error=failed.error, transient=failed.transient)
-    bodies: list[Any] = [reply.body for reply in replies]
+    if all(map(_is_refused, replies)):
+        said = next(filter(None, (reply.error or _quote(reply) for reply in replies)))
+        return replace(spent, body=None, status="failed", error=said, transient=False)
+    bodies: list[Any] = [reply.body or _FILTERED for reply in replies]
     texts = [text for body in bodies for text in body["texts"]]
     finish = [reason for body in bodies for reason in body["finish"]]
     calls = [of_one for body in bodies for of_one in body.get("calls", [[]] * len(body["texts"]))]
     if not once and not any(text.strip() for text in texts) and not any(calls):
-        ends = set(finish)
-        kind = "refused" if ends <= FILTERED else "cut_off" if ends <= CUT else "empty_reply"
-        error = f"{kind}: {len(texts)} samples without text, finish {sorted(ends)}"
-        return replace(spent, body=None, status="failed", error=error, transient=kind != "refused")
-    joined = {"texts": texts, "finish": finish, "fingerprint": bodies[0]["fingerprint"]}
+        kind = "cut_off" if all(map(is_cut, finish)) else "empty_reply"
+        error = f"{kind}: {len(texts)} samples without text, finish {sorted(set(finish))}"
+        return replace(spent, body=None, status="failed", error=error, transient=True)
+    fingerprint = next((reply.body["fingerprint"] for reply in replies if reply.body), None)  # type: ignore[index, call-overload]
+    joined = {"texts": texts, "finish": finish, "fingerprint": fingerprint}
     return replace(spent, body=joined | ({"calls": calls} if any(calls) else {}))
 
 
-def _read_text(message: Mapping[str, Any]) -> str:
-    text = message.get("content")
-    if text is None:
-        text = message.get("refusal") or ""
-    return text if isinstance(text, str) else "".join(str(part.get("text", "")) for part in text)
+def _is_refused(reply: Reply) -> bool:
+    """True when the model or a filter refused every sample of a reply."""
+    if reply.status == "failed":
+        return (reply.error or "").startswith("refused:")
+    body: Any = reply.body
+    return all(classify_finish(reason) == "filtered" for reason in body["finish"])
 
 
-def _read_calls(message: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return the functions that a message calls, in the form of today or the one before it (`function_call`)."""
-    asked = message.get("tool_calls") or []
-    if not asked and message.get("function_call"):
-        asked = [{"function": message["function_call"]}]
-    calls = []
-    for at, each in enumerate(asked, 1):
-        named = each.get("function") or {}
-        given = named.get("arguments") or ""
-        # nine characters, since some servers take no other number of them
-        told = {"id": str(each.get("id") or f"call{at:05}"), "name": str(named.get("name") or "")}
-        calls.append({**told, "arguments": given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)})
-    return calls
+def _quote(reply: Reply) -> str:
+    body: Any = reply.body
+    return f"refused: finish {sorted(set(body['finish']))}: {shorten(' '.join(body['texts'])) or 'no text'}"
 
 
 def _samples(call: Call) -> int:

@@ -19,7 +19,7 @@ import httpx2
 import openai
 
 from tasks.clients.error_texts import is_prompt_too_long
-from tasks.clients.sending.answers import fail, judge_status, shorten, tell_error
+from tasks.clients.sending.answers import tell_error
 from tasks.clients.sending.budget import TightError, find_account
 from tasks.clients.sending.redirects import check_redirect, count_redirect
 from tasks.clients.sending.sender import Retry
@@ -185,16 +185,6 @@ class OpenAiServer:
             counted = _count(usage, name)
             if expected[at] and counted > expected[at]:
                 self._over[at] *= _MARGIN * counted / expected[at]
-
-    def judge(self, answer: Answer) -> Reply | None:
-        """Return None for 2xx and a failed reply for what is final; raise Retry or ServiceUnreachable for the rest."""
-        if is_too_long(answer):
-            return fail("prompt_too_long", shorten(answer.text))
-        if answer.status == 404 or (answer.status == 429 and "insufficient_quota" in answer.text):
-            raise ServiceUnreachable(
-                f"{self.name}: HTTP {answer.status}: {shorten(answer.text)}. Check url, name and account"
-            )
-        return judge_status(self.name, answer.status, answer.text, answer.retry_after)
 
     def price(self, usage: Any) -> Reply:
         """Return a reply without a body that holds the tokens of a `usage` and their price; what is no number counts 0."""

@@ -15,6 +15,7 @@ what was not repeated is never taken for the prompt.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
+from tasks.clients.completions import judge_answer
 from tasks.clients.openai_server import Answer, OpenAiServer, add_spent
 from tasks.clients.sending.answers import fail, read_json, shorten
 from tasks.clients.sending.sender import Retry, Sender
@@ -66,7 +67,7 @@ class Scorer:
         for form in (first, *(form for form in _FORMS if form != first)):
             answer = await self._server.ask("/completions", self._request_body(text, form))
             if not (reason := _why_refused(answer)):
-                if failure := self._server.judge(answer):
+                if failure := judge_answer(self._server.name, answer):
                     return [failure]
                 try:
                     choice, usage = _read_choice(read_json(answer.text))

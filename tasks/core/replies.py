@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Generic, Literal, TypeVar, get_args
 
+from tasks.core.finish_reasons import classify_finish
 from tasks.text.undressing import (
     drop_around,
     drop_fences,
@@ -36,8 +37,6 @@ UnreadableKind = Literal["reply_not_in_format", "cut_off", "refused", "empty_rep
 """Why a reply cannot be read; the reason of the reject that it becomes."""
 UNREADABLE_KINDS: frozenset[str] = frozenset(get_args(UnreadableKind))
 
-CUT = frozenset({"length", "max_tokens"})
-FILTERED = frozenset({"refusal", "content_filter"})
 _DONE = "help|assist|comply|answer|provide|fulfil|fulfill|continue|complete|create|generate|write|produce|discuss|engage|share|respond|participate|take part|support|process|judge|rate|give|do (?:that|this|so|it)|with (?:that|this|your)"
 _WILL_NOT = (
     r"(?:can ?not|can['’]t|could not|couldn['’]t|will not|won['’]t|must decline to|have to decline to|decline to|refuse to"
@@ -165,8 +164,9 @@ def read_said(text: str, finish: str, form: Form) -> Said | Unreadable:
     """Return what a reply says, undressed; Unreadable where it refuses, says nothing, or is surely not whole."""
     spoken = drop_thoughts(text)
     plain = drop_fences(spoken)
-    is_cut = finish in CUT
-    if finish in FILTERED:
+    ending = classify_finish(finish)
+    is_cut = ending == "cut"
+    if ending == "filtered":
         return Unreadable(f"the model or its filter refuses: {_shorten(plain)}", "refused")
     if not plain.strip():
         why = ", all the room it had went to thoughts: it needs a higher token limit" if is_cut and text.strip() else ""

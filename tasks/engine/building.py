@@ -38,6 +38,7 @@ from tasks.engine.endings import (
     describe_silence,
     find_main_loss,
     first_detail,
+    first_trouble,
     is_lost_to_run,
     is_silent,
 )
@@ -258,9 +259,10 @@ class Build:
         # what a pilot did not draw is not lost
         reasons = {stage: found for stage, found in self.reasons.items() if stage != DRAWING}
         last = self.summaries[-1]
-        unsettled = sum(receipt.unsettled for receipt in self.receipts if receipt.stage == last["stage"])
-        if is_silent(last["rows_in"], self.reasons[last["stage"]], unsettled):
-            told = f"{self.benchmark.name}: nothing is published: {describe_silence(last, self.options.world)}"
+        receipts = [receipt for receipt in self.receipts if receipt.stage == last["stage"]]
+        if is_silent(last["rows_in"], self.reasons[last["stage"]], sum(receipt.unsettled for receipt in receipts)):
+            silence = describe_silence(last, self.options.world, first_trouble(receipts))
+            told = f"{self.benchmark.name}: nothing is published: {silence}"
         elif main := find_main_loss(reasons):
             detail = first_detail([each for each in self.receipts if each.stage == main[0]], main[1])
             lost = describe_loss(reasons, detail, self.options.world, report.unsettled > 0)

@@ -83,10 +83,14 @@ def describe_loss(reasons: Reasons, detail: str, world: str, is_passing: bool) -
     return f"{first}, the first: {_shorten(detail).rstrip('.') or 'no particulars'}{more}. What to do: {advice.format(world=world)}{again}"
 
 
-def describe_silence(stage: Mapping[str, Any], world: str) -> str:
-    """Return that a stage, by its counts, heard nothing of any of its rows, and what to do."""
+def describe_silence(stage: Mapping[str, Any], world: str, detail: str = "") -> str:
+    """Return that a stage, by its counts, heard nothing of any of its rows, and what to do.
+
+    `detail`: what the first row says of it; empty where none says anything.
+    """
+    first = f", the first: {_shorten(detail).rstrip('.')}" if detail else ""
     return (
-        f"{stage['stage']} got no answer for any row ({stage['rows_in']:,} in all). What to do: {_SERVICE.format(world=world)}, "
+        f"{stage['stage']} got no answer for any row ({stage['rows_in']:,} in all{first}). What to do: {_SERVICE.format(world=world)}, "
         "then run the same command again: what failed is asked anew"
     )
 
@@ -100,6 +104,14 @@ def first_detail(receipts: Sequence[Receipt], reason: str) -> str:
     """Return the particulars of the first reject for a reason, or nothing when there is none."""
     tables = (read_shard(receipt.shard, "rejects").to_pylist() for receipt in receipts if receipt.rejects)
     return next((each["detail"] for rejects in tables for each in rejects if each["reason"] == reason), "")
+
+
+def first_trouble(receipts: Sequence[Receipt]) -> str:
+    """Return the first particulars of why a row of an evaluation has no answer or no verdict; empty where no row says any."""
+    tables = (read_shard(receipt.shard, "rows") for receipt in receipts if receipt.rows)
+    columns = ("detail", "judge_detail")
+    details = (table[name].to_pylist() for table in tables for name in columns if name in table.column_names)
+    return next((str(detail) for found in details for detail in found if detail), "")
 
 
 def count_reasons(receipts: Sequence[Receipt]) -> dict[str, int]:

@@ -13,8 +13,9 @@ from tasks.core.calls.chat import call_chat, read_chat
 from tasks.core.evaluation.answers_file import EXPECTED, AnswersFile, read_answers
 from tasks.core.evaluation.given import Given
 from tasks.core.evaluation.rows import Asked, Unscored
+from tasks.core.finish_reasons import is_cut
 from tasks.core.prompts import Ask
-from tasks.core.replies import CUT, TEXT, Form, Unreadable, read_said
+from tasks.core.replies import TEXT, Form, Unreadable, read_said
 from tasks.core.rows import arrow_schema, rows_from_arrow
 from tasks.engine.batches import Work
 from tasks.evaluation.measured import gather_measured
@@ -121,20 +122,26 @@ def read_reply(reply: Reply, key: str, form: Form = TEXT) -> Given:
     """Return what a model said in a reply, read in a form."""
     if reply.status != "ok":
         error = reply.error or "no reason given"
-        return Given(unscored=_REASONS.get(error.partition(":")[0], "model_failed"), detail=error, call=key)
+        unscored = _REASONS.get(error.partition(":")[0], "model_failed")
+        given = Given(unscored=unscored, detail=error, call=key)
+        # a refusal is an outcome of the model, which has its tokens; the others say nothing of it
+        return _count(given, reply) if unscored == "refused" else given
     chat = read_chat(reply.body)
     given = read_given(chat.texts, chat.finish, form)
     calls = chat.calls[0] if chat.calls else ()
-    given = replace(given, tokens_in=reply.tokens_in, tokens_out=reply.tokens_out, seconds=reply.latency_s)
-    return replace(given, call=key, calls=calls)
+    return replace(_count(given, reply), call=key, calls=calls)
+
+
+def _count(given: Given, reply: Reply) -> Given:
+    return replace(given, tokens_in=reply.tokens_in, tokens_out=reply.tokens_out, seconds=reply.latency_s)
 
 
 def read_given(texts: Sequence[str], finishes: Sequence[str], form: Form) -> Given:
     """Return what the samples of a reply say, one text and finish reason each."""
     each = [read_said(text, finish, form) for text, finish in zip(texts, finishes, strict=True)]
-    cut = [finish in CUT for finish in finishes]
     read = tuple(
-        "" if isinstance(one, Unreadable) or is_cut else one.text for one, is_cut in zip(each, cut, strict=True)
+        "" if isinstance(one, Unreadable) or is_cut(finish) else one.text
+        for one, finish in zip(each, finishes, strict=True)
     )
     unscored: Unscored = ""
     detail = ""

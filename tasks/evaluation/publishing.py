@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.core.evaluation.rows import EvaluationMetric
+from tasks.core.finish_reasons import describe_unknown
 from tasks.core.measures.metrics import Metric
 from tasks.core.rows import arrow_table
 from tasks.engine.building import Build
@@ -51,7 +52,11 @@ def publish_evaluation(
         "judge": _name_judge(lock),
         "items": answers.num_rows,
         "unscored": count_unscored(answers, scores),
-        "notes": [*notes, *(tell_left_out(evaluation.of, Store(Path(release))) if release else ())],
+        "notes": [
+            *notes,
+            *(tell_left_out(evaluation.of, Store(Path(release))) if release else ()),
+            *describe_unknown(lock["author"], pc.unique(answers["finish"]).to_pylist()),
+        ],
     }
     return build.publish(tables, {**facts, **describe_file(build, answers)})
 

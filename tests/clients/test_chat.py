@@ -9,7 +9,7 @@ import pytest
 from tasks.clients.chat import Chat
 from tasks.core.calls.chat import call_chat
 from tasks.core.prompts import fill_in, read_prompt
-from tasks.errors import ServiceUnreachable, SettingsError
+from tasks.errors import AccountBlocked, ServiceUnreachable, SettingsError
 from tasks.settings import Limits, Model
 
 HERE = "test-model"
@@ -167,13 +167,13 @@ def test_a_prompt_that_is_too_long_is_final(server, inbox, status, error):
     assert (inbox[ask()].transient, len(server.seen)) == (False, 1)
 
 
-def test_a_bad_request_that_names_nothing_that_was_sent_is_final_and_not_learnt_from(server, inbox):
+def test_a_bad_request_that_names_nothing_that_was_sent_is_not_learnt_from_and_left_to_the_next_run(server, inbox):
     server.script(says("fine"), {"status": 400, "json": {"error": {"message": "the moon is full"}}})
     chat = open_chat(server)
     chat.send([ask("Ada")], inbox)
     chat.send([ask("Bob")], inbox)
     assert inbox[ask("Bob")].error.startswith("http_400: ") and "the moon is full" in inbox[ask("Bob")].error
-    assert (inbox[ask("Bob")].transient, len(server.seen)) == (False, 2)
+    assert (inbox[ask("Bob")].transient, len(server.seen)) == (True, 2)
 
 
 @pytest.mark.parametrize("text", ["", "  \n", None])
@@ -190,12 +190,97 @@ def test_one_empty_sample_among_others_is_kept(server, inbox):
     assert inbox[ask(samples=2)].body["texts"] == ["one", ""]
 
 
-def test_a_refusal_is_the_text(server, inbox):
-    answer = says(None)
+@pytest.mark.parametrize("text", [None, "Well, Paris."])
+def test_a_refusal_is_final_and_paid_for_whatever_stands_beside_it(server, inbox, text):
+    answer = says(text)
     answer["json"]["choices"][0]["message"]["refusal"] = "I will not."
     server.script(answer)
     open_chat(server).send([ask()], inbox)
-    assert inbox[ask()].body["texts"] == ["I will not."]
+    reply = inbox[ask()]
+    assert reply.error == "refused: finish ['refusal']: I will not."
+    assert (reply.status, reply.transient, reply.tokens_in, len(server.seen)) == ("failed", False, 100, 1)
+
+
+@pytest.mark.parametrize("finish", ["content_filter", "SAFETY", "RECITATION"])
+def test_half_a_text_that_a_filter_ended_is_a_refusal(server, inbox, finish):
+    server.script(says("Par", finish=finish))
+    call = call_chat(HERE, "m-1", fill_in(read_prompt("test/p", PROMPT), name="Ada"), once=True)
+    open_chat(server).send([call], inbox)
+    assert inbox[call].error == f"refused: finish ['{finish}']: Par"
+    assert not inbox[call].transient
+
+
+def test_a_filtered_sample_among_others_is_kept_with_its_reason(server, inbox):
+    answer = says("one", "", "three")
+    answer["json"]["choices"][1]["finish_reason"] = "content_filter"
+    server.script(answer)
+    open_chat(server, choices=True).send([ask(samples=3)], inbox)
+    assert inbox[ask(samples=3)].body["texts"] == ["one", "", "three"]
+    assert inbox[ask(samples=3)].body["finish"] == ["stop", "content_filter", "stop"]
+
+
+@pytest.mark.parametrize(("blocked", "status"), [({1}, "ok"), ({0, 1, 2}, "failed")])
+def test_samples_asked_one_by_one_are_refused_only_where_all_are(server, inbox, blocked, status):
+    filtered = {"status": 400, "json": {"error": {"message": "no", "code": "content_filter"}}}
+    server.handle = lambda seen: filtered if seen.json()["seed"] in blocked else says("fine")
+    call = ask(samples=3)
+    open_chat(server).send([call], inbox)
+    assert (inbox[call].status, inbox[call].transient, len(server.seen)) == (status, False, 3)
+    if status == "ok":
+        assert inbox[call].body["finish"] == ["stop", "content_filter", "stop"]
+    else:
+        assert inbox[call].error.startswith("refused: HTTP 400: ")
+
+
+def test_a_request_of_which_a_sample_failed_is_made_again_whole(server, inbox):
+    half = says("one", "two")
+    half["json"]["choices"][0]["finish_reason"] = "error"
+    server.script(half, says("three", "four"))
+    open_chat(server, choices=True).send([ask(samples=2)], inbox)
+    assert inbox[ask(samples=2)].body["texts"] == ["three", "four"]
+
+
+def test_flagged_prompts_never_stop_a_run(server, inbox):
+    flagged = {"status": 403, "json": {"error": {"code": 403, "metadata": {"reasons": ["x"], "flagged_input": "y"}}}}
+    server.script(flagged)
+    calls = [ask(str(number)) for number in range(40)]
+    open_chat(server).send(calls, inbox)
+    assert {inbox[call].error.partition(":")[0] for call in calls} == {"refused"}
+    assert len(server.seen) == 40
+
+
+def test_an_account_without_credit_stops_the_run_and_keeps_what_came(server, inbox):
+    server.handle = lambda _: says("fine") if len(server.seen) < 6 else {"status": 402, "json": {"error": "pay"}}
+    with pytest.raises(AccountBlocked, match="the account may make no further requests: HTTP 402"):
+        open_chat(server, limits=Limits(parallel=1)).send([ask(str(number)) for number in range(9)], inbox)
+    assert {reply.status for reply in inbox.replies.values()} == {"ok"}
+    assert len(inbox.replies) == 5
+
+
+def test_what_is_under_way_when_credit_runs_out_is_kept(server, inbox):
+    is_out = threading.Event()
+
+    def answer(seen):
+        if "Who is 3?" not in seen.json()["messages"][-1]["content"]:
+            return {**says("fine"), "until": is_out}
+        is_out.set()
+        return {"status": 402, "json": {"error": "pay"}}
+
+    server.handle = answer
+    with pytest.raises(AccountBlocked):
+        open_chat(server).send([ask(str(number)) for number in range(9)], inbox)
+    asked = {seen.json()["messages"][-1]["content"] for seen in server.seen}
+    assert len(inbox.replies) == len(asked) - 1
+    assert {reply.status for reply in inbox.replies.values()} == {"ok"}
+
+
+def test_a_finish_reason_that_nobody_knows_is_noted_once(server, inbox):
+    server.script(says("Paris", finish="zap"))
+    chat = open_chat(server)
+    chat.send([ask("Ada"), ask("Bob")], inbox)
+    assert inbox[ask("Ada")].body["finish"] == ["zap"]
+    [note] = chat.notes()
+    assert "'zap'" in note
 
 
 @pytest.mark.parametrize(
@@ -217,6 +302,10 @@ def test_a_reply_without_usage_costs_nothing(server, inbox, usage):
         ({"status": 500, "text": "oops"}, "http_500"),
         ({"text": "<html>gateway"}, "html_instead_of_json"),
         ({"json": {"hello": 1}}, "malformed_reply"),
+        ({"json": {"choices": [], "usage": {}}}, "no_choices"),
+        ({"json": {"error": {"code": 429, "message": "slow"}}}, "provider_busy"),
+        (says("Par", finish="error"), "provider_failed"),
+        (says("Par", finish="MALFORMED_FUNCTION_CALL"), "provider_failed"),
         ({"json": {"choices": [{"message": None}]}}, "malformed_reply"),
         ({"cut": True}, "connection_cut"),
         ({**says("hello"), "truncate": True}, "connection_cut"),

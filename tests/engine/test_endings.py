@@ -65,6 +65,8 @@ def test_a_verdict_that_rests_on_a_service_that_was_down_is_told_as_one_to_try_a
 def test_a_stage_that_got_no_answer_is_told_as_such() -> None:
     assert is_silent(3, {}, 3)
     assert not any([is_silent(0, {}, 0), is_silent(3, {}, 2), is_silent(3, {"model_failed": 3}, 3)])
+    told = describe_silence({"stage": "judge_answers", "rows_in": 3}, "w.toml", "http_400:\nno such thing.")
+    assert "(3 in all, the first: http_400: no such thing). What to do: " in told
     told = describe_silence({"stage": "judge_answers", "rows_in": 3}, "w.toml")
     assert told.startswith(
         "judge_answers got no answer for any row (3 in all). What to do: look at the service with `factmill doctor"

@@ -13,6 +13,7 @@ import pytest
 
 from tasks.biokalma.core.rows import BiographyRow, RelationCount, RoundRow
 from tasks.biokalma.core.rows import CandidateRow as BiographyCandidateRow
+from tasks.core.calls.call import Call, Reply
 from tasks.core.reviewing.review import ReviewItem
 from tasks.core.rows import arrow_schema
 from tasks.errors import WarehouseBusy, WarehouseError, WarehouseTooNew
@@ -28,6 +29,8 @@ from tasks.granola.core.rows import CandidateRow, GranolaRow
 from tasks.multihal.core.rows import DroppedPath, MultiHalRow
 from tasks.slaq.core.rows import CategoryCount, SlaqRow
 from tasks.storage import warehouse
+from tasks.storage.recording.journal import make_record
+from tasks.storage.recording.records import insert_records
 from tasks.storage.warehouse import close_engine, migrations, open_warehouse
 
 HOLD = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
@@ -39,6 +42,38 @@ def test_a_new_warehouse_gets_all_migrations_once(tmp_path: Path) -> None:
         with open_warehouse(path) as db:
             applied = db.execute("SELECT version, name FROM schema_migrations ORDER BY version").fetchall()
     assert applied == [(version, name) for version, name, _ in migrations()]
+
+
+def test_failures_of_chat_that_were_recorded_for_good_are_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an earlier factmill took for final or for an answer; `True`: the next run asks again."""
+    path, before = tmp_path / "a.duckdb", [each for each in migrations() if each[0] < 14]
+    said = {"texts": ['"finish":["error"]'], "fingerprint": None}
+    asked: list[tuple[str, Reply, bool]] = [
+        ("chat", Reply(None, "failed", "http_402: no credit"), True),
+        ("chat", Reply(None, "failed", "http_400: credit balance is too low"), True),
+        ("chat", Reply(None, "failed", "prompt_too_long: no"), False),
+        ("chat", Reply(None, "failed", "refused: no"), False),
+        ("describe_items", Reply(None, "failed", "http_404: no"), False),
+        ("describe_items", Reply(None, "failed", "http_402: no"), True),
+        ("chat", Reply({**said, "finish": ["stop"]}), False),
+        ("chat", Reply({**said, "finish": ["length"]}), False),
+        ("chat", Reply({**said, "finish": ["stop", "error"]}), True),
+        ("chat", Reply({**said, "finish": ["function_call_filter: MALFORMED_FUNCTION_CALL"]}), True),
+        ("chat", Reply({**said, "finish": ["insufficient_system_resource"]}), True),
+        ("describe_items", Reply({**said, "finish": ["error"]}), False),
+    ]
+    with monkeypatch.context() as patched:
+        patched.setattr("tasks.storage.warehouse.migrations", lambda: before)
+        records = [make_record(Call("s", name, {"at": at}), reply) for at, (name, reply, _) in enumerate(asked)]
+        with open_warehouse(path) as db:
+            insert_records(db, records)
+    with open_warehouse(path) as db:
+        found = dict(db.execute("SELECT key, transient FROM calls").fetchall())
+        bodies = dict(db.execute("SELECT key, body FROM calls").fetchall())
+    assert [found[record.key] for record in records] == [is_asked_again for _, _, is_asked_again in asked]
+    assert [bodies[record.key] for record in records] == [record.body for record in records]
 
 
 def test_rows_stand_in_small_groups_also_behind_the_large_ones_of_old(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from tasks.clients.openai_server import Answer
 from tasks.clients.sending.budget import TightError, find_account
 from tasks.clients.sending.sender import Retry, hand_over
 from tasks.core.calls.call import Reply
-from tasks.errors import FactmillError, ServiceUnreachable
+from tasks.errors import AccountBlocked, FactmillError, ServiceUnreachable
 from tasks.settings import Model, home
 
 T = TypeVar("T")
@@ -205,6 +205,8 @@ class Desk(Generic[T]):
         for request in few:
             try:
                 reply = await self._asker.ask(request.asked)
+            except AccountBlocked:
+                raise
             except (Retry, TimeoutError, TightError, FactmillError):
                 return
             self._fresh.remove(request)

@@ -19,6 +19,7 @@ from tasks import progress
 from tasks.clients.batch_jobs.job_files import JobFile
 from tasks.clients.batch_jobs.lines import ENDPOINT, Lines, count_requests, read_lines
 from tasks.clients.batch_jobs.waiting import Request
+from tasks.clients.completions import judge_error
 from tasks.clients.openai_server import Answer, OpenAiServer
 from tasks.clients.sending.answers import judge_status, read_json, shorten
 from tasks.clients.sending.budget import TightError, find_account
@@ -299,9 +300,9 @@ class Remote:
             )
         if answer.status in (404, 405, 501):
             raise ServiceUnreachable(f"{self.name}: {missing} (HTTP {answer.status}: {shorten(answer.text)})")
-        if answer.status == 429 and "insufficient_quota" in answer.text:
-            raise ServiceUnreachable(f"{self.name}: HTTP 429: {shorten(answer.text)}. Check the account")
-        if failure := judge_status(self.name, answer.status, answer.text, answer.retry_after):
+        if failure := judge_error(self.name, answer) or judge_status(
+            self.name, answer.status, answer.text, answer.retry_after
+        ):
             raise ServiceUnreachable(f"{self.name}: a batch job is refused: {failure.error}")
 
     async def _ask(self, request: Callable[[], Awaitable[T]]) -> T:

@@ -10,7 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from tasks.clients.batch_jobs.job_files import JobFile
 from tasks.clients.batch_jobs.lines import LineAnswer
 from tasks.clients.openai_server import Answer
-from tasks.clients.sending.answers import fail
+from tasks.clients.sending.answers import fail, shorten
 from tasks.clients.sending.sender import Retry
 from tasks.core.calls.call import Reply
 
@@ -101,5 +101,6 @@ def hear_line(
         raise Retry(answer.text)
     heard = asker.read(asked, learnt, Answer(answer.status, answer.text, None))
     if not isinstance(heard, Reply) and heard.items() <= learnt.items():
-        return fail(f"http_{answer.status}", answer.text)  # it was asked so, and refused all the same
+        # it was asked so, and refused all the same
+        return fail(f"http_{answer.status}", shorten(answer.text), transient=True)
     return heard

@@ -7,7 +7,11 @@
 | 3xx | a redirect that leads nowhere (those that lead somewhere were followed): worth another try |
 | 413, 414, 504 | worth another try with half of the group |
 | 401, 403 | the service refuses us, not this call: the run stops |
-| any other | final |
+| 402 | the account may make no further requests: the run stops |
+| 400, 404, 410, 422 | about the content of this request: final |
+| any other 4xx | a failure that the next run asks again |
+
+What a chat answer is says completions.py.
 """
 
 import json
@@ -17,13 +21,15 @@ from typing import Any
 
 from tasks.clients.sending.sender import Retry
 from tasks.core.calls.call import Reply
-from tasks.errors import ServiceUnreachable
+from tasks.errors import AccountBlocked, ServiceUnreachable
 from tasks.text.whole import MOST_DEEP, is_too_deep, whole_json
 
 _TOO_BIG = {413, 414}
 _SURROGATE = "\\ud"
 """How JSON begins to spell half a surrogate pair, or half of a whole one."""
 _PASSING = {408, 425, 429} | _TOO_BIG
+_PAYMENT_REQUIRED = 402
+_FINAL = {400, 404, 410, 422}
 
 
 def fail(code: str, detail: str, transient: bool = False) -> Reply:
@@ -32,10 +38,13 @@ def fail(code: str, detail: str, transient: bool = False) -> Reply:
 
 
 def judge_status(service: str, status: int, text: str, retry_after: str | None = None) -> Reply | None:
-    """Return None for 2xx and a failed reply for what is final; raise Retry or ServiceUnreachable for the rest."""
+    """Return None for 2xx, and a failed reply for what no other try of this run can mend; raise Retry or ServiceUnreachable
+    for the rest."""
     if 200 <= status < 300:
         return None
     code, detail = f"http_{status}", shorten(text)
+    if status == _PAYMENT_REQUIRED:
+        raise AccountBlocked(service, f"HTTP {status}: {detail}")
     if status in (401, 403):
         raise ServiceUnreachable(
             f"{service}: refuses us with HTTP {status}: {detail}. Check the key, and the contact address in user_agent"
@@ -44,7 +53,7 @@ def judge_status(service: str, status: int, text: str, retry_after: str | None =
         raise Retry(f"{code}: a redirect that leads nowhere: {detail}", read_retry_after(retry_after))
     if status in _PASSING or status >= 500:
         raise Retry(f"{code}: {detail}", read_retry_after(retry_after), split=status in _TOO_BIG or status == 504)
-    return fail(code, detail)
+    return fail(code, detail, transient=status not in _FINAL)
 
 
 def read_json(text: str) -> Any:

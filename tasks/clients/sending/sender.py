@@ -18,7 +18,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 from concurrent.futures import CancelledError, Future
 from contextvars import copy_context
 from dataclasses import replace
@@ -29,7 +29,7 @@ from tasks.clients.sending.budget import Account, TightError, find_account
 from tasks.clients.sending.group_size import GroupSize, Piece
 from tasks.clients.sending.limiter import LONGEST_PAUSE_S, SHORT_PAUSE_S, Limiter, PauseError, wait_for_event
 from tasks.core.calls.call import Reply
-from tasks.errors import BudgetReached, ServiceError, ServiceUnreachable
+from tasks.errors import AccountBlocked, BudgetReached, ServiceError, ServiceUnreachable
 from tasks.settings import Limits
 
 Item = TypeVar("Item")
@@ -37,7 +37,7 @@ Request = Callable[[Sequence[Item]], Awaitable[list[Reply]]]
 Result = TypeVar("Result")
 
 _LONGEST_BACKOFF_S = 60.0
-_OVERLOAD = frozenset({"http_429", "http_503", "http_504", "timeout", "maxlag", "ratelimited"})
+_OVERLOAD = frozenset({"http_429", "http_503", "http_504", "timeout", "maxlag", "ratelimited", "provider_busy"})
 _log = logging.getLogger(__name__)
 
 
@@ -45,14 +45,18 @@ class Retry(Exception):
     """A request failed in a way that may pass.
 
     `reason` is a short code, a colon and the particulars (`http_503: …`); `retry_after_s` is what the service asked
-    for; `split` says that half of the group may succeed where the whole did not.
+    for; `split` says that half of the group may succeed where the whole did not; `is_about_request` that the service is
+    there and fails this request alone.
     """
 
-    def __init__(self, reason: str, retry_after_s: float | None = None, split: bool = False) -> None:
+    def __init__(
+        self, reason: str, retry_after_s: float | None = None, split: bool = False, *, is_about_request: bool = False
+    ) -> None:
         super().__init__(reason)
         self.code = reason.partition(":")[0]
         self.retry_after_s = retry_after_s
         self.split = split
+        self.is_about_request = is_about_request
 
     @property
     def is_overload(self) -> bool:
@@ -69,7 +73,7 @@ class _Job(Generic[Item]):
         self.request = request
         self.open = sum(map(len, groups))
         """Items that have no reply yet."""
-        self.stopped: BudgetReached | None = None
+        self.stopped: BudgetReached | AccountBlocked | None = None
         """Why nothing more goes out; what is under way is waited for."""
         self.changed = asyncio.Event()
         self.arrived: SimpleQueue[list[tuple[Item, Reply]] | None] = SimpleQueue()
@@ -94,8 +98,8 @@ class _Job(Generic[Item]):
         heapq.heappush(self._put_off, (due, next(self._order), piece))
         self.changed.set()
 
-    def stop(self, reached: BudgetReached) -> None:
-        self.stopped = self.stopped or reached
+    def stop(self, why: BudgetReached | AccountBlocked) -> None:
+        self.stopped = self.stopped or why
         self.changed.set()
 
     def put_back(self, piece: Piece[Item]) -> None:
@@ -135,9 +139,18 @@ class Sender:
 
     `timeouts_s`: the time-out of the first, second, … try of a request, the last one for all further tries; by default
     always `limits.timeout_s`. `counts`: False where `request` itself counts what it sends (openai_server.py).
+    `find_subject`: returns what an item asks about, where several requests ask about the same (the samples of a prompt).
     """
 
-    def __init__(self, limits: Limits, name: str, timeouts_s: Sequence[float] = (), *, counts: bool = True) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        name: str,
+        timeouts_s: Sequence[float] = (),
+        *,
+        counts: bool = True,
+        find_subject: Callable[[Any], Hashable] | None = None,
+    ) -> None:
         self._limits = limits
         self._name = name
         self._timeouts_s = tuple(timeouts_s) or (limits.timeout_s,)
@@ -145,7 +158,9 @@ class Sender:
         self._limiter = Limiter(limits.parallel)
         self._random = random.Random()
         self._was_answered = False
-        self._lost_in_a_row = 0
+        self._find_subject = find_subject
+        self._lost: set[Hashable] = set()
+        """What was asked about and given up since the last answer."""
 
     def send(
         self,
@@ -158,8 +173,8 @@ class Sender:
 
         A group goes out in one request, or, with `sizes`, one for each group, in requests of that many items.
         Raises ServiceUnreachable when the service never answers, whatever `request` and `deliver` raise beside Retry,
-        and lets Ctrl-C through at once; what is under way is then cancelled. BudgetReached comes when all that was under way
-        has been delivered.
+        and lets Ctrl-C through at once; what is under way is then cancelled. BudgetReached and AccountBlocked come when all
+        that was under way has been delivered: it is paid for.
         """
         job = _Job(groups, request, sizes)
         hand_over(self._name, self._run(job), job.arrived, deliver)
@@ -210,8 +225,8 @@ class Sender:
                 account.budget.take(account.service)
             async with asyncio.timeout(timeout_s):
                 replies = await job.request(piece.items)
-        except BudgetReached as reached:
-            job.stop(reached)
+        except (BudgetReached, AccountBlocked) as why:
+            job.stop(why)
         except TightError:
             job.put_back(piece)
         except TimeoutError:
@@ -219,7 +234,8 @@ class Sender:
         except Retry as trouble:
             self._try_again(job, piece, trouble)
         else:
-            self._was_answered, self._lost_in_a_row = True, 0
+            self._was_answered = True
+            self._lost.clear()
             latency_s = time.perf_counter() - started
             self._limiter.note_success(latency_s)
             if piece.size is not None:
@@ -247,15 +263,16 @@ class Sender:
     def _give_up(self, job: _Job[Any], piece: Piece[Any], trouble: Retry) -> None:
         """Deliver a failure; stop the whole run when there is reason to think that no request would be answered."""
         job.finish(piece, [Reply(None, "failed", error=str(trouble), transient=True)] * len(piece.items))
-        self._lost_in_a_row += 1
+        if not trouble.is_about_request:
+            self._lost.add(self._find_subject(piece.items[0]) if self._find_subject else object())
         if not self._was_answered:
             raise ServiceUnreachable(
                 f"{self._name}: cannot be reached: {str(trouble).removeprefix('unreachable: ')}. Check network and address, "
                 "see `factmill doctor`"
             )
-        if self._lost_in_a_row >= max(10, 2 * self._limits.parallel):
+        if len(self._lost) >= max(10, 2 * self._limits.parallel):
             raise ServiceUnreachable(
-                f"{self._name}: gave no useful answer to {self._lost_in_a_row} requests in a row, each tried up to"
+                f"{self._name}: gave no useful answer to {len(self._lost)} requests in a row, each tried up to"
                 f" {self._limits.attempts} times; last trouble: {str(trouble).rstrip('.')}. Answers so far are kept; run again later"
             )
 

@@ -6,7 +6,7 @@ import pytest
 from support.batches.asking import answer, ask, ask_all, bodies, collect, jobs, open_chat
 
 from tasks.core.calls.call import Reply
-from tasks.errors import ServiceUnreachable
+from tasks.errors import AccountBlocked, ServiceUnreachable
 
 
 def test_a_job_gives_what_single_calls_give_at_half_the_price(make_server, tmp_path, told):
@@ -113,7 +113,60 @@ def test_a_server_that_cannot_be_reached_is_told_at_once_and_not_waited_for(make
     assert told == []
 
 
-def test_a_line_that_is_refused_for_good_is_final_and_one_without_words_is_as_a_single_reply(make_server, tmp_path):
+def test_lines_of_an_account_without_credit_stop_the_run_when_all_others_are_kept(make_server, tmp_path):
+    is_paid = threading.Event()
+
+    def play(body):
+        name = body["messages"][-1]["content"]
+        if "person 3?" in name:
+            return {"status": 400, "json": {"error": {"message": "no", "code": "content_filter"}}}
+        if int(name.split()[-1].rstrip("?")) >= 12 and not is_paid.is_set():
+            return {"status": 429, "json": {"error": {"message": "no", "code": "insufficient_quota"}}}
+        return answer(body)
+
+    server, calls = make_server(play), ask_all(20)
+    got = {}
+    with pytest.raises(AccountBlocked, match="insufficient_quota"):
+        open_chat(server, tmp_path).send(calls, lambda call, reply: got.update({call.key: reply}))
+    assert {call.key for call in calls[:12]} == {*got}
+    assert [call.parts["variables"]["name"] for call in calls if call.key in got and got[call.key].status != "ok"] == [
+        "person 3"
+    ]
+    assert not got[calls[3].key].transient
+    is_paid.set()
+    left = collect(open_chat(server, tmp_path), calls[12:])
+    assert {reply.status for reply in left.values()} == {"ok"}
+    assert [len(server.read_input(job)) for job in server.jobs] == [20, 8]
+
+
+def test_a_line_that_a_provider_failed_is_asked_in_another_job(make_server, tmp_path):
+    failed = []
+
+    def play(body):
+        if "person 1?" in body["messages"][-1]["content"] and not failed:
+            failed.append(1)
+            return {"json": {"choices": [{"message": {"content": "Pers"}, "finish_reason": "error"}]}}
+        return answer(body)
+
+    server, calls = make_server(play), ask_all(4)
+    got = collect(open_chat(server, tmp_path), calls)
+    assert {reply.status for reply in got.values()} == {"ok"}
+    assert [len(server.read_input(job)) for job in server.jobs] == [4, 1]
+
+
+def test_a_first_request_that_is_refused_is_not_made_again_by_a_job(make_server, tmp_path):
+    def play(body):
+        if "person 0?" in body["messages"][-1]["content"]:
+            return {"status": 400, "json": {"error": {"message": "the moon is full"}}}
+        return answer(body)
+
+    server, calls = make_server(play), ask_all(4)
+    got = collect(open_chat(server, tmp_path, jobs=jobs(first_singly=True)), calls)
+    assert (got[calls[0].key].status, got[calls[0].key].transient) == ("failed", True)
+    assert [len(server.read_input(job)) for job in server.jobs] == [3]
+
+
+def test_a_line_that_is_refused_and_one_without_words_are_as_single_replies(make_server, tmp_path):
     def play(body):
         name = body["messages"][-1]["content"]
         if "person 1?" in name:
@@ -196,3 +249,21 @@ def test_what_is_not_answered_singly_either_is_left_to_a_job(make_server, tmp_pa
     got = collect(open_chat(server, tmp_path, jobs=jobs(first_singly=True)), ask_all(60))
     assert {reply.status for reply in got.values()} == {"ok"}
     assert [len(server.read_input(job)) for job in server.jobs] == [60, 5]
+
+
+def test_a_few_requests_that_an_account_without_credit_asks_singly_are_not_left_to_a_job(make_server, tmp_path):
+    jobs_done = []
+
+    def play(body):
+        if jobs_done:
+            return {"status": 402, "json": {"error": {"message": "no credit"}}}
+        if "person 3?" in body["messages"][-1]["content"]:
+            jobs_done.append(1)
+            return {"json": {"error": {"code": 502, "message": "Provider returned error"}}}
+        return answer(body)
+
+    server = make_server(lambda body: answer(body) if "person 0?" in str(body) else play(body))
+    chat = open_chat(server, tmp_path, jobs=jobs(first_singly=True, few_singly=2))
+    with pytest.raises(AccountBlocked, match="no credit"):
+        collect(chat, [ask("person 0"), ask("person 3")])
+    assert len(server.jobs) == 1

@@ -7,7 +7,7 @@ import pytest
 
 from tasks.clients.sending.answers import judge_status, read_json, read_retry_after, shorten
 from tasks.clients.sending.sender import Retry
-from tasks.errors import ServiceUnreachable
+from tasks.errors import AccountBlocked, ServiceUnreachable
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503])
@@ -35,6 +35,17 @@ def test_too_big_or_too_slow_is_tried_again_in_halves(status):
 def test_other_statuses_are_final(status):
     reply = judge_status("it", status, "no such thing")
     assert (reply.status, reply.error, reply.transient) == ("failed", f"http_{status}: no such thing", False)
+
+
+@pytest.mark.parametrize("status", [405, 406, 409, 418, 451])
+def test_statuses_that_are_not_about_the_request_are_left_to_the_next_run(status):
+    reply = judge_status("it", status, "not now")
+    assert (reply.error, reply.transient) == (f"http_{status}: not now", True)
+
+
+def test_an_account_without_credit_stops_the_run():
+    with pytest.raises(AccountBlocked, match=r"it: .* HTTP 402: pay"):
+        judge_status("it", 402, "pay")
 
 
 @pytest.mark.parametrize("status", [401, 403])

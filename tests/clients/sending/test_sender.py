@@ -275,6 +275,26 @@ def test_a_service_that_takes_few_at_once_is_given_up_after_ten():
     assert list(got) == list(range(11))
 
 
+def test_samples_of_one_prompt_that_always_fails_do_not_stop_the_run():
+    async def request(group):
+        if group[0] == 0:
+            return await answer(group)
+        raise Retry("provider_failed: no")
+
+    limits, items = Limits(parallel=1, attempts=1), [[item] for item in range(50)]
+    assert len(send(items, request, limits, find_subject=lambda item: item // 25)) == 50
+    with pytest.raises(ServiceUnreachable, match="10 requests in a row"):
+        send(items, request, limits, find_subject=lambda item: item // 5 if item < 5 else item)
+
+
+def test_requests_that_fail_alone_do_not_stop_the_run():
+    async def request(group):
+        raise Retry("no_choices: no", is_about_request=True)
+
+    got = send([[item] for item in range(50)], request, Limits(parallel=1, attempts=1))
+    assert {(reply.error, reply.transient) for reply in got.values()} == {("no_choices: no", True)}
+
+
 @pytest.mark.parametrize("error", [ServiceUnreachable("key refused"), ZeroDivisionError("a mistake of ours")])
 def test_other_errors_of_a_request_reach_the_caller(error):
     async def request(group):

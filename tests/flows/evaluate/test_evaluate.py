@@ -233,7 +233,7 @@ def test_a_model_that_cannot_be_asked_is_no_evaluation(toy: ToyCommand, server: 
     server.chat._answer = lambda _: (422, "no such thing")
     world = write_chat_world(tmp_path, server.chat.url, ["answerer"])
     told = toy("evaluate", "countries", "--world", world, code=1).err
-    assert "tester answered none of 8 questions, the first: http_422" in told
+    assert "got no answer for any row (8 in all, the first: http_422" in told
     assert "factmill doctor --world" in told
     assert (
         "no model so that could be asked; there are: answerer, oracle, guesser, silent; did you mean oracle?"

@@ -1,0 +1,290 @@
+"""What a chat answer is, decided in one place for single requests and for lines of batch jobs.
+
+| what came | what it is |
+|---|---|
+| 2xx with choices | an answer: a text and a finish reason for each sample |
+| a choice with an `error` or a finish reason that is a failure; 2xx with an error or nothing for a body | the provider failed: Retry, and after the last try a failed reply that the next run asks again |
+| an error of a content filter or of moderation, whatever its status; no choices, but the reason of a block | failed reply `refused`, final |
+| no credit, a spending limit, a suspended account, HTTP 402 | AccountBlocked: the run stops |
+| the prompt is too long | failed reply `prompt_too_long`, final |
+| 401, 403, 404 | ServiceUnreachable: the service refuses us, or knows no such model |
+| 3xx, 408, 413, 414, 425, 429, 5xx | Retry |
+| any other 4xx | failed reply that the next run asks again |
+
+A sample that a filter ended, or that has a `refusal`, stays among the others with a finish reason that says so
+(core/finish_reasons.py); chat.py joins samples. Providers tell a block or a lack of credit with any status and in many
+words. Only the codes and messages of errors are searched for them: never a model's text, nor what an error quotes of the
+prompt.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tasks.clients.openai_server import Answer, is_too_long
+from tasks.clients.sending.answers import fail, judge_status, read_json, shorten
+from tasks.clients.sending.sender import Retry
+from tasks.core.calls.call import Reply
+from tasks.core.finish_reasons import classify_finish, is_malformed
+from tasks.errors import AccountBlocked, ServiceUnreachable
+
+_BLOCK_CODES = frozenset(
+    {
+        "content_filter",
+        "content_filter_error",
+        "content_policy_violation",
+        "contentpolicyviolationerror",
+        "responsibleaipolicyviolation",
+        "data_inspection_failed",
+        "datainspectionfailed",
+    }
+)
+_BLOCKED = re.compile(
+    r"content[ _-]?(?:filter(?:ing)?|management|safety|moderation) polic|content[ _]?policy[ _]?violation"
+    r"|content violates|content exists risk|considered high risk|inappropriate content|new_sensitive"
+    r"|(?:prompt|input|content|response|output) (?:was|is|has been) (?:flagged|blocked|filtered)"
+    r"|result of (?:our|the) safety system|for safety reasons|(?:unsafe|sensitive) content|敏感内容",
+    re.IGNORECASE,
+)
+_ACCOUNT_CODES = frozenset(
+    {
+        "402",
+        "insufficient_quota",
+        "insufficient_balance",
+        "insufficient_credits",
+        "insufficient_user_quota",
+        "billing_hard_limit_reached",
+        "billing_not_active",
+        "billing_error",
+        "billing_disabled",
+        "budget_exceeded",
+        "exceeded_current_quota_error",
+        "account_deactivated",
+        "account_suspended",
+        "accountoverdueerror",
+        "organization_restricted",
+        "arrearage",
+    }
+)
+_ACCOUNT = re.compile(
+    r"credit balance is too low|insufficient (?:account |user )?(?:credits?|balance|funds)|requires more credits"
+    r"|all (?:of )?(?:your |its )?(?:available |remaining |included )?credits|(?:exceeded|reached) your (?:monthly )?included credits"
+    r"|(?:doesn't|does not|don't|do not) have (?:any|enough) credits|out of credits?\b"
+    r"|credits? (?:are|is|have been|has been) (?:depleted|exhausted|used up)|(?:credit|key) limit (?:exceeded|reached)"
+    r"|spend(?:ing)? (?:limit|cap)|specified API usage limits?|budget has been exceeded|ExceededBudget"
+    r"|billing hard limit|billing (?:is not|has not been|not) (?:active|enabled)|requires billing|billing has been disabled"
+    r"|(?:is|has been|was) (?:currently )?(?:suspended|deactivated|in arrears|overdue)\b"
+    r"|(?:account|organi[sz]ation)\b[^.]{0,60}\b(?:is|has been|was) (?:disabled|restricted|locked|banned|terminated)\b"
+    r"|in good standing|payment required|余额不足|欠费",
+    re.IGNORECASE,
+)
+_BUSY_CODES = frozenset(
+    {
+        "429",
+        "503",
+        "529",
+        "rate_limit_exceeded",
+        "rate_limit_error",
+        "resource_exhausted",
+        "overloaded_error",
+        "unavailable",
+    }
+)
+
+_CODES = ("code", "type", "status", "reason", "status_code", "error_code")
+_MESSAGES = ("message", "msg", "detail", "error", "status_msg", "error_msg")
+_INNER = ("error", "errors", "detail", "details", "innererror", "inner_error", "base_resp")
+_MOST_INNER = 5
+_ERROR_FIELDS = ("error", "errors", "detail", "message", "base_resp")
+"""Of a body without choices: what servers put an error into."""
+
+
+@dataclass(slots=True)
+class ProviderError:
+    """What an error says of itself, wherever it says it."""
+
+    codes: list[str] = field(default_factory=list)
+    """In lower case: numbers, types, states, reasons."""
+    messages: list[str] = field(default_factory=list)
+    is_flagged: bool = False
+    """True when it has what moderation found in the prompt (OpenRouter)."""
+
+    @property
+    def is_blocked(self) -> bool:
+        return self.is_flagged or not _BLOCK_CODES.isdisjoint(self.codes) or self._says(_BLOCKED)
+
+    @property
+    def is_of_account(self) -> bool:
+        return not _ACCOUNT_CODES.isdisjoint(self.codes) or self._says(_ACCOUNT)
+
+    @property
+    def is_busy(self) -> bool:
+        return not _BUSY_CODES.isdisjoint(self.codes)
+
+    def _says(self, pattern: re.Pattern[str]) -> bool:
+        return any(pattern.search(message) for message in self.messages)
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What an answer with status 2xx holds."""
+
+    body: dict[str, Any]
+    """As core/calls/chat.py has it."""
+    usage: Any
+    """What the server counted, as it says it."""
+    error: str = ""
+    """Why there are no samples: `refused` or `prompt_too_long`, a colon, particulars."""
+
+    @property
+    def samples(self) -> int:
+        return len(self.body["texts"])
+
+
+def judge_error(service: str, answer: Answer) -> Reply | None:
+    """Return the reply to a request that was refused for its content; None for an answer, and for any other error.
+
+    AccountBlocked when the account may make no further requests.
+    """
+    if answer.status < 300:
+        return None
+    error = read_error(answer.text)
+    excerpt = f"HTTP {answer.status}: {shorten(answer.text)}"
+    if error.is_blocked:
+        return fail("refused", excerpt)
+    if error.is_of_account:
+        raise AccountBlocked(service, excerpt)
+    return fail("prompt_too_long", shorten(answer.text)) if is_too_long(answer) else None
+
+
+def judge_answer(service: str, answer: Answer) -> Reply | None:
+    """Return None for 2xx, and a failed reply for what no other try of this run can mend; raise Retry or ServiceUnreachable
+    for the rest."""
+    if failure := judge_error(service, answer):
+        return failure
+    if answer.status == 404:
+        raise ServiceUnreachable(f"{service}: HTTP 404: {shorten(answer.text)}. Check url, name and account")
+    failure = judge_status(service, answer.status, answer.text, answer.retry_after)
+    # what is not about the prompt may be about the account or the server's setup, which people mend
+    return failure and replace(failure, transient=True)
+
+
+def read_completion(service: str, answer: Answer) -> Completion:
+    """Return what an answer with status 2xx holds; Retry when the provider failed, AccountBlocked as `judge_error`."""
+    read = read_json(answer.text)
+    body = read[0] if isinstance(read, list) and read else read
+    choices = body.get("choices") if isinstance(body, Mapping) else None
+    if not isinstance(body, Mapping) or body.get("error") or not isinstance(choices, list) or not choices:
+        return _read_failure(service, answer, body)
+    try:
+        choices = sorted(choices, key=lambda choice: choice.get("index") or 0)
+        samples = [_read_choice(service, choice) for choice in choices]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise Retry(f"malformed_reply: no choices in {shorten(answer.text)}") from error
+    texts, finish, calls = ([sample[at] for sample in samples] for at in range(3))
+    found = {"texts": texts, "finish": finish, "fingerprint": body.get("system_fingerprint")}
+    return Completion(found | ({"calls": calls} if any(calls) else {}), body.get("usage"))
+
+
+def read_error(text: str) -> ProviderError:
+    """Return what the body of an error says."""
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError):
+        body = "" if text.lstrip().startswith("<") else shorten(text)
+    return _read_error(body)
+
+
+def _read_error(body: Any) -> ProviderError:
+    error = ProviderError()
+    if isinstance(body, str):
+        error.messages.append(body)
+    else:
+        _gather(body, error, _MOST_INNER)
+    return error
+
+
+def _gather(part: Any, error: ProviderError, depth: int) -> None:
+    if depth and isinstance(part, list):
+        for each in part:
+            _gather(each, error, depth - 1)
+    if not depth or not isinstance(part, Mapping):
+        return
+    codes = (part.get(name) for name in _CODES)
+    error.codes += [str(code).lower() for code in codes if isinstance(code, str | int) and not isinstance(code, bool)]
+    error.messages += [part[name] for name in _MESSAGES if isinstance(part.get(name), str)]
+    metadata = part.get("metadata")
+    if isinstance(metadata, Mapping) and (metadata.get("flagged_input") or metadata.get("reasons")):
+        error.is_flagged = True
+    for name in _INNER:
+        _gather(part.get(name), error, depth - 1)
+
+
+def _read_failure(service: str, answer: Answer, body: Any) -> Completion:
+    """Return what a 2xx without an answer says, where that is final; else Retry."""
+    body = body if isinstance(body, Mapping) else {}
+    nothing: dict[str, Any] = {"texts": [], "finish": [], "fingerprint": None}
+    excerpt = shorten(answer.text)
+    feedback = body.get("promptFeedback") or body.get("prompt_feedback")
+    if isinstance(feedback, Mapping) and (reason := feedback.get("blockReason") or feedback.get("block_reason")):
+        return Completion(nothing, body.get("usage"), f"refused: the prompt is blocked: {reason}")
+    is_error = "error" in (body.get("object"), body.get("type")) or any(map(body.get, _ERROR_FIELDS))
+    if is_error and (final := judge_error(service, Answer(400, answer.text, None))):
+        return Completion(nothing, body.get("usage"), final.error or "")
+    if is_error:
+        raise _fail_provider(_read_error(body), excerpt)
+    if "usage" in body or body.get("object") == "chat.completion":
+        raise Retry(f"no_choices: the reply holds no choices: {excerpt}", is_about_request=True)
+    raise Retry(f"malformed_reply: no choices in {excerpt}")
+
+
+def _read_choice(service: str, choice: Mapping[str, Any]) -> tuple[str, str, list[dict[str, str]]]:
+    """Return the text of a sample, its finish reason, and the functions that it calls; Retry when the provider failed."""
+    finish = str(choice.get("finish_reason"))
+    if failure := choice.get("error"):
+        error, excerpt = _read_error(failure), shorten(json.dumps(failure, ensure_ascii=False))
+        if not error.is_blocked:
+            raise AccountBlocked(service, excerpt) if error.is_of_account else _fail_provider(error, excerpt)
+        finish = "content_filter"
+    ending = classify_finish(finish)
+    if ending == "failed":
+        detail = f"provider_failed: the reply ends with finish reason {finish}"
+        # a provider that cannot read a model's reply to one prompt is there for others
+        raise Retry(detail, is_about_request=is_malformed(finish))
+    message = choice.get("message")
+    if message is None and ending == "filtered":
+        return "", finish, []
+    message = choice["message"]
+    if refusal := message.get("refusal"):
+        finish = finish if ending == "filtered" else "refusal"
+        return refusal if isinstance(refusal, str) else _read_text(message.get("content")), finish, []
+    return _read_text(message.get("content")), finish, _read_calls(message)
+
+
+def _fail_provider(error: ProviderError, excerpt: str) -> Retry:
+    return Retry(f"{'provider_busy' if error.is_busy else 'provider_failed'}: {excerpt}")
+
+
+def _read_text(content: str | Sequence[str | Mapping[str, Any]] | None) -> str:
+    """Return what a message says; of one in parts, such as thoughts and text, the texts."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    texts = [part.get("text") if isinstance(part, Mapping) else part for part in content]
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _read_calls(message: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return the functions that a message calls, in the form of today or the one before it (`function_call`)."""
+    asked = message.get("tool_calls") or []
+    if not asked and message.get("function_call"):
+        asked = [{"function": message["function_call"]}]
+    calls = []
+    for at, each in enumerate(asked, 1):
+        named = each.get("function") or {}
+        given = named.get("arguments") or ""
+        # nine characters, since some servers take no other number of them
+        told = {"id": str(each.get("id") or f"call{at:05}"), "name": str(named.get("name") or "")}
+        calls.append({**told, "arguments": given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)})
+    return calls
