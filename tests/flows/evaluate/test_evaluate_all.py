@@ -33,7 +33,7 @@ def test_what_fails_leaves_the_others_be_and_is_told_at_the_end(toy: ToyCommand,
     *told, last = map(json.loads, ran.out.splitlines())
     assert [each["metrics"][0]["value"] for each in told if "metrics" in each] == [1.0]
     failed = {(each["benchmark"], each["model"]): each["why"] for each in last["failed"]}
-    assert "answered none of 8 questions, the first: http_422" in failed["countries", "answerer"]
+    assert "got no answer for any row (8 in all, the first: http_422" in failed["countries", "answerer"]
     assert failed["granola", "oracle"] == failed["granola", "answerer"]
     assert "make one: factmill build granola" in failed["granola", "oracle"]
     assert len(told) == len(failed) + 1
