@@ -19,7 +19,7 @@ class Spent:
     paid_usd: float = 0.0
     """By the usage that replies told."""
     unanswered_usd: float = 0.0
-    """The most that requests can have cost whose replies never came."""
+    """The most that requests can have cost whose replies never came, or told no usage."""
     requests: int = 0
     """Requests that went out, each try of one."""
     hours: float = 0.0
@@ -41,7 +41,7 @@ class Spent:
 
 def describe_spent(spent: Spent) -> str:
     """Return what was spent, in words."""
-    lost = f", up to {count_usd(spent.unanswered_usd)} more in requests without a reply" if spent.unanswered_usd else ""
+    lost = f", up to {count_usd(spent.unanswered_usd)} more in requests of unknown cost" if spent.unanswered_usd else ""
     return f"{count_usd(spent.paid_usd)}{lost}, {count(spent.requests, 'request')}, {spent.hours:.2f} hours"
 
 

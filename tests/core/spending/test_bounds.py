@@ -11,7 +11,7 @@ from tasks.core.spending.bounds import Spent, count_hours, count_usd, describe_s
         (Spent(0.5, 0.0, 1, 0.25), "US$ 0.5000, 1 request, 0.25 hours"),
         (
             Spent(0.0, 0.125, 1_000, 2.0),
-            "US$ 0.0000, up to US$ 0.1250 more in requests without a reply, 1,000 requests, 2.00 hours",
+            "US$ 0.0000, up to US$ 0.1250 more in requests of unknown cost, 1,000 requests, 2.00 hours",
         ),
     ],
 )
