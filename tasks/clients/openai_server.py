@@ -216,9 +216,7 @@ class OpenAiServer:
         read = usage if isinstance(usage, Usage) else read_usage(usage)
         if read is None:
             return Reply(None, cost_usd=self.model.usd_per_request)
-        return Reply(
-            None, tokens_in=read.tokens_in, tokens_out=read.tokens_out, cost_usd=price_usage(read, self.model)
-        )
+        return Reply(None, tokens_in=read.tokens_in, tokens_out=read.tokens_out, cost_usd=price_usage(read, self.model))
 
     async def _check_redirect(self, response: httpx2.Response) -> None:
         if response.has_redirect_location:

@@ -304,7 +304,9 @@ def _spread(
     untold = _take_off_size(table, np.array(list(rows.values())), np.array([weights[row] for row in rows]))
     draws = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), _DRAWS)
     known = math.sqrt(max(0.0, 1 - 1 / most)) if most > 1 else 1.0
-    offs = [find_sum_interval(untold[:, at], draws, is_positive=bool((table[:, at] > 0).all())) for at in range(len(names))]
+    offs = [
+        find_sum_interval(untold[:, at], draws, is_positive=bool((table[:, at] > 0).all())) for at in range(len(names))
+    ]
     middle = fixed + table.sum(axis=0)
     ends = [middle + known * np.array(off) for off in zip(*offs, strict=True)]
     low, high = (dict(zip(names, np.maximum(end, 0.0).tolist(), strict=True)) for end in ends)
@@ -320,7 +322,9 @@ def find_sum_interval(amounts: np.ndarray, draws: np.ndarray, *, is_positive: bo
     whose large values a small sample lacks. Of both, the outer ends count.
     """
     count, spread = len(amounts), float(amounts.std())
-    widening = 1 + (_NORMAL**2 + 1) / (4 * max(1, count - 2))  # Student's t: few rows tell little of how far rows differ
+    widening = 1 + (_NORMAL**2 + 1) / (
+        4 * max(1, count - 2)
+    )  # Student's t: few rows tell little of how far rows differ
     if spread <= _EQUAL * float(np.abs(amounts).max()):
         return 0.0, 0.0
     means = draws @ amounts / count

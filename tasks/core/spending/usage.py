@@ -81,10 +81,12 @@ def read_usage(told: Any) -> Usage | None:
     is no count.
     """
     counts = _find_counts(told)
+    is_gemini = "promptTokenCount" in counts
+    is_anthropic = not is_gemini and counts.get("prompt_tokens") is None and "input_tokens_details" not in counts
     total = _read_count(counts, _TOTAL)
     tokens_out = _read_count(counts, _OUT)
     reasoning = _read_count(counts, _REASONING) or 0
-    if tokens_out is None and "promptTokenCount" in counts:
+    if tokens_out is None and is_gemini:
         tokens_out = 0  # a reply that is cut while the model thinks has no candidates
     tokens_in = _read_count(counts, _IN)
     if not tokens_in and total is not None and tokens_out is not None:
@@ -95,12 +97,10 @@ def read_usage(told: Any) -> Usage | None:
         return None
 
     cached, cache_write = _read_count(counts, _CACHED) or 0, _read_count(counts, _CACHE_WRITE) or 0
-    unread = counts.get("prompt_tokens") is None and "input_tokens_details" not in counts
-    if unread and "promptTokenCount" not in counts or cached + cache_write > tokens_in:
+    if is_anthropic or cached + cache_write > tokens_in:
         tokens_in += cached + cache_write
-    if "promptTokenCount" in counts:
-        tokens_in += _read_count(counts, ("toolUsePromptTokenCount",)) or 0
-    if "promptTokenCount" in counts or reasoning > tokens_out:
+    tokens_in += _read_count(counts, ("toolUsePromptTokenCount",)) or 0
+    if is_gemini or reasoning > tokens_out:
         tokens_out += reasoning
     beyond = 0 if total is None else total - tokens_in - tokens_out
     if beyond > 0 and beyond == cached + cache_write != reasoning:
@@ -127,7 +127,9 @@ def price_usage(usage: Usage, prices: Prices) -> float:
 def price_range(tokens_in: float, tokens_out: float, prices: Prices) -> tuple[float, float]:
     """Return the least and the most US$ that a request with these tokens costs, whatever of them is cached or reasoning."""
     of_in, of_out = prices.usd_per_million_in, prices.usd_per_million_out
-    each_in = [of_in] + [_choose(one, of_in) for one in (prices.usd_per_million_cached, prices.usd_per_million_cache_write)]
+    each_in = [of_in] + [
+        _choose(one, of_in) for one in (prices.usd_per_million_cached, prices.usd_per_million_cache_write)
+    ]
     each_out = [of_out, _choose(prices.usd_per_million_reasoning, of_out)]
     least, most = (
         (tokens_in * end(each_in) + tokens_out * end(each_out)) / 1e6 + prices.usd_per_request for end in (min, max)
