@@ -329,8 +329,8 @@ def find_sum_interval(amounts: np.ndarray, draws: np.ndarray, *, is_positive: bo
         return 0.0, 0.0
     means = draws @ amounts / count
     if count < _FEW_ROWS:
-        low, high = widening * count * (np.percentile(means, _TAILS) - amounts.mean())
-        return float(low), float(high)
+        low, high = count * (np.percentile(means, _TAILS) - amounts.mean())
+        return float(widening * low), float(widening * high)
     spreads = np.sqrt(np.maximum(draws @ amounts**2 / count - means**2, 0.0))
     is_drawn = spreads > _EQUAL * spread
     high, low = -spread * count * np.percentile((means - amounts.mean())[is_drawn] / spreads[is_drawn], _TAILS)
@@ -343,7 +343,7 @@ def find_sum_interval(amounts: np.ndarray, draws: np.ndarray, *, is_positive: bo
         off = _NORMAL * widening * math.sqrt(variance / count + variance**2 / (2 * (count - 1)))
         rest = float((amounts - begin).sum())
         low, high = min(low, rest * math.expm1(-off)), max(high, rest * math.expm1(off))
-    return float(low), float(high)
+    return float(widening * low), float(widening * high)
 
 
 def _take_off_size(table: np.ndarray, sizes: np.ndarray, weights: np.ndarray) -> np.ndarray:
