@@ -147,16 +147,31 @@ class OpenAiServer:
             else:
                 budget.forgo(held)
             raise
-        told = _read_body(answer.text)
-        usage = read_usage(told)
-        if usage is not None:
-            budget.settle(held, self.price(usage).cost_usd)
-            self._learn(usage, self.expect_tokens(body) if is_bound else (0, 0))
-        elif _is_free(answer.status, told):
-            budget.settle(held, 0.0, is_answer=False)
-        else:
+        cost_usd, usage = self.bill(answer)
+        if cost_usd is None:
             budget.forgo(held, is_answer=answer.status < 300)
+        else:
+            budget.settle(held, cost_usd, is_answer=usage is not None)
+        if usage is not None and is_bound:
+            self._learn(usage, self.expect_tokens(body))
         return answer
+
+    def bill(self, answer: Answer) -> tuple[float | None, Usage | None]:
+        """Return the US$ that an answer costs, and its usage; None where either is unknown.
+
+        An answer without usage costs nothing where the request was refused or failed at once; no provider bills that. It may
+        have been billed where the server, or a gateway before it, gave up waiting for the reply, and where a gateway
+        tells a failure in its own words (HTML) in place of the server's.
+        """
+        body = _read_body(answer.text)
+        usage = read_usage(body)
+        if usage is not None:
+            return price_usage(usage, self.model), usage
+        if answer.status < 300:
+            is_free = is_unanswered(body)
+        else:
+            is_free = answer.status < 500 or answer.status in _OVERLOADED or isinstance(body, dict)
+        return 0.0 if is_free and answer.status not in _TIMED_OUT else None, None
 
     def hold(self, body: Mapping[str, Any], *, is_probed: bool = True, share: float = 1.0) -> int:
         """Count a request and hold the most that it can cost; TightError and BudgetReached when it may not go out.
@@ -256,19 +271,6 @@ def _read_body(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
-
-
-def _is_free(status: int, body: Any) -> bool:
-    """True when no provider bills an answer that tells no usage: what was asked was refused or failed at once.
-
-    A time-out of the server, or of a gateway before it, may have been billed, and so may a failure that a gateway tells in
-    its own words (HTML) in place of the server's.
-    """
-    if status in _TIMED_OUT:
-        return False
-    if status < 300:
-        return is_unanswered(body)
-    return status < 500 or status in _OVERLOADED or isinstance(body, dict)
 
 
 @cache
