@@ -187,6 +187,11 @@ class Model(StrictModel):
             raise ValueError(f"{', '.join(ours)}: told by prompts and by this model's other settings")
         return extra
 
+    @property
+    def has_price(self) -> bool:
+        """True when its settings tell a price of its tokens, be it 0.0."""
+        return bool(self.model_fields_set & set(PRICES))
+
     def profile(self) -> dict[str, Any]:
         """Return what of this model's settings changes requests, where it is not the default; recorded calls are keyed
         by it. `json_schema` and `choices` are no part of it: replies are checked alike with and without them."""

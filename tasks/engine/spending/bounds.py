@@ -46,7 +46,7 @@ def find_unknown_costs(world: World, db: Connection, build_id: str) -> dict[str,
         model = models.get((asked["service"], asked["model"]))
         if model is None:
             continue
-        if not model.model_fields_set & set(PRICES):
+        if not model.has_price:
             unpriced.add(model.name)
         elif price_range(1, 1, model)[1]:
             unknown += asked["untold"]

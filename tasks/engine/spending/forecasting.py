@@ -126,7 +126,7 @@ def _price_uses(world: World, basis: Basis) -> tuple[list[Use], list[str]]:
             tokens_out = call["said"] / CHARACTERS_A_TOKEN
         if model is not None and (call["parts"] is not None or basis.source_rows is not None or not call["is_new"]):
             usd = _price_call(model, tokens_in, tokens_out, usd, times)
-        if model is not None and not model.model_fields_set & {"usd_per_million_in", "usd_per_million_out"}:
+        if model is not None and not model.has_price:
             unpriced.add(model.name)
         requests = _count_requests(call, sent, model)
         told = (call["stage"], call["row"], call["key"], call["service"], call["operation"], call["model"])
