@@ -113,7 +113,8 @@ def tell_build(report: BuildReport) -> str:
         return f"{report.build_id} is there already, made of exactly these inputs: {report.rows} rows"
     return (
         f"{report.build_id}: {report.rows} rows, {report.rejects} rejects; calls: {report.calls_sent} sent, "
-        f"{report.calls_replayed} replayed; US$ {report.cost_usd:.4f}"
+        f"{report.calls_replayed} replayed; "
+        f"{report.format_cost()}"
     )
 
 

@@ -10,7 +10,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from tasks.core.calls.call import Mode
 from tasks.core.rows import StrictModel
-from tasks.core.spending.bounds import Bounds
+from tasks.core.spending.bounds import Bounds, format_cost
 from tasks.settings import SHIPPED_WORLDS, Age, default_warehouse
 
 
@@ -136,6 +136,10 @@ class BuildReport(BaseModel):
     tokens_in: int
     tokens_out: int
     cost_usd: float
+    unknown_cost_calls: int = 0
+    """Calls of priced models whose replies told no usage; they are not in `cost_usd`."""
+    unpriced_models: list[str] = []
+    """Models that were asked and have no price in the world's file."""
     seconds: float
     warehouse: str
     up_to_date: bool = False
@@ -166,6 +170,10 @@ class BuildReport(BaseModel):
     """What this benchmark reports beside (ambiguous names, levels)."""
     notes: list[str] = []
     """What was learnt of the models on the way, for the world's file."""
+
+    def format_cost(self) -> str:
+        """Return what the replies cost that it rests on, and for how many of them that is unknown."""
+        return format_cost(self.cost_usd, self.unknown_cost_calls, self.unpriced_models)
 
 
 def warehouse_of(options: RunOptions) -> Path:

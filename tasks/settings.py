@@ -69,6 +69,7 @@ def _check_address(url: str) -> str:
 
 
 Address = Annotated[str, AfterValidator(_check_address)]
+Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Age = Annotated[str, BeforeValidator(check_age), WithJsonSchema({"type": "string", "pattern": f"^{PATTERN}$"})]
 """Such as 90m, 12h, 30d, or seconds (text/ages.py)."""
 
@@ -151,12 +152,16 @@ class Model(StrictModel):
     compute_type: ComputeType | None = None
     """What a translator or a perplexity model of kind `local` computes in; None: int8 where its weights are stored so,
     else float32. float32: the same bytes on any CPU; int8: on CPUs of one class of instructions; float16: GPUs."""
-    usd_per_million_in: float = 0.0
-    usd_per_million_out: float = 0.0
-    usd_per_million_cached: float | None = None
+    usd_per_million_in: Usd = 0.0
+    usd_per_million_out: Usd = 0.0
+    usd_per_million_cached: Usd | None = None
     """Of input tokens that the server had cached; None: as other input."""
-    usd_per_million_reasoning: float | None = None
+    usd_per_million_cache_write: Usd | None = None
+    """Of input tokens that the server wrote to its cache; None: as other input."""
+    usd_per_million_reasoning: Usd | None = None
     """Of output tokens spent on reasoning; None: as other output."""
+    usd_per_request: Usd = 0.0
+    """Fee for each request that the server answers, added to the price of its tokens."""
     max_age: Age | None = None
     """Of kind `openai`: a recorded reply that is older is asked for again; None: replies serve for ever."""
     mode: Literal["single", "batch"] = "single"
@@ -181,6 +186,11 @@ class Model(StrictModel):
         if ours := sorted(OURS & extra.keys()):
             raise ValueError(f"{', '.join(ours)}: told by prompts and by this model's other settings")
         return extra
+
+    @property
+    def has_price(self) -> bool:
+        """True when its settings tell a price of its tokens, be it 0.0."""
+        return bool(self.model_fields_set & set(PRICES))
 
     def profile(self) -> dict[str, Any]:
         """Return what of this model's settings changes requests, where it is not the default; recorded calls are keyed

@@ -112,6 +112,8 @@ def test_a_world_names_only_the_services_it_has_and_says_which_one_is_missing(tm
         ('token_limit = "tokens"', "models.author.token_limit"),
         ("[models.perplexity]\nkind = 'openai'\nname = 'x'\nseed = false", "only a chat model behind a server"),
         ("[pageviews]", "pageviews.url: expected an address"),
+        ("usd_per_request = -0.01", "models.author.usd_per_request"),
+        ("usd_per_million_out = nan", "models.author.usd_per_million_out"),
     ],
 )
 def test_a_wrong_profile_is_named(tmp_path: Path, line: str, message: str) -> None:
@@ -122,7 +124,10 @@ def test_a_wrong_profile_is_named(tmp_path: Path, line: str, message: str) -> No
 
 def test_prices_and_limits_are_no_part_of_the_digest_of_a_world_but_a_profile_is(tmp_path: Path) -> None:
     plain = load_world(write(tmp_path, WORLD)).digest(ROLES)
-    assert load_world(write(tmp_path, WORLD + "usd_per_million_cached = 3\n")).digest(ROLES) == plain
+    prices = "usd_per_million_cached = 3\nusd_per_million_cache_write = 4\nusd_per_request = 0.01\n"
+    priced = load_world(write(tmp_path, WORLD + prices))
+    assert priced.digest(ROLES) == plain
+    assert not any(model.profile() for model in priced.models.values())
     assert load_world(write(tmp_path, WORLD + "thinking_tokens = 3\n")).digest(ROLES) != plain
 
 

@@ -101,7 +101,7 @@ def _ask_chat(role: str, model: Model, world: World) -> dict[str, Any]:
     profile = describe_learnt(model, found.model_copy(update={"limits": model.limits}))
     told = "; ".join(f"{name} {value}" for name, value in takes.items())
     put = f"; put under [models.{role}]: {', '.join(profile)}" if profile else "; the world's file fits"
-    return {"what": f"ask {role}", "ok": True, "found": f"{told}; {_spent(reply)}{put}", "advice": ""}
+    return {"what": f"ask {role}", "ok": True, "found": f"{told}; {_spent(reply, model)}{put}", "advice": ""}
 
 
 def _is_held(text: str) -> bool:
@@ -121,5 +121,10 @@ def _answer(service: Service, call: Call) -> Reply:
     return replace(replies[0])
 
 
-def _spent(reply: Reply) -> str:
-    return f"{reply.latency_s:.1f} s, {reply.tokens_in} + {reply.tokens_out} tokens, US$ {reply.cost_usd:.6f}"
+def _spent(reply: Reply, model: Model | None = None) -> str:
+    cost = f"US$ {reply.cost_usd:.6f}"
+    if model is not None and not model.has_price:
+        cost = "no price is given"
+    elif model is not None and not reply.tokens_in:
+        cost = "cost unknown, since the server tells no usage"
+    return f"{reply.latency_s:.1f} s, {reply.tokens_in} + {reply.tokens_out} tokens, {cost}"

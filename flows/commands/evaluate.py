@@ -200,6 +200,8 @@ def describe_evaluation(evaluation: Evaluation, report: BuildReport, written: Se
         "calls_sent": report.calls_sent,
         "calls_replayed": report.calls_replayed,
         "cost_usd": report.cost_usd,
+        "unknown_cost_calls": report.unknown_cost_calls,
+        "unpriced_models": report.unpriced_models,
         "seconds": report.seconds,
         "up_to_date": report.up_to_date,
         "answers": {name.removeprefix("answers "): told for name, told in facts.items() if name.startswith("answers ")},
@@ -227,7 +229,8 @@ def format_evaluation(evaluation: Evaluation, report: BuildReport, written: Sequ
     lines += [f"  {metric.setting:22} {metric.metric:26} {describe_value(metric)}" for metric in shown]
     lines += [f"  {kind} in the file of answers: {what}" for kind, what in told["answers"].items()]
     lines.append(
-        f"  calls: {report.calls_sent} sent, {report.calls_replayed} replayed; US$ {report.cost_usd:.4f}; {report.seconds:.1f} s"
+        f"  calls: {report.calls_sent} sent, {report.calls_replayed} replayed; "
+        f"{report.format_cost()}; {report.seconds:.1f} s"
         + ("; evaluated before from the same inputs" if report.up_to_date else "")
     )
     lines += [f"  note: {note}" for note in told["notes"]]

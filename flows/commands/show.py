@@ -48,7 +48,7 @@ def format_report(report: BuildReport) -> list[str]:
         lines += _format_shape(value) if name == "shape" else [f"  {name}: {json.dumps(value)}"]
     lines.append(
         f"  calls: {report.calls_sent} sent, {report.calls_replayed} replayed; tokens {report.tokens_in} in, {report.tokens_out} out; "
-        f"US$ {report.cost_usd:.4f}; {report.seconds:.1f} s"
+        f"{report.format_cost()}; {report.seconds:.1f} s"
     )
     lines += _format_forecast(report.forecast)
     lines += [f"  since {tell_since(report.since)}"] if report.since else []

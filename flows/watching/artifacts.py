@@ -175,7 +175,7 @@ def _leave_cost(report: BuildReport, look: str) -> None:
         progress.log(f"note: {note}", "warning")
     progress.log(
         f"{'nothing published yet' if report.nothing_published else 'done'}: {report.build_id}, {report.rows:,} rows, {report.rejects:,} rejected, {report.merged:,} merged, "
-        f"US$ {report.cost_usd:.4f}, in {report.warehouse}; look at it: {look}"
+        f"{report.format_cost()}, in {report.warehouse}; look at it: {look}"
     )
 
 
@@ -198,8 +198,8 @@ def describe_cost(report: BuildReport, look: str) -> str:
     return (
         f"**{report.build_id}** in world `{report.world}`, author `{report.author}`: {describe_rows(report.model_dump())}.{note}\n\n"
         f"Look at it: `{look}`\n\nIt is in `{report.warehouse}`.\n\n"
-        f"| calls sent | calls replayed | tokens in | tokens out | US$ | seconds |\n|---|---|---|---|---|---|\n"
-        f"| {report.calls_sent:,} | {report.calls_replayed:,} | {report.tokens_in:,} | {report.tokens_out:,} | {report.cost_usd:.4f} | {report.seconds:.1f} |"
+        f"| calls sent | calls replayed | tokens in | tokens out | cost | seconds |\n|---|---|---|---|---|---|\n"
+        f"| {report.calls_sent:,} | {report.calls_replayed:,} | {report.tokens_in:,} | {report.tokens_out:,} | {report.format_cost()} | {report.seconds:.1f} |"
     )
 
 

@@ -26,13 +26,17 @@ from tasks.clients.sending.sender import Retry
 from tasks.core.calls.call import Reply
 from tasks.core.fingerprints import digest_json
 from tasks.core.spending.bounds import Bounds
+from tasks.core.spending.usage import Usage, is_unanswered, price_range, price_usage, read_usage
 from tasks.errors import BudgetReached, ServiceUnreachable
 from tasks.settings import Model
 
 _POOL_SIZE = 8
 _FILE_TIMEOUT_S = 600.0
 """How long nothing may come while a file of a batch job is sent or fetched."""
-_MOST_TOKENS = 2**53
+_TIMED_OUT = (408, 504, 524)
+"""Statuses of a server or gateway that gave up waiting for the reply."""
+_OVERLOADED = (503, 529)
+"""Statuses of a server that did not begin."""
 _TEMPLATE_TOKENS, _MESSAGE_TOKENS = 128, 16
 """What a server's template may add to a request, and to each message."""
 _UNTOLD_TOKENS = 16_384
@@ -62,6 +66,8 @@ class OpenAiServer:
         """True once anything came back, whatever it said."""
         self._over = [1.0, 1.0]
         """How much more than was expected requests and replies were seen to count, at most."""
+        self._over_price = 1.0
+        """How much more than by its tokens the server was seen to charge for a request, at most."""
         self._read_key = read_key
         self._key = ""
         self._client = openai.AsyncOpenAI(
@@ -137,13 +143,31 @@ class OpenAiServer:
             else:
                 budget.forgo(held)
             raise
-        usage = _read_usage(answer.text) if answer.status < 300 else None
-        if (answer.status < 300 and usage is None) or (answer.status >= 500 and answer.status != 503):
-            budget.forgo(held)
+        cost_usd, usage = self.bill(answer)
+        if cost_usd is None:
+            budget.forgo(held, is_answer=answer.status < 300)
         else:
-            budget.settle(held, self.price(usage).cost_usd, is_answer=usage is not None)
-            self._learn(usage, self.expect_tokens(body) if usage and is_bound else (0, 0))
+            budget.settle(held, cost_usd, is_answer=usage is not None)
+        if usage is not None and is_bound:
+            self._learn(usage, self.expect_tokens(body))
         return answer
+
+    def bill(self, answer: Answer) -> tuple[float | None, Usage | None]:
+        """Return the US$ that an answer costs, and its usage; None where either is unknown.
+
+        An answer without usage costs nothing where the request was refused or failed at once; no provider bills that. It may
+        have been billed where the server, or a gateway before it, gave up waiting for the reply, and where a gateway
+        tells a failure in its own words (HTML) in place of the server's.
+        """
+        body = _read_body(answer.text)
+        usage = read_usage(body)
+        if usage is not None:
+            return price_usage(usage, self.model), usage
+        if answer.status < 300:
+            is_free = is_unanswered(body)
+        else:
+            is_free = answer.status < 500 or answer.status in _OVERLOADED or isinstance(body, dict)
+        return 0.0 if is_free and answer.status not in _TIMED_OUT else None, None
 
     def hold(self, body: Mapping[str, Any], *, is_probed: bool = True, share: float = 1.0) -> int:
         """Count a request and hold the most that it can cost; TightError and BudgetReached when it may not go out.
@@ -174,29 +198,26 @@ class OpenAiServer:
         return math.ceil(asked * self._over[0]), math.ceil(limit * body.get("n", 1) * self._over[1])
 
     def price_at_most(self, tokens_in: int, tokens_out: int) -> float:
-        """Return what so many tokens can cost, whatever of them is cached or thought."""
-        usage = {"prompt_tokens": tokens_in, "completion_tokens": tokens_out}
-        cached = {"prompt_tokens_details": {"cached_tokens": tokens_in}}
-        thought = {"completion_tokens_details": {"reasoning_tokens": tokens_out}}
-        return max(self.price({**usage, **one, **other}).cost_usd for one in ({}, cached) for other in ({}, thought))
+        """Return what a request with these tokens can cost, whatever of them is cached or reasoning."""
+        return self._over_price * price_range(tokens_in, tokens_out, self.model)[1]
 
-    def _learn(self, usage: Any, expected: tuple[int, int]) -> None:
-        for at, name in enumerate(("prompt_tokens", "completion_tokens")):
-            counted = _count(usage, name)
+    def _learn(self, usage: Usage, expected: tuple[int, int]) -> None:
+        for at, counted in enumerate((usage.tokens_in, usage.tokens_out)):
             if expected[at] and counted > expected[at]:
                 self._over[at] *= _MARGIN * counted / expected[at]
+        by_tokens = price_usage(replace(usage, cost_usd=0.0), self.model)
+        if by_tokens and usage.cost_usd > self._over_price * by_tokens:
+            self._over_price = usage.cost_usd / by_tokens
 
     def price(self, usage: Any) -> Reply:
-        """Return a reply without a body that holds the tokens of a `usage` and their price; what is no number counts 0."""
-        tokens_in, tokens_out = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
-        model = self.model
-        cached = min(tokens_in, _count(usage, "prompt_tokens_details", "cached_tokens"))
-        thought = min(tokens_out, _count(usage, "completion_tokens_details", "reasoning_tokens"))
-        of_cached, of_thought = model.usd_per_million_cached, model.usd_per_million_reasoning
-        cost_usd = (tokens_in - cached) * model.usd_per_million_in + (tokens_out - thought) * model.usd_per_million_out
-        cost_usd += cached * (model.usd_per_million_in if of_cached is None else of_cached)
-        cost_usd += thought * (model.usd_per_million_out if of_thought is None else of_thought)
-        return Reply(None, tokens_in=tokens_in, tokens_out=tokens_out, cost_usd=cost_usd / 1e6)
+        """Return a reply without a body that holds the tokens and the price of a Usage, of a reply's body or of its `usage`.
+
+        Where the usage is unknown there are no tokens, and the price is the fee of a request alone.
+        """
+        read = usage if isinstance(usage, Usage) else read_usage(usage)
+        if read is None:
+            return Reply(None, cost_usd=self.model.usd_per_request)
+        return Reply(None, tokens_in=read.tokens_in, tokens_out=read.tokens_out, cost_usd=price_usage(read, self.model))
 
     async def _check_redirect(self, response: httpx2.Response) -> None:
         if response.has_redirect_location:
@@ -230,19 +251,12 @@ def add_spent(reply: Reply, spent: Reply) -> Reply:
     )
 
 
-def _count(usage: Any, *names: str) -> int:
-    for name in names:
-        usage = usage.get(name) if isinstance(usage, Mapping) else None
-    return int(usage) if isinstance(usage, int | float) and 0 <= usage < _MOST_TOKENS else 0
-
-
-def _read_usage(text: str) -> Any:
-    """Return what a reply says was used; None where it says nothing that counts."""
+def _read_body(text: str) -> Any:
+    """Return the JSON of a body; None where it is none."""
     try:
-        usage = json.loads(text)["usage"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        return json.loads(text)
+    except (ValueError, RecursionError):
         return None
-    return usage if _count(usage, "prompt_tokens") else None
 
 
 @cache

@@ -47,7 +47,7 @@ from tasks.engine.naming.locks import describe_lock, describe_origin, make_lock
 from tasks.engine.runs import Run, close_run, describe_run, open_run, read_moments
 from tasks.engine.since.checking import settle_since
 from tasks.engine.since.contents import is_embedded, note_contents
-from tasks.engine.spending.bounds import Meter, compare, tell_reached, tell_spent
+from tasks.engine.spending.bounds import Meter, compare, find_unknown_costs, tell_reached, tell_spent
 from tasks.engine.spending.pilot import draw_pilot
 from tasks.errors import BudgetReached, FactmillError, FunnelError, NothingPublished
 from tasks.memory import give_back_memory
@@ -308,6 +308,7 @@ class Build:
             tokens_in=total("tokens_in"),
             tokens_out=total("tokens_out"),
             cost_usd=round(total("cost_usd"), 6),
+            **self._find_unknown_costs(),
             seconds=round(time.perf_counter() - self._started, 2),
             warehouse=str(warehouse_of(self.options)),
             unsettled=sum(receipt.unsettled for receipt in self.receipts),
@@ -318,6 +319,12 @@ class Build:
             facts=dict(facts),
             notes=self.run.services.notes(),
         )
+
+    def _find_unknown_costs(self) -> dict[str, Any]:
+        if self.options.pinned_build is not None:
+            return {}
+        with self.run.recorder.merging() as db:
+            return find_unknown_costs(self.run.services.world, db, self.run_id)
 
     def _key(self, *parts: Any) -> str:
         return digest_json([digest_json(self.run.lock), self.run.options["floor"], self.run.options["oldest"], *parts])

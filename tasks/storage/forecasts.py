@@ -62,6 +62,18 @@ def find_forecast(db: Connection, lock_digest: str) -> dict[str, Any]:
     return told
 
 
+def count_untold_calls(db: Connection, build_id: str) -> list[dict[str, Any]]:
+    """Return, by `service` and `model` of the chats that a build rests on, how many got a reply that told no usage (`untold`)."""
+    return read_records(
+        db,
+        "SELECT service, parts->>'model' AS model, count_if(tokens_in = 0 AND tokens_out = 0 AND "
+        "(status = 'ok' OR regexp_matches(error, '^(empty_reply|cut_off)'))) AS untold "
+        "FROM calls WHERE operation = 'chat' AND record_id IN (SELECT record_id FROM build_calls WHERE build_id = ?) "
+        "GROUP BY ALL ORDER BY ALL",
+        build_id,
+    )
+
+
 def sum_up_calls(db: Connection, build_id: str) -> dict[str, float]:
     """Return what a build rests on: different calls, those of chat models, their tokens and their price."""
     (found,) = read_records(

@@ -380,7 +380,7 @@ class Desk(Generic[T]):
         try:
             heard = hear_line(self._asker, request.asked, job.learnt, answer, state.status)
         except Retry as trouble:
-            self._remote.settle(request, None)
+            self._remote.settle_failed(request, answer)
             request.tries += 1
             if request.tries < self._model.limits.attempts:
                 return True

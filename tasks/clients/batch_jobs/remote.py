@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from tasks import progress
 from tasks.clients.batch_jobs.job_files import JobFile
-from tasks.clients.batch_jobs.lines import ENDPOINT, Lines, count_requests, read_lines
+from tasks.clients.batch_jobs.lines import ENDPOINT, LineAnswer, Lines, count_requests, read_lines
 from tasks.clients.batch_jobs.waiting import Request
 from tasks.clients.completions import judge_error
 from tasks.clients.openai_server import Answer, OpenAiServer
@@ -127,6 +127,17 @@ class Remote:
             budget.forgo(held)  # an answer that tells no usage may have cost all of it too
         elif held is not None and reply is not None:
             budget.settle(held, reply.cost_usd)
+
+    def settle_failed(self, request: Request[Any], answer: LineAnswer | None) -> None:
+        """Count what a line has cost whose answer cannot be used; None: the job has no line for it."""
+        if answer is None:
+            self.settle(request, None)
+        elif not answer.status:  # an error that stands in for an answer
+            self.settle(request, Reply(None))
+        else:
+            cost_usd, _ = self._server.bill(Answer(answer.status, answer.text, None))
+            share = self._server.model.batch_price
+            self.settle(request, None if cost_usd is None else Reply(None, cost_usd=share * cost_usd))
 
     async def upload(self, name: str, content: bytes) -> str:
         """Upload the file of a job; return its id."""

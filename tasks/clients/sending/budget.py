@@ -6,7 +6,8 @@ is compared with what was paid is long crossed when it is noticed. So each reque
 and the rest is let go. What cannot be afforded just now waits while others are under way, whose replies may let go enough;
 when none is, the bound is reached.
 
-A request whose reply never came (a time-out, a cut connection) may have been paid for: what it held counts as spent.
+A request whose reply never came (a time-out, a cut connection) may have been paid for: what it held counts as spent. So does
+what a request held whose reply tells no usage. A request that was refused, or failed with an error, costs nothing.
 
 `LazyService` opens an account of its service around `send`; the sender and the server find it by the context, in which all
 that is sent there runs. All but `check`, `spent` and `take` (redirects, in threads of their own) is used from the sending loop only.
@@ -133,10 +134,10 @@ class Budget:
         _of_process.paid_usd += usd
         self._room.set()
 
-    def forgo(self, number: int) -> None:
-        """Count as spent what a request held whose reply never came: it may have been paid for."""
+    def forgo(self, number: int, *, is_answer: bool = False) -> None:
+        """Count as spent all that a request held: its reply never came, or tells no usage (`is_answer`)."""
         usd = self._held[number]
-        self.settle(number, 0.0, is_answer=False)
+        self.settle(number, 0.0, is_answer=is_answer)
         self._unanswered += usd
         _of_process.unanswered_usd += usd
 

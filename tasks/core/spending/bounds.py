@@ -1,5 +1,6 @@
 """What a run may spend, and has spent."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -19,7 +20,7 @@ class Spent:
     paid_usd: float = 0.0
     """By the usage that replies told."""
     unanswered_usd: float = 0.0
-    """The most that requests can have cost whose replies never came."""
+    """The most that requests can have cost whose replies never came, or told no usage."""
     requests: int = 0
     """Requests that went out, each try of one."""
     hours: float = 0.0
@@ -41,8 +42,18 @@ class Spent:
 
 def describe_spent(spent: Spent) -> str:
     """Return what was spent, in words."""
-    lost = f", up to {count_usd(spent.unanswered_usd)} more in requests without a reply" if spent.unanswered_usd else ""
+    lost = f", up to {count_usd(spent.unanswered_usd)} more in requests of unknown cost" if spent.unanswered_usd else ""
     return f"{count_usd(spent.paid_usd)}{lost}, {count(spent.requests, 'request')}, {spent.hours:.2f} hours"
+
+
+def format_cost(cost_usd: float, unknown_cost_calls: int, unpriced_models: Sequence[str]) -> str:
+    """Return the cost of a build or an evaluation in words.
+
+    `unknown_cost_calls`: calls whose replies told no usage; `unpriced_models`: models that were asked and have no price.
+    """
+    told = [f"cost unknown for {count(unknown_cost_calls, 'call')}"] if unknown_cost_calls else []
+    told += [f"no price is given for {', '.join(unpriced_models)}"] if unpriced_models else []
+    return ", ".join([f"US$ {cost_usd:.4f}", *told] if cost_usd or not told else told)
 
 
 def count(number: int, what: str) -> str:

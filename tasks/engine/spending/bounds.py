@@ -9,11 +9,12 @@ from tasks import progress
 from tasks.clients.sending.budget import Budget, spent_by_process
 from tasks.core.fingerprints import digest_json
 from tasks.core.spending.bounds import Bounds, count, describe_bounds, describe_spent, lower_bounds
+from tasks.core.spending.usage import price_range
 from tasks.engine.runs import Run
 from tasks.errors import BudgetReached, SettingsError
 from tasks.options import RunOptions
 from tasks.settings import PRICES, World
-from tasks.storage.forecasts import find_forecast, sum_up_calls
+from tasks.storage.forecasts import count_untold_calls, find_forecast, sum_up_calls
 from tasks.storage.warehouse import Connection, open_warehouse
 
 
@@ -35,6 +36,21 @@ def tell_spent(budget: Budget) -> dict[str, Any]:
         return {}
     told = {name: round(each, 6) for name, each in asdict(budget.spent).items()}
     return {**told, "by_service": dict(sorted(budget.requests.items())), "bounds": bounds}
+
+
+def find_unknown_costs(world: World, db: Connection, build_id: str) -> dict[str, Any]:
+    """Return what a build's cost leaves out, for its report: `unknown_cost_calls` and `unpriced_models`."""
+    models = {(model.url, model.name): model for model in world.models.values() if model.kind == "openai"}
+    unknown, unpriced = 0, set[str]()
+    for asked in count_untold_calls(db, build_id):
+        model = models.get((asked["service"], asked["model"]))
+        if model is None:
+            continue
+        if not model.has_price:
+            unpriced.add(model.name)
+        elif price_range(1, 1, model)[1]:
+            unknown += asked["untold"]
+    return {"unknown_cost_calls": unknown, "unpriced_models": sorted(unpriced)}
 
 
 def tell_reached(run: Run, stages: Sequence[Mapping[str, Any]], reached: BudgetReached) -> BudgetReached:

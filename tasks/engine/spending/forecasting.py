@@ -13,6 +13,7 @@ from tasks.core.prompts import Ask
 from tasks.core.receipts import DRAWING
 from tasks.core.spending.bounds import count
 from tasks.core.spending.forecasting import Forecast, StageSeen, Use, make_forecast, round_numbers
+from tasks.core.spending.usage import price_range
 from tasks.engine.batches import choose_size
 from tasks.engine.naming.identities import identify_service, service_urls
 from tasks.errors import UsageError
@@ -116,16 +117,16 @@ def _price_uses(world: World, basis: Basis) -> tuple[list[Use], list[str]]:
     for call in basis.asked.calls:
         tokens_in, tokens_out, usd = float(call["tokens_in"]), float(call["tokens_out"]), call["cost_usd"]
         model = _find_model(world, basis, call)
+        times = call["samples"] if model is not None and not model.choices else 1
         if call["is_failed"]:
             failed.add(call["key"])
         if call["parts"] is not None:
             guessed |= not call["is_failed"]
-            times = call["samples"] if model is not None and not model.choices else 1
             tokens_in = times * count_prompt(json.loads(call["parts"])) / CHARACTERS_A_TOKEN
             tokens_out = call["said"] / CHARACTERS_A_TOKEN
         if model is not None and (call["parts"] is not None or basis.source_rows is not None or not call["is_new"]):
-            usd = _price_call(model, tokens_in, tokens_out, usd)
-        if model is not None and not model.model_fields_set & {"usd_per_million_in", "usd_per_million_out"}:
+            usd = _price_call(model, tokens_in, tokens_out, usd, times)
+        if model is not None and not model.has_price:
             unpriced.add(model.name)
         requests = _count_requests(call, sent, model)
         told = (call["stage"], call["row"], call["key"], call["service"], call["operation"], call["model"])
@@ -152,19 +153,16 @@ def _price_uses(world: World, basis: Basis) -> tuple[list[Use], list[str]]:
     return uses, notes
 
 
-def _price_call(model: Model, tokens_in: float, tokens_out: float, recorded: float) -> float:
+def _price_call(model: Model, tokens_in: float, tokens_out: float, recorded: float, requests: float) -> float:
     """Return what a call costs at the prices of this world: what it did cost, where these can have come to that with what was
-    cached or thought of it; else all of it at the plain ones."""
-    share = (model.batch_price if model.mode == "batch" else 1.0) / 1e6
-    usd_in, usd_out = share * model.usd_per_million_in, share * model.usd_per_million_out
-    of_cached, of_thought = (
-        plain if told is None else share * told
-        for plain, told in ((usd_in, model.usd_per_million_cached), (usd_out, model.usd_per_million_reasoning))
-    )
-    least = tokens_in * min(usd_in, of_cached) + tokens_out * min(usd_out, of_thought)
-    most = tokens_in * max(usd_in, of_cached) + tokens_out * max(usd_out, of_thought)
-    is_of_now = least * (1 - _ROUNDED) <= recorded <= most * (1 + _ROUNDED)
-    return recorded if is_of_now else tokens_in * usd_in + tokens_out * usd_out
+    cached or reasoning of it; else all of it at the plain ones. `requests`: how many answer it."""
+    share = model.batch_price if model.mode == "batch" else 1.0
+    fees = (requests - 1) * model.usd_per_request
+    least, most = (share * (each + fees) for each in price_range(tokens_in, tokens_out, model))
+    if least * (1 - _ROUNDED) <= recorded <= most * (1 + _ROUNDED):
+        return recorded
+    by_tokens = tokens_in * model.usd_per_million_in + tokens_out * model.usd_per_million_out
+    return share * (by_tokens / 1e6 + requests * model.usd_per_request)
 
 
 def _share_requests(basis: Basis) -> dict[tuple[str, str, str], float]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from tasks.core.measures.figures import Figure, Series
 from tasks.core.publishing.distributions import Distributions, Published
 from tasks.core.reviewing.review import Edit, ReviewItem
-from tasks.core.spending.bounds import Bounds, Spent, describe_bounds, describe_spent
+from tasks.core.spending.bounds import Bounds, Spent, describe_bounds, describe_spent, format_cost
 from tasks.engine.benchmark import Benchmark
 from tasks.errors import OldBuild
 from tasks.reports.builds.contents import (
@@ -155,7 +155,9 @@ def _list_facts(build: BuildRecord) -> dict[str, str]:
         if "calls_sent" in report
         else "",
         "Tokens": f"{report['tokens_in']:,} in, {report['tokens_out']:,} out" if report.get("tokens_in") else "",
-        "Cost": f"US$ {report['cost_usd']:.4f}" if "cost_usd" in report else "",
+        "Cost": format_cost(report["cost_usd"], report.get("unknown_cost_calls", 0), report.get("unpriced_models", ()))
+        if "cost_usd" in report
+        else "",
         "Time": f"{report['seconds']:.1f} s" if "seconds" in report else "",
         "Bounds": _tell_bounds(report.get("spent") or {}),
         "Made by": f"factmill {lock['version']}, code {lock['code']}",

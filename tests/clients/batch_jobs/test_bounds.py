@@ -1,5 +1,7 @@
 """Batch jobs of a run that may spend only so much: a job takes the lines that can be paid."""
 
+from collections import Counter
+
 import pytest
 from support.batches.asking import answer, ask_all, collect, open_chat
 
@@ -43,6 +45,21 @@ def test_an_answer_that_tells_no_usage_counts_with_all_that_its_line_could_cost(
     got, budget = ask_bound(make_server(say), tmp_path, Bounds(cost_usd=3.0))
     assert len(got) == 3  # of US$ 0.99 each
     assert (budget.spent.paid_usd, budget.spent.unanswered_usd) == (0.0, pytest.approx(2.97))
+
+
+@pytest.mark.parametrize("status", [200, 429, 500])
+def test_a_line_that_failed_with_an_error_costs_nothing(make_server, tmp_path, status):
+    turns = Counter[str]()
+
+    def say(body):
+        turns[question := body["messages"][-1]["content"]] += 1
+        if turns[question] == 1:
+            return {"status": status, "json": {"error": {"message": "overloaded"}}}
+        return answer(body)
+
+    got, budget = ask_bound(make_server(say), tmp_path, Bounds(cost_usd=5.0))
+    assert len(got) >= 20
+    assert (budget.spent.unanswered_usd, budget.spent.paid_usd) == (0.0, pytest.approx(0.2 * len(got)))
 
 
 def test_a_job_is_not_waited_for_beyond_the_hours_of_a_run(make_server, tmp_path, told):

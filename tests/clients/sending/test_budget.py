@@ -115,6 +115,93 @@ def test_a_refused_request_costs_nothing(server):
     assert (budget.spent.cost_usd, budget.spent.requests) == (1.0, 4)
 
 
+FAILED = {"error": {"message": "overloaded"}}
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        {"status": 529, "json": FAILED},
+        {"status": 529, "text": ""},
+        {"status": 503, "text": "<html>busy</html>"},
+        {"status": 500, "json": FAILED},
+        {"status": 502, "json": FAILED},
+        {"status": 400, "json": FAILED},
+        {"json": FAILED},
+        {"json": {"choices": [{"error": FAILED["error"], "finish_reason": "error", "message": {"content": ""}}]}},
+    ],
+)
+def test_a_request_that_failed_with_an_error_holds_no_money_once_it_is_over(server, trouble):
+    budget = Budget(Bounds(cost_usd=2.0))
+    server.script(*[trouble] * 5, says(100))
+    ask(server, budget, parallel=1)
+    assert budget.spent.unanswered_usd == 0.0
+    assert budget.spent.paid_usd == 2.0
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        {"status": 504, "json": FAILED},
+        {"status": 408, "json": FAILED},
+        {"status": 500, "text": "<html>bad gateway</html>"},
+        {"text": "<html>welcome</html>"},
+    ],
+)
+def test_what_a_gateway_gave_up_on_may_have_been_billed(server, trouble):
+    budget = Budget(Bounds(cost_usd=3.0))
+    server.script(trouble, says(100))
+    ask(server, budget, parallel=1)
+    assert (budget.spent.unanswered_usd, budget.spent.paid_usd) == (1.0, 2.0)
+
+
+def test_an_error_that_tells_usage_is_billed_by_it(server):
+    budget = Budget(Bounds(cost_usd=2.5))
+    server.script({"json": FAILED | {"usage": {"prompt_tokens": 10, "completion_tokens": 50}}}, says(100))
+    ask(server, budget, parallel=1)
+    assert (budget.spent.unanswered_usd, budget.spent.paid_usd) == (0.0, 2.5)
+
+
+@pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": 10, "completion_tokens": -1}, {"read": 10}])
+def test_unknown_usage_counts_as_all_that_was_held_and_makes_no_queue(server, usage):
+    reply = says(1, delay_s=0.02)
+    server.handle = lambda _: reply | {"json": reply["json"] | {"usage": usage}}
+    budget = Budget(Bounds(cost_usd=20.0))
+    came = ask(server, budget)
+    assert (len(came), budget.spent.unanswered_usd, budget.spent.paid_usd) == (20, 20.0, 0.0)
+    assert {(reply.tokens_in, reply.tokens_out, reply.cost_usd) for reply in came.values()} == {(0, 0, 0.0)}
+    assert server.most_at_once > 1
+
+
+def test_reasoning_billed_beyond_completion_tokens_is_counted_and_expected(server):
+    reply = says(50)
+    reply["json"]["usage"] = {"prompt_tokens": 10, "completion_tokens": 50, "total_tokens": 10 + 400}
+    server.script(reply)
+    budget = Budget(Bounds(cost_usd=40.0))
+    came = ask(server, budget)
+    assert {reply.cost_usd for reply in came.values()} == {4.0}
+    assert 40.0 - 6.0 < budget.spent.paid_usd <= 40.0
+    assert budget.spent.paid_usd == 4.0 * len(server.seen)
+
+
+def test_a_fee_a_request_is_held_and_paid(server):
+    server.script(says(10))
+    budget = Budget(Bounds(cost_usd=3.0))
+    came = ask(server, budget, parallel=1, usd_per_request=0.5)
+    assert {reply.cost_usd for reply in came.values()} == {0.6}
+    assert budget.spent.paid_usd == pytest.approx(1.8)  # the fourth can cost 1.5
+
+
+def test_a_server_that_charges_more_than_its_tokens_cost_is_held_to_it(server):
+    reply = says(50)
+    reply["json"]["usage"]["cost"] = 2.0
+    server.script(reply)
+    budget = Budget(Bounds(cost_usd=9.0))
+    came = ask(server, budget, parallel=1)
+    assert {reply.cost_usd for reply in came.values()} == {2.0}
+    assert budget.spent.paid_usd == 6.0  # the next can cost as many times more: 4
+
+
 def test_a_server_that_goes_beyond_its_limit_is_held_to_what_it_took(server):
     server.script(says(300))
     budget = Budget(Bounds(cost_usd=20.0))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.core.spending.bounds import Spent, count_hours, count_usd, describe_spent
+from tasks.core.spending.bounds import Spent, count_hours, count_usd, describe_spent, format_cost
 
 
 @pytest.mark.parametrize(
@@ -11,7 +11,7 @@ from tasks.core.spending.bounds import Spent, count_hours, count_usd, describe_s
         (Spent(0.5, 0.0, 1, 0.25), "US$ 0.5000, 1 request, 0.25 hours"),
         (
             Spent(0.0, 0.125, 1_000, 2.0),
-            "US$ 0.0000, up to US$ 0.1250 more in requests without a reply, 1,000 requests, 2.00 hours",
+            "US$ 0.0000, up to US$ 0.1250 more in requests of unknown cost, 1,000 requests, 2.00 hours",
         ),
     ],
 )
@@ -30,3 +30,18 @@ def test_money_is_told_apart_from_none() -> None:
         "US$ 0.0001",
         "US$ 12.3457",
     ]
+
+
+@pytest.mark.parametrize(
+    ("usd", "unknown", "unpriced", "told"),
+    [
+        (0.0, 0, [], "US$ 0.0000"),
+        (1.25, 0, [], "US$ 1.2500"),
+        (0.0, 1, [], "cost unknown for 1 call"),
+        (1.25, 1200, [], "US$ 1.2500, cost unknown for 1,200 calls"),
+        (0.0, 0, ["m", "o"], "no price is given for m, o"),
+        (1.25, 3, ["m"], "US$ 1.2500, cost unknown for 3 calls, no price is given for m"),
+    ],
+)
+def test_a_cost_tells_what_it_leaves_out(usd: float, unknown: int, unpriced: list[str], told: str) -> None:
+    assert format_cost(usd, unknown, unpriced) == told

@@ -1,5 +1,8 @@
 """What the whole asks, from what some of its rows asked: each kind of call grows as it does."""
 
+from collections.abc import Callable
+
+import numpy as np
 import pytest
 
 from tasks.core.spending.forecasting import (
@@ -159,3 +162,39 @@ def test_halves_that_are_balanced_later_are_drawn_together():
     counts = {(parts[at], halves[at]) for at in drawn}
     assert all((part, "most") in counts and (part, "least") in counts for part, _ in counts)
     assert sum(halves[at] == "most" for at in drawn) == 7
+
+
+def log_normal(sigma: float) -> Callable[[np.random.Generator, int], np.ndarray]:
+    return lambda random, rows: np.exp(random.normal(0, sigma, rows))
+
+
+def normal(random: np.random.Generator, rows: int) -> np.ndarray:
+    return np.maximum(0.01, random.normal(1, 0.25, rows))
+
+
+@pytest.mark.parametrize(
+    ("draw", "pilot", "rows", "most_wide"),
+    [
+        *(
+            (log_normal(sigma), pilot, rows, 2.5)
+            for sigma in (0.5, 1.0, 1.5)
+            for pilot, rows in ((20, 200), (60, 2000))
+        ),
+        (lambda random, rows: 1 + log_normal(1.5)(random, rows), 30, 600, 2.0),
+        (lambda random, rows: log_normal(1.0)(random, rows) * (random.random(rows) < 0.7), 30, 600, 2.0),
+        (normal, 20, 200, 0.25),  # 1.3 times what the normal distribution gives
+        (normal, 60, 2000, 0.14),
+    ],
+)
+def test_intervals_hold_what_the_whole_costs_in_nine_of_ten_pilots_however_skewed_its_rows_are(
+    draw, pilot, rows, most_wide
+):
+    random, held, widths = np.random.default_rng(11), 0, []
+    for _ in range(200):
+        usd = draw(random, rows)
+        uses = [use("ask", f"r{at}", f"r{at}", usd=float(usd[at])) for at in range(pilot)]
+        found = forecast(uses, scale=rows / pilot, rows=dict.fromkeys((each.row for each in uses), 1.0))
+        held += found.low["usd"] <= usd.sum() <= found.high["usd"]
+        widths.append((found.high["usd"] - found.low["usd"]) / usd.sum())
+    assert held / 200 >= 0.85
+    assert np.median(widths) < most_wide

@@ -112,6 +112,41 @@ def test_a_run_that_goes_on_keeps_to_the_prices_and_the_mode_that_it_is_told_the
     assert 0 < server.answered[HABIT] - before < 16
 
 
+class UsagelessServer(HabitsServer):
+    """Tells no usage."""
+
+    def answer(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        answer = super().answer(name, body)
+        answer["json"].pop("usage", None)
+        return answer
+
+
+@pytest.mark.parametrize(
+    ("prices", "cost"), [(PRICES, "cost unknown for {n} calls"), ("", "no price is given for habits")]
+)
+def test_a_cost_that_nobody_knows_is_not_reported_as_nothing(
+    factmill: Factmill, session_home: Path, tmp_path: Path, prices: str, cost: str
+) -> None:
+    with embedded_graph(session_home) as graph:
+        usageless = UsagelessServer(graph)
+        build = ("build", "granola", "--limit", "4", "--samples", "1", "--warehouse", tmp_path / "w.duckdb")
+        world = write_world(tmp_path, usageless, prices)
+        report = factmill(*build, "--world", world, "--json").json
+        again = factmill(*build, "--world", world)
+        usageless.close()
+    answered = usageless.answered[HABIT]
+    assert answered > 4
+    unknown, unpriced = (answered, []) if prices else (0, ["habits"])
+    assert (report["unknown_cost_calls"], report["unpriced_models"]) == (unknown, unpriced)
+    assert report["cost_usd"] == 0.0
+    told = cost.format(n=answered)
+    assert f"; {told}; " in again.out
+    page = tmp_path / "page.md"
+    assert factmill("report", report["build_id"], "--warehouse", tmp_path / "w.duckdb", "--to", page).code == 0
+    assert told in page.read_text("utf-8")
+    assert "US$ 0.0000" not in again.out + page.read_text("utf-8")
+
+
 def test_there_is_no_forecast_without_a_basis(factmill: Factmill, tmp_path: Path) -> None:
     nothing = factmill("forecast", "granola", "--warehouse", empty_warehouse(tmp_path / "w.duckdb"))
     assert nothing.code == 2

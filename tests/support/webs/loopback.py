@@ -31,6 +31,12 @@ class Seen:
         return {name: values[0] for name, values in parse_qs(self.body.decode()).items()}
 
 
+class _Web(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 256
+    """Connections that wait to be accepted: beyond these the system resets some."""
+
+
 class Loopback:
     """The server. An answer is a dict: status, headers, json, text or bytes (and type), delay_s, until, cut, truncate.
 
@@ -45,8 +51,7 @@ class Loopback:
         self._at_once = 0
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
-        self._web = ThreadingHTTPServer(("127.0.0.1", port), self._make_handler())
-        self._web.daemon_threads = True
+        self._web = _Web(("127.0.0.1", port), self._make_handler())
         self.url = f"http://127.0.0.1:{self._web.server_port}"
         threading.Thread(target=self._web.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
