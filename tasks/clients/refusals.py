@@ -19,6 +19,14 @@ _ROLES = re.compile(
     r"(not|n't) support.{0,20}\bsystem\b|\bsystem\b.{0,30}not supported|messages\[\d+\]\.role",
     re.IGNORECASE | re.DOTALL,
 )
+_ONLY_STREAMS = re.compile(
+    r"\bstream\W{1,4}(parameter )?(must|has to|should|needs to) be (set to )?\W?true|"
+    r"only.{0,20}support\w*.{0,20}\bstream|support\w* only.{0,20}\bstream|must.{0,20}\b(stream the response|use streaming)|"
+    r"streaming (is|mode is) (required|mandatory)|requires? (the )?\W?stream(ing)?\b|"
+    r"non-?stream(ing)?\b.{0,40}\b(not|n't|cannot|unsupported|disabled)|(not|n't) support.{0,20}non-?stream|"
+    r"must be set to false for non-streaming",
+    re.IGNORECASE | re.DOTALL,
+)
 _SCHEMA = re.compile(r"response_format|json_schema")
 _TOOLS = re.compile(r"\btools?\b|tool.?(choice|call|use)|function.?call", re.IGNORECASE)
 _OF_ONE_CALL = re.compile(r"tool_use_failed|failed_generation|tool_call_id|messages\[")
@@ -35,6 +43,10 @@ def read_refusal(model: Model, status: int, text: str, sent: Mapping[str, Any]) 
     """
     if "tools" in sent and status in (*_REFUSING, 404, 500, 501) and _refuses_tools(text, sent):
         return {"tools": False}
+    if status in _REFUSING and not sent.get("stream") and _ONLY_STREAMS.search(text):
+        return {"stream": True}
+    if status in _REFUSING and "stream_options" in sent and "stream_options" in text:
+        return {"stream": "no_usage"}
     if status not in (*_REFUSING, 500):
         return {}
     if "response_format" in sent and _SCHEMA.search(text):
