@@ -61,7 +61,10 @@ _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
 _OWN_HEADERS = {"connection", "content-encoding", "content-length", "content-type", "host", "transfer-encoding"}
 """Headers that the HTTP client sets."""
-_SECRET_NAME = re.compile(r"auth|cookie|password|secret|token|(^|[^a-z])key$|apikey$|signature", re.IGNORECASE)
+_SECRET_NAME = re.compile(
+    r"authoriz|authent|(^|[^a-z])auth([^a-z]|$)|cookie|password|secret|token(?!s)|(^|[^a-z])key$|apikey$|signature",
+    re.IGNORECASE,
+)
 """Names of headers and query parameters whose values are secrets."""
 EMBEDDED = "embedded"
 _LONGEST_NAMED = 200

@@ -21,7 +21,7 @@ _ROLES = re.compile(
 )
 _ONLY_STREAMS = re.compile(
     r"\bstream\W{1,4}(parameter )?(must|has to|should|needs to) be (set to )?\W?true|"
-    r"only.{0,20}support\w*.{0,20}\bstream|support\w* only.{0,20}\bstream|must.{0,20}\b(stream the response|use streaming)|"
+    r"only stream(ing|ed)?\b.{0,40}(support|allow|available|accept)|only.{0,20}support\w*.{0,20}\bstream|support\w* only.{0,20}\bstream|must.{0,20}\b(stream the response|use streaming)|"
     r"streaming (is|mode is) (required|mandatory)|requires? (the )?\W?stream(ing)?\b|"
     r"non-?stream(ing)?\b.{0,40}\b(not|n't|cannot|unsupported|disabled)|(not|n't) support.{0,20}non-?stream|"
     r"must be set to false for non-streaming",
@@ -41,14 +41,11 @@ def read_refusal(model: Model, status: int, text: str, sent: Mapping[str, Any]) 
     Some servers tell a request whose schema they cannot read, or whose roles their template refuses, with status 500;
     one that routes requests finds no model that takes tools, with 404.
     """
+    change = _read_stream_refusal(text, sent) if status in _REFUSING else {}
     if "tools" in sent and status in (*_REFUSING, 404, 500, 501) and _refuses_tools(text, sent):
-        return {"tools": False}
-    if status in _REFUSING and not sent.get("stream") and _ONLY_STREAMS.search(text):
-        return {"stream": True}
-    if status in _REFUSING and "stream_options" in sent and "stream_options" in text:
-        return {"stream": "no_usage"}
-    if status not in (*_REFUSING, 500):
-        return {}
+        change = {"tools": False}
+    if change or status not in (*_REFUSING, 500):
+        return change
     if "response_format" in sent and _SCHEMA.search(text):
         return {"json_schema": "json_object" if model.json_schema is True else False}
     if model.system == "own" and _ROLES.search(text) and merge_roles(sent["messages"]) != list(sent["messages"]):
@@ -78,6 +75,13 @@ def merge_roles(messages: Sequence[Message]) -> list[dict[str, Any]]:
         else:
             merged.append({**message, "role": role})
     return merged
+
+
+def _read_stream_refusal(text: str, sent: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the setting for a server that only streams, or one that streams without `stream_options`."""
+    if not sent.get("stream") and _ONLY_STREAMS.search(text):
+        return {"stream": True}
+    return {"stream": "no_usage"} if "stream_options" in sent and "stream_options" in text else {}
 
 
 def _refuses_tools(text: str, sent: Mapping[str, Any]) -> bool:

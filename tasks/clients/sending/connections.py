@@ -8,15 +8,15 @@ Secrets are added here, behind the SDK's client: its logs and those of redirects
 """
 
 import itertools
-import os
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import httpx2
 import requests
-from requests.utils import prepend_scheme_if_needed, select_proxy
+from requests.utils import select_proxy
 
 from tasks.clients.sending.budget import find_account
 from tasks.clients.sending.credentials import Access, Credentials
@@ -114,7 +114,9 @@ class ModelTransport(httpx2.AsyncBaseTransport):
             try:
                 pools = tuple(httpx2.AsyncHTTPTransport(verify=authorities, proxy=proxy) for _ in range(self._pools))
             except ImportError as error:
-                raise SettingsError(f"{self._name}: the proxy {describe_proxy(found)} cannot be used: {error}") from None
+                raise SettingsError(
+                    f"{self._name}: the proxy {describe_proxy(found)} cannot be used: {error}"
+                ) from None
             is_own = is_same_service(self._url, address)
             self._routes[origin] = _Route(is_own, describe_proxy(found), pools, itertools.cycle(pools))
         return self._routes[origin]
@@ -122,8 +124,10 @@ class ModelTransport(httpx2.AsyncBaseTransport):
 
 def find_proxy(url: str) -> str:
     """Return the proxy that the environment names for a URL, with its credentials; empty where it names none."""
-    found = select_proxy(url, requests.Session().merge_environment_settings(url, {}, None, None, None)["proxies"])
-    return prepend_scheme_if_needed(found, "http") if found else ""
+    found: str = (
+        select_proxy(url, requests.Session().merge_environment_settings(url, {}, None, None, None)["proxies"]) or ""
+    )
+    return found if not found or "://" in found else f"http://{found}"
 
 
 def find_authorities(url: str) -> str | None:
@@ -164,7 +168,7 @@ def _read_authorities(bundle: str | None, *_given: str | None) -> ssl.SSLContext
     try:
         context = httpx2.create_ssl_context()
         if bundle:
-            is_folder = os.path.isdir(bundle)
+            is_folder = Path(bundle).is_dir()
             context.load_verify_locations(capath=bundle) if is_folder else context.load_verify_locations(cafile=bundle)
     except (OSError, ssl.SSLError) as error:
         raise SettingsError(

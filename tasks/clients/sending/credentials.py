@@ -119,7 +119,9 @@ class Credentials:
         command = self._model.key_command
         what = f"model {self._model.name}: key_command ({command[0]} …)"
         try:
-            ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_COMMAND_TIMEOUT_S)
+            ran = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_COMMAND_TIMEOUT_S, check=False
+            )
         except subprocess.TimeoutExpired:
             raise ServiceUnreachable(
                 f"{what} gave no key within {_COMMAND_TIMEOUT_S:.0f} s; run it in a terminal to see what it waits for"
@@ -130,7 +132,9 @@ class Credentials:
         if ran.returncode:
             self.hide(key)
             said = shorten(self.scrub(ran.stderr.decode(errors="replace"))) or "it writes nothing to stderr"
-            raise SettingsError(f"{what} failed with exit code {ran.returncode}: {said}. Run it in a terminal to see why")
+            raise SettingsError(
+                f"{what} failed with exit code {ran.returncode}: {said}. Run it in a terminal to see why"
+            )
         if not key:
             raise SettingsError(f"{what} printed nothing; expected the key on its standard output")
         return key
