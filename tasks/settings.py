@@ -99,16 +99,6 @@ class FromEnvironment(StrictModel):
     """Name of the environment variable."""
 
 
-def _check_value(value: Any) -> Any:
-    if isinstance(value, str | dict | FromEnvironment):
-        return value
-    raise ValueError('expected text, or { env = "NAME" } for a secret in the environment variable NAME')
-
-
-Value = Annotated[str | FromEnvironment, BeforeValidator(_check_value)]
-"""Of a header or a query parameter."""
-
-
 class Limits(StrictModel):
     """How a service is treated."""
 
@@ -167,9 +157,9 @@ class Model(StrictModel):
     `key_env`. No shell reads it. It runs before the first request, and once more when the server answers 401."""
     key_header: str = ""
     """Header that holds the key as it is, such as `api-key`; empty: `Authorization: Bearer KEY`."""
-    headers: dict[str, Value] = Field(default={})
+    headers: dict[str, str | FromEnvironment] = Field(default={})
     """Headers of every request: a text each, or `{ env = "NAME" }` for a secret in the environment variable NAME."""
-    query: dict[str, Value] = Field(default={})
+    query: dict[str, str | FromEnvironment] = Field(default={})
     """Query parameters of every request, such as `{ "api-version" = "2024-10-21" }`; values as of `headers`."""
     stream: bool | Literal["no_usage"] = False
     """True: replies are requested as server-sent events, for servers that give no others; `no_usage`: and the server takes
@@ -237,6 +227,16 @@ class Model(StrictModel):
         if name:
             _check_header_name(name)
         return name
+
+    @field_validator("headers", "query", mode="before")
+    @classmethod
+    def _check_values(cls, values: Any) -> Any:
+        for name, value in values.items() if isinstance(values, dict) else ():
+            if not isinstance(value, str | dict | FromEnvironment):
+                raise ValueError(
+                    f'{name}: expected text, or {{ env = "NAME" }} for a secret in the environment variable NAME'
+                )
+        return values
 
     @field_validator("headers")
     @classmethod

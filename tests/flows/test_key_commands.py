@@ -15,7 +15,8 @@ PLANTED = 'headers = { "X-Sig" = { env = "CF_TOKEN" } }\nkey_command = ["touch",
 
 @pytest.fixture
 def chat():
-    served = ScriptedChat(lambda messages: (200, "1:: Berlin\n2:: Germany\n3:: Europe"))
+    levels = "1:: Warsaw\n2:: somewhere in Europe"
+    served = ScriptedChat(lambda messages: (200, "Yes." if "<description>" in messages[-1]["content"] else levels))
     yield served
     served.close()
 
@@ -31,13 +32,15 @@ def test_a_world_s_command_runs_for_a_build_and_never_for_what_was_built(
     command = json.dumps([sys.executable, str(script)])
     own = f'key_command = {command}\nheaders = {{ "X-Sig" = {{ env = "CF_TOKEN" }} }}\n'
     world.write_text(plain.replace('key_env = "TEST_KEY"\n', own))
-    options = ["granola", "--world", world, "--relation", "P19", "--limit", "3", "--samples", "1"]
+    source = tmp_path / "P19.people.json"
+    source.write_text(json.dumps([{"question": "Where was Marie Curie born?", "answers": ["Warsaw"]}]))
+    options = ["granola", "--world", world, "--source", source, "--samples", "1"]
     built = Factmill(factmill.home).run_process("build", *options, "--json", CF_TOKEN=SECRET)
     assert built.code == 0, built.err
     seen = [each.headers for each in chat.web.seen]
     assert {each["authorization"] for each in seen} == {"Bearer token-0123456789"}
     assert {each["x-sig"] for each in seen} == {SECRET}
-    assert ran.read_text() == "ran ran ", "once for each of the two models"
+    assert ran.read_text() == "ran ran ", "once for the author, once for the judge"
 
     # from here on the file that the build names is a stranger's, and no variable is set
     world.write_text(plain.replace('key_env = "TEST_KEY"\n', PLANTED.replace("STRANGER", str(stranger))))
