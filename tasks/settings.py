@@ -523,8 +523,7 @@ def _read_value(model: Model, setting: str, value: str | FromEnvironment) -> str
     found = os.environ.get(value.env, "")
     if not found:
         raise SettingsError(
-            f"model {model.name}: {setting} takes its value from the environment variable {value.env}, which is not set; "
-            "set it"
+            f"model {model.name}: the environment variable that {setting} names by env is not set; set it to the value"
         )
     return found
 

@@ -94,7 +94,7 @@ class OpenAiServer:
             self._client.get(path, cast_to=httpx2.Response, options={"timeout": _FILE_TIMEOUT_S})
         )
         if response.is_success:
-            return Answer(response.status_code, "", None), response.content
+            return Answer(response.status_code, "", None), self._credentials.scrub_content(response.content)
         return self._read(response), b""
 
     async def upload(self, name: str, content: bytes, purpose: str) -> Answer:

@@ -24,7 +24,7 @@ _ONLY_STREAMS = re.compile(
     r"only stream(ing|ed)?\b.{0,40}(support|allow|available|accept)|only.{0,20}support\w*.{0,20}\bstream|support\w* only.{0,20}\bstream|must.{0,20}\b(stream the response|use streaming)|"
     r"streaming (is|mode is) (required|mandatory)|requires? (the )?\W?stream(ing)?\b|"
     r"non-?stream(ing)?\b.{0,40}\b(not|n't|cannot|unsupported|disabled)|(not|n't) support.{0,20}non-?stream|"
-    r"must be set to false for non-streaming",
+    r"must be set to false for non-streaming|\"param\"\s*:\s*\"stream\"|\"stream\"\W{1,9}msg\W{1,5}input should be true",
     re.IGNORECASE | re.DOTALL,
 )
 _SCHEMA = re.compile(r"response_format|json_schema")

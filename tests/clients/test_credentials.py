@@ -189,7 +189,7 @@ def test_a_command_that_takes_longer_than_a_request_may_is_waited_for_by_the_nex
 def test_a_variable_that_is_not_set_is_named(server, inbox, monkeypatch):
     monkeypatch.delenv("CF_TOKEN", raising=False)
     for setting in ("headers", "query"):
-        with pytest.raises(SettingsError, match=rf"{setting}.X takes its value from the environment variable CF_TOKEN"):
+        with pytest.raises(SettingsError, match=rf"the environment variable that {setting}.X names by env is not set"):
             open_chat(server, **{setting: {"X": {"env": "CF_TOKEN"}}}).send([ask()], inbox)
 
 
@@ -233,3 +233,11 @@ def test_redirects_within_the_host_keep_what_requests_carry(server, inbox):
     open_chat(server, headers={"X-Org": "acme"}, query={"api-version": "1", "tenant": "t"}).send([ask()], inbox)
     assert Counter(seen.headers["x-org"] for seen in server.seen) == {"acme": 2}
     assert server.seen[1].query == {"api-version": "9", "tenant": "t"}
+
+
+def test_files_of_batch_jobs_are_scrubbed_too(server, monkeypatch):
+    monkeypatch.setenv("CF_TOKEN", SECRET)
+    server.handle = lambda seen: {"bytes": f'{{"said": "{seen.headers["x-sig"]} Zürich"}}\n'.encode()}
+    opened = OpenAiServer(model(server, headers={"X-Sig": {"env": "CF_TOKEN"}}), lambda: "none", "tests")
+    _, content = asyncio.run(opened.fetch("/files/x/content"))
+    assert content.decode() == '{"said": "*** Zürich"}\n'

@@ -239,13 +239,15 @@ def test_plain_json_to_a_stream_and_a_stream_to_none_are_read_too(server, inbox)
         "parameter.enable_thinking must be set to false for non-streaming calls",
         "Non-streaming requests are not supported by this endpoint",
         "Streaming is required for this model",
+        {"error": {"message": "Unsupported value", "param": "stream"}},
+        {"detail": [{"loc": ["body", "stream"], "msg": "Input should be True"}]},
     ],
 )
 def test_a_server_that_only_streams_teaches_it_once(text, server, inbox):
     def answer(seen: Seen) -> dict[str, Any]:
         if seen.json()["stream"]:
             return events(*HALVES, USED)
-        return {"status": 400, "json": {"error": {"message": text}}}
+        return {"status": 400, "json": text if isinstance(text, dict) else {"error": {"message": text}}}
 
     server.handle = answer
     chat = open_chat(server)
@@ -299,3 +301,18 @@ def test_a_secret_that_comes_in_pieces_is_scrubbed(server, inbox):
     server.script(events(piece("it is sk-sec"), piece("ret-0123", "stop")))
     open_chat(server, stream=True).send([ask()], inbox)
     assert inbox[ask()].body["texts"] == ["it is ***"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "streaming is not supported for this model",
+        "max_tokens is too large for non-batch requests",
+        "Invalid value for 'temperature': only 1 is supported by this model, see the stream of announcements",
+    ],
+)
+def test_other_refusals_teach_no_stream(text, server, inbox):
+    server.handle = lambda seen: {"status": 400, "json": {"error": {"message": text}}}
+    chat = open_chat(server)
+    chat.send([ask()], inbox)
+    assert not any(seen.json()["stream"] for seen in server.seen)

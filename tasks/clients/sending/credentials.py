@@ -90,6 +90,12 @@ class Credentials:
             text = text.replace(secret, "***")
         return text
 
+    def scrub_content(self, content: bytes) -> bytes:
+        """Return the bytes of a UTF-8 text scrubbed as `scrub` does."""
+        for secret in sorted(self._secrets, key=len, reverse=True):
+            content = content.replace(secret.encode(), b"***")
+        return content
+
     async def _fetch(self) -> Access:
         """Read everything, once for all requests that wait; one that times out meanwhile leaves it to the others."""
         if self._fetching is None or self._fetching.done():
