@@ -241,3 +241,15 @@ def test_files_of_batch_jobs_are_scrubbed_too(server, monkeypatch):
     opened = OpenAiServer(model(server, headers={"X-Sig": {"env": "CF_TOKEN"}}), lambda: "none", "tests")
     _, content = asyncio.run(opened.fetch("/files/x/content"))
     assert content.decode() == '{"said": "*** Zürich"}\n'
+
+
+def test_a_kind_of_model_may_have_a_header_of_its_own_for_its_key(server, tokens, monkeypatch):
+    monkeypatch.setenv("MY_KEY", "ant-key-0123")
+    server.script(ANSWER)
+    for given in ({"key_env": "MY_KEY"}, {"key_env": "MY_KEY", "key_header": "api-key"}, {"key_command": tokens}):
+        settings = model(server, **given).model_copy(update={"kind": "anthropic"})
+        asyncio.run(OpenAiServer(settings, lambda: api_key(settings), "tests").post("/chat/completions", {}))
+    found = [
+        [seen.headers.get(name, "")[:14] for name in ("x-api-key", "api-key", "authorization")] for seen in server.seen
+    ]
+    assert found == [["ant-key-0123", "", ""], ["", "ant-key-0123", ""], ["", "", "Bearer token-1"]]

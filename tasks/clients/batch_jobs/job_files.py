@@ -53,11 +53,11 @@ class JobServer:
         """Return what a job's file notes of a model."""
         connection = {name: value for name, value in model.connection().items() if name in _NOTED}
         return cls(
-            model.name,
-            model.url,
-            model.key_env,
-            json.dumps(connection, sort_keys=True) if connection else "",
-            bool(model.key_command),
+            model=model.name,
+            url=model.url,
+            key_env=model.key_env,
+            connection=json.dumps(connection, sort_keys=True) if connection else "",
+            has_key_command=bool(model.key_command),
         )
 
     def read_connection(self) -> dict[str, Any]:

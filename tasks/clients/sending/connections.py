@@ -155,7 +155,8 @@ def _open_proxy(address: str, authorities: ssl.SSLContext) -> httpx2.Proxy:
 def _sign(request: httpx2.Request, access: Access) -> httpx2.Request:
     """Return a request with its key, headers and query parameters; the given one stays without them."""
     headers = request.headers.copy()
-    headers.pop("Authorization", None)
+    for placeholder in ("Authorization", "X-Api-Key"):  # of the SDKs
+        headers.pop(placeholder, None)
     headers.update(access.headers)
     new = {name: value for name, value in access.query.items() if name not in request.url.params}
     url = request.url.copy_merge_params(new) if new else request.url
