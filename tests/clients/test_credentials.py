@@ -5,6 +5,7 @@ import logging
 import sys
 import threading
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -248,8 +249,7 @@ def test_a_kind_of_model_may_have_a_header_of_its_own_for_its_key(server, tokens
     server.script(ANSWER)
     for given in ({"key_env": "MY_KEY"}, {"key_env": "MY_KEY", "key_header": "api-key"}, {"key_command": tokens}):
         settings = model(server, **given).model_copy(update={"kind": "anthropic"})
-        asyncio.run(OpenAiServer(settings, lambda: api_key(settings), "tests").post("/chat/completions", {}))
-    found = [
-        [seen.headers.get(name, "")[:14] for name in ("x-api-key", "api-key", "authorization")] for seen in server.seen
-    ]
+        asyncio.run(OpenAiServer(settings, partial(api_key, settings), "tests").post("/chat/completions", {}))
+    names = "x-api-key", "api-key", "authorization"
+    found = [[seen.headers.get(name, "")[:14] for name in names] for seen in server.seen]
     assert found == [["ant-key-0123", "", ""], ["", "ant-key-0123", ""], ["", "", "Bearer token-1"]]
