@@ -52,9 +52,20 @@ OURS = {"model", "messages", "stream", "n", "max_tokens", "max_completion_tokens
     "reasoning_effort",
 }
 """What a chat request holds anyhow."""
+CONNECTION = {"headers", "query", "key_header", "key_command", "stream"}
+"""Settings of a model that say how its server is reached, and nothing of what the model answers. They are in no key of a
+recorded call and in no digest of a world: a build stays the same build when a gateway, a tenant or an API version changes."""
 PRICES = ("usd_per_million_in", "usd_per_million_out")
 """Settings of a model without which nobody can say what it costs."""
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
+_OWN_HEADERS = {"connection", "content-encoding", "content-length", "content-type", "host", "transfer-encoding"}
+"""Headers that the HTTP client sets."""
+_SECRET_NAME = re.compile(
+    r"authoriz|authent|(^|[^a-z])auth([^a-z]|$)|cookie|password|secret|token(?!s)|(^|[^a-z])key$|apikey$|signature",
+    re.IGNORECASE,
+)
+"""Names of headers and query parameters whose values are secrets."""
 EMBEDDED = "embedded"
 _LONGEST_NAMED = 200
 """Characters of a world's name that are repeated."""
@@ -72,6 +83,21 @@ Address = Annotated[str, AfterValidator(_check_address)]
 Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Age = Annotated[str, BeforeValidator(check_age), WithJsonSchema({"type": "string", "pattern": f"^{PATTERN}$"})]
 """Such as 90m, 12h, 30d, or seconds (text/ages.py)."""
+
+
+def _check_variable(name: str) -> str:
+    if name and not _VARIABLE.fullmatch(name):
+        raise ValueError(
+            "expected the name of an environment variable in capitals, such as OPENAI_API_KEY, not the key itself"
+        )
+    return name
+
+
+class FromEnvironment(StrictModel):
+    """A value that stands in an environment variable."""
+
+    env: Annotated[str, Field(min_length=1), AfterValidator(_check_variable)]
+    """Name of the environment variable."""
 
 
 class Limits(StrictModel):
@@ -127,6 +153,18 @@ class Model(StrictModel):
     """Base URL with /v1 for kind `openai`."""
     key_env: str = ""
     """Environment variable that holds the API key; empty when the server wants none."""
+    key_command: tuple[str, ...] = ()
+    """Program with its arguments whose output is the key, such as `["az", "account", "get-access-token", …]`, instead of
+    `key_env`. No shell reads it. It runs before the first request, and once more when the server answers 401."""
+    key_header: str = ""
+    """Header that holds the key as it is, such as `api-key`; empty: `Authorization: Bearer KEY`."""
+    headers: dict[str, str | FromEnvironment] = Field(default={})
+    """Headers of every request: a text each, or `{ env = "NAME" }` for a secret in the environment variable NAME."""
+    query: dict[str, str | FromEnvironment] = Field(default={})
+    """Query parameters of every request, such as `{ "api-version" = "2024-10-21" }`; values as of `headers`."""
+    stream: bool | Literal["no_usage"] = False
+    """True: replies are requested as server-sent events, for servers that give no others; `no_usage`: and the server takes
+    no `stream_options`, so that it may report no tokens. Requests of batch jobs never stream."""
     json_schema: bool | Literal["json_object"] = False
     """True when the server can be held to a JSON schema; `json_object` for the older form (llama-cpp-python)."""
     choices: bool = False
@@ -174,11 +212,65 @@ class Model(StrictModel):
     @field_validator("key_env")
     @classmethod
     def _check_key_env(cls, name: str) -> str:
-        if name and not _VARIABLE.fullmatch(name):
+        return _check_variable(name)
+
+    @field_validator("key_command", mode="before")
+    @classmethod
+    def _check_key_command(cls, command: Any) -> Any:
+        if not isinstance(command, list | tuple) or not all(isinstance(part, str) for part in command):
             raise ValueError(
-                "expected the name of an environment variable in capitals, such as OPENAI_API_KEY, not the key itself"
+                'expected a list of a program and its arguments, such as ["gcloud", "auth", "print-access-token"], since no '
+                "shell reads it"
             )
+        if command and not command[0].strip():
+            raise ValueError("expected the name of a program first")
+        return command
+
+    @field_validator("key_header")
+    @classmethod
+    def _check_key_header(cls, name: str) -> str:
+        if name:
+            _check_header_name(name)
         return name
+
+    @field_validator("headers", "query", mode="before")
+    @classmethod
+    def _check_values(cls, values: Any) -> Any:
+        for name, value in values.items() if isinstance(values, dict) else ():
+            if not isinstance(value, str | dict | FromEnvironment):
+                raise ValueError(
+                    f'{name}: expected text, or {{ env = "NAME" }} for a secret in the environment variable NAME'
+                )
+        return values
+
+    @field_validator("headers")
+    @classmethod
+    def _check_headers(cls, headers: dict[str, str | FromEnvironment]) -> dict[str, str | FromEnvironment]:
+        for name, value in headers.items():
+            _check_header_name(name)
+            _check_secret(name, value)
+            if isinstance(value, str) and not (value.isascii() and value.isprintable()):
+                raise ValueError(f"{name}: holds characters that no header can carry; expected printable ASCII")
+        if len({name.lower() for name in headers}) < len(headers):
+            raise ValueError("one header stands here twice; capitals do not tell headers apart")
+        return headers
+
+    @field_validator("query")
+    @classmethod
+    def _check_query(cls, query: dict[str, str | FromEnvironment]) -> dict[str, str | FromEnvironment]:
+        for name, value in query.items():
+            _check_secret(name, value)
+        return query
+
+    @model_validator(mode="after")
+    def _check_one_key(self) -> "Model":
+        if self.key_env and self.key_command:
+            raise ValueError("key_env and key_command both say where the key is; keep one of them")
+        if self.key_header and not (self.key_env or self.key_command):
+            raise ValueError("key_header names the header of a key; add key_env or key_command, or leave it out")
+        if self.key_header.lower() in {name.lower() for name in self.headers}:
+            raise ValueError(f"headers.{self.key_header}: key_header sets this header; keep one of them")
+        return self
 
     @field_validator("extra_body")
     @classmethod
@@ -192,10 +284,28 @@ class Model(StrictModel):
         """True when its settings tell a price of its tokens, be it 0.0."""
         return bool(self.model_fields_set & set(PRICES))
 
+    def connection(self) -> dict[str, Any]:
+        """Return the settings that say how the server is reached, where they are not the default, JSON-able."""
+        return self.model_dump(mode="json", include=CONNECTION, exclude_defaults=True)
+
     def profile(self) -> dict[str, Any]:
         """Return what of this model's settings changes requests, where it is not the default; recorded calls are keyed
         by it. `json_schema` and `choices` are no part of it: replies are checked alike with and without them."""
         return self.model_dump(mode="json", include=PROFILE, exclude_defaults=True)
+
+
+def _check_header_name(name: str) -> None:
+    if not _HEADER.fullmatch(name):
+        raise ValueError("expected the name of a header, such as api-key")
+    if name.lower() in _OWN_HEADERS:
+        raise ValueError(f"{name}: the HTTP client sets this header; leave it out")
+
+
+def _check_secret(name: str, value: str | FromEnvironment) -> None:
+    if isinstance(value, str) and _SECRET_NAME.search(name):
+        raise ValueError(
+            f'{name}: a secret stands in no file; write {name} = {{ env = "NAME" }} and set the environment variable NAME to it'
+        )
 
 
 _PARTS: dict[str, type[StrictModel]] = {
@@ -242,6 +352,10 @@ class World(StrictModel):
                 raise ValueError(
                     f"models.{role}.{next(iter(model.profile()))}: only a chat model behind a server has one"
                 )
+            if (idle_settings := model.connection()) and model.kind in ("rules", "local"):
+                raise ValueError(f"models.{role}.{next(iter(idle_settings))}: only a model behind a server has one")
+            if model.stream and role == "perplexity":
+                raise ValueError(f"models.{role}.stream: only replies of a chat model come as a stream")
             if model.mode == "batch" and (model.kind != "openai" or role == "perplexity"):
                 raise ValueError(f"models.{role}.mode: only a chat model behind a server is asked by batch jobs")
             if model.mode != "batch" and (idle := sorted({"batch_price", "jobs"} & model.model_fields_set)):
@@ -276,9 +390,9 @@ class World(StrictModel):
             )
 
     def require_keys(self, roles: Collection[str]) -> None:
-        """Raise SettingsError when the key of a model in one of these roles is named, but not set."""
+        """Raise SettingsError when a model in one of these roles needs an environment variable that is not set."""
         for role in sorted(self.models.keys() & roles):
-            api_key(self.models[role])
+            require_variables(self.models[role])
 
     def with_graph(self, graph: str) -> "World":
         """Return this world with a local graph as its Wikidata."""
@@ -294,8 +408,10 @@ class World(StrictModel):
         return self.epoch or datetime.now(UTC).date().replace(day=1)
 
     def digest(self, roles: Collection[str]) -> str:
-        """Return the digest of what can change an answer of these models: without limits, ages, prices, batch jobs, compute and the user agent."""
-        told = self.model_dump(mode="json", exclude={"user_agent", "epoch", "compute"})
+        """Return the digest of what can change an answer of these models: without limits, ages, prices, batch jobs, connections (CONNECTION), compute and the user agent."""
+        told = self.model_dump(
+            mode="json", exclude={"user_agent": True, "epoch": True, "compute": True, "models": {"__all__": CONNECTION}}
+        )
         told["models"] = {role: model for role, model in told["models"].items() if role in roles}
         return digest_json(_without_limits(told))
 
@@ -392,6 +508,34 @@ def api_key(model: Model) -> str:
             f"model {model.name}: the environment variable that its key_env names is not set; set it to the API key"
         )
     return key
+
+
+def read_headers(model: Model) -> dict[str, str]:
+    """Return a model's own headers with their values; SettingsError when an environment variable is not set."""
+    return {name: _read_value(model, f"headers.{name}", value) for name, value in model.headers.items()}
+
+
+def read_query(model: Model) -> dict[str, str]:
+    """Return a model's query parameters with their values; SettingsError when an environment variable is not set."""
+    return {name: _read_value(model, f"query.{name}", value) for name, value in model.query.items()}
+
+
+def require_variables(model: Model) -> None:
+    """Raise SettingsError when an environment variable that a model's settings name is not set."""
+    api_key(model)
+    read_headers(model)
+    read_query(model)
+
+
+def _read_value(model: Model, setting: str, value: str | FromEnvironment) -> str:
+    if isinstance(value, str):
+        return value
+    found = os.environ.get(value.env, "")
+    if not found:
+        raise SettingsError(
+            f"model {model.name}: the environment variable that {setting} names by env is not set; set it to the value"
+        )
+    return found
 
 
 def environment(name: str) -> str | None:

@@ -1,5 +1,6 @@
 """`factmill doctor`: what is configured, reachable or missing, and what to do about it."""
 
+import asyncio
 import importlib.metadata
 import shutil
 import sys
@@ -15,7 +16,11 @@ from flows.benchmarks import BENCHMARKS
 from flows.commands.asking import ask_world
 from flows.commands.digests import read_digests
 from tasks.assets import load_prompt
+from tasks.clients.openai_server import OpenAiServer
+from tasks.clients.sending.answers import shorten
+from tasks.clients.sending.connections import describe_proxy, find_proxy
 from tasks.clients.sending.redirects import CheckedRedirects
+from tasks.clients.sending.sender import Retry
 from tasks.engine.benchmark import Benchmark
 from tasks.engine.naming.identities import service_urls
 from tasks.engine.naming.locks import digest_assets, make_lock
@@ -190,10 +195,9 @@ def _examine_models(world: World) -> Iterator[Finding]:
         else:
             yield _try(
                 what,
-                partial(_describe_model, model),
-                f"set the variable that key_env of [models.{role}] names"
-                if model.key_env
-                else "check url (with /v1) in the world's file",
+                partial(_describe_model, model, world.user_agent),
+                f"check url (with /v1), key, headers and query of [models.{role}] in the world's file, and the environment "
+                "variables that they name",
             )
 
 
@@ -211,16 +215,28 @@ def _describe_local(role: str, name: str) -> str:
     return f"{name} (on this machine)"
 
 
-def _describe_model(model: Model) -> str:
-    base, headers = model.url.rstrip("/"), {"Authorization": f"Bearer {api_key(model)}"}
+def _describe_model(model: Model, user_agent: str) -> str:
+    limits = model.limits.model_copy(update={"timeout_s": _REACH_TIMEOUT_S})
+    server = OpenAiServer(model.model_copy(update={"limits": limits}), lambda: api_key(model), user_agent)
+    reached = asyncio.run(_reach_model(server))
+    key = "is set" if model.key_env else "comes from key_command" if model.key_command else "not needed"
+    proxy = describe_proxy(find_proxy(model.url))
+    return f"{model.name}: {reached}, key {key}{f', through the proxy {proxy}' if proxy else ''}"
+
+
+async def _reach_model(server: OpenAiServer) -> str:
+    """Return that a model's server answers, asked as builds ask it; ServiceError when it refuses, or has nothing there."""
+    url = server.model.url.rstrip("/")
     try:
-        reached = _reach(f"{base}/models", headers)
-    except ServiceError as error:
-        # servers need not list their models; an empty question costs nothing, and only a right address refuses it
-        if "HTTP 404" not in str(error):
-            raise
-        reached = _reach(f"{base}/chat/completions", {**headers, "Content-Type": "application/json"}, b"{}")
-    return f"{model.name}: {reached}, key {'is set' if model.key_env else 'not needed'}"
+        path, answer = "/models", await server.get("/models")
+        if answer.status == 404:
+            # servers need not list their models; an empty question costs nothing, and only a right address refuses it
+            path, answer = "/chat/completions", await server.post("/chat/completions", {})
+    except Retry as error:
+        raise ServiceError(f"{url} is not reachable: {error}") from None
+    if answer.status < 300 or (path != "/models" and answer.status in (400, 422)):
+        return f"{url}{path} answers ({answer.status})"
+    raise ServiceError(f"{url}{path} answers HTTP {answer.status}: {shorten(answer.text)}")
 
 
 def _count_builds(warehouse: Path) -> str:
@@ -242,18 +258,13 @@ def _address(name: str, url: str) -> str:
     return f"{base}?query=ASK%7B%7D" if name in ("wikidata", "dbpedia") else base
 
 
-def _reach(url: str, headers: dict[str, str], body: bytes | None = None) -> str:
-    """Return that an address answers; ServiceError when it refuses, or has nothing there.
-
-    `body`: what is posted, of which it may say that it is not right.
-    """
-    request = urllib.request.Request(url, body, headers)
+def _reach(url: str, headers: dict[str, str]) -> str:
+    """Return that an address answers; ServiceError when it refuses, or has nothing there."""
+    request = urllib.request.Request(url, headers=headers)
     try:
         with urllib.request.build_opener(CheckedRedirects(url, ())).open(request, timeout=_REACH_TIMEOUT_S) as answer:
             return f"{url} answers ({answer.status})"
     except urllib.error.HTTPError as error:
-        if body and error.code in (400, 422):
-            return f"{url} answers"
         raise ServiceError(f"{url} answers HTTP {error.code}") from None
     except ValueError as error:
         raise SettingsError(f"{url}: no address: {error}") from None

@@ -1,7 +1,7 @@
 """A chat model behind any server of the OpenAI protocol (openai_server.py); the question is core/calls/chat.py's.
 
 Several samples are one request with `n` where the server can do that, and one request each with a seed of its own where
-it cannot; every such request counts for the limiter and is tried again alone. No stream is ever asked for.
+it cannot; every such request counts for the limiter and is tried again alone.
 
 What a server will not take is learnt from its refusal (refusals.py): the request is adapted and sent again, and when that
 was answered all further ones are made so; `notes` tells what to put into the world's file. Where a refusal does not say
@@ -242,7 +242,7 @@ class Chat:
 
     def write(self, asked: _Draw, learnt: Mapping[str, Any]) -> dict[str, Any] | Reply:
         """Return a request of a batch job (see Asker)."""
-        return self._write(self._told.model_copy(update=learnt), asked, "")
+        return self._write(self._told.model_copy(update={**learnt, "stream": False}), asked, "")
 
     def read(self, asked: _Draw, learnt: Mapping[str, Any], answer: Answer) -> Reply | dict[str, Any]:
         """Return what an answer to a request of a batch job says (see Asker)."""
@@ -328,8 +328,10 @@ def _write_body(model: Model, draw: _Draw) -> dict[str, Any]:
         "messages": wire["messages"] if model.system == "own" else merge_roles(wire["messages"]),
         "temperature": parts["temperature"] if model.temperature == "asked" else model.temperature,
         model.token_limit: parts["max_tokens"] + model.thinking_tokens,  # type: ignore[operator]
-        "stream": False,
+        "stream": bool(model.stream),
     }
+    if model.stream is True:
+        body["stream_options"] = {"include_usage": True}
     if draw.samples > 1 and model.choices:
         body["n"] = draw.samples
     if draw.seed is not None and model.seed:

@@ -5,13 +5,10 @@ Its retries are off, since trying again is the Sender's matter. Replies are take
 hundred requests a second on.
 """
 
-import itertools
 import json
 import math
-import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 from urllib.parse import urljoin
 
@@ -19,18 +16,19 @@ import httpx2
 import openai
 
 from tasks.clients.error_texts import is_prompt_too_long
+from tasks.clients.event_streams import read_body
 from tasks.clients.sending.answers import tell_error
 from tasks.clients.sending.budget import TightError, find_account
+from tasks.clients.sending.connections import ModelTransport
+from tasks.clients.sending.credentials import Credentials
 from tasks.clients.sending.redirects import check_redirect, count_redirect
 from tasks.clients.sending.sender import Retry
 from tasks.core.calls.call import Reply
-from tasks.core.fingerprints import digest_json
 from tasks.core.spending.bounds import Bounds
 from tasks.core.spending.usage import Usage, is_unanswered, price_range, price_usage, read_usage
-from tasks.errors import BudgetReached, ServiceUnreachable
+from tasks.errors import BudgetReached
 from tasks.settings import Model
 
-_POOL_SIZE = 8
 _FILE_TIMEOUT_S = 600.0
 """How long nothing may come while a file of a batch job is sent or fetched."""
 _TIMED_OUT = (408, 504, 524)
@@ -51,7 +49,7 @@ class Answer:
 
     status: int
     text: str
-    """Body, without the key."""
+    """Body, without secrets; events of a stream are joined."""
     retry_after: str | None
 
 
@@ -68,22 +66,21 @@ class OpenAiServer:
         """How much more than was expected requests and replies were seen to count, at most."""
         self._over_price = 1.0
         """How much more than by its tokens the server was seen to charge for a request, at most."""
-        self._read_key = read_key
-        self._key = ""
+        self._credentials = Credentials(model, read_key)
         self._client = openai.AsyncOpenAI(
-            api_key=self._give_key,
+            api_key="none",  # the transport adds what the credentials say
             base_url=model.url,
             max_retries=0,
             timeout=model.limits.timeout_s,
             default_headers={"User-Agent": user_agent},
             http_client=openai.DefaultAsyncHttpxClient(
-                transport=_SpreadTransport(model.limits.parallel), event_hooks={"response": [self._check_redirect]}
+                transport=ModelTransport(model, self._credentials), event_hooks={"response": [self._check_redirect]}
             ),
         )
 
     async def mark_key(self) -> str:
         """Return what tells whether a later run has the same key for this address, and nothing else of one that nobody guesses."""
-        return digest_json([self.model.url, await self._give_key()])[:16]
+        return await self._credentials.mark()
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Answer:
         """Send one request, whatever it costs; Retry when the connection fails."""
@@ -99,7 +96,7 @@ class OpenAiServer:
             self._client.get(path, cast_to=httpx2.Response, options={"timeout": _FILE_TIMEOUT_S})
         )
         if response.is_success:
-            return Answer(response.status_code, "", None), response.content
+            return Answer(response.status_code, "", None), self._credentials.scrub_content(response.content)
         return self._read(response), b""
 
     async def upload(self, name: str, content: bytes, purpose: str) -> Answer:
@@ -123,12 +120,14 @@ class OpenAiServer:
             raise Retry("timeout: the server did not answer in time") from None
         except openai.APIConnectionError as error:
             code = "unreachable" if isinstance(error.__cause__, httpx2.ConnectError) else "connection_cut"
-            raise Retry(f"{code}: {self._scrub(tell_error(error.__cause__ or error))}") from None
+            raise Retry(f"{code}: {self._credentials.scrub(tell_error(error.__cause__ or error))}") from None
         self.has_answered = True
         return response
 
     def _read(self, response: httpx2.Response) -> Answer:
-        return Answer(response.status_code, self._scrub(response.text), response.headers.get("Retry-After"))
+        scrub = self._credentials.scrub  # twice, since a stream may hold a secret in pieces
+        text = scrub(read_body(scrub(response.text), response.status_code))
+        return Answer(response.status_code, text, response.headers.get("Retry-After"))
 
     async def ask(self, path: str, body: Mapping[str, Any]) -> Answer:
         """Send a request that costs money; Retry when the connection fails, TightError and BudgetReached when it may not go out."""
@@ -225,16 +224,6 @@ class OpenAiServer:
             check_redirect(self.name, asked, urljoin(asked, response.headers["Location"]), self.model.limits.redirects)
             count_redirect()
 
-    async def _give_key(self) -> str:
-        if not self._key:
-            self._key = self._read_key()
-            if not (self._key.isascii() and self._key.isprintable()):
-                raise ServiceUnreachable(f"{self.name}: the API key holds characters that no header can carry")
-        return self._key
-
-    def _scrub(self, text: str) -> str:
-        return text.replace(self._key, "***") if len(self._key) > 4 else text
-
 
 def is_too_long(answer: Answer) -> bool:
     """True when a request is refused for its length."""
@@ -257,29 +246,3 @@ def _read_body(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
-
-
-@cache
-def _read_authorities() -> ssl.SSLContext:
-    # reading them takes longer than many a request, and each build opens a client for each model
-    return httpx2.create_ssl_context()
-
-
-class _SpreadTransport(httpx2.AsyncBaseTransport):
-    """Spreads requests over pools of a few connections each.
-
-    A pool looks at every one of its connections when a request comes and when it goes, which with 64 of them is a
-    fifth of what a request costs.
-    """
-
-    def __init__(self, parallel: int) -> None:
-        context = _read_authorities()
-        self._pools = [httpx2.AsyncHTTPTransport(verify=context) for _ in range(-(-parallel // _POOL_SIZE))]
-        self._next = itertools.cycle(self._pools)
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        return await next(self._next).handle_async_request(request)
-
-    async def aclose(self) -> None:
-        for pool in self._pools:
-            await pool.aclose()

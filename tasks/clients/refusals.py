@@ -45,6 +45,15 @@ _BETWEEN = re.compile(
     r"(?:\w+['\"`]?\s*(?::[^,{}\[\]]{1,40})?(?:,|\b(?:and|or)\b)\s*['\"`]?)*)"
 )
 """What stands between two names of one list."""
+_ONLY_STREAMS = re.compile(
+    r"\bstream\W{1,4}(parameter )?(must|has to|should|needs to) be (set to )?\W?true|"
+    r"only stream(ing|ed)?\b.{0,40}(support|allow|available|accept)|only.{0,20}support\w*.{0,20}\bstream|support\w* only.{0,20}\bstream|must.{0,20}\b(stream the response|use streaming)|"
+    r"streaming (is|mode is) (required|mandatory)|requires? (the )?\W?stream(ing)?\b|"
+    r"non-?stream(ing)?\b.{0,40}\b(not|n't|cannot|unsupported|disabled)|(not|n't) support.{0,20}non-?stream|"
+    r"must be set to false for non-streaming|\"param\"\s*:\s*\"stream\"|\"stream\"\W{1,9}msg\W{1,5}input should be true",
+    re.IGNORECASE | re.DOTALL,
+)
+
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|\n+")
 
 _ONE_CHOICE = re.compile(
@@ -122,6 +131,8 @@ def read_refusal(
     """
     if status not in (*_REFUSING, *_BROKEN, 404):
         return {}
+    if status in _REFUSING and (change := _read_stream_refusal(text, sent)):
+        return change
     error = read_error_text(text)
     if status == 404:
         return {"tools": False} if "tools" in sent and _refuses_tools(error, sent) else {}
@@ -161,6 +172,13 @@ def merge_roles(messages: Sequence[Message]) -> list[dict[str, Any]]:
         else:
             merged.append({**message, "role": role})
     return merged
+
+
+def _read_stream_refusal(text: str, sent: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the setting for a server that only streams, or one that streams without `stream_options`."""
+    if not sent.get("stream") and _ONLY_STREAMS.search(text):
+        return {"stream": True}
+    return {"stream": "no_usage"} if "stream_options" in sent and "stream_options" in text else {}
 
 
 def is_changed_by_merging(messages: Sequence[Message]) -> bool:

@@ -32,7 +32,17 @@ from tasks.engine.naming.identities import (
 from tasks.errors import SettingsError
 from tasks.processes import one_at_a_time
 from tasks.progress import say
-from tasks.settings import Endpoint, Limits, Model, Wikidata, World, api_key, graphs_folder, load_world
+from tasks.settings import (
+    Endpoint,
+    Limits,
+    Model,
+    Wikidata,
+    World,
+    api_key,
+    graphs_folder,
+    load_world,
+    require_variables,
+)
 from tasks.text.suggestions import suggest_name
 
 if TYPE_CHECKING:
@@ -345,15 +355,15 @@ def _open_translator(world: World, home: Path, cluster: Cluster | None) -> Servi
 
 
 def check_models(world: World, roles: Collection[str]) -> None:
-    """Raise SettingsError when a model of these roles cannot be asked: its key is not set, rules have no graph, or a
-    cluster's library is missing.
+    """Raise SettingsError when a model of these roles cannot be asked: an environment variable is not set, rules have no
+    graph, or a cluster's library is missing.
     """
     if world.compute.engine == "dask":
         import_distributed()
     for model in (model for role, model in world.models.items() if role in roles):
         if model.kind == "rules":
             _check_graph(world)
-        api_key(model)
+        require_variables(model)
 
 
 def _local_graph(world: World, home: Path) -> "Graph":

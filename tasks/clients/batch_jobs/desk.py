@@ -45,7 +45,7 @@ class Desk(Generic[T]):
         self._model = model
         self._remote = remote
         self._asker = asker
-        self._files = JobFiles(place, JobServer(model.name, model.url, model.key_env))
+        self._files = JobFiles(place, JobServer.of_model(model))
         self._given = "" if place.warehouse.parent == home() else f" --warehouse {shlex.quote(str(place.warehouse))}"
         """What is added to commands about jobs."""
         self._most = model.jobs.requests

@@ -18,8 +18,10 @@ from typing import Any
 
 from tasks.errors import ShardError
 from tasks.processes import lock_now
+from tasks.settings import Model
 
 _DRAFT = ".opening"
+_NOTED = ("headers", "query", "key_header")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,28 @@ class JobServer:
     model: str = ""
     url: str = ""
     key_env: str = ""
+    connection: str = ""
+    """JSON of the model's headers, query parameters and key header (`Model.connection`); empty: it has none. Secrets stand
+    there by the names of environment variables alone."""
+    has_key_command: bool = False
+    """True when a command of the world's file gives the key. A job's file never holds one, so that none runs from here."""
+
+    @classmethod
+    def of_model(cls, model: Model) -> "JobServer":
+        """Return what a job's file notes of a model."""
+        connection = {name: value for name, value in model.connection().items() if name in _NOTED}
+        return cls(
+            model=model.name,
+            url=model.url,
+            key_env=model.key_env,
+            connection=json.dumps(connection, sort_keys=True) if connection else "",
+            has_key_command=bool(model.key_command),
+        )
+
+    def read_connection(self) -> dict[str, Any]:
+        """Return the settings of `connection`, and nothing else that a file may hold; ValueError when it is no JSON object."""
+        told = json.loads(self.connection or "{}")
+        return {name: told[name] for name in _NOTED if name in told}
 
 
 @dataclass(eq=False, slots=True)

@@ -19,6 +19,8 @@ _TIMEOUT_S = 20.0
 _AT_ONCE = 8
 _NOT_NOTED = "it was made by an earlier version, which did not note the server; the same build goes on with it"
 
+_BY_COMMAND = "key_command of the world's file gives its key, and no command runs from a job's file; the same build goes on with it"
+
 
 @dataclass(frozen=True, slots=True)
 class Looked:
@@ -35,7 +37,7 @@ def look_at(jobs: Sequence[JobFile], user_agent: str) -> list[Looked]:
     """Ask the servers of jobs how far they are."""
 
     async def look_at_all() -> list[Looked]:
-        remotes = {server: _connect(server, user_agent) for server in {job.server for job in jobs if job.server.url}}
+        remotes = {server: _connect(server, user_agent) for server in {job.server for job in jobs if _is_known(job)}}
         turn = asyncio.Semaphore(_AT_ONCE)
 
         async def look(job: JobFile) -> Looked:
@@ -54,6 +56,10 @@ def cancel_job(job: JobFile, user_agent: str) -> JobState:
         if not job.server.url:
             raise ServiceError(
                 f"job {job.job_id or job.name}: {_NOT_NOTED}, and says how to cancel it when it is stopped"
+            )
+        if job.server.has_key_command:
+            raise ServiceError(
+                f"job {job.job_id or job.name}: {_BY_COMMAND}. Cancel it with the provider's own tools, or wait for it"
             )
         remote = _connect(job.server, user_agent)
         job.job_id = job.job_id or await remote.find_job(job.name)
@@ -77,14 +83,24 @@ async def _look(job: JobFile, remote: Remote | None) -> Looked:
     if not job.job_id:
         return Looked(job)
     if remote is None:
-        return Looked(job, trouble=_NOT_NOTED)
+        return Looked(job, trouble=_BY_COMMAND if job.server.has_key_command else _NOT_NOTED)
     try:
         return Looked(job, await remote.look(job))
     except FactmillError as error:  # told beside the job; others are looked at all the same
         return Looked(job, trouble=str(error))
 
 
+def _is_known(job: JobFile) -> bool:
+    return bool(job.server.url) and not job.server.has_key_command
+
+
 def _connect(server: JobServer, user_agent: str) -> Remote:
     limits = Limits(timeout_s=_TIMEOUT_S)
-    model = Model(kind="openai", name=server.model, url=server.url, key_env=server.key_env, limits=limits)
+    given = {"kind": "openai", "name": server.model, "url": server.url, "key_env": server.key_env, "limits": limits}
+    try:
+        model = Model.model_validate(given | server.read_connection())
+    except (ValueError, TypeError) as error:
+        raise ServiceError(
+            f"model {server.model}: a job's file says in no readable way how its server is reached: {error}"
+        ) from None
     return Remote(OpenAiServer(model, lambda: api_key(model), user_agent), Jobs(), attempts=1, most_silent=1)

@@ -202,7 +202,8 @@ class Remote:
         """Return why a job that the server does not know may be under way all the same, and what to do; empty: it is lost."""
         if job.key_mark != await self.mark_key():
             whose = "another key" if job.key_mark else "an earlier version, which did not note by which key"
-            named = self._server.model.key_env or "the world's file names none today"
+            model = self._server.model
+            named = model.key_env or ("key_command" if model.key_command else "the world's file names none today")
             return f"it was handed in by {whose}, and may be known by that: set that key ({named}) and run the same command again"
         found = await self._ask(lambda: self._find_once("batches", _is_job, job.name))
         if found is None:

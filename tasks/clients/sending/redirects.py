@@ -21,14 +21,10 @@ def check_redirect(service: str, asked: str, leads_to: str, allowed: Collection[
     `allowed`: hosts beside the one that was asked, with the port where it is not the scheme's own.
     """
     old, new = urlsplit(asked), urlsplit(leads_to)
-    is_same = old.hostname == new.hostname and (old.port or _PORTS.get(old.scheme)) == (
-        new.port or _PORTS.get(new.scheme)
-    )
-    is_upgrade = old.hostname == new.hostname and (old.scheme, new.scheme) == ("http", "https")
     host = new.netloc.rpartition("@")[2].lower()
     if new.scheme not in _PORTS or (old.scheme, new.scheme) == ("https", "http"):
         why = "which is not followed, since it would be sent unencrypted"
-    elif is_same or is_upgrade or host in allowed:
+    elif is_same_service(asked, leads_to) or host in allowed:
         return
     else:
         why = (
@@ -36,6 +32,14 @@ def check_redirect(service: str, asked: str, leads_to: str, allowed: Collection[
             f'limits = {{ redirects = ["{host}"] }}'
         )
     raise ServiceUnreachable(f"{service} redirects to {new.scheme}://{host}{new.path[:200]}, {why}")
+
+
+def is_same_service(asked: str, leads_to: str) -> bool:
+    """True when two addresses have one host and port, or the second is the TLS form of the first's host."""
+    old, new = urlsplit(asked), urlsplit(leads_to)
+    ports = [each.port or _PORTS.get(each.scheme) for each in (old, new)]
+    is_upgrade = (old.scheme, new.scheme) == ("http", "https")
+    return old.hostname == new.hostname and (ports[0] == ports[1] or is_upgrade)
 
 
 def count_redirect() -> None:

@@ -1,11 +1,13 @@
 """`factmill doctor` on loopback servers: fine, wrong path, dead port, no key, and what a model takes."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.webs.loopback import Loopback, Seen
+from support.webs.proxies import LoopbackProxy
 
 from flows.commands.doctor import examine
 
@@ -94,3 +96,28 @@ def test_asking_says_what_a_model_takes_and_what_to_put_into_the_file(tmp_path: 
     told = found["ask author"]["found"]
     assert "schema no; n no; temperature yes; system role yes; token limit max_completion_tokens" in told
     assert "30 + 15 tokens" in told and 'under [models.author]: token_limit = "max_completion_tokens"' in told
+
+
+def test_a_model_is_reached_as_builds_reach_it_and_its_proxy_is_named(
+    tmp_path: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CF_TOKEN", "cf-secret-0123456789")
+    proxy = LoopbackProxy({"model.invalid": server.port}, password="me:swordfish-1")
+    monkeypatch.setenv("HTTP_PROXY", f"http://me:swordfish-1@127.0.0.1:{proxy.port}")
+    monkeypatch.setenv("NO_PROXY", "localhost")
+    server.handle = lambda seen: {"json": {}} if seen.query == {"api-version": "1"} else {"status": 404, "text": "no"}
+    world = tmp_path / "world.toml"
+    world.write_text(
+        'name = "w"\nuser_agent = "me"\n[models.author]\nkind = "openai"\nname = "m"\nurl = "http://model.invalid/v1"\n'
+        f'key_command = ["{sys.executable}", "-c", "print(\'token-0123\')"]\nkey_header = "api-key"\n'
+        'query = { "api-version" = "1" }\nheaders = { "X-Sig" = { env = "CF_TOKEN" } }\n'
+    )
+    [found] = [each for each in examine(str(world), tmp_path / "w.duckdb") if each["what"] == "model author"]
+    proxy.close()
+    assert found["ok"], found
+    assert found["found"].endswith(f"key comes from key_command, through the proxy http://127.0.0.1:{proxy.port}")
+    assert (server.seen[0].headers["api-key"], server.seen[0].headers["x-sig"]) == (
+        "token-0123",
+        "cf-secret-0123456789",
+    )
+    assert not [secret for secret in ("swordfish", "cf-secret", "token-0123") if secret in str(found)]

@@ -2,6 +2,7 @@
 
 import json
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -38,13 +39,15 @@ class _Web(ThreadingHTTPServer):
 
 
 class Loopback:
-    """The server. An answer is a dict: status, headers, json, text or bytes (and type), delay_s, until, cut, truncate.
+    """The server. An answer is a dict: status, headers, json, text or bytes (and type), delay_s, until, cut, truncate,
+    slice and every_s.
 
-    `until` is an event (threading.Event) that the answer waits for.
+    `until` is an event (threading.Event) that the answer waits for; `slice`: of how many bytes are sent at once, with
+    pauses of `every_s` seconds.
     """
 
-    def __init__(self, port: int = 0) -> None:
-        """Start; `port`: 0 takes any that is free."""
+    def __init__(self, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
+        """Start; `port`: 0 takes any that is free; `tls`: by which connections are encrypted."""
         self.seen: list[Seen] = []
         self.handle: Callable[[Seen], dict[str, Any]] = lambda _: {"status": 500, "text": "nothing scripted"}
         self.most_at_once = 0
@@ -52,7 +55,10 @@ class Loopback:
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._web = _Web(("127.0.0.1", port), self._make_handler())
-        self.url = f"http://127.0.0.1:{self._web.server_port}"
+        if tls:
+            # each connection shakes hands in its own thread
+            self._web.socket = tls.wrap_socket(self._web.socket, server_side=True, do_handshake_on_connect=False)
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self._web.server_port}"
         threading.Thread(target=self._web.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
     def script(self, *answers: dict[str, Any]) -> None:
@@ -116,8 +122,12 @@ class Loopback:
                     self.send_header(name, value)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
-                self.wfile.write(data[: len(data) // 2] if answer.get("truncate") else data)
-                self.close_connection = bool(answer.get("truncate"))
+                data = data[: len(data) // 2] if answer.get("truncate") else data
+                size = answer.get("slice", len(data) or 1)
+                for start in range(0, len(data), size):
+                    self.wfile.write(data[start : start + size])
+                    time.sleep(answer.get("every_s", 0))
+                self.close_connection |= bool(answer.get("truncate"))
 
             def handle(self) -> None:
                 server._open.add(self.connection)

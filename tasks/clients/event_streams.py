@@ -1,0 +1,160 @@
+"""Server-sent events of a chat completion, joined into the body that a plain answer has.
+
+Servers send events where they were asked to (`stream = true`), and some send nothing else. Everything behind this module
+reads plain answers alone: choices by index, what a provider says of errors and tokens included. Lines that keep a
+connection open (`: OPENROUTER PROCESSING`, blank lines) and a byte-order mark are also dropped before plain JSON.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from tasks.clients.sending.answers import shorten
+from tasks.clients.sending.sender import Retry
+
+_KEEP_ALIVE = re.compile(r"(?:\ufeff|\s|:[^\r\n]*(?:[\r\n]|\Z))+")
+_EVENT = re.compile(r"(?:data|event|id|retry):")
+_LINE_END = re.compile(r"\r\n|\n|\r")
+_DONE = "[DONE]"
+_TEXTS = frozenset({"content", "refusal", "reasoning", "reasoning_content", "text", "arguments"})
+"""Members whose pieces are joined; of other texts the last one holds."""
+_FIRST = frozenset({"id", "name", "role"})
+"""Members of a message or a call of which the first one holds: some servers repeat them."""
+
+
+def read_body(text: str, status: int) -> str:
+    """Return the JSON of an answer's body: a stream of events joined, anything else without what stands before it.
+
+    Retry `truncated` for a stream that ends early, `broken_json` for an event that is no JSON.
+    """
+    start = _KEEP_ALIVE.match(text)
+    rest = text[start.end() :] if start else text
+    if not _EVENT.match(rest):
+        return rest
+    body, is_whole = join_events(rest)
+    if not is_whole and status < 300:
+        raise Retry(f"truncated: the stream of events ends without a finish_reason: …{shorten(rest[-100:])}")
+    return json.dumps(body)
+
+
+def join_events(text: str) -> tuple[dict[str, Any], bool]:
+    """Return the completion that a stream of events makes up, and whether the stream has come to its end.
+
+    Retry for an event that is no JSON.
+    """
+    body: dict[str, Any] = {"object": "chat.completion"}
+    choices: dict[int, dict[str, Any]] = {}
+    is_done = False
+    for chunk in _read_events(text):
+        if chunk is None:
+            is_done = True
+            continue
+        pieces = chunk.pop("choices", None)
+        for piece in pieces if isinstance(pieces, list) else ():
+            if isinstance(piece, dict):
+                index = piece.get("index")
+                _add_choice(choices.setdefault(index if isinstance(index, int) else 0, {}), piece)
+        body |= {name: value for name, value in chunk.items() if value is not None}
+    ends = [choice.get("finish_reason") or choice.get("error") for choice in choices.values()]
+    if choices or "error" not in body:
+        body["choices"] = [choices[index] for index in sorted(choices)]
+    return body | {"object": "chat.completion"}, is_done or "error" in body or (bool(ends) and all(ends))
+
+
+def _read_events(text: str) -> Iterator[dict[str, Any] | None]:
+    """Yield the object of each event, None for the one that says that the stream is over."""
+    data: list[str] = []
+    name = ""
+    lines = _LINE_END.split(text)
+    for at, line in enumerate([*lines, ""]):
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if field == "data":
+            data.append(value)
+        elif field == "event":
+            name = value
+        elif not line and data:
+            yield from _read_data(data, name, is_last=not any(lines[at:]))
+            data, name = [], ""
+
+
+def _read_data(data: list[str], name: str, *, is_last: bool) -> Iterator[dict[str, Any] | None]:
+    """Yield what the data lines of one event hold: one object, or one a line where a server leaves out the blank lines."""
+    whole = "\n".join(data)
+    for text in [whole] if len(data) == 1 or _is_json(whole) else data:
+        if text.strip() == _DONE:
+            yield None
+            continue
+        if not text.strip():
+            continue
+        try:
+            read = json.loads(text)
+        except RecursionError:
+            raise Retry("broken_json: an event is nested too deeply") from None
+        except ValueError as error:
+            if name == "error":
+                yield {"error": {"message": text}}
+                continue
+            code = "truncated" if is_last else "broken_json"
+            raise Retry(f"{code}: an event is not JSON: {error}; it ends with {text[-60:]!r}") from None
+        if not isinstance(read, dict):
+            raise Retry(f"broken_json: an event is no JSON object: {shorten(text)}")
+        yield {"error": read} if name == "error" and "error" not in read else read
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _add_choice(choice: dict[str, Any], piece: dict[str, Any]) -> None:
+    message = piece.get("delta") or piece.get("message")
+    joined = choice.setdefault("message", {"role": "assistant", "content": None}) if "text" not in piece else {}
+    if isinstance(message, dict):
+        calls = message.get("tool_calls")
+        _add(joined, {name: value for name, value in message.items() if name != "tool_calls"})
+        for call in calls if isinstance(calls, list) else ():
+            if isinstance(call, dict):
+                _add_call(joined.setdefault("tool_calls", []), call)
+    _add(choice, {name: value for name, value in piece.items() if name not in ("delta", "message")})
+
+
+def _add_call(calls: list[dict[str, Any]], piece: dict[str, Any]) -> None:
+    """Add a piece to the call that it belongs to: that of its index, but a new id, or a name without index, begins a call."""
+    index, call_id = piece.get("index"), piece.get("id")
+    of_index = [call for call in calls if call.get("index") == index] if index is not None else calls
+    latest = of_index[-1] if of_index else None
+    has_name = isinstance(piece.get("function"), dict) and bool(piece["function"].get("name"))
+    is_new = latest is None or (call_id and latest.get("id") and call_id != latest["id"])
+    if latest is None or is_new or (index is None and has_name and not call_id):
+        calls.append(latest := {})
+    _add(latest, piece)
+
+
+def _add(into: dict[str, Any], piece: dict[str, Any]) -> None:
+    """Add the members of a piece: texts and lists at the end, objects member by member, of others the last one."""
+    for name, value in piece.items():
+        known = into.get(name)
+        if value is None:
+            into.setdefault(name, None)
+        elif isinstance(value, dict):
+            if not isinstance(known, dict):
+                into[name] = {}
+            _add(into[name], value)
+        elif isinstance(value, list) or (isinstance(known, list) and name in _TEXTS):
+            into[name] = [*_as_parts(known), *_as_parts(value)]
+        elif isinstance(value, str) and name in _TEXTS and isinstance(known, str):
+            into[name] = known + value
+        elif not (name in _FIRST and known):
+            into[name] = value
+
+
+def _as_parts(content: Any) -> list[Any]:
+    """Return content as a list of parts, as some servers send it."""
+    if isinstance(content, list):
+        return content
+    return [{"type": "text", "text": content}] if content else []

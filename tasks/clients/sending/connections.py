@@ -1,0 +1,179 @@
+"""Connections to a model's server: proxies and certificates of the environment, and what requests carry.
+
+Which proxy and which authorities hold is read as the requests library reads it, so that models are reached as Wikipedia
+is: HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY (in lower case too), REQUESTS_CA_BUNDLE and CURL_CA_BUNDLE; authorities
+of SSL_CERT_FILE and SSL_CERT_DIR hold as well.
+
+Secrets are added here, behind the SDK's client: its logs and those of redirects never hold them.
+"""
+
+import itertools
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import httpx2
+import requests
+from requests.utils import select_proxy
+
+from tasks.clients.sending.budget import find_account
+from tasks.clients.sending.credentials import Access, Credentials
+from tasks.clients.sending.redirects import is_same_service
+from tasks.errors import ServiceUnreachable, SettingsError
+from tasks.settings import Model, environment
+
+_POOL_SIZE = 8
+_PROXY_REFUSES = 407
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """The way to one host."""
+
+    is_own: bool
+    """True for the model's own host, which alone gets keys."""
+    proxy: str
+    """Address without credentials; empty: none."""
+    pools: tuple[httpx2.AsyncHTTPTransport, ...]
+    turn: Iterator[httpx2.AsyncHTTPTransport]
+
+
+class ModelTransport(httpx2.AsyncBaseTransport):
+    """Sends a model's requests with its credentials, through the proxy of the environment, over pools of a few connections.
+
+    A pool looks at every one of its connections when a request comes and when it goes, which with 64 of them is a
+    fifth of what a request costs.
+    """
+
+    def __init__(self, model: Model, credentials: Credentials) -> None:
+        """Open nothing yet."""
+        self._name = f"model {model.name} at {model.url}"
+        self._url = model.url
+        self._pools = -(-model.limits.parallel // _POOL_SIZE)
+        self._credentials = credentials
+        self._routes: dict[tuple[str, str, int | None], _Route] = {}
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request; one that is refused with HTTP 401 goes out once more where there is a new key.
+
+        SettingsError for a proxy or a certificate that cannot be used, ServiceUnreachable for a proxy that refuses us.
+        """
+        route = self._find_route(request.url)
+        if not route.is_own:
+            return await self._send(route, request)
+        access = await self._credentials.get()
+        response = await self._send(route, _sign(request, access))
+        if response.status_code == 401 and (renewed := await self._credentials.renew(access)):
+            await response.aclose()
+            account = find_account()
+            account.budget.take(account.service)
+            response = await self._send(route, _sign(request, renewed))
+        return response
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        for route in self._routes.values():
+            for pool in route.pools:
+                await pool.aclose()
+
+    async def _send(self, route: _Route, request: httpx2.Request) -> httpx2.Response:
+        try:
+            response = await next(route.turn).handle_async_request(request)
+        except httpx2.ProxyError as error:
+            if str(_PROXY_REFUSES) in str(error):
+                raise self._refused(route) from None
+            raise httpx2.ConnectError(f"the proxy {route.proxy} says: {error}") from error
+        except httpx2.ConnectError as error:
+            if not route.proxy:
+                raise
+            raise httpx2.ConnectError(f"{error} (through the proxy {route.proxy})") from error
+        if response.status_code == _PROXY_REFUSES and route.proxy:
+            await response.aclose()
+            raise self._refused(route)
+        return response
+
+    def _refused(self, route: _Route) -> ServiceUnreachable:
+        return ServiceUnreachable(
+            f"{self._name}: the proxy {route.proxy} refuses us with HTTP {_PROXY_REFUSES}. Put the user and the password that it "
+            "expects into the proxy's address in HTTPS_PROXY or HTTP_PROXY, or name the model's host in NO_PROXY"
+        )
+
+    def _find_route(self, url: httpx2.URL) -> _Route:
+        origin = (url.scheme, url.host, url.port)
+        if origin not in self._routes:
+            address = f"{url.scheme}://{url.netloc.decode()}/"
+            found = find_proxy(address)
+            authorities = _read_authorities(
+                find_authorities(address), environment("SSL_CERT_FILE"), environment("SSL_CERT_DIR")
+            )
+            proxy = _open_proxy(found, authorities) if found else None
+            if proxy and proxy.auth:
+                self._credentials.hide(proxy.auth[1])
+            try:
+                pools = tuple(httpx2.AsyncHTTPTransport(verify=authorities, proxy=proxy) for _ in range(self._pools))
+            except ImportError as error:
+                raise SettingsError(
+                    f"{self._name}: the proxy {describe_proxy(found)} cannot be used: {error}"
+                ) from None
+            is_own = is_same_service(self._url, address)
+            self._routes[origin] = _Route(is_own, describe_proxy(found), pools, itertools.cycle(pools))
+        return self._routes[origin]
+
+
+def find_proxy(url: str) -> str:
+    """Return the proxy that the environment names for a URL, with its credentials; empty where it names none."""
+    found: str = (
+        select_proxy(url, requests.Session().merge_environment_settings(url, {}, None, None, None)["proxies"]) or ""
+    )
+    return found if not found or "://" in found else f"http://{found}"
+
+
+def find_authorities(url: str) -> str | None:
+    """Return the file or folder of certificates that REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE names; None where neither does."""
+    found = requests.Session().merge_environment_settings(url, {}, None, None, None)["verify"]
+    return found if isinstance(found, str) else None
+
+
+def describe_proxy(proxy: str) -> str:
+    """Return the address of a proxy without its credentials."""
+    return proxy and f"{proxy.partition('://')[0]}://{proxy.partition('://')[2].rpartition('@')[2].rstrip('/')}"
+
+
+def _open_proxy(address: str, authorities: ssl.SSLContext) -> httpx2.Proxy:
+    try:
+        # a proxy that is itself asked by TLS
+        return httpx2.Proxy(address, ssl_context=authorities if address.startswith("https:") else None)
+    except (ValueError, httpx2.InvalidURL):
+        raise SettingsError(
+            f"{describe_proxy(address)}, which HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names, is no address of a proxy; expected "
+            "one such as http://proxy.example.org:3128"
+        ) from None
+
+
+def _sign(request: httpx2.Request, access: Access) -> httpx2.Request:
+    """Return a request with its key, headers and query parameters; the given one stays without them."""
+    headers = request.headers.copy()
+    for placeholder in ("Authorization", "X-Api-Key"):  # of the SDKs
+        headers.pop(placeholder, None)
+    headers.update(access.headers)
+    new = {name: value for name, value in access.query.items() if name not in request.url.params}
+    url = request.url.copy_merge_params(new) if new else request.url
+    return httpx2.Request(request.method, url, headers=headers, stream=request.stream, extensions=request.extensions)
+
+
+@cache
+def _read_authorities(bundle: str | None, *_given: str | None) -> ssl.SSLContext:
+    """Return the authorities of the environment. Reading them takes longer than many a request."""
+    try:
+        context = httpx2.create_ssl_context()
+        if bundle:
+            is_folder = Path(bundle).is_dir()
+            context.load_verify_locations(capath=bundle) if is_folder else context.load_verify_locations(cafile=bundle)
+    except (OSError, ssl.SSLError) as error:
+        raise SettingsError(
+            "the certificates that REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE, SSL_CERT_FILE or SSL_CERT_DIR names cannot be read: "
+            f"{error.strerror or error}; name a file of certificates in PEM form"
+        ) from None
+    return context

@@ -1,0 +1,150 @@
+"""What a model's requests carry beyond their body: the key, headers and query parameters of the world's file.
+
+Secrets are read when the first request goes out, and every text that comes back is scrubbed of them: of all that were in
+use, since a server may name a key that has been replaced.
+"""
+
+import asyncio
+import json
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from urllib.parse import quote, quote_plus
+
+from tasks.clients.sending.answers import shorten, tell_error
+from tasks.clients.sending.sender import run_in_thread
+from tasks.core.fingerprints import digest_json
+from tasks.errors import ServiceUnreachable, SettingsError
+from tasks.settings import FromEnvironment, Model, read_headers, read_query
+
+_COMMAND_TIMEOUT_S = 60.0
+_KEY_HEADERS = {"anthropic": "x-api-key"}
+"""Kind of model → header that holds its key as it is, where that is not `Authorization: Bearer KEY`."""
+_SHORTEST_SECRET, _SHORTEST_WORD = 5, 8
+"""Characters; what is shorter stands in ordinary text too. A word is part of a secret such as `Bearer KEY`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What every request to a model carries."""
+
+    key: str
+    headers: Mapping[str, str]
+    """By name, that of the key among them."""
+    query: Mapping[str, str]
+
+
+class Credentials:
+    """The key, the headers and the query parameters of one model."""
+
+    def __init__(self, model: Model, read_key: Callable[[], str]) -> None:
+        """Read nothing yet; `read_key` gives the key of a model without `key_command`."""
+        self._name = f"model {model.name} at {model.url}"
+        self._model = model
+        self._read_key = read_key
+        self._access: Access | None = None
+        self._fetching: asyncio.Task[Access] | None = None
+        self._secrets: dict[str, None] = {}
+        """Every form in which a secret may appear in a text."""
+
+    async def get(self) -> Access:
+        """Return what requests carry, read at the first call.
+
+        SettingsError when a variable is not set or `key_command` fails, ServiceUnreachable when it gives no usable key.
+        """
+        return self._access or await self._fetch()
+
+    async def renew(self, used: Access) -> Access | None:
+        """Return what to send after a server has refused `used` with HTTP 401; None where there is no other key.
+
+        However many requests are refused at once, `key_command` runs once. Errors as of `get`.
+        """
+        if not self._model.key_command:
+            return None
+        if self._access is used:
+            await self._fetch()
+        return self._access if self._access and self._access.key != used.key else None
+
+    async def mark(self) -> str:
+        """Return a digest that is the same for later runs with the same credentials; of a command, those are its words."""
+        access, model = await self.get(), self._model
+        key = list(model.key_command) or access.key
+        secret = [
+            values[name]
+            for given, values in ((model.headers, access.headers), (model.query, access.query))
+            for name, value in sorted(given.items())
+            if isinstance(value, FromEnvironment)
+        ]
+        return digest_json([model.url, key, *secret])[:16]
+
+    def hide(self, secret: str) -> None:
+        """Scrub a secret from all texts from now on, as it is and as JSON and addresses spell it."""
+        words = [word for word in secret.split() if len(word) >= _SHORTEST_WORD]
+        for each in (secret, *words):
+            if len(each) >= _SHORTEST_SECRET:
+                spellings = json.dumps(each)[1:-1], json.dumps(each, ensure_ascii=False)[1:-1]
+                forms = each, *spellings, quote(each, safe=""), quote(each), quote_plus(each)
+                self._secrets |= dict.fromkeys(forms)
+
+    def scrub(self, text: str) -> str:
+        """Return a text with `***` for each secret, the longest ones first."""
+        for secret in sorted(self._secrets, key=len, reverse=True):
+            text = text.replace(secret, "***")
+        return text
+
+    def scrub_content(self, content: bytes) -> bytes:
+        """Return the bytes of a UTF-8 text scrubbed as `scrub` does."""
+        for secret in sorted(self._secrets, key=len, reverse=True):
+            content = content.replace(secret.encode(), b"***")
+        return content
+
+    async def _fetch(self) -> Access:
+        """Read everything, once for all requests that wait; one that times out meanwhile leaves it to the others."""
+        if self._fetching is None or self._fetching.done():
+            self._fetching = asyncio.create_task(self._read())
+            self._fetching.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return await asyncio.shield(self._fetching)
+
+    async def _read(self) -> Access:
+        model = self._model
+        headers, query = read_headers(model), read_query(model)
+        for given, values in ((model.headers, headers), (model.query, query)):
+            for name, value in given.items():
+                if isinstance(value, FromEnvironment):
+                    self.hide(values[name])
+        key = await run_in_thread(self._run_command) if model.key_command else self._read_key()
+        self.hide(key)
+        for name, value in {"the API key": key, **headers}.items():
+            if not (value.isascii() and value.isprintable()):
+                raise ServiceUnreachable(f"{self._name}: {name} holds characters that no header can carry")
+        of_kind = "" if model.key_command else _KEY_HEADERS.get(model.kind, "")  # a command prints a bearer token
+        key_header = model.key_header or of_kind
+        of_key = {key_header: key} if key_header else {"Authorization": f"Bearer {key}"}
+        own = {name.lower() for name in headers}
+        headers = {**{name: value for name, value in of_key.items() if name.lower() not in own}, **headers}
+        self._access = Access(key, headers, query)
+        return self._access
+
+    def _run_command(self) -> str:
+        command = self._model.key_command
+        what = f"model {self._model.name}: key_command ({command[0]} …)"
+        try:
+            ran = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_COMMAND_TIMEOUT_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise ServiceUnreachable(
+                f"{what} gave no key within {_COMMAND_TIMEOUT_S:.0f} s; run it in a terminal to see what it waits for"
+            ) from None
+        except (OSError, ValueError) as error:
+            raise SettingsError(f"{what} cannot run: {tell_error(error)}; check the program's name and path") from None
+        key = ran.stdout.decode(errors="replace").strip()
+        if ran.returncode:
+            self.hide(key)
+            said = shorten(self.scrub(ran.stderr.decode(errors="replace"))) or "it writes nothing to stderr"
+            raise SettingsError(
+                f"{what} failed with exit code {ran.returncode}: {said}. Run it in a terminal to see why"
+            )
+        if not key:
+            raise SettingsError(f"{what} printed nothing; expected the key on its standard output")
+        return key

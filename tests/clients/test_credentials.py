@@ -1,0 +1,255 @@
+"""What requests carry beyond their body: headers, query parameters, keys of commands; and no secret in any text."""
+
+import asyncio
+import logging
+import sys
+import threading
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.webs.loopback import Loopback, Seen
+
+from tasks.clients.batch_jobs.remote import Remote
+from tasks.clients.chat import Chat
+from tasks.clients.openai_server import OpenAiServer
+from tasks.clients.perplexity import Scorer
+from tasks.core.calls.call import Call
+from tasks.core.calls.chat import call_chat
+from tasks.core.calls.perplexity import call_perplexity
+from tasks.core.prompts import fill_in, read_prompt
+from tasks.errors import ServiceUnreachable, SettingsError
+from tasks.settings import Limits, Model, api_key
+
+PROMPT = read_prompt(
+    "test/p", b'+++\nrole = "author"\ninputs = ["name"]\ntemperature = 0\nmax_tokens = 9\n+++\n# user\nWho is $name?\n'
+)
+SECRET = "cf-secret/0123+456789"
+ANSWER = {
+    "json": {"choices": [{"message": {"content": "fine"}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 1}}
+}
+
+
+def model(server: Loopback, **changed: Any) -> Model:
+    limits = Limits(parallel=16, timeout_s=20, attempts=3, backoff_s=0.01)
+    return Model.model_validate({"kind": "openai", "name": "m", "url": f"{server.url}/v1", "limits": limits} | changed)
+
+
+def open_chat(server: Loopback, **changed: Any) -> Chat:
+    settings = model(server, **changed)
+    return Chat("m", settings, lambda: api_key(settings), "tests")
+
+
+def ask(number: int = 0) -> Call:
+    return call_chat("m", "m", fill_in(PROMPT, name=str(number)))
+
+
+def count_runs(folder: Path) -> int:
+    return (folder / "runs").read_text().count("ran")
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> list[str]:
+    """A command that prints `token-1-…`, `token-2-…` and so on, and counts its runs in the file `runs`."""
+    script = tmp_path / "token.py"
+    script.write_text(
+        "import pathlib, time\n"
+        f"runs = pathlib.Path({str(tmp_path / 'runs')!r})\n"
+        "with runs.open('a') as file:\n    file.write('ran\\n')\n"
+        "time.sleep(0.1)\n"
+        "print(f'token-{runs.read_text().count(\"ran\")}-abcdefgh')\n"
+    )
+    return [sys.executable, str(script)]
+
+
+def test_headers_and_query_parameters_go_with_every_request(server, inbox, monkeypatch):
+    monkeypatch.setenv("CF_TOKEN", SECRET)
+    server.script(ANSWER)
+    headers = {"X-Org": "acme", "cf-aig-authorization": {"env": "CF_TOKEN"}}
+    query = {"api-version": "2024-10-21", "sig-token": {"env": "CF_TOKEN"}}
+    open_chat(server, headers=headers, query=query).send([ask()], inbox)
+    seen = server.seen[0]
+    assert (seen.headers["x-org"], seen.headers["cf-aig-authorization"]) == ("acme", SECRET)
+    assert seen.query == {"api-version": "2024-10-21", "sig-token": SECRET}
+    assert seen.headers["authorization"] == "Bearer none" and seen.headers["user-agent"] == "tests"
+
+
+def test_a_key_header_holds_the_key_as_it_is_instead_of_authorization(server, inbox, monkeypatch):
+    monkeypatch.setenv("MY_KEY", "azure-key-0123")
+    server.script(ANSWER)
+    open_chat(server, key_env="MY_KEY", key_header="api-key").send([ask()], inbox)
+    assert server.seen[0].headers["api-key"] == "azure-key-0123"
+    assert "authorization" not in server.seen[0].headers
+
+
+def test_a_header_of_the_file_may_replace_authorization(server, inbox, monkeypatch):
+    monkeypatch.setenv("BASIC", "Basic bWU6cGFzcw==")
+    server.script(ANSWER)
+    open_chat(server, headers={"authorization": {"env": "BASIC"}}).send([ask()], inbox)
+    assert server.seen[0].headers["authorization"] == "Basic bWU6cGFzcw=="
+
+
+def test_a_scorer_and_batch_jobs_carry_the_same(server, inbox, monkeypatch, tokens):
+    monkeypatch.setenv("CF_TOKEN", SECRET)
+    given = {"headers": {"X-Auth": {"env": "CF_TOKEN"}}, "query": {"api-version": "1"}, "key_command": tokens}
+    logprobs = {"token_logprobs": [None, -1.0, -2.0], "text_offset": [0, 1, 2]}
+    scored = {"choices": [{"text": "a b", "logprobs": logprobs}], "usage": {"prompt_tokens": 2, "completion_tokens": 1}}
+    server.handle = lambda seen: {"json": scored if "completions" in seen.path else {"id": "x"}}
+    call = call_perplexity("m", "a b")
+    Scorer("m", model(server, **given), lambda: "none", "tests").send([call], inbox)
+    assert inbox[call].status == "ok"
+    remote = Remote(OpenAiServer(model(server, **given), lambda: "none", "tests"), model(server).jobs, 1)
+    found: list[str] = []
+
+    async def hand_in() -> None:
+        found.append(await remote.upload("f", b"{}\n"))
+        found.append(await remote.create("x", "mark"))
+
+    asyncio.run(hand_in())
+    assert found == ["x", "x"]
+    assert [seen.path for seen in server.seen] == ["/v1/completions", "/v1/files", "/v1/batches"]
+    assert {seen.headers["x-auth"] for seen in server.seen} == {SECRET}
+    assert {seen.query["api-version"] for seen in server.seen} == {"1"}
+    assert [seen.headers["authorization"][:14] for seen in server.seen] == ["Bearer token-1"] + ["Bearer token-2"] * 2
+
+
+def test_a_token_that_is_over_is_replaced_once_however_many_requests_are_refused(server, inbox, tokens, tmp_path):
+    """The server answers 24 requests, and then refuses sixteen that are under way with the old token, all at once."""
+    old = []
+    all_refused = threading.Event()
+
+    def answer(seen: Seen) -> dict[str, Any]:
+        if "token-2" in seen.headers["authorization"]:
+            return ANSWER
+        old.append(seen)
+        if len(old) <= 24:
+            return ANSWER
+        if len(old) == 24 + 16:
+            all_refused.set()
+        return {"status": 401, "text": f"{seen.headers['authorization']} has expired", "until": all_refused}
+
+    server.handle = answer
+    calls = [ask(number) for number in range(200)]
+    open_chat(server, key_command=tokens).send(calls, inbox)
+    assert {inbox[call].status for call in calls} == {"ok"}
+    assert (count_runs(tmp_path), len(old)) == (2, 40)
+
+
+def test_a_new_token_that_is_refused_too_stops_the_run(server, inbox, tokens, tmp_path):
+    server.handle = lambda seen: {"status": 401, "text": f"no: {seen.headers['authorization']}, token-1-abcdefgh"}
+    with pytest.raises(ServiceUnreachable, match="HTTP 401") as caught:
+        open_chat(server, key_command=tokens).send([ask()], inbox)
+    assert "abcdefgh" not in str(caught.value), "neither the old nor the new token is shown"
+    assert (count_runs(tmp_path), len(server.seen)) == (2, 2)
+
+
+def test_a_key_of_the_environment_is_not_read_again(server, inbox, monkeypatch):
+    monkeypatch.setenv("MY_KEY", "key-0123")
+    server.script({"status": 401, "text": "no"})
+    with pytest.raises(ServiceUnreachable, match="HTTP 401"):
+        open_chat(server, key_env="MY_KEY").send([ask()], inbox)
+    assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("import sys; sys.exit('no login: run az login')", "failed with exit code 1: no login: run az login"),
+        ("pass", "printed nothing"),
+        ("import sys; print('tok-0123456789'); sys.exit('leaks tok-0123456789')", r"leaks \*\*\*"),
+    ],
+)
+def test_a_command_that_gives_no_key_stops_the_run_with_its_words(code, message, server, inbox):
+    with pytest.raises(SettingsError, match=message):
+        open_chat(server, key_command=[sys.executable, "-c", code]).send([ask()], inbox)
+    assert server.seen == []
+
+
+def test_a_program_that_is_not_there_is_named(server, inbox):
+    with pytest.raises(SettingsError, match=r"key_command .no-such-program.* cannot run"):
+        open_chat(server, key_command=["no-such-program", "x"]).send([ask()], inbox)
+
+
+def test_a_command_that_never_ends_is_given_up(server, inbox, monkeypatch):
+    monkeypatch.setattr("tasks.clients.sending.credentials._COMMAND_TIMEOUT_S", 0.2)
+    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    with pytest.raises(ServiceUnreachable, match="gave no key within"):
+        open_chat(server, key_command=command).send([ask()], inbox)
+
+
+def test_a_command_that_takes_longer_than_a_request_may_is_waited_for_by_the_next_try(server, inbox, tmp_path):
+    server.script(ANSWER)
+    code = f"import time; open({str(tmp_path / 'runs')!r}, 'a').write('ran'); time.sleep(0.8); print('token-0123')"
+    limits = Limits(timeout_s=0.5, attempts=8, backoff_s=0.1)
+    open_chat(server, key_command=[sys.executable, "-c", code], limits=limits).send([ask()], inbox)
+    assert inbox[ask()].status == "ok" and count_runs(tmp_path) == 1
+
+
+def test_a_variable_that_is_not_set_is_named(server, inbox, monkeypatch):
+    monkeypatch.delenv("CF_TOKEN", raising=False)
+    for setting in ("headers", "query"):
+        with pytest.raises(SettingsError, match=rf"the environment variable that {setting}.X names by env is not set"):
+            open_chat(server, **{setting: {"X": {"env": "CF_TOKEN"}}}).send([ask()], inbox)
+
+
+@pytest.mark.parametrize("form", [SECRET, "cf-secret%2F0123%2B456789", "cf-secret/0123%2B456789"])
+def test_no_secret_is_in_an_error_a_reply_or_a_log(form, server, inbox, monkeypatch, caplog):
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("CF_TOKEN", SECRET)
+    monkeypatch.setenv("MY_KEY", 'quote"d\\key-0123')
+    server.handle = lambda seen: {
+        "status": 400,
+        "json": {"message": f'{form} {seen.headers} {seen.query} quote"d\\key-0123'},
+    }
+    given = {"headers": {"X-Sig": {"env": "CF_TOKEN"}}, "query": {"key": {"env": "CF_TOKEN"}}}
+    open_chat(server, key_env="MY_KEY", key_header="X-Subscription", **given).send([ask()], inbox)
+    assert inbox[ask()].error.startswith("http_400")
+    told = inbox[ask()].error + caplog.text
+    assert not [each for each in (SECRET, "%2F0123", "key-0123") if each in told]
+    assert server.seen[0].query["key"] == SECRET
+
+
+def test_secrets_go_to_the_model_s_own_host_alone(server, inbox, monkeypatch):
+    monkeypatch.setenv("CF_TOKEN", SECRET)
+    other = Loopback()
+    other.handle = lambda seen: ANSWER
+    server.handle = lambda seen: {"status": 307, "headers": {"Location": f"{other.url}/v1/chat/completions"}}
+    limits = Limits(attempts=1, redirects=(f"127.0.0.1:{other.port}",))
+    given = {"headers": {"X-Sig": {"env": "CF_TOKEN"}}, "query": {"sig": {"env": "CF_TOKEN"}}}
+    open_chat(server, limits=limits, **given).send([ask()], inbox)
+    assert inbox[ask()].status == "ok"
+    assert SECRET in str(server.seen[0]) and SECRET not in str(other.seen[0])
+    other.close()
+
+
+def test_redirects_within_the_host_keep_what_requests_carry(server, inbox):
+    def answer(seen: Seen) -> dict[str, Any]:
+        if seen.path == "/v2/chat/completions":
+            return ANSWER
+        return {"status": 307, "headers": {"Location": "/v2/chat/completions?api-version=9"}}
+
+    server.handle = answer
+    open_chat(server, headers={"X-Org": "acme"}, query={"api-version": "1", "tenant": "t"}).send([ask()], inbox)
+    assert Counter(seen.headers["x-org"] for seen in server.seen) == {"acme": 2}
+    assert server.seen[1].query == {"api-version": "9", "tenant": "t"}
+
+
+def test_files_of_batch_jobs_are_scrubbed_too(server, monkeypatch):
+    monkeypatch.setenv("CF_TOKEN", SECRET)
+    server.handle = lambda seen: {"bytes": f'{{"said": "{seen.headers["x-sig"]} Zürich"}}\n'.encode()}
+    opened = OpenAiServer(model(server, headers={"X-Sig": {"env": "CF_TOKEN"}}), lambda: "none", "tests")
+    _, content = asyncio.run(opened.fetch("/files/x/content"))
+    assert content.decode() == '{"said": "*** Zürich"}\n'
+
+
+def test_a_kind_of_model_may_have_a_header_of_its_own_for_its_key(server, tokens, monkeypatch):
+    monkeypatch.setenv("MY_KEY", "ant-key-0123")
+    server.script(ANSWER)
+    for given in ({"key_env": "MY_KEY"}, {"key_env": "MY_KEY", "key_header": "api-key"}, {"key_command": tokens}):
+        settings = model(server, **given).model_copy(update={"kind": "anthropic"})
+        asyncio.run(OpenAiServer(settings, partial(api_key, settings), "tests").post("/chat/completions", {}))
+    names = "x-api-key", "api-key", "authorization"
+    found = [[seen.headers.get(name, "")[:14] for name in names] for seen in server.seen]
+    assert found == [["ant-key-0123", "", ""], ["", "ant-key-0123", ""], ["", "", "Bearer token-1"]]

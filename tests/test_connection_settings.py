@@ -1,0 +1,89 @@
+"""Settings that say how a model's server is reached: what may stand there, and what they are no part of."""
+
+from pathlib import Path
+
+import pytest
+
+from tasks.errors import SettingsError
+from tasks.settings import ROLES, World, load_world, read_headers, read_query, require_variables
+
+SECRET = "sk-live-0123456789abcdef"
+AUTHOR = 'name = "w"\nuser_agent = "a"\n[models.author]\nkind = "openai"\nname = "m"\nurl = "http://m/v1"\n'
+REACHED = """key_command = ["az", "account", "get-access-token"]
+key_header = "api-key"
+headers = { "X-Org" = "acme", "cf-aig-authorization" = { env = "CF_TOKEN" } }
+query = { "api-version" = "2024-10-21", key = { env = "CF_TOKEN" } }
+stream = true
+"""
+
+
+def load(tmp_path: Path, more: str) -> World:
+    path = tmp_path / "w.toml"
+    path.write_text(AUTHOR + more, "utf-8")
+    return load_world(str(path))
+
+
+def test_a_model_may_say_how_its_server_is_reached(tmp_path, monkeypatch):
+    monkeypatch.setenv("CF_TOKEN", SECRET)
+    model = load(tmp_path, REACHED).models["author"]
+    require_variables(model)
+    assert read_headers(model) == {"X-Org": "acme", "cf-aig-authorization": SECRET}
+    assert read_query(model) == {"api-version": "2024-10-21", "key": SECRET}
+    assert model.key_command == ("az", "account", "get-access-token")
+    assert SECRET not in repr(model) + model.model_dump_json()
+
+
+def test_how_a_server_is_reached_is_no_part_of_a_profile_and_of_the_digest_of_a_world(tmp_path):
+    plain, reached = load(tmp_path, ""), load(tmp_path, REACHED)
+    assert reached.digest(ROLES) == plain.digest(ROLES)
+    assert reached.models["author"].profile() == {}
+    assert load(tmp_path, "extra_body = { query = 1 }").digest(ROLES) != plain.digest(ROLES)
+
+
+@pytest.mark.parametrize("setting", ["headers", "query"])
+def test_a_variable_that_is_not_set_is_named(tmp_path, monkeypatch, setting):
+    monkeypatch.delenv("CF_TOKEN", raising=False)
+    world = load(tmp_path, f'{setting} = {{ "X-Y" = {{ env = "CF_TOKEN" }} }}')
+    with pytest.raises(
+        SettingsError, match=rf"model m: the environment variable that {setting}.X-Y names by env is not set"
+    ):
+        world.require_keys(["author"])
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (f'headers = {{ Authorization = "{SECRET}" }}', "a secret stands in no file; write Authorization = { env ="),
+        (f'headers = {{ "X-Api-Key" = "{SECRET}" }}', "a secret stands in no file"),
+        (f'query = {{ key = "{SECRET}" }}', "query: key: a secret stands in no file"),
+        (f'query = {{ access_token = "{SECRET}" }}', "a secret stands in no file"),
+        (f'headers = {{ X = {{ env = "{SECRET}" }} }}', "not the key itself"),
+        ('headers = { X = { env = "" } }', "headers.X"),
+        ("headers = { X = 3 }", 'expected text, or { env = "NAME" }'),
+        ('headers = { "X Y" = "a" }', "expected the name of a header"),
+        ('headers = { "X" = "a\\nb" }', "characters that no header can carry"),
+        ('headers = { "X" = "a", "x" = "b" }', "one header stands here twice"),
+        ('headers = { Host = "a" }', "Host: the HTTP client sets this header"),
+        ('key_header = "api-key"', "key_header names the header of a key; add key_env or key_command"),
+        ('key_header = "X"\nkey_env = "K"\nheaders = { x = "a" }', "key_header sets this header"),
+        ('key_env = "K"\nkey_command = ["az"]', "key_env and key_command both say where the key is"),
+        ('key_command = "az account"', "expected a list of a program and its arguments"),
+        ('key_command = ["", "x"]', "expected the name of a program first"),
+        ('stream = "always"', "models.author.stream"),
+        ('[models.embedder]\nkind = "local"\nname = "e"\nkey_command = ["az"]', "embedder.key_command: only a model behind a server"),
+        ('[models.perplexity]\nkind = "openai"\nname = "p"\nurl = "http://p/v1"\nstream = true', "perplexity.stream"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused_and_no_secret_repeated(tmp_path, more, message):
+    with pytest.raises(SettingsError) as caught:
+        load(tmp_path, more)
+    assert message in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['headers = { "X-Author" = "me", "anthropic-beta" = "a" }', 'query = { "api-version" = "1", max_tokens = "9" }'],
+)
+def test_ordinary_names_may_have_values_in_the_file(tmp_path, line):
+    assert load(tmp_path, line).models["author"].connection()
