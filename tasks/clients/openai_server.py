@@ -154,8 +154,7 @@ class OpenAiServer:
     def bill(self, answer: Answer) -> tuple[float | None, Usage | None]:
         """Return the US$ that an answer costs, and its usage; None where either is unknown.
 
-        An answer without usage costs nothing where the request was refused or failed at once; no provider bills that. It may
-        have been billed where the server, or a gateway before it, gave up waiting for the reply, and where a gateway
+        An answer without usage costs nothing where the request was refused or failed at once. It may have been billed where the server, or a gateway before it, gave up waiting for the reply, and where a gateway
         tells a failure in its own words (HTML) in place of the server's.
         """
         body = _read_body(answer.text)

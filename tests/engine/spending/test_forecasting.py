@@ -130,6 +130,9 @@ def test_an_earlier_build_costs_what_this_world_asks_for_its_tokens():
         ({"usd_per_million_cached": 0.5}, 0.0016, 0.0016),
         ({"usd_per_million_cached": 0.5}, 0.0001, 0.002),
         ({"usd_per_million_reasoning": 20.0}, 0.0025, 0.0025),
+        ({"usd_per_million_cache_write": 1.25}, 0.0022, 0.0022),
+        ({"usd_per_request": 0.001}, 0.006, 0.006),  # a request for each of four samples
+        ({"usd_per_request": 0.001}, 0.002, 0.006),
     ],
 )
 @pytest.mark.parametrize("is_earlier_build", [True, False])
