@@ -27,7 +27,7 @@ from tasks.clients.openai_server import Answer, is_too_long
 from tasks.clients.sending.answers import fail, judge_status, read_json, shorten
 from tasks.clients.sending.sender import Retry
 from tasks.core.calls.call import Reply
-from tasks.core.finish_reasons import classify_finish, is_malformed
+from tasks.core.finish_reasons import classify_finish
 from tasks.errors import AccountBlocked, ServiceUnreachable
 
 _BLOCK_CODES = frozenset(
@@ -134,7 +134,7 @@ class Completion:
     body: dict[str, Any]
     """As core/calls/chat.py has it."""
     usage: Any
-    """What the server counted, as it says it."""
+    """The answer, whose token counts a price is made of (core/spending/usage.py)."""
     error: str = ""
     """Why there are no samples: `refused` or `prompt_too_long`, a colon, particulars."""
 
@@ -185,7 +185,7 @@ def read_completion(service: str, answer: Answer) -> Completion:
         raise Retry(f"malformed_reply: no choices in {shorten(answer.text)}") from error
     texts, finish, calls = ([sample[at] for sample in samples] for at in range(3))
     found = {"texts": texts, "finish": finish, "fingerprint": body.get("system_fingerprint")}
-    return Completion(found | ({"calls": calls} if any(calls) else {}), body.get("usage"))
+    return Completion(found | ({"calls": calls} if any(calls) else {}), body)
 
 
 def read_error(text: str) -> ProviderError:
@@ -229,10 +229,10 @@ def _read_failure(service: str, answer: Answer, body: Any) -> Completion:
     excerpt = shorten(answer.text)
     feedback = body.get("promptFeedback") or body.get("prompt_feedback")
     if isinstance(feedback, Mapping) and (reason := feedback.get("blockReason") or feedback.get("block_reason")):
-        return Completion(nothing, body.get("usage"), f"refused: the prompt is blocked: {reason}")
+        return Completion(nothing, body, f"refused: the prompt is blocked: {reason}")
     is_error = "error" in (body.get("object"), body.get("type")) or any(map(body.get, _ERROR_FIELDS))
     if is_error and (final := judge_error(service, Answer(400, answer.text, None))):
-        return Completion(nothing, body.get("usage"), final.error or "")
+        return Completion(nothing, body, final.error or "")
     if is_error:
         raise _fail_provider(_read_error(body), excerpt)
     if "usage" in body or body.get("object") == "chat.completion":
@@ -252,7 +252,7 @@ def _read_choice(service: str, choice: Mapping[str, Any]) -> tuple[str, str, lis
     if ending == "failed":
         detail = f"provider_failed: the reply ends with finish reason {finish}"
         # a provider that cannot read a model's reply to one prompt is there for others
-        raise Retry(detail, is_about_request=is_malformed(finish))
+        raise Retry(detail, is_about_request=True)
     message = choice.get("message")
     if message is None and ending == "filtered":
         return "", finish, []
@@ -264,7 +264,8 @@ def _read_choice(service: str, choice: Mapping[str, Any]) -> tuple[str, str, lis
 
 
 def _fail_provider(error: ProviderError, excerpt: str) -> Retry:
-    return Retry(f"{'provider_busy' if error.is_busy else 'provider_failed'}: {excerpt}")
+    code = "provider_busy" if error.is_busy else "provider_failed"
+    return Retry(f"{code}: {excerpt}", is_about_request=not error.is_busy)
 
 
 def _read_text(content: str | Sequence[str | Mapping[str, Any]] | None) -> str:

@@ -64,11 +64,6 @@ def is_cut(reason: str) -> bool:
     return classify_finish(reason) == "cut"
 
 
-def is_malformed(reason: str) -> bool:
-    """True when the provider could not read what its own model wrote."""
-    return any(_fold(word).startswith(_MALFORMED) for word in re.findall(r"[\w-]+", reason))
-
-
 def describe_unknown(model: str, reasons: Iterable[str]) -> list[str]:
     """Return a sentence on the finish reasons of a model that are unknown; nothing where there is none.
 

@@ -139,8 +139,9 @@ def test_only_a_request_that_alone_fails_is_no_sign_of_an_outage() -> None:
 
     assert fail({"choices": [], "usage": {}})
     assert fail({"choices": [choose("", "MALFORMED_FUNCTION_CALL")]})
-    assert not fail({"choices": [choose("", "error")]})
-    assert not fail(error("Provider returned error", code=502))
+    assert fail({"choices": [choose("", "error")]})
+    assert fail(error("Provider returned error", code=502))
+    assert not fail(error("Provider is overloaded", code=529))
 
 
 def test_an_answer_is_no_error_whatever_it_says() -> None:

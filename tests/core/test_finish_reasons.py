@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.core.finish_reasons import classify_finish, describe_unknown, is_malformed
+from tasks.core.finish_reasons import classify_finish, describe_unknown
 from tasks.core.replies import TEXT, Said, Unreadable, read_said
 
 WORDS = {
@@ -32,11 +32,6 @@ def test_a_finish_reason_means_the_same_in_any_spelling(word: str, ending: str) 
 )
 def test_a_word_counts_among_others(reason: str, ending: str) -> None:
     assert classify_finish(reason) == ending
-
-
-def test_malformed_calls_are_told_from_other_failures() -> None:
-    assert is_malformed("function_call_filter: MALFORMED_FUNCTION_CALL")
-    assert not is_malformed("error")
 
 
 def test_unknown_words_are_named_once_in_order() -> None:

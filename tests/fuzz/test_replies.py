@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 from support.damage import mutilate, odd_json, replace_parts
 
 from tasks.clients.chat import Chat
+from tasks.clients.completions import read_completion
+from tasks.clients.openai_server import Answer
 from tasks.clients.refusals import read_refusal
-from tasks.clients.sending.answers import read_json
 from tasks.clients.sending.sender import Retry
 from tasks.core.calls.chat import read_chat
 from tasks.core.fingerprints import canonical_json
 from tasks.core.replies import Form, hear
+from tasks.errors import ServiceUnreachable
 from tasks.settings import Model
 from tasks.slaq.core.replies import PAIRS_OBJECT, read_generated
 
@@ -35,11 +37,13 @@ def mutilate_text(whole: Any) -> st.SearchStrategy[str]:
 @given(text=mutilate_text(BODY) | BODIES.map(json.dumps))
 def test_any_body_is_a_reply_or_is_tried_again(text: str) -> None:
     try:
-        reply = CHAT._read_reply(read_json(text))
-    except Retry:
+        completion = read_completion("a model", Answer(200, text, None))
+    except (Retry, ServiceUnreachable):
         return
-    canonical_json(reply.body).encode()
-    chat = read_chat(reply.body)
+    if completion.error:
+        return  # blocked, or too long
+    canonical_json(completion.body).encode()
+    chat = read_chat(completion.body)
     if not chat.texts:
         return  # it is asked again
     for form in (Form(), Form("object"), Form("lines", head="[0-9]+", is_numbered=True)):

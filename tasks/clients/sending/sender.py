@@ -37,6 +37,9 @@ Request = Callable[[Sequence[Item]], Awaitable[list[Reply]]]
 Result = TypeVar("Result")
 
 _LONGEST_BACKOFF_S = 60.0
+_MOST_LOST = {False: 10, True: 100}
+"""Requests in a row without a useful answer that stop a run: for trouble of the service, and of single requests, which may be
+all that is left at the end of a run."""
 _OVERLOAD = frozenset({"http_429", "http_503", "http_504", "timeout", "maxlag", "ratelimited", "provider_busy"})
 _log = logging.getLogger(__name__)
 
@@ -159,7 +162,8 @@ class Sender:
         self._random = random.Random()
         self._was_answered = False
         self._find_subject = find_subject
-        self._lost: set[Hashable] = set()
+        self._lost: dict[bool, set[Hashable]] = {False: set(), True: set()}
+        """What got no useful answer since the last one that did: for trouble of the service, and of single requests."""
         """What was asked about and given up since the last answer."""
 
     def send(
@@ -235,7 +239,8 @@ class Sender:
             self._try_again(job, piece, trouble)
         else:
             self._was_answered = True
-            self._lost.clear()
+            self._lost[False].clear()
+            self._lost[True].clear()
             latency_s = time.perf_counter() - started
             self._limiter.note_success(latency_s)
             if piece.size is not None:
@@ -263,16 +268,16 @@ class Sender:
     def _give_up(self, job: _Job[Any], piece: Piece[Any], trouble: Retry) -> None:
         """Deliver a failure; stop the whole run when there is reason to think that no request would be answered."""
         job.finish(piece, [Reply(None, "failed", error=str(trouble), transient=True)] * len(piece.items))
-        if not trouble.is_about_request:
-            self._lost.add(self._find_subject(piece.items[0]) if self._find_subject else object())
+        lost = self._lost[trouble.is_about_request]
+        lost.add(self._find_subject(piece.items[0]) if self._find_subject else object())
         if not self._was_answered:
             raise ServiceUnreachable(
                 f"{self._name}: cannot be reached: {str(trouble).removeprefix('unreachable: ')}. Check network and address, "
                 "see `factmill doctor`"
             )
-        if len(self._lost) >= max(10, 2 * self._limits.parallel):
+        if len(lost) >= max(_MOST_LOST[trouble.is_about_request], 2 * self._limits.parallel):
             raise ServiceUnreachable(
-                f"{self._name}: gave no useful answer to {len(self._lost)} requests in a row, each tried up to"
+                f"{self._name}: gave no useful answer to {len(lost)} requests in a row, each tried up to"
                 f" {self._limits.attempts} times; last trouble: {str(trouble).rstrip('.')}. Answers so far are kept; run again later"
             )
 

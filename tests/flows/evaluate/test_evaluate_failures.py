@@ -45,7 +45,8 @@ class Provider:
     def _handle(self, seen: Seen) -> dict[str, Any]:
         if not seen.body:
             return {"status": 404, "json": {}}
-        at = list(self.golds).index(seen.json()["messages"][-1]["content"])
+        said = seen.json()["messages"][-1]["content"]  # a probe merges roles: the question then ends the message
+        at = next(at for at, question in enumerate(self.golds) if said.endswith(question))
         answer = self.play(at, self.asked[at])
         self.asked[at] += 1
         self.answered[at] += answer.get("status", 200) == 200
@@ -178,10 +179,13 @@ def test_requests_that_a_server_does_not_take_end_in_words_and_are_made_again(
     assert ended.code == 1
     assert "the moon is full" in ended.err
     assert "run the same command again" in ended.err
-    assert set(provider.asked.values()) == {1}
+    before = provider.asked.copy()
+    first, others = max(before.values()), sorted(before.values())[:-1]
+    assert first > 1  # probed without each optional parameter, once
+    assert set(others) == {1}
     provider.play = lambda at, _: say(provider.right(at))
     assert evaluate().json["unscored"] == 0
-    assert set(provider.asked.values()) == {2}
+    assert set((provider.asked - before).values()) == {1}
 
 
 def test_cut_answers_are_cut_by_any_name_and_unknown_ends_are_noted(
