@@ -22,13 +22,14 @@ from tasks import progress
 from tasks.clients.batch_jobs.desk import Desk
 from tasks.clients.batch_jobs.job_files import JobsPlace
 from tasks.clients.batch_jobs.remote import Remote
+from tasks.clients.batch_jobs.request_files import FileDesk, RequestFiles
 from tasks.clients.openai_server import Answer, OpenAiServer, add_spent, is_too_long
 from tasks.clients.refusals import describe_learnt, find_learnt, merge_roles, read_refusal
 from tasks.clients.sending.answers import fail, read_json, shorten
 from tasks.clients.sending.sender import Retry, Sender
 from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.core.replies import CUT, FILTERED
-from tasks.errors import ServiceUnreachable
+from tasks.errors import RepliesAwaited, ServiceUnreachable
 from tasks.settings import Model
 
 
@@ -65,10 +66,12 @@ class Chat:
         read_key: Callable[[], str],
         user_agent: str,
         jobs: JobsPlace | None = None,
+        files: RequestFiles | None = None,
     ) -> None:
         """Keep what is needed; nothing is sent, and `read_key` is called when the first request is.
 
-        `jobs`: where it is kept what is known of batch jobs, if the model is asked by such; None: it is asked singly.
+        `jobs`: where it is kept what is known of batch jobs, if the model is asked by such; None: it is asked singly. `files`:
+        what the run reads of replies and writes of requests, if it does.
         """
         self.identity = identity
         self.model = model
@@ -83,9 +86,13 @@ class Chat:
             learnt = self._desk.find_learnt()
             self.model = model.model_copy(update=learnt or {})
             self._is_tried = learnt is not None or not model.jobs.first_singly
+        self._files: FileDesk[_Draw] | None = None
+        if files:
+            self._files = FileDesk(model, self, files)
+            self.model = self.model.model_copy(update=self._files.find_learnt())
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
-        """Answer calls; the samples of a call arrive as one reply."""
+        """Answer calls; the samples of a call arrive as one reply. RepliesAwaited when requests were written to a file."""
         draws = [draw for number, call in enumerate(calls) for draw in self._list_draws(number, call)]
         open_draws: dict[int, dict[int, tuple[str, Reply]]] = {}
         alone: list[tuple[Call, Reply]] = []
@@ -104,7 +111,13 @@ class Chat:
             deliver(draw.call, _join_replies(replies, "once" in draw.call.parts))
             return custom_ids
 
-        if self._desk:
+        is_written = False
+        if self._files:
+            draws = self._files.send([(draw.custom_id, draw) for draw in draws], join)
+            is_written = self._files.writes
+        if is_written:
+            pass
+        elif self._desk:
             left = self._try_first(draws, join)
             self._desk.send([(draw.custom_id, draw) for draw in left], join)
         else:
@@ -112,6 +125,8 @@ class Chat:
         if alone:
             spent = {call.key: reply for call, reply in alone}
             self.send([call for call, _ in alone], lambda call, reply: deliver(call, add_spent(reply, spent[call.key])))
+        if is_written and draws:
+            raise RepliesAwaited(f"{len(draws)} requests to {self.model.name} are written to a file")
 
     def _try_first(self, draws: Sequence[_Draw], join: Callable[[_Draw, Reply], object]) -> Sequence[_Draw]:
         """Ask the first request of all singly, before any job is made; return those that are left to jobs. ServiceUnreachable
