@@ -125,9 +125,7 @@ class Services:
     def _open_model(self, settings: Model) -> Service:
         if settings.kind == "rules":
             return _open_rules(self.world, self.home, self._stack)
-        return _open_chat(
-            settings, self.world.user_agent, self.jobs, self.files if settings.kind == "openai" else None
-        )
+        return _open_chat(settings, self.world.user_agent, self.jobs, self.files if settings.kind == "openai" else None)
 
     def graph(self) -> "Graph":
         """Return the local graph of this world, for what needs all labels at hand; SettingsError when there is none."""

@@ -52,6 +52,8 @@ class RequestFiles:
         """Model → settings by which its requests were written, the latest last; a request's id has the place."""
         self._failures: Counter[str] = Counter()
         """Request → how many lines for it said that it failed in a way that may pass."""
+        self._again: Counter[str] = Counter()
+        """Why replies are not taken and their requests asked again, with how many."""
         self._carried: dict[str, tuple[int, LineAnswer]] = {}
         """Request → its line, of calls that are not answered whole."""
         self._read_state()
@@ -59,7 +61,9 @@ class RequestFiles:
         self._answers = self._read_replies(replies) if replies else {}
         self._asked: set[str] = set()
         if requests and not requests.parent.is_dir():
-            raise OutputError(f"--requests: there is no folder {requests.parent} to write {requests.name} to; make it first")
+            raise OutputError(
+                f"--requests: there is no folder {requests.parent} to write {requests.name} to; make it first"
+            )
 
     @property
     def writes(self) -> bool:
@@ -78,11 +82,17 @@ class RequestFiles:
             known = self._learnt.get(model, [])
             return dict(known[at]) if -len(known) <= at < len(known) else {}
 
-    def count_failure(self, request_id: str) -> int:
+    def count_failure(self, request_id: str, code: str) -> int:
         """Count a line that failed in a way that may pass; return how many there were for its request."""
         with self._lock:
+            self._again[code] += 1
             self._failures[request_id] += 1
             return self._failures[request_id]
+
+    def count_refusal(self, settings: Iterable[str]) -> None:
+        """Count a line that refused its request as it was written; `settings`: those by which it is written otherwise."""
+        with self._lock:
+            self._again[f"refused, now written with another {' and '.join(sorted(settings))}"] += 1
 
     def carry(self, kept: Iterable[str], open_ids: Iterable[str]) -> None:
         """Forget the lines of requests whose replies are recorded, and keep for the next run those that are not."""
@@ -153,6 +163,7 @@ class RequestFiles:
         found = len(self._answers)
         used = len(self._asked & self._answers.keys())
         odd = [self._lines.describe()] if self._lines.describe() else []
+        odd += [f"{number:,} failed ({why})" for why, number in sorted(self._again.items())]
         odd += [f"{found - used:,} answer what is not open"] if used < found else []
         progress.say(f"{self._replies}: {found:,} replies to this build{''.join(f', {each}' for each in odd)}")
 
@@ -165,7 +176,9 @@ class RequestFiles:
             state = json.loads(self._state.read_bytes())
             self._learnt = state["learnt"]
             self._failures.update(state["failures"])
-            self._carried = {each: (at, LineAnswer(status, text)) for each, (at, status, text) in state["carried"].items()}
+            self._carried = {
+                each: (at, LineAnswer(status, text)) for each, (at, status, text) in state["carried"].items()
+            }
 
     def _read_replies(self, path: Path) -> dict[str, tuple[int, LineAnswer]]:
         try:
@@ -182,8 +195,8 @@ class RequestFiles:
                 answers[request_id] = int(at), answer
         if not answers:
             what = (
-                f"its {self._lines.unknown:,} replies answer requests of another build; give it to the command "
-                "that wrote these, or give the replies to the file that this command wrote"
+                f"all {self._lines.unknown:,} of its lines answer requests of another build; give it to the command that wrote "
+                "those, or name the replies to the file that this command wrote"
                 if self._lines.unknown
                 else 'no line of it is a reply; expected lines such as {"custom_id": …, "response": {"status_code": 200, "body": …}}'
             )
@@ -247,11 +260,12 @@ class FileDesk(Generic[T]):
         try:
             heard = hear_line(self._asker, asked, settings, answer, "completed")
         except Retry as trouble:
-            if self._files.count_failure(request_id) < self._model.limits.attempts:
+            if self._files.count_failure(request_id, trouble.code) < self._model.limits.attempts:
                 return None
             return Reply(None, "failed", error=str(trouble), transient=True)
         if isinstance(heard, Reply):
             return replace(heard, cost_usd=heard.cost_usd * self._model.batch_price)
         with self._lock:
             self._learnt |= {**settings, **heard}
+        self._files.count_refusal(heard)
         return None
