@@ -7,6 +7,7 @@ FactmillError
 ├── BuildError                a build cannot go on                         (exit code 1)
 │   ├── BuildHeld             another process is making the very same
 │   ├── BudgetReached         a bound on what a run may spend is reached (exit code 3)
+│   ├── RepliesAwaited        requests are written to a file, whose replies the next run reads (exit code 4)
 │   ├── FunnelError           a stage's rows do not add up
 │   ├── NothingPublished      no row came through, or none was read
 │   ├── ReplayMiss            replay needs a call that was never recorded
@@ -66,6 +67,12 @@ class BudgetReached(BuildError):
         super().__init__(told or f"the bound of {bound} is reached")
         self.bound = bound
         """Which bound, in words."""
+
+
+class RepliesAwaited(BuildError):
+    """The requests of a stage are written to a file; the run goes on when it is given the replies."""
+
+    exit_code = 4
 
 
 class FunnelError(BuildError):

@@ -89,6 +89,12 @@ class RunOptions(StrictModel):
     """Send at most so many requests to services, each try of one."""
     max_hours: Annotated[float | None, Option(metavar="HOURS")] = Field(default=None, ge=0, allow_inf_nan=False)
     """Send nothing more after so many hours."""
+    requests: SkipJsonSchema[Annotated[Path | None, Option(metavar="FILE")]] = Field(default=None, exclude=True)
+    """Send no requests to models: write those that are asked next to this file, a line each in the form of OpenAI's batch jobs,
+    and stop (exit code 4). Read the replies with --replies."""
+    replies: SkipJsonSchema[Annotated[Path | None, Option(metavar="FILE")]] = Field(default=None, exclude=True)
+    """Read the replies to the requests that this command wrote with --requests, as `vllm run-batch` writes them. With
+    --requests the build then goes on to the next requests; without it what is left is sent."""
     pilot: SkipJsonSchema[int | None] = Field(default=None, exclude=True, ge=1)
     """Pass on only so many rows that stand for all (engine/spending/pilot.py), keep what they show for a forecast, and publish nothing."""
     pinned_build: SkipJsonSchema[str | None] = Field(default=None, exclude=True)
@@ -112,6 +118,8 @@ class RunOptions(StrictModel):
 
 HIDDEN = ("pilot", "pinned_build")
 """Options of runs that only factmill's own commands give."""
+BY_FILES = ("requests", "replies")
+"""Options of a single build whose models are asked by files."""
 LAST = "last"
 """As `since`: the newest build of the benchmark in this world."""
 

@@ -23,7 +23,7 @@ from tasks.granola.params import GranolaParams, lock_inputs
 from tasks.multihal.core.rows import TAGS
 from tasks.multihal.params import MultiHalParams
 from tasks.multihal.sources.foundations import FOUNDATIONS, FoundationName
-from tasks.options import HIDDEN, RunOptions
+from tasks.options import BY_FILES, HIDDEN, RunOptions
 from tasks.slaq.params import SlaqParams
 from tasks.storage.builds import BuildRecord
 
@@ -48,7 +48,7 @@ def test_the_flow_shows_help_ranges_and_choices_in_prefects_form(benchmark: Benc
     assert list(form.properties) == ["params", "run"]
     for model in (benchmark.params, RunOptions):
         shown = form.definitions[model.__name__]["properties"]
-        assert shown.keys() == model.model_fields.keys() - set(HIDDEN)
+        assert shown.keys() == model.model_fields.keys() - {*HIDDEN, *BY_FILES}
         assert all(each["description"] for each in shown.values())
     known = {name: each for model in form.definitions.values() for name, each in model["properties"].items()}
     assert (known["concurrency"]["minimum"], known["concurrency"]["maximum"]) == (1, 64)

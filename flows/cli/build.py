@@ -10,7 +10,7 @@ from flows.benchmarks import BENCHMARKS
 from flows.cli.options import CONTEXT, AsJson, list_options, print_json, print_lines, read_options
 from tasks import progress
 from tasks.engine.benchmark import Benchmark
-from tasks.errors import BudgetReached, NothingPublished
+from tasks.errors import BudgetReached, NothingPublished, UsageError
 from tasks.options import HIDDEN, RunOptions
 
 Force = Annotated[bool, typer.Option("--force", help="Build even when a build with the same inputs is there.")]
@@ -27,7 +27,10 @@ def build(given: Any) -> None:
     from tasks.engine.spending.bounds import Purse
 
     progress.show()
-    purse, done = Purse(read_options(RunOptions, given)), list[str]()
+    run = read_options(RunOptions, given)
+    if (run.requests or run.replies) and len(given.benchmarks) > 1:
+        raise UsageError("--requests and --replies are of one build; name it: factmill build granola --requests FILE")
+    purse, done = Purse(run), list[str]()
     with shared_server():
         for benchmark in given.benchmarks:
             params = read_options(benchmark.params, given)

@@ -12,7 +12,7 @@ from flows.evaluate.evaluations import EVALUATIONS
 from tasks import progress
 from tasks.errors import UsageError
 from tasks.evaluation.record import BUILT_IN, Evaluation, EvaluationParams, JudgedParams
-from tasks.options import HIDDEN, RunOptions, warehouse_of
+from tasks.options import BY_FILES, HIDDEN, RunOptions, warehouse_of
 from tasks.settings import home
 
 Force = Annotated[bool, typer.Option("--force", help="Evaluate even when one with the same inputs is there.")]
@@ -94,7 +94,11 @@ evaluate_app = typer.Typer(
 
 def _add_command(name: str, title: str, examples: Sequence[str], evaluations: Sequence[Evaluation], own: Any) -> None:
     """Add a command whose callback is the record of its options, which `evaluate` then gets."""
-    shared = [*list_options(RunOptions, [*HIDDEN, "since"]), ("force", Force, False), ("as_json", AsJson, False)]
+    shared = [
+        *list_options(RunOptions, [*HIDDEN, *BY_FILES, "since"]),
+        ("force", Force, False),
+        ("as_json", AsJson, False),
+    ]
     shared += [("models", Models, None), ("reports", Reports, None), ("questions", Questions, None)]
     options = make_dataclass(name, [CONTEXT, *own, *shared], namespace={"evaluations": evaluations}, kw_only=True)
     settings = {setting: line for each in evaluations for setting, line in each.settings.items()}

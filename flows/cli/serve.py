@@ -12,7 +12,7 @@ from flows.cli.entry import tell_stop
 from flows.cli.options import list_options, naming_options
 from flows.serving import ServeOptions, check_runs, read_config
 from tasks.errors import UsageError
-from tasks.options import HIDDEN, Params
+from tasks.options import BY_FILES, HIDDEN, Params
 from tasks.settings import environment, home
 
 Config = Annotated[
@@ -67,7 +67,7 @@ def _serve(given: Any) -> None:
 
 serve = make_dataclass(
     "serve",
-    [*list_options(ServeOptions, HIDDEN), ("config", Config, None)],
+    [*list_options(ServeOptions, [*HIDDEN, *BY_FILES]), ("config", Config, None)],
     namespace={"__post_init__": _serve},
     kw_only=True,
 )

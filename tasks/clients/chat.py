@@ -22,6 +22,7 @@ from tasks import progress
 from tasks.clients.batch_jobs.desk import Desk
 from tasks.clients.batch_jobs.job_files import JobsPlace
 from tasks.clients.batch_jobs.remote import Remote
+from tasks.clients.batch_jobs.request_files import FileDesk, RequestFiles
 from tasks.clients.completions import judge_answer, judge_error, read_completion
 from tasks.clients.openai_server import Answer, OpenAiServer, add_spent
 from tasks.clients.probes import Probes
@@ -30,7 +31,7 @@ from tasks.clients.sending.answers import fail, shorten
 from tasks.clients.sending.sender import Sender
 from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.core.finish_reasons import classify_finish, describe_unknown, is_cut
-from tasks.errors import AccountBlocked, ServiceUnreachable
+from tasks.errors import AccountBlocked, RepliesAwaited, ServiceUnreachable
 from tasks.settings import Model
 
 
@@ -70,10 +71,12 @@ class Chat:
         read_key: Callable[[], str],
         user_agent: str,
         jobs: JobsPlace | None = None,
+        files: RequestFiles | None = None,
     ) -> None:
         """Keep what is needed; nothing is sent, and `read_key` is called when the first request is.
 
-        `jobs`: where it is kept what is known of batch jobs, if the model is asked by such; None: it is asked singly.
+        `jobs`: where it is kept what is known of batch jobs, if the model is asked by such; None: it is asked singly. `files`:
+        what the run reads of replies and writes of requests, if it does.
         """
         self.identity = identity
         self.model = model
@@ -91,9 +94,13 @@ class Chat:
             learnt = self._desk.find_learnt()
             self.model = model.model_copy(update=learnt or {})
             self._is_tried = learnt is not None or not model.jobs.first_singly
+        self._files: FileDesk[_Draw] | None = None
+        if files:
+            self._files = FileDesk(model, self, files)
+            self.model = self.model.model_copy(update=self._files.find_learnt())
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
-        """Answer calls; the samples of a call arrive as one reply."""
+        """Answer calls; the samples of a call arrive as one reply. RepliesAwaited when requests were written to a file."""
         draws = [draw for number, call in enumerate(calls) for draw in self._list_draws(number, call)]
         open_draws: dict[int, dict[int, tuple[str, Reply]]] = {}
         alone: list[tuple[Call, Reply]] = []
@@ -112,7 +119,13 @@ class Chat:
             deliver(draw.call, _join_replies(replies, "once" in draw.call.parts))
             return custom_ids
 
-        if self._desk:
+        is_written = False
+        if self._files:
+            draws = self._files.send([(draw.custom_id, draw) for draw in draws], join)
+            is_written = self._files.writes
+        if is_written:
+            pass
+        elif self._desk:
             left = self._try_first(draws, join)
             self._desk.send([(draw.custom_id, draw) for draw in left], join)
         else:
@@ -120,6 +133,8 @@ class Chat:
         if alone:
             spent = {call.key: reply for call, reply in alone}
             self.send([call for call, _ in alone], lambda call, reply: deliver(call, add_spent(reply, spent[call.key])))
+        if is_written and draws:
+            raise RepliesAwaited(f"{len(draws)} requests to {self.model.name} are written to a file")
 
     def _try_first(self, draws: Sequence[_Draw], join: Callable[[_Draw, Reply], object]) -> Sequence[_Draw]:
         """Ask the first request of all singly, before any job is made; return those that are left to jobs. ServiceUnreachable

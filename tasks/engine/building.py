@@ -49,7 +49,7 @@ from tasks.engine.since.checking import settle_since
 from tasks.engine.since.contents import is_embedded, note_contents
 from tasks.engine.spending.bounds import Meter, compare, find_unknown_costs, tell_reached, tell_spent
 from tasks.engine.spending.pilot import draw_pilot
-from tasks.errors import BudgetReached, FactmillError, FunnelError, NothingPublished
+from tasks.errors import BudgetReached, FactmillError, FunnelError, NothingPublished, RepliesAwaited
 from tasks.memory import give_back_memory
 from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.processes import end_soon
@@ -201,7 +201,8 @@ class Build:
         with progress.stage(step.name, len(batches)) as bar:
             done = [finished(batch) for batch in batches]
             _names.set({batch.index: name_batch(batch, units[batch.index], size, rows_in) for batch in batches})
-            receipts = []
+            receipts: list[Receipt] = []
+            awaited: RepliesAwaited | None = None
             # a runner of our own, since a flow's is made before its options are known
             with (
                 ThreadPoolTaskRunner[Receipt](max_workers=self._count_workers(len(batches), size)) as runner,
@@ -212,8 +213,13 @@ class Build:
                     for batch, receipt in zip(batches, done, strict=True)
                 ]
                 for future, before in zip(futures, done, strict=True):
-                    receipts.append(future.result() if before is None else future.result().found_again())
-                    bar.advance(receipts[-1])
+                    try:
+                        receipts.append(future.result() if before is None else future.result().found_again())
+                        bar.advance(receipts[-1])
+                    except RepliesAwaited as error:
+                        awaited = error  # the other batches write their requests too
+        if awaited:
+            raise awaited
         self._close_stage(step.name, receipts, rows_in, time.perf_counter() - started, opens=opens)
         return Dataset(tuple(receipts), tuple(units))
 
@@ -358,6 +364,9 @@ def open_build(benchmark: Benchmark, inputs: Locked[Inputs], options: RunOptions
         finished_well = True
     except BudgetReached as reached:
         raise tell_reached(run, build.summaries if build else (), reached) from None
+    except RepliesAwaited:
+        assert run.services.files is not None
+        raise RepliesAwaited(run.services.files.publish()) from None
     except FactmillError:
         raise
     except Exception:  # a fault of ours stands in the run's log too, and is raised on

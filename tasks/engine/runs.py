@@ -6,6 +6,7 @@ worker's alike.
 
 import json
 import math
+import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.clients.batch_jobs.job_files import JobsPlace
+from tasks.clients.batch_jobs.request_files import RequestFiles
 from tasks.core.calls.call import Mode
 from tasks.core.spending.forecasting import count_characters
 from tasks.engine.naming.identities import find_max_ages, find_oldest_moments
@@ -75,7 +77,9 @@ def open_run(folder: str) -> Run:
             )
             warehouse = Path(options["warehouse"])
             jobs = JobsPlace(jobs_folder(warehouse, mode), Path(folder).name, warehouse)
-            services = Services.open(options["world"], options["graph"], Path(options["home"]), jobs)
+            requests, replies = (Path(given) if given else None for given in (options["requests"], options["replies"]))
+            files = RequestFiles(jobs.run, Path(folder), requests, replies) if requests or replies else None
+            services = Services.open(options["world"], options["graph"], Path(options["home"]), jobs, files)
             _runs[folder] = Run(Path(folder), described["lock"], described["origin"], options, services, recorder)
         return _runs[folder]
 
@@ -141,6 +145,8 @@ def describe_run(folder: Path, lock: Mapping[str, Any], origin: Mapping[str, Any
             "home": str(home()),
             "mode": options.mode,
             "pinned_build": options.pinned_build,
+            "requests": options.requests and os.path.realpath(options.requests.expanduser()),
+            "replies": options.replies and os.path.realpath(options.replies.expanduser()),
             **settled,
         },
     }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from tasks.assets import load_query
 from tasks.clients.batch_jobs.job_files import JobsPlace
+from tasks.clients.batch_jobs.request_files import RequestFiles
 from tasks.clients.sending.budget import Budget
 from tasks.clients.sending.lazy import LazyService
 from tasks.core.calls.call import Service
@@ -70,6 +71,8 @@ class Services:
     dbpedia: Service
     jobs: JobsPlace | None
     """Where it is kept what is known of batch jobs; None: models are asked singly, whatever the world says."""
+    files: RequestFiles | None
+    """What the run reads of replies and writes of requests to chat models of the OpenAI protocol; None: they are sent."""
     cluster: Cluster | None
     """Where models and graphs are asked; None: in this process."""
     _stack: ExitStack
@@ -84,13 +87,23 @@ class Services:
             self._charge(service)
 
     @classmethod
-    def open(cls, world_name: str, graph: str | None, home: Path, jobs: JobsPlace | None = None) -> "Services":
+    def open(
+        cls,
+        world_name: str,
+        graph: str | None,
+        home: Path,
+        jobs: JobsPlace | None = None,
+        files: RequestFiles | None = None,
+    ) -> "Services":
         """Open the services of a world by name, with a local graph as its Wikidata if one is named.
 
-        `jobs`: where what is known of batch jobs outlives this process.
+        `jobs`: where what is known of batch jobs outlives this process; `files`: of requests and replies, closed with the
+        services.
         """
         world = load_world(world_name, graph)
         stack = ExitStack()
+        if files:
+            stack.callback(files.close)
         endpoints = _endpoint_finder(world, home, stack)
         cluster = Cluster(world.compute) if world.compute.engine == "dask" else None
         if cluster:
@@ -104,6 +117,7 @@ class Services:
             falcon=_open_web_service("falcon", world.falcon, world, endpoints),
             dbpedia=_open_web_service("dbpedia", world.dbpedia, world, endpoints),
             jobs=jobs,
+            files=files,
             cluster=cluster,
             _stack=stack,
         )
@@ -121,7 +135,7 @@ class Services:
     def _open_model(self, settings: Model) -> Service:
         if settings.kind == "rules":
             return _open_rules(self.world, self.home, self._stack)
-        return _open_chat(settings, self.world.user_agent, self.jobs)
+        return _open_chat(settings, self.world.user_agent, self.jobs, self.files if settings.kind == "openai" else None)
 
     def graph(self) -> "Graph":
         """Return the local graph of this world, for what needs all labels at hand; SettingsError when there is none."""
@@ -306,14 +320,14 @@ def _open_rules(world: World, home: Path, stack: ExitStack) -> Service:
     return LazyService(rules_identity(world, home), True, think)
 
 
-def _open_chat(settings: Model, user_agent: str, jobs: JobsPlace | None) -> Service:
+def _open_chat(settings: Model, user_agent: str, jobs: JobsPlace | None, files: RequestFiles | None) -> Service:
     identity = settings.url
     own_jobs = replace(jobs, folder=jobs.folder / digest_json([identity, settings.name])[:16]) if jobs else None
 
     def connect() -> Service:
         from tasks.clients.chat import Chat
 
-        return Chat(identity, settings, lambda: api_key(settings), user_agent, own_jobs)
+        return Chat(identity, settings, lambda: api_key(settings), user_agent, own_jobs, files)
 
     return LazyService(identity, True, connect)
 

@@ -2,10 +2,12 @@
 
     PYTHONPATH=tests python -m trials.jobs [--requests 5000] [--most-lines 1000]
     PYTHONPATH=tests python -m trials.jobs --builds [granola …] [--habit "reasoning model"] [--kill] [--most-lines 200]
+    PYTHONPATH=tests python -m trials.jobs --builds [granola …] --files
 
 Asked are that many requests, or, with `--builds`, whole benchmarks of the embedded world (all five where none is named). Each
 is then asked again by single calls in another warehouse, and all published tables are compared, cell by cell. `--kill`: a
-build's process is killed while its first job is under way, and the same command goes on. Printed is what the server saw:
+build's process is killed while its first job is under way, and the same command goes on. `--files`: the builds write files of
+requests, which a stand-in for `vllm run-batch` answers (support/batches/run_batch.py). Printed is what the server saw:
 jobs, their lines, restarts, lines that were lost or failed, and whether any request was answered twice, which would be paid
 twice. Exit code 1 when anything is lost, doubled or another.
 """
@@ -23,6 +25,7 @@ from typing import Any
 
 import duckdb
 from support.batches.asking import answer, ask_all, bodies, collect, jobs, open_chat
+from support.batches.run_batch import run_batch
 from support.batches.server import BatchServer
 from support.commands.command import Factmill, Ran
 from support.habits.server import HabitsServer, write_model_world
@@ -31,6 +34,7 @@ from support.habits.table import HABITS
 from flows.benchmarks import BENCHMARKS
 from flows.prefect_server import prefect_server, prefect_settings
 from tasks.engine.services import embedded_graph
+from tasks.errors import RepliesAwaited
 
 LOSES, FAILS, RESTARTS = 50, 41, 37
 """One line in so many is lost, or fails; one request in so many finds the server restarting."""
@@ -116,26 +120,46 @@ class Builds:
         world.write_text(world.read_text("utf-8").replace(batch, PRICES), "utf-8")
         singly = self._build(name, world, folder / "singly.duckdb")
         model.server.close()
+        print(
+            f"{name}: {told}; {seconds:.0f} s, US$ {by_jobs.json['cost_usd']:.4f}, singly {singly.json['cost_usd']:.4f}"
+        )
+        left = list((folder / "jobs.duckdb.runs" / "jobs").rglob("*.job"))
+        print(f"  left: {left}" if left else "  no job is left")
+        return self._agree(folder, by_jobs, singly) and not is_doubled and not left
+
+    def _agree(self, folder: Path, by_jobs: Ran, singly: Ran) -> bool:
+        """Compare the tables of two builds, cell by cell, and print what differs."""
         tables = {
             table: _read(folder / "jobs.duckdb", by_jobs, table) == _read(folder / "singly.duckdb", singly, table)
             for table in by_jobs.json["tables"]
         }
         same = tables.keys() == singly.json["tables"].keys() and all(tables.values())
         other = ", ".join(table for table, agrees in tables.items() if not agrees)
-        left = list((folder / "jobs.duckdb.runs" / "jobs").rglob("*.job"))
-        print(
-            f"{name}: {told}; {seconds:.0f} s, US$ {by_jobs.json['cost_usd']:.4f}, singly {singly.json['cost_usd']:.4f}"
-        )
         print(
             f"  {sum(tables.values())} of {len(tables)} tables as by single calls, {by_jobs.json['rows']} rows"
-            f"{f'; OTHER: {other}' if other else ''}{f'; LEFT: {left}' if left else ''}",
+            f"{f'; OTHER: {other}' if other else ''}",
             flush=True,
         )
-        return same and not is_doubled and not left
+        return same
 
-    def _build(self, name: str, world: Path, warehouse: Path) -> Ran:
-        ran = self._factmill("build", name, "--world", world, "--warehouse", warehouse, "--json")
-        if ran.code:
+    def compare_files(self, name: str) -> bool:
+        """Build a benchmark by files and directly; True when all tables agree."""
+        folder = self._folder / name
+        folder.mkdir()
+        url = self._habits.url(self._habit)
+        world = write_model_world(folder, url, self._habit, settings=PRICES)
+        requests, replies = folder / "requests.jsonl", folder / "replies.jsonl"
+        begun, sizes = time.perf_counter(), list[int]()
+        ran = self._build(name, world, folder / "jobs.duckdb", "--requests", requests)
+        while ran.code:
+            sizes.append(run_batch(requests, replies, url))
+            ran = self._build(name, world, folder / "jobs.duckdb", "--requests", requests, "--replies", replies)
+        print(f"{name}: {len(sizes)} files of {sizes} requests, {time.perf_counter() - begun:.0f} s")
+        return self._agree(folder, ran, self._build(name, world, folder / "singly.duckdb"))
+
+    def _build(self, name: str, world: Path, warehouse: Path, *files: str | Path) -> Ran:
+        ran = self._factmill("build", name, "--world", world, "--warehouse", warehouse, *files, "--json")
+        if ran.code and not (files and ran.code == RepliesAwaited.exit_code):
             raise SystemExit(f"{name}: the build ends with {ran.code}: {ran.err[-2000:]}")
         return ran
 
@@ -161,7 +185,7 @@ def _read(warehouse: Path, ran: Ran, table: str) -> list[tuple[Any, ...]]:
         ).fetchall()
 
 
-def try_builds(folder: Path, names: Sequence[str], habit: str, most_lines: int, kills: bool) -> bool:
+def try_builds(folder: Path, names: Sequence[str], habit: str, most_lines: int, kills: bool, files: bool) -> bool:
     """Build benchmarks both ways; True when all agree."""
     home = Path(os.environ.get("FACTMILL_HOME", folder / "home"))
     os.environ.update(prefect_settings(home))
@@ -169,7 +193,7 @@ def try_builds(folder: Path, names: Sequence[str], habit: str, most_lines: int, 
         prefect.wait_ready()
         habits = HabitsServer(graph)
         builds = Builds(folder, Factmill(home, os.environ["PREFECT_API_URL"]), habits, habit, most_lines)
-        good = [builds.compare(name, kills) for name in names]
+        good = [builds.compare_files(name) if files else builds.compare(name, kills) for name in names]
         habits.close()
     return all(good)
 
@@ -181,13 +205,15 @@ def main() -> int:
     parser.add_argument("--builds", nargs="*", choices=list(BENCHMARKS), help="none named: all five")
     parser.add_argument("--habit", choices=list(HABITS), default="well-formed", help="of the model that builds ask")
     parser.add_argument("--kill", action="store_true", help="kill each build while a job is under way")
+    parser.add_argument("--files", action="store_true", help="builds by files of requests and replies")
     parser.add_argument("--most-lines", type=int, default=1_000, help="of a job")
     told = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if told.builds is None:
             good = try_requests(Path(folder), told.requests, told.most_lines)
         else:
-            good = try_builds(Path(folder), told.builds or list(BENCHMARKS), told.habit, told.most_lines, told.kill)
+            names = told.builds or list(BENCHMARKS)
+            good = try_builds(Path(folder), names, told.habit, told.most_lines, told.kill, told.files)
     return 0 if good else 1
 
 

@@ -11,7 +11,7 @@ from flows.evaluate.evaluations import EVALUATIONS
 from tasks import progress
 from tasks.engine.benchmark import Benchmark
 from tasks.errors import UsageError
-from tasks.options import HIDDEN, RunOptions
+from tasks.options import BY_FILES, HIDDEN, RunOptions
 
 Pilot = Annotated[
     int | None,
@@ -62,7 +62,7 @@ forecast_app = typer.Typer(
 def _add_command(benchmark: Benchmark) -> None:
     """Add a command whose callback is the record of its options, which `forecast` then gets."""
     own = list_options(benchmark.params)
-    shared = [*list_options(RunOptions, HIDDEN), ("as_json", AsJson, False)]
+    shared = [*list_options(RunOptions, [*HIDDEN, *BY_FILES]), ("as_json", AsJson, False)]
     shared += [("pilot", Pilot, None), ("earlier", From, None), ("rows", Rows, None)]
     options = make_dataclass(benchmark.name, [CONTEXT, *own, *shared], namespace={"benchmark": benchmark}, kw_only=True)
     model = " --model mine" if benchmark.name not in BENCHMARKS else ""

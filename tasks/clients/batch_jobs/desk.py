@@ -19,7 +19,8 @@ from typing import Any, Generic, TypeVar
 from tasks import progress
 from tasks.clients.batch_jobs.job_files import JobFile, JobFiles, JobServer, JobsPlace
 from tasks.clients.batch_jobs.lines import LineAnswer, Lines, count_requests, write_line
-from tasks.clients.batch_jobs.remote import JobState, Remote, UnknownJob
+from tasks.clients.batch_jobs.remote import JobState, Remote, SpoiltFile, UnknownJob
+from tasks.clients.batch_jobs.room import Room
 from tasks.clients.batch_jobs.waiting import Asker, Request, Sending, hear_line
 from tasks.clients.openai_server import Answer
 from tasks.clients.sending.budget import TightError, find_account
@@ -48,9 +49,9 @@ class Desk(Generic[T]):
         self._files = JobFiles(place, JobServer.of_model(model))
         self._given = "" if place.warehouse.parent == home() else f" --warehouse {shlex.quote(str(place.warehouse))}"
         """What is added to commands about jobs."""
-        self._most = model.jobs.requests
-        """Requests in a job; fewer than the world says when the server had too much in hand."""
-        self._refused_in_a_row = 0
+        self._room = Room()
+        self._pauses = remote.pauses()
+        """Waits after jobs that were refused in a row."""
         self._requests: dict[str, Request[T]] = {}
         self._fresh: list[Request[T]] = []
         """Those that are in no job yet."""
@@ -58,8 +59,6 @@ class Desk(Generic[T]):
         self._sendings: set[Sending[T]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._collector: asyncio.Task[None] | None = None
-        self._is_narrow = False
-        """True once the server had too much in hand: one job at a time then."""
 
     def find_learnt(self) -> dict[str, Any] | None:
         """Return what jobs that are still open had learnt of the model; None where there is none."""
@@ -161,15 +160,23 @@ class Desk(Generic[T]):
         while self._fresh:
             await self._settle()
             while self._fresh:
-                while self._is_narrow and self._followed:
+                wanted = min(len(self._fresh), self._model.jobs.requests)
+                while self._followed and self._find_room() < wanted:  # a job that has less than it could takes as long
                     await asyncio.sleep(self._model.jobs.poll_s)
                 await self._hand_in()
+
+    def _find_room(self) -> int:
+        """Return how many requests a job may have now; less than 1: none may be made."""
+        return int(min(self._model.jobs.requests, self._room.now - self._count_in_hand()))
+
+    def _count_in_hand(self) -> int:
+        return sum(len(job.ids) for job in self._followed)
 
     async def _settle(self) -> None:
         """Wait until no further requests come, or a job is full."""
         for _ in range(_LONGEST_SETTLING):
             before = len(self._fresh)
-            if before >= self._most:
+            if before >= self._find_room():
                 return
             await asyncio.sleep(self._model.jobs.poll_s)
             if len(self._fresh) == before:
@@ -178,10 +185,10 @@ class Desk(Generic[T]):
     async def _hand_in(self) -> None:
         """Make one job of what waits, and follow it."""
         await self._ask_few_singly()
-        learnt = self._asker.learnt()
-        for request in self._fresh[: self._most]:
+        learnt, most = self._asker.learnt(), max(1, self._find_room())
+        for request in self._fresh[:most]:
             learnt |= request.learnt
-        requests, content = await self._write(learnt)
+        requests, content = await self._write(learnt, most)
         if not requests:
             return
         job = self._files.begin(
@@ -190,6 +197,7 @@ class Desk(Generic[T]):
         for request in requests:
             request.job = job
         self._followed.add(job)
+        job.in_hand = self._count_in_hand()
         await self._submit(job, content)
         self._start(self._follow(job))
 
@@ -212,13 +220,14 @@ class Desk(Generic[T]):
             self._fresh.remove(request)
             self._finish(request, reply)
 
-    async def _write(self, learnt: Mapping[str, Any]) -> tuple[list[Request[T]], bytes]:
-        """Take requests for one job from what waits, and return them with their lines; all are written by the same settings."""
+    async def _write(self, learnt: Mapping[str, Any], most: int) -> tuple[list[Request[T]], bytes]:
+        """Take at most so many requests for one job from what waits, and return them with their lines; all are written by the
+        same settings."""
         most_bytes = self._model.jobs.megabytes * 1e6
         requests: list[Request[T]] = []
         lines: list[bytes] = []
         size = taken = 0
-        while taken < len(self._fresh) and len(requests) < self._most:
+        while taken < len(self._fresh) and len(requests) < most:
             request = self._fresh[taken]
             body = self._asker.write(request.asked, learnt)
             if isinstance(body, Reply):
@@ -250,7 +259,11 @@ class Desk(Generic[T]):
         )
 
     async def _create(self, job: JobFile) -> None:
-        job.note(job=await self._remote.create(job.file_id, job.name))
+        try:
+            job.note(job=await self._remote.create(job.file_id, job.name))
+        except SpoiltFile:
+            self._files.forget(job)
+            raise
 
     async def _go_on(self, job: JobFile) -> None:
         """Follow a job that is known from its file: one of an earlier process, or one whose answers others have read."""
@@ -301,12 +314,13 @@ class Desk(Generic[T]):
                 break
             await find_account().budget.sleep(pause_s)  # nobody waits a day for it: it goes on by itself
         lines = await self._remote.read(state, job.ids)
-        self._followed.discard(job)
         job.ended = True
         if state.status == "failed" and not lines.answers:
             await self._mend(job, state)
         else:
-            self._refused_in_a_row = 0
+            self._followed.discard(job)
+            self._room.note_success(job.in_hand)
+            self._pauses = self._remote.pauses()
             await self._probe(job, lines)
             self._take_up(job, state, lines)
 
@@ -331,15 +345,17 @@ class Desk(Generic[T]):
     async def _mend(self, job: JobFile, state: JobState) -> None:
         """Do what can be done about a job of which the server did nothing: make smaller ones where it has too much in hand."""
         why = "; ".join(state.errors) or "it gives no reason"
-        self._refused_in_a_row += 1
-        if _TOO_MANY_TOKENS not in why or self._refused_in_a_row >= self._model.limits.attempts:
+        is_full = _TOO_MANY_TOKENS in why
+        if is_full:
+            self._room.note_refusal(len(job.ids), max(0, job.in_hand - len(job.ids)))
+        if not is_full or self._room.lone_refusals >= self._model.limits.attempts:
             self._files.forget(job)
             raise ServiceUnreachable(f"{self._remote.name}: job {job.job_id} failed, and nothing of it was done: {why}")
-        self._most, self._is_narrow = max(1, min(self._most, len(job.ids)) // 2), True
         progress.say(
-            f"note: job {job.job_id}: {why}. Jobs have {count_requests(self._most)} at most from now on, one at a time"
+            f"note: job {job.job_id}: {why}. All jobs together have {count_requests(int(self._room.now))} at most from now on, "
+            "and more again when such are taken"
         )
-        await asyncio.sleep(self._model.jobs.poll_s)
+        await find_account().budget.sleep(next(self._pauses))
         self._ask_anew(job)
 
     def _take_up(self, job: JobFile, state: JobState, lines: Lines) -> None:
@@ -371,6 +387,8 @@ class Desk(Generic[T]):
         if again:
             why = "lost, since the server knows it no more" if state.is_lost else "left unanswered"
             progress.say(f"note: job {job.job_id}: {count_requests(len(again))} {why}, which another job asks")
+            # of those that are only asked again nothing is left in this job; those that are asked otherwise need what it tells
+            self._files.drop(job, [request.custom_id for request in again if not request.learnt])
             self._gather(again)
 
     def _is_to_be_asked_again(

@@ -91,6 +91,8 @@ class JobFile:
     """For whom it was made; empty where its file does not tell."""
     said: bool = False
     """True once it was told that the job goes on without us."""
+    in_hand: int = 0
+    """Requests of all jobs that were in hand when this one was handed in, with its own; 0: an earlier process did so."""
     ended: bool = False
     """True once its answers were read."""
 
@@ -207,11 +209,12 @@ class JobFiles:
         kept = set(ids)
         with self._lock:
             for job in list(self._held.values()):
-                if done := job.left & kept:
-                    if done == job.left:
-                        self._forget(job)
-                    else:
-                        job.note(kept=sorted(done))
+                self._drop(job, kept)
+
+    def drop(self, job: JobFile, ids: Iterable[str]) -> None:
+        """Note that one job has nothing more to say of these requests; a job without others is forgotten."""
+        with self._lock:
+            self._drop(job, set(ids))
 
     def forget(self, job: JobFile) -> None:
         """Remove the file of a job of which nothing is left at the server."""
@@ -225,6 +228,13 @@ class JobFiles:
             for job in jobs:
                 job.said = True
         return jobs
+
+    def _drop(self, job: JobFile, ids: Collection[str]) -> None:
+        if done := job.left.intersection(ids):
+            if done == job.left:
+                self._forget(job)
+            else:
+                job.note(kept=sorted(done))
 
     def _forget(self, job: JobFile) -> None:
         self._held.pop(job.path, None)

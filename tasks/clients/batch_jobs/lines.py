@@ -63,8 +63,8 @@ def write_line(custom_id: str, body: Mapping[str, Any]) -> bytes:
     return json.dumps(line, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
 
 
-def read_lines(content: bytes, known: Collection[str], lines: Lines) -> None:
-    """Add what a file of a job says of the requests with known ids."""
+def read_lines(content: bytes, known: Collection[str] | None, lines: Lines) -> None:
+    """Add what a file of a job says of the requests with known ids; None: of all."""
     for line in _split(content):
         read = _read_line(line)
         if read is None:
@@ -72,7 +72,7 @@ def read_lines(content: bytes, known: Collection[str], lines: Lines) -> None:
             continue
         custom_id, answer = read
         before = lines.answers.get(custom_id)
-        if custom_id not in known:
+        if known is not None and custom_id not in known:
             lines.unknown += 1
         elif before is None:
             lines.answers[custom_id] = answer
@@ -100,6 +100,8 @@ def _read_line(line: bytes) -> tuple[str, LineAnswer] | None:
         return None
     if not isinstance(custom_id, str):
         return None
+    if isinstance(response, dict) and not response.get("body") and error:
+        response = {**response, "body": error}  # where vLLM puts the reason of a request that it refuses
     answer = _read_response(response) if isinstance(response, dict) else None
     if answer is None and error:
         answer = LineAnswer(_NO_ANSWER, _describe_error(error))

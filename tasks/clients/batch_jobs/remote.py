@@ -9,6 +9,7 @@ server lists jobs, this one not among them. Else it may be under way, and to ask
 
 import asyncio
 import itertools
+import re
 import shlex
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -40,10 +41,26 @@ _PAGE = 100
 _LOST = "lost"
 _ENDED = frozenset({"completed", "failed", "expired", "cancelled", "canceled", _LOST})
 _NOT_LISTED = frozenset({404, 405, 501})
+_FILE_IN_PROGRESS = frozenset({"pending", "running", "processing", "validating", "queued", "importing"})
+_FILE_FAILED = frozenset({"error", "failed"})
+_FILE_NOT_READY = re.compile(
+    r"\bfile\b.*(not (yet )?(been )?(fully )?(processed|ready|validated|available)|(still|being) \w*(process|validat|upload|import)"
+    r"|(pending|running)\b)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""What a server says when it is asked for a job of a file that it has not processed."""
+_FILE_NOT_FOUND = re.compile(
+    r"\bfile\b.*(not found|not be found|not exist|no longer exist)|no such file", re.IGNORECASE | re.DOTALL
+)
+"""What it says of a file that it lost, or has not taken note of everywhere."""
 
 
 class UnknownJob(ServiceUnreachable):
     """A server knows nothing of a job that may be under way all the same; the text ends with the command that gives it up."""
+
+
+class SpoiltFile(ServiceUnreachable):
+    """A server cannot process the file of a job, so no job is made of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,33 +160,65 @@ class Remote:
         """Upload the file of a job; return its id."""
 
         async def send() -> str:
-            return _read_id(
-                await self._read(
-                    self._server.upload(name, content, "batch"),
-                    "takes no files, so it has no batch jobs: leave out mode",
-                )
-            )
+            answer = await self._server.upload(name, content, "batch")
+            self._check(answer, "takes no files, so it has no batch jobs: leave out mode")
+            return _read_id(read_json(answer.text))
 
         return await self._ask(send)
 
     async def create(self, file_id: str, mark: str) -> str:
-        """Make a job of an uploaded file; return its id. One that was made by a request whose answer was lost is taken."""
+        """Make a job of an uploaded file once the server has processed it; return the job's id. A job that was made by a
+        request whose answer was lost is taken. SpoiltFile when the file cannot be processed."""
+        await self._wait_for_file(file_id)
         body = {
             "input_file_id": file_id,
             "endpoint": ENDPOINT,
             "completion_window": self._jobs.window,
             "metadata": {"factmill": mark},
         }
-        tried = False
+        tried, not_found = False, 0
 
         async def make() -> str:
-            nonlocal tried
+            nonlocal tried, not_found
             if tried and (found := await self._find_told("batches", _is_job, mark)):
                 return found
             tried = True
-            return _read_id(await self._read(self._server.post("/batches", body), "has no batch jobs: leave out mode"))
+            answer = await self._server.post("/batches", body)
+            if 400 <= answer.status < 500:
+                not_found += bool(_FILE_NOT_FOUND.search(answer.text))
+                if _FILE_NOT_READY.search(answer.text) or 0 < not_found < self._attempts:
+                    tried = False  # it was answered: no job was made
+                    raise Retry(f"file_not_ready: {shorten(answer.text)}")
+            self._check(answer, "has no batch jobs: leave out mode")
+            return _read_id(read_json(answer.text))
 
         return await self._ask(make)
+
+    async def _wait_for_file(self, file_id: str) -> None:
+        """Wait until the server has processed a file. A server that tells no status, or has not changed `uploaded` after some
+        looks, is taken at its word when the job is made."""
+
+        async def look() -> Any:
+            answer = await self._server.get(f"/files/{quote(file_id, safe='')}")
+            if answer.status in _NOT_LISTED:
+                return {}
+            self._check(answer, "")
+            return read_json(answer.text)
+
+        for looks, pause_s in enumerate(self.pauses(), 1):
+            file = await self._ask(look)
+            status = str(file.get("status")).lower() if isinstance(file, dict) else ""
+            if status in _FILE_FAILED:
+                why = shorten(str(file.get("status_details") or "it gives no reason"))
+                raise SpoiltFile(
+                    f"{self.name}: cannot process the file {file_id} of a batch job, so no job is made of it: {why}. The same "
+                    "command uploads the requests again"
+                )
+            if status not in _FILE_IN_PROGRESS and (status != "uploaded" or looks >= self._attempts):
+                return
+            if looks == 2:
+                progress.say(f"note: {self.name}: its file {file_id} is {status}, and waited for")
+            await find_account().budget.sleep(pause_s)
 
     async def look(self, job: JobFile) -> JobState:
         """Return what the server says of a job, or that it has lost it; UnknownJob when it knows nothing of it, and that is
@@ -297,11 +346,6 @@ class Remote:
                 return ""
             after = f"&after={quote(str(listed[-1].get('id')), safe='')}"
         return ""
-
-    async def _read(self, sending: Awaitable[Answer], missing: str) -> Any:
-        answer = await sending
-        self._check(answer, missing)
-        return read_json(answer.text)
 
     def _check(self, answer: Answer, missing: str) -> None:
         """Raise Retry or ServiceUnreachable unless an answer is one; `missing`: what is said of a server with a 404."""

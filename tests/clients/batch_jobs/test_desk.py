@@ -5,6 +5,7 @@ import threading
 import pytest
 from support.batches.asking import answer, ask, ask_all, bodies, collect, jobs, open_chat
 
+from tasks.clients.batch_jobs.job_files import read_jobs
 from tasks.core.calls.call import Reply
 from tasks.errors import AccountBlocked, ServiceUnreachable
 
@@ -227,7 +228,7 @@ def test_jobs_are_made_smaller_when_the_account_has_too_much_in_hand(make_server
     server.ends = {1: "failed token_limit_exceeded"}
     assert len(collect(open_chat(server, tmp_path), ask_all(10))) == 10
     assert [len(server.read_input(job)) for job in server.jobs] == [10, 5, 5]
-    assert any("Jobs have 5 requests at most from now on" in line for line in told)
+    assert any("All jobs together have 5 requests at most from now on" in line for line in told)
 
 
 @pytest.mark.parametrize(("few", "sizes"), [(20, [59]), (2, [59, 5]), (0, [59, 5])])
@@ -267,3 +268,106 @@ def test_a_few_requests_that_an_account_without_credit_asks_singly_are_not_left_
     with pytest.raises(AccountBlocked, match="no credit"):
         collect(chat, [ask("person 0"), ask("person 3")])
     assert len(server.jobs) == 1
+
+
+@pytest.mark.parametrize(
+    ("limit", "sizes"),
+    [
+        (10, "40x 20x 10 15x 10 10 10"),
+        (7, "40x 20x 10x 5 7 7 7 14x 7 7"),
+        (4, "40x 20x 10x 5x 2 4 4 4 8x 4 6x 4 4 4 4 4 2"),
+    ],
+)
+def test_jobs_grow_again_to_what_the_account_may_have_in_hand(make_server, tmp_path, limit, sizes):
+    server = make_server()
+    server.most_in_hand = lambda: limit
+    assert len(collect(open_chat(server, tmp_path), ask_all(40))) == 40
+    assert list_sizes(server) == sizes
+
+
+def test_jobs_have_their_full_size_again_once_others_of_the_account_are_done(make_server, tmp_path):
+    server = make_server()
+    server.most_in_hand = lambda: 10 if len(server.jobs) < 9 else 1_000
+    assert len(collect(open_chat(server, tmp_path), ask_all(200))) == 200
+    assert list_sizes(server) == "200x 100x 50x 25x 12x 6 9 9 9 18 36 72 41"
+
+
+def test_a_job_that_is_refused_while_others_are_in_hand_waits_for_them_and_keeps_its_size(make_server, tmp_path):
+    server = make_server()
+    server.most_in_hand = lambda: 70
+    assert len(collect(open_chat(server, tmp_path, jobs=jobs(requests=20)), ask_all(100))) == 100
+    assert [size for size in list_sizes(server).split() if not size.endswith("x")] == ["20"] * 5
+
+
+def test_a_full_account_is_waited_for_and_ends_the_run_when_it_stays_full(make_server, tmp_path):
+    server = make_server()
+    server.most_in_hand = lambda: 0
+    with pytest.raises(ServiceUnreachable, match="nothing of it was done: token_limit_exceeded"):
+        collect(open_chat(server, tmp_path), ask_all(8))
+    assert list_sizes(server) == "8x 4x 2x 1x 1x 1x 1x"
+    assert list((tmp_path / "jobs").iterdir()) == []
+    server.most_in_hand = lambda: 8
+    assert len(collect(open_chat(server, tmp_path), ask_all(8))) == 8
+
+
+def list_sizes(server) -> str:
+    """Return how many requests the jobs have, those with an x that were refused."""
+    return " ".join(f"{len(server.read_input(job))}{'x' * (job['status'] == 'failed')}" for job in server.jobs)
+
+
+@pytest.mark.parametrize("status", ["uploaded", "pending", "running"])
+def test_a_job_is_made_once_its_file_is_processed(make_server, tmp_path, status):
+    server = make_server()
+    server.file_states = lambda looks: status if looks < 9 else "processed"
+    assert len(collect(open_chat(server, tmp_path), ask_all(3))) == 3
+    assert len(server.jobs) == 1
+    paths = [(seen.method, seen.path.removeprefix("/v1/")) for seen in server.web.seen]
+    # what only says `uploaded` may never say more, so a job is asked for after four looks
+    looks, asked = (4, 6) if status == "uploaded" else (9, 1)
+    assert (paths.count(("GET", "files/file-0000")), paths.count(("POST", "batches"))) == (looks, asked)
+
+
+@pytest.mark.parametrize(
+    ("status", "told", "times"),
+    [
+        (400, "The file file-0 is not yet processed.", 8),
+        (409, "Input file file-0 is still being validated", 8),
+        (404, "No such File object: file-0", 3),
+        (400, "The input file cannot be found", 3),
+    ],
+)
+def test_a_job_that_is_refused_since_its_file_is_not_ready_is_asked_for_again(
+    make_server, tmp_path, status, told, times
+):
+    server, refused = make_server(), []
+    serve = server.web.handle
+
+    def refuse(seen):
+        if seen.method == "POST" and seen.path.endswith("/batches") and len(refused) < times:
+            refused.append(seen)
+            return {"status": status, "json": {"error": {"message": told}}}
+        return serve(seen)
+
+    server.web.handle = refuse
+    assert len(collect(open_chat(server, tmp_path), ask_all(3))) == 3
+    assert (len(refused), len(server.jobs)) == (times, 1)
+
+
+def test_a_file_that_the_server_cannot_process_stops_the_run_and_is_uploaded_again_by_the_next(make_server, tmp_path):
+    server = make_server()
+    server.file_states = lambda looks: "error" if looks else "uploaded"
+    with pytest.raises(ServiceUnreachable, match="cannot process the file file-0000 of a batch job"):
+        collect(open_chat(server, tmp_path), ask_all(3))
+    assert list((tmp_path / "jobs").iterdir()) == []
+    server.file_states = lambda _: "processed"
+    assert len(collect(open_chat(server, tmp_path), ask_all(3))) == 3
+    assert len(server.jobs) == 1
+
+
+def test_a_job_whose_replies_are_all_recorded_is_not_listed_when_the_one_behind_it_fails(make_server, tmp_path):
+    server, got = make_server(loses_every=4), {}
+    server.ends = {2: "failed model_mismatch"}
+    with pytest.raises(ServiceUnreachable, match="model_mismatch"):
+        open_chat(server, tmp_path).send(ask_all(12), lambda call, reply: got.update({call.key: reply}))
+    assert len(got) == 9
+    assert read_jobs(tmp_path / "jobs") == []

@@ -122,3 +122,10 @@ def test_nothing_that_comes_raises_and_whole_lines_are_found(parts, noise):
 def test_any_json_is_a_line_or_none(told):
     lines = read(json.dumps(told).encode())
     assert len(lines.answers) + lines.unreadable + lines.unknown == 1
+
+
+def test_a_refusal_beside_an_empty_response_is_read_with_its_status():
+    """As vLLM's program writes it."""
+    refusal = {"error": {"message": "n must be 1 when using greedy sampling", "code": 400}}
+    told = {"custom_id": "a", "response": {"status_code": 400, "request_id": "r"}, "error": refusal}
+    assert read(json.dumps(told).encode()).answers == {"a": LineAnswer(400, json.dumps(refusal))}

@@ -6,6 +6,7 @@ from pathlib import Path
 from support.batches.server import BatchServer
 
 from tasks.clients.batch_jobs.job_files import JobsPlace
+from tasks.clients.batch_jobs.request_files import RequestFiles
 from tasks.clients.chat import Chat
 from tasks.clients.sending.sender import interrupt_sending
 from tasks.core.calls.call import Reply
@@ -37,8 +38,10 @@ def answer(body: dict) -> dict:
     return {"json": {"choices": choices, "usage": {"prompt_tokens": 100, "completion_tokens": 20}}}
 
 
-def open_chat(server: BatchServer, folder: Path | None, key: str = "key", **changed) -> Chat:
-    """Return a model at a server, what is known of its jobs lying in a folder."""
+def open_chat(
+    server: BatchServer, folder: Path | None, key: str = "key", files: RequestFiles | None = None, **changed
+) -> Chat:
+    """Return a model at a server, what is known of its jobs lying in a folder; `files`: by which it is asked, if it is."""
     given = {
         "kind": "openai",
         "name": "m-1",
@@ -56,6 +59,7 @@ def open_chat(server: BatchServer, folder: Path | None, key: str = "key", **chan
         lambda: key,
         "tests",
         folder and place_of(folder),
+        files,
     )
 
 

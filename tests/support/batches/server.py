@@ -5,6 +5,7 @@ loses lines, answers out of order and puts lines into the error file, as it is t
 """
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable
 from email import message_from_bytes
@@ -44,6 +45,11 @@ class BatchServer:
         """False: it lists neither files nor jobs."""
         self.cuts: Counter[str] = Counter()
         """Path → how often what was done by a POST there is done, but not told."""
+        self.most_in_hand: Callable[[], float] = lambda: math.inf
+        """How many requests all jobs of the account may hold at once; one job more fails as a whole."""
+        self.file_states: Callable[[int], str] = lambda _: ""
+        """How often a file was looked at, or a job of it asked for → its status; empty: the server tells none. A job needs one that is processed."""
+        self._looks: Counter[str] = Counter()
         self._answer = answer
         self._loses_every, self._fails_every, self._restarts_at = loses_every, fails_every, restarts_at
         self._lines = 0
@@ -106,7 +112,8 @@ class BatchServer:
             case "GET", ["batches", job_id] if (self._folder / f"{job_id}.json").is_file():
                 answer = self._save(self._step(self._load(job_id)))
             case "GET", ["files", file_id] if (self._folder / f"{file_id}.name").is_file():
-                answer = {"json": {"id": file_id, "object": "file", "purpose": "batch"}}
+                self._looks[file_id] += 1
+                answer = self._tell_file(file_id)
             case "GET", ["files", file_id, "content"] if (self._folder / file_id).is_file():
                 content = self.spoil((self._folder / file_id).read_bytes())
                 answer = {"bytes": content, "type": "application/octet-stream"}
@@ -138,13 +145,20 @@ class BatchServer:
         file_id = f"file-{len(list(self._folder.glob('file-*.name'))):04}"
         (self._folder / f"{file_id}.name").write_text(parts["file"].get_filename(), "utf-8")
         (self._folder / file_id).write_bytes(parts["file"].get_payload(decode=True))
-        return {"json": {"id": file_id, "object": "file", "purpose": "batch"}}
+        return self._tell_file(file_id)
+
+    def _tell_file(self, file_id: str) -> dict[str, Any]:
+        status = self.file_states(self._looks[file_id])
+        return {"json": {"id": file_id, "object": "file", "purpose": "batch"} | ({"status": status} if status else {})}
 
     def _make_job(self, asked: dict[str, Any]) -> dict[str, Any]:
         if asked["completion_window"] != "24h" or asked["endpoint"] != "/v1/chat/completions":
             return _error(400, "Invalid completion_window or endpoint")
         if not (self._folder / asked["input_file_id"]).is_file():
             return _error(400, "Invalid input_file_id")
+        self._looks[asked["input_file_id"]] += 1
+        if self.file_states(self._looks[asked["input_file_id"]] - 1) not in ("", "processed"):
+            return _error(400, f"The file {asked['input_file_id']} is not yet processed.")
         number = len(self.jobs) + 1
         counts = {"total": 0, "completed": 0, "failed": 0}
         job = {**asked, "id": f"batch_{number:04}", "object": "batch", "status": "validating", "step": 0}
@@ -166,6 +180,8 @@ class BatchServer:
             return job
         if end == "never":
             return {**job, "status": "in_progress"}
+        if job["status"] == "validating" and self._count_in_hand(job) > self.most_in_hand():
+            end = "failed token_limit_exceeded"
         if end.startswith("failed"):
             code = end.partition(" ")[2]
             errors = {"object": "list", "data": [{"code": code, "line": None, "message": "not today"}]}
@@ -176,6 +192,11 @@ class BatchServer:
             counts = {"total": len(lines), "completed": step * len(lines) // 4, "failed": 0}
             return {**job, "step": step, "status": _STEPS[step], "request_counts": counts}
         return self._end(job, lines, end)
+
+    def _count_in_hand(self, job: dict[str, Any]) -> int:
+        """Return how many requests a job and all others that the server works on hold."""
+        others = [each for each in self.jobs if each["status"] in _STEPS[1:]]
+        return sum(len(self.read_input(each)) for each in [job, *others])
 
     def _end(self, job: dict[str, Any], lines: list[dict[str, Any]], end: str) -> dict[str, Any]:
         """Answer the lines of a job; of one that does not complete, half of them."""

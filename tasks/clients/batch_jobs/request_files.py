@@ -1,0 +1,271 @@
+"""Requests that a run writes to a file, and replies that come back in one, for programs such as `vllm run-batch`.
+
+Both files hold the lines of batch jobs (lines.py), but no server is asked: a run delivers what the replies answer, writes the
+other requests of the stage to a file and stops. Replies that are delivered are recorded, so each file of replies is given once.
+A request's id names the run and the settings by which the request was written, so the replies of another build are found out and
+a refusal that is read twice is understood both times. What has to outlast a run lies in the build's run folder.
+"""
+
+import json
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, BinaryIO, Generic, TypeVar
+
+from tasks import progress
+from tasks.clients.batch_jobs.lines import LineAnswer, Lines, count_requests, read_lines, write_line
+from tasks.clients.batch_jobs.waiting import Asker, hear_line
+from tasks.clients.sending.sender import Retry
+from tasks.core.calls.call import Reply
+from tasks.core.fingerprints import digest_json
+from tasks.errors import OutputError, SourceError
+from tasks.settings import Model
+
+T = TypeVar("T")
+
+_STATE = "requests.json"
+
+
+class RequestFiles:
+    """The file of replies that a run reads, and the files of requests that it writes, one for each model."""
+
+    def __init__(self, run: str, folder: Path, requests: Path | None, replies: Path | None) -> None:
+        """Read the replies. SourceError when they cannot be read, or none of them belongs to this run; OutputError when no file
+        can be written where `requests` is to lie.
+
+        `run`: the run's name; `folder`: the run's folder; `requests`: None where models are asked directly for what the replies
+        leave open.
+        """
+        self.run = run
+        self._mark = digest_json(run)[:8]
+        self._state = folder / _STATE
+        self._requests, self._replies = requests, replies
+        self._lock = threading.Lock()
+        self._drafts: dict[str, tuple[Path, BinaryIO]] = {}
+        self._written: dict[str, set[str]] = {}
+        """Model → ids of the requests that were written for it."""
+        self._learnt: dict[str, list[dict[str, Any]]] = {}
+        """Model → settings by which its requests were written, the latest last; a request's id has the place."""
+        self._failures: Counter[str] = Counter()
+        """Request → how many lines for it said that it failed in a way that may pass."""
+        self._again: Counter[str] = Counter()
+        """Why replies are not taken and their requests asked again, with how many."""
+        self._carried: dict[str, tuple[int, LineAnswer]] = {}
+        """Request → its line, of calls that are not answered whole."""
+        self._read_state()
+        self._lines = Lines()
+        self._answers = self._read_replies(replies) if replies else {}
+        self._asked: set[str] = set()
+        if requests and not requests.parent.is_dir():
+            raise OutputError(
+                f"--requests: there is no folder {requests.parent} to write {requests.name} to; make it first"
+            )
+
+    @property
+    def writes(self) -> bool:
+        """True where requests are written to a file, False where they are sent."""
+        return self._requests is not None
+
+    def find(self, request_id: str) -> tuple[int, LineAnswer] | None:
+        """Return the place of the settings by which a request was written, and its answer; None where there is none."""
+        with self._lock:
+            self._asked.add(request_id)
+            return self._answers.get(request_id) or self._carried.get(request_id)
+
+    def settings(self, model: str, at: int) -> dict[str, Any]:
+        """Return the settings by which requests to a model were written: those at a place, -1 for the latest."""
+        with self._lock:
+            known = self._learnt.get(model, [])
+            return dict(known[at]) if -len(known) <= at < len(known) else {}
+
+    def count_failure(self, request_id: str, code: str) -> int:
+        """Count a line that failed in a way that may pass; return how many there were for its request."""
+        with self._lock:
+            self._again[code] += 1
+            self._failures[request_id] += 1
+            return self._failures[request_id]
+
+    def count_refusal(self, settings: Iterable[str]) -> None:
+        """Count a line that refused its request as it was written; `settings`: those by which it is written otherwise."""
+        with self._lock:
+            self._again[f"refused, now written with another {' and '.join(sorted(settings))}"] += 1
+
+    def carry(self, kept: Iterable[str], open_ids: Iterable[str]) -> None:
+        """Forget the lines of requests whose replies are recorded, and keep for the next run those that are not."""
+        with self._lock:
+            for request_id in kept:
+                self._carried.pop(request_id, None)
+            for request_id in open_ids:
+                if request_id in self._answers:
+                    self._carried[request_id] = self._answers[request_id]
+
+    def write(self, model: str, request_id: str, body: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+        """Write a request to a model's file, once; `settings`: by which it was written. OutputError when that fails."""
+        with self._lock:
+            known = self._learnt.setdefault(model, [])
+            if settings in known:
+                at = known.index(dict(settings))
+            else:
+                at = len(known)
+                known.append(dict(settings))
+            written = self._written.setdefault(model, set())
+            if request_id in written:
+                return
+            written.add(request_id)
+            try:
+                if model not in self._drafts:
+                    path = self._name_file(str(len(self._drafts)), ".part")
+                    self._drafts[model] = path, path.open("wb")
+                self._drafts[model][1].write(write_line(f"{self._mark}-{at}-{request_id}", body))
+            except OSError as error:
+                raise OutputError(f"cannot write the requests to {self._requests}: {error.strerror}") from error
+
+    def publish(self) -> str:
+        """Finish the files of requests; return what they hold and what to do with them. OutputError when that fails."""
+        assert self._requests is not None
+        with self._lock:
+            told, commands = [], []
+            try:
+                state = {
+                    "learnt": self._learnt,
+                    "failures": self._failures,
+                    "carried": {each: [at, line.status, line.text] for each, (at, line) in self._carried.items()},
+                }
+                draft = self._state.with_suffix(".draft")
+                draft.write_text(json.dumps(state), "utf-8")
+                draft.replace(self._state)
+                for model, (path, file) in self._drafts.items():
+                    file.close()
+                    final = self._requests if len(self._drafts) == 1 else self._name_file(model, self._requests.suffix)
+                    path.replace(final)
+                    told.append(f"{count_requests(len(self._written[model]))} to {model} in {final}")
+                    commands.append(f"vllm run-batch --model {model} -i {final} -o REPLIES")
+            except OSError as error:
+                raise OutputError(f"cannot write the requests to {self._requests}: {error.strerror}") from error
+            self._drafts.clear()
+        several = " and put all replies into one file" if len(told) > 1 else ""
+        return (
+            f"{self.run}: written: {', '.join(told)}. Have them answered, for example by `{'`, `'.join(commands)}`{several}; then "
+            "give the same command --replies REPLIES, with --requests for what is asked next"
+        )
+
+    def close(self) -> None:
+        """Report what became of the replies, and remove files that are not finished."""
+        for path, file in self._drafts.values():
+            file.close()
+            path.unlink(missing_ok=True)
+        if not self._replies:
+            return
+        found = len(self._answers)
+        used = len(self._asked & self._answers.keys())
+        odd = [self._lines.describe()] if self._lines.describe() else []
+        odd += [f"{number:,} failed ({why})" for why, number in sorted(self._again.items())]
+        odd += [f"{found - used:,} answer what is not open"] if used < found else []
+        progress.say(f"{self._replies}: {found:,} replies to this build{''.join(f', {each}' for each in odd)}")
+
+    def _name_file(self, infix: str, suffix: str) -> Path:
+        assert self._requests is not None
+        return self._requests.with_name(f"{self._requests.stem}.{re.sub(r'[^A-Za-z0-9._-]+', '-', infix)}{suffix}")
+
+    def _read_state(self) -> None:
+        with suppress(FileNotFoundError):
+            state = json.loads(self._state.read_bytes())
+            self._learnt = state["learnt"]
+            self._failures.update(state["failures"])
+            self._carried = {
+                each: (at, LineAnswer(status, text)) for each, (at, status, text) in state["carried"].items()
+            }
+
+    def _read_replies(self, path: Path) -> dict[str, tuple[int, LineAnswer]]:
+        try:
+            read_lines(path.read_bytes(), None, self._lines)
+        except OSError as error:
+            raise SourceError(f"--replies: cannot read {path}: {error.strerror}") from error
+        answers: dict[str, tuple[int, LineAnswer]] = {}
+        for custom_id, answer in self._lines.answers.items():
+            mark, _, rest = custom_id.partition("-")
+            at, _, request_id = rest.partition("-")
+            if mark != self._mark or not at.isdecimal():
+                self._lines.unknown += 1
+            elif request_id not in answers or answer.is_good or not answers[request_id][1].is_good:
+                answers[request_id] = int(at), answer
+        if not answers:
+            what = (
+                f"all {self._lines.unknown:,} of its lines answer requests of another build; give it to the command that wrote "
+                "those, or name the replies to the file that this command wrote"
+                if self._lines.unknown
+                else 'no line of it is a reply; expected lines such as {"custom_id": …, "response": {"status_code": 200, "body": …}}'
+            )
+            raise SourceError(f"--replies: {path} holds no reply to a request of {self.run}: {what}")
+        return answers
+
+
+class FileDesk(Generic[T]):
+    """Answers one model's requests from a file of replies, and writes the others to a file."""
+
+    def __init__(self, model: Model, asker: Asker[T], files: RequestFiles) -> None:
+        self._model = model
+        self._asker = asker
+        self._files = files
+        self._learnt = files.settings(model.name, -1)
+        self._lock = threading.Lock()
+
+    @property
+    def writes(self) -> bool:
+        """True where requests without a reply are written to a file."""
+        return self._files.writes
+
+    def find_learnt(self) -> dict[str, Any]:
+        """Return the settings by which the latest requests were written."""
+        return dict(self._learnt)
+
+    def send(self, asked: Sequence[tuple[str, T]], deliver: Callable[[T, Reply], Iterable[str]]) -> list[T]:
+        """Deliver every (id, request) that the replies answer, and write the others where they are written; return those that
+        have no reply. `deliver` returns the ids whose replies are recorded."""
+        open_requests: list[tuple[str, T]] = []
+        delivered: list[str] = []
+        kept: list[str] = []
+        for request_id, each in asked:
+            if reply := self._find_reply(request_id, each):
+                delivered.append(request_id)
+                kept.extend(deliver(each, reply))
+            else:
+                open_requests.append((request_id, each))
+        self._files.carry(kept, set(delivered).difference(kept))
+        if not self.writes:
+            return [each for _, each in open_requests]
+        left = []
+        with self._lock:
+            settings = {**self._learnt, **self._asker.learnt()}
+        for request_id, each in open_requests:
+            body = self._asker.write(each, settings)
+            if isinstance(body, Reply):
+                deliver(each, body)
+            else:
+                self._files.write(self._model.name, request_id, body, settings)
+                left.append(each)
+        return left
+
+    def _find_reply(self, request_id: str, asked: T) -> Reply | None:
+        """Return the reply to a request; None where there is none, or the request has to be written otherwise."""
+        found = self._files.find(request_id)
+        if found is None:
+            return None
+        at, answer = found
+        settings = self._files.settings(self._model.name, at)
+        try:
+            heard = hear_line(self._asker, asked, settings, answer, "completed")
+        except Retry as trouble:
+            if self._files.count_failure(request_id, trouble.code) < self._model.limits.attempts:
+                return None
+            return Reply(None, "failed", error=str(trouble), transient=True)
+        if isinstance(heard, Reply):
+            return replace(heard, cost_usd=heard.cost_usd * self._model.batch_price)
+        with self._lock:
+            self._learnt |= {**settings, **heard}
+        self._files.count_refusal(heard)
+        return None
