@@ -44,7 +44,7 @@ class Desk(Generic[T]):
         self._model = model
         self._remote = remote
         self._asker = asker
-        self._files = JobFiles(place, JobServer(model.name, model.url, model.key_env))
+        self._files = JobFiles(place, JobServer(model.name, model.url, model.key_env, model.kind))
         self._given = "" if place.warehouse.parent == home() else f" --warehouse {shlex.quote(str(place.warehouse))}"
         """What is added to commands about jobs."""
         self._most = model.jobs.requests
@@ -247,12 +247,12 @@ class Desk(Generic[T]):
         )
 
     async def _create(self, job: JobFile) -> None:
-        job.note(job=await self._remote.create(job.file_id, job.name))
+        job.note(job=await self._remote.create(job))
 
     async def _go_on(self, job: JobFile) -> None:
         """Follow a job that is known from its file: one of an earlier process, or one whose answers others have read."""
         await asyncio.sleep(self._model.jobs.poll_s)  # others that it serves may come meanwhile, and it is read once
-        if not job.job_id and (job_id := await self._remote.find_job(job.name)):
+        if not job.job_id and (job_id := await self._remote.find_job(job)):
             job.note(job=job_id)
         if not job.job_id:
             if not job.file_id and (file_id := await self._remote.find_file(job.name)):

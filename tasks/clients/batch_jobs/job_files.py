@@ -40,6 +40,7 @@ class JobServer:
     model: str = ""
     url: str = ""
     key_env: str = ""
+    kind: str = "openai"
 
 
 @dataclass(eq=False, slots=True)

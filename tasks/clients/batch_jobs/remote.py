@@ -83,6 +83,9 @@ class JobState:
 class Remote:
     """The jobs of one model's server."""
 
+    _batches = "/batches"
+    """Path of jobs."""
+
     def __init__(self, server: OpenAiServer, jobs: Jobs, attempts: int, most_silent: int = _MOST_SILENT) -> None:
         """`attempts`: how often a server that has answered nothing yet is asked; `most_silent`: one that has."""
         self.name = server.name
@@ -131,7 +134,7 @@ class Remote:
         """Upload the file of a job; return its id."""
 
         async def send() -> str:
-            return _read_id(
+            return read_id(
                 await self._read(
                     self._server.upload(name, content, "batch"),
                     "takes no files, so it has no batch jobs: leave out mode",
@@ -140,22 +143,24 @@ class Remote:
 
         return await self._ask(send)
 
-    async def create(self, file_id: str, mark: str) -> str:
-        """Make a job of an uploaded file; return its id. One that was made by a request whose answer was lost is taken."""
+    async def create(self, job: JobFile) -> str:
+        """Make a job of its uploaded file; return its id. One that was made by a request whose answer was lost is taken."""
         body = {
-            "input_file_id": file_id,
+            "input_file_id": job.file_id,
             "endpoint": ENDPOINT,
             "completion_window": self._jobs.window,
-            "metadata": {"factmill": mark},
+            "metadata": {"factmill": job.name},
         }
         tried = False
 
         async def make() -> str:
             nonlocal tried
-            if tried and (found := await self._find_told("batches", _is_job, mark)):
+            if tried and (found := await self._find_told("batches", _is_job, job.name)):
                 return found
             tried = True
-            return _read_id(await self._read(self._server.post("/batches", body), "has no batch jobs: leave out mode"))
+            return read_id(
+                await self._read(self._server.post(self._batches, body), "has no batch jobs: leave out mode")
+            )
 
         return await self._ask(make)
 
@@ -166,7 +171,7 @@ class Remote:
 
         async def ask() -> JobState | None:
             nonlocal unknown
-            answer = await self._server.get(f"/batches/{quote(job.job_id, safe='')}")
+            answer = await self._server.get(f"{self._batches}/{quote(job.job_id, safe='')}")
             if answer.status == 404:
                 if (unknown := unknown + 1) < self._attempts:
                     raise Retry(
@@ -174,7 +179,7 @@ class Remote:
                     )  # one that has just started may not have read all yet
                 return None
             self._check(answer, "has no batch jobs: leave out mode")
-            return _read_state(job.job_id, read_json(answer.text))
+            return self._read_state(job.job_id, read_json(answer.text))
 
         state = await self._ask(ask)
         if state is None:
@@ -192,18 +197,22 @@ class Remote:
             whose = "another key" if job.key_mark else "an earlier version, which did not note by which key"
             named = self._server.model.key_env or "the world's file names none today"
             return f"it was handed in by {whose}, and may be known by that: set that key ({named}) and run the same command again"
-        found = await self._ask(lambda: self._find_once("batches", _is_job, job.name))
+        found = await self._ask(lambda: self._find_listed(job))
         if found is None:
             return "this server lists none at all, and may be another than took it: see what answers at this address"
         return f"the server lists it as {found}: run the same command again later" if found else ""
+
+    async def _find_listed(self, job: JobFile) -> str | None:
+        """Return the id of a job in the server's list; empty where it is not listed, None where the server lists none."""
+        return await self._find_once("batches", _is_job, job.name)
 
     async def cancel(self, job_id: str) -> JobState:
         """Have a job broken off; return what the server says of it."""
 
         async def ask() -> JobState:
-            answer = await self._server.post(f"/batches/{quote(job_id, safe='')}/cancel", {})
+            answer = await self._server.post(f"{self._batches}/{quote(job_id, safe='')}/cancel", {})
             self._check(answer, f"knows no job {job_id}, or cancels none")
-            return _read_state(job_id, read_json(answer.text))
+            return self._read_state(job_id, read_json(answer.text))
 
         return await self._ask(ask)
 
@@ -239,9 +248,9 @@ class Remote:
 
         return await self._ask(get)
 
-    async def find_job(self, mark: str) -> str:
-        """Return the id of the job with a mark; empty where there is none, or the server lists none."""
-        return await self._ask(lambda: self._find_told("batches", _is_job, mark))
+    async def find_job(self, job: JobFile) -> str:
+        """Return the id by which the server knows a job; empty where it knows none, or lists none."""
+        return await self._ask(lambda: self._find_told("batches", _is_job, job.name))
 
     async def find_file(self, mark: str) -> str:
         """Return the id of the file with a name; empty where there is none, or the server lists none."""
@@ -279,7 +288,7 @@ class Remote:
             if not isinstance(listed, list):
                 return None
             if found := next((each for each in listed if isinstance(each, dict) and is_it(each, mark)), None):
-                return _read_id(found)
+                return read_id(found)
             if not listed or not page.get("has_more"):
                 return ""
             after = f"&after={quote(str(listed[-1].get('id')), safe='')}"
@@ -328,8 +337,11 @@ class Remote:
                 return found
         raise AssertionError("pauses have no end")
 
+    def _read_state(self, job_id: str, told: Any) -> JobState:
+        return _read_job(job_id, told)
 
-def _read_id(told: Any) -> str:
+
+def read_id(told: Any) -> str:
     found = told.get("id") if isinstance(told, dict) else None
     if not isinstance(found, str) or not found:
         raise Retry(f"malformed_reply: no id in {shorten(str(told))}")
@@ -345,14 +357,14 @@ def _is_file(file: Any, mark: str) -> bool:
     return file.get("filename") == mark
 
 
-def _read_state(job_id: str, told: Any) -> JobState:
+def _read_job(job_id: str, told: Any) -> JobState:
     if not isinstance(told, dict) or not isinstance(told.get("status"), str):
         raise Retry(f"malformed_reply: no status in {shorten(str(told))}")
     counts = told.get("request_counts")
-    done, failed, total = (_count(counts, name) for name in ("completed", "failed", "total"))
+    done, failed, total = (count_told(counts, name) for name in ("completed", "failed", "total"))
     errors = told.get("errors")
     listed = errors.get("data") if isinstance(errors, dict) else errors
-    ends = [_count(told, name) for name in ("completed_at", "expired_at", "cancelled_at", "failed_at")]
+    ends = [count_told(told, name) for name in ("completed_at", "expired_at", "cancelled_at", "failed_at")]
     return JobState(
         job_id,
         told["status"],
@@ -363,7 +375,7 @@ def _read_state(job_id: str, told: Any) -> JobState:
             told[name] for name in ("output_file_id", "error_file_id") if isinstance(told.get(name), str) and told[name]
         ),
         tuple(_describe_error(each) for each in listed) if isinstance(listed, list) else (),
-        max(0.0, float(max(ends) - _count(told, "created_at"))) if any(ends) else 0.0,
+        max(0.0, float(max(ends) - count_told(told, "created_at"))) if any(ends) else 0.0,
     )
 
 
@@ -374,6 +386,6 @@ def _describe_error(error: Any) -> str:
     return shorten(f"{error.get('code')}: {line}{error.get('message')}")
 
 
-def _count(told: Any, name: str) -> int:
+def count_told(told: Any, name: str) -> int:
     value = told.get(name) if isinstance(told, dict) else None
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
