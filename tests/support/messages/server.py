@@ -1,7 +1,8 @@
 """A server of Anthropic's wire format on loopback: Messages and Message Batches, the state of batches on disk.
 
 What a model says is an answer of the chat protocol, so that one script plays both protocols. A request may hold what the SDK's
-types name, and nothing else. A batch goes one step further each time it is looked at.
+types name, and nothing else. A batch goes one step further each time it is looked at or
+listed.
 """
 
 import json
@@ -171,7 +172,9 @@ class MessagesServer:
         return self._save(self._new(requests))
 
     def _list(self, query: dict[str, str]) -> dict[str, Any]:
-        """Answer with a page of one, the newest first."""
+        """Answer with a page of one, the newest first. Every batch goes a step further."""
+        for each in self.batches:
+            self._save(self._step(each))
         listed = self.batches[::-1]
         ids = [each["id"] for each in listed]
         start = ids.index(query["after_id"]) + 1 if "after_id" in query else 0
