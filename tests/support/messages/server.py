@@ -7,13 +7,14 @@ listed.
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from anthropic.types.message_create_params import MessageCreateParamsBase, MessageCreateParamsNonStreaming
+from support.habits.server import write_model_world
 from support.webs.loopback import Loopback, Seen
 
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
@@ -107,6 +108,7 @@ class MessagesServer:
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Answer a Messages request."""
+        request = _use_blocks(request)
         refused = self._refuse(request) or self.errors(request)
         if refused:
             return refused
@@ -236,6 +238,14 @@ class MessagesServer:
         return ended
 
 
+def write_messages_world(folder: Path, url: str, habit: str, roles: Sequence[str], settings: str = "") -> Path:
+    """Write the embedded world with the model of a habit behind Anthropic's API; its key is in ANTHROPIC_TEST_KEY."""
+    path = write_model_world(folder, url, habit, roles, settings)
+    native = 'kind = "anthropic"\nkey_env = "ANTHROPIC_TEST_KEY"\nname = "habits"'
+    path.write_text(path.read_text("utf-8").replace('kind = "openai"\nname = "habits"', native), "utf-8")
+    return path
+
+
 def error(status: int, message: str) -> dict[str, Any]:
     """Return an error as the API has it."""
     told = {"type": _ERRORS[status], "message": message}
@@ -248,6 +258,22 @@ def _now() -> str:
 
 def _show(batch: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in batch.items() if name not in ("requests", "step", "number")}
+
+
+def _use_blocks(request: dict[str, Any]) -> dict[str, Any]:
+    """Return a request with lists of blocks in place of plain texts, and one text as its system prompt."""
+    turns = [
+        {
+            **turn,
+            "content": [{"type": "text", "text": turn["content"]}]
+            if isinstance(turn["content"], str)
+            else turn["content"],
+        }
+        for turn in request.get("messages", [])
+    ]
+    system = request.get("system", "")
+    system = system if isinstance(system, str) else "\n\n".join(block["text"] for block in system)
+    return request | {"messages": turns} | ({"system": system} if system else {})
 
 
 def _read_chat(request: dict[str, Any]) -> dict[str, Any]:
@@ -266,7 +292,9 @@ def _read_chat(request: dict[str, Any]) -> dict[str, Any]:
         ]
         for block in message["content"]:
             if block["type"] == "tool_result":
-                messages.append({"role": "tool", "tool_call_id": block["tool_use_id"], "content": block["content"]})
+                given = block["content"]
+                text = given if isinstance(given, str) else "".join(each["text"] for each in given)
+                messages.append({"role": "tool", "tool_call_id": block["tool_use_id"], "content": text})
         if texts or calls:
             said = {"role": message["role"], "content": "\n\n".join(texts)}
             messages.append({**said, "tool_calls": calls} if calls else said)
