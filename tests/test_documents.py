@@ -17,7 +17,7 @@ from tasks.assets import ROOT
 from tasks.settings import load_world
 
 ALL = (*DOCUMENTS, "CONTRIBUTING.md", "data/world/README.md")
-OTHERS = ("factmill", ".", "cp", "dask", "export", "prefect", "python", "inspect", "lm_eval")
+OTHERS = ("factmill", ".", "cp", "dask", "export", "prefect", "python", "inspect", "litellm", "lm_eval")
 
 
 def commands() -> dict[str, set[str]]:
