@@ -1,5 +1,6 @@
 """Whole builds and evaluations through `kind = "anthropic"`: their rows are those of a server of the OpenAI protocol."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -122,8 +123,8 @@ def test_a_build_by_message_batches_that_is_killed_goes_on_and_pays_once(
     command = ("build", "granola", "--world", world, "--warehouse", tmp_path / "anthropic.duckdb", *few)
     server.ends[1] = "never"
     process = factmill.start(*command, **ENVIRONMENT)
-    while not server.batches and process.poll() is None:
-        pass
+    while not any(seen.path.endswith("/msgbatch_0001") for seen in server.web.seen) and process.poll() is None:
+        time.sleep(0.05)
     process.kill()
     process.wait()
     assert len(server.batches) == 1
