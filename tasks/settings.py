@@ -42,7 +42,10 @@ KINDS: dict[str, tuple[str, ...]] = {
     "translator": ("local",),
     "perplexity": ("local", "openai"),
 }
-"""Role → what kinds of models there are for it; `rules` and `openai` for authors and judges."""
+"""Role → what kinds of models there are for it; `rules` and CHAT_KINDS for authors and judges."""
+CHAT_KINDS = ("openai", "anthropic")
+"""Kinds of chat models behind a server."""
+ANTHROPIC_URL = "https://api.anthropic.com"
 ROLES = ("author", "judge", *KINDS)
 """What builds ask of models; every other name in a world's `models` is a model to be measured."""
 PROFILE = {"token_limit", "thinking_tokens", "temperature", "seed", "system", "reasoning_effort", "extra_body"}
@@ -143,14 +146,15 @@ class Wikidata(StrictModel):
 class Model(StrictModel):
     """One model in a role."""
 
-    kind: Literal["rules", "openai", "local"]
+    kind: Literal["rules", "openai", "anthropic", "local"]
     """`rules`: the embedded world's author (no language model); `openai`: any server of the OpenAI chat protocol;
+    `anthropic`: Anthropic's Messages API, with the extra `anthropic`;
     `local`: a model on this machine (`factmill models list`), for the roles embedder, translator and
     perplexity."""
     name: str
     """Model name as the server knows it, or `rules-1`."""
     url: Address = ""
-    """Base URL with /v1 for kind `openai`."""
+    """Base URL with /v1 for kind `openai`; without it for kind `anthropic`, where empty is https://api.anthropic.com."""
     key_env: str = ""
     """Environment variable that holds the API key; empty when the server wants none."""
     key_command: tuple[str, ...] = ()
@@ -201,13 +205,28 @@ class Model(StrictModel):
     usd_per_request: Usd = 0.0
     """Fee for each request that the server answers, added to the price of its tokens."""
     max_age: Age | None = None
-    """Of kind `openai`: a recorded reply that is older is asked for again; None: replies serve for ever."""
+    """Of kinds `openai` and `anthropic`: a recorded reply that is older is asked for again; None: replies serve for ever."""
     mode: Literal["single", "batch"] = "single"
-    """`batch`: builds and evaluations ask by batch jobs of the server (`/v1/files`, `/v1/batches`), for less and within a day."""
+    """`batch`: builds and evaluations ask by batch jobs of the server (`/v1/files`, `/v1/batches`; Message Batches of kind
+    `anthropic`), for less and within a day."""
     batch_price: float = Field(default=0.5, ge=0)
     """What a batch job costs of the prices above; 1 where these are those of batch jobs."""
     jobs: Jobs = Jobs()
     limits: Limits = Limits()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete_url(cls, given: Any) -> Any:
+        is_anthropic = isinstance(given, dict) and given.get("kind") == "anthropic"
+        return {**given, "url": given.get("url") or ANTHROPIC_URL} if is_anthropic else given
+
+    @model_validator(mode="after")
+    def _check_anthropic(self) -> "Model":
+        if self.kind == "anthropic" and self.url.rstrip("/").endswith("/v1"):
+            raise ValueError(f"url: for kind `anthropic` it stands without /v1, such as {ANTHROPIC_URL}")
+        if self.kind == "anthropic" and self.choices:
+            raise ValueError("choices: the Messages API gives one reply a request; leave it out")
+        return self
 
     @field_validator("key_env")
     @classmethod
@@ -291,7 +310,8 @@ class Model(StrictModel):
     def profile(self) -> dict[str, Any]:
         """Return what of this model's settings changes requests, where it is not the default; recorded calls are keyed
         by it. `json_schema` and `choices` are no part of it: replies are checked alike with and without them."""
-        return self.model_dump(mode="json", include=PROFILE, exclude_defaults=True)
+        profile = self.model_dump(mode="json", include=PROFILE, exclude_defaults=True)
+        return {**profile, "kind": self.kind} if self.kind == "anthropic" else profile
 
 
 def _check_header_name(name: str) -> None:
@@ -340,7 +360,7 @@ class World(StrictModel):
     @model_validator(mode="after")
     def _check_kinds(self) -> "World":
         for role, model in self.models.items():
-            others = ("rules", "openai") if role in ROLES else ("openai",)
+            others = ("rules", *CHAT_KINDS) if role in ROLES else CHAT_KINDS
             if model.kind not in (wanted := KINDS.get(role, others)):
                 told = " or ".join(f"`{kind}`" for kind in wanted)
                 raise ValueError(f"models.{role}.kind is `{model.kind}`; a model in this role is {told}")
@@ -348,7 +368,7 @@ class World(StrictModel):
                 raise ValueError(
                     f"models.{role}.compute_type: only a translator or a perplexity model of kind `local` has one"
                 )
-            if model.profile() and (model.kind != "openai" or role == "perplexity"):
+            if model.profile() and (model.kind not in CHAT_KINDS or role == "perplexity"):
                 raise ValueError(
                     f"models.{role}.{next(iter(model.profile()))}: only a chat model behind a server has one"
                 )
@@ -356,7 +376,7 @@ class World(StrictModel):
                 raise ValueError(f"models.{role}.{next(iter(idle_settings))}: only a model behind a server has one")
             if model.stream and role == "perplexity":
                 raise ValueError(f"models.{role}.stream: only replies of a chat model come as a stream")
-            if model.mode == "batch" and (model.kind != "openai" or role == "perplexity"):
+            if model.mode == "batch" and (model.kind not in CHAT_KINDS or role == "perplexity"):
                 raise ValueError(f"models.{role}.mode: only a chat model behind a server is asked by batch jobs")
             if model.mode != "batch" and (idle := sorted({"batch_price", "jobs"} & model.model_fields_set)):
                 raise ValueError(
@@ -371,10 +391,10 @@ class World(StrictModel):
         """ValueError for an age that nothing has, or that replies of one address would have several of."""
         by_address: dict[str, tuple[str, str | None]] = {}
         for role, model in self.models.items():
-            if model.max_age and model.kind != "openai":
+            if model.max_age and model.kind not in CHAT_KINDS:
                 raise ValueError(f"models.{role}.max_age: what a model of kind `{model.kind}` says does not age")
             other, age = by_address.setdefault(model.url, (role, model.max_age))
-            if model.kind == "openai" and age != model.max_age:
+            if model.kind in CHAT_KINDS and age != model.max_age:
                 raise ValueError(f"models.{role}.max_age: models.{other} has the same address and another max_age")
 
     def has(self, section: str) -> bool:

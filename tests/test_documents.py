@@ -17,7 +17,7 @@ from tasks.assets import ROOT
 from tasks.settings import load_world
 
 ALL = (*DOCUMENTS, "CONTRIBUTING.md", "data/world/README.md")
-OTHERS = ("factmill", ".", "cp", "dask", "export", "prefect", "python", "inspect", "lm_eval", "vllm")
+OTHERS = ("factmill", ".", "cp", "dask", "export", "prefect", "python", "inspect", "litellm", "lm_eval", "vllm")
 
 
 def commands() -> dict[str, set[str]]:
@@ -71,6 +71,7 @@ def test_the_site_is_built_and_every_link_of_it_leads_somewhere(tmp_path: Path) 
 def test_every_world_of_the_documents_loads(tmp_path: Path) -> None:
     worlds = list_blocks("docs/rebuild/worlds.md", "toml")
     assert len(worlds) == 5
+    worlds += list_blocks("docs/rebuild/providers.md", "toml")
     for number, world in enumerate(worlds):
         (tmp_path / f"{number}.toml").write_text(world)
         load_world(str(tmp_path / f"{number}.toml")).require("wikipedia", "pageviews")

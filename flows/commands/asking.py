@@ -17,7 +17,7 @@ from tasks.core.calls.wikipedia import call_resolve_title
 from tasks.core.prompts import Ask, Prompt
 from tasks.engine.services import Services
 from tasks.errors import FactmillError
-from tasks.settings import SECTIONS, Model, World, api_key, home
+from tasks.settings import CHAT_KINDS, SECTIONS, Model, World, api_key, home
 
 _TOKENS = 64
 _PROMPT = Prompt(
@@ -52,7 +52,7 @@ def ask_world(world_name: str) -> Iterator[dict[str, Any]]:
                 scorer = services.perplexity()
                 question = call_perplexity(scorer.identity, "The sky is blue.")
                 yield _put(f"ask {role}", scorer, question, "name a server that tells log-probabilities of prompts")
-            elif model.kind == "openai":
+            elif model.kind in CHAT_KINDS:
                 yield _ask_chat(role, model, world)
     finally:
         services.close()
@@ -79,7 +79,9 @@ def _put(what: str, service: Service, call: Call, advice: str) -> dict[str, Any]
 def _ask_chat(role: str, model: Model, world: World) -> dict[str, Any]:
     """Ask for two samples held to a schema; what the server refuses or ignores shows what it takes."""
     limits = model.limits.model_copy(update={"attempts": 1})
-    all_asked = model.model_copy(update={"json_schema": model.json_schema or True, "choices": True, "limits": limits})
+    # the Messages API has no `n`
+    asked = {"json_schema": model.json_schema or True, "choices": model.kind == "openai", "limits": limits}
+    all_asked = model.model_copy(update=asked)
     chat = Chat(model.url, all_asked, lambda: api_key(model), world.user_agent)
     reply = _answer(chat, call_chat(model.url, model.name, Ask(_PROMPT, {}, samples=2)))
     if reply.status != "ok":

@@ -1,4 +1,4 @@
-"""A chat model behind any server of the OpenAI protocol (openai_server.py); the question is core/calls/chat.py's.
+"""A chat model behind any server of the OpenAI protocol (openai_server.py) or Anthropic's (anthropic_server.py); the question is core/calls/chat.py's.
 
 Several samples are one request with `n` where the server can do that, and one request each with a seed of its own where
 it cannot; every such request counts for the limiter and is tried again alone.
@@ -21,14 +21,14 @@ from typing import Any
 from tasks import progress
 from tasks.clients.batch_jobs.desk import Desk
 from tasks.clients.batch_jobs.job_files import JobsPlace
-from tasks.clients.batch_jobs.remote import Remote
 from tasks.clients.batch_jobs.request_files import FileDesk, RequestFiles
 from tasks.clients.completions import judge_answer, judge_error, read_completion
-from tasks.clients.openai_server import Answer, OpenAiServer, add_spent
+from tasks.clients.openai_server import Answer, add_spent
 from tasks.clients.probes import Probes
 from tasks.clients.refusals import describe_learnt, find_learnt, is_unexplained, merge_roles, read_refusal
 from tasks.clients.sending.answers import fail, shorten
 from tasks.clients.sending.sender import Sender
+from tasks.clients.servers import open_jobs, open_server
 from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.core.finish_reasons import classify_finish, describe_unknown, is_cut
 from tasks.errors import AccountBlocked, RepliesAwaited, ServiceUnreachable
@@ -83,14 +83,14 @@ class Chat:
         """Its settings, with what was learnt of it."""
         self._told = model
         self._probes = Probes()
-        self._server = OpenAiServer(model, read_key, user_agent)
+        self._server = open_server(model, read_key, user_agent)
         self._sender = Sender(model.limits, self._server.name, counts=False, find_subject=lambda draw: draw.call.key)
         self._finishes: set[str] = set()
         """Finish reasons that came."""
         self._desk: Desk[_Draw] | None = None
         self._is_tried, self._trying = True, threading.Lock()
         if jobs and model.mode == "batch":
-            self._desk = Desk(model, Remote(self._server, model.jobs, model.limits.attempts), self, jobs)
+            self._desk = Desk(model, open_jobs(self._server, model.jobs, model.limits.attempts), self, jobs)
             learnt = self._desk.find_learnt()
             self.model = model.model_copy(update=learnt or {})
             self._is_tried = learnt is not None or not model.jobs.first_singly

@@ -29,7 +29,7 @@ from tasks.core.spending.usage import Usage, is_unanswered, price_range, price_u
 from tasks.errors import BudgetReached
 from tasks.settings import Model
 
-_FILE_TIMEOUT_S = 600.0
+FILE_TIMEOUT_S = 600.0
 """How long nothing may come while a file of a batch job is sent or fetched."""
 _TIMED_OUT = (408, 504, 524)
 """Statuses of a server or gateway that gave up waiting for the reply."""
@@ -37,7 +37,7 @@ _OVERLOADED = (503, 529)
 """Statuses of a server that did not begin."""
 _TEMPLATE_TOKENS, _MESSAGE_TOKENS = 128, 16
 """What a server's template may add to a request, and to each message."""
-_UNTOLD_TOKENS = 16_384
+UNTOLD_TOKENS = 16_384
 """Of a reply, where neither the request nor the world's file tells a limit, until replies tell more."""
 _MARGIN = 1.5
 """On what a server was seen to count beyond what was expected."""
@@ -56,6 +56,9 @@ class Answer:
 class OpenAiServer:
     """One model behind a server."""
 
+    _sdk: Any = openai
+    """The library that sends requests; AnthropicServer has another with errors of the same names."""
+
     def __init__(self, model: Model, read_key: Callable[[], str], user_agent: str) -> None:
         """Keep what is needed; nothing is sent, and `read_key` is called when the first request is."""
         self.name = f"model {model.name} at {model.url}"
@@ -67,15 +70,21 @@ class OpenAiServer:
         self._over_price = 1.0
         """How much more than by its tokens the server was seen to charge for a request, at most."""
         self._credentials = Credentials(model, read_key)
-        self._client = openai.AsyncOpenAI(
-            api_key="none",  # the transport adds what the credentials say
-            base_url=model.url,
-            max_retries=0,
-            timeout=model.limits.timeout_s,
-            default_headers={"User-Agent": user_agent},
-            http_client=openai.DefaultAsyncHttpxClient(
+        self._client = self._open_client(
+            user_agent,
+            self._sdk.DefaultAsyncHttpxClient(
                 transport=ModelTransport(model, self._credentials), event_hooks={"response": [self._check_redirect]}
             ),
+        )
+
+    def _open_client(self, user_agent: str, http_client: httpx2.AsyncClient) -> Any:
+        return openai.AsyncOpenAI(
+            api_key="none",  # the transport adds what the credentials say
+            base_url=self.model.url,
+            max_retries=0,
+            timeout=self.model.limits.timeout_s,
+            default_headers={"User-Agent": user_agent},
+            http_client=http_client,
         )
 
     async def mark_key(self) -> str:
@@ -93,7 +102,7 @@ class OpenAiServer:
     async def fetch(self, path: str) -> tuple[Answer, bytes]:
         """Return the answer for a file, without its text where there is one, and the file's bytes; Retry as `get`."""
         response = await self._send(
-            self._client.get(path, cast_to=httpx2.Response, options={"timeout": _FILE_TIMEOUT_S})
+            self._client.get(path, cast_to=httpx2.Response, options={"timeout": FILE_TIMEOUT_S})
         )
         if response.is_success:
             return Answer(response.status_code, "", None), self._credentials.scrub_content(response.content)
@@ -106,7 +115,7 @@ class OpenAiServer:
             body={"purpose": purpose},
             files=[("file", (name, content, "application/jsonl"))],
             # the client adds the boundary; a server reads a large file for long before it answers
-            options={"headers": {"Content-Type": "multipart/form-data"}, "timeout": _FILE_TIMEOUT_S},
+            options={"headers": {"Content-Type": "multipart/form-data"}, "timeout": FILE_TIMEOUT_S},
             cast_to=httpx2.Response,
         )
         return self._read(await self._send(sending))
@@ -114,11 +123,11 @@ class OpenAiServer:
     async def _send(self, sending: Awaitable[httpx2.Response]) -> httpx2.Response:
         try:
             response = await sending
-        except openai.APIStatusError as error:
+        except self._sdk.APIStatusError as error:
             response = error.response
-        except openai.APITimeoutError:
+        except self._sdk.APITimeoutError:
             raise Retry("timeout: the server did not answer in time") from None
-        except openai.APIConnectionError as error:
+        except self._sdk.APIConnectionError as error:
             code = "unreachable" if isinstance(error.__cause__, httpx2.ConnectError) else "connection_cut"
             raise Retry(f"{code}: {self._credentials.scrub(tell_error(error.__cause__ or error))}") from None
         self.has_answered = True
@@ -192,7 +201,7 @@ class OpenAiServer:
         asked = len(told.encode(errors="replace")) + _TEMPLATE_TOKENS + _MESSAGE_TOKENS * len(body.get("messages", ()))
         limit = next((body[name] for name in ("max_tokens", "max_completion_tokens") if name in body), None)
         if limit is None:
-            limit = self.model.context_tokens or _UNTOLD_TOKENS
+            limit = self.model.context_tokens or UNTOLD_TOKENS
         return math.ceil(asked * self._over[0]), math.ceil(limit * body.get("n", 1) * self._over[1])
 
     def price_at_most(self, tokens_in: int, tokens_out: int) -> float:

@@ -377,6 +377,10 @@ def check_models(world: World, roles: Collection[str]) -> None:
     for model in (model for role, model in world.models.items() if role in roles):
         if model.kind == "rules":
             _check_graph(world)
+        if model.kind == "anthropic":
+            from tasks.clients.anthropic_server import require_sdk
+
+            require_sdk()
         require_variables(model)
 
 

@@ -29,7 +29,7 @@ from tasks.engine.benchmark import Benchmark, Inputs, Locked
 from tasks.errors import SettingsError, UsageError
 from tasks.evaluation.measured import LATEST, digest_measured, find_measured, tell_left_out
 from tasks.options import Option, Params, RunOptions
-from tasks.settings import World, load_world
+from tasks.settings import CHAT_KINDS, World, load_world
 from tasks.storage.source_files import SourceFile, lock_source
 from tasks.text.suggestions import suggest_name
 
@@ -350,7 +350,7 @@ def check_model(world: World, name: str, option: str) -> None:
 
 def _require_model(world: World, name: str, option: str, others: Sequence[str]) -> None:
     """SettingsError unless the world names a chat model so."""
-    there = [each for each, model in world.models.items() if model.kind == "openai" and each != "perplexity"]
+    there = [each for each, model in world.models.items() if model.kind in CHAT_KINDS and each != "perplexity"]
     if name not in there:
         known = ", ".join([*there, *others])
         raise SettingsError(

@@ -260,7 +260,7 @@ class Desk(Generic[T]):
 
     async def _create(self, job: JobFile) -> None:
         try:
-            job.note(job=await self._remote.create(job.file_id, job.name))
+            job.note(job=await self._remote.create(job))
         except SpoiltFile:
             self._files.forget(job)
             raise
@@ -268,7 +268,7 @@ class Desk(Generic[T]):
     async def _go_on(self, job: JobFile) -> None:
         """Follow a job that is known from its file: one of an earlier process, or one whose answers others have read."""
         await asyncio.sleep(self._model.jobs.poll_s)  # others that it serves may come meanwhile, and it is read once
-        if not job.job_id and (job_id := await self._remote.find_job(job.name)):
+        if not job.job_id and (job_id := await self._remote.find_job(job)):
             job.note(job=job_id)
         if not job.job_id:
             if not job.file_id and (file_id := await self._remote.find_file(job.name)):

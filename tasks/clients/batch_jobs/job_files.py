@@ -42,6 +42,7 @@ class JobServer:
     model: str = ""
     url: str = ""
     key_env: str = ""
+    kind: str = "openai"
     connection: str = ""
     """JSON of the model's headers, query parameters and key header (`Model.connection`); empty: it has none. Secrets stand
     there by the names of environment variables alone."""
@@ -56,6 +57,7 @@ class JobServer:
             model=model.name,
             url=model.url,
             key_env=model.key_env,
+            kind=model.kind,
             connection=json.dumps(connection, sort_keys=True) if connection else "",
             has_key_command=bool(model.key_command),
         )

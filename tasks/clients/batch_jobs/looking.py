@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tasks.clients.batch_jobs.job_files import JobFile, JobServer
 from tasks.clients.batch_jobs.remote import JobState, Remote
-from tasks.clients.openai_server import OpenAiServer
+from tasks.clients.servers import open_jobs, open_server
 from tasks.core.calls.jobs import Jobs
 from tasks.errors import FactmillError, ServiceError
 from tasks.settings import Limits, Model, api_key
@@ -62,7 +62,7 @@ def cancel_job(job: JobFile, user_agent: str) -> JobState:
                 f"job {job.job_id or job.name}: {_BY_COMMAND}. Cancel it with the provider's own tools, or wait for it"
             )
         remote = _connect(job.server, user_agent)
-        job.job_id = job.job_id or await remote.find_job(job.name)
+        job.job_id = job.job_id or await remote.find_job(job)
         if not job.job_id:
             raise ServiceError(
                 f"{job.name} was never handed in to {remote.name}, so there is nothing to cancel; the same build hands it in, "
@@ -96,11 +96,11 @@ def _is_known(job: JobFile) -> bool:
 
 def _connect(server: JobServer, user_agent: str) -> Remote:
     limits = Limits(timeout_s=_TIMEOUT_S)
-    given = {"kind": "openai", "name": server.model, "url": server.url, "key_env": server.key_env, "limits": limits}
+    told = {"kind": server.kind, "name": server.model, "url": server.url, "key_env": server.key_env, "limits": limits}
     try:
-        model = Model.model_validate(given | server.read_connection())
+        model = Model.model_validate(told | server.read_connection())
     except (ValueError, TypeError) as error:
         raise ServiceError(
             f"model {server.model}: a job's file says in no readable way how its server is reached: {error}"
         ) from None
-    return Remote(OpenAiServer(model, lambda: api_key(model), user_agent), Jobs(), attempts=1, most_silent=1)
+    return open_jobs(open_server(model, lambda: api_key(model), user_agent), Jobs(), attempts=1, most_silent=1)

@@ -101,6 +101,9 @@ class JobState:
 class Remote:
     """The jobs of one model's server."""
 
+    _batches = "/batches"
+    """Path of jobs."""
+
     def __init__(self, server: OpenAiServer, jobs: Jobs, attempts: int, most_silent: int = _MOST_SILENT) -> None:
         """`attempts`: how often a server that has answered nothing yet is asked; `most_silent`: one that has."""
         self.name = server.name
@@ -162,35 +165,35 @@ class Remote:
         async def send() -> str:
             answer = await self._server.upload(name, content, "batch")
             self._check(answer, "takes no files, so it has no batch jobs: leave out mode")
-            return _read_id(read_json(answer.text))
+            return read_id(read_json(answer.text))
 
         return await self._ask(send)
 
-    async def create(self, file_id: str, mark: str) -> str:
-        """Make a job of an uploaded file once the server has processed it; return the job's id. A job that was made by a
+    async def create(self, job: JobFile) -> str:
+        """Make a job of its uploaded file once the server has processed it; return the job's id. A job that was made by a
         request whose answer was lost is taken. SpoiltFile when the file cannot be processed."""
-        await self._wait_for_file(file_id)
+        await self._wait_for_file(job.file_id)
         body = {
-            "input_file_id": file_id,
+            "input_file_id": job.file_id,
             "endpoint": ENDPOINT,
             "completion_window": self._jobs.window,
-            "metadata": {"factmill": mark},
+            "metadata": {"factmill": job.name},
         }
         tried, not_found = False, 0
 
         async def make() -> str:
             nonlocal tried, not_found
-            if tried and (found := await self._find_told("batches", _is_job, mark)):
+            if tried and (found := await self._find_told("batches", _is_job, job.name)):
                 return found
             tried = True
-            answer = await self._server.post("/batches", body)
+            answer = await self._server.post(self._batches, body)
             if 400 <= answer.status < 500:
                 not_found += bool(_FILE_NOT_FOUND.search(answer.text))
                 if _FILE_NOT_READY.search(answer.text) or 0 < not_found < self._attempts:
                     tried = False  # it was answered: no job was made
                     raise Retry(f"file_not_ready: {shorten(answer.text)}")
             self._check(answer, "has no batch jobs: leave out mode")
-            return _read_id(read_json(answer.text))
+            return read_id(read_json(answer.text))
 
         return await self._ask(make)
 
@@ -227,7 +230,7 @@ class Remote:
 
         async def ask() -> JobState | None:
             nonlocal unknown
-            answer = await self._server.get(f"/batches/{quote(job.job_id, safe='')}")
+            answer = await self._server.get(f"{self._batches}/{quote(job.job_id, safe='')}")
             if answer.status == 404:
                 if (unknown := unknown + 1) < self._attempts:
                     raise Retry(
@@ -235,7 +238,7 @@ class Remote:
                     )  # one that has just started may not have read all yet
                 return None
             self._check(answer, "has no batch jobs: leave out mode")
-            return _read_state(job.job_id, read_json(answer.text))
+            return self._read_state(job.job_id, read_json(answer.text))
 
         state = await self._ask(ask)
         if state is None:
@@ -254,18 +257,22 @@ class Remote:
             model = self._server.model
             named = model.key_env or ("key_command" if model.key_command else "the world's file names none today")
             return f"it was handed in by {whose}, and may be known by that: set that key ({named}) and run the same command again"
-        found = await self._ask(lambda: self._find_once("batches", _is_job, job.name))
+        found = await self._ask(lambda: self._find_listed(job))
         if found is None:
             return "this server lists none at all, and may be another than took it: see what answers at this address"
         return f"the server lists it as {found}: run the same command again later" if found else ""
+
+    async def _find_listed(self, job: JobFile) -> str | None:
+        """Return the id of a job in the server's list; empty where it is not listed, None where the server lists none."""
+        return await self._find_once("batches", _is_job, job.name)
 
     async def cancel(self, job_id: str) -> JobState:
         """Have a job broken off; return what the server says of it."""
 
         async def ask() -> JobState:
-            answer = await self._server.post(f"/batches/{quote(job_id, safe='')}/cancel", {})
+            answer = await self._server.post(f"{self._batches}/{quote(job_id, safe='')}/cancel", {})
             self._check(answer, f"knows no job {job_id}, or cancels none")
-            return _read_state(job_id, read_json(answer.text))
+            return self._read_state(job_id, read_json(answer.text))
 
         return await self._ask(ask)
 
@@ -301,9 +308,9 @@ class Remote:
 
         return await self._ask(get)
 
-    async def find_job(self, mark: str) -> str:
-        """Return the id of the job with a mark; empty where there is none, or the server lists none."""
-        return await self._ask(lambda: self._find_told("batches", _is_job, mark))
+    async def find_job(self, job: JobFile) -> str:
+        """Return the id by which the server knows a job; empty where it knows none, or lists none."""
+        return await self._ask(lambda: self._find_told("batches", _is_job, job.name))
 
     async def find_file(self, mark: str) -> str:
         """Return the id of the file with a name; empty where there is none, or the server lists none."""
@@ -341,7 +348,7 @@ class Remote:
             if not isinstance(listed, list):
                 return None
             if found := next((each for each in listed if isinstance(each, dict) and is_it(each, mark)), None):
-                return _read_id(found)
+                return read_id(found)
             if not listed or not page.get("has_more"):
                 return ""
             after = f"&after={quote(str(listed[-1].get('id')), safe='')}"
@@ -385,8 +392,11 @@ class Remote:
                 return found
         raise AssertionError("pauses have no end")
 
+    def _read_state(self, job_id: str, told: Any) -> JobState:
+        return _read_job(job_id, told)
 
-def _read_id(told: Any) -> str:
+
+def read_id(told: Any) -> str:
     found = told.get("id") if isinstance(told, dict) else None
     if not isinstance(found, str) or not found:
         raise Retry(f"malformed_reply: no id in {shorten(str(told))}")
@@ -402,14 +412,14 @@ def _is_file(file: Any, mark: str) -> bool:
     return file.get("filename") == mark
 
 
-def _read_state(job_id: str, told: Any) -> JobState:
+def _read_job(job_id: str, told: Any) -> JobState:
     if not isinstance(told, dict) or not isinstance(told.get("status"), str):
         raise Retry(f"malformed_reply: no status in {shorten(str(told))}")
     counts = told.get("request_counts")
-    done, failed, total = (_count(counts, name) for name in ("completed", "failed", "total"))
+    done, failed, total = (count_told(counts, name) for name in ("completed", "failed", "total"))
     errors = told.get("errors")
     listed = errors.get("data") if isinstance(errors, dict) else errors
-    ends = [_count(told, name) for name in ("completed_at", "expired_at", "cancelled_at", "failed_at")]
+    ends = [count_told(told, name) for name in ("completed_at", "expired_at", "cancelled_at", "failed_at")]
     return JobState(
         job_id,
         told["status"],
@@ -420,7 +430,7 @@ def _read_state(job_id: str, told: Any) -> JobState:
             told[name] for name in ("output_file_id", "error_file_id") if isinstance(told.get(name), str) and told[name]
         ),
         tuple(_describe_error(each) for each in listed) if isinstance(listed, list) else (),
-        max(0.0, float(max(ends) - _count(told, "created_at"))) if any(ends) else 0.0,
+        max(0.0, float(max(ends) - count_told(told, "created_at"))) if any(ends) else 0.0,
     )
 
 
@@ -431,6 +441,6 @@ def _describe_error(error: Any) -> str:
     return shorten(f"{error.get('code')}: {line}{error.get('message')}")
 
 
-def _count(told: Any, name: str) -> int:
+def count_told(told: Any, name: str) -> int:
     value = told.get(name) if isinstance(told, dict) else None
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0

@@ -18,8 +18,6 @@ from tasks.errors import ServiceUnreachable, SettingsError
 from tasks.settings import FromEnvironment, Model, read_headers, read_query
 
 _COMMAND_TIMEOUT_S = 60.0
-_KEY_HEADERS = {"anthropic": "x-api-key"}
-"""Kind of model → header that holds its key as it is, where that is not `Authorization: Bearer KEY`."""
 _SHORTEST_SECRET, _SHORTEST_WORD = 5, 8
 """Characters; what is shorter stands in ordinary text too. A word is part of a secret such as `Bearer KEY`."""
 
@@ -117,9 +115,7 @@ class Credentials:
         for name, value in {"the API key": key, **headers}.items():
             if not (value.isascii() and value.isprintable()):
                 raise ServiceUnreachable(f"{self._name}: {name} holds characters that no header can carry")
-        of_kind = "" if model.key_command else _KEY_HEADERS.get(model.kind, "")  # a command prints a bearer token
-        key_header = model.key_header or of_kind
-        of_key = {key_header: key} if key_header else {"Authorization": f"Bearer {key}"}
+        of_key = {model.key_header: key} if model.key_header else {"Authorization": f"Bearer {key}"}
         own = {name.lower() for name in headers}
         headers = {**{name: value for name, value in of_key.items() if name.lower() not in own}, **headers}
         self._access = Access(key, headers, query)

@@ -13,7 +13,7 @@ from tasks.core.spending.usage import price_range
 from tasks.engine.runs import Run
 from tasks.errors import BudgetReached, SettingsError
 from tasks.options import RunOptions
-from tasks.settings import PRICES, World
+from tasks.settings import CHAT_KINDS, PRICES, World
 from tasks.storage.forecasts import count_untold_calls, find_forecast, sum_up_calls
 from tasks.storage.warehouse import Connection, open_warehouse
 
@@ -22,7 +22,7 @@ def check_prices(world: World, roles: Collection[str]) -> None:
     """Raise SettingsError when a model of these roles has no price, so that nobody can say what it costs."""
     for role, model in sorted(world.models.items()):
         lacking = [key for key in PRICES if key not in model.model_fields_set]
-        if role in roles and model.kind == "openai" and lacking:
+        if role in roles and model.kind in CHAT_KINDS and lacking:
             raise SettingsError(
                 f"--max-cost: the world {world.name} does not say what the model {model.name} costs; add "
                 f"{' and '.join(f'{key} = …' for key in lacking)} to [models.{role}] of its file (0.0 where it costs nothing)"

@@ -17,7 +17,7 @@ from tasks.core.spending.usage import price_range
 from tasks.engine.batches import choose_size
 from tasks.engine.naming.identities import identify_service, service_urls
 from tasks.errors import UsageError
-from tasks.settings import Limits, Model, World
+from tasks.settings import CHAT_KINDS, Limits, Model, World
 from tasks.storage.forecasts import Asked
 
 CHARACTERS_A_TOKEN = 4
@@ -202,7 +202,7 @@ def _find_model(world: World, basis: Basis, call: Mapping[str, Any]) -> Model | 
     """Return the model of this world that a chat went to, or that is asked in its place: of several the dearest."""
     if call["operation"] != "chat":
         return None
-    models = {role: model for role, model in world.models.items() if model.kind == "openai"}
+    models = {role: model for role, model in world.models.items() if model.kind in CHAT_KINDS}
     same = [each for each in models.values() if (each.name, each.url) == (call["model"], call["service"])]
     roles = [role for role, name in basis.models.items() if name == call["model"]]
     found = same or [models[role] for role in roles if role in models]

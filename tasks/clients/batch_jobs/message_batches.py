@@ -1,0 +1,199 @@
+"""Message Batches of Anthropic, with the interface of Remote: a batch holds its requests, so nothing is uploaded before.
+
+A batch has no mark of ours. When the answer to its creation is lost, `find_job` looks for it among the batches of the
+account that were created since and hold as many requests. What is certain: a batch that has ended is ours if its results
+have our custom ids, which are digests of what is asked; such a batch is taken, and nothing is paid twice. What is not: a
+batch that has not ended does not tell its custom ids. It is waited for, and no other one is created meanwhile. A batch
+whose results are gone (the API keeps them for 29 days) cannot be recognised; its requests are asked again.
+"""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+from tasks import progress
+from tasks.clients.anthropic_messages import read_custom_id, read_result
+from tasks.clients.anthropic_server import BATCHES, AnthropicServer
+from tasks.clients.batch_jobs.job_files import JobFile, read_jobs
+from tasks.clients.batch_jobs.remote import JobState, Remote, count_told, read_id
+from tasks.clients.sending.answers import read_json, shorten
+from tasks.clients.sending.budget import find_account
+from tasks.clients.sending.sender import Retry
+from tasks.core.calls.jobs import Jobs
+from tasks.errors import ServiceUnreachable
+
+_PAGE, _MOST_PAGES = 100, 20
+_CLOCK_SLACK_S = 3600.0
+"""How much later than the API's clock ours may be."""
+
+
+class MessageBatches(Remote):
+    """The Message Batches of one model's server."""
+
+    _batches = BATCHES
+
+    def __init__(self, server: AnthropicServer, jobs: Jobs, attempts: int, **more: int) -> None:
+        super().__init__(server, jobs, attempts, **more)
+        self._anthropic = server
+        self._contents: dict[str, bytes] = {}
+        """Name of a job → its lines, until its batch is created."""
+        self._foreign: set[str] = set()
+        """Ids of batches whose results are not ours."""
+
+    async def upload(self, name: str, content: bytes) -> str:
+        """Keep the lines of a job until `create` sends them; return the name, by which they are found."""
+        self._contents[name] = content
+        return name
+
+    async def find_file(self, mark: str) -> str:  # noqa: ARG002
+        """Return an empty id: no file is ever uploaded."""
+        return ""
+
+    async def has_lost_file(self, job: JobFile) -> bool:
+        """True when an earlier process had the lines of a job."""
+        return job.file_id not in self._contents
+
+    async def create(self, job: JobFile) -> str:
+        """Create the batch of a job; return its id. A batch that an unanswered request has created is taken instead."""
+        lines = [json.loads(line) for line in self._contents[job.file_id].split(b"\n") if line]
+        requests = [
+            {"custom_id": line["custom_id"], "params": self._anthropic.translate(line["body"])} for line in lines
+        ]
+        may_exist = False
+
+        async def make() -> str:
+            nonlocal may_exist
+            if may_exist and (found := await self.find_job(job)):
+                return found
+            try:
+                answer = await self._anthropic.create_batch(requests)
+            except Retry as trouble:
+                may_exist |= trouble.code != "unreachable"
+                raise
+            may_exist |= answer.status in (500, 502, 504)
+            self._check(answer, "has no Message Batches: leave out mode")
+            return read_id(read_json(answer.text))
+
+        job_id = await self._ask(make)
+        del self._contents[job.file_id]
+        return job_id
+
+    async def find_job(self, job: JobFile) -> str:
+        """Return the id of the batch that an earlier request has created for a job; empty where there is none.
+
+        Waits while a batch that may be it has not ended. ServiceUnreachable when another key had created it, or when
+        nobody waits for answers (`most_silent` is 1) and it is not certain.
+        """
+        if not job.key_mark:
+            return ""  # noted before a batch is created
+        if job.key_mark != await self.mark_key():
+            raise ServiceUnreachable(
+                f"{self.name}: {job.name} was handed in by another key, and may be under way: set that key "
+                f"({self._anthropic.model.key_env}) and run the same command again, or have its requests asked, and paid, "
+                f"again: factmill jobs forget {job.name}"
+            )
+        said = False
+        for pause_s in self.pauses():
+            found, open_ids = await self._ask(lambda: self._search(job))
+            if found or not open_ids:
+                return found
+            if self._most_silent == 1:
+                raise ServiceUnreachable(
+                    f"{self.name}: {job.name} may be {' or '.join(open_ids)}, which does not tell its requests before it has "
+                    "ended; the same build waits for it"
+                )
+            if not said:
+                progress.say(
+                    f"note: the answer to the creation of {job.name} was lost; it may be {' or '.join(open_ids)}, which is "
+                    "waited for"
+                )
+                said = True
+            await find_account().budget.sleep(pause_s)
+        raise AssertionError("pauses have no end")
+
+    async def _search(self, job: JobFile) -> tuple[str, list[str]]:
+        """Return the id of the ended batch that holds a job's requests, or the ids of those under way that may."""
+        known = {other.job_id for other in read_jobs(job.path.parent)} | self._foreign
+        open_ids = []
+        async for batch in self._list():
+            created = _read_time(batch, "created_at")
+            if created and created < job.begun - _CLOCK_SLACK_S:
+                break
+            batch_id, counts = read_id(batch), batch.get("request_counts")
+            total = sum(count_told(counts, name) for name in (counts if isinstance(counts, dict) else ()))
+            if batch_id in known or total != len(job.ids):
+                continue
+            if batch.get("processing_status") != "ended":
+                open_ids.append(batch_id)
+                continue
+            content = await self._download(batch_id) if batch.get("results_url") else None
+            if any(read_custom_id(line) in job.ids for line in (content or b"").split(b"\n")):
+                return batch_id, []
+            self._foreign.add(batch_id)
+        return "", open_ids
+
+    async def _list(self) -> Any:
+        """Yield the batches of the account, the newest first."""
+        after = ""
+        for _ in range(_MOST_PAGES):
+            answer = await self._server.get(f"{BATCHES}?limit={_PAGE}{after}")
+            self._check(answer, "lists no Message Batches")
+            page = read_json(answer.text)
+            listed = page.get("data") if isinstance(page, dict) else None
+            if not isinstance(listed, list):
+                raise Retry(f"malformed_reply: no list of batches in {shorten(answer.text)}")
+            for batch in listed:
+                yield batch
+            if not listed or not page.get("has_more"):
+                return
+            after = f"&after_id={quote(str(page.get('last_id') or listed[-1].get('id')), safe='')}"
+
+    async def _find_listed(self, job: JobFile) -> str | None:
+        async for batch in self._list():
+            if read_id(batch) == job.job_id:
+                return job.job_id
+        return ""
+
+    async def _fetch(self, file_id: str) -> bytes | None:
+        """Return the results of a batch as lines of a job's output file; None where they are gone."""
+        content = await self._ask(lambda: self._download(file_id))
+        return None if content is None else b"\n".join(map(read_result, content.split(b"\n")))
+
+    async def _download(self, batch_id: str) -> bytes | None:
+        answer, content = await self._server.fetch(f"{BATCHES}/{quote(batch_id, safe='')}/results")
+        if answer.status == 404:
+            return None
+        self._check(answer, "gives no results")
+        return content
+
+    def _read_state(self, job_id: str, told: Any) -> JobState:
+        status = told.get("processing_status") if isinstance(told, dict) else None
+        if not isinstance(status, str):
+            raise Retry(f"malformed_reply: no processing_status in {shorten(str(told))}")
+        counts = told.get("request_counts")
+        succeeded, errored, canceled, expired, processing = (
+            count_told(counts, name) for name in ("succeeded", "errored", "canceled", "expired", "processing")
+        )
+        has_ended = status == "ended"
+        if has_ended:
+            status = "cancelled" if canceled else "expired" if expired else "completed"
+        return JobState(
+            job_id,
+            status,
+            succeeded,
+            errored + canceled + expired,
+            succeeded + errored + canceled + expired + processing,
+            (job_id,) if has_ended and told.get("results_url") else (),
+            (),
+            max(0.0, _read_time(told, "ended_at") - _read_time(told, "created_at")) if has_ended else 0.0,
+        )
+
+
+def _read_time(batch: Mapping[str, Any], name: str) -> float:
+    """Return a time of a batch as seconds since 1970; 0 where it has none."""
+    try:
+        return datetime.fromisoformat(batch[name]).timestamp()
+    except (KeyError, TypeError, ValueError):
+        return 0.0

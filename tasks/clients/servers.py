@@ -1,0 +1,23 @@
+"""Opens the server of a chat model, and its batch jobs, by the model's kind."""
+
+from collections.abc import Callable
+
+from tasks.clients.anthropic_server import AnthropicServer
+from tasks.clients.batch_jobs.message_batches import MessageBatches
+from tasks.clients.batch_jobs.remote import Remote
+from tasks.clients.openai_server import OpenAiServer
+from tasks.core.calls.jobs import Jobs
+from tasks.settings import Model
+
+
+def open_server(model: Model, read_key: Callable[[], str], user_agent: str) -> OpenAiServer:
+    """Return the server of a chat model; SettingsError where its SDK is not installed."""
+    kind = AnthropicServer if model.kind == "anthropic" else OpenAiServer
+    return kind(model, read_key, user_agent)
+
+
+def open_jobs(server: OpenAiServer, jobs: Jobs, attempts: int, **more: int) -> Remote:
+    """Return the batch jobs of a server; `attempts` and more: as Remote takes them."""
+    if isinstance(server, AnthropicServer):
+        return MessageBatches(server, jobs, attempts, **more)
+    return Remote(server, jobs, attempts, **more)

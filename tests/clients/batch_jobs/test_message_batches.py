@@ -1,0 +1,163 @@
+"""Message Batches: what they ask and answer is the same as singly, whatever is lost on the way, and nothing is paid twice."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from support.batches.asking import ask_all, bodies, collect, interrupt, jobs, place_of, wait_for
+from support.messages.server import KEY, MessagesServer, error
+
+from tasks.clients.batch_jobs.job_files import read_jobs
+from tasks.clients.batch_jobs.looking import cancel_job, look_at
+from tasks.clients.chat import Chat
+from tasks.errors import ServiceError, ServiceUnreachable
+from tasks.settings import Limits, Model
+
+
+def answer(body):
+    message = {"content": f"{body['messages'][-1]['content']}!"}
+    usage = {"prompt_tokens": 100, "completion_tokens": 20}
+    return {"json": {"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage}}
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    monkeypatch.setenv("MY_KEY", KEY)
+    server = MessagesServer(tmp_path / "server", answer, accepts=frozenset({"temperature"}))
+    yield server
+    server.close()
+
+
+def open_chat(server, folder, key=KEY, **changed) -> Chat:
+    given = {
+        "kind": "anthropic",
+        "name": "m-1",
+        "url": server.url,
+        "mode": "batch",
+        "key_env": "MY_KEY",
+        "jobs": jobs(),
+        "limits": Limits(parallel=4, timeout_s=5, attempts=4, backoff_s=0.01),
+    }
+    return Chat("here", Model.model_validate({**given, **changed}), lambda: key, "tests", folder and place_of(folder))
+
+
+def test_batches_say_what_single_requests_say(server, tmp_path) -> None:
+    calls = ask_all(30, samples=2)
+    by_batches = collect(open_chat(server, tmp_path, jobs=jobs(requests=25)), calls)
+    assert [len(batch["requests"]) for batch in server.batches] == [25, 25, 10]
+    singly = collect(open_chat(server, None, mode="single"), calls)
+    assert bodies(by_batches) == bodies(singly)
+    assert list((tmp_path / "jobs").iterdir()) == []
+
+
+def test_what_expires_and_what_is_errored_is_asked_by_another_batch(server, tmp_path, told) -> None:
+    server.ends = {1: "expired"}
+    left = [error(529, "Overloaded"), error(500, "Internal server error")]
+    server.errors = lambda _: left.pop() if left else None
+    got = collect(open_chat(server, tmp_path), ask_all(10))
+    assert {reply.status for reply in got.values()} == {"ok"}
+    assert [len(batch["requests"]) for batch in server.batches] == [10, 7]
+    assert max(server.answered.values()) == 1
+
+
+def test_what_a_batch_refuses_is_learnt_and_asked_by_another(server, tmp_path) -> None:
+    server._accepts -= {"temperature"}
+    chat = open_chat(server, tmp_path)
+    got = collect(chat, ask_all(10))
+    assert {reply.status for reply in got.values()} == {"ok"}
+    assert chat.model.temperature == "none"
+    assert len(server.batches) == 2
+
+
+def test_a_run_that_is_stopped_goes_on_with_its_batch(server, tmp_path, told) -> None:
+    calls = ask_all(10)
+    server.ends = {1: "never"}
+    assert interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in told)) == {}
+    server.ends.clear()
+    assert len(collect(open_chat(server, tmp_path), calls)) == 10
+    assert "job msgbatch_0001: going on with 10 requests that an earlier run handed in" in told
+    assert len(server.batches) == 1
+
+
+def test_a_batch_whose_creation_got_no_answer_is_found_again(server, tmp_path) -> None:
+    server.cut_creations = 1
+    assert len(collect(open_chat(server, tmp_path), ask_all(10))) == 10
+    assert len(server.batches) == 1
+
+
+@pytest.mark.parametrize("has_ended", [True, False])
+def test_a_process_that_died_at_the_creation_pays_once(server, tmp_path, told, has_ended) -> None:
+    """Batches of others hold as many requests; one is under way, one has ended."""
+    calls = ask_all(10)
+    server.cut_creations = 1
+    server.ends = {1: "never"}
+    chat = open_chat(server, tmp_path)
+    assert interrupt(chat, calls, lambda: any("may be msgbatch_0001" in line for line in told)) == {}
+    server.ends.clear()
+    if has_ended:
+        server._save(server._step({**server.batches[0], "step": 2}))
+    server.put_foreign(10, "ended", datetime.now(UTC))
+    assert len(collect(open_chat(server, tmp_path), calls)) == 10
+    assert len(server.batches) == 2
+    assert max(server.answered.values()) == 1
+
+
+@pytest.mark.parametrize(
+    ("count", "created"), [(10, timedelta(days=-3)), (9, timedelta(0))], ids=["older", "of another size"]
+)
+def test_a_batch_of_others_is_not_waited_for_where_it_cannot_be_ours(server, tmp_path, count, created) -> None:
+    calls = ask_all(10)
+    server.ends = {1: "never"}
+    chat = open_chat(server, tmp_path)
+    server.cut_creations = 1
+    interrupt(chat, calls, lambda: len(server.batches) == 1)
+    (tmp_path / "server" / "msgbatch_0001.json").unlink()
+    server.ends.clear()
+    server.put_foreign(count, "in_progress", datetime.now(UTC) + created)
+    assert len(collect(open_chat(server, tmp_path), calls)) == 10
+    assert len(server.batches) == 2
+
+
+def test_a_batch_that_another_key_may_have_created_is_not_created_again(server, tmp_path) -> None:
+    calls = ask_all(10)
+    server.ends = {1: "never"}
+    server.cut_creations = 1
+    interrupt(open_chat(server, tmp_path), calls, lambda: len(server.batches) == 1)
+    with pytest.raises(ServiceUnreachable, match="another key"):
+        collect(open_chat(server, tmp_path, key=f"{KEY}-2"), calls)
+    assert len(server.batches) == 1
+
+
+def test_jobs_are_looked_at_and_cancelled_from_their_files(server, tmp_path, told) -> None:
+    calls = ask_all(10)
+    server.ends = {1: "never"}
+    interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in told))
+    [job] = read_jobs(tmp_path / "jobs")
+    [looked] = look_at([job], "tests")
+    assert (looked.trouble, looked.state.status, looked.state.total) == ("", "in_progress", 10)
+    assert cancel_job(job, "tests").status == "canceling"
+    with pytest.raises(ServiceUnreachable, match="was cancelled"):
+        collect(open_chat(server, tmp_path), calls)
+    server.ends.clear()
+    assert len(collect(open_chat(server, tmp_path), calls)) == 10
+    assert len(server.batches) == 2
+
+
+def test_a_batch_that_is_not_certain_is_not_cancelled(server, tmp_path) -> None:
+    server.ends = {1: "never"}
+    server.cut_creations = 1
+    interrupt(open_chat(server, tmp_path), ask_all(10), lambda: len(server.batches) == 1)
+    wait_for(lambda: len(read_jobs(tmp_path / "jobs")) == 1)
+    [job] = read_jobs(tmp_path / "jobs")
+    with pytest.raises(ServiceError, match="may be msgbatch_0001"):
+        cancel_job(job, "tests")
+    assert server.batches[0]["processing_status"] == "in_progress"
+
+
+def test_a_batch_that_the_server_has_lost_is_asked_again(server, tmp_path, told) -> None:
+    calls = ask_all(10)
+    server.ends = {1: "never"}
+    interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in told))
+    (tmp_path / "server" / "msgbatch_0001.json").unlink()
+    server.ends.clear()
+    assert len(collect(open_chat(server, tmp_path), calls)) == 10
+    assert any("lost, since the server knows it no more" in line for line in told)

@@ -1,0 +1,230 @@
+"""The Messages API through the official SDK, against a loopback server of its wire format."""
+
+import sys
+
+import pytest
+from clients.test_chat import PROMPT
+from clients.test_chat_tools import TOOL, TURNS
+from pydantic import ValidationError
+from support.messages.server import KEY, MessagesServer, error
+
+from tasks.clients.anthropic_messages import read_message, read_result, read_text, write_request
+from tasks.clients.chat import Chat
+from tasks.core.calls.chat import call_chat, read_chat
+from tasks.core.prompts import Ask, fill_in, read_prompt
+from tasks.errors import ServiceUnreachable, SettingsError
+from tasks.settings import Limits, Model, World
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "string"}, "maxItems": 5}}}
+
+
+def say(body):
+    """Answer with the last message and the system text, in the chat protocol."""
+    texts = [message["content"] for message in body["messages"]]
+    message = {"content": " | ".join(texts)}
+    return {"json": {"choices": [{"message": message, "finish_reason": "stop"}], "usage": {"prompt_tokens": 7}}}
+
+
+@pytest.fixture
+def serve(tmp_path):
+    servers = []
+
+    def start(answer=say, **options) -> MessagesServer:
+        servers.append(MessagesServer(tmp_path / f"server-{len(servers)}", answer, **options))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+def model(server, **changed) -> Model:
+    quick = Limits(parallel=4, timeout_s=5, attempts=3, backoff_s=0.01)
+    return Model.model_validate(
+        {"kind": "anthropic", "name": "claude-1", "url": server.url, "limits": quick, **changed}
+    )
+
+
+def open_chat(server, key=KEY, **changed) -> Chat:
+    return Chat(server.url, model(server, **changed), lambda: key, "tests")
+
+
+def call(server, samples=1, turns=(), tools=()):
+    filled = fill_in(read_prompt("test/p", PROMPT), samples=samples, name="Ada")
+    return call_chat(
+        server.url, "claude-1", Ask(filled.prompt, filled.variables, samples, turns=turns, tools=tools), once=True
+    )
+
+
+def test_a_prompt_is_sent_as_the_sdk_names_things_and_its_answer_read(serve, inbox) -> None:
+    server = serve(accepts=frozenset({"temperature"}))
+    asked = call(server)
+    open_chat(server, reasoning_effort="low", extra_body={"service_tier": "standard_only"}).send([asked], inbox)
+    [sent] = server.seen
+    assert sent["system"] == asked.wire["messages"][0]["content"]
+    assert sent["messages"] == [{"role": "user", "content": [{"type": "text", "text": asked.wire["messages"][1]["content"]}]}]  # fmt: skip
+    assert sent["output_config"] == {"effort": "low"}
+    assert sent["service_tier"] == "standard_only"
+    assert sent["max_tokens"] == asked.parts["max_tokens"]
+    assert not {"seed", "n", "stream", "reasoning_effort"} & {*sent}
+    assert read_chat(inbox[asked].body).texts == (" | ".join(each["content"] for each in asked.wire["messages"]),)
+    assert read_chat(inbox[asked].body).finish == ("end_turn",)
+
+
+def test_a_model_without_temperature_is_asked_again_without_it(serve, inbox) -> None:
+    server = serve()
+    asked, chat = call(server), open_chat(server)
+    chat.send([asked], inbox)
+    assert inbox[asked].status == "ok"
+    assert chat.model.temperature == "none"
+    assert len(server.seen) == 1
+
+
+def test_samples_are_requests_of_their_own_without_a_seed(serve, inbox) -> None:
+    server = serve(accepts=frozenset({"temperature"}))
+    asked = call(server, samples=3)
+    open_chat(server).send([asked], inbox)
+    assert len(read_chat(inbox[asked].body).texts) == 3
+    assert len(server.seen) == 3
+
+
+def test_tools_and_what_they_gave_go_both_ways(serve, inbox) -> None:
+    def use_tool(body):
+        if body["messages"][-1]["role"] == "tool":
+            return say(body)
+        function = {"name": "search", "arguments": '{"title": "ö"}'}
+        message = {"content": "Let me see.", "tool_calls": [{"id": "toolu_1", "function": function}]}
+        return {"json": {"choices": [{"message": message, "finish_reason": "tool_calls"}]}}
+
+    server = serve(use_tool, accepts=frozenset({"temperature"}))
+    first, second = call(server, tools=(TOOL,)), call(server, turns=TURNS, tools=(TOOL,))
+    open_chat(server).send([first, second], inbox)
+    read = read_chat(inbox[first].body)
+    assert read.finish == ("tool_use",)
+    assert [(each.id, each.name, each.read) for each in read.calls[0]] == [("toolu_1", "search", {"title": "ö"})]
+    assert server.seen[0]["tools"] == [{"name": "search", "input_schema": {"type": "object"}}]
+    [after] = [sent for sent in server.seen if len(sent["messages"]) == 3]
+    assert after["messages"][1]["content"] == [{"type": "tool_use", "id": "c1", "name": "search", "input": {}}]
+    assert after["messages"][2]["content"][0]["tool_use_id"] == "c1"
+    assert "Found: " in read_chat(inbox[second].body).texts[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {"max_tokens": 500}),
+        ({"max_completion_tokens": 9}, {"max_tokens": 9}),
+        ({"max_tokens": 9, "temperature": 1.4}, {"max_tokens": 9, "temperature": 1.0}),
+        (
+            {"max_tokens": 9, "temperature": 0.2, "thinking": {"type": "adaptive"}},
+            {"max_tokens": 9, "thinking": {"type": "adaptive"}},
+        ),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "reply", "schema": {"type": "null"}}}},
+            {"max_tokens": 500, "output_config": {"format": {"type": "json_schema", "schema": {"type": "null"}}}},
+        ),
+        (
+            {"reasoning_effort": "low", "output_config": {"task_budget": 1}},
+            {"max_tokens": 500, "output_config": {"effort": "low", "task_budget": 1}},
+        ),
+    ],
+    ids=["no limit", "the newer limit", "too hot", "thinking", "schema", "both configs"],
+)
+def test_parameters_are_translated(given, expected) -> None:
+    body = {"messages": [{"role": "user", "content": "x"}], **given}
+    turns = [{"role": "user", "content": [{"type": "text", "text": "x"}]}]
+    assert write_request(body, 500, lambda schema: schema) == {"messages": turns, **expected}
+
+
+def test_neighbours_of_one_role_are_one_turn() -> None:
+    said = [("system", "a"), ("user", "b"), ("user", "c"), ("assistant", ""), ("assistant", "d"), ("system", "e"), ("user", "f")]  # fmt: skip
+    body = {"messages": [{"role": role, "content": text} for role, text in said]}
+    request = write_request(body, 500, dict)
+    assert request["system"] == "a\n\ne"
+    assert [(turn["role"], [block["text"] for block in turn["content"]]) for turn in request["messages"]] == [
+        ("user", ["b", "c"]),
+        ("assistant", ["d"]),
+        ("user", ["f"]),
+    ]
+
+
+def test_a_schema_is_sent_in_the_subset_that_the_api_takes(serve) -> None:
+    server = serve()
+    response_format = {"type": "json_schema", "json_schema": {"name": "reply", "schema": SCHEMA, "strict": True}}
+    body = {"messages": [{"role": "user", "content": "x"}], "response_format": response_format}
+    sent = open_chat(server)._server.translate(body)["output_config"]["format"]["schema"]
+    assert "maxItems" not in sent["properties"]["a"]
+    assert sent["additionalProperties"] is False
+
+
+@pytest.mark.parametrize("reason", ["end_turn", "max_tokens", "stop_sequence", "tool_use", "pause_turn", "refusal", "model_context_window_exceeded"])  # fmt: skip
+def test_stop_reasons_and_usage_stand_as_they_came_and_thinking_is_no_text(reason) -> None:
+    usage = {"input_tokens": 3, "output_tokens": 2, "cache_read_input_tokens": 4, "cache_creation_input_tokens": 5}
+    content = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    read = read_message({"type": "message", "content": content, "stop_reason": reason, "usage": usage})
+    [choice] = read["choices"]
+    assert choice["finish_reason"] == reason
+    assert choice["message"]["content"] == "ab"
+    assert read["usage"] == usage
+    assert ("refusal" in choice["message"]) == (reason == "refusal")
+
+
+@pytest.mark.parametrize("text", ["", "<html>", "[1]", '{"type": "error", "error": {"type": "api_error"}}', '{"a": '])
+def test_what_is_no_message_stands_as_it_came(text) -> None:
+    assert read_text(text) == text
+
+
+@pytest.mark.parametrize("line", [b"", b"{", b"[]", b'{"custom_id": "a"}', b'{"custom_id": "a", "result": {"type": "new"}}'])  # fmt: skip
+def test_a_line_of_results_that_cannot_be_read_stands_as_it_came(line) -> None:
+    assert read_result(line) == line
+
+
+def test_an_overloaded_server_is_asked_again(serve, inbox) -> None:
+    server = serve(accepts=frozenset({"temperature"}))
+    left = [error(529, "Overloaded"), {**error(429, "slow down"), "headers": {"retry-after": "0.01"}}]
+    server.errors = lambda _: left.pop() if left else None
+    asked = call(server)
+    open_chat(server).send([asked], inbox)
+    assert inbox[asked].status == "ok"
+    assert len(server.web.seen) == 3, "the SDK retries nothing"
+
+
+def test_a_wrong_key_stops_the_run_and_is_not_repeated(serve, inbox) -> None:
+    server = serve()
+    with pytest.raises(ServiceUnreachable, match="HTTP 401"):
+        open_chat(server, key="sk-ant-wrong").send([call(server)], inbox)
+    assert [seen.headers["authorization"] for seen in server.web.seen] == ["Bearer sk-ant-wrong"]
+
+
+def test_the_key_of_the_environment_is_not_taken(serve, inbox, monkeypatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-other")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
+    server = serve(accepts=frozenset({"temperature"}))
+    asked = call(server)
+    open_chat(server).send([asked], inbox)
+    assert inbox[asked].status == "ok"
+    assert {seen.headers["authorization"] for seen in server.web.seen} == {f"Bearer {KEY}"}
+
+
+def test_without_the_sdk_an_error_names_the_extra(serve, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "anthropic", None)
+    with pytest.raises(SettingsError, match=r"factmill\[anthropic\]"):
+        open_chat(serve())
+
+
+def test_calls_of_both_kinds_to_one_address_have_keys_of_their_own(serve) -> None:
+    server = serve()
+    native = model(server)
+    plain = native.model_copy(update={"kind": "openai"})
+    assert plain.profile() == {}
+    assert native.profile() == {"kind": "anthropic"}
+
+
+def test_the_address_may_be_left_out_and_stands_without_v1() -> None:
+    assert Model(kind="anthropic", name="m").url == "https://api.anthropic.com"
+    with pytest.raises(ValidationError, match="without /v1"):
+        Model(kind="anthropic", name="m", url="https://api.anthropic.com/v1")
+    with pytest.raises(ValidationError, match="one reply a request"):
+        Model(kind="anthropic", name="m", choices=True)
+    with pytest.raises(ValidationError, match="`local` or `openai`"):
+        World(name="w", user_agent="u", models={"perplexity": Model(kind="anthropic", name="m")})
