@@ -244,12 +244,12 @@ def test_files_of_batch_jobs_are_scrubbed_too(server, monkeypatch):
     assert content.decode() == '{"said": "*** Zürich"}\n'
 
 
-def test_a_kind_of_model_may_have_a_header_of_its_own_for_its_key(server, tokens, monkeypatch):
+def test_the_key_of_an_anthropic_model_is_a_bearer_token_unless_key_header_names_another_header(server, tokens, monkeypatch):
     monkeypatch.setenv("MY_KEY", "ant-key-0123")
     server.script(ANSWER)
     for given in ({"key_env": "MY_KEY"}, {"key_env": "MY_KEY", "key_header": "api-key"}, {"key_command": tokens}):
         settings = model(server, **given).model_copy(update={"kind": "anthropic"})
         asyncio.run(OpenAiServer(settings, partial(api_key, settings), "tests").post("/chat/completions", {}))
-    names = "x-api-key", "api-key", "authorization"
+    names = "api-key", "authorization"
     found = [[seen.headers.get(name, "")[:14] for name in names] for seen in server.seen]
-    assert found == [["ant-key-0123", "", ""], ["", "ant-key-0123", ""], ["", "", "Bearer token-1"]]
+    assert found == [["", "Bearer ant-key"], ["ant-key-0123", ""], ["", "Bearer token-1"]]
