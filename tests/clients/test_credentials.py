@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from support.webs.loopback import Loopback, Seen
 
+from tasks.clients.batch_jobs.job_files import JobFile
 from tasks.clients.batch_jobs.remote import Remote
 from tasks.clients.chat import Chat
 from tasks.clients.openai_server import OpenAiServer
@@ -105,11 +106,11 @@ def test_a_scorer_and_batch_jobs_carry_the_same(server, inbox, monkeypatch, toke
 
     async def hand_in() -> None:
         found.append(await remote.upload("f", b"{}\n"))
-        found.append(await remote.create("x", "mark"))
+        found.append(await remote.create(JobFile(Path("x"), -1, "mark", file_id="x")))
 
     asyncio.run(hand_in())
     assert found == ["x", "x"]
-    assert [seen.path for seen in server.seen] == ["/v1/completions", "/v1/files", "/v1/batches"]
+    assert [seen.path for seen in server.seen] == ["/v1/completions", "/v1/files", "/v1/files/x", "/v1/batches"]
     assert {seen.headers["x-auth"] for seen in server.seen} == {SECRET}
     assert {seen.query["api-version"] for seen in server.seen} == {"1"}
     assert [seen.headers["authorization"][:14] for seen in server.seen] == ["Bearer token-1"] + ["Bearer token-2"] * 2
@@ -244,7 +245,9 @@ def test_files_of_batch_jobs_are_scrubbed_too(server, monkeypatch):
     assert content.decode() == '{"said": "*** Zürich"}\n'
 
 
-def test_the_key_of_an_anthropic_model_is_a_bearer_token_unless_key_header_names_another_header(server, tokens, monkeypatch):
+def test_the_key_of_an_anthropic_model_is_a_bearer_token_unless_key_header_names_another_header(
+    server, tokens, monkeypatch
+):
     monkeypatch.setenv("MY_KEY", "ant-key-0123")
     server.script(ANSWER)
     for given in ({"key_env": "MY_KEY"}, {"key_env": "MY_KEY", "key_header": "api-key"}, {"key_command": tokens}):
