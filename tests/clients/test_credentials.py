@@ -113,7 +113,7 @@ def test_a_scorer_and_batch_jobs_carry_the_same(server, inbox, monkeypatch, toke
     assert [seen.path for seen in server.seen] == ["/v1/completions", "/v1/files", "/v1/files/x", "/v1/batches"]
     assert {seen.headers["x-auth"] for seen in server.seen} == {SECRET}
     assert {seen.query["api-version"] for seen in server.seen} == {"1"}
-    assert [seen.headers["authorization"][:14] for seen in server.seen] == ["Bearer token-1"] + ["Bearer token-2"] * 2
+    assert [seen.headers["authorization"][:14] for seen in server.seen] == ["Bearer token-1"] + ["Bearer token-2"] * 3
 
 
 def test_a_token_that_is_over_is_replaced_once_however_many_requests_are_refused(server, inbox, tokens, tmp_path):
