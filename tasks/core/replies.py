@@ -21,13 +21,21 @@ from typing import Generic, Literal, TypeVar, get_args
 from tasks.core.finish_reasons import classify_finish
 from tasks.text.undressing import (
     drop_around,
+    drop_citations,
+    drop_decoration,
+    drop_draft,
     drop_fences,
     drop_list_mark,
+    drop_next_turn,
     drop_thoughts,
     find_object,
     fold_wide,
     is_lead_in,
     is_remark,
+    opens_explanation,
+    parse_object,
+    read_table,
+    takes_back,
     unwrap,
 )
 
@@ -56,6 +64,11 @@ LABELLED = re.compile(
 )
 """What announces a question on its own line: `Question: …`, `Here is the rewritten question: …`."""
 _NUMBERED = re.compile(r"[ \t]*[0-9]{1,3}[.)][ \t]+")
+_NUMBER_CELL = re.compile(r"(?:level[ \t]*|pair[ \t]*)?([0-9]{1,3})[.):]{0,2}", re.IGNORECASE)
+_ANNOUNCED = re.compile(
+    r"[ \t]*[*_]{0,3}(?:(?:the|my) )?(?:final )?(?:answer|reply|response|output|result)[*_]{0,3}[ \t]*[:：][*_]{0,3}[ \t]*",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +99,8 @@ class Said:
     text: str
     """In the form's plain writing, where its form could be found; else as it was, for the parser to say what is wrong."""
     taken_off: frozenset[str] = frozenset()
-    """thoughts, fences, lead_in, remark, list_marks, emphasis (quotes too), full_width, label, gloss."""
+    """thoughts, fences, lead_in, remark, list_marks, emphasis (quotes too), full_width, label, gloss, next_turn, draft, table,
+    json5, citations."""
     is_cut: bool = False
     """True when the token limit ended it, and nothing shows that it is whole."""
 
@@ -114,6 +128,10 @@ class Form:
     """Text: what may stand before an answer on its line (group `mark`: what it opens). Object: what opens its other form."""
     gloss: re.Pattern[str] | None = None
     """Lines: what a model adds to an answer to say what kind of answer it is."""
+    last_counts: bool = False
+    """A judge thinks aloud and its last verdict counts: nothing that may hold a later verdict is passed over."""
+    cites: bool = False
+    """Marks in square brackets are a part of the answer."""
 
     @cached_property
     def heads(self) -> re.Pattern[str]:
@@ -126,6 +144,8 @@ class Form:
 
 
 TEXT = Form()
+CITED = Form(cites=True)
+"""An answer that cites its sources in square brackets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +183,10 @@ def hear(
 def read_said(text: str, finish: str, form: Form) -> Said | Unreadable:
     """Return what a reply says, undressed; Unreadable where it refuses, says nothing, or is surely not whole."""
     spoken = drop_thoughts(text)
-    plain = drop_fences(spoken)
+    by_question = form.label is not LABELLED and form.head != "Question"
+    own = spoken if form.last_counts else drop_next_turn(spoken, by_question=by_question)
+    final = drop_draft(own) if form.kind != "object" else own
+    plain = drop_fences(final)
     ending = classify_finish(finish)
     is_cut = ending == "cut"
     if ending == "filtered":
@@ -172,6 +195,8 @@ def read_said(text: str, finish: str, form: Form) -> Said | Unreadable:
         why = ", all the room it had went to thoughts: it needs a higher token limit" if is_cut and text.strip() else ""
         return Unreadable(f"the reply says nothing{why}", "cut_off" if is_cut else "empty_reply")
     found = _FINDERS[form.kind](plain, form)
+    if isinstance(found, Unreadable):
+        return found
     if _REFUSAL.match(plain) and (found is None or (form.kind == "text" and "\n" not in plain.strip())):
         return Unreadable(f"the model refuses: {_shorten(plain)}", "refused")
     said = found or _find_text(plain, form)
@@ -179,7 +204,8 @@ def read_said(text: str, finish: str, form: Form) -> Said | Unreadable:
     is_whole = not is_cut or (found is not None and (form.kind == "object" or said.taken_off >= {"remark"}))
     if not is_whole and form.is_open and not (form.kind == "text" and said.text.endswith((".", "?", "!"))):
         return Unreadable("the token limit ended the reply before it was whole", "cut_off")
-    around = {name for name, was_there in (("thoughts", spoken != text), ("fences", plain != spoken)) if was_there}
+    steps = {"thoughts": spoken != text, "next_turn": own != spoken, "draft": final != own, "fences": plain != final}
+    around = {name for name, was_there in steps.items() if was_there}
     return Said(said.text, said.taken_off | around, not is_whole)
 
 
@@ -189,7 +215,7 @@ def _find_object(text: str, form: Form) -> Said | None:
 
 
 def _find_text(text: str, form: Form) -> Said:
-    lines, taken_off = drop_around(text.splitlines())
+    lines, taken_off = drop_around(text.splitlines(), last_counts=form.last_counts)
     for at, line in enumerate(lines):
         bare = drop_list_mark(line).strip()
         taken_off |= {"list_marks"} if bare != line.strip() else set()
@@ -197,26 +223,35 @@ def _find_text(text: str, form: Form) -> Said:
             # what was opened before the label closes behind the line
             bare = bare[label.end() :].removesuffix(label["mark"] or " ").strip()
             taken_off.add("label")
-        inner = unwrap(bare, quotes=form.quotes)
-        taken_off |= {"emphasis"} if inner != bare else set()
+        cited = bare if form.cites else drop_citations(bare)
+        taken_off |= {"citations"} if cited != bare else set()
+        inner = unwrap(cited, quotes=form.quotes)
+        taken_off |= {"emphasis"} if inner != cited else set()
         lines[at] = fold_wide(inner) if form.folds or (inner.endswith("？") and form.quotes) else inner
         taken_off |= {"full_width"} if lines[at] != inner else set()
     return Said("\n".join(lines).strip(), frozenset(taken_off))
 
 
-def _find_lines(text: str, form: Form) -> Said | None:
-    """Return the lines of the form, each with its head plain, and what stands between them; None where there is none."""
+def _find_lines(text: str, form: Form) -> Said | Unreadable | None:
+    """Return the lines of the form, each with its head plain, and what stands between them; None where there is none.
+
+    Unreadable where a judge's last line is taken back.
+    """
     lines = text.splitlines()
     taken_off: set[str] = set()
+    if "|" in text and _write_out_tables(lines, form):
+        taken_off.add("table")
     read = {at: plain for at, line in enumerate(lines) if (plain := _read_head(line, form, taken_off)) is not None}
     if not read:
-        return None
+        return _find_field(text, form)
     first, last = min(read), max(read)
     lead, end = lines[:first], _find_end(lines, last, read[last][1], form)
     if form.is_numbered and not is_lead_in(lead, is_parted=bool(lead) and not lead[-1].strip()):
         first = 0
     elif any(map(str.strip, lead)):
         taken_off.add("lead_in")
+    if form.last_counts and takes_back(lines[end:]):
+        return Unreadable("the last line of the form is taken back behind it, expected it to be the last word")
     if any(map(str.strip, lines[end:])):
         is_parted = form.reach != "rest" and not lines[end].strip()
         is_passed_over = is_remark(lines[end:], is_parted=is_parted)
@@ -232,17 +267,81 @@ def _find_lines(text: str, form: Form) -> Said | None:
     return Said("\n".join(kept).strip(), frozenset(taken_off))
 
 
+def _write_out_tables(lines: list[str], form: Form) -> bool:
+    """Write rows of tables as lines of the form, in place; True where there are such rows.
+
+    Rows of two cells, number and answer or head and answer; one column of answers under a header that is the form's head.
+    Tables of another shape stay as they are.
+    """
+    rows = read_table(lines)
+    if not rows or max(len(cells) for _, cells in rows) > 2:
+        return False
+    written: dict[int, str] = {}
+    header = [_bare_cell(cell) for cell in rows[0][1]]
+    is_headed = bool(header) and not form.is_numbered and bool(re.fullmatch(form.head, header[-1], re.IGNORECASE))
+    for number, cells in rows:
+        first, last = (_bare_cell(cells[0]), cells[-1]) if cells else ("", "")
+        if form.is_numbered:
+            level = _NUMBER_CELL.fullmatch(fold_wide(first)) if len(cells) == 2 else None
+            written[number] = f"{level[1]}: {last}" if level else ""
+        elif len(cells) == 2 and re.fullmatch(form.head, first, re.IGNORECASE):
+            written[number] = f"{first}: {last}"
+        elif is_headed and cells and number != rows[0][0] and (len(cells) == 1 or first.isdecimal()):
+            written[number] = f"{header[-1]}: {last}"
+        else:
+            written[number] = ""
+    # a row that is none of the form is a header, which stands at the top
+    numbers = [number for number, _ in rows]
+    filled = [number for number in numbers if written[number]]
+    if not filled or any(not written[number] for number in numbers[numbers.index(filled[0]) :]):
+        return False
+    for number, line in written.items():
+        lines[number] = line
+    return True
+
+
+def _bare_cell(cell: str) -> str:
+    return unwrap(cell, quotes=True).rstrip(":").strip()
+
+
+def _find_field(text: str, form: Form) -> Said | None:
+    """Return the line that a reply spells as the one JSON object that it consists of: `{"verdict": 1}`; None for none."""
+    found = None if form.is_numbered or not text.strip().startswith("{") else find_object(text)
+    if found is None or not found[1] <= {"full_width", "json5"}:
+        return None
+    fields = [
+        (name.replace("_", " "), value)
+        for name, value in parse_object(found[0]).items()
+        if re.fullmatch(form.head, name.replace("_", " "), re.IGNORECASE)
+    ]
+    if len(fields) != 1:
+        return None
+    name, value = fields[0]
+    values = [_format_field(each) for each in (value if isinstance(value, list) else [value])]
+    if not values or any(each is None or "\n" in each for each in values):
+        return None
+    return Said(f"{name}: {', '.join(map(str, values))}", frozenset(found[1] | {"label"}))
+
+
+def _format_field(value: object) -> str | None:
+    """Return a value of a JSON field as text; None for what is neither a text nor a number."""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value) if isinstance(value, str | float) else None
+
+
 def _find_end(lines: Sequence[str], last: int, answer: str, form: Form) -> int:
     """Return the line behind an answer that begins on line `last`, as far as the form tells where it ends."""
     end = last + 1
     if form.reach == "block":
         while not answer and end < len(lines) and not lines[end].strip():
             end += 1
-        while end < len(lines) and lines[end].strip():
+        while end < len(lines) and lines[end].strip() and not opens_explanation(lines[end]):
             end += 1
     elif form.reach == "rest":
-        end = len(lines)
-        blanks = [at for at in range(last + 1, len(lines)) if not lines[at].strip()]
+        explained = next((at for at in range(last + 1, len(lines)) if opens_explanation(lines[at])), len(lines))
+        end = explained if is_remark(lines[explained:], is_parted=False) else len(lines)
+        blanks = [at for at in range(last + 1, end) if not lines[at].strip()]
         while blanks and is_remark(lines[blanks[-1] : end], is_parted=False):
             end = blanks.pop()
     return end
@@ -252,7 +351,11 @@ def _read_head(line: str, form: Form, taken_off: set[str]) -> tuple[str, str] | 
     """Return the plain head of a line and what stands behind it; None for a line that is none of the form."""
     bare = drop_list_mark(line)
     numbered = None if form.is_numbered else _NUMBERED.match(bare)
-    for shown in (line, bare, bare[numbered.end() :] if numbered else bare):
+    announced = _ANNOUNCED.match(bare)
+    shapes = [line, bare, bare[numbered.end() :] if numbered else bare, bare[announced.end() :] if announced else bare]
+    if form.reach != "line":
+        shapes.append(drop_decoration(bare))
+    for shown in shapes:
         if found := form.heads.match(fold_wide(shown)):
             break
     else:
@@ -275,6 +378,9 @@ def _read_head(line: str, form: Form, taken_off: set[str]) -> tuple[str, str] | 
 
 def _bare(answer: str, form: Form, taken_off: set[str]) -> str:
     """Return what stands behind a head without the emphasis around it and the gloss behind it."""
+    cited = answer.strip() if form.cites else drop_citations(answer.strip())
+    taken_off |= {"citations"} if cited != answer.strip() else set()
+    answer = cited
     plain = unwrap(answer.strip(), quotes=form.quotes)
     taken_off |= {"emphasis"} if plain != answer.strip() else set()
     return unwrap(_drop_gloss(plain, form, taken_off), quotes=form.quotes)
@@ -291,7 +397,7 @@ def _shorten(text: str) -> str:
     return repr(flat if len(flat) <= 120 else f"{flat[:119]}…")
 
 
-_FINDERS: dict[str, Callable[[str, Form], Said | None]] = {
+_FINDERS: dict[str, Callable[[str, Form], Said | Unreadable | None]] = {
     "object": _find_object,
     "lines": _find_lines,
     "text": _find_text,

@@ -7,8 +7,10 @@ of this takes time linear in the text.
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+import json5
 
 from tasks.text.whole import MOST_DEEP, is_too_deep
 
@@ -18,7 +20,6 @@ _THOUGHT = re.compile(
 )
 _CHANNEL, _FINAL = "<|channel|>", "<|channel|>final<|message|>"
 _END = re.compile(r"(?:(?:<\|(?:end|return|im_end|eot_id|endoftext)\|>|</s>)\s*)+$")
-_ANSWER = re.compile(r"\s*<(answer|final|final_answer|output|response)>(.*)</\1>\s*", re.IGNORECASE | re.DOTALL)
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[\w-]*[ \t\r]*$", re.MULTILINE)
 
 _OPENERS = "sure(?: thing)?|certainly|of course|absolutely|okay|ok|alright|got it|understood"
@@ -27,22 +28,79 @@ _LEAD_IN = re.compile(
     r"|(?:my |the )?(?:final )?(?:answer|reply|response|output)s?\b)[^\n]*[:!：]$)",
     re.IGNORECASE,
 )
+_EXPLANATION = re.compile(
+    r"[\s*_(\[>#-]*(?:(?:brief|short|further) )?(?:explanation|rationale|reasoning|justification|sources?|references?|confidence)"
+    r"[ \t]*(?:[*_]{0,3}[:：]|[*_)\]]*$)",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""A line that opens a section about the answer."""
+_OWN_WORK = re.compile(
+    r"[\s*_(\[>-]*(?:i(?:['’]ve| have)? (?:only )?(?:added|marked|kept|written|wrote|used|annotated|included|left|made|copied)\b"
+    r"|(?:this|the) (?:(?:new|added|last|above) )*(?:paragraph|sentence|question|text|version) (?:adds|tells|states|names|asks|covers|marks|keeps|uses|was|is|has)\b)",
+    re.IGNORECASE,
+)
+"""What a model says of its own work behind it; a text about others does not speak so."""
 _REMARK = re.compile(
+    rf"{_EXPLANATION.pattern}|"
     r"[\s*_(\[>-]*(?:let me know|i hope|hope (?:this|that|it)|feel free|please (?:let me|note|tell|feel)|if you (?:need|have|want|would|like)"
     r"|is there anything|would you like|do you (?:want|need)|note(?: that)?\b[:,]?|n\.b\.|happy to|glad to|done[.!])",
-    re.IGNORECASE,
+    re.IGNORECASE | re.MULTILINE,
 )
 _RETRACTS = re.compile(
     r"\b(?:wait|actually|correction|corrected|second thoughts?|sorry|mistake|mistaken|oops|revised|should (?:be|have)|wrong|or else)\b",
     re.IGNORECASE,
 )
 """A remark with such a word may take the answer back, so it is not passed over."""
+_TAKES_BACK = re.compile(
+    r"^\W*(?:wait|hmm+|actually|correction|oops|scratch that|on second thoughts?|no, (?:wait|sorry)|sorry)\b[ \t]*[,.:;!…–—-]",
+    re.IGNORECASE | re.MULTILINE,
+)
+_CONCLUDES = re.compile(
+    r"^\W*(?:(?:so|thus|therefore|hence|overall|in short)\b|(?:the |my )?(?:final )?(?:answer|conclusion|verdict|result)s?\b)",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""An explanation with such a line leads to the answer rather than from it."""
+_WRAPPER = re.compile(
+    r"<(answer|final|final_answer|output|response|result|results|reply|solution|final_response|final_result)>",
+    re.IGNORECASE,
+)
+_HEADING = re.compile(
+    r"(?:#{1,6}[ \t]*[*_]{0,3}|(?P<mark>[*_]{2,3}))[ \t]*(?:(?:the|my) )?(?P<final>final )?"
+    r"(?:answer|result|output|reply|response|verdict|rating|grade|levels|answers)s?[ \t]*[:：]?[ \t]*[*_]{0,3}[ \t]*[:：]?[ \t]*",
+    re.IGNORECASE,
+)
+"""A heading of its own line above an answer; behind `mark` it is bold."""
+_TURN_TOKEN = re.compile(
+    r"<\|(?:im_start|user|start_header_id|start|begin_of_text)\|>|<start_of_turn>|\[INST\]|<\|(?:im_end|eot_id|end|endoftext)\|>"
+)
+_TURN_LINE = re.compile(
+    r"^[ \t]*(?:#{1,6}[ \t]*(?:user|human|instructions?|input)[ \t]*:?[ \t]*$|[*_]{0,2}(?:user|human)[*_]{0,2}[ \t]*:"
+    r"|(?P<asks>#{1,6}[ \t]*question[ \t]*:?[ \t]*$|[*_]{0,2}(?:q|question)[*_]{0,2}[ \t]*:))",
+    re.IGNORECASE | re.MULTILINE,
+)
+_OPENS_THOUGHT = re.compile(
+    r"\W*(?:(?:let|i|we|to|first|here|okay|ok|sure|so|now|the question|question|q|given)\b|restat)", re.IGNORECASE
+)
+_CITATIONS = re.compile(
+    r"(?<=[^\s:=|\[(])[ \t]*(?:\[\^?[0-9]{1,3}(?:, ?[0-9]{1,3}){0,9}\]|【[^】\n]{1,60}】)(?=[ \t]*(?:[\[【.,;:!?]|$))",
+    re.MULTILINE,
+)
+_EMOJI = "\U0001f000-\U0001faff\u2600-\u27bf\u2b05-\u2b55\ufe0f\u200d\u20e3"
+_DECORATION = re.compile(rf"^[{_EMOJI}\s]+|(?<![{_EMOJI}\s])[{_EMOJI}\s]+$")
+_OUTSIDE_STRINGS = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|(?P<comment>//[^\n]*|/\*.*?\*/)", re.DOTALL)
+MOST_RELAXED = 20_000
+"""Characters of an object that are read as JSON5, whose parser is some thousand times slower than that of JSON."""
 
 _LIST_MARK = re.compile(r"[ \t]*(?:>[ \t]*|#{1,6}[ \t]+|[-*+•·–—][ \t]+)+")
 _EMPHASIS = tuple((mark, mark) for mark in ("***", "**", "__", "*", "_", "```", "`"))
 _QUOTES = (('"', '"'), ("“", "”"), ("«", "»"), ("'", "'"), ("‘", "’"))
 _OPENING = frozenset(left[0] for left, _ in (*_EMPHASIS, *_QUOTES))
-_WIDE = str.maketrans("：．，；！？（）／＝｛｝［］０１２３４５６７８９", ":.,;!?()/={}[]0123456789")
+_ZEROES = "٠۰߀०০੦૦୦௦౦೦൦෦๐໐༠၀០᠐０"
+"""Scripts' own digits follow their zero in order."""
+_WIDE: dict[int, str] = {
+    **{ord(wide): plain for wide, plain in zip("：．，；！？（）／＝｛｝［］", ":.,;!?()/={}[]", strict=True)},
+    **{ord(zero) + digit: str(digit) for zero in _ZEROES for digit in range(10)},
+}
 _JSON_MARKS = re.compile(r'"(?:[^"\\]|\\.)*"|[：，｛｝［］]')
 
 
@@ -73,8 +131,86 @@ def drop_thoughts(text: str) -> str:
     if thinks:
         return text if any(map(str.strip, kept)) else ""
     said = _END.sub("", "".join([*kept, text[at:]]))
-    answer = _ANSWER.fullmatch(said)
-    return answer[2] if answer else said
+    return _drop_wrapper(said)
+
+
+def _drop_wrapper(text: str) -> str:
+    """Return what a pair of tags holds where nothing but an announcement and remarks stands around it."""
+    opened = _WRAPPER.search(text)
+    if not opened:
+        return text
+    closes = list(re.finditer(rf"</{opened[1]}>", text, re.IGNORECASE))
+    if len(closes) != 1 or closes[0].start() < opened.end() or _WRAPPER.search(text, opened.end(), closes[0].start()):
+        return text
+    before, after = text[: opened.start()].strip().splitlines(), text[closes[0].end() :].strip().splitlines()
+    announces = not before or (len(before) == 1 and (before[0].endswith((":", "：")) or _LEAD_IN.match(before[0])))
+    return text[opened.end() : closes[0].start()] if announces and is_remark(after, is_parted=False) else text
+
+
+def drop_next_turn(text: str, *, by_question: bool) -> str:
+    """Return a reply without the turns of others that a model makes up behind its own.
+
+    A token of a chat template ends the reply, and so does a line such as `User:` or `### Question`. A line `Question:` or
+    `Q:` ends it only where one paragraph that is no announcement stands before: a model may repeat the question first. Without `by_question` it is a part of the reply.
+    """
+    token = next((found.start() for found in _TURN_TOKEN.finditer(text) if text[: found.start()].strip()), len(text))
+    text = text[:token]
+    opened = len(text) - len(text.lstrip())
+    for found in _TURN_LINE.finditer(text):
+        if found["asks"] and not by_question:
+            continue
+        if found.start() <= opened:
+            return text
+        before = text[opened : found.start()]
+        if not found["asks"]:
+            return text[: found.start()]
+        is_answer = "\n\n" not in before.strip() and not before.rstrip().endswith((":", "："))
+        return text[: found.start()] if is_answer and not _OPENS_THOUGHT.match(before) else text
+    return text
+
+
+def drop_draft(text: str) -> str:
+    """Return what stands below the one heading `Final answer` of a reply; the reply itself where there is not one."""
+    lines = text.splitlines()
+    at = [number for number, line in enumerate(lines) if (found := _HEADING.fullmatch(line.strip())) and found["final"]]
+    below = "\n".join(lines[at[0] + 1 :]) if len(at) == 1 else ""
+    return below if below.strip() else text
+
+
+def drop_citations(text: str) -> str:
+    """Return a text without the marks of sources behind its statements: `[1][2]`, `【3†source】`."""
+    return _CITATIONS.sub("", text)
+
+
+def drop_decoration(text: str) -> str:
+    """Return a text without the emoji before and behind it; the text itself where it has no other characters."""
+    return _DECORATION.sub("", text) or text
+
+
+def takes_back(lines: Sequence[str]) -> bool:
+    """True when lines behind a verdict begin to take it back: "Wait, …", "Actually, …"."""
+    return bool(_TAKES_BACK.search("\n".join(lines)))
+
+
+def opens_explanation(line: str) -> bool:
+    """True for a line that opens a section about the answer: `Explanation: …`."""
+    return bool(_EXPLANATION.match(line))
+
+
+def read_table(lines: Sequence[str]) -> list[tuple[int, tuple[str, ...]]]:
+    """Return the rows of Markdown tables with their line numbers; a header is the row `()` of its separator's line.
+
+    Rows begin and end with a bar. Cells are stripped, and `\\|` within them is a bar.
+    """
+    rows: list[tuple[int, tuple[str, ...]]] = []
+    for number, line in enumerate(lines):
+        bare = line.strip()
+        if len(bare) < 3 or not bare.startswith("|") or not bare.endswith("|") or bare.endswith("\\|"):
+            continue
+        cells = [cell.replace("\\|", "|").strip() for cell in re.split(r"(?<!\\)\|", bare[1:-1])]
+        is_separator = all(re.fullmatch(r":?-+:?", cell) for cell in cells)
+        rows.append((number, () if is_separator else tuple(cells)))
+    return rows
 
 
 def drop_fences(text: str) -> str:
@@ -114,31 +250,48 @@ def unwrap(text: str, *, quotes: bool) -> str:
 def is_lead_in(lines: Sequence[str], *, is_parted: bool) -> bool:
     """True when lines before an answer only announce it; `is_parted`: a blank line stands between them and it."""
     said = [line.strip() for line in lines if line.strip()]
-    return not said or is_parted or said[-1].rstrip("*_").endswith((":", "：")) or bool(_LEAD_IN.match(said[-1]))
+    if not said or is_parted or said[-1].rstrip("*_").endswith((":", "：")):
+        return True
+    return bool(_LEAD_IN.match(said[-1]) or _HEADING.fullmatch(said[-1]))
 
 
 def is_remark(lines: Sequence[str], *, is_parted: bool) -> bool:
     """True when lines behind an answer are none of it, and do not take it back."""
     said = "\n".join(lines).strip()
-    return not said or ((is_parted or bool(_REMARK.match(said))) and not _RETRACTS.search(said))
+    is_about = is_parted or _REMARK.match(said) or _OWN_WORK.match(said)
+    return not said or (bool(is_about) and not _RETRACTS.search(said))
 
 
-def drop_around(lines: Sequence[str]) -> tuple[list[str], set[str]]:
-    """Return the lines of a free answer without a line that announces it and remarks behind it, and what was dropped."""
+def drop_around(lines: Sequence[str], *, last_counts: bool = False) -> tuple[list[str], set[str]]:
+    """Return the lines of a free answer without a line that announces it and remarks behind it, and what was dropped.
+
+    `last_counts`: the answer is the last word of a line of thought, so an explanation may hold it and stays.
+    """
     kept = [line.rstrip() for line in lines]
     dropped = set()
-    while kept and (not kept[0] or (any(kept[1:]) and _LEAD_IN.match(drop_list_mark(kept[0]).strip("*_ ")))):
+    while kept and (not kept[0] or (any(kept[1:]) and _announces(kept[0]))):
         dropped |= {"lead_in"} if kept[0] else set()
         del kept[0]
+    about = next((at for at, line in enumerate(kept) if at and opens_explanation(line)), len(kept))
+    rest = "\n".join(kept[about:])
+    if rest and not last_counts and any(kept[:about]) and not _RETRACTS.search(rest) and not _CONCLUDES.search(rest):
+        dropped.add("remark")
+        del kept[about:]
     while len(said := [at for at, line in enumerate(kept) if line]) > 1:
         # the last paragraph, or the last line where that opens like a remark
         start = next((at + 1 for at in range(said[-1], -1, -1) if not kept[at]), 0)
         start = start if _REMARK.match(kept[start]) else said[-1]
         if start <= said[0] or not _REMARK.match(kept[start]) or _RETRACTS.search("\n".join(kept[start:])):
             break
+        if opens_explanation(kept[start]):
+            break
         dropped.add("remark")
         del kept[start:]
     return kept, dropped
+
+
+def _announces(line: str) -> bool:
+    return bool(_LEAD_IN.match(drop_list_mark(line).strip("*_ ")) or _HEADING.fullmatch(line.strip()))
 
 
 def find_object(text: str, one_line: re.Pattern[str] | None = None) -> tuple[str, set[str]] | None:
@@ -151,15 +304,48 @@ def find_object(text: str, one_line: re.Pattern[str] | None = None) -> tuple[str
     if not _is_json(text):
         folded = _JSON_MARKS.sub(lambda found: found[0] if found[0][0] == '"' else fold_wide(found[0]), text)
         dropped = {"full_width"} if folded != text else set()
+    relaxed = None
     try:
         _, start, end = _decode(folded)
     except BrokenObject:
-        return None
+        relaxed = _decode_relaxed(text)
+        if relaxed is None:
+            return None
+        folded, (value, start, end) = text, relaxed
+        dropped = {"json5"}
     before, after = folded[:start].strip(), folded[end:].strip()
     if "{" in after or _RETRACTS.search(after) or (one_line and one_line.search(before)):
         return None
     dropped |= {kind for kind, around in (("lead_in", before), ("remark", after)) if around}
-    return folded[start:end], dropped
+    return json.dumps(value, ensure_ascii=False) if relaxed else folded[start:end], dropped
+
+
+def _decode_relaxed(text: str) -> tuple[dict[str, Any], int, int] | None:
+    """Return the first object read as JSON5 (comments, single quotes, a comma too many) with its place; None for none.
+
+    One that is cut has no end, so it is never read. A comment that takes something back leaves the meaning open.
+    """
+    start = text.find("{")
+    if start < 0 or text.count("{", start) > MOST_DEEP:
+        return None
+    try:
+        value, error, size = json5.parse(
+            text[start : start + MOST_RELAXED],
+            object_pairs_hook=_take_pairs,
+            parse_int=_read_integer,
+            consume_trailing=False,
+        )
+    except (BrokenObject, RecursionError, ValueError, OverflowError):
+        return None
+    if error is not None or not isinstance(value, dict) or is_too_deep(value):
+        return None
+    end = start + size
+    comments = (found["comment"] or "" for found in _OUTSIDE_STRINGS.finditer(text, start, end))
+    return None if any(map(_RETRACTS.search, comments)) else (value, start, end)
+
+
+def _read_integer(digits: str, base: int = 10) -> float:
+    return float(digits) if base == 10 else float(int(digits, base))
 
 
 def parse_object(text: str) -> dict[str, Any]:
@@ -198,7 +384,8 @@ def _decode(text: str) -> tuple[dict[str, Any], int, int]:
     return value, start, end
 
 
-def _take_pairs(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def _take_pairs(given: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    pairs = list(given)
     value = dict(pairs)
     if len(value) < len(pairs):
         doubled, _ = Counter(key for key, _ in pairs).most_common(1)[0]

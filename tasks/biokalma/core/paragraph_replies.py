@@ -6,6 +6,7 @@ The label has to open a line, once.
 import re
 
 from tasks.core.replies import Form, Unreadable
+from tasks.text.undressing import drop_decoration
 
 PARAGRAPH = Form(kind="lines", head="Paragraph", reach="rest", quotes=True)
 """All that stands behind its label."""
@@ -31,7 +32,7 @@ def _read_labelled(text: str, label: str) -> str | Unreadable:
     found = list(re.finditer(rf"^{label}:", text, re.IGNORECASE | re.MULTILINE))
     if len(found) != 1:
         return Unreadable(f'{len(found)} lines of the form "{label}: …", expected one')
-    said = " ".join(text[found[0].end() :].split())
+    said = drop_decoration(" ".join(text[found[0].end() :].split()))
     if not any(character.isalnum() for character in said):
         return Unreadable(f'nothing stands behind "{label}:"')
     return said

@@ -24,6 +24,7 @@ from tasks.biokalma.evaluation.score import score_answers
 from tasks.core.calls.knowledge import HUMAN
 from tasks.core.evaluation.labels import LabelScheme
 from tasks.core.evaluation.rows import EvaluationMetric, Score
+from tasks.core.replies import CITED
 from tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Locked
 from tasks.evaluation.measured import find_measured
 from tasks.evaluation.record import BUILT_IN, EXACT, Evaluation, list_roles, lock_evaluation, tell_answer
@@ -156,6 +157,7 @@ BIOKALMA_EVALUATION: Evaluation = Evaluation(
     inputs=BiokalmaEvaluationInputs,
     asked=BioAsked,
     answers=BioAnswer,
+    form=CITED,
     oracle=answer_rightly,
     guess=guess_answers,
     score=score_answers,

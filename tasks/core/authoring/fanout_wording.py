@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from tasks.core.replies import LABELLED, Form, Unreadable
+from tasks.text.undressing import drop_decoration
 from tasks.text.values.answers import Answer, find_answer, read_known_text
 
 EACH = "each of them"
@@ -106,7 +107,7 @@ def _list_parts(value: Answer) -> Iterator[Any]:
 
 def check_worded(text: str, wording: Wording, answer: Mapping[str, Answer]) -> str | Unreadable:
     """Return a model's question; an Unreadable says in which respect it is none for this wording and answer."""
-    question = text.strip()
+    question = drop_decoration(text.strip())
     if "\n" in question or not question.endswith("?"):
         return Unreadable("expected one line that ends with a question mark")
     if not LEAST_WORDS <= (words := len(question.split())) <= MOST_WORDS:

@@ -36,7 +36,7 @@ LEVELS = Form(
 """`1:: answer` lines. A gloss says of an answer how specific it is, "(less specific)", "— a broader answer", and is told by
 its words: a comparison of how specific, or such a word with "answer"; other brackets, "Paris (Texas)", "Lee (general)",
 belong to the answer."""
-CONSISTENCY = Form(folds=True)
+CONSISTENCY = Form(folds=True, last_counts=True)
 """Yes or No."""
 
 _LEVEL = re.compile(r"(?:level\s*)?([0-9]{1,3})\s*(?:::|[.):])\s*(.*)", re.IGNORECASE)

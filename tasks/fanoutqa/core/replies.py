@@ -14,13 +14,16 @@ from typing import Literal
 
 from tasks.core.replies import LABELLED, Form, Unreadable
 from tasks.text.sentences import split_sentences
+from tasks.text.undressing import drop_decoration
 from tasks.text.values.words import Count, Value, read_values, says
 
-OBJECTIVITY = Form()
+OBJECTIVITY = Form(last_counts=True)
 """Reasons, then the letter Y or N."""
 REWRITE = Form(quotes=True, label=LABELLED, is_open=True)
 """No change, one question, or FLAG with a reason."""
 
+MOST_VERDICT = 120
+"""Characters of a line that is a verdict and nothing else."""
 _MARKS = r"[\s\"'“”‘’`*_~#>()\[\]{}$.,;:!–—-]*"
 _ANNOUNCED = (
     r"(?:(?:so|thus|therefore|hence),? )?(?:(?:the|my) )?(?:final )?"
@@ -113,7 +116,7 @@ class WordingReply:
 
 def read_verdict(text: str) -> bool | Unreadable:
     """Return True where the last letter by itself is Y, False where it is N; Unreadable where there is none."""
-    letters = [found["letter"].upper() for line in text.splitlines() if (found := _VERDICT.fullmatch(line))]
+    letters = [found["letter"].upper() for line in text.splitlines() if (found := _match_verdict(line))]
     if not letters:
         return Unreadable(
             f"the reply ends with {_shorten(text.strip())!r}, expected the letter Y or N on a line of its own"
@@ -121,9 +124,14 @@ def read_verdict(text: str) -> bool | Unreadable:
     return letters[-1] == "Y"
 
 
+def _match_verdict(line: str) -> re.Match[str] | None:
+    # marks may stand at four places of the pattern, so that a long line of marks alone would be tried in very many ways
+    return _VERDICT.fullmatch(line) if len(line) <= MOST_VERDICT else None
+
+
 def read_reason(text: str) -> str:
     """Return the last sentence of the reasoning before a verdict; empty where only the letter was given."""
-    reasoning = [line for line in text.splitlines() if line.strip() and not _VERDICT.fullmatch(line)]
+    reasoning = [line for line in text.splitlines() if line.strip() and not _match_verdict(line)]
     if not reasoning:
         return ""
     sentences = list(split_sentences(_BULLET.sub("", " ".join(reasoning[-1].split()))))
@@ -151,7 +159,7 @@ def read_wording(text: str, question: str) -> WordingReply | Unreadable:
 def _read_rewrite(lines: Sequence[str], question: str) -> WordingReply | Unreadable:
     if len(lines) > 1:
         return Unreadable(f"the reply has {len(lines)} lines, expected the rewritten question alone on one line")
-    rewrite = " ".join(lines[0].split())
+    rewrite = drop_decoration(" ".join(lines[0].split()))
     if rewrite == " ".join(question.split()):
         return WordingReply("fine", "")
     problem = _find_problem(question, rewrite)

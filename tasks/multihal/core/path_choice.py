@@ -31,7 +31,7 @@ ChosenBy = Literal["all", "judge", "chance"]
 
 SELECTION = Form(kind="lines", head="Path", is_open=True)
 """`Path: …` lines."""
-SCORE = Form(folds=True)
+SCORE = Form(folds=True, last_counts=True)
 """`Score: n`, reasons before it or none."""
 _PICK = re.compile(r"^Path:[ \t]*(.*)$", re.IGNORECASE | re.MULTILINE)
 _SCORE = re.compile(

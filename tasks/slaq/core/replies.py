@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from tasks.core.replies import Form, Unreadable
-from tasks.text.undressing import BrokenObject, parse_object
+from tasks.text.undressing import BrokenObject, drop_citations, drop_decoration, parse_object
 
 PAIRS = 5
 """Short questions of a topic."""
@@ -182,7 +182,10 @@ def _unwrap(text: str) -> str:
 def _tidy(value: Any, name: str) -> str:
     if not isinstance(value, str):
         raise BrokenObject(f"{name} is {_name_type(value)}, expected a text")
-    tidy = " ".join(value.split())
+    tidy = drop_citations(" ".join(value.split()))
+    if not name.lower().startswith(("answer", "shorta")):
+        # an answer may be a sign
+        tidy = drop_decoration(tidy)
     # lone surrogates, which JSON can spell, cannot be stored
     if any(unicodedata.category(character) in ("Cs", "Cc") for character in tidy):
         raise BrokenObject(f"{name} holds characters that no text holds: {tidy[:40]!a}")

@@ -11,11 +11,13 @@ from typing import Any
 
 from tasks.core.evaluation.labels import Part
 from tasks.core.replies import Form, Unreadable
+from tasks.text.undressing import fold_wide
 
 RATED = ("coherence", "consistency", "fluency", "relevance")
 """What is rated, a question to the judge each."""
 LEAST, MOST = 1, 5
-RATING = Form(kind="lines", head=f"(?:rating|score|{'|'.join(RATED)})", quotes=True)
+_HEAD = f"(?:(?:final|overall|my|the) )*(?:(?:{'|'.join(RATED)}) )?(?:rating|score|{'|'.join(RATED)})"
+RATING = Form(kind="lines", head=_HEAD, point="[:=]", quotes=True, last_counts=True)
 """`Rating: 4`, or `Fluency: 4`."""
 ASKS = {
     "coherence": "Do the sentences make one well-ordered account?",
@@ -25,13 +27,17 @@ ASKS = {
 }
 """What is rated → what people who rate it are asked."""
 _EXPECTED = 'expected a whole number from 1 to 5 in a line of the form "Rating: 4"'
-_LINE = re.compile(rf"^(?:rating|score|{'|'.join(RATED)})\s*:(.*)$", re.IGNORECASE | re.MULTILINE)
-_NUMBER = re.compile(r"([1-5])(?:\.0)?(?:\s*(?:/|out of)\s*5)?[\s.]*")
+_LINE = re.compile(rf"^{_HEAD}[ \t]*[:=](.*)$", re.IGNORECASE | re.MULTILINE)
+_NUMBER = re.compile(
+    r"([1-5])(?:\.0)?(?:\s*(?:/|out of)\s*5)?(?:\s*\((?:very |mostly |fairly )?(?:excellent|perfect|good|fair|fine|average|acceptable|poor|bad"
+    rf"|high|low|(?:{'|'.join(RATED)})|coherent|consistent|fluent|relevant)\))?[\s.]*",
+    re.IGNORECASE,
+)
 
 
 def read_rating(text: str) -> int | Unreadable:
     """Return the rating of a judge's reply."""
-    plain = unicodedata.normalize("NFKC", text)
+    plain = fold_wide(unicodedata.normalize("NFKC", text))
     found = _LINE.findall(plain) or ([plain] if _NUMBER.fullmatch(plain.strip()) else [])
     if not found:
         return Unreadable(f"there is no rating, {_EXPECTED}")

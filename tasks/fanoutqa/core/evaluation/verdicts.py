@@ -19,12 +19,14 @@ GRADES = {
 }
 RIGHT = frozenset({"B", "C", "E"})
 """Grades that count 1.0; all others count 0.0."""
-VERDICT = Form(kind="lines", head="(?:final )?(?:verdict|grade)", quotes=True)
+VERDICT = Form(
+    kind="lines", head="(?:(?:final|overall|my|the) )*(?:verdict|grade)", point="[:=]", quotes=True, last_counts=True
+)
 """`Verdict: C`, or the letter alone on its line, as the paper asks for it."""
 _EXPECTED = 'a letter from A to F in a line of the form "Verdict: C"'
 _LABELLED = re.compile(
     r"(?:(?:so|thus|therefore|hence),? )?(?:(?:the|my) )?(?:(?:final|correct|overall) )?"
-    r"(?:verdict|grade|answer|choice|option|conclusion|letter)(?:(?: is)?\s*:|\s+is\b)(?P<said>.*)",
+    r"(?:verdict|grade|answer|choice|option|conclusion|letter)(?:(?: is)?\s*[:=]|\s+is\b)(?P<said>.*)",
     re.IGNORECASE,
 )
 _GRADE = re.compile(r"[\s(\[\"'“*_`]*(?P<grade>[A-F])[\s)\]\"'”*_`.]*", re.IGNORECASE)

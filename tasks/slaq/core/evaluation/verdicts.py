@@ -12,13 +12,21 @@ from typing import Any
 from tasks.core.evaluation.labels import Part
 from tasks.core.replies import Form, Unreadable
 from tasks.slaq.core.evaluation.answers import SHORT, SlaqAnswer
+from tasks.text.undressing import fold_wide
 
 Verdicts = tuple[int, ...]
 """One of a short answer, five of a long one."""
 _ONE, _FIVE = "Verdict: 1", "Verdicts: 1, 0, 1, 1, 0"
-VERDICT_LINE = Form(kind="lines", head="Verdicts?", quotes=True)
+VERDICT_LINE = Form(
+    kind="lines", head="(?:(?:final|overall|my|the) )*verdicts?", point="[:=]", quotes=True, last_counts=True
+)
 """`Verdict: 1`, or `Verdicts: 1, 0, 1, 1, 0`."""
-_LINE = re.compile(r"^Verdicts?:(.*)$", re.IGNORECASE | re.MULTILINE)
+_LINE = re.compile(r"^(?:(?:final|overall|my|the) )*verdicts?[ \t]*[:=](.*)$", re.IGNORECASE | re.MULTILINE)
+_MEANING = re.compile(
+    r"(?P<verdict>[01])\s*\((?:(?P<right>correct|right|true|yes)|incorrect|wrong|false|no|not (?:correct|right|true))\)[\s.]*",
+    re.IGNORECASE,
+)
+"""One verdict with what it means."""
 _BARE = re.compile(r"[\s,01\[\]]+")
 _VERDICTS = re.compile(r"\[?\s*[01](?:\s*,\s*[01])*\s*\]?[\s.]*")
 
@@ -26,11 +34,13 @@ _VERDICTS = re.compile(r"\[?\s*[01](?:\s*,\s*[01])*\s*\]?[\s.]*")
 def read_verdicts(text: str, expected: int) -> Verdicts | Unreadable:
     """Return the verdicts of a judge's reply, so many as expected, in the order of the facts."""
     form = _ONE if expected == 1 else _FIVE
-    plain = unicodedata.normalize("NFKC", text)
+    plain = fold_wide(unicodedata.normalize("NFKC", text))
     found = _LINE.findall(plain) or ([plain] if _BARE.fullmatch(plain) else [])
     if not found:
         return Unreadable(f'there is no line of the form "{form}"')
     said = found[-1].strip()
+    if (meant := _MEANING.fullmatch(said)) and (meant["verdict"] == "1") == bool(meant["right"]):
+        said = meant["verdict"]
     if not _VERDICTS.fullmatch(said):
         return Unreadable(f'the last verdict is {said[:40]!r}, expected 1 or 0 in a line of the form "{form}"')
     verdicts = tuple(map(int, re.findall("[01]", said)))
