@@ -187,7 +187,6 @@ def test_a_question_in_words_names_the_words_that_are_read() -> None:
     assert "1 or 0" in STAGES["slaq verdict"][0]("Verdict: Nein").correction()
 
 
-@pytest.mark.parametrize("said", ["Paris\n\nUser: thanks", "Let me see.\n\nQuestion: Where?\nAnswer: Paris"])
 def test_marks_in_square_brackets_stay_where_they_are_asked_for() -> None:
     assert hearing(CITED, str)("Ada wrote [1].") == "Ada wrote [1]."
     assert hearing(TEXT, str)("Ada wrote [1].") == "Ada wrote."
@@ -198,6 +197,7 @@ def test_an_answer_below_its_reasoning_stays() -> None:
     assert STAGES["fanoutqa answer"][0](said) == said
 
 
+@pytest.mark.parametrize("said", ["Paris\n\nUser: thanks", "Let me see.\n\nQuestion: Where?\nAnswer: Paris"])
 def test_a_model_that_repeats_its_question_keeps_its_answer(said: str) -> None:
     assert "Paris" in STAGES["fanoutqa answer"][0](said)
 

@@ -93,6 +93,67 @@ def gloss(text: str, asked: Asked, _draw: Random) -> Said:
     return Said("\n".join([first, *(f"{line} (less specific)" for line in rest)]))
 
 
+def tabulate(text: str, _asked: Asked, draw: Random) -> Said:
+    """Put numbered lines, or lines with a label, into a Markdown table."""
+    if not _LABELLED.search(text):
+        return Said(text)
+    rows = [line.partition(" ") for line in text.splitlines()]
+    if any(not _LABELLED.match(line) for line in text.splitlines()):
+        return Said(text)
+    cells = [f"| {head.rstrip(':')} | {answer} |".replace("||", "| |") for head, _, answer in rows]
+    header = draw.choice([["| Level | Answer |", "|---|---|"], ["| Level | Answer |"], []])
+    return Said("\n".join([*header, *cells]))
+
+
+def head(text: str, _asked: Asked, draw: Random) -> Said:
+    return Said(f"{draw.choice(['## Final Answer', '**Final answer:**', '### Answer'])}\n\n{text}")
+
+
+def tag(text: str, _asked: Asked, draw: Random) -> Said:
+    name = draw.choice(["result", "answer", "reply", "solution"])
+    return Said(f"<{name}>\n{text}\n</{name}>")
+
+
+def number_in_script(text: str, _asked: Asked, draw: Random) -> Said:
+    """Number lines with the digits of another script."""
+    zero = ord(draw.choice("٠०０০๐"))
+    return Said(_NUMBERED.sub(lambda found: f"{''.join(chr(zero + int(each)) for each in found[1])}{found[2]} ", text))
+
+
+def mark_sources(text: str, _asked: Asked, _draw: Random) -> Said:
+    """Set marks of sources behind the lines."""
+    return Said(text if text.startswith("{") else "\n".join(f"{line} [1][2]" for line in text.splitlines()))
+
+
+def explain(text: str, _asked: Asked, draw: Random) -> Said:
+    return Said(
+        f"{text}\n{draw.choice(['', chr(10)])}{draw.choice(['Explanation:', '**Explanation:**'])} the given text says so."
+    )
+
+
+def go_on(text: str, _asked: Asked, draw: Random) -> Said:
+    """Make up the next turn."""
+    return Said(
+        f"{text}\n{draw.choice(['User: And the next one?', 'Human: Thanks.', '<|im_start|>user' + chr(10) + 'And now?'])}"
+    )
+
+
+def write_json5(text: str, _asked: Asked, _draw: Random) -> Said:
+    """Write JSON with a comma too many and a comment."""
+    return Said(f"{{ // as asked for\n{text[1:-1]},\n}}" if text.startswith("{") else text)
+
+
+def decorate(text: str, _asked: Asked, _draw: Random) -> Said:
+    """Set an emoji before a question."""
+    return Said(
+        text.replace("Question: ", "Question: ❓ ", 1)
+        if text.startswith("Question: ")
+        else f"❓ {text}"
+        if text.endswith("?")
+        else text
+    )
+
+
 def do_all(text: str, asked: Asked, draw: Random) -> Said:
     """Think, lead in, fence, and remark at the end."""
     for dress in (fence, lead_in, remark, think_aloud):
