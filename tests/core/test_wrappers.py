@@ -9,7 +9,7 @@ from support.steps.replies import hearing
 
 from tasks.biokalma.core.evaluation.geval import RATING, read_rating
 from tasks.biokalma.core.paragraph_replies import PARAGRAPH, QUESTION, read_paragraph, read_question
-from tasks.core.authoring.fanout_wording import WORDED
+from tasks.core.authoring.fanout_wording import WORDED, Wording, check_worded
 from tasks.core.authoring.granularity import CONSISTENCY, LEVELS, read_levels, read_verdict
 from tasks.core.replies import CITED, TEXT, Unreadable
 from tasks.fanoutqa.core.evaluation.verdicts import VERDICT, read_grade
@@ -36,6 +36,7 @@ PAIRS = json.dumps(
     }
 )
 ASKED = "How high is the tower?"
+WORDING = Wording("the towers in Ulm", "", (), "", 5, "", "how high is each of them", "", "")
 STAGES: dict[str, tuple[Callable[[str], Any], str]] = {
     "granola levels": (hearing(LEVELS, read_levels, "Ulm"), "1:: Ulm\n2:: a town on the Danube\n3:: Germany"),
     "granola consistency": (hearing(CONSISTENCY, read_verdict), "Yes"),
@@ -52,7 +53,7 @@ STAGES: dict[str, tuple[Callable[[str], Any], str]] = {
     "slaq answer": (hearing(TEXT, str), "It is 40 metres high."),
     "slaq verdict": (hearing(VERDICT_LINE, read_verdicts, 1), "Verdict: 1"),
     "slaq verdicts": (hearing(VERDICT_LINE, read_verdicts, 5), "Verdicts: 1, 0, 1, 1, 0"),
-    "fanoutqa wording": (hearing(WORDED, str), ASKED),
+    "fanoutqa wording": (hearing(WORDED, check_worded, WORDING, {}), "How high is each of the five towers in Ulm?"),
     "fanoutqa objectivity": (hearing(OBJECTIVITY, read_letter), "Y"),
     "fanoutqa rewrite": (hearing(REWRITE, read_wording, ASKED), "How high is the tower, in metres?"),
     "fanoutqa answer": (hearing(TEXT, str), "Ulm: 1890"),

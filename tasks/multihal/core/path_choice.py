@@ -35,7 +35,7 @@ SCORE = Form(folds=True, last_counts=True)
 """`Score: n`, reasons before it or none."""
 _PICK = re.compile(r"^Path:[ \t]*(.*)$", re.IGNORECASE | re.MULTILINE)
 _SCORE = re.compile(
-    r"\bScore\W{0,4}?[:=]\W{0,4}?(-?[0-9]+(?:[.,][0-9]+)?(?:[ \t]*(?:/|out of|of|to|or|[-–—])[ \t]*[0-9]+)?)",
+    r"\bScore\W{0,4}?[:=|]\W{0,4}?(-?[0-9]+(?:[.,][0-9]+)?(?:[ \t]*(?:/|out of|of|to|or|[-–—])[ \t]*[0-9]+)?)",
     re.IGNORECASE,
 )
 """A score with what may stand behind it: a half, a range, another scale."""
