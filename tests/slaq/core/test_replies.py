@@ -65,16 +65,29 @@ def test_one_object_is_read_whatever_stands_around_it(reply: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "reply",
+    [
+        TEXT.replace('"}]', '"},]'),
+        TEXT[:-1] + ",}",
+        TEXT.replace('"', "'"),
+        TEXT.replace('"long_question"', "/* all of them */ long_question"),
+    ],
+)
+def test_an_object_in_json5_is_read_as_in_json(reply: str) -> None:
+    assert hear_generated(reply) == GENERATED
+
+
+@pytest.mark.parametrize(
     ("reply", "reason"),
     [
         ("", "says nothing"),
         ("I cannot do that.", "the model refuses"),
         ("There is nothing to ask.", "no JSON object"),
         (json.dumps([1, 2]), "no JSON object"),
-        (TEXT.replace('"}]', '"},]'), "the JSON is broken near"),
-        (TEXT[:-1] + ",}", "the JSON is broken near"),
         (TEXT[:-20], "the JSON is broken near"),
-        (TEXT.replace('"', "'"), "the JSON is broken near"),
+        (TEXT.replace('"', "'")[:-20], "the JSON is broken near"),
+        (TEXT.replace('"}]', '"},]')[:-20], "the JSON is broken near"),
+        (TEXT.replace("Builder 3", "the 'Builder' 3").replace('"', "'"), "the JSON is broken near"),
         (TEXT + TEXT, "more than one JSON object"),
         (f"{TEXT}\n\nActually, builder 3 is wrong.", "text stands behind the JSON object"),
         ('{"a":' + "[" * 100_000, "nested too deeply"),
