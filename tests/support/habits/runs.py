@@ -77,7 +77,7 @@ class HabitRuns:
             corrected=corrected,
             refused=refused,
             err=ran.err,
-            tables=_read_tables(warehouse, report),
+            tables=read_tables(warehouse, report),
         )
 
 
@@ -99,7 +99,8 @@ def small_arguments(benchmark: str, rows: int, folder: Path) -> list[str]:
     return ["--source", str(path), "--source", "wikidata", *sets]
 
 
-def _read_tables(warehouse: Path, report: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+def read_tables(warehouse: Path, report: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """Return table → rows of what a build published, without AUTHORS."""
     if not report.get("tables"):
         return {}
     with duckdb.connect(str(warehouse), read_only=True) as db:
