@@ -10,7 +10,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,8 +51,8 @@ def _want_proxy(turn: Turn) -> Reply:
     return turn.answer() if "via" in turn.headers else refuse(403, "Direct connections are refused.")
 
 
-def compare_ways(command: OtherCommand, folder: Path, knowledge: Knowledge) -> bool:
-    """Build by all ways; print a line each; True when all rows are equal."""
+def compare_ways(command: OtherCommand, folder: Path, knowledge: Knowledge, names: Sequence[str]) -> bool:
+    """Build by these ways (none named: all); print a line each; True when all rows are equal."""
     habits = {
         **{name: ProviderHabit(Turn.answer, "no faults") for name in ("plain", "Anthropic SDK", "LiteLLM")},
         "proxy": ProviderHabit(_want_proxy, "refuses direct connections"),
@@ -65,7 +65,7 @@ def compare_ways(command: OtherCommand, folder: Path, knowledge: Knowledge) -> b
         print(f"{benchmark:9} {'plain':28} {_count(plain[benchmark])} rows", flush=True)
     good = bool(all(plain.values()))
     for name in habits:
-        if name == "plain":
+        if name == "plain" or (names and name not in names):
             continue
         with _open_way(server, name, folder) as way:
             if isinstance(way, str):
@@ -127,7 +127,10 @@ def _open_way(server: ProviderServer, name: str, folder: Path) -> Iterator[Way |
 def _run_litellm(program: str, url: str, folder: Path) -> Iterator[str]:
     """Run LiteLLM's proxy before a server, and yield its address."""
     params = {"model": "openai/provider", "api_base": url, "api_key": "none"}
-    config = {"model_list": [{"model_name": "provider", "litellm_params": params}], "litellm_settings": {"telemetry": False}}
+    config = {
+        "model_list": [{"model_name": "provider", "litellm_params": params}],
+        "litellm_settings": {"telemetry": False},
+    }
     (folder / "litellm.yaml").write_text(json.dumps(config), "utf-8")  # JSON is YAML
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -143,7 +146,7 @@ def _run_litellm(program: str, url: str, folder: Path) -> Iterator[str]:
         deadline = time.monotonic() + _LITELLM_START_S
         while True:
             try:
-                urlopen(f"http://127.0.0.1:{port}/health/liveliness", timeout=5).close()  # noqa: S310 (loopback)
+                urlopen(f"http://127.0.0.1:{port}/health/liveliness", timeout=5).close()
                 break
             except (URLError, OSError):
                 if process.poll() is not None or time.monotonic() > deadline:

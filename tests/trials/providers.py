@@ -7,8 +7,8 @@
 
 A line a behaviour and run (an evaluation of 40 questions of GRANOLA-EQ or of SLAQ with a judge, or a small build): exit codes
 of a run and of the same command again, n or rows, items without a score by reason, items whose score is not what the
-model knows, requests of the last run, what the provider charged for the first run, what the report says, and, with a bound
-of US$, what was charged under it. Settings that a checkout does not know are left out of its world's file. Exits 1 where
+model knows, requests of the last run, what the provider charged for the first run, what the report says, and what is charged
+by all questions under a bound of US$ 0.11. Settings that a checkout does not know are left out of its world's file. Exits 1 where
 a line is not as expected, which stands at its end.
 
 `--planted`: a model that is right with p = 0.7, where 25 % of requests fail, 20 % of prompts are blocked and 20 % of
@@ -52,8 +52,8 @@ RUNS: dict[str, tuple[str, ...]] = {
 }
 _UNSCORED = {"blocked": "refused", "cut": "cut_off", "failed": "model_failed"}
 """What a behaviour did to a model under test → why the item has no score."""
-_BOUND_SHARE = 0.4
-"""A bound is this share of what a run costs without one."""
+BOUND_USD, _WELL_SPENT = 0.11, 0.85
+"""A bound of ten requests at the most that each can cost, and the share of it that has to buy replies."""
 SHARE, FAILING, BLOCKED, CUT = 0.7, 0.25, 0.2, 0.2
 _EQUAL_USD = 1e-6
 
@@ -143,11 +143,24 @@ def count_expected(book: Book) -> Counter[str]:
     return found
 
 
+@dataclass(frozen=True)
+class Tried:
+    """The same command, run several times against one behaviour."""
+
+    habit: ProviderHabit
+    run: str
+    book: Book
+    outcomes: Sequence[Outcome]
+    asked_again: Sequence[str]
+    """Contents of the requests of the last run."""
+    owed_usd: float
+    """What the provider charged for the first run."""
+
+
 def try_habit(trial: Trial, server: ProviderServer, name: str, habit: ProviderHabit, run: str) -> bool:
     """Run a command against a behaviour, and again; print a line; True when all is as expected."""
     address = f"{name} {run}"
-    book, url = server.books[address], server.url(address)
-    warehouse = trial.copy_warehouse("tried")
+    book, url, warehouse = server.books[address], server.url(address), trial.copy_warehouse("tried")
     outcomes = [trial.run("tried", url, habit, run, warehouse)]
     owed = book.owed_usd
     if habit.recovers:
@@ -155,74 +168,87 @@ def try_habit(trial: Trial, server: ProviderServer, name: str, habit: ProviderHa
         outcomes.append(trial.run("tried", url, habit, run, warehouse))
     before = len(book.asked)
     outcomes.append(trial.run("tried", url, habit, run, warehouse))
-    again = book.asked[before:]
-    bound, under = 0.0, 0.0
-    if habit.is_bounded and not outcomes[0].ran.code:
-        bound, under = try_bound(trial, server, name, habit, run, owed)
-    last = outcomes[-1]
-    faults = list(find_faults(trial, habit, book, run, outcomes, again, owed))
-    if under > bound:
-        faults.append(f"BOUND of {bound:.4f} CROSSED")
+    warehouse.unlink()
+    tried = Tried(habit, run, book, outcomes, book.asked[before:], owed)
+    faults, last = [*find_faults(trial, tried), *find_money_faults(tried)], outcomes[-1]
+    bounded = "-"
+    if habit.is_bounded:
+        bounded, fault = try_bound(trial, server, name, habit, run)
+        faults += [fault] if fault else []
     cost = outcomes[0].report.get("cost_usd", 0.0)
     codes = " ".join(str(outcome.ran.code) for outcome in outcomes)
-    bounded = f"{under:.4f} of {bound:.4f}" if bound else "-"
     reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(last.unscored.items())) or "-"
-    if run.startswith("build"):
-        reasons = "-" if last.rows == trial.plain[run].rows else reasons
+    if run.startswith("build") and last.rows == trial.plain[run].rows:
+        reasons = "-"
     print(
-        f"{name:44} {run:13} {codes:5} {last.rows:4} {reasons:34} {last.misread:4} {len(again):5} "
-        f"{owed:8.4f} {cost:8.4f} {bounded:17} {'; '.join(faults)}",
+        f"{name:44} {run:13} {codes:5} {last.rows:4} {reasons:34} {last.misread:4} {len(tried.asked_again):5} "
+        f"{owed:8.4f} {cost:8.4f} {bounded:6} {'; '.join(faults)}",
         flush=True,
     )
-    warehouse.unlink()
     return not faults
 
 
-def try_bound(
-    trial: Trial, server: ProviderServer, name: str, habit: ProviderHabit, run: str, owed: float
-) -> tuple[float, float]:
-    """Run with a bound; return it, and what the provider charged."""
+def try_bound(trial: Trial, server: ProviderServer, name: str, habit: ProviderHabit, run: str) -> tuple[str, str]:
+    """Run with a bound; return what the provider charged, and what is wrong with that."""
     address = f"{name} {run} bound"
-    bound = round(owed * _BOUND_SHARE, 6)
     warehouse = trial.copy_warehouse("bounded")
-    trial.run("bounded", server.url(address), habit, run, warehouse, "--max-cost", f"{bound:.6f}")
+    more = ("--limit", "1000", "--max-cost", str(BOUND_USD))
+    outcome = trial.run("bounded", server.url(address), habit, run, warehouse, *more)
     warehouse.unlink()
-    return bound, server.books[address].owed_usd
+    owed = server.books[address].owed_usd
+    fault = ""
+    if owed > BOUND_USD:
+        fault = f"BOUND of {BOUND_USD} CROSSED"
+    elif outcome.ran.code not in (0, 3):
+        fault = f"EXIT {outcome.ran.code} under a bound: {outcome.last_line}"
+    elif outcome.ran.code and habit.is_cost_told and owed < _WELL_SPENT * BOUND_USD:
+        fault = f"BOUND of {BOUND_USD}: little of it buys replies"
+    return f"{owed:.4f}", fault
 
 
-def find_faults(
-    trial: Trial, habit: ProviderHabit, book: Book, run: str, outcomes: Sequence[Outcome], again: Sequence[str], owed: float
-) -> Iterator[str]:
-    """Yield in what a behaviour's runs are not as expected."""
-    first, last = outcomes[0], outcomes[-1]
-    expected = [1, 0, 0] if habit.recovers else [0, 0]
-    if [outcome.ran.code for outcome in outcomes] != expected:
-        failed = next((outcome for outcome in outcomes if outcome.ran.code), last)
+def find_faults(trial: Trial, tried: Tried) -> Iterator[str]:
+    """Yield in what the ends, rows and requests of runs are not as expected."""
+    expected, last = [1, 0, 0] if tried.habit.recovers else [0, 0], tried.outcomes[-1]
+    if [outcome.ran.code for outcome in tried.outcomes] != expected:
+        failed = next((outcome for outcome in tried.outcomes if outcome.ran.code), last)
         yield f"EXIT, expected {expected}: {failed.last_line}"
-    if any("Traceback" in outcome.ran.err for outcome in outcomes):
+    if any("Traceback" in outcome.ran.err for outcome in tried.outcomes):
         yield "TRACEBACK"
-    if book.faults:
-        yield f"THE SERVER FAILED: {book.faults[0]}"
+    if tried.book.faults:
+        yield f"THE SERVER FAILED: {tried.book.faults[0]}"
+    if not tried.run.startswith("build"):
+        yield from find_unscored_faults(tried, last)
+    elif last.tables != trial.plain[tried.run].tables:
+        yield f"ROWS, expected those of the plain server ({trial.plain[tried.run].rows})"
+    noted = tried.book.noted.items()
+    failing = {content for kind, contents in noted if kind.endswith("failed") for content in contents}
+    if set(tried.asked_again) != failing:
+        yield f"ASKED AGAIN, expected {len(failing)} prompts"
+
+
+def find_unscored_faults(tried: Tried, last: Outcome) -> Iterator[str]:
+    """Yield in what the answers of an evaluation are not as the server knows them."""
+    expected = count_expected(tried.book)
     if last.misread:
         yield "MISREAD"
-    if run.startswith("build"):
-        if last.tables != trial.plain[run].tables:
-            yield f"ROWS, expected those of the plain server ({trial.plain[run].rows})"
-    else:
-        if not last.ran.code and last.unscored != count_expected(book):
-            yield f"UNSCORED, expected {dict(count_expected(book))}"
-        if any(count > 1 for count in book.answered.values()):
-            yield f"ASKED TWICE: {sum(count > 1 for count in book.answered.values())} answers"
-    failing = {content for kind, contents in book.noted.items() if kind.endswith("failed") for content in contents}
-    if set(again) != failing:
-        yield f"ASKED AGAIN, expected {len(failing)} prompts"
-    if not first.ran.code:
-        if habit.is_cost_told and abs(first.report["cost_usd"] - owed) > _EQUAL_USD:
-            yield "COST"
-        if not habit.is_cost_told and "unknown" not in first.ran.out + first.ran.err:
-            yield "COST UNKNOWN is not told"
-        if habit.says_in_report and habit.says_in_report not in first.ran.out + first.ran.err:
-            yield f"NOT TOLD: {habit.says_in_report}"
+    if not last.ran.code and last.unscored != expected:
+        yield f"UNSCORED, expected {dict(expected)}"
+    if twice := sum(count > 1 for count in tried.book.answered.values()):
+        yield f"ASKED TWICE: {twice} answers"
+
+
+def find_money_faults(tried: Tried) -> Iterator[str]:
+    """Yield in what the first run's report is wrong about its cost, or silent."""
+    first, habit = tried.outcomes[0], tried.habit
+    if first.ran.code:
+        return
+    said = first.ran.out + first.ran.err
+    if habit.is_cost_told and abs(first.report["cost_usd"] - tried.owed_usd) > _EQUAL_USD:
+        yield "COST"
+    if not habit.is_cost_told and "unknown" not in said:
+        yield "COST UNKNOWN is not told"
+    if habit.says_in_report not in said:
+        yield f"NOT TOLD: {habit.says_in_report}"
 
 
 def try_all(trial: Trial, names: Sequence[str], runs: Sequence[str]) -> bool:
@@ -237,7 +263,7 @@ def try_all(trial: Trial, names: Sequence[str], runs: Sequence[str]) -> bool:
         f"{name} {run}{more}": habit for name, habit in chosen.items() for run in RUNS for more in ("", " bound")
     }
     server = ProviderServer(addresses, trial.planted)
-    print(f"{'behaviour':44} {'run':13} exit  rows {'unscored':34} mis- asked  charged reported bound", flush=True)
+    print(f"{'behaviour':44} {'run':13} exit  rows {'unscored':34} mis- asked  charged reported bound ", flush=True)
     url, plain = server.url("plain granola bound"), habits["plain"]
     for run in RUNS:
         trial.plain[run] = trial.run("plain", url, plain, run, trial.copy_warehouse("plain"))
@@ -273,7 +299,9 @@ def try_planted(trial: Trial, seeds: int) -> bool:
             ]
             clusters, values = [cluster for cluster, _ in scored], np.array([value for _, value in scored], float)
             [metric] = measure([Scores("", "share", clusters, clusters, values, unit="share", is_share=True)])
-            holds = metric.ci_low is not None and metric.ci_high is not None and metric.ci_low <= SHARE <= metric.ci_high
+            holds = (
+                metric.ci_low is not None and metric.ci_high is not None and metric.ci_low <= SHARE <= metric.ci_high
+            )
             held[run] += holds
             reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(outcome.unscored.items()))
             print(
@@ -314,7 +342,7 @@ def main() -> int:
             if given.equal:
                 from trials.provider_ways import compare_ways
 
-                good = compare_ways(command, folder, graph)
+                good = compare_ways(command, folder, graph, given.habits)
             else:
                 trial = prepare(command, folder, graph)
                 good = try_planted(trial, given.seeds) if given.planted else try_all(trial, given.habits, given.runs)

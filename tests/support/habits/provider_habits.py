@@ -54,8 +54,12 @@ _ACCOUNTS = {
             "error": {"type": "invalid_request_error", "message": "Your credit balance is too low to access the API."},
         },
     },
-    "429 insufficient_quota": refuse(429, "You exceeded your current quota.", type="insufficient_quota", code="insufficient_quota"),
-    "400 spending limit": refuse(400, "You have reached your specified API usage limits.", type="invalid_request_error"),
+    "429 insufficient_quota": refuse(
+        429, "You exceeded your current quota.", type="insufficient_quota", code="insufficient_quota"
+    ),
+    "400 spending limit": refuse(
+        400, "You have reached your specified API usage limits.", type="invalid_request_error"
+    ),
     "403 suspended": refuse(403, "Your account is suspended. Contact support.", type="permission_error"),
 }
 
@@ -361,7 +365,9 @@ def make_habits() -> dict[str, ProviderHabit]:
     )
     for name, fail in FAILURES.items():
         runs = ("granola", "slaq", "build granola")
-        found[f"fails 25 %: {name}"] = ProviderHabit(partial(_fail_tries, fail, 0.25), "a quarter of requests", runs=runs)
+        found[f"fails 25 %: {name}"] = ProviderHabit(
+            partial(_fail_tries, fail, 0.25), "a quarter of requests", runs=runs
+        )
         found[f"fails for good: {name}"] = ProviderHabit(
             partial(_fail_for_good, fail, 0.25), "a quarter of prompts, whenever they are sent"
         )
@@ -387,9 +393,7 @@ def make_habits() -> dict[str, ProviderHabit]:
     ):
         found[f"money: {name}"] = ProviderHabit(respond, "usage", settings, is_bounded=True)
     for name, (make, is_told) in _USAGES.items():
-        found[f"money: {name}"] = ProviderHabit(
-            partial(_tell_as, make), "usage", is_cost_told=is_told, is_bounded=True
-        )
+        found[f"money: {name}"] = ProviderHabit(partial(_tell_as, make), "usage", is_cost_told=is_told, is_bounded=True)
     for name, reply in _BUSY.items():
         found[f"money: 70 % {name}"] = ProviderHabit(
             partial(_fail_tries, lambda _turn, reply=reply: reply, 0.7), "most requests", attempts=40, is_bounded=True
@@ -401,5 +405,3 @@ def make_habits() -> dict[str, ProviderHabit]:
         partial(_refuse_while, _REFUSED["seed"], opaque), "says nothing of what it refuses", runs=("build granola",)
     )
     return found
-
-

@@ -143,7 +143,7 @@ class Turn:
         return self.complete()
 
 
-def refuse(status: int, message: str, **more: Any) -> Reply:
+def refuse(status: int, message: str, /, **more: Any) -> Reply:
     """Return an error in the form that most providers use."""
     return {"status": status, "json": {"error": {"message": message, **more}}}
 
@@ -176,16 +176,12 @@ class ProviderServer:
             return refuse(404, "Not Found")
         return self._answer(name, seen.json(), seen.headers, seen.query)
 
-    def _answer(
-        self, name: str, body: dict[str, Any], headers: Mapping[str, str], query: Mapping[str, str]
-    ) -> Reply:
+    def _answer(self, name: str, body: dict[str, Any], headers: Mapping[str, str], query: Mapping[str, str]) -> Reply:
         book = self.books[name]
         content = digest_json([body["messages"], body.get("seed")])
         with self._lock:
             tries = book.asked.count(content)
-            turn = Turn(
-                name, body, headers, query, self._seed, len(book.asked), tries, content, book, self._contents
-            )
+            turn = Turn(name, body, headers, query, self._seed, len(book.asked), tries, content, book, self._contents)
             book.asked.append(content)
             try:
                 reply = self._habits[name].respond(turn)
