@@ -10,6 +10,7 @@ import os
 import socket
 import subprocess
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -54,9 +55,11 @@ def _want_proxy(turn: Turn) -> Reply:
 def compare_ways(command: OtherCommand, folder: Path, knowledge: Knowledge, names: Sequence[str]) -> bool:
     """Build by these ways (none named: all); print a line each; True when all rows are equal."""
     habits = {
-        **{name: ProviderHabit(Turn.answer, "no faults") for name in ("plain", "Anthropic SDK", "LiteLLM")},
-        "proxy": ProviderHabit(_want_proxy, "refuses direct connections"),
+        "plain": ProviderHabit(Turn.answer, "no faults"),
         **REACH,
+        "proxy": ProviderHabit(_want_proxy, "refuses direct connections"),
+        "Anthropic SDK": ProviderHabit(Turn.answer, "no faults"),
+        "LiteLLM": ProviderHabit(Turn.answer, "no faults"),
     }
     server = ProviderServer(habits, Contents(knowledge))
     plain = {}
@@ -117,15 +120,16 @@ def _open_way(server: ProviderServer, name: str, folder: Path) -> Iterator[Way |
         if not (program := os.environ.get(LITELLM)):
             yield f"{LITELLM} names no command"
             return
-        with _run_litellm(program, url, folder) as own:
-            yield Way(own)
+        key = f"sk-{uuid.uuid4().hex}"
+        with _run_litellm(program, url, folder, key) as own:
+            yield Way(own, {"key_env": "TRIAL_KEY"}, {"TRIAL_KEY": key})
     else:
         yield Way(url, REACH[name].settings, REACH[name].environment)
 
 
 @contextmanager
-def _run_litellm(program: str, url: str, folder: Path) -> Iterator[str]:
-    """Run LiteLLM's proxy before a server, and yield its address."""
+def _run_litellm(program: str, url: str, folder: Path, key: str) -> Iterator[str]:
+    """Run LiteLLM's proxy before a server, and yield its address; `key`: what it asks of its clients."""
     params = {"model": "openai/provider", "api_base": url, "api_key": "none"}
     config = {
         "model_list": [{"model_name": "provider", "litellm_params": params}],
@@ -141,6 +145,7 @@ def _run_litellm(program: str, url: str, folder: Path) -> Iterator[str]:
             stdout=log,
             stderr=log,
             cwd=folder,
+            env=os.environ | {"LITELLM_MASTER_KEY": key},
         )
     try:
         deadline = time.monotonic() + _LITELLM_START_S

@@ -373,7 +373,9 @@ def make_habits() -> dict[str, ProviderHabit]:
         )
     for name, block in BLOCKS.items():
         for share in (0.05, 0.2):
-            found[f"blocks {share:.0%}: {name}"] = ProviderHabit(partial(_block, block, share, 0), "a share of prompts")
+            found[f"blocks {share:.0%}: {name}"] = ProviderHabit(
+                partial(_block, block, share, 1), "a share of prompts, and the first"
+            )
     for name in ("Azure 400 content_filter", "OpenRouter 403 flagged_input", "Gemini without choices"):
         told = "the first fourteen prompts, and a fifth of the others; the judge's too"
         found[f"blocks the first 14: {name}"] = ProviderHabit(
