@@ -8,7 +8,7 @@
 A line a behaviour and run (an evaluation of 40 questions of GRANOLA-EQ or of SLAQ with a judge, or a small build): exit codes
 of a run and of the same command again, n or rows, items without a score by reason, items whose score is not what the
 model knows, requests of the last run, what the provider charged for the first run, what the report says, and what is charged
-by all questions under a bound of US$ 0.11. Settings that a checkout does not know are left out of its world's file. Exits 1 where
+by all questions under a bound of US$. Settings that a checkout does not know are left out of its world's file. Exits 1 where
 a line is not as expected, which stands at its end.
 
 `--planted`: a model that is right with p = 0.7, where 25 % of requests fail, 20 % of prompts are blocked and 20 % of
@@ -52,8 +52,8 @@ RUNS: dict[str, tuple[str, ...]] = {
 }
 _UNSCORED = {"blocked": "refused", "cut": "cut_off", "failed": "model_failed"}
 """What a behaviour did to a model under test → why the item has no score."""
-BOUND_USD, _WELL_SPENT = 0.11, 0.85
-"""A bound of ten requests at the most that each can cost, and the share of it that has to buy replies."""
+_WELL_SPENT = 0.85
+"""Share of a bound that has to buy replies."""
 SHARE, FAILING, BLOCKED, CUT = 0.7, 0.25, 0.2, 0.2
 _EQUAL_USD = 1e-6
 
@@ -172,7 +172,7 @@ def try_habit(trial: Trial, server: ProviderServer, name: str, habit: ProviderHa
     tried = Tried(habit, run, book, outcomes, book.asked[before:], owed)
     faults, last = [*find_faults(trial, tried), *find_money_faults(tried)], outcomes[-1]
     bounded = "-"
-    if habit.is_bounded:
+    if habit.bound_usd:
         bounded, fault = try_bound(trial, server, name, habit, run)
         faults += [fault] if fault else []
     cost = outcomes[0].report.get("cost_usd", 0.0)
@@ -192,17 +192,17 @@ def try_bound(trial: Trial, server: ProviderServer, name: str, habit: ProviderHa
     """Run with a bound; return what the provider charged, and what is wrong with that."""
     address = f"{name} {run} bound"
     warehouse = trial.copy_warehouse("bounded")
-    more = ("--limit", "1000", "--max-cost", str(BOUND_USD))
+    more = ("--limit", "1000", "--max-cost", str(habit.bound_usd))
     outcome = trial.run("bounded", server.url(address), habit, run, warehouse, *more)
     warehouse.unlink()
     owed = server.books[address].owed_usd
     fault = ""
-    if owed > BOUND_USD:
-        fault = f"BOUND of {BOUND_USD} CROSSED"
+    if owed > habit.bound_usd:
+        fault = f"BOUND of {habit.bound_usd} CROSSED"
     elif outcome.ran.code not in (0, 3):
         fault = f"EXIT {outcome.ran.code} under a bound: {outcome.last_line}"
-    elif outcome.ran.code and habit.is_cost_told and owed < _WELL_SPENT * BOUND_USD:
-        fault = f"BOUND of {BOUND_USD}: little of it buys replies"
+    elif outcome.ran.code and habit.is_cost_told and owed < _WELL_SPENT * habit.bound_usd:
+        fault = f"BOUND of {habit.bound_usd}: little of it buys replies"
     return f"{owed:.4f}", fault
 
 

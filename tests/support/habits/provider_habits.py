@@ -31,8 +31,8 @@ class ProviderHabit:
     """True: the first run stops with exit 1; then the account is topped up."""
     is_cost_told: bool = True
     """False where no report can know what is owed."""
-    is_bounded: bool = False
-    """True: a run with a bound of US$ is made too."""
+    bound_usd: float = 0.0
+    """Of a run over all questions that is made too; 0: none. It is ten times the most that a request can cost."""
     says_in_report: str = ""
     """What the report has to mention."""
 
@@ -387,18 +387,18 @@ def make_habits() -> dict[str, ProviderHabit]:
         lambda turn: turn.complete(None, "weary"), "an unknown finish reason", says_in_report="weary"
     )
     cached = {"usd_per_million_cached": USD_CACHED}
+    found["money: reasoning beside completion_tokens"] = ProviderHabit(_reason_besides, "usage", bound_usd=1.0)
     for name, respond, settings in (
-        ("reasoning beside completion_tokens", _reason_besides, {}),
         ("cached", _tell_cached, cached),
         ("cache write", _tell_written, {"usd_per_million_cache_write": USD_CACHE_WRITE}),
         ("a fee a request", _tell_with_fee, {"usd_per_request": USD_REQUEST}),
     ):
-        found[f"money: {name}"] = ProviderHabit(respond, "usage", settings, is_bounded=True)
+        found[f"money: {name}"] = ProviderHabit(respond, "usage", settings, bound_usd=0.11)
     for name, (make, is_told) in _USAGES.items():
-        found[f"money: {name}"] = ProviderHabit(partial(_tell_as, make), "usage", is_cost_told=is_told, is_bounded=True)
+        found[f"money: {name}"] = ProviderHabit(partial(_tell_as, make), "usage", is_cost_told=is_told, bound_usd=0.11)
     for name, reply in _BUSY.items():
         found[f"money: 70 % {name}"] = ProviderHabit(
-            partial(_fail_tries, lambda _turn, reply=reply: reply, 0.7), "most requests", attempts=40, is_bounded=True
+            partial(_fail_tries, lambda _turn, reply=reply: reply, 0.7), "most requests", attempts=40, bound_usd=0.11
         )
     found |= {f"reach: {name}": habit for name, habit in REACH.items()}
     found |= read_refusals()
