@@ -24,7 +24,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -283,12 +283,12 @@ def try_planted(trial: Trial, seeds: int) -> bool:
     habit = ProviderHabit(respond, "fails, blocks and cuts")
     held: Counter[str] = Counter()
     for seed in range(1, seeds + 1):
-        gold = trial.planted.gold
-        server = ProviderServer({"planted": habit}, Planted(trial.knowledge, gold, SHARE, seed), seed)
+        seeded = replace(trial, planted=Planted(trial.knowledge, trial.planted.gold, SHARE, seed))
+        server = ProviderServer({"planted": habit}, seeded.planted, seed)
         warehouse = trial.copy_warehouse("planted")
         for run in ("granola", "slaq"):
             judged = ("--judge", "exact") if run == "slaq" else ()
-            outcome = trial.run("planted", server.url("planted"), habit, run, warehouse, "--limit", "1000", *judged)
+            outcome = seeded.run("planted", server.url("planted"), habit, run, warehouse, "--limit", "1000", *judged)
             if outcome.ran.code:
                 print(f"{run:8} seed {seed:2}: exit {outcome.ran.code}: {outcome.last_line}", flush=True)
                 continue
