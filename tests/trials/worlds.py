@@ -23,7 +23,7 @@ def write_provider_world(
     """Write the embedded world with one server's model in some roles; settings that a checkout does not know are left out."""
     said = {"kind": "openai", "name": "provider", "url": url, **settings}
     lines = [f"{key} = {_format(value)}" for key, value in said.items() if key in command.model_settings]
-    limits = f"limits = {{ parallel = 4, timeout_s = 60, attempts = {attempts}, backoff_s = 0.01 }}"
+    limits = f"limits = {{ parallel = 4, timeout_s = 60, attempts = {attempts}, backoff_s = 0 }}"
     text = (ROOT / "data" / "worlds" / "embedded.toml").read_text("utf-8")
     for role in roles:
         text = re.sub(rf"\[models\.{role}\][^\[]*", "", text) + "\n".join(["", f"[models.{role}]", *lines, limits, ""])
