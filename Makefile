@@ -104,6 +104,9 @@ trials: $(VENV)/.dev $(VENV)/.prepared
 	PYTHONPATH=tests $(BIN)/python -m trials.since --embedded
 	PYTHONPATH=tests $(BIN)/python -m trials.jobs
 	PYTHONPATH=tests $(BIN)/python -m trials.jobs --builds --kill
+	PYTHONPATH=tests $(BIN)/python -m trials.providers
+	PYTHONPATH=tests $(BIN)/python -m trials.providers --planted
+	PYTHONPATH=tests $(BIN)/python -m trials.providers --equal
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

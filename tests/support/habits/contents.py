@@ -89,7 +89,14 @@ def _list_patterns() -> list[tuple[Prompt, list[re.Pattern[str]]]]:
     prompts = [
         load_prompt(path.relative_to(folder).with_suffix("").as_posix()) for path in sorted(folder.rglob("*.md"))
     ]
-    return [(prompt, [_make_pattern(text) for _, text in prompt.parts]) for prompt in prompts]
+    own = [(prompt, [_make_pattern(text) for _, text in prompt.parts]) for prompt in prompts]
+    # for a model without a system role the system message stands before the first user message
+    merged = [
+        (prompt, [_make_pattern(f"{prompt.parts[0][1]}\n\n{prompt.parts[1][1]}"), *patterns[2:]])
+        for prompt, patterns in own
+        if prompt.parts[0][0] == "system"
+    ]
+    return own + merged
 
 
 def _make_pattern(template: str) -> re.Pattern[str]:
