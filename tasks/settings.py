@@ -226,6 +226,8 @@ class Model(StrictModel):
             raise ValueError(f"url: for kind `anthropic` it stands without /v1, such as {ANTHROPIC_URL}")
         if self.kind == "anthropic" and self.choices:
             raise ValueError("choices: the Messages API gives one reply a request; leave it out")
+        if self.kind == "anthropic" and self.stream:
+            raise ValueError("stream: replies of the Messages API are requested whole; leave it out")
         return self
 
     @field_validator("key_env")

@@ -21,6 +21,7 @@ from tasks.clients.sending.answers import shorten
 from tasks.clients.sending.connections import describe_proxy, find_proxy
 from tasks.clients.sending.redirects import CheckedRedirects
 from tasks.clients.sending.sender import Retry
+from tasks.clients.servers import open_server
 from tasks.engine.benchmark import Benchmark
 from tasks.engine.naming.identities import service_urls
 from tasks.engine.naming.locks import digest_assets, make_lock
@@ -217,7 +218,7 @@ def _describe_local(role: str, name: str) -> str:
 
 def _describe_model(model: Model, user_agent: str) -> str:
     limits = model.limits.model_copy(update={"timeout_s": _REACH_TIMEOUT_S})
-    server = OpenAiServer(model.model_copy(update={"limits": limits}), lambda: api_key(model), user_agent)
+    server = open_server(model.model_copy(update={"limits": limits}), lambda: api_key(model), user_agent)
     reached = asyncio.run(_reach_model(server))
     key = "is set" if model.key_env else "comes from key_command" if model.key_command else "not needed"
     proxy = describe_proxy(find_proxy(model.url))
@@ -227,14 +228,16 @@ def _describe_model(model: Model, user_agent: str) -> str:
 async def _reach_model(server: OpenAiServer) -> str:
     """Return that a model's server answers, asked as builds ask it; ServiceError when it refuses, or has nothing there."""
     url = server.model.url.rstrip("/")
+    is_native = server.model.kind == "anthropic"
+    models, chat = ("/v1/models", "/v1/messages") if is_native else ("/models", "/chat/completions")
     try:
-        path, answer = "/models", await server.get("/models")
+        path, answer = models, await server.get(models)
         if answer.status == 404:
             # servers need not list their models; an empty question costs nothing, and only a right address refuses it
-            path, answer = "/chat/completions", await server.post("/chat/completions", {})
+            path, answer = chat, await server.post(chat, {})
     except Retry as error:
         raise ServiceError(f"{url} is not reachable: {error}") from None
-    if answer.status < 300 or (path != "/models" and answer.status in (400, 422)):
+    if answer.status < 300 or (path != models and answer.status in (400, 422)):
         return f"{url}{path} answers ({answer.status})"
     raise ServiceError(f"{url}{path} answers HTTP {answer.status}: {shorten(answer.text)}")
 

@@ -40,7 +40,7 @@ def tell_spent(budget: Budget) -> dict[str, Any]:
 
 def find_unknown_costs(world: World, db: Connection, build_id: str) -> dict[str, Any]:
     """Return what a build's cost leaves out, for its report: `unknown_cost_calls` and `unpriced_models`."""
-    models = {(model.url, model.name): model for model in world.models.values() if model.kind == "openai"}
+    models = {(model.url, model.name): model for model in world.models.values() if model.kind in CHAT_KINDS}
     unknown, unpriced = 0, set[str]()
     for asked in count_untold_calls(db, build_id):
         model = models.get((asked["service"], asked["model"]))

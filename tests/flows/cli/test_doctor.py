@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.messages.server import KEY, MessagesServer
 from support.webs.loopback import Loopback, Seen
 from support.webs.proxies import LoopbackProxy
 
@@ -121,3 +122,26 @@ def test_a_model_is_reached_as_builds_reach_it_and_its_proxy_is_named(
         "cf-secret-0123456789",
     )
     assert not [secret for secret in ("swordfish", "cf-secret", "token-0123") if secret in str(found)]
+
+
+@pytest.mark.parametrize(
+    "accepts", [frozenset[str](), frozenset({"temperature"})], ids=["no temperature", "temperature"]
+)
+def test_what_a_model_behind_anthropics_api_takes_is_found_by_asking_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accepts: frozenset[str]
+) -> None:
+    reply = {"message": {"content": '{"colour": "blue"}'}, "finish_reason": "stop"}
+    server = MessagesServer(tmp_path / "messages", lambda _: {"json": {"choices": [reply]}}, accepts=accepts)
+    monkeypatch.setenv("ANTHROPIC_TEST_KEY", KEY)
+    world = tmp_path / "world.toml"
+    world.write_text(
+        'name = "w"\nuser_agent = "me"\n[models.author]\nkind = "anthropic"\nname = "m"\n'
+        f'url = "{server.url}"\nkey_env = "ANTHROPIC_TEST_KEY"\n'
+    )
+    found = {finding["what"]: finding for finding in examine(str(world), tmp_path / "w.duckdb", ask=True)}
+    server.close()
+    assert found["model author"]["ok"] and "/v1/messages answers (400)" in found["model author"]["found"]
+    asked = found["ask author"]
+    assert asked["ok"], asked["found"]
+    assert "schema yes; n no" in asked["found"] and "json_schema = true" in asked["found"]
+    assert ('temperature = "none"' in asked["found"]) == (not accepts)
