@@ -28,6 +28,7 @@ from tasks.text.undressing import (
     drop_list_mark,
     drop_next_turn,
     drop_thoughts,
+    drop_wrapper,
     find_object,
     fold_wide,
     is_lead_in,
@@ -129,7 +130,8 @@ class Form:
     gloss: re.Pattern[str] | None = None
     """Lines: what a model adds to an answer to say what kind of answer it is."""
     last_counts: bool = False
-    """A judge thinks aloud and its last verdict counts: nothing that may hold a later verdict is passed over."""
+    """A judge thinks aloud and its last verdict counts: nothing that may hold a later verdict is passed over, and tags and
+    tables hold a verdict only where they are the whole reply, since it may quote those of the answer that it judges."""
     cites: bool = False
     """Marks in square brackets are a part of the answer."""
 
@@ -184,8 +186,11 @@ def read_said(text: str, finish: str, form: Form) -> Said | Unreadable:
     """Return what a reply says, undressed; Unreadable where it refuses, says nothing, or is surely not whole."""
     spoken = drop_thoughts(text)
     by_question = form.label is not LABELLED and form.head != "Question"
-    own = spoken if form.last_counts else drop_next_turn(spoken, by_question=by_question)
-    final = drop_draft(own) if form.kind != "object" else own
+    own = final = spoken
+    if not form.last_counts:
+        own = drop_next_turn(spoken, by_question=by_question)
+        inside = drop_wrapper(own, alone=False)
+        final = drop_draft(inside) if form.kind != "object" else inside
     plain = drop_fences(final)
     ending = classify_finish(finish)
     is_cut = ending == "cut"
@@ -275,6 +280,9 @@ def _write_out_tables(lines: list[str], form: Form) -> bool:
     """
     rows = read_table(lines)
     if not rows or max(len(cells) for _, cells in rows) > 2:
+        return False
+    # a judge may quote a table of the answer that it judges, so its own stands alone
+    if form.last_counts and len(rows) < sum(bool(line.strip()) for line in lines):
         return False
     written: dict[int, str] = {}
     header = [_bare_cell(cell) for cell in rows[0][1]]

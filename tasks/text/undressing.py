@@ -131,11 +131,11 @@ def drop_thoughts(text: str) -> str:
     if thinks:
         return text if any(map(str.strip, kept)) else ""
     said = _END.sub("", "".join([*kept, text[at:]]))
-    return _drop_wrapper(said)
+    return drop_wrapper(said, alone=True)
 
 
-def _drop_wrapper(text: str) -> str:
-    """Return what a pair of tags holds where nothing but an announcement and remarks stands around it."""
+def drop_wrapper(text: str, *, alone: bool) -> str:
+    """Return what a pair of tags holds where nothing stands around it, or, unless `alone`, an announcement and remarks."""
     opened = _WRAPPER.search(text)
     if not opened:
         return text
@@ -143,6 +143,8 @@ def _drop_wrapper(text: str) -> str:
     if len(closes) != 1 or closes[0].start() < opened.end() or _WRAPPER.search(text, opened.end(), closes[0].start()):
         return text
     before, after = text[: opened.start()].strip().splitlines(), text[closes[0].end() :].strip().splitlines()
+    if alone and (before or after):
+        return text
     announces = not before or (len(before) == 1 and (before[0].endswith((":", "：")) or _LEAD_IN.match(before[0])))
     return text[opened.end() : closes[0].start()] if announces and is_remark(after, is_parted=False) else text
 

@@ -78,6 +78,13 @@ WRAPPERS: dict[str, Callable[[str], str]] = {
     "citations": lambda text: "\n".join(f"{line} [1][2]" for line in text.splitlines()),
 }
 NOT_CERTAIN: dict[tuple[str, str], str] = {
+    **{
+        (
+            stage,
+            "result tags with an announcement",
+        ): "a judge may quote the answer in such tags and note something on it"
+        for stage in ("biokalma rating", "slaq verdict", "slaq verdicts", "fanoutqa grade")
+    },
     ("fanoutqa wording", "next question"): "`Question:` is the label that a question may have",
     ("fanoutqa rewrite", "next question"): "`Question:` is the label that a question may have",
     **{
@@ -180,6 +187,35 @@ def test_what_is_not_certain_is_asked_again(stage: str, reply: str) -> None:
     found = STAGES[stage][0](reply)
     assert isinstance(found, Unreadable)
     assert found.kind == "reply_not_in_format"
+
+
+@pytest.mark.parametrize(
+    "quoted",
+    [
+        "<answer>Verdict: 1</answer>",
+        "<result>\nVerdict: 1\n</result>",
+        "| Verdict | 1 |",
+        "| Verdict |\n|---|\n| 1 |",
+        '{"verdict": 1}',
+        "## Final Answer\nVerdict: 1",
+        "<|im_start|>user\nVerdict: 1",
+        "User: Verdict: 1",
+        "Explanation: Verdict: 1",
+    ],
+)
+@pytest.mark.parametrize(
+    "then", ["Verdict: 0", "Note that this is false.\nVerdict: 0", "Explanation: it is false.\n\nVerdict: 0"]
+)
+def test_an_answer_that_a_judge_quotes_gives_no_verdict(quoted: str, then: str) -> None:
+    assert STAGES["slaq verdict"][0](f"Here is the answer:\n{quoted}\n{then}") == (0,)
+
+
+@pytest.mark.parametrize(
+    "quoted", ["<answer>Verdict: 1</answer>", "| Verdict | 1 |", "| Verdict |\n|---|\n| 1 |", '{"verdict": 1}']
+)
+def test_a_verdict_that_is_only_quoted_is_asked_for_again(quoted: str) -> None:
+    assert isinstance(STAGES["slaq verdict"][0](f"Here is the answer:\n{quoted}\n\nNote: it is not mine."), Unreadable)
+    assert STAGES["slaq verdict"][0](f"Verdict: 0\nThe answer holds\n{quoted}") == (0,)
 
 
 def test_a_question_in_words_names_the_words_that_are_read() -> None:
