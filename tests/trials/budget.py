@@ -75,7 +75,7 @@ class Used:
         return (of_prompt + (self.said + self.reasoned) * USD_OUT) / 1e6
 
 
-def tell_openai(used: Used) -> dict[str, Any]:
+def report_openai(used: Used) -> dict[str, Any]:
     details = {"cached_tokens": used.cached, "cache_write_tokens": used.written}
     out = used.said + used.reasoned
     return {
@@ -89,77 +89,77 @@ def tell_openai(used: Used) -> dict[str, Any]:
     }
 
 
-def tell_reasoning_apart(used: Used) -> dict[str, Any]:
-    told = tell_openai(used)["usage"]
+def report_reasoning_apart(used: Used) -> dict[str, Any]:
+    told = report_openai(used)["usage"]
     return {"usage": told | {"completion_tokens": used.said}}
 
 
-def tell_reasoning_in_the_total_alone(used: Used) -> dict[str, Any]:
-    told = tell_reasoning_apart(used)["usage"]
+def report_reasoning_in_the_total_alone(used: Used) -> dict[str, Any]:
+    told = report_reasoning_apart(used)["usage"]
     return {"usage": {name: count for name, count in told.items() if name != "completion_tokens_details"}}
 
 
-def tell_deepseek(used: Used) -> dict[str, Any]:
-    told = tell_openai(used)["usage"]
+def report_deepseek(used: Used) -> dict[str, Any]:
+    told = report_openai(used)["usage"]
     return {"usage": told | {"prompt_tokens_details": None, "prompt_cache_hit_tokens": used.cached}}
 
 
-def tell_anthropic(used: Used) -> dict[str, Any]:
+def report_anthropic(used: Used) -> dict[str, Any]:
     cache = {"cache_read_input_tokens": used.cached, "cache_creation_input_tokens": used.written}
     return {"usage": {"input_tokens": used.fresh, "output_tokens": used.said + used.reasoned, **cache}}
 
 
-def tell_gemini(used: Used) -> dict[str, Any]:
+def report_gemini(used: Used) -> dict[str, Any]:
     counts = {"promptTokenCount": used.prompt, "cachedContentTokenCount": used.cached}
     return {"usageMetadata": {**counts, "candidatesTokenCount": used.said, "thoughtsTokenCount": used.reasoned}}
 
 
-def tell_digits(used: Used) -> dict[str, Any]:
+def report_digits(used: Used) -> dict[str, Any]:
     return {"usage": {"prompt_tokens": str(used.prompt), "completion_tokens": str(used.said + used.reasoned)}}
 
 
-def tell_cost(used: Used) -> dict[str, Any]:
-    return {"usage": tell_openai(used)["usage"] | {"cost": used.usd}}
+def report_cost(used: Used) -> dict[str, Any]:
+    return {"usage": report_openai(used)["usage"] | {"cost": used.usd}}
 
 
-def tell_nothing(_: Used) -> dict[str, Any]:
+def report_nothing(_: Used) -> dict[str, Any]:
     return {}
 
 
-def tell_null(_: Used) -> dict[str, Any]:
+def report_null(_: Used) -> dict[str, Any]:
     return {"usage": {"prompt_tokens": None, "completion_tokens": None, "total_tokens": None}}
 
 
-def tell_negative(used: Used) -> dict[str, Any]:
+def report_negative(used: Used) -> dict[str, Any]:
     return {"usage": {"prompt_tokens": used.prompt, "completion_tokens": -1}}
 
 
-def tell_words(_: Used) -> dict[str, Any]:
+def report_words(_: Used) -> dict[str, Any]:
     return {"usage": {"prompt_tokens": "n/a", "completion_tokens": "n/a"}}
 
 
-def tell_other_names(used: Used) -> dict[str, Any]:
+def report_other_names(used: Used) -> dict[str, Any]:
     return {"usage": {"read": used.prompt, "written": used.said}}
 
 
 Tell = Callable[[Used], Mapping[str, Any]]
 TOLD: tuple[Tell, ...] = (
-    tell_openai,
-    tell_reasoning_apart,
-    tell_reasoning_in_the_total_alone,
-    tell_anthropic,
-    tell_gemini,
-    tell_digits,
-    tell_cost,
+    report_openai,
+    report_reasoning_apart,
+    report_reasoning_in_the_total_alone,
+    report_anthropic,
+    report_gemini,
+    report_digits,
+    report_cost,
 )
-UNTOLD: tuple[Tell, ...] = (tell_nothing, tell_null, tell_negative, tell_words, tell_other_names)
+UNTOLD: tuple[Tell, ...] = (report_nothing, report_null, report_negative, report_words, report_other_names)
 
 
 @dataclass(frozen=True)
 class Habit:
     """How a server counts, tells and fails."""
 
-    tells: tuple[Tell, ...] = (tell_openai,)
+    tells: tuple[Tell, ...] = (report_openai,)
     """One of them tells the usage of each reply."""
     reasons: bool = False
     """It reasons as long again as it may say, beyond the limit of a reply."""
@@ -188,25 +188,25 @@ HABITS = {
     "plain": Habit(),
     "faulty": Habit(loses=True),
     "reasoning in completion_tokens": Habit(reasons=True),
-    "reasoning beside completion_tokens": Habit((tell_reasoning_apart,), reasons=True),
-    "reasoning in total_tokens alone": Habit((tell_reasoning_in_the_total_alone,), reasons=True),
+    "reasoning beside completion_tokens": Habit((report_reasoning_apart,), reasons=True),
+    "reasoning in total_tokens alone": Habit((report_reasoning_in_the_total_alone,), reasons=True),
     "cached": Habit(caches=True),
-    "cached, DeepSeek's name": Habit((tell_deepseek,), caches=True),
+    "cached, DeepSeek's name": Habit((report_deepseek,), caches=True),
     "cache write": Habit(caches=True, writes_cache=True),
-    "Anthropic's names": Habit((tell_anthropic,), caches=True, writes_cache=True),
-    "Gemini's names": Habit((tell_gemini,), reasons=True, caches=True),
-    "digits as text": Habit((tell_digits,)),
-    "cost told": Habit((tell_cost,), caches=True),
+    "Anthropic's names": Habit((report_anthropic,), caches=True, writes_cache=True),
+    "Gemini's names": Habit((report_gemini,), reasons=True, caches=True),
+    "digits as text": Habit((report_digits,)),
+    "cost told": Habit((report_cost,), caches=True),
     "fee a request": Habit(fee=FEE),
     "70 % of 429": Habit(refused=0.7),
     "70 % of 529": Habit(refused=0.7, refusals=({"status": 529, "json": ERROR},)),
     "70 % of 500 with an error": Habit(refused=0.7, refusals=({"status": 500, "json": ERROR},)),
     "70 % of 200 with an error": Habit(refused=0.7, refusals=({"json": ERROR}, {"json": {"choices": [_FAILED]}})),
-    "usage missing": Habit((tell_nothing,)),
-    "usage null": Habit((tell_null,)),
-    "usage negative": Habit((tell_negative,)),
-    "usage in words": Habit((tell_words,)),
-    "usage by other names": Habit((tell_other_names,)),
+    "usage missing": Habit((report_nothing,)),
+    "usage null": Habit((report_null,)),
+    "usage negative": Habit((report_negative,)),
+    "usage in words": Habit((report_words,)),
+    "usage by other names": Habit((report_other_names,)),
     "mix of all that is told": Habit(TOLD, reasons=True, caches=True, fee=FEE, refused=0.3),
     "mix of all": Habit(TOLD + UNTOLD, reasons=True, caches=True, fee=FEE, refused=0.3, loses=True),
 }
