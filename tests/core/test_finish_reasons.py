@@ -1,4 +1,4 @@
-"""What a server's word for the end of a text means, whoever's word it is."""
+"""What a server's word for the end of a text means, in the spelling of any server."""
 
 import pytest
 

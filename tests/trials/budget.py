@@ -7,7 +7,7 @@ The server answers after random times, says little to most and all that it may t
 HABITS. It keeps a meter of its own, as a provider bills: every reply that it made, whether the client has seen it or not,
 and nothing for a request that it refused. Each run asks until its bound is reached. Printed is a line a run: what the
 server was owed, what share of the bound paid for replies that arrived, what the client thought; and a line a habit. Exit
-code 1 when a bound was crossed, or when too little of one bought replies: nine tenths where all usage is told and no reply
+code 1 when a bound was crossed, or when too little of one bought replies: nine tenths where all usage is reported and no reply
 is lost, half where some are lost. Where usage is unknown the client counts the most that each reply can cost.
 
 `--heedless`: the server goes beyond the limit that it is told, by up to 60 %, as some do that reason. How much cannot be
@@ -207,7 +207,7 @@ HABITS = {
     "usage negative": Habit((report_negative,)),
     "usage in words": Habit((report_words,)),
     "usage by other names": Habit((report_other_names,)),
-    "mix of all that is told": Habit(TOLD, reasons=True, caches=True, fee=FEE, refused=0.3),
+    "mix of all that is reported": Habit(TOLD, reasons=True, caches=True, fee=FEE, refused=0.3),
     "mix of all": Habit(TOLD + UNTOLD, reasons=True, caches=True, fee=FEE, refused=0.3, loses=True),
 }
 

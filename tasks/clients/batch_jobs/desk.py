@@ -398,7 +398,7 @@ class Desk(Generic[T]):
         try:
             heard = hear_line(self._asker, request.asked, job.learnt, answer, state.status)
         except Retry as trouble:
-            self._remote.settle_failed(request, answer)
+            self._remote.bill_failed_line(request, answer)
             request.tries += 1
             if request.tries < self._model.limits.attempts:
                 return True

@@ -148,7 +148,7 @@ class Remote:
         elif held is not None and reply is not None:
             budget.settle(held, reply.cost_usd)
 
-    def settle_failed(self, request: Request[Any], answer: LineAnswer | None) -> None:
+    def bill_failed_line(self, request: Request[Any], answer: LineAnswer | None) -> None:
         """Count what a line has cost whose answer cannot be used; None: the job has no line for it."""
         if answer is None:
             self.settle(request, None)

@@ -1,4 +1,4 @@
-"""What servers tell of tokens is read in all their forms, and priced; what cannot be a count is unknown."""
+"""Token counts are read in the forms of all servers, and priced; what cannot be a count is unknown."""
 
 import math
 from types import SimpleNamespace

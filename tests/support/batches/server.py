@@ -113,7 +113,7 @@ class BatchServer:
                 answer = self._save(self._step(self._load(job_id)))
             case "GET", ["files", file_id] if (self._folder / f"{file_id}.name").is_file():
                 self._looks[file_id] += 1
-                answer = self._tell_file(file_id)
+                answer = self._describe_file(file_id)
             case "GET", ["files", file_id, "content"] if (self._folder / file_id).is_file():
                 content = self.spoil((self._folder / file_id).read_bytes())
                 answer = {"bytes": content, "type": "application/octet-stream"}
@@ -145,9 +145,9 @@ class BatchServer:
         file_id = f"file-{len(list(self._folder.glob('file-*.name'))):04}"
         (self._folder / f"{file_id}.name").write_text(parts["file"].get_filename(), "utf-8")
         (self._folder / file_id).write_bytes(parts["file"].get_payload(decode=True))
-        return self._tell_file(file_id)
+        return self._describe_file(file_id)
 
-    def _tell_file(self, file_id: str) -> dict[str, Any]:
+    def _describe_file(self, file_id: str) -> dict[str, Any]:
         status = self.file_states(self._looks[file_id])
         return {"json": {"id": file_id, "object": "file", "purpose": "batch"} | ({"status": status} if status else {})}
 

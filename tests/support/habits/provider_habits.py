@@ -176,7 +176,7 @@ def fail_block_and_cut(failing: float, blocked: float, cut: float, turn: Turn) -
 CUTS = ("length", "max_tokens", "model_length", "MAX_TOKENS", "incomplete")
 
 
-# money: what is charged, and what usage is told of it
+# money: what is charged, and what usage the reply reports
 
 _REASONED = 300
 
@@ -195,27 +195,27 @@ def _reason_besides(turn: Turn) -> Reply:
     return _tell(turn, usage | {"total_tokens": sum(whole.values())}, whole)
 
 
-def _tell_cached(turn: Turn) -> Reply:
+def _report_cached(turn: Turn) -> Reply:
     counts = turn.count()
     cached = counts["in"] // 2
     usage = {"prompt_tokens": counts["in"], "completion_tokens": counts["out"]}
     return _tell(turn, usage | {"prompt_tokens_details": {"cached_tokens": cached}}, counts | {"cached": cached})
 
 
-def _tell_written(turn: Turn) -> Reply:
+def _report_cache_write(turn: Turn) -> Reply:
     counts = turn.count()
     written = counts["in"] // 2
     usage = {"prompt_tokens": counts["in"], "completion_tokens": counts["out"]}
     return _tell(turn, usage | {"prompt_tokens_details": {"cache_write_tokens": written}}, counts | {"write": written})
 
 
-def _tell_with_fee(turn: Turn) -> Reply:
+def _report_with_fee(turn: Turn) -> Reply:
     counts = turn.count()
     usage = {"prompt_tokens": counts["in"], "completion_tokens": counts["out"]}
     return _tell(turn, usage, counts, USD_REQUEST)
 
 
-def _tell_as(make: Callable[[int, int], Any], turn: Turn) -> Reply:
+def _report_as(make: Callable[[int, int], Any], turn: Turn) -> Reply:
     counts = turn.count()
     return _tell(turn, make(counts["in"], counts["out"]), counts)
 
@@ -389,13 +389,15 @@ def make_habits() -> dict[str, ProviderHabit]:
     cached = {"usd_per_million_cached": USD_CACHED}
     found["money: reasoning beside completion_tokens"] = ProviderHabit(_reason_besides, "usage", bound_usd=1.0)
     for name, respond, settings in (
-        ("cached", _tell_cached, cached),
-        ("cache write", _tell_written, {"usd_per_million_cache_write": USD_CACHE_WRITE}),
-        ("a fee a request", _tell_with_fee, {"usd_per_request": USD_REQUEST}),
+        ("cached", _report_cached, cached),
+        ("cache write", _report_cache_write, {"usd_per_million_cache_write": USD_CACHE_WRITE}),
+        ("a fee a request", _report_with_fee, {"usd_per_request": USD_REQUEST}),
     ):
         found[f"money: {name}"] = ProviderHabit(respond, "usage", settings, bound_usd=0.11)
     for name, (make, is_told) in _USAGES.items():
-        found[f"money: {name}"] = ProviderHabit(partial(_tell_as, make), "usage", is_cost_told=is_told, bound_usd=0.11)
+        found[f"money: {name}"] = ProviderHabit(
+            partial(_report_as, make), "usage", is_cost_told=is_told, bound_usd=0.11
+        )
     for name, reply in _BUSY.items():
         found[f"money: 70 % {name}"] = ProviderHabit(
             partial(_fail_tries, lambda _turn, reply=reply: reply, 0.7), "most requests", attempts=40, bound_usd=0.11
