@@ -96,6 +96,19 @@ def _check_variable(name: str) -> str:
     return name
 
 
+FILES = "files"
+"""Downloads of the files of batch jobs, as an operation."""
+OPERATIONS = (
+    *("find_items", "describe_items", "label", "resolve_item", "neighbours", "list_facts", "item_facts", "item_states"),
+    *("item_paths", "date_paths", "number_paths", "same_as", "pageviews", "link"),
+    *("page_revision_at", "page_text", "category_members", "resolve_title", "search", "page_states"),
+    *("chat", "perplexity", FILES),
+)
+"""What services are asked over the network."""
+_MAX_BYTES, _MAX_FILE_BYTES = 32_000_000, 2_000_000_000
+"""The HTML of the longest articles has some ten million; a batch job has 50,000 answers."""
+
+
 class FromEnvironment(StrictModel):
     """A value that stands in an environment variable."""
 
@@ -118,6 +131,28 @@ class Limits(StrictModel):
     """Logical calls bundled into one request, where the service can (VALUES, titles)."""
     redirects: tuple[str, ...] = ()
     """Hosts that the service may redirect to beside its own, such as "query.example.org" or "127.0.0.1:9999"."""
+    max_bytes: dict[str, Annotated[int, Field(ge=1)]] = Field(default={})
+    """Bytes of one reply, uncompressed, at most: a number, or a table by operation, such as `{ page_text = 64_000_000 }`, in
+    which `all` stands for the operations that it does not name. Default: 32,000,000; for the `files` of batch jobs
+    2,000,000,000, unless the table names them."""
+
+    @field_validator("max_bytes", mode="before")
+    @classmethod
+    def _read_max_bytes(cls, given: Any) -> Any:
+        return {"all": given} if isinstance(given, int) else given
+
+    @field_validator("max_bytes")
+    @classmethod
+    def _check_operations(cls, table: dict[str, int]) -> dict[str, int]:
+        for name in table:
+            if name != "all" and name not in OPERATIONS:
+                raise ValueError(f"there is no operation {name}{suggest_name(name, ('all', *OPERATIONS))}")
+        return table
+
+    def find_max_bytes(self, operation: str) -> int:
+        """Return how many bytes a reply to an operation may have."""
+        default = _MAX_FILE_BYTES if operation == FILES else self.max_bytes.get("all", _MAX_BYTES)
+        return self.max_bytes.get(operation, default)
 
 
 class Endpoint(StrictModel):

@@ -17,7 +17,7 @@ from typing import Any
 import httpx2
 
 from tasks.clients.anthropic_messages import read_text, write_request
-from tasks.clients.openai_server import FILE_TIMEOUT_S, UNTOLD_TOKENS, Answer, OpenAiServer
+from tasks.clients.openai_server import FILE_DEADLINE_S, FILE_TIMEOUT_S, UNTOLD_TOKENS, Answer, OpenAiServer
 from tasks.errors import SettingsError
 from tasks.settings import Model
 
@@ -67,4 +67,4 @@ class AnthropicServer(OpenAiServer):
         creating = self._client.post(
             BATCHES, body={"requests": requests}, cast_to=httpx2.Response, options={"timeout": FILE_TIMEOUT_S}
         )
-        return self._read(await self._send(creating))
+        return self._read(await self._send(creating, FILE_DEADLINE_S))

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from tasks.clients.sending.answers import fail
+from tasks.clients.sending.bounded import asking
 from tasks.clients.sending.sender import Retry, Sender, run_in_thread
 from tasks.clients.sparql.endpoint import SparqlEndpoint
 from tasks.clients.sparql.solutions import ENTITY
@@ -48,7 +49,8 @@ class Dbpedia:
         self._sender.send(groups, self._ask, deliver)
 
     async def _ask(self, group: Sequence[Call]) -> list[Reply]:
-        return await run_in_thread(self._answer, group)
+        with asking(group[0].operation):
+            return await run_in_thread(self._answer, group)
 
     def _answer(self, group: Sequence[Call]) -> list[Reply]:
         resources = dict.fromkeys(map(_resource_of, group))

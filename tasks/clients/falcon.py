@@ -10,6 +10,7 @@ from urllib.parse import urljoin
 import httpx
 
 from tasks.clients.sending.answers import judge_status, read_json, shorten, tell_error
+from tasks.clients.sending.bounded import ACCEPTED, asking, read_body
 from tasks.clients.sending.redirects import check_redirect
 from tasks.clients.sending.sender import Retry, Sender
 from tasks.core.calls.call import Call, Deliver, Reply
@@ -30,7 +31,7 @@ class Falcon:
         self._name = f"Falcon at {url}"
         self._address = f"{url.rstrip('/')}/api"
         self._user_agent = user_agent
-        self._timeout_s = limits.timeout_s
+        self._limits = limits
         self._client: httpx.AsyncClient | None = None
         self._sender = Sender(limits, self._name, (limits.timeout_s / 2, limits.timeout_s))
 
@@ -40,14 +41,18 @@ class Falcon:
 
     async def _ask(self, group: Sequence[Call]) -> list[Reply]:
         if self._client is None:
-            self._client = httpx.AsyncClient(headers={"User-Agent": self._user_agent}, timeout=self._timeout_s)
+            headers = {"User-Agent": self._user_agent, "Accept-Encoding": ACCEPTED}
+            self._client = httpx.AsyncClient(headers=headers, timeout=self._limits.timeout_s)
         parts = group[0].parts
         try:
-            response = await self._client.post(
-                self._address,
-                params={"mode": "long", "k": str(parts["k"]), "db": "1"},
-                json={"text": parts["text"]},
-            )
+            with asking(group[0].operation):
+                async with self._client.stream(
+                    "POST",
+                    self._address,
+                    params={"mode": "long", "k": str(parts["k"]), "db": "1"},
+                    json={"text": parts["text"]},
+                ) as response:
+                    text = (await read_body(response, self._name, self._limits)).decode("utf-8", "replace")
         except httpx.TimeoutException as error:
             raise Retry("timeout: the service did not answer in time") from error
         except httpx.ConnectError as error:
@@ -56,10 +61,10 @@ class Falcon:
             raise Retry(f"connection_cut: {tell_error(error)}") from error
         if response.has_redirect_location:
             check_redirect(self._name, self._address, urljoin(self._address, response.headers["Location"]), ())
-        failure = judge_status(self._name, response.status_code, response.text, response.headers.get("Retry-After"))
+        failure = judge_status(self._name, response.status_code, text, response.headers.get("Retry-After"))
         if failure:
             return [failure]
-        body = read_json(response.text)
+        body = read_json(text)
         if not isinstance(body, dict):
             raise Retry(f"malformed_reply: expected a JSON object, got {type(body).__name__}")
         if odd := [key for key in LISTS if not isinstance(body.get(key), list | None)]:

@@ -5,6 +5,7 @@ Its retries are off, since trying again is the Sender's matter. Replies are take
 hundred requests a second on.
 """
 
+import asyncio
 import json
 import math
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,6 +19,7 @@ import openai
 from tasks.clients.error_texts import is_prompt_too_long
 from tasks.clients.event_streams import read_body
 from tasks.clients.sending.answers import tell_error
+from tasks.clients.sending.bounded import ACCEPTED, asking
 from tasks.clients.sending.budget import TightError, find_account
 from tasks.clients.sending.connections import ModelTransport
 from tasks.clients.sending.credentials import Credentials
@@ -26,11 +28,11 @@ from tasks.clients.sending.sender import Retry
 from tasks.core.calls.call import Reply
 from tasks.core.spending.bounds import Bounds
 from tasks.core.spending.usage import Usage, is_unanswered, price_range, price_usage, read_usage
-from tasks.errors import BudgetReached
-from tasks.settings import Model
+from tasks.errors import BudgetReached, FactmillError
+from tasks.settings import FILES, Model
 
-FILE_TIMEOUT_S = 600.0
-"""How long nothing may come while a file of a batch job is sent or fetched."""
+FILE_TIMEOUT_S, FILE_DEADLINE_S = 600.0, 7200.0
+"""How long nothing may come while a file of a batch job is sent or fetched, and how long all of it may take."""
 _TIMED_OUT = (408, 504, 524)
 """Statuses of a server or gateway that gave up waiting for the reply."""
 _OVERLOADED = (503, 529)
@@ -73,7 +75,9 @@ class OpenAiServer:
         self._client = self._open_client(
             user_agent,
             self._sdk.DefaultAsyncHttpxClient(
-                transport=ModelTransport(model, self._credentials), event_hooks={"response": [self._check_redirect]}
+                transport=ModelTransport(model, self._credentials),
+                event_hooks={"response": [self._check_redirect]},
+                headers={"Accept-Encoding": ACCEPTED},
             ),
         )
 
@@ -101,9 +105,9 @@ class OpenAiServer:
 
     async def fetch(self, path: str) -> tuple[Answer, bytes]:
         """Return the answer for a file, without its text where there is one, and the file's bytes; Retry as `get`."""
-        response = await self._send(
-            self._client.get(path, cast_to=httpx2.Response, options={"timeout": FILE_TIMEOUT_S})
-        )
+        sending = self._client.get(path, cast_to=httpx2.Response, options={"timeout": FILE_TIMEOUT_S})
+        with asking(FILES):
+            response = await self._send(sending, FILE_DEADLINE_S)
         if response.is_success:
             return Answer(response.status_code, "", None), self._credentials.scrub_content(response.content)
         return self._read(response), b""
@@ -118,16 +122,23 @@ class OpenAiServer:
             options={"headers": {"Content-Type": "multipart/form-data"}, "timeout": FILE_TIMEOUT_S},
             cast_to=httpx2.Response,
         )
-        return self._read(await self._send(sending))
+        return self._read(await self._send(sending, FILE_DEADLINE_S))
 
-    async def _send(self, sending: Awaitable[httpx2.Response]) -> httpx2.Response:
+    async def _send(self, sending: Awaitable[httpx2.Response], deadline_s: float | None = None) -> httpx2.Response:
+        """Return a response within seconds (None: `limits.timeout_s`), however slowly it comes."""
+        deadline_s = self.model.limits.timeout_s if deadline_s is None else deadline_s
         try:
-            response = await sending
+            async with asyncio.timeout(deadline_s):
+                response = await sending
+        except TimeoutError:
+            raise Retry(f"timeout: no whole answer within {deadline_s:g} s") from None
         except self._sdk.APIStatusError as error:
             response = error.response
         except self._sdk.APITimeoutError:
             raise Retry("timeout: the server did not answer in time") from None
         except self._sdk.APIConnectionError as error:
+            if isinstance(error.__cause__, Retry | FactmillError):  # of the transport: Anthropic's SDK wraps them
+                raise error.__cause__ from None
             code = "unreachable" if isinstance(error.__cause__, httpx2.ConnectError) else "connection_cut"
             raise Retry(f"{code}: {self._credentials.scrub(tell_error(error.__cause__ or error))}") from None
         self.has_answered = True
@@ -138,13 +149,14 @@ class OpenAiServer:
         text = scrub(read_body(scrub(response.text), response.status_code))
         return Answer(response.status_code, text, response.headers.get("Retry-After"))
 
-    async def ask(self, path: str, body: Mapping[str, Any]) -> Answer:
+    async def ask(self, path: str, body: Mapping[str, Any], operation: str = "chat") -> Answer:
         """Send a request that costs money; Retry when the connection fails, TightError and BudgetReached when it may not go out."""
         budget = find_account().budget
         is_bound = budget.bounds != Bounds()
         held = self.hold(body)
         try:
-            answer = await self.post(path, body)
+            with asking(operation):
+                answer = await self.post(path, body)
         except BaseException as error:  # a time-out too: the server may have answered, and is then paid
             if isinstance(error, Retry) and error.code == "unreachable":
                 budget.settle(held, 0.0, is_answer=False)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 from tasks.clients.sending.answers import judge_status, read_json
+from tasks.clients.sending.bounded import asking
 from tasks.clients.sending.sender import Retry, Sender, run_in_thread
 from tasks.clients.sending.web_sessions import open_session, raise_retry
 from tasks.core.calls.call import Call, Deliver, Reply
@@ -35,7 +36,8 @@ class Pageviews:
         self._sender.send([[call] for call in calls], self._ask, deliver)
 
     async def _ask(self, group: Sequence[Call]) -> list[Reply]:
-        return [await run_in_thread(self._fetch, group[0])]
+        with asking(group[0].operation):
+            return [await run_in_thread(self._fetch, group[0])]
 
     def _fetch(self, call: Call) -> Reply:
         parts = call.parts

@@ -65,7 +65,7 @@ class Scorer:
         missing = []
         spent = Reply(None)
         for form in (first, *(form for form in _FORMS if form != first)):
-            answer = await self._server.ask("/completions", self._request_body(text, form))
+            answer = await self._server.ask("/completions", self._request_body(text, form), "perplexity")
             if not (reason := _why_refused(answer)):
                 if failure := judge_answer(self._server.name, answer):
                     return [failure]

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from tasks.clients.mediawiki import MediaWiki, RefusedError
 from tasks.clients.sending.answers import fail
+from tasks.clients.sending.bounded import asking
 from tasks.clients.sending.sender import Retry, Sender, run_in_thread
 from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.core.fingerprints import Json
@@ -49,7 +50,8 @@ class Wikipedia:
         self._sender.send(groups + _group_titles(titles, self._batch), self._ask, deliver)
 
     async def _ask(self, group: Sequence[Call]) -> list[Reply]:
-        return await run_in_thread(self._answer, group)
+        with asking(group[0].operation):
+            return await run_in_thread(self._answer, group)
 
     def _answer(self, group: Sequence[Call]) -> list[Reply]:
         answer = _ANSWERS[group[0].operation]

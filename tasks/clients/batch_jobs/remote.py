@@ -376,6 +376,10 @@ class Remote:
                 found = await request()
             except Retry as trouble:
                 self._was_answered |= trouble.code != "unreachable"
+                if trouble.is_over_limit:
+                    raise ServiceUnreachable(
+                        f"about a batch job: {trouble}. The job is kept; run the same command again"
+                    ) from None
                 if silent >= (self._most_silent if self._was_answered else self._attempts):
                     raise ServiceUnreachable(
                         f"{self.name}: gave no useful answer about a batch job to {silent} requests in a row; last trouble: "

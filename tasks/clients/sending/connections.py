@@ -18,6 +18,7 @@ import httpx2
 import requests
 from requests.utils import select_proxy
 
+from tasks.clients.sending.bounded import read_body
 from tasks.clients.sending.budget import find_account
 from tasks.clients.sending.credentials import Access, Credentials
 from tasks.clients.sending.redirects import is_same_service
@@ -51,6 +52,7 @@ class ModelTransport(httpx2.AsyncBaseTransport):
         """Open nothing yet."""
         self._name = f"model {model.name} at {model.url}"
         self._url = model.url
+        self._limits = model.limits
         self._pools = -(-model.limits.parallel // _POOL_SIZE)
         self._credentials = credentials
         self._routes: dict[tuple[str, str, int | None], _Route] = {}
@@ -58,8 +60,12 @@ class ModelTransport(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request; one that is refused with HTTP 401 goes out once more where there is a new key.
 
-        SettingsError for a proxy or a certificate that cannot be used, ServiceUnreachable for a proxy that refuses us.
+        SettingsError for a proxy or a certificate that cannot be used, ServiceUnreachable for a proxy that refuses us, Retry for
+        a body that is longer than its limit, or broken.
         """
+        return await self._read(await self._request(request))
+
+    async def _request(self, request: httpx2.Request) -> httpx2.Response:
         route = self._find_route(request.url)
         if not route.is_own:
             return await self._send(route, request)
@@ -77,6 +83,16 @@ class ModelTransport(httpx2.AsyncBaseTransport):
         for route in self._routes.values():
             for pool in route.pools:
                 await pool.aclose()
+
+    async def _read(self, response: httpx2.Response) -> httpx2.Response:
+        """Return a response with its whole body, inflated; Retry when that is longer than its limit, or broken."""
+        content = await read_body(response, self._name, self._limits)
+        headers = response.headers.copy()
+        for of_wire in ("content-encoding", "content-length", "transfer-encoding"):
+            headers.pop(of_wire, None)
+        # JSON and events are UTF-8, whatever a server calls them: of some names Python has a codec that fails
+        headers["content-type"] = headers.get("content-type", "").partition(";")[0]
+        return httpx2.Response(response.status_code, headers=headers, content=content, extensions=response.extensions)
 
     async def _send(self, route: _Route, request: httpx2.Request) -> httpx2.Response:
         try:

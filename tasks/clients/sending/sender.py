@@ -15,12 +15,14 @@ import heapq
 import itertools
 import logging
 import random
+import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 from concurrent.futures import CancelledError, Future
-from contextvars import copy_context
+from contextlib import suppress
+from contextvars import ContextVar, copy_context
 from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
@@ -65,6 +67,11 @@ class Retry(Exception):
     def is_overload(self) -> bool:
         """True when the service asks for less."""
         return self.code in _OVERLOAD or self.retry_after_s is not None
+
+    @property
+    def is_over_limit(self) -> bool:
+        """True when the reply is longer than its limit, which the same request meets again."""
+        return self.code == "reply_too_big"
 
 
 class _Job(Generic[Item]):
@@ -260,7 +267,7 @@ class Sender:
             self._give_up(job, piece, Retry(f"asked_to_wait: {told}; {trouble}"))
         elif trouble.split and len(piece.items) > 1:
             job.split(piece)
-        elif piece.tries + 1 >= self._limits.attempts:
+        elif piece.tries + 1 >= self._limits.attempts or trouble.is_over_limit:
             self._give_up(job, piece, trouble)
         else:
             job.put_off(piece, asyncio.get_running_loop().time() + self._pause_s(piece.tries, trouble))
@@ -317,14 +324,56 @@ def hand_over(
         _under_way.discard(future)
 
 
+class _Sockets:
+    """The sockets that a function of a thread waits for; whoever no longer waits for the function ends them."""
+
+    def __init__(self) -> None:
+        self._held: list[socket.socket] = []
+        self._lock = threading.Lock()
+        self._is_over = False
+
+    def hold(self, connected: socket.socket) -> None:
+        """Have a socket ended when the function is no longer waited for; TimeoutError when it is not any more."""
+        with self._lock:
+            if self._is_over:
+                raise TimeoutError("the time of this request is over")
+            # a duplicate stands for the connection whatever becomes of the object: TLS takes its number away, pools close it
+            self._held.append(socket.fromfd(connected.fileno(), socket.AF_INET, socket.SOCK_STREAM))
+
+    def let_go(self, *, ends: bool = False) -> None:
+        """Hold no socket any more; `ends`: what waits for one of them is woken, and no further one is held."""
+        with self._lock:
+            self._is_over |= ends
+            for held in self._held:
+                with held, suppress(OSError):  # one that the other side has closed
+                    if ends:
+                        held.shutdown(socket.SHUT_RDWR)
+            self._held.clear()
+
+
+_sockets: ContextVar[_Sockets | None] = ContextVar("sockets", default=None)
+
+
+def hold_socket(connected: socket.socket) -> None:
+    """Have a socket ended when nobody waits any more for the function that `run_in_thread` runs in this thread.
+
+    TimeoutError when that is so already.
+    """
+    if sockets := _sockets.get():
+        sockets.hold(connected)
+
+
 async def run_in_thread(function: Callable[..., Result], *args: Any) -> Result:
     """Return what a blocking function returns, run in a thread of its own.
 
-    The thread is a daemon: after a time-out or Ctrl-C nobody waits for a socket that never answers, as the
-    interpreter does at its end for the threads of a pool.
+    After a time-out or Ctrl-C the connections of the function are ended (`hold_socket`), so that its thread reads no more
+    and ends. The thread is a daemon: nobody waits for an address that is looked up or called for long, as the interpreter
+    does at its end for the threads of a pool.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Result] = loop.create_future()
+    sockets, context = _Sockets(), copy_context()
+    context.run(_sockets.set, sockets)
 
     def hand_over(result: Result | None, error: BaseException | None) -> None:
         if future.done():
@@ -335,15 +384,19 @@ async def run_in_thread(function: Callable[..., Result], *args: Any) -> Result:
             future.set_exception(error)
 
     def run() -> None:
+        result, failure = None, None
         try:
             result = function(*args)
         except BaseException as error:  # noqa: BLE001 (handed over to whoever waits)
-            loop.call_soon_threadsafe(hand_over, None, error)
-        else:
-            loop.call_soon_threadsafe(hand_over, result, None)
+            failure = error
+        sockets.let_go()  # before anybody hears of the result, and ends what is to serve further requests
+        loop.call_soon_threadsafe(hand_over, result, failure)
 
-    threading.Thread(target=copy_context().run, args=(run,), name="factmill-request", daemon=True).start()
-    return await future
+    threading.Thread(target=context.run, args=(run,), name="factmill-request", daemon=True).start()
+    try:
+        return await future
+    finally:
+        sockets.let_go(ends=True)
 
 
 def interrupt_sending() -> None:

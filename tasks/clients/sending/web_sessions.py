@@ -1,15 +1,22 @@
-"""Sessions of the requests library, as the Wikipedia and Pageviews clients use them."""
+"""Sessions of the requests library, as the SPARQL, Wikipedia and Pageviews clients use them.
+
+A session's adapter reads every body whole and within its limit (bounded.py), redirects' too, before the session, mwclient or
+a hook sees the response. Connections can be ended while a thread waits for them (`hold_socket`).
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from typing import Any
 from urllib.parse import urljoin
 
 import requests
 from requests.adapters import HTTPAdapter
-from urllib3.exceptions import ReadTimeoutError
+from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
 
+from tasks.clients.sending.bounded import ACCEPTED, PIECE, Body
 from tasks.clients.sending.redirects import check_redirect, count_redirect
-from tasks.clients.sending.sender import Retry
+from tasks.clients.sending.sender import Retry, hold_socket
 from tasks.settings import Limits
 
 
@@ -29,15 +36,63 @@ class _Session(requests.Session):
         return target
 
 
+class _Adapter(HTTPAdapter):
+    """Reads bodies within their limits, over connections that can be ended."""
+
+    def __init__(self, service: str, limits: Limits) -> None:
+        super().__init__(pool_connections=1, pool_maxsize=limits.parallel, max_retries=0)
+        self._service = service
+        self._limits = limits
+
+    def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:
+        pool: Any = super().get_connection_with_tls_context(*args, **kwargs)
+        pool.ConnectionCls = _make_held(pool.ConnectionCls)
+        return pool
+
+    def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
+        response = super().send(request, *args, **{**kwargs, "stream": True})
+        try:
+            body = Body(self._service, self._limits, response.headers)
+            while piece := response.raw.read(PIECE, decode_content=False):
+                body.add(piece)
+            response._content = body.finish()
+            response._content_consumed = True  # type: ignore[attr-defined]
+        finally:
+            response.close()
+        response.encoding = "utf-8"  # as JSON is; a body's own word for it may be wrong, or a codec that fails
+        return response
+
+
+class _Held:
+    """Mixed into a class of connections, such as plain, TLS or SOCKS ones: their sockets are held (`hold_socket`)."""
+
+    sock: Any
+
+    def _new_conn(self) -> Any:
+        opened = super()._new_conn()  # type: ignore[misc]
+        hold_socket(opened)  # for the handshake of TLS, and the answer of a proxy
+        return opened
+
+    def request(self, *args: Any, **kwargs: Any) -> None:
+        if self.sock is not None:  # kept from an earlier request, or open already for this one
+            hold_socket(self.sock)
+        super().request(*args, **kwargs)  # type: ignore[misc]
+
+
+@cache
+def _make_held(kind: type) -> type[Any]:
+    return kind if issubclass(kind, _Held) else type(kind.__name__, (_Held, kind), {})
+
+
 def open_session(service: str, user_agent: str, limits: Limits) -> requests.Session:
     """Return a session that keeps as many connections open as requests run in parallel, and retries nothing itself.
 
     `service`: what stands in messages.
     """
     session = _Session(service, limits)
-    session.headers.update({"User-Agent": user_agent, "Accept-Encoding": "gzip"})
+    session.headers.update({"User-Agent": user_agent, "Accept-Encoding": ACCEPTED})
     for scheme in ("http://", "https://"):
-        session.mount(scheme, HTTPAdapter(pool_connections=1, pool_maxsize=limits.parallel, max_retries=0))
+        session.mount(scheme, _Adapter(service, limits))
     return session
 
 
@@ -46,17 +101,17 @@ def raise_retry() -> Iterator[None]:
     """Turn the ways in which a connection fails into Retry, by code."""
     try:
         yield
-    except requests.Timeout as error:
+    except (requests.Timeout, ReadTimeoutError) as error:
         raise Retry(f"timeout: {error}", split=True) from error
-    except (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError) as error:
-        raise Retry(f"truncated: {error}") from error
+    except ProtocolError as error:  # while the body is read
+        raise Retry(f"truncated: {error}", split=True) from error
     except requests.TooManyRedirects as error:
         raise Retry(f"redirect_loop: {error}") from error
     except requests.ConnectionError as error:
         cause = error.args[0] if error.args else None
-        if isinstance(cause, ReadTimeoutError):
-            raise Retry(f"timeout: {error}", split=True) from error
         reason = getattr(cause, "reason", None)  # of urllib3's MaxRetryError: no connection came about at all
         if reason:
             raise Retry(f"unreachable: {str(reason).rpartition('>: ')[2]}") from error
+        raise Retry(f"connection_cut: {error}") from error
+    except (requests.RequestException, HTTPError) as error:
         raise Retry(f"connection_cut: {error}") from error

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from tasks.clients.sending.answers import fail
+from tasks.clients.sending.bounded import asking
 from tasks.clients.sending.group_size import GroupSize
 from tasks.clients.sending.sender import Retry, Sender, run_in_thread
 from tasks.clients.sparql.endpoint import SparqlEndpoint
@@ -61,7 +62,8 @@ class WikidataSparql:
         self._sender.send(groups, self._ask, deliver, [self._sizes[name_query(group[0])] for group in groups])
 
     async def _ask(self, group: Sequence[Call]) -> list[Reply]:
-        return await run_in_thread(self._answer, group)
+        with asking(group[0].operation):
+            return await run_in_thread(self._answer, group)
 
     def _answer(self, group: Sequence[Call]) -> list[Reply]:
         solutions = self._endpoint.select(fill_query(self._queries[name_query(group[0])], group))

@@ -1,0 +1,109 @@
+"""Bodies of replies, read piece by piece: no more of them than the world's file allows, be it before or after inflating.
+
+How long a reply may take is the Sender's matter: when that time is over, it closes the connection (`run_in_thread`), or
+cancels the task that reads. What is left for this module are replies that fit into the time and not into the memory.
+"""
+
+import zlib
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Protocol
+
+from tasks.clients.sending.sender import Retry
+from tasks.settings import Limits
+
+ACCEPTED = "gzip"
+"""Value of the header Accept-Encoding."""
+PIECE = 65_536
+"""Bytes that are read, or inflated, at once."""
+_ZLIB_OR_GZIP = zlib.MAX_WBITS | 32
+_GZIP_BEGINS = b"\x1f"
+_operation: ContextVar[str] = ContextVar("operation", default="")
+
+
+@contextmanager
+def asking(operation: str) -> Iterator[None]:
+    """Name the operation whose limit holds for the replies that are read within."""
+    token = _operation.set(operation)
+    try:
+        yield
+    finally:
+        _operation.reset(token)
+
+
+class Body:
+    """The body of one reply."""
+
+    def __init__(self, service: str, limits: Limits, headers: Mapping[str, str]) -> None:
+        """`service`: what stands in messages; `headers`: of the reply, by name whatever its case.
+
+        Retry for a compression that cannot be read.
+        """
+        self._service = service
+        self._operation = _operation.get()
+        self._most = limits.find_max_bytes(self._operation)
+        self._received = 0
+        self._content = bytearray()
+        coding = headers.get("Content-Encoding", "").strip().lower()
+        if coding not in ("", "identity", "gzip", "x-gzip", "deflate"):
+            raise Retry(f"unknown_encoding: the body is compressed by {coding[:40]!r}; expected {ACCEPTED} or none")
+        self._inflating = None if coding in ("", "identity") else zlib.decompressobj(_ZLIB_OR_GZIP)
+
+    def add(self, piece: bytes) -> None:
+        """Take the next bytes as they came; Retry when the body is longer than its limit or cannot be inflated."""
+        self._received += len(piece)
+        if self._inflating is None:
+            self._content += piece
+        while piece and self._inflating is not None:
+            if self._inflating.eof and not piece.startswith(_GZIP_BEGINS):
+                break  # what stands behind compressed data is dropped, as browsers do
+            if self._inflating.eof:
+                self._inflating = zlib.decompressobj(_ZLIB_OR_GZIP)
+            try:
+                self._content += self._inflating.decompress(piece, PIECE)
+            except zlib.error as error:
+                raise Retry(f"broken_encoding: the compressed body cannot be read: {error}") from None
+            piece = self._inflating.unconsumed_tail or self._inflating.unused_data
+            self._check_length()
+        self._check_length()
+
+    def finish(self) -> bytes:
+        """Return the whole body, inflated; Retry when compressed data ends early."""
+        if self._inflating is not None and self._received:
+            self._content += self._inflating.flush()
+            if not self._inflating.eof:
+                raise Retry(f"truncated: the compressed body ends early, after {self._received} bytes", split=True)
+            self._check_length()
+        return bytes(self._content)
+
+    def _check_length(self) -> None:
+        if max(self._received, len(self._content)) > self._most:
+            name = self._operation or "all"
+            raise Retry(
+                f"reply_too_big: {self._service}: a reply{f' to {name}' if self._operation else ''} is longer than"
+                f" {self._most:,} bytes; where that is right, raise the limit of this service in the world's file:"
+                f" limits = {{ max_bytes = {{ {name} = {2 * self._most} }} }}",
+                split=True,
+                is_about_request=True,
+            )
+
+
+class Streamed(Protocol):
+    """A response of httpx or httpx2 whose body has not been read."""
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    def aiter_raw(self) -> AsyncIterator[bytes]: ...
+    async def aclose(self) -> None: ...
+
+
+async def read_body(response: Streamed, service: str, limits: Limits) -> bytes:
+    """Return the inflated body of a response and close it; Retry as of `Body`, and what the library raises."""
+    try:
+        body = Body(service, limits, response.headers)
+        async for piece in response.aiter_raw():
+            body.add(piece)
+        return body.finish()
+    finally:
+        await response.aclose()
