@@ -68,6 +68,7 @@ def _read_events(text: str) -> Iterator[dict[str, Any] | None]:
     data: list[str] = []
     name = ""
     lines = _LINE_END.split(text)
+    end = max((at for at, line in enumerate(lines) if line), default=0)
     for at, line in enumerate([*lines, ""]):
         field, _, value = line.partition(":")
         value = value.removeprefix(" ")
@@ -76,7 +77,7 @@ def _read_events(text: str) -> Iterator[dict[str, Any] | None]:
         elif field == "event":
             name = value
         elif not line and data:
-            yield from _read_data(data, name, is_last=not any(lines[at:]))
+            yield from _read_data(data, name, is_last=at > end)
             data, name = [], ""
 
 

@@ -79,6 +79,7 @@ class Body:
 
     def _check_length(self) -> None:
         if max(self._received, len(self._content)) > self._most:
+            self._content.clear()  # an error may be held for longer than the memory can be spared
             name = self._operation or "all"
             raise Retry(
                 f"reply_too_big: {self._service}: a reply{f' to {name}' if self._operation else ''} is longer than"

@@ -24,6 +24,7 @@ from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import replace
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
@@ -374,29 +375,32 @@ async def run_in_thread(function: Callable[..., Result], *args: Any) -> Result:
     future: asyncio.Future[Result] = loop.create_future()
     sockets, context = _Sockets(), copy_context()
     context.run(_sockets.set, sockets)
-
-    def hand_over(result: Result | None, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(result)  # type: ignore[arg-type]
-        else:
-            future.set_exception(error)
-
-    def run() -> None:
-        result, failure = None, None
-        try:
-            result = function(*args)
-        except BaseException as error:  # noqa: BLE001 (handed over to whoever waits)
-            failure = error
-        sockets.let_go()  # before anybody hears of the result, and ends what is to serve further requests
-        loop.call_soon_threadsafe(hand_over, result, failure)
-
-    threading.Thread(target=context.run, args=(run,), name="factmill-request", daemon=True).start()
+    work = partial(_run, partial(function, *args), sockets, loop, future)
+    threading.Thread(target=context.run, args=(work,), name="factmill-request", daemon=True).start()
     try:
         return await future
     finally:
         sockets.let_go(ends=True)
+        del future, work  # an error holds this frame, and what was read for as long as it is held by the frame
+
+
+def _run(
+    function: Callable[[], Result], sockets: _Sockets, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Result]
+) -> None:
+    """Run a function and hand over its result; before, its sockets are let go, since they may serve further requests."""
+    try:
+        result = function()
+    except BaseException as error:  # noqa: BLE001 (handed over to whoever waits)
+        sockets.let_go()
+        loop.call_soon_threadsafe(_settle, future, future.set_exception, error)
+    else:
+        sockets.let_go()
+        loop.call_soon_threadsafe(_settle, future, future.set_result, result)
+
+
+def _settle(future: asyncio.Future[Result], settle: Callable[[Any], None], outcome: Any) -> None:
+    if not future.done():
+        settle(outcome)
 
 
 def interrupt_sending() -> None:

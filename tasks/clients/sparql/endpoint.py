@@ -63,7 +63,7 @@ class SparqlEndpoint:
             return self._session.request(
                 made.get_method(),
                 made.full_url,
-                data=made.data,  # type: ignore[arg-type] (bytes or nothing)
+                data=made.data,  # type: ignore[arg-type]
                 headers=dict(made.header_items()),
                 timeout=self._timeout_s,
             )
