@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 
 from tasks import settings
+from tasks.clients.wikidata.queries import OPERATIONS as QUERY_OPERATIONS
+from tasks.clients.wikipedia import _ANSWERS as WIKIPEDIA_OPERATIONS
+from tasks.core.calls.paths import OPERATIONS as PATH_OPERATIONS
 from tasks.engine.naming.identities import find_max_ages
 from tasks.errors import SettingsError
 from tasks.settings import ROLES, Model, api_key, load_world
@@ -231,3 +234,42 @@ def test_an_age_that_cannot_be_is_told(tmp_path: Path, more: str, told: str) -> 
     )
     with pytest.raises(SettingsError, match=told):
         load_world(str(path))
+
+
+@pytest.mark.parametrize(
+    ("told", "bounds"),
+    [
+        ("", {"page_text": 32_000_000, "files": 2_000_000_000}),
+        ("max_bytes = 7", {"page_text": 7, "search": 7, "files": 2_000_000_000}),
+        ("max_bytes = { page_text = 9 }", {"page_text": 9, "search": 32_000_000}),
+        ("max_bytes = { all = 5, files = 6 }", {"page_text": 5, "files": 6}),
+    ],
+)
+def test_a_reply_has_as_many_bytes_as_its_operation_is_allowed(
+    tmp_path: Path, told: str, bounds: dict[str, int]
+) -> None:
+    world = load_world(
+        write(tmp_path, WORLD.replace('{ url = "http://b" }', f'{{ url = "http://b", limits = {{ {told} }} }}'))
+    )
+    assert {name: world.wikipedia.limits.find_max_bytes(name) for name in bounds} == bounds
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        ("0", "greater than or equal to 1"),
+        ("{ page_text = -1 }", "greater than or equal to 1"),
+        ('"32 MB"', "valid dictionary"),
+        ("{ page_txt = 9 }", "there is no operation page_txt; did you mean page_text?"),
+    ],
+)
+def test_a_limit_of_bytes_that_is_none_is_refused(tmp_path: Path, told: str, message: str) -> None:
+    limits = f'{{ url = "http://b", limits = {{ max_bytes = {told} }} }}'
+    with pytest.raises(SettingsError, match=r"limits\.max_bytes") as caught:
+        load_world(write(tmp_path, WORLD.replace('{ url = "http://b" }', limits)))
+    assert message in str(caught.value)
+
+
+def test_every_operation_that_services_are_asked_has_a_limit() -> None:
+    asked = {*QUERY_OPERATIONS, *PATH_OPERATIONS, "item_states", "same_as", "pageviews", "link", "chat", "perplexity"}
+    assert set(settings.OPERATIONS) == {*asked, *WIKIPEDIA_OPERATIONS, settings.FILES}

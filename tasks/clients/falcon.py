@@ -5,7 +5,6 @@ first try gets half the time-out of the world's file.
 """
 
 from collections.abc import Sequence
-from urllib.parse import urljoin
 
 import httpx
 
@@ -60,7 +59,7 @@ class Falcon:
         except httpx.TransportError as error:
             raise Retry(f"connection_cut: {tell_error(error)}") from error
         if response.has_redirect_location:
-            check_redirect(self._name, self._address, urljoin(self._address, response.headers["Location"]), ())
+            check_redirect(self._name, self._address, response.headers["Location"], ())
         failure = judge_status(self._name, response.status_code, text, response.headers.get("Retry-After"))
         if failure:
             return [failure]

@@ -11,7 +11,6 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import urljoin
 
 import httpx2
 import openai
@@ -240,8 +239,8 @@ class OpenAiServer:
 
     async def _check_redirect(self, response: httpx2.Response) -> None:
         if response.has_redirect_location:
-            asked = str(response.request.url)
-            check_redirect(self.name, asked, urljoin(asked, response.headers["Location"]), self.model.limits.redirects)
+            asked, location = str(response.request.url), response.headers["Location"]
+            check_redirect(self.name, asked, location, self.model.limits.redirects)
             count_redirect()
 
 

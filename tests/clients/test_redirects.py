@@ -4,62 +4,13 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 import pytest
+from support.webs.every_client import CLIENTS, HERE
 from support.webs.loopback import Loopback, Seen
 
-from tasks.assets import load_query
-from tasks.clients.chat import Chat
-from tasks.clients.dbpedia import Dbpedia
-from tasks.clients.falcon import Falcon
-from tasks.clients.pageviews import Pageviews
-from tasks.clients.perplexity import Scorer
 from tasks.clients.sending.lazy import LazyService
 from tasks.clients.sending.redirects import check_redirect
-from tasks.clients.wikidata.client import WikidataSparql
-from tasks.clients.wikipedia import Wikipedia
-from tasks.core.calls.call import Call, Service
-from tasks.core.calls.chat import call_chat
-from tasks.core.calls.dbpedia import call_same_as
-from tasks.core.calls.falcon import call_link
-from tasks.core.calls.knowledge import call_find_items, call_pageviews
-from tasks.core.calls.perplexity import call_perplexity
-from tasks.core.calls.wikipedia import call_resolve_title
-from tasks.core.prompts import fill_in, read_prompt
 from tasks.core.spending.bounds import Bounds
 from tasks.errors import BudgetReached, ServiceUnreachable
-from tasks.settings import Limits, Model
-
-HERE, AGENT = "test", "factmill-tests"
-PROMPT = read_prompt("test/p", b'+++\nrole = "author"\ninputs = ["name"]\n+++\n# user\nWho is $name?\n')
-
-
-def model(url: str, limits: Limits) -> Model:
-    return Model(kind="openai", name="m", url=f"{url}/v1", limits=limits)
-
-
-CLIENTS: dict[str, tuple[Callable[[str, Limits], Service], Call]] = {
-    "wikidata": (
-        lambda url, limits: WikidataSparql(url, HERE, limits, AGENT, {"find_items": load_query("wikidata/find_items")}),
-        call_find_items(HERE, "Berlin"),
-    ),
-    "dbpedia": (
-        lambda url, limits: Dbpedia(url, HERE, limits, AGENT, load_query("dbpedia/same_as")),
-        call_same_as(HERE, "http://dbpedia.org/resource/Berlin"),
-    ),
-    "wikipedia": (lambda url, limits: Wikipedia(url, HERE, limits, AGENT), call_resolve_title(HERE, "Berlin")),
-    "pageviews": (
-        lambda url, limits: Pageviews(url, HERE, limits, AGENT),
-        call_pageviews(HERE, "Berlin", "20250101", "20250103"),
-    ),
-    "falcon": (lambda url, limits: Falcon(url, HERE, limits, AGENT), call_link(HERE, "Berlin", 2)),
-    "chat": (
-        lambda url, limits: Chat(HERE, model(url, limits), lambda: "sk-secret-0123456789", AGENT),
-        call_chat(HERE, "m", fill_in(PROMPT, name="Ada")),
-    ),
-    "perplexity": (
-        lambda url, limits: Scorer(HERE, model(url, limits), lambda: "sk-secret-0123456789", AGENT),
-        call_perplexity(HERE, "A text."),
-    ),
-}
 
 
 @pytest.fixture
@@ -76,7 +27,8 @@ def redirect_to(url: str) -> Callable[[Seen], dict[str, object]]:
 
 @pytest.mark.parametrize("name", CLIENTS)
 def test_nothing_is_sent_to_another_host(name, server, other, limits, inbox):
-    open_client, call = CLIENTS[name]
+    open_client, make_call = CLIENTS[name]
+    call = make_call("Berlin")
     server.handle = redirect_to(other.url)
     host = urlsplit(other.url).netloc
     with pytest.raises(ServiceUnreachable, match=rf"redirects to http://{host}/elsewhere.*redirects = \[\"{host}\"\]"):
@@ -85,9 +37,10 @@ def test_nothing_is_sent_to_another_host(name, server, other, limits, inbox):
     assert len(server.seen) == 1
 
 
-@pytest.mark.parametrize("name", [name for name in CLIENTS if name not in ("falcon", "wikidata", "dbpedia")])
+@pytest.mark.parametrize("name", [name for name in CLIENTS if name != "falcon"])
 def test_a_host_that_the_world_allows_is_gone_to(name, server, other, limits, inbox):
-    open_client, call = CLIENTS[name]
+    open_client, make_call = CLIENTS[name]
+    call = make_call("Berlin")
     server.handle = redirect_to(other.url)
     told = limits.model_copy(update={"redirects": (urlsplit(other.url).netloc,)})
     open_client(server.url, told).send([call], inbox)
@@ -96,7 +49,8 @@ def test_a_host_that_the_world_allows_is_gone_to(name, server, other, limits, in
 
 @pytest.mark.parametrize("name", ["wikidata", "dbpedia", "wikipedia", "pageviews", "chat"])
 def test_within_a_host_redirects_are_followed(name, server, limits, inbox):
-    open_client, call = CLIENTS[name]
+    open_client, make_call = CLIENTS[name]
+    call = make_call("Berlin")
     status = 302 if name in ("wikidata", "dbpedia") else 307
     moved = {"status": status, "headers": {"Location": "/elsewhere"}, "text": ""}
     final = {"status": 400, "json": {"error": {"message": "no"}}}
@@ -145,7 +99,8 @@ def test_what_is_refused_is_said(asked, leads_to, message):
 @pytest.mark.parametrize("moved", [{"status": 307, "headers": {"Location": "."}}, {"status": 302}])
 @pytest.mark.parametrize("name", CLIENTS)
 def test_a_redirect_that_leads_nowhere_is_a_failure_that_may_pass(name, moved, server, limits, inbox):
-    open_client, call = CLIENTS[name]
+    open_client, make_call = CLIENTS[name]
+    call = make_call("Berlin")
     server.script({**moved, "text": ""})
     open_client(server.url, limits).send([call], inbox)
     reply = inbox.replies[call.key]

@@ -6,18 +6,17 @@ A server of this process gives one kind of hostile reply to every request. A cli
 for as long, four at once, with a time-out of 2 s; a table shows how far its memory grew, the most threads and sockets that
 it had for them, and those that are left 2 s after the last time-out. A client that grows by over 1 GB is ended. `--speed`
 measures how long 500 answered requests of 20 ms take instead. `--factmill`: another checkout, whose clients are measured.
-Exits 1 when a client grew by over 200 MB, or when threads or sockets are left.
+Exits 1 when a client grew by over 400 MB (four replies of 32 MB, with their copies), or when threads are left, or more sockets
+than requests run at once.
 """
 
 import argparse
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
 import time
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -25,127 +24,24 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from support.webs.hostile import REPLIES, HostileServer
+from support.webs.loopback import Loopback
+
 TIMEOUT_S, PARALLEL = 2.0, 4
-MOST_GROWN, MOST_LEFT_GROWN = 1_000_000_000, 200_000_000
+MOST_GROWN, MOST_GOOD = 1_000_000_000, 400_000_000
 SPEED_REQUESTS, SPEED_LATENCY_S = 500, 0.02
-PIECE = b" " * 65_536
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-SERVICES = ("sparql", "wikipedia", "pageviews", "falcon", "chat")
-
-
-def _send_endless(connection: socket.socket) -> None:
-    connection.sendall(HEAD + b"\r\n")
-    while True:
-        connection.sendall(PIECE)
-
-
-def _send_drip(connection: socket.socket) -> None:
-    connection.sendall(HEAD + b"Content-Length: 1000000\r\n\r\n")
-    while True:
-        connection.sendall(b" ")
-        time.sleep(1.0)
-
-
-def _send_bomb(connection: socket.socket) -> None:
-    """Send gzip that inflates a thousandfold, a gigabyte in a second, for ever."""
-    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
-    begin = packer.compress(PIECE) + packer.flush(zlib.Z_FULL_FLUSH)
-    packed = packer.compress(PIECE * 256) + packer.flush(zlib.Z_FULL_FLUSH)
-    connection.sendall(HEAD + b"Content-Encoding: gzip\r\n\r\n" + begin)
-    while True:
-        connection.sendall(packed)
-
-
-def _send_wrong_length(connection: socket.socket) -> None:
-    """Announce more than there is and hold the connection open; every second time announce less."""
-    body = b'{"results": {"bindings": []}}'
-    announced = 5 if next(_TURN) % 2 else 10_000
-    connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % announced + body)
-    _wait_for_end(connection)
-
-
-def _send_header_drip(connection: socket.socket) -> None:
-    connection.sendall(HEAD)
-    while True:
-        connection.sendall(b"X-Drip: 1\r\n")
-        time.sleep(1.0)
-
-
-def _wait_for_end(connection: socket.socket) -> None:
-    while connection.recv(65_536):
-        pass
-
-
-_TURN = count()
-REPLIES: dict[str, Callable[[socket.socket], None]] = {
-    "endless": _send_endless,
-    "drip": _send_drip,
-    "gzip bomb": _send_bomb,
-    "wrong length": _send_wrong_length,
-    "silent": _wait_for_end,
-    "header drip": _send_header_drip,
-}
-
-
-def serve(reply: Callable[[socket.socket], None]) -> int:
-    """Give this reply to every request, from now on; return the port."""
-    listening = socket.create_server(("127.0.0.1", 0), backlog=256)
-
-    def answer(connection: socket.socket) -> None:
-        with suppress(OSError), connection:
-            head = b""
-            while b"\r\n\r\n" not in head:
-                if not (piece := connection.recv(65_536)):
-                    return
-                head += piece
-            reply(connection)
-
-    def accept() -> None:
-        while True:
-            threading.Thread(target=answer, args=(listening.accept()[0],), daemon=True).start()
-
-    threading.Thread(target=accept, daemon=True).start()
-    return int(listening.getsockname()[1])
+SERVICES = ("wikidata", "wikipedia", "pageviews", "falcon", "chat")
 
 
 def _make_calls(service: str, url: str, **limits: Any) -> tuple[Callable[[], Any], Iterator[Any]]:
     """Return what opens a client, and calls for it without end."""
-    from tasks.assets import load_query
-    from tasks.clients.chat import Chat
-    from tasks.clients.falcon import Falcon
-    from tasks.clients.pageviews import Pageviews
-    from tasks.clients.wikidata.client import WikidataSparql
-    from tasks.clients.wikipedia import Wikipedia
-    from tasks.core.calls.chat import call_chat
-    from tasks.core.calls.falcon import call_link
-    from tasks.core.calls.knowledge import call_list_facts, call_pageviews
-    from tasks.core.calls.wikipedia import call_page_text
-    from tasks.core.prompts import fill_in, read_prompt
-    from tasks.settings import Limits, Model
+    from support.webs.every_client import CLIENTS
 
-    told = Limits(parallel=PARALLEL, backoff_s=0.01, **limits)
-    prompt = read_prompt("test/p", b'+++\nrole = "author"\ninputs = ["name"]\n+++\n# user\nWho is $name?\n')
-    model = Model(kind="openai", name="m", url=f"{url}/v1", limits=told)
-    query = {"list_facts": load_query("wikidata/list_facts")}
-    agent, numbers = "factmill-trials", count(1)
-    ways: dict[str, tuple[Callable[[], Any], Callable[[int], Any]]] = {
-        "sparql": (
-            lambda: WikidataSparql(url, "s", told, agent, query),
-            lambda n: call_list_facts("s", f"P{n}", None, 2),
-        ),
-        "wikipedia": (lambda: Wikipedia(url, "s", told, agent), lambda n: call_page_text("s", n, "html")),
-        "pageviews": (
-            lambda: Pageviews(url, "s", told, agent),
-            lambda n: call_pageviews("s", f"T{n}", "20250101", "20250103"),
-        ),
-        "falcon": (lambda: Falcon(url, "s", told, agent), lambda n: call_link("s", f"Text {n}", 2)),
-        "chat": (
-            lambda: Chat("s", model, lambda: "key-of-trials", agent),
-            lambda n: call_chat("s", "m", fill_in(prompt, name=str(n))),
-        ),
-    }
-    opens, make = ways[service]
-    return opens, map(make, numbers)
+    from tasks.settings import Limits
+
+    told = Limits(parallel=PARALLEL, backoff_s=0.01, batch=1, **limits)
+    opens, make_call = CLIENTS[service]
+    return lambda: opens(url, told), map(make_call, map("Name {}".format, count(1)))
 
 
 def _measure() -> tuple[int, int, int]:
@@ -230,7 +126,7 @@ def show_held(options: argparse.Namespace) -> bool:
     for service in options.services:
         under_way = []
         for name in options.replies:
-            url = f"http://127.0.0.1:{serve(REPLIES[name])}"
+            url = HostileServer(REPLIES[name]).url
             under_way.append((name, _start(options, options.factmill, "--client", service, "--url", url)))
         for name, process in under_way:
             out = process.communicate()[0]
@@ -244,20 +140,18 @@ def show_held(options: argparse.Namespace) -> bool:
                 f" {sockets} | {ends} |",
                 flush=True,
             )
-            is_fine &= grown <= MOST_LEFT_GROWN and threads <= 0 and sockets <= 0
+            is_fine &= grown <= MOST_GOOD and threads <= 0 and sockets <= PARALLEL
     return is_fine
 
 
 def show_speed(options: argparse.Namespace) -> None:
     """Print seconds of this checkout and, in turns, of the other one."""
-    from support.webs.loopback import Loopback
-
-    text = " ".join(f"<p>Paragraph {number} of a page.</p>" for number in range(3000))
     cell = {"type": "uri", "value": "http://www.wikidata.org/entity/Q1"}
-    facts = {"results": {"bindings": [{"subject": cell, "object": cell}] * 500}}
+    solutions = [{"name": {"type": "literal", "value": f"Name {number}"}, "item": cell} for number in range(500)]
+    pages = [{"pageid": number, "ns": 0, "title": f"Page {number}", "text": "x" * 100} for number in range(1000)]
     bodies = {
-        "sparql": {"head": {"vars": ["subject", "object"]}, **facts},
-        "wikipedia": {"parse": {"pageid": 1, "title": "T", "text": text}},
+        "wikidata": {"head": {"vars": ["name", "item"]}, "results": {"bindings": solutions}},
+        "wikipedia": {"query": {"pages": pages}},
     }
     for service, body in bodies.items():
         web = Loopback()

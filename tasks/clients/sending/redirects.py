@@ -6,7 +6,7 @@ What is asked, and the key it is asked with, are meant for the address in the wo
 from collections.abc import Collection
 from http.client import HTTPMessage
 from typing import IO
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 from urllib.request import HTTPRedirectHandler, Request
 
 from tasks.clients.sending.budget import find_account
@@ -15,12 +15,19 @@ from tasks.errors import ServiceUnreachable
 _PORTS = {"http": 80, "https": 443}
 
 
-def check_redirect(service: str, asked: str, leads_to: str, allowed: Collection[str]) -> None:
-    """ServiceUnreachable when one address (URL) leads to another that is on no allowed host, or to one in the clear.
+def check_redirect(service: str, asked: str, location: str, allowed: Collection[str]) -> None:
+    """ServiceUnreachable when the address (URL) that was asked leads to one that is on no allowed host, to one in the clear, or to
+    none.
 
-    `allowed`: hosts beside the one that was asked, with the port where it is not the scheme's own.
+    `location`: the header of that name; `allowed`: hosts beside the one that was asked, with the port where it is not the
+    scheme's own.
     """
-    old, new = urlsplit(asked), urlsplit(leads_to)
+    try:
+        leads_to = urljoin(asked, location)
+        old, new = urlsplit(asked), urlsplit(leads_to)
+        _ = new.port
+    except ValueError as error:
+        raise ServiceUnreachable(f"{service} redirects to {location[:200]!r}, which is no address: {error}") from None
     host = new.netloc.rpartition("@")[2].lower()
     if new.scheme not in _PORTS or (old.scheme, new.scheme) == ("https", "http"):
         why = "which is not followed, since it would be sent unencrypted"

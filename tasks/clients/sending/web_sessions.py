@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
-from urllib.parse import urljoin
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -31,7 +30,7 @@ class _Session(requests.Session):
     def get_redirect_target(self, resp: requests.Response) -> str | None:
         target = super().get_redirect_target(resp)
         if target is not None:
-            check_redirect(self._service, resp.url, urljoin(resp.url, target), self._allowed)
+            check_redirect(self._service, resp.url, target, self._allowed)
             count_redirect()
         return target
 

@@ -8,6 +8,7 @@ from support.batches.asking import answer, ask, ask_all, bodies, collect, jobs, 
 from tasks.clients.batch_jobs.job_files import read_jobs
 from tasks.core.calls.call import Reply
 from tasks.errors import AccountBlocked, ServiceUnreachable
+from tasks.settings import Limits
 
 
 def test_a_job_gives_what_single_calls_give_at_half_the_price(make_server, tmp_path, told):
@@ -40,6 +41,19 @@ def test_nothing_is_lost_or_doubled_when_the_server_restarts_and_loses_lines(mak
     assert server.restarts == 5 and server.lost >= 3 and server.failed >= 4
     assert set(server.answered.values()) == {1}, "nothing is paid for twice"
     assert any("7 requests left unanswered, which another job asks" in line for line in told)
+
+
+def test_a_file_of_answers_that_is_longer_than_its_limit_stops_the_run_and_the_job_is_kept(make_server, tmp_path, told):
+    server, calls = make_server(), ask_all(20)
+    limits = Limits(parallel=4, timeout_s=5, attempts=4, backoff_s=0.01, max_bytes={"files": 500})
+    with pytest.raises(
+        ServiceUnreachable, match=r"a reply to files is longer than 500 bytes.*max_bytes = \{ files = 1000 \}"
+    ):
+        collect(open_chat(server, tmp_path, limits=limits), calls)
+    assert sum("/content" in seen.path for seen in server.web.seen) == 1
+    assert len(read_jobs(tmp_path / "jobs")) == 1
+    assert len(collect(open_chat(server, tmp_path), calls)) == 20
+    assert len(server.jobs) == 1, "the job that was kept is read"
 
 
 def test_what_many_threads_ask_goes_into_the_same_jobs(make_server, tmp_path):

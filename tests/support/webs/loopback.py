@@ -24,6 +24,8 @@ class Seen:
     """By name in lower case."""
     body: bytes
     at: float
+    port: int = 0
+    """Of the client: one for each connection."""
 
     def json(self) -> Any:
         return json.loads(self.body)
@@ -94,7 +96,7 @@ class Loopback:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 query = {name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
                 headers = {name.lower(): value for name, value in self.headers.items()}
-                seen = Seen(self.command, parts.path, query, headers, body, time.monotonic())
+                seen = Seen(self.command, parts.path, query, headers, body, time.monotonic(), self.client_address[1])
                 with server._lock:
                     server.seen.append(seen)
                     server._at_once += 1

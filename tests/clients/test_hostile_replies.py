@@ -1,0 +1,206 @@
+"""Replies that never end, drip, swell or lie: each is a failure of its name, and no connection, thread or memory is left."""
+
+import re
+import threading
+import time
+import tracemalloc
+
+import pytest
+from support.webs.every_client import CLIENTS
+from support.webs.hostile import BODY, DEFECTS, HEAD, REPLIES, HostileServer, send
+
+from tasks.clients.sending.sender import interrupt_sending
+from tasks.errors import ServiceError, ServiceUnreachable
+from tasks.settings import Limits
+
+IN_THREADS = ("wikidata", "dbpedia", "wikipedia", "pageviews")
+ENDLESS = ("endless", "gzip bomb")
+NEVER_WHOLE = ("drip", "silent", "header drip")
+BOUND = 500_000
+QUICK = Limits(parallel=4, timeout_s=0.5, attempts=1, backoff_s=0.01)
+BOUNDED = Limits(parallel=4, timeout_s=60, attempts=3, backoff_s=0.01, max_bytes=BOUND)
+_WAIT_S = 30.0
+"""How long a test waits for what comes at once unless the machine is busy."""
+
+
+@pytest.fixture
+def start():
+    servers = []
+
+    def make(reply, **options) -> HostileServer:
+        servers.append(HostileServer(reply, drip_s=0.05, **options))
+        return servers[-1]
+
+    yield make
+    for server in servers:
+        server.close()
+
+
+def count_request_threads() -> int:
+    return sum(thread.name == "factmill-request" for thread in threading.enumerate())
+
+
+def wait_for_threads(most: int) -> None:
+    until = time.monotonic() + _WAIT_S
+    while count_request_threads() > most:
+        assert time.monotonic() < until, f"{count_request_threads()} threads are left"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("reply", ENDLESS)
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_reply_without_end_is_cut_off_at_its_limit_and_not_asked_for_again(name, reply, start, inbox):
+    server = start(REPLIES[reply])
+    open_client, make_call = CLIENTS[name]
+    call = make_call("Berlin")
+    open_client(server.url, BOUNDED).send([call], inbox)
+    code, _, detail = inbox[call].error.partition(": ")
+    assert (code, inbox[call].transient) == ("reply_too_big", True)
+    assert f"longer than {BOUND:,} bytes" in detail
+    assert f"limits = {{ max_bytes = {{ {call.operation} = {2 * BOUND} }} }}" in detail
+    assert server.requests == 1
+    assert server.wait_until_closed(_WAIT_S)
+
+
+@pytest.mark.parametrize("name", ["wikipedia", "falcon", "chat"])
+def test_a_bomb_is_stopped_while_it_inflates(name, start, inbox):
+    server = start(REPLIES["gzip bomb"])
+    open_client, make_call = CLIENTS[name]
+    service = open_client(server.url, BOUNDED)
+    service.send([make_call("Berlin")], inbox)  # what is imported and opened once is not counted
+    tracemalloc.start()
+    try:
+        service.send([make_call(f"Berlin{number}") for number in range(4)], inbox)
+        assert tracemalloc.get_traced_memory()[1] < 20 * BOUND
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("reply", NEVER_WHOLE)
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_reply_that_never_comes_whole_leaves_neither_connection_nor_thread(name, reply, start, inbox):
+    server = start(REPLIES[reply])
+    threads = count_request_threads()
+    open_client, make_call = CLIENTS[name]
+    calls = [make_call(f"Berlin{number}") for number in range(3)]
+    open_client(server.url, QUICK).send(calls, inbox)
+    assert {inbox[call].error.partition(":")[0] for call in calls} == {"timeout"}
+    assert server.requests
+    assert server.wait_until_closed(_WAIT_S)
+    wait_for_threads(threads)
+
+
+@pytest.mark.parametrize("name", IN_THREADS)
+def test_a_handshake_of_tls_that_drips_leaves_neither_connection_nor_thread(name, start, inbox):
+    def drip(connection, drip_s):
+        connection.sendall(b"\x16\x03\x03\x40\x00\x02\x00\x3f\xfc")
+        while True:
+            connection.sendall(b"\x00")
+            time.sleep(drip_s)
+
+    server = start(drip, reads_request=False)
+    threads = count_request_threads()
+    open_client, make_call = CLIENTS[name]
+    call = make_call("Berlin")
+    open_client(server.url.replace("http:", "https:"), QUICK).send([call], inbox)
+    assert inbox[call].error.startswith("timeout")
+    assert server.wait_until_closed(_WAIT_S)
+    wait_for_threads(threads)
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_broken_reply_is_a_failure_by_name(name, defect, start, inbox):
+    reply, codes = DEFECTS[defect]
+    server = start(reply)
+    open_client, make_call = CLIENTS[name]
+    call = make_call("Berlin")
+    limits = BOUNDED.model_copy(update={"attempts": 2})
+    open_client(server.url, limits).send([call], inbox)
+    assert inbox[call].error.partition(":")[0] in codes, inbox[call].error
+    assert inbox[call].transient
+    assert server.requests == 2
+
+
+@pytest.mark.parametrize(
+    "location", ["http://[", "http://127.0.0.1:99999/", "//", "http://\udcff/", "http://..../", "\x00"]
+)
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_redirect_to_no_address_is_a_failure_by_name(name, location, start, inbox):
+    head = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: " + location.encode("latin-1", "replace") + b"\r\n"
+    server = start(send(head, b""))
+    open_client, make_call = CLIENTS[name]
+    call = make_call("Berlin")
+    try:
+        open_client(server.url, BOUNDED.model_copy(update={"attempts": 1})).send([call], inbox)
+    except ServiceUnreachable as error:
+        assert "redirects to" in str(error) or "cannot be reached" in str(error)
+    else:
+        assert inbox[call].transient
+        assert ": " in inbox[call].error
+
+
+@pytest.mark.parametrize("name", IN_THREADS)
+def test_what_is_interrupted_leaves_neither_connection_nor_thread(name, start, inbox):
+    server = start(REPLIES["silent"])
+    threads = count_request_threads()
+    open_client, make_call = CLIENTS[name]
+    ended = []
+
+    def ask() -> None:
+        try:
+            open_client(server.url, BOUNDED).send([make_call("Berlin")], inbox)
+        except ServiceError as error:
+            ended.append(str(error))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    until = time.monotonic() + _WAIT_S
+    while not server.requests:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    interrupt_sending()
+    asking.join(_WAIT_S)
+    assert "sending was interrupted" in ended[0]
+    assert server.wait_until_closed(_WAIT_S)
+    wait_for_threads(threads)
+
+
+@pytest.mark.parametrize("name", IN_THREADS)
+def test_connections_serve_many_requests_and_take_compressed_replies(name, server, limits, inbox):
+    server.script({"status": 400, "text": "no"})
+    open_client, make_call = CLIENTS[name]
+    service = open_client(server.url, limits.model_copy(update={"parallel": 1}))
+    for number in range(5):
+        service.send([make_call(f"Berlin{number}")], inbox)
+    assert len(server.seen) == 5
+    assert {seen.headers["accept-encoding"] for seen in server.seen} == {"gzip"}
+    assert len({seen.port for seen in server.seen}) == 1
+
+
+def test_a_reply_is_read_whole_up_to_its_limit(start, inbox):
+    whole = BODY + b" " * (BOUND - len(BODY))
+    open_client, make_call = CLIENTS["wikidata"]
+    for more, error in ((b"", None), (b" ", "reply_too_big")):
+        server = start(send(HEAD, whole + more))
+        call = make_call("Berlin")
+        inbox.replies.clear()
+        open_client(server.url, BOUNDED).send([call], inbox)
+        assert (inbox[call].error or "").partition(":")[0] == (error or "")
+
+
+@pytest.mark.parametrize("name", ["wikidata", "dbpedia", "wikipedia"])
+def test_a_group_whose_reply_is_too_big_is_halved_until_it_fits(name, server, limits, inbox):
+    open_client, make_call = CLIENTS[name]
+    calls = [make_call(f"Berlin{number}") for number in range(8)]
+    pages = [{"pageid": at, "title": f"Berlin{at}"} for at in range(8)]
+    answer = {"results": {"bindings": []}, "query": {"pages": pages}, "head": {}}
+
+    def reply(seen):
+        asked = set(re.findall(r"Berlin\d", "".join([*seen.query.values(), seen.body.decode()])))
+        return {"json": answer | ({"more": "x" * BOUND} if len(asked) > 2 else {})}
+
+    server.handle = reply
+    open_client(server.url, limits.model_copy(update={"batch": 8, "max_bytes": {"all": BOUND}})).send(calls, inbox)
+    assert [inbox[call].status for call in calls] == ["ok"] * 8
+    assert len(server.seen) > 4

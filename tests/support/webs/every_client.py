@@ -1,0 +1,64 @@
+"""Every client of an outside service, with a call that it answers, for tests of what holds for all of them."""
+
+from collections.abc import Callable
+
+from tasks.assets import load_query
+from tasks.clients.chat import Chat
+from tasks.clients.dbpedia import Dbpedia
+from tasks.clients.falcon import Falcon
+from tasks.clients.pageviews import Pageviews
+from tasks.clients.perplexity import Scorer
+from tasks.clients.wikidata.client import WikidataSparql
+from tasks.clients.wikipedia import Wikipedia
+from tasks.core.calls.call import Call, Service
+from tasks.core.calls.chat import call_chat
+from tasks.core.calls.dbpedia import call_same_as
+from tasks.core.calls.falcon import call_link
+from tasks.core.calls.knowledge import call_find_items, call_pageviews
+from tasks.core.calls.perplexity import call_perplexity
+from tasks.core.calls.wikipedia import call_resolve_title
+from tasks.core.prompts import fill_in, read_prompt
+from tasks.settings import Limits, Model
+
+HERE, AGENT = "test", "factmill-tests"
+PROMPT = read_prompt("test/p", b'+++\nrole = "author"\ninputs = ["name"]\n+++\n# user\nWho is $name?\n')
+
+
+def model(url: str, limits: Limits) -> Model:
+    return Model(kind="openai", name="m", url=f"{url}/v1", limits=limits)
+
+
+CLIENTS: dict[str, tuple[Callable[[str, Limits], Service], Callable[[str], Call]]] = {
+    "wikidata": (
+        lambda url, limits: WikidataSparql(url, HERE, limits, AGENT, {"find_items": load_query("wikidata/find_items")}),
+        lambda name: call_find_items(HERE, name),
+    ),
+    "dbpedia": (
+        lambda url, limits: Dbpedia(url, HERE, limits, AGENT, load_query("dbpedia/same_as")),
+        lambda name: call_same_as(HERE, f"http://dbpedia.org/resource/{name}"),
+    ),
+    "wikipedia": (
+        lambda url, limits: Wikipedia(url, HERE, limits, AGENT),
+        lambda name: call_resolve_title(HERE, name),
+    ),
+    "pageviews": (
+        lambda url, limits: Pageviews(url, HERE, limits, AGENT),
+        lambda name: call_pageviews(HERE, name, "20250101", "20250103"),
+    ),
+    "falcon": (lambda url, limits: Falcon(url, HERE, limits, AGENT), lambda name: call_link(HERE, name, 2)),
+    "chat": (
+        lambda url, limits: Chat(HERE, model(url, limits), lambda: "sk-secret-0123456789", AGENT),
+        lambda name: call_chat(HERE, "m", fill_in(PROMPT, name=name)),
+    ),
+    "anthropic": (
+        lambda url, limits: Chat(
+            HERE, Model(kind="anthropic", name="m", url=url, limits=limits), lambda: "sk-secret-0123456789", AGENT
+        ),
+        lambda name: call_chat(HERE, "m", fill_in(PROMPT, name=name), once=True),
+    ),
+    "perplexity": (
+        lambda url, limits: Scorer(HERE, model(url, limits), lambda: "sk-secret-0123456789", AGENT),
+        lambda name: call_perplexity(HERE, name),
+    ),
+}
+"""Name → what opens a client for an address, and what makes a call about something of a name."""
