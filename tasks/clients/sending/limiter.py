@@ -131,23 +131,28 @@ class Limiter:
         if self._within is not None:
             self._within.note_success(latency_s)
 
-    def note_trouble(self, retry_after_s: float | None, backoff_s: float | None = None) -> None:
+    def note_trouble(self, retry_after_s: float | None, backoff_s: float | None = None) -> float:
         """Count an answer that asks for less: 429, 503, a time-out, maxlag, or anything with Retry-After.
 
-        `backoff_s`: the first pause after a refusal for sending too much; None where it is no such refusal.
+        `backoff_s`: the first pause after a refusal for sending too much; None where it is no such refusal. Returns the seconds
+        of the pause that begins now without the service having asked for it; 0: none does.
         """
         self._remember(1.0)
         self.allowed = max(1.0, self.allowed - 0.5)
         now = asyncio.get_running_loop().time()
+        pause_s = 0.0
+        is_often = self._share >= 0.5
         if retry_after_s is not None:
-            if retry_after_s > SHORT_PAUSE_S or self._share >= 0.5:
+            if retry_after_s > SHORT_PAUSE_S or is_often:
                 self._paused_until = max(self._paused_until, now + retry_after_s)
-        elif backoff_s is not None and now >= self._paused_until:  # what was under way when a pause began tells nothing new
-            if self._share >= 0.5 or self._start_cost_s or self._work_cost:
-                self._paused_until = now + min(LONGEST_BACKOFF_S, backoff_s * 2 ** min(self._refused, 16))
-                self._refused += 1
+        # what was under way when a pause began says nothing new
+        elif backoff_s and now >= self._paused_until and (is_often or self._start_cost_s or self._work_cost):
+            pause_s = min(LONGEST_BACKOFF_S, backoff_s * 2 ** min(self._refused, 16))
+            self._paused_until = now + pause_s
+            self._refused += 1
         if self._within is not None:
-            self._within.note_trouble(retry_after_s, backoff_s)
+            pause_s = max(pause_s, self._within.note_trouble(retry_after_s, backoff_s))
+        return pause_s
 
     def _remember(self, trouble: float) -> None:
         self._share += (trouble - self._share) / min(_MEMORY, self.most)

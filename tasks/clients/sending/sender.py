@@ -34,6 +34,7 @@ from tasks.clients.sending.limiter import (
     PauseError,
     wait_for_event,
 )
+from tasks.clients.sending.secrets import Secrets
 from tasks.core.calls.call import Reply
 from tasks.errors import AccountBlocked, BudgetReached, ServiceError, ServiceUnreachable
 from tasks.settings import Limits
@@ -150,7 +151,7 @@ class Sender:
     `timeouts_s`: the time-out of the first, second, … try of a request, the last one for all further tries; by default
     always `limits.timeout_s`. `counts`: False where `request` itself counts what it sends (openai_server.py).
     `find_subject`: returns what an item asks about, where several requests ask about the same (the samples of a prompt).
-    `shared`: a limiter that admits other services' requests too.
+    `shared`: a limiter that admits other services' requests too. `token`: what stands in no reply and no message.
     """
 
     def __init__(
@@ -162,11 +163,15 @@ class Sender:
         counts: bool = True,
         find_subject: Callable[[Any], Hashable] | None = None,
         shared: Limiter | None = None,
+        token: str = "",
     ) -> None:
         self._limits = limits
         self._name = name
         self._timeouts_s = tuple(timeouts_s) or (limits.timeout_s,)
         self._counts = counts
+        self._secrets = Secrets() if token else None
+        if self._secrets is not None:
+            self._secrets.hide(token)
         self._limiter = Limiter(limits.parallel, within=shared)
         self._random = random.Random()
         self._was_answered = False
@@ -238,7 +243,7 @@ class Sender:
             if self._counts:
                 account.budget.take(account.service)
             async with asyncio.timeout(timeout_s):
-                replies = await job.request(piece.items)
+                replies = await self._request(job, piece)
         except (BudgetReached, AccountBlocked) as why:
             job.stop(why)
         except TightError:
@@ -259,11 +264,25 @@ class Sender:
         finally:
             self._limiter.leave(loop.time() - started)
 
+    async def _request(self, job: _Job[Any], piece: Piece[Any]) -> list[Reply]:
+        """Send one request; a token is in none of the replies, nor in what is raised."""
+        if self._secrets is None:
+            return await job.request(piece.items)
+        try:
+            replies = await job.request(piece.items)
+        except (Retry, ServiceError) as error:
+            error.args = (self._secrets.scrub(str(error)),)
+            raise
+        hide = self._secrets.scrub_values
+        return [replace(reply, body=hide(reply.body), error=hide(reply.error)) for reply in replies]
+
     def _try_again(self, job: _Job[Any], piece: Piece[Any], trouble: Retry) -> None:
         self._was_answered |= trouble.code != "unreachable"
         if trouble.is_overload:
             backoff_s = self._limits.backoff_s if trouble.code in _REFUSALS else None
-            self._limiter.note_trouble(trouble.retry_after_s, backoff_s)
+            pause_s = self._limiter.note_trouble(trouble.retry_after_s, backoff_s)
+            if pause_s > 10 * SHORT_PAUSE_S:
+                _log.warning("%s: nothing is sent for %.0f s (%s)", self._name, pause_s, trouble)
         if (trouble.retry_after_s or 0) > 10 * SHORT_PAUSE_S:
             _log.warning("%s: asked to wait %.0f s (%s)", self._name, trouble.retry_after_s, trouble)
         if (trouble.retry_after_s or 0) > LONGEST_PAUSE_S:

@@ -39,8 +39,9 @@ class _Wrapper(SPARQLWrapper):
 class SparqlEndpoint:
     """An endpoint that answers SELECT queries; `name` stands in messages."""
 
-    def __init__(self, url: str, name: str, limits: Limits, user_agent: str) -> None:
+    def __init__(self, url: str, name: str, limits: Limits, user_agent: str, token: str = "") -> None:
         """Keep what is needed; nothing is sent yet."""
+        self._token = token
         self._url = url
         self._name = name
         self._timeout_s = limits.timeout_s
@@ -86,6 +87,8 @@ class SparqlEndpoint:
         wrapper = _Wrapper(self._opener, self._url, returnFormat=JSON, agent=self._user_agent)
         wrapper.setOnlyConneg(True)
         wrapper.setMethod(GET if len(query) <= _LONGEST_GET else POST)
+        if self._token:
+            wrapper.addCustomHttpHeader("Authorization", f"Bearer {self._token}")
         wrapper.timeout = self._timeout_s  # type: ignore[assignment]
         wrapper.queryString, wrapper.queryType = query, SELECT
         try:
