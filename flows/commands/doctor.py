@@ -191,7 +191,7 @@ def _examine_endpoints(world: World) -> Iterator[Finding]:
             '"factmill/0.1 (you@example.org)"; builds refuse to ask services that are not on this machine without one'
         )
         yield _finding("user agent", contact, world.user_agent, advice)
-    for name, url in outside.items():
+    for name in outside:
         yield _try(
             name,
             partial(_reach_service, name, world),
