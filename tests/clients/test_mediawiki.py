@@ -110,5 +110,7 @@ def test_a_refusal_without_a_time_pauses_all_requests_of_the_service(server, lim
 
 def test_wikimedias_word_on_user_agents_says_what_to_write(server, limits, inbox):
     server.script({"status": 403, "text": "Please set a user-agent and respect our robot policy."})
-    with pytest.raises(ServiceUnreachable, match=r'refuses our user agent with HTTP 403: Please.*user_agent = "factmill'):
+    with pytest.raises(
+        ServiceUnreachable, match=r'refuses our user agent with HTTP 403: Please.*user_agent = "factmill'
+    ):
         Wikipedia(server.url, HERE, limits, "factmill").send([call_search(HERE, "one", 3)], inbox)
