@@ -26,7 +26,7 @@ from pydantic import (
 
 from tasks.assets import ROOT
 from tasks.compute import CLUSTER, Compute, read_cluster
-from tasks.core.addresses import check_service, is_this_machine
+from tasks.core.addresses import check_service, is_this_machine, is_wikimedia_api
 from tasks.core.calls.jobs import Jobs
 from tasks.core.fingerprints import digest_json
 from tasks.core.rows import StrictModel
@@ -73,6 +73,9 @@ EMBEDDED = "embedded"
 _BETWEEN_WORDS = re.compile(r"[\s;,()<>]+")
 _PLACEHOLDER = re.compile(r"\bexample\.(org|com|net)\b|\.(example|invalid|test)\b", re.IGNORECASE)
 """Domains that are nobody's (RFC 2606), such as that of the user agent in data/worlds/live.toml."""
+_ANONYMOUS_RATE, _SIGNED_IN_RATE = 200.0, 2000.0
+"""Requests a minute to Wikimedia's APIs: of a client with a contact address, and of an established account, as published on 3 June
+2026 at https://www.mediawiki.org/wiki/Wikimedia_APIs/Rate_limits, which asks for three requests at a time at most."""
 _LONGEST_NAMED = 200
 """Characters of a world's name that are repeated."""
 SECTIONS = ("wikidata", "wikipedia", "pageviews", "falcon", "dbpedia")
@@ -456,6 +459,12 @@ class World(StrictModel):
         pages = [word.partition("://")[2].partition("/")[0] for word in words if "://" in word]
         domains = [*pages, *(word.partition("@")[2] for word in words if "@" in word and "://" not in word)]
         return any("." in domain.strip(".") for domain in domains) and not _PLACEHOLDER.search(self.user_agent)
+
+    def wikimedia_rate(self) -> float:
+        """Return how many requests a minute Wikimedia's APIs are sent at most."""
+        asked = [getattr(self, name) for name in SECTIONS if is_wikimedia_api(getattr(self, name).url)]
+        default = _SIGNED_IN_RATE if all(service.token_env for service in asked) else _ANONYMOUS_RATE
+        return self.wikimedia.requests_per_minute or default
 
     def require_keys(self, roles: Collection[str]) -> None:
         """Raise SettingsError when a model in one of these roles needs an environment variable that is not set."""

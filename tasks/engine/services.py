@@ -56,8 +56,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 ServiceName = Literal["wikidata", "wikipedia", "pageviews", "falcon", "dbpedia"]
 
-_ANONYMOUS_RATE, _SIGNED_IN_RATE = 200.0, 2000.0
-"""Requests a minute to Wikimedia's APIs, without and with a token."""
 WORLD_LANGUAGES = ("en", "de", "fr", "it", "es", "pt")
 """Languages of the embedded world's labels."""
 
@@ -297,7 +295,7 @@ def _connect(name: ServiceName, url: str, identity: str, settings: Endpoint | Wi
         rules = world.wikimedia
         shared = share_limiter("query service", rules.query_parallel, work_s_per_minute=rules.query_seconds_per_minute)
     elif is_wikimedia_api(url):
-        shared = share_limiter("wikimedia", world.wikimedia.parallel, per_minute=_find_rate(world))
+        shared = share_limiter("wikimedia", world.wikimedia.parallel, per_minute=world.wikimedia_rate())
     match name:
         case "wikidata":
             from tasks.clients.wikidata.client import WikidataSparql
@@ -321,17 +319,6 @@ def _connect(name: ServiceName, url: str, identity: str, settings: Endpoint | Wi
             from tasks.clients.dbpedia import Dbpedia
 
             return Dbpedia(url, identity, limits, user_agent, load_query("dbpedia/same_as"), token)
-
-
-def _find_rate(world: World) -> float:
-    """Return how many requests a minute Wikimedia's APIs may be sent.
-
-    The limits are those of a client with a contact address and of an established account, as published on 3 June 2026 at
-    https://www.mediawiki.org/wiki/Wikimedia_APIs/Rate_limits, which asks for three requests at a time at most.
-    """
-    asked = [getattr(world, name) for name, url in service_urls(world).items() if is_wikimedia_api(url)]
-    default = _SIGNED_IN_RATE if all(service.token_env for service in asked) else _ANONYMOUS_RATE
-    return world.wikimedia.requests_per_minute or default
 
 
 def _open_rules(world: World, home: Path, stack: ExitStack) -> Service:

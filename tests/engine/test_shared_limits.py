@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from support.webs.loopback import Loopback, Seen
 
+from tasks import settings
 from tasks.clients.sending import limiter as limiting
 from tasks.core.calls.call import Call, Reply
 from tasks.core.calls.knowledge import call_label, call_pageviews
@@ -41,7 +42,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Wikimedia]:
     web = Wikimedia()
     monkeypatch.setattr(limiting, "_shared", {})
     monkeypatch.setattr(opening, "is_query_service", lambda url: url == f"{web.url}/sparql")
-    monkeypatch.setattr(opening, "is_wikimedia_api", lambda url: url.startswith(web.url) and "sparql" not in url)
+    for module in (opening, settings):
+        monkeypatch.setattr(module, "is_wikimedia_api", lambda url: url.startswith(web.url) and "sparql" not in url)
     yield web
     web.close()
 

@@ -3,19 +3,30 @@
 `replies`: for each kind of answer, given once and given for ever, whether it is asked again, how long the whole service
 pauses, and what the row or the run says. `rates`: requests under way and in each second over three services.
 
-Run: PYTHONPATH=tests python -m trials.wikimedia
+Run: PYTHONPATH=tests python -m trials.wikimedia [replies] [rates]
 """
 
 import json
+import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Thread
 from typing import Any
+from unittest.mock import patch
 
 from support.webs.loopback import Loopback
 
+from tasks import settings
+from tasks.clients.sending import limiter as limiting
 from tasks.clients.wikipedia import Wikipedia
 from tasks.core.calls.call import Call, Reply
+from tasks.core.calls.knowledge import call_pageviews
 from tasks.core.calls.wikipedia import call_search
+from tasks.engine import services as opening
+from tasks.engine.services import Services
 from tasks.errors import ServiceError
 from tasks.settings import Limits
 
@@ -105,10 +116,63 @@ def show_replies() -> None:
         print(f"| {name} | {' | '.join(describe(answer))} |", flush=True)
 
 
-TABLES: dict[str, Callable[[], None]] = {"replies": show_replies}
+def show_rates() -> None:
+    """Print how many requests three services of two worlds have under way and begin, with the defaults and with bounds."""
+    print(
+        "\n| [wikimedia] | token | requests | s | most under way | most begun in 1 s | in 10 s |\n|---|---|---|---|---|---|---|"
+    )
+    for rules, token in (({}, False), ({}, True), ({"parallel": 2, "requests_per_minute": 600}, False)):
+        limiting._shared.clear()
+        server = Loopback()
+        server.handle = lambda seen: {"json": answer_service(seen.path), "delay_s": 0.15}
+        with TemporaryDirectory() as folder, ExitStack() as stack:
+            for module in (opening, settings):
+                patched = patch.object(module, "is_wikimedia_api", lambda url: url.startswith(server.url))  # noqa: B023
+                stack.enter_context(patched)
+            stack.enter_context(patch.dict("os.environ", {"TRIAL_TOKEN": "token-of-an-account"}))
+            worlds = [
+                stack.enter_context(
+                    closing(
+                        Services.open(write_world(Path(folder), name, server.url, rules, token), None, Path(folder))
+                    )
+                )
+                for name in ("one", "two")
+            ]
+            pages = [call_pageviews(HERE, f"Page {number}", "20240101", "20240102") for number in range(25)]
+            searches = [call_search(HERE, f"word {number}", 3) for number in range(25)]
+            work = [(worlds[0].wikipedia, searches), (worlds[0].pageviews, pages), (worlds[1].wikipedia, searches)]
+            threads = [Thread(target=service.send, args=(calls, lambda *_: None)) for service, calls in work]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        server.close()
+        times = sorted(seen.at for seen in server.seen)
+        most = [max(sum(start <= at < start + window for at in times) for start in times) for window in (1, 10)]
+        told = rules or "defaults"
+        cells = (told, "yes" if token else "no", len(times), f"{times[-1] - times[0]:.1f}", server.most_at_once, *most)
+        print(f"| {' | '.join(map(str, cells))} |", flush=True)
+
+
+def answer_service(path: str) -> dict[str, Any]:
+    """Return the body of an answer, by the path of its service."""
+    return {"items": [{"views": 1}]} if "metrics" in path else {"query": {"search": []}}
+
+
+def write_world(folder: Path, name: str, url: str, rules: dict[str, float], token: bool) -> str:
+    """Write a world with a Wikipedia and page views at one address."""
+    more = 'token_env = "TRIAL_TOKEN"\n' if token else ""
+    sections = [f'[{each}]\nurl = "{url}"\n{more}limits = {{ parallel = 8 }}\n' for each in ("wikipedia", "pageviews")]
+    bounds = "".join(f"{key} = {value}\n" for key, value in rules.items())
+    path = folder / f"{name}.toml"
+    path.write_text(f'name = "w"\nuser_agent = "trials"\n[wikimedia]\n{bounds}{"".join(sections)}[models]\n')
+    return str(path)
+
+
+TABLES: dict[str, Callable[[], None]] = {"replies": show_replies, "rates": show_rates}
 
 if __name__ == "__main__":
     started = time.monotonic()
-    for show in TABLES.values():
-        show()
+    for name in sys.argv[1:] or TABLES:
+        TABLES[name]()
     print(f"\n{time.monotonic() - started:.0f} s")
