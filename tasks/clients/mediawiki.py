@@ -10,7 +10,7 @@ other request would be refused too.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -72,7 +72,7 @@ class MediaWiki:
             raise RefusedError(fail("api_disabled", f"{self._name} has its API switched off")) from error
         if not isinstance(answer, dict):
             raise Retry(f"malformed_reply: expected a JSON object, got {type(answer).__name__}")
-        errors = list(_list_errors(answer))
+        errors = _list_errors(answer)
         self._check_errors(errors, None)
         if errors:
             raise RefusedError(fail(*errors[0]))
@@ -112,9 +112,15 @@ class MediaWiki:
                 raise Retry(f"{code}: {text}", read_retry_after(retry_after))
 
 
-def _list_errors(answer: Any) -> Iterator[tuple[str, str]]:
-    """Yield code and text of each error of an answer, in either format."""
-    listed = answer.get("errors", ()) if isinstance(answer, Mapping) else ()
-    for error in [answer["error"]] if isinstance(answer, Mapping) and "error" in answer else listed:
+def _list_errors(answer: Any) -> list[tuple[str, str]]:
+    """Return code and text of each error of an answer, in either format; Retry when they are in neither."""
+    if not isinstance(answer, Mapping):
+        return []
+    errors = [answer["error"]] if "error" in answer else answer.get("errors", [])
+    told = []
+    for error in errors if isinstance(errors, list) else [errors]:
+        if not isinstance(error, Mapping) or not isinstance(error.get("code"), str):
+            raise Retry(f"malformed_reply: expected errors with codes, got {shorten(str(errors))}")
         texts = (error.get(name) for name in ("info", "text", "html", "*", "key"))
-        yield str(error.get("code")), str(next(filter(None, texts), ""))
+        told.append((error["code"], str(next(filter(None, texts), ""))))
+    return told

@@ -82,6 +82,16 @@ def test_the_header_names_the_error_whatever_the_body_and_retry_after_is_kept(wi
     assert (raised.value.code, raised.value.retry_after_s) == ("ratelimited", 7.0)
 
 
+@pytest.mark.parametrize(
+    "errors",
+    [{"error": "x"}, {"error": None}, {"error": {}}, {"errors": 5}, {"errors": ["x"]}, {"errors": [{"code": ["a"]}]}],
+)
+def test_errors_in_no_format_that_the_api_documents_are_asked_again(wiki, server, errors):
+    server.script({"json": errors})
+    with pytest.raises(Retry, match="malformed_reply: expected errors with codes"):
+        wiki.get("query")
+
+
 def test_a_header_of_another_error_leaves_the_status_to_judge(wiki, server):
     server.script({"status": 503, "headers": {"MediaWiki-API-Error": "strange"}, "text": "down"})
     with pytest.raises(Retry, match="http_503: down"):
