@@ -62,6 +62,7 @@ def list_settings() -> Iterator[str]:
         "[wikidata]": settings.Wikidata,
         "[wikipedia], [pageviews], [falcon], [dbpedia]": settings.Endpoint,
         "[models.NAME]": settings.Model,
+        "[wikimedia]": settings.Wikimedia,
         "limits": settings.Limits,
         "jobs": settings.Jobs,
         "[compute]": settings.Compute,

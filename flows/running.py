@@ -58,6 +58,7 @@ def make_build(
         require_home()
         world, roles = load_world(run.world, run.graph), benchmark.roles(params)
         check_models(world, roles)
+        world.require_access(*benchmark.needs(params))
         if run.max_cost is not None:
             check_prices(world, roles)
         require_writable(warehouse_of(run))

@@ -151,16 +151,21 @@ def check_runs(params: ChosenBenchmarks, run: RunOptions) -> None:
 
 
 def check_keys(params: ChosenBenchmarks, run: RunOptions) -> None:
-    """Raise SettingsError for a wrong world, a model to measure that it does not have, and a key that is not set."""
+    """Raise SettingsError for a wrong world, a model to measure that it does not have, a key that is not set, and a contact
+    address that is missing."""
     world = load_world(run.world, run.graph)
     for benchmark in params.chosen():
         roles = {*benchmark.roles(getattr(params, benchmark.name))}
+        needs = [*benchmark.needs(getattr(params, benchmark.name))]
         with _naming(benchmark.name):
             for model, evaluation in params.evaluations(benchmark):
                 check_model(world, model, "--evaluate")
-                roles |= {*evaluation.roles(evaluation.params.model_validate({"model": model}))}
+                measured = evaluation.params.model_validate({"model": model})
+                roles |= {*evaluation.roles(measured)}
+                needs += evaluation.needs(measured)
             if run.mode != "replay":
                 world.require_keys(roles)
+                world.require_access(*needs)
 
 
 @contextmanager

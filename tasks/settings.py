@@ -26,7 +26,7 @@ from pydantic import (
 
 from tasks.assets import ROOT
 from tasks.compute import CLUSTER, Compute, read_cluster
-from tasks.core.addresses import check_service
+from tasks.core.addresses import check_service, is_this_machine, is_wikimedia_api
 from tasks.core.calls.jobs import Jobs
 from tasks.core.fingerprints import digest_json
 from tasks.core.rows import StrictModel
@@ -70,6 +70,12 @@ _SECRET_NAME = re.compile(
 )
 """Names of headers and query parameters whose values are secrets."""
 EMBEDDED = "embedded"
+_BETWEEN_WORDS = re.compile(r"[\s;,()<>]+")
+_PLACEHOLDER = re.compile(r"\bexample\.(org|com|net)\b|\.(example|invalid|test)\b", re.IGNORECASE)
+"""Domains that are nobody's (RFC 2606), such as that of the user agent in data/worlds/live.toml."""
+_ANONYMOUS_RATE, _SIGNED_IN_RATE = 200.0, 2000.0
+"""Requests a minute to Wikimedia's APIs: of a client with a contact address, and of an established account, as published on 3 June
+2026 at https://www.mediawiki.org/wiki/Wikimedia_APIs/Rate_limits, which asks for three requests at a time at most."""
 _LONGEST_NAMED = 200
 """Characters of a world's name that are repeated."""
 SECTIONS = ("wikidata", "wikipedia", "pageviews", "falcon", "dbpedia")
@@ -109,10 +115,13 @@ _MAX_BYTES, _MAX_FILE_BYTES = 32_000_000, 2_000_000_000
 """The HTML of the longest articles has some ten million; a batch job has 50,000 answers."""
 
 
+Variable = Annotated[str, AfterValidator(_check_variable)]
+
+
 class FromEnvironment(StrictModel):
     """A value that stands in an environment variable."""
 
-    env: Annotated[str, Field(min_length=1), AfterValidator(_check_variable)]
+    env: Annotated[Variable, Field(min_length=1)]
     """Name of the environment variable."""
 
 
@@ -160,6 +169,9 @@ class Endpoint(StrictModel):
 
     url: Address = ""
     """Base URL, or `embedded` for the service that the embedded world starts on loopback; empty: the world has none."""
+    token_env: Variable = ""
+    """Environment variable that holds an OAuth 2 token (`Authorization: Bearer TOKEN`), sent to the host of `url` alone; empty:
+    requests are anonymous."""
     max_age: Age | None = None
     """A recorded reply that is older is asked for again; None: replies serve for ever. Nothing of the embedded world ages."""
     limits: Limits = Limits()
@@ -171,11 +183,27 @@ class Wikidata(StrictModel):
     engine: Literal["sparql", "graph"] = "sparql"
     url: Address = ""
     """SPARQL endpoint, or `embedded`; unused with engine `graph`."""
+    token_env: Variable = ""
+    """As of any service."""
     graph: str = ""
     """Name of a graph loaded with `factmill graph load`, with engine `graph`."""
     max_age: Age | None = None
     """As of any service; what a local graph says does not age."""
     limits: Limits = Limits()
+
+
+class Wikimedia(StrictModel):
+    """How the hosts of Wikimedia are treated, together: their limits are a client's, not a host's."""
+
+    parallel: int = Field(default=3, ge=1, le=1024)
+    """Requests under way at once to all of Wikimedia's APIs but the Query Service."""
+    requests_per_minute: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Requests to these APIs, evenly spread; None: 200, or 2000 where each of these services has a `token_env`. An account with
+    few edits may send 200 with a token too."""
+    query_parallel: int = Field(default=5, ge=1, le=1024)
+    """Queries under way at once in the Wikidata Query Service."""
+    query_seconds_per_minute: float = Field(default=60, gt=0, allow_inf_nan=False)
+    """Seconds that the Query Service may work for us in a minute on average, and twice as many in any one minute."""
 
 
 class Model(StrictModel):
@@ -190,7 +218,7 @@ class Model(StrictModel):
     """Model name as the server knows it, or `rules-1`."""
     url: Address = ""
     """Base URL with /v1 for kind `openai`; without it for kind `anthropic`, where empty is https://api.anthropic.com."""
-    key_env: str = ""
+    key_env: Variable = ""
     """Environment variable that holds the API key; empty when the server wants none."""
     key_command: tuple[str, ...] = ()
     """Program with its arguments whose output is the key, such as `["az", "account", "get-access-token", …]`, instead of
@@ -264,11 +292,6 @@ class Model(StrictModel):
         if self.kind == "anthropic" and self.stream:
             raise ValueError("stream: replies of the Messages API are requested whole; leave it out")
         return self
-
-    @field_validator("key_env")
-    @classmethod
-    def _check_key_env(cls, name: str) -> str:
-        return _check_variable(name)
 
     @field_validator("key_command", mode="before")
     @classmethod
@@ -370,6 +393,7 @@ _PARTS: dict[str, type[StrictModel]] = {
     "limits": Limits,
     "jobs": Jobs,
     "compute": Compute,
+    "wikimedia": Wikimedia,
     "wikidata": Wikidata,
     **dict.fromkeys(SECTIONS[1:], Endpoint),
 }
@@ -381,7 +405,8 @@ class World(StrictModel):
 
     name: str
     user_agent: str
-    """Sent with every request; Wikimedia asks for a contact address in it."""
+    """Sent with every request. It holds your web page or mail address where a service is not on this machine: Wikimedia refuses
+    clients whom it cannot reach."""
     epoch: date | None = None
     """Day the world is seen at (cut-off of page views); None: the first day of the current month."""
     wikidata: Wikidata = Wikidata()
@@ -390,6 +415,7 @@ class World(StrictModel):
     falcon: Endpoint = Endpoint()
     dbpedia: Endpoint = Endpoint()
     """SPARQL endpoint that knows which Wikidata item a DBpedia resource is."""
+    wikimedia: Wikimedia = Wikimedia()
     compute: Compute = Compute()
     models: dict[str, Model]
     """By role; under any other name, such as `answerer`, a model that can be measured, or judge others."""
@@ -446,6 +472,35 @@ class World(StrictModel):
                 "its file (data/worlds/live.toml shows how)"
             )
 
+    def require_access(self, *sections: str) -> None:
+        """Raise SettingsError when one of these services may not be asked: `token_env` names a variable that is not set, or
+        the service is not on this machine and `user_agent` does not say how to reach us."""
+        for section in sections:
+            service: Endpoint | Wikidata = getattr(self, section)
+            if section == "wikidata" and self.wikidata.engine == "graph":
+                continue
+            read_token(section, service)
+            if service.url not in ("", EMBEDDED) and not is_this_machine(service.url) and not self.names_contact:
+                raise SettingsError(
+                    f"the world {self.name}: [{section}] is asked at {service.url}, and user_agent holds no web page or mail "
+                    f"address of yours, but {self.user_agent!r}. Write such a line with your own address into the world's file "
+                    '(for `live`, into a copy whose path --world gives): user_agent = "factmill/0.1 (you@example.org)"'
+                )
+
+    @property
+    def names_contact(self) -> bool:
+        """True when `user_agent` holds a web page or mail address, and none that is a placeholder."""
+        words = _BETWEEN_WORDS.split(self.user_agent)
+        pages = [word.partition("://")[2].partition("/")[0] for word in words if "://" in word]
+        domains = [*pages, *(word.partition("@")[2] for word in words if "@" in word and "://" not in word)]
+        return any("." in domain.strip(".") for domain in domains) and not _PLACEHOLDER.search(self.user_agent)
+
+    def wikimedia_rate(self) -> float:
+        """Return how many requests a minute Wikimedia's APIs are sent at most."""
+        asked = [getattr(self, name) for name in SECTIONS if is_wikimedia_api(getattr(self, name).url)]
+        default = _SIGNED_IN_RATE if all(service.token_env for service in asked) else _ANONYMOUS_RATE
+        return self.wikimedia.requests_per_minute or default
+
     def require_keys(self, roles: Collection[str]) -> None:
         """Raise SettingsError when a model in one of these roles needs an environment variable that is not set."""
         for role in sorted(self.models.keys() & roles):
@@ -465,9 +520,13 @@ class World(StrictModel):
         return self.epoch or datetime.now(UTC).date().replace(day=1)
 
     def digest(self, roles: Collection[str]) -> str:
-        """Return the digest of what can change an answer of these models: without limits, ages, prices, batch jobs, connections (CONNECTION), compute and the user agent."""
+        """Return the digest of what can change an answer of these models: without limits, ages, prices, batch jobs, connections (CONNECTION), tokens, compute and the user agent."""
         told = self.model_dump(
-            mode="json", exclude={"user_agent": True, "epoch": True, "compute": True, "models": {"__all__": CONNECTION}}
+            mode="json",
+            exclude={
+                **dict.fromkeys(("user_agent", "epoch", "compute", "wikimedia"), True),
+                "models": {"__all__": CONNECTION},
+            },
         )
         told["models"] = {role: model for role, model in told["models"].items() if role in roles}
         return digest_json(_without_limits(told))
@@ -567,6 +626,22 @@ def api_key(model: Model) -> str:
     return key
 
 
+def read_token(section: str, service: Endpoint | Wikidata) -> str:
+    """Return a service's token from the environment, empty where it has none; SettingsError when it is named but not usable."""
+    token = os.environ.get(service.token_env, "") if service.token_env else ""
+    if service.token_env and not token:
+        raise SettingsError(
+            f"[{section}]: the environment variable {service.token_env}, which token_env names, is not set; set it to an OAuth 2 "
+            "token, or leave token_env out"
+        )
+    if not (token.isascii() and token.isprintable()) or " " in token:
+        raise SettingsError(
+            f"[{section}]: the environment variable {service.token_env}, which token_env names, holds characters that no "
+            "token has; set it to the token alone"
+        )
+    return token
+
+
 def read_headers(model: Model) -> dict[str, str]:
     """Return a model's own headers with their values; SettingsError when an environment variable is not set."""
     return {name: _read_value(model, f"headers.{name}", value) for name, value in model.headers.items()}
@@ -605,6 +680,6 @@ def _without_limits(value: Any) -> Any:
         return {
             k: _without_limits(v)
             for k, v in value.items()
-            if k not in ("limits", "max_age", "mode", "batch_price", "jobs") and not k.startswith("usd_")
+            if k not in ("limits", "max_age", "token_env", "mode", "batch_price", "jobs") and not k.startswith("usd_")
         }
     return value

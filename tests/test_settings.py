@@ -8,10 +8,11 @@ import pytest
 from tasks import settings
 from tasks.clients.wikidata.queries import OPERATIONS as QUERY_OPERATIONS
 from tasks.clients.wikipedia import _ANSWERS as WIKIPEDIA_OPERATIONS
+from tasks.core.addresses import is_query_service, is_wikimedia_api
 from tasks.core.calls.paths import OPERATIONS as PATH_OPERATIONS
 from tasks.engine.naming.identities import find_max_ages
 from tasks.errors import SettingsError
-from tasks.settings import ROLES, Model, api_key, load_world
+from tasks.settings import ROLES, Model, api_key, load_world, read_token
 
 WORLD = """
 name = "mine"
@@ -273,3 +274,90 @@ def test_a_limit_of_bytes_that_is_none_is_refused(tmp_path: Path, told: str, mes
 def test_every_operation_that_services_are_asked_has_a_limit() -> None:
     asked = {*QUERY_OPERATIONS, *PATH_OPERATIONS, "item_states", "same_as", "pageviews", "link", "chat", "perplexity"}
     assert set(settings.OPERATIONS) == {*asked, *WIKIPEDIA_OPERATIONS, settings.FILES}
+
+
+@pytest.mark.parametrize(
+    ("agent", "names"),
+    [
+        ("factmill/0.1 (set a contact address here: you@example.org)", False),
+        ("factmill/0.1 (you@example.com)", False),
+        ("factmill/0.1 (https://www.example.org/me; me@uni.edu)", False),
+        ("factmill/0.1", False),
+        ("", False),
+        ("factmill/0.1 (me at uni.edu)", False),
+        ("factmill/0.1 (me@localhost)", False),
+        ("factmill/0.1 (https://)", False),
+        ("factmill/0.1 (http://.)", False),
+        ("factmill/0.1 (me@uni.edu)", True),
+        ("factmill/0.1 (+https://github.com/me/thing; by Me)", True),
+        ("factmill/0.1 (HTTPS://meta.wikimedia.org/wiki/User:Me)", True),
+        ("factmill/0.1 <me@myexample.organic>", True),
+        ("factmill/0.1 (Jürgen, j@uni-köln.de)", True),
+        ("a" * 100_000, False),
+        ("@" * 100_000, False),
+    ],
+)
+def test_a_user_agent_names_a_contact_that_is_no_placeholder(tmp_path: Path, agent: str, names: bool) -> None:
+    world = load_world(write(tmp_path, WORLD.replace('"me"', f'"{agent}"')))
+    assert world.names_contact == names
+    if names:
+        world.require_access("wikidata", "pageviews")
+    else:
+        with pytest.raises(
+            SettingsError, match=r"\[pageviews\] is asked at http://c, and user_agent holds no web page"
+        ):
+            world.require_access("pageviews")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:7", "localhost", "[::1]:80", "127.9.9.9", "wiki.localhost"])
+def test_services_of_this_machine_need_no_contact_address(tmp_path: Path, host: str) -> None:
+    load_world(write(tmp_path, WORLD.replace("http://a/", f"http://{host}/"))).require_access("wikidata")
+    load_world("embedded").require_access("wikidata", "wikipedia", "pageviews")
+    load_world(write(tmp_path, WORLD), graph="g").require_access("wikidata", "dbpedia")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1.evil.net", "10.0.0.5", "localhost.net", "0.0.0.0"])
+def test_other_hosts_do(tmp_path: Path, host: str) -> None:
+    with pytest.raises(SettingsError, match="holds no web page or mail address"):
+        load_world(write(tmp_path, WORLD.replace("http://a/", f"http://{host}/"))).require_access("wikidata")
+
+
+def test_a_token_is_read_from_its_variable_and_stands_in_no_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = load_world(write(tmp_path, WORLD))
+    text = WORLD.replace('"http://b"', '"http://b", token_env = "MY_TOKEN"')
+    world = load_world(write(tmp_path, text + "[wikimedia]\nparallel = 1\n"))
+    assert world.digest(ROLES) == plain.digest(ROLES)
+    with pytest.raises(
+        SettingsError, match=r"\[wikipedia\]: the environment variable MY_TOKEN, which token_env names, is"
+    ):
+        world.require_access("wikipedia")
+    monkeypatch.setenv("MY_TOKEN", "two words")
+    with pytest.raises(SettingsError, match="MY_TOKEN, which token_env names, holds characters that no") as raised:
+        world.require_access("wikipedia")
+    assert "two words" not in str(raised.value)
+    monkeypatch.setenv("MY_TOKEN", "abc.def")
+    assert read_token("wikipedia", world.wikipedia) == "abc.def"
+    assert read_token("pageviews", world.pageviews) == ""
+    assert "abc.def" not in repr(world) + world.model_dump_json()
+
+
+@pytest.mark.parametrize(
+    ("url", "counted"),
+    [
+        ("https://en.wikipedia.org", "apis"),
+        ("https://EN.Wikipedia.ORG./w", "apis"),
+        ("https://wikimedia.org/api/rest_v1", "apis"),
+        ("https://www.wikidata.org/w/api.php", "apis"),
+        ("https://query.wikidata.org/sparql", "queries"),
+        ("https://query-main.wikidata.org/sparql", "queries"),
+        ("https://wikipedia.org.evil.net", None),
+        ("https://notwikipedia.org", None),
+        ("http://127.0.0.1:8080/wikipedia.org", None),
+        ("https://labs.tib.eu/falcon", None),
+        ("", None),
+    ],
+)
+def test_hosts_of_wikimedia_are_known_by_their_names(url: str, counted: str | None) -> None:
+    assert (is_wikimedia_api(url), is_query_service(url)) == (counted == "apis", counted == "queries")

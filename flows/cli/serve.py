@@ -32,7 +32,7 @@ SERVE_HELP = """Serve rebuilds by a schedule, and runs from Prefect's UI, until 
 
     \b
     Examples:
-      factmill serve --world live --cron "0 3 1 * *"
+      factmill serve --world my-world.toml --cron "0 3 1 * *"
       factmill serve --benchmark granola --interval 12h --evaluate oracle
       factmill serve --config serve.toml --mode replay
     """

@@ -22,18 +22,29 @@ from tasks.clients.sending.connections import describe_proxy, find_proxy
 from tasks.clients.sending.redirects import CheckedRedirects
 from tasks.clients.sending.sender import Retry
 from tasks.clients.servers import open_server
+from tasks.core.addresses import is_this_machine
 from tasks.engine.benchmark import Benchmark
 from tasks.engine.naming.identities import service_urls
 from tasks.engine.naming.locks import digest_assets, make_lock
 from tasks.errors import FactmillError, ServiceError, SettingsError
 from tasks.options import RunOptions
-from tasks.settings import Model, World, api_key, environment, graphs_folder, home, load_world
+from tasks.settings import (
+    Endpoint,
+    Model,
+    Wikidata,
+    World,
+    api_key,
+    environment,
+    graphs_folder,
+    home,
+    load_world,
+    read_token,
+)
 from tasks.storage.builds import build_of_lock, published_names
 from tasks.storage.warehouse import open_warehouse
 
 _LEAST_FREE_GB = 1.0
 _REACH_TIMEOUT_S = 8.0
-_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 EMBEDDED = "embedded"
 
 Finding = dict[str, Any]
@@ -174,15 +185,17 @@ def _compare_builds(warehouse: Path) -> Iterator[Finding]:
 def _examine_endpoints(world: World) -> Iterator[Finding]:
     outside = {name: url for name, url in service_urls(world).items() if url and url != "embedded"}
     if outside:
-        contact = "@" in world.user_agent and "example.org" not in world.user_agent
-        contact |= all(urlsplit(url).hostname in _THIS_MACHINE for url in outside.values())
-        advice = "put a contact address of your own into user_agent: public services refuse those who name none"
+        contact = world.names_contact or all(map(is_this_machine, outside.values()))
+        advice = (
+            "write a web page or a mail address of your own into the world's file, such as user_agent = "
+            '"factmill/0.1 (you@example.org)"; builds refuse to ask services that are not on this machine without one'
+        )
         yield _finding("user agent", contact, world.user_agent, advice)
-    for name, url in outside.items():
+    for name in outside:
         yield _try(
             name,
-            partial(_reach, _address(name, url), {"User-Agent": world.user_agent}),
-            f"check the network and the address of [{name}] in the world's file",
+            partial(_reach_service, name, world),
+            f"check the network, and the address and token of [{name}] in the world's file",
         )
 
 
@@ -248,6 +261,15 @@ def _count_builds(warehouse: Path) -> str:
     with open_warehouse(warehouse, wait_s=2) as db:
         row = db.execute("SELECT (SELECT count(*) FROM builds), (SELECT count(*) FROM calls)").fetchone() or (0, 0)
     return f"{warehouse}: {row[0]} builds, {row[1]} recorded calls"
+
+
+def _reach_service(name: str, world: World) -> str:
+    """Return that a service answers; SettingsError when its token is not set, ServiceError when it refuses."""
+    service: Endpoint | Wikidata = getattr(world, name)
+    headers = {"User-Agent": world.user_agent}
+    if token := read_token(name, service):
+        headers["Authorization"] = f"Bearer {token}"
+    return _reach(_address(name, service.url), headers) + (", signed in by a token" if token else "")
 
 
 def _address(name: str, url: str) -> str:

@@ -26,14 +26,14 @@ class Dbpedia:
 
     is_outside = True
 
-    def __init__(self, url: str, identity: str, limits: Limits, user_agent: str, query: str) -> None:
+    def __init__(self, url: str, identity: str, limits: Limits, user_agent: str, query: str, token: str = "") -> None:
         """Keep what is needed; nothing is sent yet. `query`: the text of sparql/dbpedia/same_as.rq."""
         self.identity = identity
         self._query = query
         self._batch = limits.batch
         name = f"DBpedia at {url}"
-        self._endpoint = SparqlEndpoint(url, name, limits, user_agent)
-        self._sender = Sender(limits, name)
+        self._endpoint = SparqlEndpoint(url, name, limits, user_agent, token)
+        self._sender = Sender(limits, name, token=token)
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
         """Answer calls; a resource that no IRI can be fails alone, with `bad_value`."""

@@ -24,15 +24,16 @@ class Falcon:
 
     is_outside = True
 
-    def __init__(self, url: str, identity: str, limits: Limits, user_agent: str) -> None:
+    def __init__(self, url: str, identity: str, limits: Limits, user_agent: str, token: str = "") -> None:
         """Keep what is needed; nothing is sent yet. `url`: the base before /api."""
         self.identity = identity
         self._name = f"Falcon at {url}"
         self._address = f"{url.rstrip('/')}/api"
-        self._user_agent = user_agent
         self._limits = limits
+        self._headers = {"User-Agent": user_agent, "Accept-Encoding": ACCEPTED}
+        self._headers |= {"Authorization": f"Bearer {token}"} if token else {}
         self._client: httpx.AsyncClient | None = None
-        self._sender = Sender(limits, self._name, (limits.timeout_s / 2, limits.timeout_s))
+        self._sender = Sender(limits, self._name, (limits.timeout_s / 2, limits.timeout_s), token=token)
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
         """Answer calls, one request each."""
@@ -40,8 +41,7 @@ class Falcon:
 
     async def _ask(self, group: Sequence[Call]) -> list[Reply]:
         if self._client is None:
-            headers = {"User-Agent": self._user_agent, "Accept-Encoding": ACCEPTED}
-            self._client = httpx.AsyncClient(headers=headers, timeout=self._limits.timeout_s)
+            self._client = httpx.AsyncClient(headers=self._headers, timeout=self._limits.timeout_s)
         parts = group[0].parts
         try:
             with asking(group[0].operation):

@@ -3,8 +3,14 @@
 mwclient's own retries and error handling stay off: trying again is the Sender's matter, so that maxlag, a 429 or a cut
 connection slows down the service as a whole. `maxlag` goes with every request, as Wikimedia asks of programs that are
 in no hurry.
+
+Errors come as `error` (errorformat=bc) or as a list `errors` (all other formats), and their codes in a header as well.
+Those of a wiki that is busy or being mended may pass; a block, or a token that the wiki refuses, stops the run, since every
+other request would be refused too.
 """
 
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,14 +18,19 @@ import mwclient
 import requests
 from mwclient.errors import APIDisabledError, InvalidResponse
 
-from tasks.clients.sending.answers import fail, judge_status, read_json, read_retry_after
+from tasks.clients.sending.answers import fail, judge_status, read_json, read_retry_after, shorten
 from tasks.clients.sending.sender import Retry
 from tasks.clients.sending.web_sessions import open_session, raise_retry
 from tasks.core.calls.call import Reply
+from tasks.errors import ServiceUnreachable
 from tasks.settings import Limits
 
 _MAXLAG_S = 5
-_PASSING = ("maxlag", "ratelimited", "readonly", "internal_api_error")
+_PASSING = re.compile(
+    r"maxlag|ratelimited|readonly|timeouterror|internal_api_error.*|cirrussearch-(.*too-busy.*|backend-error)"
+)
+_BLOCKED = re.compile(r"(|auto|system)blocked|(wikimedia-)?globalblocking-.*")
+_TOKEN_REFUSED = re.compile(r"mwoauth-invalid-authorization.*")
 
 
 class RefusedError(Exception):
@@ -33,10 +44,10 @@ class RefusedError(Exception):
 class MediaWiki:
     """The Action API of one wiki."""
 
-    def __init__(self, url: str, name: str, limits: Limits, user_agent: str) -> None:
+    def __init__(self, url: str, name: str, limits: Limits, user_agent: str, token: str = "") -> None:
         """Open nothing yet. `url`: scheme and host, and the script path where that is not `/w`."""
         self._name = name
-        session = open_session(name, user_agent, limits)
+        session = open_session(name, user_agent, limits, token)
         session.hooks["response"].append(self._check_response)
         parts = urlsplit(url)
         self._site = mwclient.Site(
@@ -50,7 +61,8 @@ class MediaWiki:
         )
 
     def get(self, action: str, **params: str | int) -> Any:
-        """Return the JSON of one request; Retry for what may pass, RefusedError for every other error of the wiki."""
+        """Return the JSON of one request; Retry for what may pass, ServiceUnreachable for a block, RefusedError for every other
+        error of the wiki."""
         try:
             with raise_retry():
                 answer = self._site.raw_api(action, "GET", retry_on_error=False, maxlag=_MAXLAG_S, **params)
@@ -60,11 +72,10 @@ class MediaWiki:
             raise RefusedError(fail("api_disabled", f"{self._name} has its API switched off")) from error
         if not isinstance(answer, dict):
             raise Retry(f"malformed_reply: expected a JSON object, got {type(answer).__name__}")
-        if "error" in answer:
-            code, info = str(answer["error"].get("code")), str(answer["error"].get("info"))
-            if code.startswith(_PASSING):
-                raise Retry(f"{code}: {info}")
-            raise RefusedError(fail(code, info))
+        errors = _list_errors(answer)
+        self._check_errors(errors, None)
+        if errors:
+            raise RefusedError(fail(*errors[0]))
         return answer
 
     def _check_response(self, response: requests.Response, **_: Any) -> None:
@@ -74,6 +85,42 @@ class MediaWiki:
             raise Retry(f"maxlag: {lag} s behind", read_retry_after(response.headers.get("Retry-After")))
         if response.is_redirect:
             return  # is followed
+        if codes := response.headers.get("MediaWiki-API-Error"):
+            told = dict(_list_errors(read_json(response.text))) if response.text[:1] == "{" else {}
+            text = shorten(response.text)
+            errors = [(code, told.get(code, text)) for code in codes.replace(",", " ").split()]
+            self._check_errors(errors, response.headers.get("Retry-After"))
         failure = judge_status(self._name, response.status_code, response.text, response.headers.get("Retry-After"))
         if failure:
             raise RefusedError(failure)
+
+    def _check_errors(self, errors: Sequence[tuple[str, str]], retry_after: str | None) -> None:
+        """Raise ServiceUnreachable or Retry when one of an answer's errors (code and text) stops the run, or may pass."""
+        for code, text in errors:
+            if _BLOCKED.fullmatch(code):
+                raise ServiceUnreachable(
+                    f"{self._name}: blocks us ({code}): {shorten(text)}. Ask nothing more until you know why: the wiki's block log "
+                    "says it for your address or account; answers so far are kept, and the same command then asks what is left"
+                )
+            if _TOKEN_REFUSED.fullmatch(code):
+                raise ServiceUnreachable(
+                    f"{self._name}: refuses the token ({code}): {shorten(text)}. Put a valid one into the variable that token_env "
+                    "names, or leave token_env out"
+                )
+        for code, text in errors:
+            if _PASSING.fullmatch(code):
+                raise Retry(f"{code}: {text}", read_retry_after(retry_after))
+
+
+def _list_errors(answer: Any) -> list[tuple[str, str]]:
+    """Return code and text of each error of an answer, in either format; Retry when they are in neither."""
+    if not isinstance(answer, Mapping):
+        return []
+    errors = [answer["error"]] if "error" in answer else answer.get("errors", [])
+    told = []
+    for error in errors if isinstance(errors, list) else [errors]:
+        if not isinstance(error, Mapping) or not isinstance(error.get("code"), str):
+            raise Retry(f"malformed_reply: expected errors with codes, got {shorten(str(errors))}")
+        texts = (error.get(name) for name in ("info", "text", "html", "*", "key"))
+        told.append((error["code"], str(next(filter(None, texts), ""))))
+    return told

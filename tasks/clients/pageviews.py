@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from tasks.clients.sending.answers import judge_status, read_json
 from tasks.clients.sending.bounded import asking
+from tasks.clients.sending.limiter import Limiter
 from tasks.clients.sending.sender import Retry, Sender, run_in_thread
 from tasks.clients.sending.web_sessions import open_session, raise_retry
 from tasks.core.calls.call import Call, Deliver, Reply
@@ -22,14 +23,22 @@ class Pageviews:
 
     is_outside = True
 
-    def __init__(self, url: str, identity: str, limits: Limits, user_agent: str) -> None:
+    def __init__(
+        self,
+        url: str,
+        identity: str,
+        limits: Limits,
+        user_agent: str,
+        token: str = "",
+        shared: Limiter | None = None,
+    ) -> None:
         """Keep what is needed; nothing is sent yet. `url`: the base before /metrics."""
         self.identity = identity
         self._url = url.rstrip("/")
         self._name = f"Pageviews at {url}"
         self._timeout_s = limits.timeout_s
-        self._session = open_session(self._name, user_agent, limits)
-        self._sender = Sender(limits, self._name)
+        self._session = open_session(self._name, user_agent, limits, token)
+        self._sender = Sender(limits, self._name, token=token, shared=shared)
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
         """Answer calls, one request each."""

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from tasks.clients.mediawiki import MediaWiki, RefusedError
 from tasks.clients.sending.answers import fail
 from tasks.clients.sending.bounded import asking
+from tasks.clients.sending.limiter import Limiter
 from tasks.clients.sending.sender import Retry, Sender, run_in_thread
 from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.core.fingerprints import Json
@@ -28,13 +29,21 @@ class Wikipedia:
 
     is_outside = True
 
-    def __init__(self, url: str, identity: str, limits: Limits, user_agent: str) -> None:
+    def __init__(
+        self,
+        url: str,
+        identity: str,
+        limits: Limits,
+        user_agent: str,
+        token: str = "",
+        shared: Limiter | None = None,
+    ) -> None:
         """Keep what is needed; nothing is sent yet. `url`: scheme and host, and the script path where it is not /w."""
         self.identity = identity
         name = f"Wikipedia at {url}"
-        self._wiki = MediaWiki(url, name, limits, user_agent)
+        self._wiki = MediaWiki(url, name, limits, user_agent, token)
         self._batch = min(limits.batch, _MOST_TITLES)
-        self._sender = Sender(limits, name)
+        self._sender = Sender(limits, name, token=token, shared=shared)
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
         """Answer calls; a title that no page can have fails alone, with `invalid_title`."""

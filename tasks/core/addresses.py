@@ -1,14 +1,20 @@
-"""What can be the address of a service or of a scheduler.
+"""What can be the address of a service or of a scheduler, and whose host it is.
 
 Addresses stand in messages, logs and recorded calls, so none may hold a password, and what is refused is not repeated
 where it may hold one.
 """
 
 import re
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 _SECRET = re.compile(r".*@|[?#].*", re.DOTALL)
 """What of an address may hold a password or a token."""
+_WIKIMEDIA = (
+    *("wikipedia.org", "wikimedia.org", "wikidata.org", "mediawiki.org", "wikifunctions.org", "wiktionary.org"),
+    *("wikibooks.org", "wikinews.org", "wikiquote.org", "wikisource.org", "wikiversity.org", "wikivoyage.org"),
+)
+_QUERY_SERVICE = re.compile(r"(query|query-main|query-scholarly)\.wikidata\.org")
 
 
 def check_service(url: str) -> None:
@@ -39,3 +45,27 @@ def check_scheduler(address: str) -> None:
     if not fits or parts.path or parts.query or parts.fragment or parts.username is not None:
         told = _SECRET.sub("…", address)
         raise ValueError(f"expected a scheduler's address such as tcp://10.0.0.5:8786, not {told!r}")
+
+
+def is_this_machine(url: str) -> bool:
+    """True when the host of a URL is a loopback address or `localhost`."""
+    host = _find_host(url)
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def is_wikimedia_api(url: str) -> bool:
+    """True when the host of a URL is one whose API requests Wikimedia counts together: all but the Query Service."""
+    host = _find_host(url)
+    return any(host == each or host.endswith(f".{each}") for each in _WIKIMEDIA) and not is_query_service(url)
+
+
+def is_query_service(url: str) -> bool:
+    """True when the host of a URL is the Wikidata Query Service."""
+    return _QUERY_SERVICE.fullmatch(_find_host(url)) is not None
+
+
+def _find_host(url: str) -> str:
+    return (urlsplit(url).hostname or "").rstrip(".")

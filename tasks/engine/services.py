@@ -13,6 +13,8 @@ from tasks.clients.batch_jobs.job_files import JobsPlace
 from tasks.clients.batch_jobs.request_files import RequestFiles
 from tasks.clients.sending.budget import Budget
 from tasks.clients.sending.lazy import LazyService
+from tasks.clients.sending.limiter import share_limiter
+from tasks.core.addresses import is_query_service, is_wikimedia_api
 from tasks.core.calls.call import Service
 from tasks.core.calls.paths import Ask, PathsByCalls
 from tasks.core.fingerprints import digest_json
@@ -35,13 +37,13 @@ from tasks.processes import one_at_a_time
 from tasks.progress import say
 from tasks.settings import (
     Endpoint,
-    Limits,
     Model,
     Wikidata,
     World,
     api_key,
     graphs_folder,
     load_world,
+    read_token,
     require_variables,
 )
 from tasks.text.suggestions import suggest_name
@@ -279,36 +281,44 @@ def _open_web_service(
     name: ServiceName, settings: Endpoint | Wikidata, world: World, endpoints: Callable[[], dict[str, str]]
 ) -> Service:
     identity = identify_service(name, settings.url)
-    return LazyService(
-        identity, True, lambda: _connect(name, endpoints()[name], identity, settings.limits, world.user_agent)
-    )
+    return LazyService(identity, True, lambda: _connect(name, endpoints()[name], identity, settings, world))
 
 
-def _connect(name: ServiceName, url: str, identity: str, limits: Limits, user_agent: str) -> Service:
-    """Return the client of a service; each is imported where it is needed, since most runs need few."""
+def _connect(name: ServiceName, url: str, identity: str, settings: Endpoint | Wikidata, world: World) -> Service:
+    """Return the client of a service; each is imported where it is needed, since most runs need few.
+
+    SettingsError when the world may not ask it.
+    """
+    world.require_access(name)
+    limits, user_agent, token, shared = settings.limits, world.user_agent, read_token(name, settings), None
+    if is_query_service(url):
+        rules = world.wikimedia
+        shared = share_limiter("query service", rules.query_parallel, work_s_per_minute=rules.query_seconds_per_minute)
+    elif is_wikimedia_api(url):
+        shared = share_limiter("wikimedia", world.wikimedia.parallel, per_minute=world.wikimedia_rate())
     match name:
         case "wikidata":
             from tasks.clients.wikidata.client import WikidataSparql
             from tasks.clients.wikidata.queries import QUERY_IDS
 
             queries = {each: load_query(query_id) for each, query_id in QUERY_IDS.items()}
-            return WikidataSparql(url, identity, limits, user_agent, queries)
+            return WikidataSparql(url, identity, limits, user_agent, queries, token, shared)
         case "wikipedia":
             from tasks.clients.wikipedia import Wikipedia
 
-            return Wikipedia(url, identity, limits, user_agent)
+            return Wikipedia(url, identity, limits, user_agent, token, shared)
         case "pageviews":
             from tasks.clients.pageviews import Pageviews
 
-            return Pageviews(url, identity, limits, user_agent)
+            return Pageviews(url, identity, limits, user_agent, token, shared)
         case "falcon":
             from tasks.clients.falcon import Falcon
 
-            return Falcon(url, identity, limits, user_agent)
+            return Falcon(url, identity, limits, user_agent, token)
         case "dbpedia":
             from tasks.clients.dbpedia import Dbpedia
 
-            return Dbpedia(url, identity, limits, user_agent, load_query("dbpedia/same_as"))
+            return Dbpedia(url, identity, limits, user_agent, load_query("dbpedia/same_as"), token)
 
 
 def _open_rules(world: World, home: Path, stack: ExitStack) -> Service:

@@ -10,7 +10,7 @@ from tasks.assets import ROOT
 from tasks.engine.naming.identities import service_identities
 from tasks.engine.services import check_models
 from tasks.errors import FactmillError, SettingsError
-from tasks.settings import ROLES, load_world
+from tasks.settings import ROLES, SECTIONS, load_world
 
 WORLDS = [(ROOT / "data" / "worlds" / f"{name}.toml").read_bytes() for name in ("embedded", "live")]
 SECRET = "sk-0123456789abcdef"
@@ -29,6 +29,7 @@ def load(path: Path, content: bytes, graph: str | None = None) -> None:
         world = load_world(str(path), graph)
         service_identities(world, path.parent)
         check_models(world, ROLES)
+        world.require_access(*SECTIONS)
     except FactmillError as error:
         assert str(error).encode()
         assert SECRET not in str(error)

@@ -25,6 +25,7 @@ def make_forecast(
     `earlier`: a build to go by, else the newest of this benchmark. `rows`: of the source; None: as many as that one had.
     """
     warehouse, world = warehouse_of(run), load_world(run.world, run.graph)
+    world.require_access(*benchmark.needs(params))
     lock = make_lock(benchmark, benchmark.lock_inputs(params, run), run)
     if run.pilot:
         basis, told = _ask_pilot(benchmark, params, run)

@@ -15,6 +15,7 @@ What a chat answer is says completions.py.
 """
 
 import json
+import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -30,6 +31,7 @@ _SURROGATE = "\\ud"
 _PASSING = {408, 425, 429} | _TOO_BIG
 _PAYMENT_REQUIRED = 402
 _FINAL = {400, 404, 410, 422}
+_NAMES_AGENT = re.compile(r"user[-_ ]?agent", re.IGNORECASE)
 
 
 def fail(code: str, detail: str, transient: bool = False) -> Reply:
@@ -45,9 +47,14 @@ def judge_status(service: str, status: int, text: str, retry_after: str | None =
     code, detail = f"http_{status}", shorten(text)
     if status == _PAYMENT_REQUIRED:
         raise AccountBlocked(service, f"HTTP {status}: {detail}")
+    if status == 403 and _NAMES_AGENT.search(text):
+        raise ServiceUnreachable(
+            f"{service}: refuses our user agent with HTTP {status}: {detail.rstrip('.')}. Put a web page or a mail address of yours into "
+            'user_agent of the world\'s file, such as user_agent = "factmill/0.1 (you@example.org)"'
+        )
     if status in (401, 403):
         raise ServiceUnreachable(
-            f"{service}: refuses us with HTTP {status}: {detail}. Check the key, and the contact address in user_agent"
+            f"{service}: refuses us with HTTP {status}: {detail.rstrip('.')}. Check the key or token, and the contact address in user_agent"
         )
     if 300 <= status < 400:
         raise Retry(f"{code}: a redirect that leads nowhere: {detail}", read_retry_after(retry_after))

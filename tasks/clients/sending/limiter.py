@@ -9,18 +9,28 @@ each trouble takes half a place away, each success gives `step / allowed` places
 
 Retry-After always holds back the request that was answered with it. It holds back the whole service as well when it is
 longer than a second, since a service that names such a time speaks of the client's budget, or when half of the last
-answers were trouble. A short one amid successes concerns its own request only.
+answers were trouble. A short one amid successes concerns its own request only. A refusal for sending too much that comes
+without Retry-After pauses the service likewise, for a time that doubles with each refusal until one request succeeds:
+where half of the last answers were trouble, and always where the service's rate is known, since it refuses nobody by
+chance.
 
 Requests start one after the other with a small gap between them, not all at once: a burst of 64 comes back as a burst,
 and while its replies are worked off no new request leaves. With the gap, replies and new requests interleave (measured
 with 64 in parallel and 200 ms a reply: 93 % of the ideal throughput instead of 89 %). The gap spreads a round over half
 of a reply's time, so that it never stands in the way of a quick service.
+
+Services that count a client's requests together share a limiter (`share_limiter`): each has one of its own within it.
+A rate is kept by the same clock as the gap: a start, or the time that the service worked, moves the moment of the next
+start, so that no minute sees more than the rate.
 """
 
 import asyncio
+import threading
 
 SHORT_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 600.0
+LONGEST_BACKOFF_S = 60.0
+"""Of pauses that no service has asked for."""
 _MEMORY = 16
 _LONGEST_GAP_S = 0.0015
 _TOLERANCE_S = 0.002
@@ -33,55 +43,134 @@ class PauseError(Exception):
 class Limiter:
     """Admits requests of one service; used from the sending loop only."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(
+        self,
+        most: int,
+        *,
+        per_minute: float | None = None,
+        work_s_per_minute: float | None = None,
+        within: "Limiter | None" = None,
+    ) -> None:
+        """`per_minute`: requests that may start in a minute, evenly spread; `work_s_per_minute`: seconds that the service may
+        spend on requests in a minute on average, twice as many in any one. None: any number.
+
+        `within`: a limiter that admits these requests too.
+        """
         self.most = most
         self.allowed = float(most)
         """Places there are now, between 1 and `most`; the whole part counts."""
         self.under_way = 0
+        self._within = within
+        self._start_cost_s = 60 / per_minute if per_minute else 0.0
+        self._work_cost = 60 / work_s_per_minute if work_s_per_minute else 0.0
+        self._lead_s = 60.0 if work_s_per_minute else 0.0
+        """How far the moment of the next start may lie ahead: what a service has not worked for a minute, it may work later."""
         self._paused_until = 0.0
         self._next_start = 0.0
         self._gap_s = _LONGEST_GAP_S
         self._share = 0.0
+        self._refused = 0
+        """Pauses since the last success that no service has asked for."""
         self._changed = asyncio.Event()
+        self._turn = asyncio.Lock()
+        """First come, first served, whichever service asks."""
+
+    def tighten(self, most: int, per_minute: float | None, work_s_per_minute: float | None) -> None:
+        """Hold to these bounds as well."""
+        other = Limiter(most, per_minute=per_minute, work_s_per_minute=work_s_per_minute)
+        self.most = min(self.most, most)
+        self.allowed = min(self.allowed, float(self.most))
+        self._start_cost_s = max(self._start_cost_s, other._start_cost_s)
+        self._work_cost = max(self._work_cost, other._work_cost)
 
     async def enter(self) -> None:
         """Wait for a place and take it; PauseError when the service asked for more than LONGEST_PAUSE_S."""
+        async with self._turn:
+            await self._wait_for_place()
+        if self._within is not None:
+            try:
+                await self._within.enter()
+            except BaseException:  # a time-out or Ctrl-C among them: the place is not used
+                self.under_way -= 1
+                self._changed.set()
+                raise
+
+    async def _wait_for_place(self) -> None:
         while True:
             now = asyncio.get_running_loop().time()
             pause_s = self._paused_until - now
+            wait_s = self._next_start - self._lead_s - now
             if pause_s > LONGEST_PAUSE_S:
                 raise PauseError(f"the service asked for a pause of {pause_s:.0f} s, over {LONGEST_PAUSE_S:.0f} s")
             if pause_s > 0 or self.under_way >= int(self.allowed):
                 self._changed.clear()
                 await wait_for_event(self._changed, pause_s if pause_s > 0 else None)
-            elif self._next_start - now > _TOLERANCE_S:
-                await asyncio.sleep(self._next_start - now)
+            elif wait_s > _TOLERANCE_S:
+                await asyncio.sleep(wait_s)
             else:
-                self._next_start = max(now, self._next_start) + self._gap_s
+                self._next_start = max(now, self._next_start) + max(self._gap_s, self._start_cost_s)
                 self.under_way += 1
                 return
 
-    def leave(self) -> None:
-        """Give the place back."""
+    def leave(self, worked_s: float = 0.0) -> None:
+        """Give the place back; `worked_s`: seconds from the request's start to its end."""
+        if self._work_cost:
+            now = asyncio.get_running_loop().time()
+            self._next_start = max(now, self._next_start) + worked_s * self._work_cost
         self.under_way -= 1
         self._changed.set()
+        if self._within is not None:
+            self._within.leave(worked_s)
 
     def note_success(self, latency_s: float) -> None:
         """Count an answer that shows the service at ease, and how long it took."""
         self._remember(0.0)
+        self._refused = 0
         self._gap_s += (min(_LONGEST_GAP_S, latency_s / self.most / 2) - self._gap_s) / _MEMORY
         self.allowed = min(self.most, self.allowed + max(1.0, self.most / 16) / self.allowed)
+        if self._within is not None:
+            self._within.note_success(latency_s)
 
-    def note_trouble(self, retry_after_s: float | None) -> None:
-        """Count an answer that asks for less: 429, 503, a time-out, maxlag, or anything with Retry-After."""
+    def note_trouble(self, retry_after_s: float | None, backoff_s: float | None = None) -> float:
+        """Count an answer that asks for less: 429, 503, a time-out, maxlag, or anything with Retry-After.
+
+        `backoff_s`: the first pause after a refusal for sending too much; None where it is no such refusal. Returns the seconds
+        of the pause that begins now without the service having asked for it; 0: none does.
+        """
         self._remember(1.0)
         self.allowed = max(1.0, self.allowed - 0.5)
-        if retry_after_s is not None and (retry_after_s > SHORT_PAUSE_S or self._share >= 0.5):
-            now = asyncio.get_running_loop().time()
-            self._paused_until = max(self._paused_until, now + retry_after_s)
+        now = asyncio.get_running_loop().time()
+        pause_s = 0.0
+        is_often = self._share >= 0.5
+        if retry_after_s is not None:
+            if retry_after_s > SHORT_PAUSE_S or is_often:
+                self._paused_until = max(self._paused_until, now + retry_after_s)
+        # what was under way when a pause began says nothing new
+        elif backoff_s and now >= self._paused_until and (is_often or self._start_cost_s or self._work_cost):
+            pause_s = min(LONGEST_BACKOFF_S, backoff_s * 2 ** min(self._refused, 16))
+            self._paused_until = now + pause_s
+            self._refused += 1
+        if self._within is not None:
+            pause_s = max(pause_s, self._within.note_trouble(retry_after_s, backoff_s))
+        return pause_s
 
     def _remember(self, trouble: float) -> None:
         self._share += (trouble - self._share) / min(_MEMORY, self.most)
+
+
+_shared: dict[str, Limiter] = {}
+_sharing = threading.Lock()
+
+
+def share_limiter(
+    name: str, most: int, per_minute: float | None = None, work_s_per_minute: float | None = None
+) -> Limiter:
+    """Return the one limiter of this process that goes by this name; of several bounds the tightest hold."""
+    with _sharing:
+        if name not in _shared:
+            _shared[name] = Limiter(most, per_minute=per_minute, work_s_per_minute=work_s_per_minute)
+        _shared[name].tighten(most, per_minute, work_s_per_minute)
+        return _shared[name]
 
 
 async def wait_for_event(event: asyncio.Event, timeout_s: float | None) -> None:

@@ -69,4 +69,6 @@ class CheckedRedirects(HTTPRedirectHandler):
         check_redirect(self._service, req.full_url, newurl, self._allowed)
         if following := super().redirect_request(req, fp, code, msg, headers, newurl):
             count_redirect()
+            if not is_same_service(req.full_url, newurl):
+                following.remove_header("Authorization")
         return following

@@ -17,7 +17,6 @@ import logging
 import random
 import socket
 import threading
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 from concurrent.futures import CancelledError, Future
@@ -30,7 +29,15 @@ from typing import Any, Generic, TypeVar
 
 from tasks.clients.sending.budget import Account, TightError, find_account
 from tasks.clients.sending.group_size import GroupSize, Piece
-from tasks.clients.sending.limiter import LONGEST_PAUSE_S, SHORT_PAUSE_S, Limiter, PauseError, wait_for_event
+from tasks.clients.sending.limiter import (
+    LONGEST_BACKOFF_S,
+    LONGEST_PAUSE_S,
+    SHORT_PAUSE_S,
+    Limiter,
+    PauseError,
+    wait_for_event,
+)
+from tasks.clients.sending.secrets import Secrets
 from tasks.core.calls.call import Reply
 from tasks.errors import AccountBlocked, BudgetReached, ServiceError, ServiceUnreachable
 from tasks.settings import Limits
@@ -39,11 +46,12 @@ Item = TypeVar("Item")
 Request = Callable[[Sequence[Item]], Awaitable[list[Reply]]]
 Result = TypeVar("Result")
 
-_LONGEST_BACKOFF_S = 60.0
 _MOST_LOST = {False: 10, True: 100}
 """Requests in a row without a useful answer that stop a run: for trouble of the service, and of single requests, which may be
 all that is left at the end of a run."""
-_OVERLOAD = frozenset({"http_429", "http_503", "http_504", "timeout", "maxlag", "ratelimited", "provider_busy"})
+_REFUSALS = frozenset({"http_429", "maxlag", "ratelimited"})
+"""Codes of answers to a client that sends too much."""
+_OVERLOAD = _REFUSALS | {"http_503", "http_504", "timeout", "timeouterror", "provider_busy"}
 _log = logging.getLogger(__name__)
 
 
@@ -67,7 +75,7 @@ class Retry(Exception):
     @property
     def is_overload(self) -> bool:
         """True when the service asks for less."""
-        return self.code in _OVERLOAD or self.retry_after_s is not None
+        return self.code in _OVERLOAD or "too-busy" in self.code or self.retry_after_s is not None
 
     @property
     def is_over_limit(self) -> bool:
@@ -151,6 +159,7 @@ class Sender:
     `timeouts_s`: the time-out of the first, second, … try of a request, the last one for all further tries; by default
     always `limits.timeout_s`. `counts`: False where `request` itself counts what it sends (openai_server.py).
     `find_subject`: returns what an item asks about, where several requests ask about the same (the samples of a prompt).
+    `shared`: a limiter that admits other services' requests too. `token`: what stands in no reply and no message.
     """
 
     def __init__(
@@ -161,12 +170,17 @@ class Sender:
         *,
         counts: bool = True,
         find_subject: Callable[[Any], Hashable] | None = None,
+        shared: Limiter | None = None,
+        token: str = "",
     ) -> None:
         self._limits = limits
         self._name = name
         self._timeouts_s = tuple(timeouts_s) or (limits.timeout_s,)
         self._counts = counts
-        self._limiter = Limiter(limits.parallel)
+        self._secrets = Secrets() if token else None
+        if self._secrets is not None:
+            self._secrets.hide(token)
+        self._limiter = Limiter(limits.parallel, within=shared)
         self._random = random.Random()
         self._was_answered = False
         self._find_subject = find_subject
@@ -231,12 +245,13 @@ class Sender:
 
     async def _try_once(self, job: _Job[Any], piece: Piece[Any], account: Account) -> None:
         timeout_s = self._timeouts_s[min(piece.tries, len(self._timeouts_s) - 1)]
-        started = time.perf_counter()
+        loop = asyncio.get_running_loop()
+        started = loop.time()
         try:
             if self._counts:
                 account.budget.take(account.service)
             async with asyncio.timeout(timeout_s):
-                replies = await job.request(piece.items)
+                replies = await self._request(job, piece)
         except (BudgetReached, AccountBlocked) as why:
             job.stop(why)
         except TightError:
@@ -249,18 +264,33 @@ class Sender:
             self._was_answered = True
             self._lost[False].clear()
             self._lost[True].clear()
-            latency_s = time.perf_counter() - started
+            latency_s = loop.time() - started
             self._limiter.note_success(latency_s)
             if piece.size is not None:
                 piece.size.note_success(len(piece.items))
             job.finish(piece, [replace(reply, latency_s=latency_s) for reply in replies])
         finally:
-            self._limiter.leave()
+            self._limiter.leave(loop.time() - started)
+
+    async def _request(self, job: _Job[Any], piece: Piece[Any]) -> list[Reply]:
+        """Send one request; a token is in none of the replies, nor in what is raised."""
+        if self._secrets is None:
+            return await job.request(piece.items)
+        try:
+            replies = await job.request(piece.items)
+        except (Retry, ServiceError) as error:
+            error.args = (self._secrets.scrub(str(error)),)
+            raise
+        hide = self._secrets.scrub_values
+        return [replace(reply, body=hide(reply.body), error=hide(reply.error)) for reply in replies]
 
     def _try_again(self, job: _Job[Any], piece: Piece[Any], trouble: Retry) -> None:
         self._was_answered |= trouble.code != "unreachable"
         if trouble.is_overload:
-            self._limiter.note_trouble(trouble.retry_after_s)
+            backoff_s = self._limits.backoff_s if trouble.code in _REFUSALS else None
+            pause_s = self._limiter.note_trouble(trouble.retry_after_s, backoff_s)
+            if pause_s > 10 * SHORT_PAUSE_S:
+                _log.warning("%s: nothing is sent for %.0f s (%s)", self._name, pause_s, trouble)
         if (trouble.retry_after_s or 0) > 10 * SHORT_PAUSE_S:
             _log.warning("%s: asked to wait %.0f s (%s)", self._name, trouble.retry_after_s, trouble)
         if (trouble.retry_after_s or 0) > LONGEST_PAUSE_S:
@@ -294,7 +324,7 @@ class Sender:
         if trouble.retry_after_s:
             return trouble.retry_after_s * self._random.uniform(1.0, 1.1)
         backoff_s: float = self._limits.backoff_s * 2**tries * self._random.uniform(0.5, 1.5)
-        return min(_LONGEST_BACKOFF_S, backoff_s)
+        return min(LONGEST_BACKOFF_S, backoff_s)
 
 
 def hand_over(

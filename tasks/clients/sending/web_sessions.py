@@ -11,12 +11,24 @@ from typing import Any
 
 import requests
 from requests.adapters import HTTPAdapter
+from requests.auth import AuthBase
 from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
 
 from tasks.clients.sending.bounded import ACCEPTED, PIECE, Body
 from tasks.clients.sending.redirects import check_redirect, count_redirect
 from tasks.clients.sending.sender import Retry, hold_socket
 from tasks.settings import Limits
+
+
+class _Bearer(AuthBase):
+    """Signs requests; the session drops the header where a redirect leaves the host, and asks no .netrc instead."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def __call__(self, r: requests.PreparedRequest) -> requests.PreparedRequest:
+        r.headers["Authorization"] = f"Bearer {self._token}"
+        return r
 
 
 class _Session(requests.Session):
@@ -83,12 +95,13 @@ def _make_held(kind: type) -> type[Any]:
     return kind if issubclass(kind, _Held) else type(kind.__name__, (_Held, kind), {})
 
 
-def open_session(service: str, user_agent: str, limits: Limits) -> requests.Session:
+def open_session(service: str, user_agent: str, limits: Limits, token: str = "") -> requests.Session:
     """Return a session that keeps as many connections open as requests run in parallel, and retries nothing itself.
 
-    `service`: what stands in messages.
+    `service`: what stands in messages; `token`: sent to the host of a request, not to one that it redirects to.
     """
     session = _Session(service, limits)
+    session.auth = _Bearer(token) if token else None
     session.headers.update({"User-Agent": user_agent, "Accept-Encoding": ACCEPTED})
     for scheme in ("http://", "https://"):
         session.mount(scheme, _Adapter(service, limits))

@@ -26,13 +26,13 @@ _TOO_MUCH = ("Tried to allocate",)
 class SparqlEndpoint:
     """An endpoint that answers SELECT queries; `name` stands in messages."""
 
-    def __init__(self, url: str, name: str, limits: Limits, user_agent: str) -> None:
+    def __init__(self, url: str, name: str, limits: Limits, user_agent: str, token: str = "") -> None:
         """Keep what is needed; nothing is sent yet."""
         self._url = url
         self._name = name
         self._timeout_s = limits.timeout_s
         self._user_agent = user_agent
-        self._session = open_session(name, user_agent, limits)
+        self._session = open_session(name, user_agent, limits, token)
 
     def select(self, query: str) -> list[Solution] | Reply:
         """Return the solutions of a SELECT query, or the failure that is final for it."""

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from tasks.clients.sending.answers import fail
 from tasks.clients.sending.bounded import asking
 from tasks.clients.sending.group_size import GroupSize
+from tasks.clients.sending.limiter import Limiter
 from tasks.clients.sending.sender import Retry, Sender, run_in_thread
 from tasks.clients.sparql.endpoint import SparqlEndpoint
 from tasks.clients.wikidata.queries import (
@@ -32,7 +33,16 @@ class WikidataSparql:
 
     is_outside = True
 
-    def __init__(self, url: str, identity: str, limits: Limits, user_agent: str, queries: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        url: str,
+        identity: str,
+        limits: Limits,
+        user_agent: str,
+        queries: Mapping[str, str],
+        token: str = "",
+        shared: Limiter | None = None,
+    ) -> None:
         """Keep what is needed; nothing is sent yet. `queries`: the text of each query of QUERY_IDS that will be asked."""
         if unknown := set(queries) - set(QUERY_IDS):
             raise ValueError(f"no operation asks the queries {sorted(unknown)}")
@@ -40,8 +50,8 @@ class WikidataSparql:
         self._queries = dict(queries)
         self._sizes = {name: GroupSize(limits.batch) for name in queries}
         name = f"Wikidata at {url}"
-        self._endpoint = SparqlEndpoint(url, name, limits, user_agent)
-        self._sender = Sender(limits, name)
+        self._endpoint = SparqlEndpoint(url, name, limits, user_agent, token)
+        self._sender = Sender(limits, name, token=token, shared=shared)
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
         """Answer calls; a call whose values cannot stand in a query fails alone, with `bad_value`."""

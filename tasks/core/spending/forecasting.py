@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import zip_longest
 from random import Random
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -133,14 +134,16 @@ def make_forecast(
     stages: Sequence[StageSeen],
     uses: Sequence[Use],
     rows: Mapping[str, float],
-    parallel: Mapping[str, int],
+    parallel: Mapping[str, float],
     most_bundled: Mapping[str, int],
     unit: Callable[[str], str] = str,
+    gaps_s: Mapping[str, float] = MappingProxyType({}),
 ) -> Forecast:
     """Return what the whole will ask.
 
     `rows`: id of each row that stages with a scale saw, with and without calls → its size, in means of all rows.
-    `parallel`: service → requests under way at once; `most_bundled`: service → calls in one request, at most.
+    `parallel`: service → requests under way at once; `most_bundled`: service → calls in one request, at most; `gaps_s`: service
+    → seconds from the start of one request to the next, where it has a rate.
     `unit`: row → what is drawn whole: calls that rows of one share are no sign that others share them.
     """
     scales = {stage.name: stage.scale for stage in stages}
@@ -163,7 +166,7 @@ def make_forecast(
         bundled = count_bundled(found, volume.calls, batches.get(kind[0], 1.0), most_bundled.get(kind[1], 1))
         volumes.append(replace(volume, requests=min(volume.requests, bundled)))
     scaled_stages = (replace(stage, scale=_scale_opened(stage, weights)) for stage in stages)
-    told = tuple(_tell_stage(stage, volumes, kinds, parallel) for stage in scaled_stages)
+    told = tuple(_tell_stage(stage, volumes, kinds, parallel, gaps_s) for stage in scaled_stages)
     total = {name: sum(getattr(each, name) for each in volumes) for name in AMOUNTS}
     total["model_requests"] = sum(each.requests for each in volumes if each.model)
     total["hours"] = sum(each.hours for each in told)
@@ -252,14 +255,15 @@ def _tell_stage(
     stage: StageSeen,
     volumes: Sequence[Volume],
     kinds: Mapping[tuple[str, str, str, str], Sequence[Use]],
-    parallel: Mapping[str, int],
+    parallel: Mapping[str, float],
+    gaps_s: Mapping[str, float],
 ) -> StageForecast:
     """Return a stage: what its slowest service takes, and what the stage took beside that, by the rows."""
     asked = tuple(each for each in volumes if each.stage == stage.name)
     waits, waited = defaultdict[str, float](float), defaultdict[str, float](float)
     for each in asked:
         calls = {use.key for use in kinds[each.stage, each.service, each.operation, each.model]}
-        one_s = each.latency_s / max(1, parallel.get(each.service, 1))
+        one_s = max(each.latency_s / parallel.get(each.service, 1), gaps_s.get(each.service, 0.0))
         # of a call that is bundled with others, the latency is that of the bundle
         per_call = min(1.0, each.requests / each.calls) if each.calls else 1.0
         waits[each.service] += each.calls * per_call * one_s

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from tasks.assets import load_prompt
+from tasks.core.addresses import is_query_service, is_wikimedia_api
 from tasks.core.prompts import Ask
 from tasks.core.receipts import DRAWING
 from tasks.core.spending.bounds import count
@@ -66,8 +67,8 @@ def forecast_build(world: World, basis: Basis, batch_size: int) -> tuple[Forecas
     ]
     rows = _size_rows(basis, {use.row for use in uses if scales.get(use.stage, 1.0) != 1.0}, rows_asked)
     most_bundled = {service: limits.batch for service, limits in _find_limits(world).items()}
-    parallel = {service: limits.parallel for service, limits in _find_limits(world).items()}
-    forecast = make_forecast(stages, uses, rows, parallel, most_bundled, basis.unit)
+    parallel, gaps_s = _find_pace(world)
+    forecast = make_forecast(stages, uses, rows, parallel, most_bundled, basis.unit, gaps_s)
     seen = {use.key: use for use in uses}.values()
     recorded = {"calls": float(len(seen)), "usd": sum(use.usd for use in seen)}
     return forecast, recorded, notes
@@ -214,6 +215,18 @@ def _find_limits(world: World) -> dict[str, Limits]:
     named = {name: getattr(world, name).limits for name in service_urls(world)}
     told = {identify_service(name, getattr(world, name).url): limits for name, limits in named.items()}
     return told | {model.url: model.limits for model in world.models.values() if model.url}
+
+
+def _find_pace(world: World) -> tuple[dict[str, float], dict[str, float]]:
+    """Return service → requests under way at once, and service → seconds from the start of one to the next, where there is a
+    rate. One that may work a minute in a minute has one under way on average."""
+    parallel: dict[str, float] = {service: limits.parallel for service, limits in _find_limits(world).items()}
+    rules = world.wikimedia
+    for service in filter(is_wikimedia_api, parallel):
+        parallel[service] = min(parallel[service], rules.parallel)
+    for service in filter(is_query_service, parallel):
+        parallel[service] = min(parallel[service], rules.query_parallel, rules.query_seconds_per_minute / 60)
+    return parallel, dict.fromkeys(filter(is_wikimedia_api, parallel), 60 / world.wikimedia_rate())
 
 
 def describe_forecast(

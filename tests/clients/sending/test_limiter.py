@@ -1,11 +1,14 @@
 """How many requests a service is sent at once: fewer after trouble, more after successes, and evenly spread."""
 
 import asyncio
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any
 
 import pytest
 from support.steps.virtual_clock import VirtualLoop
 
-from tasks.clients.sending.limiter import LONGEST_PAUSE_S, Limiter
+from tasks.clients.sending import limiter as limiting
+from tasks.clients.sending.limiter import LONGEST_PAUSE_S, Limiter, share_limiter
 
 
 def drive(limiter: Limiter, *outcomes: str) -> float:
@@ -71,3 +74,135 @@ def test_a_pause_beyond_the_longest_is_refused_rather_than_waited_for():
 
     with pytest.raises(Exception, match="asked for a pause of 610 s"):
         asyncio.run(run())
+
+
+def run_virtually(main: Coroutine[Any, Any, Any]) -> Any:
+    """Return what a coroutine returns, on a clock that jumps from event to event."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(main)
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def use(limiter: Limiter, lengths: Iterable[float], spans: list[tuple[float, float]]) -> None:
+    """Carry out one request after the other through a limiter, and note when each began and ended."""
+    for length in lengths:
+        await limiter.enter()
+        began = now()
+        await asyncio.sleep(length)
+        limiter.note_success(length)
+        limiter.leave(now() - began)
+        spans.append((began, now()))
+
+
+def count_most(times: Iterable[float], window_s: float) -> int:
+    """Return how many moments any window holds at most."""
+    ordered = sorted(times)
+    return max(sum(start <= each < start + window_s for each in ordered) for start in ordered)
+
+
+def share_among(limiters: Sequence[Limiter], lengths: Sequence[float]) -> list[list[tuple[float, float]]]:
+    """Send with eight workers through each limiter, and return the spans of each limiter's requests."""
+
+    async def main() -> list[list[tuple[float, float]]]:
+        spans: list[list[tuple[float, float]]] = [[] for _ in limiters]
+        async with asyncio.TaskGroup() as group:
+            for limiter, own in zip(limiters, spans, strict=True):
+                for _ in range(8):
+                    group.create_task(use(limiter, lengths, own))
+        return spans
+
+    result: list[list[tuple[float, float]]] = run_virtually(main())
+    return result
+
+
+@pytest.mark.parametrize("length_s", [0.01, 0.7, 4.0])
+def test_services_that_share_a_limiter_stay_below_its_bounds_together(length_s: float) -> None:
+    shared = Limiter(3, per_minute=200)
+    spans = share_among([Limiter(most, within=shared) for most in (2, 4, 16)], [length_s] * 20)
+    everything = [span for own in spans for span in own]
+    starts = [start for start, _ in everything]
+    assert count_most(starts, 60 - 1e-6) <= 200
+    assert count_most(starts, 1) <= 4  # five would take four gaps of 0.3 s
+    assert max(sum(start <= at < end for start, end in everything) for at in starts) <= 3
+    last = max(end for _, end in everything)
+    assert last < max(480 * 0.3, 480 * length_s / 3) * 1.15 + 5, "slower than the bounds ask for"
+    shares = [sum(start < last / 4 for start, _ in own) for own in spans]
+    assert min(shares) >= sum(shares) / 14, f"of 14 places of their own, one service with two waits: {shares}"
+
+
+def test_a_service_works_for_us_as_long_as_it_permits_and_a_minute_more_after_idle_times() -> None:
+    shared = Limiter(5, work_s_per_minute=60)
+    spans = share_among([Limiter(5, within=shared)], [3.0] * 60)[0]
+    last = max(end for _, end in spans)
+    worked = 3.0 * len(spans)
+    assert worked / (last + 60) <= 1.02, "over 60 s a minute, the minute before the first among them"
+    assert worked / last >= 0.95, "slower than the service permits"
+    assert count_most((end for _, end in spans), 60) * 3.0 <= 120 + 5 * 3.0
+
+
+def test_a_request_that_stops_waiting_for_the_shared_limiter_gives_its_own_place_back() -> None:
+    async def main() -> None:
+        shared = Limiter(1)
+        own = Limiter(1, within=shared)
+        await shared.enter()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await own.enter()
+        assert (own.under_way, shared.under_way) == (0, 1)
+        shared.leave()
+        async with asyncio.timeout(1):
+            await own.enter()
+        own.leave()
+        assert (own.under_way, shared.under_way) == (0, 0)
+
+    run_virtually(main())
+
+
+def test_refusals_without_a_time_pause_a_service_of_known_rate_for_longer_and_longer() -> None:
+    async def main() -> list[float]:
+        shared = Limiter(3, per_minute=6000)
+        one, other = Limiter(4, within=shared), Limiter(4, within=shared)
+        pauses = []
+        for outcome in "rrrrrrr r-r":
+            if outcome == "r":
+                await one.enter()
+                one.note_trouble(None, backoff_s=5.0)
+                one.note_trouble(None, backoff_s=5.0)  # under way when the pause began
+                one.leave()
+            began = now()
+            await other.enter()
+            pauses.append(round(now() - began))
+            if outcome != "r":
+                other.note_success(0.1)
+                one.note_success(0.1)
+            other.leave()
+        return pauses
+
+    assert run_virtually(main()) == [5, 10, 20, 40, 60, 60, 60, 0, 5, 0, 5]
+
+
+def test_a_chance_refusal_without_a_time_pauses_no_service_whose_rate_is_unknown() -> None:
+    async def main() -> float:
+        limiter = Limiter(32)
+        for _ in range(50):
+            for _ in range(9):
+                limiter.note_success(0.1)
+            limiter.note_trouble(None, backoff_s=5.0)
+        began = now()
+        await limiter.enter()
+        return now() - began
+
+    assert run_virtually(main()) < 0.01
+
+
+def test_of_several_bounds_of_one_shared_limiter_the_tightest_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limiting, "_shared", {})
+    first = share_limiter("a", 5, per_minute=200)
+    assert share_limiter("a", 3, per_minute=2000) is first
+    assert share_limiter("b", 3) is not first
+    starts = [start for start, _ in share_among([Limiter(16, within=first)], [0.001] * 5)[0]]
+    assert first.most == 3
+    assert count_most(starts, 60 - 1e-6) <= 200

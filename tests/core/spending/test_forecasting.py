@@ -142,6 +142,13 @@ def test_hours_are_those_of_the_slowest_service_and_what_the_stage_does_beside()
     assert found.total["hours"] * 3600 == pytest.approx(80 * 2 / 8 + 4 * 5)
 
 
+def test_a_service_with_a_rate_takes_as_long_as_its_rate_asks_for():
+    uses = [use("ask", row, row) for row in ROWS]
+    stages = [StageSeen("ask", len(ROWS), 4.0, 10.0)]
+    paced = make_forecast(stages, uses, ROWS, {"http://model": 8}, {}, gaps_s={"http://model": 0.3})
+    assert paced.total["hours"] * 3600 == pytest.approx(80 * 0.3 + 4 * (10 - 20 * 0.3))
+
+
 def test_rows_of_a_pilot_stand_for_each_part_and_size():
     ids = [f"{at:03}" for at in range(100)]
     parts = [("a",) if at < 80 else ("b",) for at in range(100)]

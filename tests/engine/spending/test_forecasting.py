@@ -14,7 +14,7 @@ from tasks.engine.naming.identities import identify_service
 from tasks.engine.spending.forecasting import CHARACTERS_A_TOKEN, Basis, count_prompt, forecast_build
 from tasks.errors import UsageError
 from tasks.granola.evaluation.record import GRANOLA_EVALUATION
-from tasks.settings import Model, World, load_world
+from tasks.settings import Endpoint, Limits, Model, World, load_world
 from tasks.storage.forecasts import Asked
 
 URL = "http://127.0.0.1:9/v1"
@@ -186,3 +186,20 @@ def test_nothing_is_forecast_of_rows_that_never_came():
 def test_what_forecasts_leaves_prefect_alone_until_its_settings_stand():
     told = "import sys, flows.commands.spending.forecast; assert 'prefect' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", told], cwd=ROOT, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("url", "hours"),
+    [
+        ("https://wikimedia.org/api/rest_v1", 400 * 0.3 / 3600),
+        ("https://query.wikidata.org/sparql", 400 * 0.5 / 3600),
+        ("https://elsewhere.example.net", 400 * 0.5 / 4 / 3600),
+    ],
+    ids=["by the rate", "by the time that the service works", "by what is under way at once"],
+)
+def test_hours_know_how_fast_wikimedia_may_be_asked(url: str, hours: float) -> None:
+    calls = [call(str(row), service=url, operation="x", model="", latency_s=0.5) for row in range(20)]
+    asked = Asked([{**stage("ask", 20, 20), "seconds": 0.0}], calls)
+    here = world().model_copy(update={"pageviews": Endpoint(url=url, limits=Limits(parallel=4))})
+    forecast, _, _ = forecast_build(here, Basis(asked, {}, {}, source_rows=400), 400)
+    assert forecast.total["hours"] == pytest.approx(hours, rel=0.1)

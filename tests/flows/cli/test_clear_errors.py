@@ -1,6 +1,7 @@
 """What a user does wrong, or finds damaged, is told in a line or two, and before Prefect starts where it can be known then."""
 
 import json
+import re
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +12,10 @@ import pytest
 from support.commands.command import Factmill, Ran
 from support.commands.without_privileges import PROGRAM, find_hindrance
 
+from flows.serving import RebuildParams, check_keys
 from tasks.core.calls.call import Call, Reply
+from tasks.errors import SettingsError
+from tasks.options import RunOptions
 from tasks.storage.recording.journal import encode_line, make_record
 
 GOOD = {"question": "Where was Albert Einstein born?", "answers": ["Ulm"]}
@@ -19,6 +23,10 @@ DEEP, LONG = "[" * 10_000 + "]" * 10_000, "9" * 5000
 HEADER = "paragraph,person,relation,other\n"
 REMOTE = 'name = "x"\nuser_agent = "x"\n' + "".join(
     f'[{name}]\nurl = "http://127.0.0.1:9/"\n' for name in ("wikidata", "wikipedia", "pageviews")
+)
+OUTSIDE = REMOTE.replace("http://127.0.0.1:9/", "http://wiki.invalid/")
+SERVED = "".join(
+    f'[models.{role}]\nkind = "openai"\nname = "m"\nurl = "http://127.0.0.1:9/v1"\n' for role in ("author", "judge")
 )
 RULES = "".join(f'[models.{role}]\nkind = "rules"\nname = "rules-1"\n' for role in ("author", "judge"))
 KEYED = (
@@ -103,6 +111,35 @@ def test_a_world_that_cannot_be_used_is_named_before_prefect_starts(
 ) -> None:
     given = [] if world is None else ["--world", write(tmp_path, "world.toml", world)]
     check(alone("build", "granola", *given, *options), code, message)
+
+
+@pytest.mark.parametrize(
+    ("agent", "more", "message"),
+    [
+        ("factmill/0.1 (you@example.org)", "", "[wikidata] is asked at http://wiki.invalid/, and user_agent holds no web page"),
+        ("factmill", "", 'Write such a line with your own address into the world\'s file (for `live`, into a copy'),
+        ("factmill (me@uni.edu)", 'token_env = "NO_SUCH_TOKEN"\n', "the environment variable NO_SUCH_TOKEN, which token_env names, is"),
+        ("factmill (me@uni.edu)", 'token_env = "eyJ0eXAi.c2VjcmV0"\n', "wikidata.token_env: expected the name of an environment variable"),
+    ],
+    ids=["placeholder", "no address", "no token", "a token itself"],
+)  # fmt: skip
+def test_services_that_may_not_be_asked_are_named_before_prefect_starts(
+    alone: Factmill, tmp_path: Path, agent: str, more: str, message: str
+) -> None:
+    text = OUTSIDE.replace('user_agent = "x"', f'user_agent = "{agent}"') + SERVED
+    world = write(tmp_path, "world.toml", text.replace("[wikipedia]", f"{more}[wikipedia]"))
+    for command in ("build", "forecast"):
+        ran = alone(command, "granola", "--world", world, "--relation", "P19")
+        check(ran, 2, message)
+        assert "c2VjcmV0" not in ran.err
+    serving = RunOptions(world=str(world))
+    with pytest.raises(SettingsError, match=re.escape(message)):
+        check_keys(RebuildParams(benchmarks=("granola",)), serving)
+
+
+def test_a_replay_needs_no_contact_address(alone: Factmill, tmp_path: Path) -> None:
+    world = write(tmp_path, "world.toml", OUTSIDE + SERVED)
+    check_keys(RebuildParams(benchmarks=("granola",)), RunOptions(world=str(world), mode="replay"))
 
 
 @pytest.mark.parametrize(

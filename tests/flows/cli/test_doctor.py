@@ -145,3 +145,30 @@ def test_what_a_model_behind_anthropics_api_takes_is_found_by_asking_it(
     assert asked["ok"], asked["found"]
     assert "schema yes; n no" in asked["found"] and "json_schema = true" in asked["found"]
     assert ('temperature = "none"' in asked["found"]) == (not accepts)
+
+
+def test_a_user_agent_without_a_contact_address_is_a_fault_where_a_service_is_not_on_this_machine(
+    tmp_path: Path, server: Loopback
+) -> None:
+    server.handle = lambda _: {"json": {}}
+    assert look(tmp_path, server)["user agent"]["ok"]
+    found = look(tmp_path, server, url="http://wiki.invalid")["user agent"]
+    assert (found["ok"], found["found"]) == (False, "me")
+    assert 'user_agent = "factmill/0.1 (you@example.org)"' in found["advice"]
+
+
+def test_a_service_is_reached_with_its_token_and_one_that_is_not_set_is_named(
+    tmp_path: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.handle = lambda seen: {"json": {}, "status": 200 if "authorization" in seen.headers else 401}
+    world = tmp_path / "world.toml"
+    text = f'name = "w"\nuser_agent = "me"\n[wikipedia]\nurl = "{server.url}"\ntoken_env = "MY_TOKEN"\n[models]\n'
+    world.write_text(text)
+    findings = {each["what"]: each for each in examine(str(world), tmp_path / "w.duckdb")}
+    assert not findings["wikipedia"]["ok"]
+    assert "the environment variable MY_TOKEN, which token_env names, is not set" in findings["wikipedia"]["found"]
+    monkeypatch.setenv("MY_TOKEN", "token-of-an-account")
+    findings = {each["what"]: each for each in examine(str(world), tmp_path / "w.duckdb")}
+    assert findings["wikipedia"]["ok"]
+    assert findings["wikipedia"]["found"].endswith("answers (200), signed in by a token")
+    assert "token-of-an-account" not in str(findings)

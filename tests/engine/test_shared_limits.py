@@ -1,0 +1,141 @@
+"""Wikimedia's services of a process share one limiter, and the Query Service has its own: measured at a loopback server."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.webs.loopback import Loopback, Seen
+
+from tasks import settings
+from tasks.clients.sending import limiter as limiting
+from tasks.core.calls.call import Call, Reply
+from tasks.core.calls.knowledge import call_label, call_pageviews
+from tasks.core.calls.wikipedia import call_search
+from tasks.engine import services as opening
+from tasks.engine.services import Services
+from tasks.errors import SettingsError
+
+ANSWERS: dict[str, Any] = {
+    "/w/api.php": {"query": {"search": []}},
+    "/sparql": {"head": {"vars": []}, "results": {"bindings": []}},
+}
+
+
+class Wikimedia(Loopback):
+    """Answers searches, page views and queries, each in 20 ms."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.handle = self.answer
+
+    def answer(self, seen: Seen) -> dict[str, Any]:
+        body = next((json for path, json in ANSWERS.items() if seen.path.startswith(path)), {"items": [{"views": 1}]})
+        return {"json": body, "delay_s": 0.02}
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Wikimedia]:
+    web = Wikimedia()
+    monkeypatch.setattr(limiting, "_shared", {})
+    monkeypatch.setattr(opening, "is_query_service", lambda url: url == f"{web.url}/sparql")
+    for module in (opening, settings):
+        monkeypatch.setattr(module, "is_wikimedia_api", lambda url: url.startswith(web.url) and "sparql" not in url)
+    yield web
+    web.close()
+
+
+def write_world(path: Path, url: str, more: str = "", limits: str = "{ parallel = 16 }") -> str:
+    path.write_text(
+        f'name = "w"\nuser_agent = "tests"\n{more}[wikidata]\nurl = "{url}/sparql"\nlimits = {limits}\n'
+        f'[wikipedia]\nurl = "{url}"\nlimits = {limits}\n'
+        f'[pageviews]\nurl = "{url}/api/rest_v1"\nlimits = {limits}\n[models]\n'
+    )
+    return str(path)
+
+
+def ask_all(service: Any, calls: list[Call]) -> None:
+    replies: list[Reply] = []
+    service.send(calls, lambda _, reply: replies.append(reply))
+    assert [reply.status for reply in replies] == ["ok"] * len(calls), replies
+
+
+def test_three_services_of_two_worlds_stay_below_the_bounds_together(tmp_path: Path, server: Wikimedia) -> None:
+    rules = "[wikimedia]\nparallel = 2\nrequests_per_minute = 1200\n"
+    first = write_world(tmp_path / "a.toml", server.url, rules)
+    second = write_world(tmp_path / "b.toml", server.url, "[wikimedia]\nrequests_per_minute = 9000\n")
+    with (
+        closing(Services.open(first, None, tmp_path)) as one,
+        closing(Services.open(second, None, tmp_path)) as other,
+    ):
+        started = time.monotonic()
+        work = [
+            (one.wikipedia, [call_search("a", f"word {number}", 1) for number in range(20)]),
+            (one.pageviews, [call_pageviews("a", f"Page {number}", "20240101", "20240102") for number in range(20)]),
+            (other.wikipedia, [call_search("b", f"word {number}", 1) for number in range(20)]),
+        ]
+        threads = [threading.Thread(target=ask_all, args=each) for each in work]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    times = [seen.at - started for seen in server.seen]
+    assert len(times) == 60
+    assert server.most_at_once <= 2
+    # a request may come late to the server, but none before its turn: one in 50 ms
+    assert all(at >= number * 0.05 - 0.01 for number, at in enumerate(sorted(times)))
+
+
+def test_the_query_service_has_bounds_of_its_own(tmp_path: Path, server: Wikimedia) -> None:
+    rules = "[wikimedia]\nrequests_per_minute = 0.001\nquery_parallel = 3\n"
+    world = write_world(tmp_path / "a.toml", server.url, rules, "{ parallel = 16, batch = 1 }")
+    with closing(Services.open(world, None, tmp_path)) as services:
+        ask_all(services.wikidata, [call_label("a", f"Q{number}") for number in range(1, 31)])
+    assert len(server.seen) == 30
+    assert server.most_at_once <= 3
+
+
+@pytest.mark.parametrize(
+    ("more", "tokens", "per_minute"),
+    [("", "", 200), ("", "both", 2000), ("", "one", 200), ("[wikimedia]\nrequests_per_minute = 50\n", "both", 50)],
+)
+def test_the_rate_depends_on_tokens_unless_the_world_names_one(
+    tmp_path: Path, server: Wikimedia, monkeypatch: pytest.MonkeyPatch, more: str, tokens: str, per_minute: int
+) -> None:
+    monkeypatch.setenv("WIKI_TOKEN", "token-of-an-account")
+    world = Path(write_world(tmp_path / "a.toml", server.url, more))
+    line = f'url = "{server.url}'
+    if tokens:
+        told = world.read_text().replace(f'{line}"\n', f'{line}"\ntoken_env = "WIKI_TOKEN"\n')
+        if tokens == "both":
+            told = told.replace(f'{line}/api/rest_v1"\n', f'{line}/api/rest_v1"\ntoken_env = "WIKI_TOKEN"\n')
+        world.write_text(told)
+    with closing(Services.open(str(world), None, tmp_path)) as services:
+        ask_all(services.wikipedia, [call_search("a", "word", 1)])
+    assert server.seen[0].headers.get("authorization") == ("Bearer token-of-an-account" if tokens else None)
+    assert limiting._shared["wikimedia"]._start_cost_s == pytest.approx(60 / per_minute)
+    assert limiting._shared["wikimedia"].most == 3
+
+
+def test_a_service_outside_is_not_asked_without_a_contact_address_whoever_opens_it(tmp_path: Path) -> None:
+    world = tmp_path / "a.toml"
+    world.write_text('name = "w"\nuser_agent = "x"\n[wikipedia]\nurl = "http://wiki.invalid"\n[models]\n')
+    with (
+        closing(Services.open(str(world), None, tmp_path)) as services,
+        pytest.raises(SettingsError, match=r"wikipedia.*is asked at http://wiki.invalid, and user_agent holds no"),
+    ):
+        ask_all(services.wikipedia, [call_search("a", "word", 1)])
+
+
+def test_hosts_that_are_not_wikimedias_share_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limiting, "_shared", {})
+    web = Wikimedia()
+    try:
+        with closing(Services.open(write_world(tmp_path / "a.toml", web.url), None, tmp_path)) as services:
+            ask_all(services.wikipedia, [call_search("a", f"word {number}", 1) for number in range(20)])
+    finally:
+        web.close()
+    assert limiting._shared == {}
