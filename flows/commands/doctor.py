@@ -4,8 +4,6 @@ import asyncio
 import importlib.metadata
 import shutil
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -19,17 +17,18 @@ from tasks.assets import load_prompt
 from tasks.clients.openai_server import OpenAiServer
 from tasks.clients.sending.answers import shorten
 from tasks.clients.sending.connections import describe_proxy, find_proxy
-from tasks.clients.sending.redirects import CheckedRedirects
-from tasks.clients.sending.sender import Retry
+from tasks.clients.sending.sender import Retry, run_in_thread
+from tasks.clients.sending.web_sessions import open_session, raise_retry
 from tasks.clients.servers import open_server
 from tasks.core.addresses import is_this_machine
 from tasks.engine.benchmark import Benchmark
 from tasks.engine.naming.identities import service_urls
 from tasks.engine.naming.locks import digest_assets, make_lock
-from tasks.errors import FactmillError, ServiceError, SettingsError
+from tasks.errors import FactmillError, ServiceError
 from tasks.options import RunOptions
 from tasks.settings import (
     Endpoint,
+    Limits,
     Model,
     Wikidata,
     World,
@@ -266,10 +265,8 @@ def _count_builds(warehouse: Path) -> str:
 def _reach_service(name: str, world: World) -> str:
     """Return that a service answers; SettingsError when its token is not set, ServiceError when it refuses."""
     service: Endpoint | Wikidata = getattr(world, name)
-    headers = {"User-Agent": world.user_agent}
-    if token := read_token(name, service):
-        headers["Authorization"] = f"Bearer {token}"
-    return _reach(_address(name, service.url), headers) + (", signed in by a token" if token else "")
+    token = read_token(name, service)
+    return _reach(_address(name, service.url), world.user_agent, token) + (", signed in by a token" if token else "")
 
 
 def _address(name: str, url: str) -> str:
@@ -283,16 +280,24 @@ def _address(name: str, url: str) -> str:
     return f"{base}?query=ASK%7B%7D" if name in ("wikidata", "dbpedia") else base
 
 
-def _reach(url: str, headers: dict[str, str]) -> str:
+def _reach(url: str, user_agent: str, token: str) -> str:
     """Return that an address answers; ServiceError when it refuses, or has nothing there."""
-    request = urllib.request.Request(url, headers=headers)
+    session = open_session(url, user_agent, Limits(), token)
+
+    async def ask() -> int:
+        async with asyncio.timeout(_REACH_TIMEOUT_S):
+            return (await run_in_thread(partial(session.get, url, timeout=_REACH_TIMEOUT_S))).status_code
+
     try:
-        with urllib.request.build_opener(CheckedRedirects(url, ())).open(request, timeout=_REACH_TIMEOUT_S) as answer:
-            return f"{url} answers ({answer.status})"
-    except urllib.error.HTTPError as error:
-        raise ServiceError(f"{url} answers HTTP {error.code}") from None
-    except ValueError as error:
-        raise SettingsError(f"{url}: no address: {error}") from None
+        with session, raise_retry():
+            status = asyncio.run(ask())
+    except TimeoutError:
+        raise ServiceError(f"{url} does not answer within {_REACH_TIMEOUT_S:g} s") from None
+    except Retry as error:
+        raise ServiceError(f"{url} is not reachable: {error}") from None
+    if status >= 400:
+        raise ServiceError(f"{url} answers HTTP {status}")
+    return f"{url} answers ({status})"
 
 
 def _try(what: str, look: Callable[[], str], advice: str) -> Finding:

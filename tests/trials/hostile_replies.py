@@ -105,9 +105,14 @@ def be_fast(service: str, url: str) -> None:
     def note(_: Any, reply: Any) -> None:
         replies[reply.status] += 1
 
+    if service == "wikipedia":
+        from tasks.core.calls.wikipedia import call_page_text
+
+        calls = (call_page_text("test", number, "html") for number in count(1))
     client.send([next(calls)], note)
     began = time.perf_counter()
     client.send([next(calls) for _ in range(SPEED_REQUESTS)], note)
+    assert replies == {"ok": SPEED_REQUESTS + 1}, replies
     print(json.dumps({"seconds": time.perf_counter() - began, "replies": replies}))
 
 
@@ -146,12 +151,11 @@ def show_held(options: argparse.Namespace) -> bool:
 
 def show_speed(options: argparse.Namespace) -> None:
     """Print seconds of this checkout and, in turns, of the other one."""
-    cell = {"type": "uri", "value": "http://www.wikidata.org/entity/Q1"}
-    solutions = [{"name": {"type": "literal", "value": f"Name {number}"}, "item": cell} for number in range(500)]
-    pages = [{"pageid": number, "ns": 0, "title": f"Page {number}", "text": "x" * 100} for number in range(1000)]
+    cells = {"name": "Berlin", "via": "label", "item": "http://www.wikidata.org/entity/Q1"}
+    solution = {name: {"type": "literal", "value": value} for name, value in cells.items()}
     bodies = {
-        "wikidata": {"head": {"vars": ["name", "item"]}, "results": {"bindings": solutions}},
-        "wikipedia": {"query": {"pages": pages}},
+        "wikidata": {"head": {"vars": [*cells]}, "results": {"bindings": [solution] * 100}},
+        "wikipedia": {"parse": {"pageid": 1, "title": "T", "text": "<p>A paragraph of a page.</p>" * 3000}},
     }
     for service, body in bodies.items():
         web = Loopback()

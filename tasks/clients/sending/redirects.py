@@ -4,10 +4,7 @@ What is asked, and the key it is asked with, are meant for the address in the wo
 """
 
 from collections.abc import Collection
-from http.client import HTTPMessage
-from typing import IO
 from urllib.parse import urljoin, urlsplit
-from urllib.request import HTTPRedirectHandler, Request
 
 from tasks.clients.sending.budget import find_account
 from tasks.errors import ServiceUnreachable
@@ -53,22 +50,3 @@ def count_redirect() -> None:
     """Count a redirect that is about to be followed as a request of its own; BudgetReached when it is one too many."""
     account = find_account()
     account.budget.take(account.service)
-
-
-class CheckedRedirects(HTTPRedirectHandler):
-    """For openers of urllib: follows only redirects that `check_redirect` lets pass, and counts them."""
-
-    def __init__(self, service: str, allowed: Collection[str]) -> None:
-        self._service = service
-        self._allowed = allowed
-
-    def redirect_request(
-        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
-    ) -> Request | None:
-        """Return the next request (see urllib); ServiceUnreachable where it is not to be made."""
-        check_redirect(self._service, req.full_url, newurl, self._allowed)
-        if following := super().redirect_request(req, fp, code, msg, headers, newurl):
-            count_redirect()
-            if not is_same_service(req.full_url, newurl):
-                following.remove_header("Authorization")
-        return following

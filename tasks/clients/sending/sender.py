@@ -421,11 +421,12 @@ def _run(
     try:
         result = function()
     except BaseException as error:  # noqa: BLE001 (handed over to whoever waits)
-        sockets.let_go()
-        loop.call_soon_threadsafe(_settle, future, future.set_exception, error)
+        settle = partial(_settle, future, future.set_exception, error)
     else:
-        sockets.let_go()
-        loop.call_soon_threadsafe(_settle, future, future.set_result, result)
+        settle = partial(_settle, future, future.set_result, result)
+    sockets.let_go()
+    with suppress(RuntimeError):  # a loop that is closed has nobody who waits
+        loop.call_soon_threadsafe(settle)
 
 
 def _settle(future: asyncio.Future[Result], settle: Callable[[Any], None], outcome: Any) -> None:

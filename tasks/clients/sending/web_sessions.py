@@ -14,6 +14,7 @@ from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
 from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
 
+from tasks.clients.sending.answers import tell_error
 from tasks.clients.sending.bounded import ACCEPTED, PIECE, Body
 from tasks.clients.sending.redirects import check_redirect, count_redirect
 from tasks.clients.sending.sender import Retry, hold_socket
@@ -123,7 +124,7 @@ def raise_retry() -> Iterator[None]:
         cause = error.args[0] if error.args else None
         reason = getattr(cause, "reason", None)  # of urllib3's MaxRetryError: no connection came about at all
         if reason:
-            raise Retry(f"unreachable: {str(reason).rpartition('>: ')[2]}") from error
+            raise Retry(f"unreachable: {tell_error(reason.__cause__ or reason)}") from error
         raise Retry(f"connection_cut: {error}") from error
     except (requests.RequestException, HTTPError) as error:
         raise Retry(f"connection_cut: {error}") from error
