@@ -9,12 +9,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module
+from itertools import count
 from typing import Any
 
 from pydantic import ValidationError
 
-from flows.prefect_server import find_standing, prefect_server, prefect_settings, telling_lost_server
+from flows.prefect_server import MOST_ENDINGS, OwnServer, prefect_server, prefect_settings, telling_lost_server
 from tasks.engine.benchmark import Benchmark
 from tasks.engine.holding import forget_finished, refuse_held, run_folder
 from tasks.engine.naming.identities import find_oldest_moments
@@ -22,7 +24,7 @@ from tasks.engine.naming.locks import make_lock
 from tasks.engine.runs import find_run_ages
 from tasks.engine.services import check_models
 from tasks.engine.since.earlier import find_earlier
-from tasks.engine.spending.bounds import check_prices
+from tasks.engine.spending.bounds import Purse, check_prices
 from tasks.errors import OldBuild, PrefectLost
 from tasks.options import BuildReport, Params, RunOptions, warehouse_of
 from tasks.processes import require_temporary_folder
@@ -65,16 +67,15 @@ def make_build(
     if caution := describe_caution(lock):
         say(f"note: {caution}")
     begun = datetime.now(UTC)
-    try:
-        with nullcontext(recipe) if recipe else opened_recipe(benchmark, run) as make:
-            return make(params, run)
-    except PrefectLost as error:
-        # what is published stays so, though Prefect has not been told
+
+    def find_made() -> BuildReport | None:
         present = build_of_lock(warehouse_of(run), lock)
         if present is None or present.published_at < begun:
-            raise
-        say(f"note: {error}")
+            return None
         return _report_present(present, run, time.perf_counter() - started)
+
+    with nullcontext(recipe) if recipe else opened_recipe(benchmark, run, find_made) as make:
+        return make(params, run)
 
 
 def _settle_earlier(benchmark: Benchmark, lock: Mapping[str, Any], run: RunOptions) -> RunOptions:
@@ -132,18 +133,52 @@ def load_flow(benchmark: Benchmark) -> Any:
 
 
 @contextmanager
-def opened_recipe(benchmark: Benchmark, run: RunOptions) -> Iterator[Recipe]:
-    """Yield a benchmark's flow, ready to be called: a Prefect server runs."""
+def opened_recipe(
+    benchmark: Benchmark, run: RunOptions, find_made: Callable[[], BuildReport | None] = lambda: None
+) -> Iterator[Recipe]:
+    """Yield a benchmark's flow, ready to be called: a Prefect server runs.
+
+    `find_made`: returns the build where it is published, though Prefect was lost before it knew.
+    """
     os.environ.update(prefect_settings(require_home()))
     require_temporary_folder()
     with prefect_server(home()) as server:
-        if not find_standing():
+        if server:
             mention("starting Prefect …")
         flow = load_flow(benchmark)
         _import_services(run)
-        server.wait_ready()
-        with telling_lost_server():
-            yield flow
+        if server:
+            server.wait_ready()
+        yield partial(_make, flow, server, find_made)
+
+
+def _make(
+    flow: Recipe,
+    server: OwnServer | None,
+    find_made: Callable[[], BuildReport | None],
+    params: Params,
+    run: RunOptions,
+) -> BuildReport:
+    """Call a flow, and again where it loses a server of our own: finished batches and recorded calls are found again."""
+    purse = Purse(run)
+    for making in count(1):
+        try:
+            with telling_lost_server():
+                return flow(params, purse.left)
+        except PrefectLost as lost:
+            if server:
+                from flows.watching.gone import drop_runs
+
+                drop_runs()
+            # what is published stays so, though Prefect does not know
+            if made := find_made():
+                say(f"note: {lost}")
+                return made
+            if server is None or making == MOST_ENDINGS:
+                raise
+            server.recover()
+            say("note: the flow begins again; what was done is found again")
+    raise AssertionError("the count never ends")
 
 
 def prepare() -> None:
@@ -162,7 +197,8 @@ def prepare() -> None:
             if choose_embedder(folder) == PACKAGED:
                 find_embedder(PACKAGED, folder)
             say("preparing Prefect's database …")
-            server.wait_ready()
+            if server:
+                server.wait_ready()
 
 
 def _import_services(run: RunOptions) -> None:
