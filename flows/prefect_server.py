@@ -134,6 +134,8 @@ def telling_lost_server() -> Iterator[None]:
     except FactmillError:
         raise
     except Exception as error:
+        if own and (ours := _find_own_error(error)):
+            raise ours from None
         url = os.environ.get("PREFECT_API_URL", "")
         # it may be back by now, after longer than Prefect's client is patient
         trouble = (own and "; ".join(own.endings[before:])) or find_trouble(url) or _tell_cut(error)
@@ -146,6 +148,13 @@ def telling_lost_server() -> Iterator[None]:
             else f"the Prefect server at {url} has gone away while the flow ran ({trouble}); what was done is kept: start it "
             "again, or unset PREFECT_API_URL, and the same command goes on from here"
         ) from error
+
+
+def _find_own_error(error: BaseException | None) -> FactmillError | None:
+    """Return the error that ended a flow, where Prefect's server could not be told of it."""
+    while error is not None and not isinstance(error, FactmillError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def _tell_cut(error: Exception) -> str:
@@ -216,13 +225,10 @@ class OwnServer:
             if self._failure:
                 raise self._failure
             made = self._made
-            try:
-                with urllib.request.urlopen(f"{self.url}/health", timeout=2) as answer:
-                    if answer.status == 200:
-                        made()
-                        return
-            except OSError:
-                time.sleep(0.05)
+            if not find_trouble(self.url):
+                made()
+                return
+            time.sleep(0.05)
         raise ServiceUnreachable(
             f"factmill's own Prefect server has not answered for {_START_TIMEOUT_S:g} s: {self._read_log()}; run the same "
             "command again when the machine is less busy"

@@ -9,10 +9,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
-from functools import partial
 from importlib import import_module
-from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -35,6 +33,7 @@ from tasks.storage.recording.records import rests_on_older
 from tasks.storage.warehouse import open_warehouse, require_writable
 
 Recipe = Callable[[Params, RunOptions], BuildReport]
+R = TypeVar("R")
 
 
 def make_build(
@@ -149,22 +148,23 @@ def opened_recipe(
         _import_services(run)
         if server:
             server.wait_ready()
-        yield partial(_make, flow, server, find_made)
+
+        def make(params: Params, run: RunOptions) -> BuildReport:
+            purse = Purse(run)
+            return keep_making(lambda: flow(params, purse.left), server, find_made)
+
+        yield make
 
 
-def _make(
-    flow: Recipe,
-    server: OwnServer | None,
-    find_made: Callable[[], BuildReport | None],
-    params: Params,
-    run: RunOptions,
-) -> BuildReport:
-    """Call a flow, and again where it loses a server of our own: finished batches and recorded calls are found again."""
-    purse = Purse(run)
-    for making in count(1):
+def keep_making(make: Callable[[], R], server: OwnServer | None, find_made: Callable[[], R | None]) -> R:
+    """Return what a flow makes, which begins again where it loses a server of our own: finished batches and recorded calls
+    are found again. PrefectLost where a standing server is lost, or our own again and again."""
+    makings = 0
+    while True:
+        makings += 1
         try:
             with telling_lost_server():
-                return flow(params, purse.left)
+                return make()
         except PrefectLost as lost:
             if server:
                 from flows.watching.gone import drop_runs
@@ -174,11 +174,10 @@ def _make(
             if made := find_made():
                 say(f"note: {lost}")
                 return made
-            if server is None or making == MOST_ENDINGS:
+            if server is None or makings == MOST_ENDINGS:
                 raise
             server.recover()
             say("note: the flow begins again; what was done is found again")
-    raise AssertionError("the count never ends")
 
 
 def prepare() -> None:

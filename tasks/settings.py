@@ -37,6 +37,8 @@ from tasks.text.suggestions import suggest_name
 
 LEAST_FREE = 64_000_000
 """Bytes that are free in the home before a run begins: Prefect's history and a small build take about half of that."""
+LEAST_FILES = 1_000
+"""Files that can still be made there; a run makes a few for each batch."""
 LEAST_WRITTEN = 1_000_000
 _MAKE_ROOM = "make room, `factmill gc` lists what can go"
 SHIPPED_WORLDS = ("embedded", "live")
@@ -515,8 +517,8 @@ def find_lack_of_room(folder: Path) -> str:
     free = there.f_bavail * there.f_frsize
     if free < LEAST_FREE:
         return f"{free:,} bytes are free on its disk, {LEAST_FREE:,} are needed: {_MAKE_ROOM}"
-    if there.f_files and not there.f_favail:
-        return f"its disk holds as many files as it can, no inode is free: {_MAKE_ROOM}"
+    if there.f_files and there.f_favail < LEAST_FILES:
+        return f"{there.f_favail:,} inodes are free on its disk, {LEAST_FILES:,} are needed: {_MAKE_ROOM}"
     try:
         with tempfile.TemporaryFile(dir=folder) as probe:
             probe.write(bytes(LEAST_WRITTEN))

@@ -1,17 +1,17 @@
 """Kill factmill's own Prefect server while a command runs: it ends well, with the bytes of one that was left alone.
 
-    PYTHONPATH=tests python -m trials.server_kills [--kills 10] [--together 1] [--seed 1] [-- build all]
+    PYTHONPATH=tests python -m trials.server_kills [--kills 10] [--together 1] [--seed 1] [--builds FILE] [-- build all]
 
 Moments are spread over the lines that the command prints of its stages; the first is when its server starts. `--together`:
-kills of each run, at most two of a flow. Prints a line for each run; exits 1 when a run fails, bytes differ, a call was
+kills of each run, at most two of a flow. `--builds`: a warehouse that each run begins with, for `evaluate all`. Prints a line for each run; exits 1 when a run fails, bytes differ, a call was
 asked twice, a process lives on, a message names PREFECT_API_URL, or no server was there to kill.
 """
 
 import argparse
 import os
 import random
+import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -19,19 +19,27 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from trials.trial import Trial, count_calls, count_repeated, read_tables
+from trials.trial import Trial, count_calls, count_repeated
+
+from tasks.storage.builds import list_builds, published_names
+from tasks.storage.warehouse import open_warehouse
 
 _MOST_LATER_S = 0.5
 """After a line, at which a server is killed at the latest."""
 _FOUND_WITHIN_S = 60.0
 
 
-def kill_servers(trial: Trial, arguments: Sequence[str], kills: int, together: int, seed: int) -> list[str]:
+def kill_servers(
+    trial: Trial, arguments: Sequence[str], kills: int, together: int, seed: int, builds: Path | None
+) -> list[str]:
     """Run a command with its server killed, `together` times in each run, until it was killed `kills` times; return
-    what is wrong."""
+    what is wrong.
+
+    `builds`: a warehouse that each run begins with a copy of.
+    """
     draw = random.Random(seed)
     begun = time.monotonic()
-    code, expected, err = _run(trial, "alone", arguments, [])
+    code, expected, err = _run(trial, "alone", arguments, [], builds)
     if code:
         return [f"the command that nobody disturbs ends with {code}: {err[-500:]}"]
     lines, alone_s = len(_stage_lines(err)), time.monotonic() - begun
@@ -43,7 +51,7 @@ def kill_servers(trial: Trial, arguments: Sequence[str], kills: int, together: i
         # runs of one kill each go through the moments; those of several spread them over the whole run
         at = moments[first : first + together] if together < kills else moments
         name, begun = f"{number}-killed", time.monotonic()
-        code, tables, err = _run(trial, name, arguments, at)
+        code, tables, err = _run(trial, name, arguments, at, builds)
         seconds = time.monotonic() - begun
         total, twice = count_calls(_warehouse(trial, name))
         again = count_repeated(trial.requests(name))
@@ -69,22 +77,33 @@ def _warehouse(trial: Trial, name: str) -> Path:
 
 
 def _run(
-    trial: Trial, name: str, arguments: Sequence[str], moments: Sequence[tuple[int, float]]
+    trial: Trial,
+    name: str,
+    arguments: Sequence[str],
+    moments: Sequence[tuple[int, float]],
+    builds: Path | None,
 ) -> tuple[int, dict[str, object], str]:
-    """Run a command in a warehouse of its own and kill its server at moments: after so many lines, and seconds later."""
-    process = trial.start(name, [*arguments, "--json", "--warehouse", str(_warehouse(trial, name))])
+    """Run a command in a warehouse of its own and kill its server at moments: after so many lines, and seconds later.
+
+    Returns its exit code, what it published, benchmark → table → digest, and its messages.
+    """
+    warehouse = _warehouse(trial, name)
+    if builds:
+        shutil.copy(builds, warehouse)
+    process = trial.start(name, [*arguments, "--json", "--warehouse", str(warehouse)])
     assert process.stderr and process.stdout
-    out: list[str] = []
-    reader = threading.Thread(target=lambda: out.append(process.stdout.read()))  # type: ignore[union-attr]
+    reader = threading.Thread(target=process.stdout.read)
     reader.start()
     left, err = list(moments), ""
     for line in process.stderr:
         err += line
         while left and len(_stage_lines(err)) > left[0][0]:
             time.sleep(left.pop(0)[1])
-            kill_server(process)
+            kill_server(process.pid)
     reader.join()
-    return process.wait(), read_tables(out[0]), err
+    code, builds_made = process.wait(), list_builds(warehouse)
+    with open_warehouse(warehouse) as db:
+        return code, {each.benchmark: published_names(db, each.build_id) for each in builds_made}, err
 
 
 def _stage_lines(err: str) -> list[str]:
@@ -92,11 +111,11 @@ def _stage_lines(err: str) -> list[str]:
     return [line for line in err.splitlines() if not line.startswith(("/", "note: "))]
 
 
-def kill_server(process: "subprocess.Popen[str]") -> None:
-    """Kill the Prefect server of a command, once there is one, unless the command ends before."""
+def kill_server(parent: int) -> None:
+    """Kill the Prefect server of a process, once it has one."""
     deadline = time.monotonic() + _FOUND_WITHIN_S
-    while process.poll() is None and time.monotonic() < deadline:
-        if found := find_servers(process.pid):
+    while time.monotonic() < deadline:
+        if found := find_servers(parent):
             os.kill(found[0], signal.SIGKILL)
             return
         time.sleep(0.02)
@@ -120,10 +139,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in (("kills", 10), ("together", 1), ("seed", 1)):
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--builds", type=Path)
     parser.add_argument("arguments", nargs="*", default=["build", "all"])
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        wrong = kill_servers(Trial(Path(folder)), given.arguments, given.kills, given.together, given.seed)
+        trial = Trial(Path(folder))
+        wrong = kill_servers(trial, given.arguments, given.kills, given.together, given.seed, given.builds)
         return 1 if wrong else 0
 
 
