@@ -30,9 +30,9 @@ _OF_SERVER = 500
 """HTTP's statuses from here on are the server's own trouble."""
 MOST_ENDINGS = 3
 """Times that a server of our own may end during one flow before the flow is given up."""
-_CLIENT_RETRIES = "3"
-"""Of requests to a server of our own that has ended: 2, 4 and 8 s apart, in which another starts. Prefect waits for over a
-minute otherwise."""
+_CLIENT_RETRIES = "1"
+"""Of a request to a server of our own that has ended: in its 5 s or so another starts. Prefect goes on for over a minute
+otherwise, and the end of a flow makes several requests."""
 _LOG_CHARACTERS = 600
 _APP = "prefect.server.api.server:create_app"
 LOOK_AGAIN_S = 2.0

@@ -69,9 +69,8 @@ def make_build(
 
     def find_made() -> BuildReport | None:
         present = build_of_lock(warehouse_of(run), lock)
-        if present is None or present.published_at < begun:
-            return None
-        return _report_present(present, run, time.perf_counter() - started)
+        is_made = present is not None and present.published_at >= begun
+        return _read_report(present, run) if present and is_made else None
 
     with nullcontext(recipe) if recipe else opened_recipe(benchmark, run, find_made) as make:
         return make(params, run)
@@ -166,17 +165,16 @@ def keep_making(make: Callable[[], R], server: OwnServer | None, find_made: Call
             with telling_lost_server():
                 return make()
         except PrefectLost as lost:
-            if server:
-                from flows.watching.gone import drop_runs
-
-                drop_runs()
             # what is published stays so, though Prefect does not know
             if made := find_made():
                 say(f"note: {lost}")
                 return made
             if server is None or makings == MOST_ENDINGS:
                 raise
+            from flows.watching.gone import drop_runs
+
             server.recover()
+            drop_runs()
             say("note: the flow begins again; what was done is found again")
 
 
@@ -218,15 +216,19 @@ def _has_aged(record: BuildRecord, run: RunOptions) -> bool:
     )
 
 
-def _report_present(record: BuildRecord, run: RunOptions, seconds: float) -> BuildReport:
+def _read_report(record: BuildRecord, run: RunOptions) -> BuildReport:
     with open_warehouse(warehouse_of(run)) as db:
         digests = published_names(db, record.build_id)
         counts = dict(
             db.execute("SELECT table_name, rows FROM build_tables WHERE build_id = ?", [record.build_id]).fetchall()
         )
-    report = BuildReport.model_validate(
+    return BuildReport.model_validate(
         {**record.report, "tables": {name: {"rows": counts[name], "sha256": digests[name]} for name in digests}}
     )
+
+
+def _report_present(record: BuildRecord, run: RunOptions, seconds: float) -> BuildReport:
+    report = _read_report(record, run)
     return report.model_copy(
         update={
             "calls_sent": 0,
