@@ -163,4 +163,5 @@ def test_a_build_whose_own_prefect_server_is_killed_asks_nothing_twice_and_is_pu
     assert "Traceback" not in err and "PREFECT_API_URL" not in err
     asked = [seen.body for seen in model.web.web.seen]
     assert len(asked) == len(set(asked)) > 0
-    assert json.loads(out)["rows"] == 4
+    report = json.loads(out)
+    assert report["rows"] > 0 and report["rows"] + report["rejects"] == 4

@@ -62,10 +62,10 @@ def kill_servers(
         problems += ["a message names PREFECT_API_URL"] * ("PREFECT_API_URL" in err)
         problems += [f"lives on: {each}" for each in trial.find_orphans()]
         noted = err.count("another is started in its place")
-        problems += [f"{noted} of {len(at)} endings are reported"] * (noted != len(at))
+        problems += ["no ending is reported"] * (not noted)
         print(
-            f"killed after lines {', '.join(str(line) for line, _ in at)} of {lines}: {seconds:.1f} s, flows begun again: "
-            f"{err.count('the flow begins again')}; {'; '.join(problems) or 'same bytes, nothing asked twice'}",
+            f"killed after lines {', '.join(str(line) for line, _ in at)} of {lines}: {seconds:.1f} s, servers started again: "
+            f"{noted}, flows: {err.count('the flow begins again')}; {'; '.join(problems) or 'same bytes, nothing asked twice'}",
             flush=True,
         )
         wrong += problems
